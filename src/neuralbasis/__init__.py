@@ -1,0 +1,39 @@
+"""neuralbasis: additive models whose shapes are combinations of a few basis functions shared by all features.
+
+    score(x) = f0 + Σ_i f_i(x_i) + Σ_ij f_ij(x_i, x_j)             prediction = link⁻¹(score)
+    f_i(x_i) = Σ_k a_ik h_k(x_i)                                   h: one small network for all features
+
+The line of data: columns -> axes -> codes -> terms -> net -> train -> compile -> AdditiveModel, and every reader
+(predictions, plots, explanations, exports) starts from the AdditiveModel: one table a term.
+
+Dimensions: N rows, D features, T terms, G knots, P points, B bases, M members, K outputs, A axes, C = M · K channels.
+Importing the package imports neither torch nor scikit-learn; a name is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "NeuralBasisRegressor": "estimators",
+    "NeuralBasisClassifier": "estimators",
+    "AdditiveModel": "model",
+    "plot": None,
+}
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'neuralbasis' has no attribute {name!r}")
+    home = _HOME[name]
+    found = import_module(f".{name}", __name__) if home is None else getattr(import_module(f".{home}", __name__), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

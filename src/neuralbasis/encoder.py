@@ -1,0 +1,98 @@
+"""Encoder: the axes of all columns; raw columns -> numbers.
+
+`numbers` (N, D) are what the kernels read: raw values of continuous columns, level indices of the others, NaN for
+missing, -1 for a level never seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .axis import KINDS, Axis, continuous_axis, level_axis
+from .columns import Column, Columns
+
+
+@dataclass(frozen=True, eq=False)
+class Encoder:
+    """The main axis of every column, fitted on training rows only.
+
+    Examples
+    --------
+    >>> from neuralbasis.columns import read_columns
+    >>> columns = read_columns({"size": [1.0, 2.0, 4.0], "colour": ["red", "blue", None]})
+    >>> encoder = Encoder.fit(columns)
+    >>> encoder.names, [axis.kind for axis in encoder.axes]
+    (('size', 'colour'), ['continuous', 'nominal'])
+    >>> encoder.numbers(columns).tolist()
+    [[1.0, 1.0], [2.0, 0.0], [4.0, nan]]
+    """
+
+    axes: tuple[Axis, ...]
+
+    @classmethod
+    def fit(
+        cls,
+        columns: Columns,
+        weights: np.ndarray | None = None,
+        feature_types: Sequence[Any] | None = None,
+        scaling: str = "quantile",
+        max_knots: int = 193,
+    ) -> Encoder:
+        """One axis a column. `feature_types`: "auto", "continuous", "nominal", "ordinal" or a list of ordered levels."""
+        wishes = ["auto"] * len(columns) if feature_types is None else list(feature_types)
+        if len(wishes) != len(columns):
+            raise ValueError(f"feature_types has {len(wishes)} entries, but the table has {len(columns)} columns")
+        axes = [
+            _fit_axis(column, wish, weights, scaling, max_knots)
+            for column, wish in zip(columns, wishes, strict=True)
+        ]
+        return cls(tuple(axes))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(axis.name for axis in self.axes)
+
+    def numbers(self, columns: Columns) -> np.ndarray:
+        """Columns in this encoder's order -> (N, D) float64."""
+        if len(columns) != len(self.axes):
+            raise ValueError(f"the model has {len(self.axes)} columns, but the table has {len(columns)}")
+        if columns.matrix is not None and not any(axis.is_level for axis in self.axes):
+            return columns.matrix
+        numbers = np.empty((columns.n_rows, len(self.axes)), order="F")
+        for index, (axis, column) in enumerate(zip(self.axes, columns, strict=True)):
+            numbers[:, index] = _column_numbers(axis, column)
+        return numbers
+
+
+def _fit_axis(column: Column, wish: Any, weights: np.ndarray | None, scaling: str, max_knots: int) -> Axis:
+    if isinstance(wish, (list, tuple)):
+        return level_axis(column.name, "ordinal", [str(level) for level in wish])
+    if wish not in ("auto", *KINDS):
+        raise ValueError(
+            f"feature_types of column {column.name!r} must be 'auto', one of {KINDS} or a list of ordered levels, "
+            f"not {wish!r}"
+        )
+    if wish == "auto":
+        wish = "continuous" if column.numbers is not None else "ordinal" if column.ordered else "nominal"
+    if wish == "continuous":
+        return continuous_axis(column.name, column.to_numbers().numbers, weights, scaling, max_knots)
+    labels = column.to_labels()
+    if labels.ordered:  # the table declares its levels: all of them count, seen or not
+        return level_axis(column.name, wish, labels.levels)
+    mass = np.bincount(labels.codes[labels.codes >= 0], None if weights is None else weights[labels.codes >= 0])
+    seen = [level for level, weight in zip(labels.levels, mass, strict=False) if weight > 0]
+    return level_axis(column.name, wish, seen)
+
+
+def _column_numbers(axis: Axis, column: Column) -> np.ndarray:
+    """Raw values of a continuous column, or indices of levels (NaN missing, -1 unseen)."""
+    if not axis.is_level:
+        return column.to_numbers().numbers
+    labels = column.to_labels()
+    known = {level: float(index) for index, level in enumerate(axis.levels)}
+    index_of = np.array([known.get(level, -1.0) for level in labels.levels] + [np.nan])
+    return index_of[labels.codes]  # code -1, missing, reads the NaN at the end

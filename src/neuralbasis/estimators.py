@@ -1,0 +1,391 @@
+"""NeuralBasisRegressor and NeuralBasisClassifier: scikit-learn estimators in EBM's spelling. `fit` is the line of data.
+
+    columns -> encoder -> terms -> layout -> net -> train -> compile -> AdditiveModel
+
+Everything after `fit` reads the model, never the net.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import assert_all_finite, check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_n_features, check_is_fitted, column_or_1d, validate_data
+
+from . import kernels
+from .axis import Axis
+from .bases import Basis
+from .columns import Columns, read_columns
+from .compile import compile_model
+from .encoder import Encoder
+from .layout import lay_out
+from .link import inverse_link
+from .model import AdditiveModel
+from .objective import CrossEntropy, LogLoss, Objective, SquaredError
+from .recipe import check_parameters, make_net, make_settings
+from .sample import Sample, check_init_score, check_weights, tidy_rows
+from .terms import choose_terms
+from .train import ExactEngine, GridEngine, place_rows, train, training_threads
+
+
+class _NeuralBasisModel(BaseEstimator):
+    """What both estimators share.
+
+    Parameters
+    ----------
+    feature_names : list of str, optional
+        Names of the columns; a data frame brings its own.
+    feature_types : list, optional
+        For each column "auto", "continuous", "nominal", "ordinal", or a list of levels in their order.
+    max_bins : int
+        At most so many knots for a main effect.
+    max_interaction_bins : int
+        At most so many knots for a column in a pair.
+    interactions : 0 or list of tuples
+        Pairs and triples of column names or indices that get a term of their own.
+    scaling : {"quantile", "minmax", "gaussian"}
+        How a continuous column is placed on the shared axis.
+    engine : {"grid", "exact"}
+        Evaluate the bases at the knots, or at the distinct values of each batch (the paper's way, slower).
+    basis : {"mlp", "spline"} or callable
+        The shared basis functions; a callable gets (n_inputs, n_bases, n_copies, generator) and returns a `Basis`.
+    n_bases : int
+        B, the number of basis functions.
+    hidden : tuple of int
+        Hidden units of the basis network.
+    n_subnets : int
+        S, independent basis networks whose shapes are added.
+    fourier : int
+        Random frequencies in front of the basis network; 0 is the paper's form.
+    batch_norm : bool
+        Batch normalisation in the basis network.
+    dropout, basis_dropout : float
+        Shares of hidden units and of basis values that are dropped in training.
+    tied_classes : bool
+        One shape a term, weighed for each class (the paper), instead of a shape for each class.
+    smoothness : float or "auto"
+        Strength of the adaptive smoothness of the shapes; 0 is none. The exact engine has none.
+    output_penalty, weight_decay : float
+        The paper's penalty on contributions, and AdamW's on weights.
+    learning_rate : float
+        First rate of a cosine schedule.
+    batch_size, max_steps : int or "auto"
+        Rows in a batch and number of batches; "auto" follows the number of rows.
+    max_epochs : float, optional
+        Instead of `max_steps`: passes over the rows.
+    validation_size : float or int
+        Share (or number) of rows that each member holds out for early stopping; 0 trains to the end.
+    outer_bags : int
+        Members trained together; the model is their mean, error bars are their spread.
+    early_stopping_rounds : int
+        Stop after so many of the 25 checkpoints without a better validation loss; 0 never stops early.
+    early_stopping_tolerance : float
+        A checkpoint is better if it improves by more than this.
+    time_limit : float, optional
+        Seconds after which training stops with the best model so far.
+    callbacks : list of callables, optional
+        Each is called with the `History` at every checkpoint; a true result stops training.
+    verbose : bool
+        Show a progress bar.
+    n_jobs : int, optional
+        Threads; None and -1 are all cores.
+    device : str
+        Where to train: "cpu" or a torch device.
+    random_state : int, RandomState or None
+        Same seed, same model.
+    """
+
+    def __init__(
+        self,
+        feature_names: Sequence[str] | None = None,
+        feature_types: Sequence[Any] | None = None,
+        max_bins: int = 193,
+        max_interaction_bins: int = 33,
+        interactions: Any = 0,
+        scaling: str = "quantile",
+        engine: str = "grid",
+        basis: str | Callable[..., Basis] = "mlp",
+        n_bases: int = 32,
+        hidden: Sequence[int] = (64, 64, 32),
+        n_subnets: int = 1,
+        fourier: int = 16,
+        batch_norm: bool = True,
+        dropout: float = 0.0,
+        basis_dropout: float = 0.0,
+        tied_classes: bool = False,
+        smoothness: float | str = "auto",
+        output_penalty: float = 0.0,
+        weight_decay: float = 1e-5,
+        learning_rate: float = 0.01,
+        batch_size: int | str = "auto",
+        max_steps: int | str = "auto",
+        max_epochs: float | None = None,
+        validation_size: float = 0.15,
+        outer_bags: int = 4,
+        early_stopping_rounds: int = 8,
+        early_stopping_tolerance: float = 0.0,
+        time_limit: float | None = None,
+        callbacks: Sequence[Callable] | None = None,
+        verbose: bool = False,
+        n_jobs: int | None = None,
+        device: str = "cpu",
+        random_state: int | np.random.RandomState | None = 42,
+    ):
+        self.feature_names = feature_names
+        self.feature_types = feature_types
+        self.max_bins = max_bins
+        self.max_interaction_bins = max_interaction_bins
+        self.interactions = interactions
+        self.scaling = scaling
+        self.engine = engine
+        self.basis = basis
+        self.n_bases = n_bases
+        self.hidden = hidden
+        self.n_subnets = n_subnets
+        self.fourier = fourier
+        self.batch_norm = batch_norm
+        self.dropout = dropout
+        self.basis_dropout = basis_dropout
+        self.tied_classes = tied_classes
+        self.smoothness = smoothness
+        self.output_penalty = output_penalty
+        self.weight_decay = weight_decay
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.max_steps = max_steps
+        self.max_epochs = max_epochs
+        self.validation_size = validation_size
+        self.outer_bags = outer_bags
+        self.early_stopping_rounds = early_stopping_rounds
+        self.early_stopping_tolerance = early_stopping_tolerance
+        self.time_limit = time_limit
+        self.callbacks = callbacks
+        self.verbose = verbose
+        self.n_jobs = n_jobs
+        self.device = device
+        self.random_state = random_state
+
+    def fit(self, X, y, sample_weight=None, init_score=None):
+        """Fit the model to a table and a target.
+
+        Parameters
+        ----------
+        X : table (NumPy, pandas, polars, Arrow, dict of columns)
+        y : (N,) target
+        sample_weight : (N,) weights, optional; a row of weight 2 is two equal rows, one of weight 0 is absent
+        init_score : (N,) or (N, K) scores to start from, optional; the model learns what they leave
+        """
+        check_parameters(self)
+        columns = self._read_training_table(X)
+        sample = self._read_sample(y, sample_weight, init_score, columns.n_rows)
+        objective = self._choose_objective(sample)
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        threads = kernels.count_threads(self.n_jobs)
+
+        weights = None if sample_weight is None else sample.weights
+        encoder = Encoder.fit(columns, weights, self.feature_types, self.scaling, self.max_bins)
+        terms = choose_terms(self.interactions, encoder.names)
+        layout = lay_out(encoder.axes, terms, self._max_knots())
+        positions = layout.encode(encoder.numbers(columns), threads)
+        positions, sample = tidy_rows(positions, sample, layout.axes_by_name())
+        with training_threads():
+            grid = GridEngine(layout, positions, sample.weights, threads, self.device)
+            net = make_net(self, grid, objective, sample, rng)
+            engine = grid if self.engine == "grid" else ExactEngine(grid)
+            rows = place_rows(sample, objective, self.outer_bags, self.validation_size, rng, grid.device)
+            self.history_ = train(net, grid, engine, rows, objective, make_settings(self, len(positions)), rng)
+        self.model_ = compile_model(net, encoder, grid, objective, getattr(self, "classes_", None))
+        return self
+
+    def _read_training_table(self, X) -> Columns:
+        columns = read_columns(X, self.feature_names)
+        if columns.n_rows < 2:
+            raise ValueError("X has n_samples=1: a model needs at least 2 rows")
+        self._has_names = hasattr(X, "columns") or hasattr(X, "column_names")
+        self.n_features_in_ = len(columns)
+        self.feature_names_in_ = np.array(columns.names, dtype=object)
+        return columns
+
+    def _read_sample(self, y, sample_weight, init_score, n_rows: int) -> Sample:
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        y = column_or_1d(y, warn=True)
+        assert_all_finite(y, input_name="y")
+        if len(y) != n_rows:
+            raise ValueError(f"X and y have inconsistent numbers of samples: [{n_rows}, {len(y)}]")
+        weights = check_weights(sample_weight, n_rows)
+        y = self._encode_target(y, weights)
+        return Sample(y, weights, check_init_score(init_score, n_rows, self._n_outputs()))
+
+    def _max_knots(self) -> dict[int, int]:
+        return {1: self.max_bins, 2: self.max_interaction_bins, 3: max(2, self.max_interaction_bins // 3)}
+
+    def _scores(self, X, init_score=None) -> np.ndarray:
+        scores = self._fitted_model().scores(self._read_table(X))
+        init = check_init_score(init_score, len(scores), scores.shape[1])
+        return scores if init is None else scores + init
+
+    def _fitted_model(self) -> AdditiveModel:
+        check_is_fitted(self, "model_")
+        return self.model_
+
+    def _read_table(self, X) -> Columns | np.ndarray:
+        """Columns of a table at prediction; names and number of columns must be the training table's."""
+        plain = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype == np.float64
+        if plain and X.shape[1] == self.n_features_in_ and not self._has_names:
+            return X
+        columns = read_columns(X, None if self._has_names else self.feature_names)
+        if self._has_names and not isinstance(X, Mapping):
+            validate_data(self, X, reset=False, skip_check_array=True)
+        elif not isinstance(X, Mapping):
+            _check_n_features(self, X, reset=False)
+        return columns
+
+    def eval_terms(self, X) -> np.ndarray:
+        """Contribution of every term to every row's score: (N, T), or (N, T, K) with three classes or more.
+
+        `eval_terms(X).sum(axis=1) + intercept_` is the score.
+        """
+        contributions = self._fitted_model().contributions(self._read_table(X))
+        return contributions[..., 0] if contributions.shape[2] == 1 else contributions
+
+    def term_importances(self, importance_type: str = "avg_weight") -> np.ndarray:
+        """(T,) mean absolute contribution over the training rows ("avg_weight"), or range of the shape ("min_max")."""
+        return self._fitted_model().importances(importance_type)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        return tags
+
+    @property
+    def term_names_(self) -> list[str]:
+        """Name of each term: "age", "age & income"."""
+        return list(self.model_.term_names)
+
+    @property
+    def term_features_(self) -> list[tuple[int, ...]]:
+        """Feature indices of each term."""
+        return list(self.model_.terms)
+
+    @property
+    def term_scores_(self) -> list[np.ndarray]:
+        """Table of each term; along each axis: missing, knots or levels, unseen; classes last."""
+        return [_squeeze(shape.scores) for shape in self.model_.shapes]
+
+    @property
+    def standard_deviations_(self) -> list[np.ndarray]:
+        """Spread of `term_scores_` over the members."""
+        return [_squeeze(shape.spread) for shape in self.model_.shapes]
+
+    @property
+    def bin_weights_(self) -> list[np.ndarray]:
+        """Training weight on each cell of each term."""
+        return [shape.weights for shape in self.model_.shapes]
+
+    @property
+    def bins_(self) -> list[list[Any]]:
+        """For each column and each order of terms: knots, or a dict level -> cell."""
+        return [[_describe_axis(axis) for axis in axes] for axes in self.model_.axes_by_feature()]
+
+    @property
+    def feature_types_in_(self) -> list[str]:
+        """ "continuous", "nominal" or "ordinal" for each column."""
+        return [axis.kind for axis in self.model_.encoder.axes]
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        """(K,) score where all contributions are 0."""
+        return self.model_.intercept
+
+    @property
+    def link_(self) -> str:
+        """ "identity", "logit" or "mlogit"."""
+        return self.model_.link
+
+
+class NeuralBasisRegressor(RegressorMixin, _NeuralBasisModel):
+    __doc__ = f"""Additive regression with shared neural bases.
+
+    {_NeuralBasisModel.__doc__.split("share.", 1)[1].strip()}
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from neuralbasis import NeuralBasisRegressor
+    >>> X = np.linspace(0, 1, 200)[:, None]
+    >>> model = NeuralBasisRegressor(max_steps=100).fit(X, np.sin(6 * X[:, 0]))
+    >>> bool(np.abs(model.predict(X) - np.sin(6 * X[:, 0])).mean() < 0.05)
+    True
+    """
+
+    def _n_outputs(self) -> int:
+        return 1
+
+    def _encode_target(self, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        return np.asarray(y, dtype=float)
+
+    def _choose_objective(self, sample: Sample) -> Objective:
+        return SquaredError.of(sample)
+
+    def predict(self, X, init_score=None) -> np.ndarray:
+        """(N,) predicted values; `init_score` is added where the model was fitted with one."""
+        return self._scores(X, init_score)[:, 0]
+
+
+class NeuralBasisClassifier(ClassifierMixin, _NeuralBasisModel):
+    __doc__ = f"""Additive classification with shared neural bases, two classes or more.
+
+    {_NeuralBasisModel.__doc__.split("share.", 1)[1].strip()}
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from neuralbasis import NeuralBasisClassifier
+    >>> X = np.linspace(-1, 1, 200)[:, None]
+    >>> model = NeuralBasisClassifier(max_steps=100).fit(X, np.where(X[:, 0] > 0, "yes", "no"))
+    >>> model.predict([[-0.5], [0.5]]).tolist()
+    ['no', 'yes']
+    """
+
+    def _n_outputs(self) -> int:
+        return 1 if len(self.classes_) == 2 else len(self.classes_)
+
+    def _encode_target(self, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        check_classification_targets(y)
+        self.classes_ = np.unique(y[weights > 0])
+        if len(self.classes_) < 2:
+            raise ValueError(f"y has one class only, {self.classes_[0]!r}; a classifier needs at least two classes")
+        return np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
+
+    def _choose_objective(self, sample: Sample) -> Objective:
+        return LogLoss() if len(self.classes_) == 2 else CrossEntropy(len(self.classes_))
+
+    def decision_function(self, X, init_score=None) -> np.ndarray:
+        """Scores: (N,) log odds of the second class, or (N, K)."""
+        scores = self._scores(X, init_score)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict_proba(self, X, init_score=None) -> np.ndarray:
+        """(N, classes) probabilities."""
+        return inverse_link(self._fitted_model().link, self._scores(X, init_score))
+
+    def predict(self, X, init_score=None) -> np.ndarray:
+        """The most probable class of each row."""
+        scores = self._scores(X, init_score)
+        winner = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else scores.argmax(axis=1)
+        return self.classes_[winner]
+
+
+def _squeeze(table: np.ndarray) -> np.ndarray:
+    return table[..., 0] if table.shape[-1] == 1 else table
+
+
+def _describe_axis(axis: Axis) -> Any:
+    return {level: index + 1 for index, level in enumerate(axis.levels)} if axis.levels is not None else axis.knots

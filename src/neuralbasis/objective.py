@@ -1,0 +1,106 @@
+"""Objectives: what training minimises. y and scores in, a loss for every row and member out; and the first intercept.
+
+Scores are (b, M, K). A regression's target is brought to mean 0 and deviation 1; `unit` undoes that when the tables
+are compiled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from .sample import Sample
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A loss with its link. Subclasses say `loss`, `encode` and `first_score`."""
+
+    n_outputs: int = 1
+    shift: float = 0.0
+    unit: float = 1.0
+    link = "identity"
+
+    def encode(self, y: np.ndarray) -> Tensor:
+        """Targets as the loss reads them."""
+        raise NotImplementedError
+
+    def encode_init(self, init: np.ndarray) -> Tensor:
+        """Given scores (N, K) in the unit of the loss."""
+        return torch.from_numpy(init.astype(np.float32))
+
+    def first_score(self, sample: Sample) -> np.ndarray:
+        """(K,) score of the best constant model; 0 where scores are given."""
+        raise NotImplementedError
+
+    def loss(self, scores: Tensor, target: Tensor) -> Tensor:
+        """(b, M, K), (b,) -> (b, M)"""
+        raise NotImplementedError
+
+
+class SquaredError(Objective):
+    """Half the squared error of the target in its own unit."""
+
+    link = "identity"
+
+    @classmethod
+    def of(cls, sample: Sample) -> SquaredError:
+        """Mean and deviation of what the given scores leave of the target."""
+        rest = sample.y if sample.init is None else sample.y - sample.init[:, 0]
+        shift = float(np.average(rest, weights=sample.weights))
+        unit = float(np.sqrt(np.average((rest - shift) ** 2, weights=sample.weights)))
+        return cls(1, shift, unit if unit > 0 else 1.0)
+
+    def encode(self, y: np.ndarray) -> Tensor:
+        return torch.from_numpy(((y - self.shift) / self.unit).astype(np.float32))
+
+    def encode_init(self, init: np.ndarray) -> Tensor:
+        return torch.from_numpy((init / self.unit).astype(np.float32))
+
+    def first_score(self, sample: Sample) -> np.ndarray:
+        return np.zeros(1)
+
+    def loss(self, scores: Tensor, target: Tensor) -> Tensor:
+        return (scores[..., 0] - target[:, None]).square() / 2
+
+
+class LogLoss(Objective):
+    """Two classes: one score, the log odds of the second."""
+
+    link = "logit"
+
+    def encode(self, y: np.ndarray) -> Tensor:
+        return torch.from_numpy(y.astype(np.float32))
+
+    def first_score(self, sample: Sample) -> np.ndarray:
+        if sample.init is not None:
+            return np.zeros(1)
+        share = np.average(sample.y, weights=sample.weights)
+        return np.array([np.log(share / (1 - share))])
+
+    def loss(self, scores: Tensor, target: Tensor) -> Tensor:
+        return functional.softplus(scores[..., 0]) - target[:, None] * scores[..., 0]
+
+
+class CrossEntropy(Objective):
+    """Three classes or more: a score for each."""
+
+    link = "mlogit"
+
+    def encode(self, y: np.ndarray) -> Tensor:
+        return torch.from_numpy(y.astype(np.int64))
+
+    def first_score(self, sample: Sample) -> np.ndarray:
+        if sample.init is not None:
+            return np.zeros(self.n_outputs)
+        share = np.bincount(sample.y, sample.weights, minlength=self.n_outputs) / sample.weights.sum()
+        score = np.log(np.maximum(share, 1e-12))
+        return score - score.mean()
+
+    def loss(self, scores: Tensor, target: Tensor) -> Tensor:
+        true = scores.gather(2, target[:, None, None].expand(-1, scores.shape[1], 1))[..., 0]
+        return scores.logsumexp(dim=2) - true

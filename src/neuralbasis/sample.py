@@ -1,0 +1,87 @@
+"""Sample: what training needs of a table besides positions: target, weights, given scores; checked and made canonical.
+
+Rows of weight 0 are dropped. On small tables a row of weight 3 becomes three rows and all rows are sorted, before
+anything random is drawn: a weight then equals repetition exactly, and the order of rows and columns does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+SMALL_TABLE = 10_000  # rows
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """target y (N,), weights (N,), init (N, K) given scores or None"""
+
+    y: np.ndarray
+    weights: np.ndarray
+    init: np.ndarray | None = None
+
+    def take(self, rows: np.ndarray) -> Sample:
+        return Sample(self.y[rows], self.weights[rows], None if self.init is None else self.init[rows])
+
+
+    @property
+    def n_effective(self) -> float:
+        """Number of observations: whole-number weights count rows, other weights are relative."""
+        return float(self.weights.sum()) if is_whole(self.weights) else float(len(self.weights))
+
+
+def is_whole(weights: np.ndarray) -> bool:
+    return bool((weights == np.floor(weights)).all())
+
+
+def tidy_rows(positions: np.ndarray, sample: Sample, column_order: Sequence[int]) -> tuple[np.ndarray, Sample]:
+    """Drop rows of weight 0; repeat and sort the rows of a small table, columns compared in this order."""
+    keep = sample.weights > 0
+    if not keep.all():
+        positions, sample = positions[keep], sample.take(keep)
+    if is_whole(sample.weights) and sample.weights.sum() <= SMALL_TABLE:
+        copies = np.repeat(np.arange(len(positions)), sample.weights.astype(int))
+        positions, sample = positions[copies], sample.take(copies)
+        sample = replace(sample, weights=np.ones(len(positions)))
+    if len(positions) <= SMALL_TABLE:
+        init = [] if sample.init is None else list(sample.init.T)
+        order = np.lexsort([sample.weights, *init, sample.y, *(positions[:, column] for column in column_order)])
+        positions, sample = positions[order], sample.take(order)
+    return positions, sample
+
+
+def check_weights(weights: Any, n_rows: int) -> np.ndarray:
+    """(N,) finite, non-negative, not all zero."""
+    if weights is None:
+        return np.ones(n_rows)
+    if np.isscalar(weights):
+        weights = np.full(n_rows, weights)
+    checked = np.asarray(weights, dtype=float)
+    if checked.ndim != 1:
+        raise ValueError(f"Sample weights must be 1D array or scalar; sample_weight has {checked.ndim} dimensions")
+    if len(checked) != n_rows:
+        raise ValueError(f"sample_weight has {len(checked)} entries, but X has {n_rows} rows")
+    if not np.isfinite(checked).all():
+        raise ValueError("sample_weight holds NaN or infinite values; weights must be finite")
+    if (checked < 0).any():
+        raise ValueError("sample_weight holds negative values; weights must be 0 or more")
+    if not (checked > 0).any():
+        raise ValueError("sample_weight must contain at least one non-zero number; all weights are 0")
+    return checked
+
+
+def check_init_score(scores: Any, n_rows: int, n_outputs: int = 1) -> np.ndarray | None:
+    """(N, K) given scores, or None."""
+    if scores is None:
+        return None
+    checked = np.asarray(scores, dtype=float)
+    if checked.ndim == 1:
+        checked = checked[:, None]
+    if checked.shape != (n_rows, n_outputs):
+        raise ValueError(f"init_score must have shape {(n_rows, n_outputs)}, but has {np.shape(scores)}")
+    if not np.isfinite(checked).all():
+        raise ValueError("init_score holds NaN or infinite values; scores must be finite")
+    return checked

@@ -1,0 +1,282 @@
+"""The training loop: epochs of shuffled batches, AdamW with a cosine schedule, early stopping, the best state kept.
+
+All members are trained at once on the same batches; each holds out rows of its own for validation, which weigh nothing
+in its loss. `train` changes the net, and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from ..net import BasisNet
+from ..objective import Objective
+from ..sample import Sample
+from .penalty import Penalty
+from .points import ExactEngine, GridEngine
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to train. Steps and rounds count batches and checkpoints; see the estimators for what users set."""
+
+    learning_rate: float = 1e-2
+    weight_decay: float = 1e-5
+    batch_size: int = 1024
+    max_steps: int = 1000
+    n_checkpoints: int = 25
+    early_stopping_rounds: int = 8
+    early_stopping_tolerance: float = 0.0
+    smoothness: float = 3.0
+    output_penalty: float = 0.0
+    averaging: float = 0.05
+    time_limit: float | None = None
+    verbose: bool = False
+    callbacks: Sequence[Callable] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Training rows beside their positions, on the device of the net.
+
+    target (N,), weights (N,) with mean 1, held_out (N, M): rows each member validates on, n_effective: number of
+    observations, init (N, K): given scores
+    """
+
+    target: Tensor
+    weights: Tensor
+    held_out: Tensor
+    n_effective: float
+    init: Tensor | None = None
+
+    def shares(self) -> Tensor:
+        """(N, M) weight of each row in each member's loss, with mean 1 over the rows it learns from."""
+        shares = self.weights[:, None] * ~self.held_out
+        return shares / shares.mean(0).clamp(min=1e-12)
+
+    def take(self, index: Tensor) -> tuple[Tensor, Tensor | None]:
+        return self.target[index], None if self.init is None else self.init[index]
+
+
+@dataclass
+class History:
+    """One entry a checkpoint; `best` is the one whose state was kept."""
+
+    steps: list[int] = field(default_factory=list)
+    validation: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    best: int = -1
+    stopped_by: str = "schedule"
+
+
+def train(
+    net: BasisNet, grid: GridEngine, engine: GridEngine | ExactEngine, rows: Rows, objective: Objective,
+    settings: Settings, rng: np.random.Generator,
+) -> History:  # fmt: skip
+    """Fit `net` in place; returns the history of its validation loss."""
+    optimizer = torch.optim.AdamW(
+        net.parameters(), settings.learning_rate, betas=(0.9, 0.99), weight_decay=settings.weight_decay,
+        fused=grid.device.type == "cpu",
+    )  # fmt: skip
+    shares = rows.shares()
+    penalty = Penalty(grid, rows.n_effective, settings.smoothness, settings.output_penalty)
+    watch = _Watch(net, grid, rows, objective, settings)
+    parameters = list(net.parameters())
+    average = [p.detach().clone() for p in parameters]
+    with _progress(settings) as bar:
+        for step, batch in enumerate(_batches(len(rows.target), settings.batch_size, settings.max_steps, rng)):
+            if step % 10 == 0:
+                with torch.no_grad():
+                    penalty.refresh(net.table(grid.points), watch.noise)
+            _set_rate(optimizer, settings, step)
+            _step(net, engine, batch, rows, shares, objective, penalty, optimizer, grid)
+            torch._foreach_lerp_(average, parameters, 1 / min(step + 1, settings.averaging * settings.max_steps + 1))
+            bar.update()
+            if watch.is_due(step) and watch.look(step, average, bar):
+                break
+    watch.restore(average)
+    return watch.history
+
+
+def _step(net, engine, batch, rows: Rows, shares: Tensor, objective, penalty: Penalty, optimizer, grid) -> None:
+    """One batch: the table forward, the rows' gradient as a histogram over its cells, and back through the net."""
+    net.train()
+    points, lookup, index = engine.batch(batch)
+    table = net.table(points)
+    values = table.detach()
+    where = torch.from_numpy(batch).to(grid.device)
+    target, init = rows.take(where)
+    scores = _member_scores(net, lookup.scores(index, values), init).requires_grad_()
+    losses = objective.loss(scores, target) * shares[where]
+    (slope,) = torch.autograd.grad(losses.sum() / len(batch), scores)
+    grad = lookup.gradient(index, slope.flatten(1), len(values))
+    if points is grid.points:
+        penalty.add_gradient(values, grad)
+    optimizer.zero_grad(set_to_none=True)
+    table.backward(grad)
+    net.intercept.grad = slope.sum(0)
+    optimizer.step()
+
+
+def _member_scores(net: BasisNet, flat: Tensor, init: Tensor | None) -> Tensor:
+    scores = flat.view(len(flat), net.n_members, net.n_outputs) + net.intercept.detach()
+    return scores if init is None else scores + init[:, None, :]
+
+
+def _batches(n_rows: int, size: int, n_steps: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """Shuffled rows, every row once before any comes again; batches may span two epochs."""
+    size = min(size, n_rows)
+    waiting = rng.permutation(n_rows)
+    for _ in range(n_steps):
+        if len(waiting) < size:
+            waiting = np.concatenate([waiting, rng.permutation(n_rows)])
+        batch, waiting = waiting[:size], waiting[size:]
+        yield batch
+
+
+def _set_rate(optimizer, settings: Settings, step: int) -> None:
+    """5 % linear warm-up, then a cosine to zero."""
+    progress = (step + 1) / settings.max_steps
+    rate = min(1.0, progress / 0.05) * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))
+    for group in optimizer.param_groups:
+        group["lr"] = settings.learning_rate * rate
+
+
+class _Watch:
+    """Looks at the validation loss at checkpoints, keeps the best state, decides when to stop."""
+
+    def __init__(self, net, grid: GridEngine, rows: Rows, objective: Objective, settings: Settings):
+        self.net, self.grid, self.rows, self.objective, self.settings = net, grid, rows, objective, settings
+        self.history, self.started = History(), time.monotonic()
+        self.every = max(1, settings.max_steps // settings.n_checkpoints)
+        self.held = np.flatnonzero(rows.held_out.any(dim=1).cpu().numpy())
+        self.best_loss, self.best_state = math.inf, None
+        self.noise = 1.0
+        with torch.no_grad():
+            self.constant_loss = self.validation_loss() if len(self.held) else 1.0
+
+    def is_due(self, step: int) -> bool:
+        last = step + 1 == self.settings.max_steps
+        late = self.settings.time_limit is not None and self._elapsed() > self.settings.time_limit
+        return last or late or (step + 1) % self.every == 0
+
+    def look(self, step: int, average: list[Tensor], bar) -> bool:
+        """Score the averaged weights; True when training should stop."""
+        loss = self._score(average)
+        history = self.history
+        history.steps.append(step + 1)
+        history.validation.append(loss)
+        history.seconds.append(self._elapsed())
+        if not loss > self.best_loss - self.settings.early_stopping_tolerance:
+            self.best_loss, history.best = loss, len(history.steps) - 1
+            self.best_state = [p.clone() for p in average]
+        self.noise = min(1.0, max(1e-3, loss / self.constant_loss)) if self.constant_loss > 0 else 1.0
+        bar.set_postfix(loss=f"{loss:.4f}")
+        return self._should_stop()
+
+    def _should_stop(self) -> bool:
+        history = self.history
+        if any(callback(history) for callback in self.settings.callbacks):
+            history.stopped_by = "callback"
+        elif self.settings.time_limit is not None and self._elapsed() > self.settings.time_limit:
+            history.stopped_by = "time_limit"
+        elif len(self.held) and len(history.steps) - 1 - history.best >= self.settings.early_stopping_rounds > 0:
+            history.stopped_by = "early_stopping"
+        return history.stopped_by != "schedule"
+
+    @torch.no_grad()
+    def _score(self, average: list[Tensor]) -> float:
+        """Validation loss of the averaged weights."""
+        if not len(self.held):
+            return math.nan
+        present = [p.clone() for p in self.net.parameters()]
+        self._load(average)
+        loss = self.validation_loss()
+        self._load(present)
+        return loss
+
+    def validation_loss(self) -> float:
+        """Mean over members of the weighted loss on each one's held-out rows."""
+        self.net.eval()
+        table = self.net.table(self.grid.points)
+        total, weight = 0.0, 0.0
+        for first in range(0, len(self.held), 65536):
+            index = self.held[first : first + 65536]
+            where = torch.from_numpy(index).to(self.grid.device)
+            target, init = self.rows.take(where)
+            scores = _member_scores(self.net, self.grid.lookup.scores(index, table), init)
+            losses = self.objective.loss(scores, target)
+            mask = self.rows.held_out[where] * self.rows.weights[where][:, None]
+            total = total + (losses * mask).sum(0)
+            weight = weight + mask.sum(0)
+        return float((total / weight).mean())
+
+    @torch.no_grad()
+    def restore(self, average: list[Tensor]) -> None:
+        """Give the net its best averaged weights."""
+        self._load(average if self.best_state is None else self.best_state)
+        self.net.eval()
+
+    def _load(self, state: list[Tensor]) -> None:
+        for parameter, value in zip(self.net.parameters(), state, strict=True):
+            parameter.data.copy_(value)
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self.started
+
+
+def _progress(settings: Settings) -> tqdm:
+    return tqdm(total=settings.max_steps, desc="fit", unit="step", disable=not settings.verbose, leave=True)
+
+
+def hold_out(
+    strata: np.ndarray, n_members: int, share: float, rng: np.random.Generator, max_rows: int = 50_000
+) -> np.ndarray:
+    """(N, M) rows each member validates on: another part for each as far as they last, balanced over `strata`."""
+    n_rows = len(strata)
+    held = np.zeros((n_rows, n_members), dtype=bool)
+    size = min(round(share * n_rows) if share < 1 else int(share), max_rows, n_rows - 1)
+    if size < 1:
+        return held
+    parts = max(2, math.ceil(n_rows / size))
+    for member in range(n_members):
+        if member % parts == 0:
+            order = _balanced_order(strata, rng)
+        held[order[member % parts :: parts], member] = True
+    return held
+
+
+def _balanced_order(strata: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Rows sorted by stratum and shuffled within it, so that every k-th row is a balanced sample."""
+    return np.lexsort((rng.random(len(strata)), strata))
+
+
+def place_rows(
+    sample: Sample, objective: Objective, n_members: int, validation_size: float, rng: np.random.Generator, device
+) -> Rows:
+    """The sample as tensors on the device, with rows held out for each member."""
+    strata = sample.y if objective.link != "identity" else np.zeros(len(sample.y))
+    held = hold_out(strata, n_members, validation_size, rng)
+    weights = torch.from_numpy((sample.weights / sample.weights.mean()).astype(np.float32))
+    init = None if sample.init is None else objective.encode_init(sample.init).to(device)
+    target, held_out = objective.encode(sample.y).to(device), torch.from_numpy(held).to(device)
+    return Rows(target, weights.to(device), held_out, sample.n_effective, init)
+
+
+@contextmanager
+def training_threads() -> Iterator[None]:
+    """torch on one thread: its spinning workers fight with the kernels' threads, and the nets are small."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,92 @@
+"""Penalties on the table: adaptive smoothness between knots, adaptive ridge on free cells, the paper's output penalty.
+
+    smoothness   Σ_t λ_t ∫ f_t'²          λ_t = strength · noise / (∫ f_t'² + strength) / n
+    ridge        Σ_g ρ_g Σ_{c in g} f_c²   ρ_g = ½ · noise / (mean f_c² + floor) / n
+
+Both weights follow the shape they press on, like the variance of a prior that is estimated while fitting: flat shapes
+are pressed flat, strong ones are left free. `noise` is the validation loss as a share of the constant model's loss.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..layout import Layout
+from .points import GridEngine
+
+RIDGE_FLOOR = 0.02
+
+
+class Penalty:
+    """Gradient of all penalties with respect to the table (cells, C) of a grid."""
+
+    def __init__(self, grid: GridEngine, n_rows: float, smoothness: float = 3.0, output_penalty: float = 0.0):
+        device = grid.device
+        left, right, width, term = find_edges(grid)
+        self.left, self.right, self.term = (torch.from_numpy(v).to(device) for v in (left, right, term))
+        self.inverse = torch.from_numpy((1 / width).astype(np.float32)).to(device)[:, None]
+        self.n_terms, self.n_rows, self.smoothness = len(grid.layout.terms), n_rows, smoothness
+        group = group_free_cells(grid)
+        self.free = torch.from_numpy(np.flatnonzero(grid.cells.free >= 0)).to(device)
+        self.group = torch.from_numpy(group).to(device)
+        self.group_size = torch.bincount(self.group)[:, None].float()
+        share = grid.cell_weight / grid.cell_weight[grid.layout.cells_of(0)].sum()
+        weight = torch.from_numpy((share).astype(np.float32)).to(device)
+        self.output = 2 * output_penalty * weight[:, None] if output_penalty else None
+
+    def refresh(self, table: Tensor, noise: Tensor | float) -> None:
+        """Weigh the penalties anew by the present shapes; `noise` is a number or one (C,) for each channel."""
+        scale = noise / self.n_rows
+        rough = table.new_zeros(self.n_terms, table.shape[1])
+        rough.index_add_(0, self.term, (table[self.right] - table[self.left]).square() * self.inverse)
+        self.edge = 2 * (scale * self.smoothness / (rough + self.smoothness + 1e-12))[self.term] * self.inverse
+        power = table.new_zeros(len(self.group_size), table.shape[1])
+        power.index_add_(0, self.group, table[self.free].square())
+        self.ridge = (scale / (power / self.group_size + RIDGE_FLOOR))[self.group]
+
+    def add_gradient(self, table: Tensor, grad: Tensor) -> None:
+        """Add the penalties' gradient to `grad`."""
+        if self.smoothness:
+            pull = self.edge * (table[self.right] - table[self.left])
+            grad.index_add_(0, self.right, pull)
+            grad.index_add_(0, self.left, pull, alpha=-1)
+        if len(self.free):
+            grad.index_add_(0, self.free, self.ridge * table[self.free])
+        if self.output is not None:
+            grad += self.output * table
+
+
+def find_edges(grid: GridEngine) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Neighbouring based cells along every axis with an order: left, right, distance of their places, term."""
+    layout, found = grid.layout, []
+    for index in range(len(layout.terms)):
+        shape, start = layout.table_shape(index), layout.cells_of(index).start
+        ids = np.arange(start, start + int(np.prod(shape))).reshape(shape)
+        for d, axis in enumerate(layout.axes_of(index)):
+            if axis.kind == "nominal" or len(axis.knots) < 2:
+                continue
+            left = np.take(ids, range(1, len(axis.knots)), axis=d)
+            right = np.take(ids, range(2, len(axis.knots) + 1), axis=d)
+            gap = np.diff(axis.places).reshape([-1 if k == d else 1 for k in range(len(shape))])
+            keep = grid.cells.based[left] & grid.cells.based[right]
+            width = np.broadcast_to(gap, left.shape)[keep]
+            found.append((left[keep], right[keep], width, np.full(keep.sum(), index)))
+    if not found:
+        return tuple(np.empty(0, kind) for kind in (np.int64, np.int64, float, np.int64))  # type: ignore[return-value]
+    return tuple(np.concatenate(parts) for parts in zip(*found, strict=True))  # type: ignore[return-value]
+
+
+def group_free_cells(grid: GridEngine) -> np.ndarray:
+    """Group of each free cell: the levels of a term are shrunk together, a main effect's missing cell on its own."""
+    groups, n_groups = [], 0
+    layout: Layout = grid.layout
+    for index, term in enumerate(layout.terms):
+        cells = layout.cells_of(index)
+        free = np.flatnonzero(grid.cells.free[cells] >= 0)
+        alone = (free == 0) & (len(term) == 1)
+        groups.append(n_groups + np.where(alone, 1, 0))
+        n_groups += 2
+    joined = np.concatenate(groups)
+    return np.unique(joined, return_inverse=True)[1]

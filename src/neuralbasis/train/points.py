@@ -1,0 +1,202 @@
+"""The two engines: where the bases are evaluated, and how a batch of rows reads the cells.
+
+Grid (default): the points are the knots of all axes, once and for all; a row interpolates between knots.
+Exact (the paper's): the points are the distinct places of the batch, each counted as often as it occurs, so that
+repeated values cost nothing. Both fill a `Points` for `BasisNet.table`; the forward pass is the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import kernels
+from ..axis import Axis
+from ..layout import Layout
+from ..net import OrderPoints, Points
+from .lookup import CompiledLookUp, TorchLookUp
+
+KNOT, MISSING, UNSEEN = 0, 1, 2
+LookUp = CompiledLookUp | TorchLookUp
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """What every cell of a layout is: a value of the bases, a free number, or always zero.
+
+    free : (cells,) index among the free cells, -1 otherwise
+    based : (cells,) True where the bases speak
+    places : for each term (cells of the term, order) places of its cells; NaN where there is none
+    """
+
+    free: np.ndarray
+    based: np.ndarray
+    places: tuple[np.ndarray, ...]
+
+    @property
+    def n_free(self) -> int:
+        return int(self.free.max(initial=-1)) + 1
+
+
+def describe_cells(layout: Layout) -> Cells:
+    """Knots belong to the bases, but levels of a nominal main effect and missing values are free, unseen is zero.
+
+    PAPER §4.1 one-hot encodes nominal columns. The two values of a one-hot column are one free number, so a free cell a
+    level is the same model.
+    """
+    is_free, based, places = [], [], []
+    for index, term in enumerate(layout.terms):
+        axes = layout.axes_of(index)
+        roles = np.stack([grid.ravel() for grid in np.meshgrid(*map(_roles, axes), indexing="ij")], axis=1)
+        place = np.stack([grid.ravel() for grid in np.meshgrid(*map(_places, axes), indexing="ij")], axis=1)
+        knots, unseen = (roles == KNOT).all(axis=1), (roles == UNSEEN).any(axis=1)
+        nominal = len(term) == 1 and axes[0].kind == "nominal"
+        based.append(knots & (not nominal))
+        is_free.append(~unseen & (nominal | ~knots))
+        places.append(place)
+    free = np.concatenate(is_free)
+    return Cells(np.where(free, np.cumsum(free) - 1, -1), np.concatenate(based), tuple(places))
+
+
+def _roles(axis: Axis) -> np.ndarray:
+    return np.r_[MISSING, np.full(len(axis.knots), KNOT), UNSEEN]
+
+
+def _places(axis: Axis) -> np.ndarray:
+    return np.r_[np.nan, axis.places, np.nan]
+
+
+class GridEngine:
+    """Points at the knots; `weights` (N,) of the rows tell how much each knot counts."""
+
+    def __init__(self, layout: Layout, positions: np.ndarray, weights: np.ndarray, threads: int, device="cpu"):
+        self.layout, self.positions, self.device = layout, positions, torch.device(device)
+        self.cells = describe_cells(layout)
+        on_cpu = self.device.type == "cpu"
+        self.lookup: LookUp = (
+            CompiledLookUp(positions, layout, threads) if on_cpu else TorchLookUp(positions, layout, device)
+        )
+        self.cell_weight = weigh_cells(layout, positions, weights)
+        self.points = self._knots()
+
+    def _knots(self) -> Points:
+        """Distinct places of all based cells, and the source of every cell."""
+        layout, cells = self.layout, self.cells
+        source = np.full(layout.n_cells, -1, dtype=np.int64)
+        orders, count = {}, 0
+        for order in sorted({len(term) for term in layout.terms}):
+            terms = [index for index, term in enumerate(layout.terms) if len(term) == order]
+            chosen = [cells.based[layout.cells_of(index)] for index in terms]
+            place = np.concatenate([cells.places[index][mask] for index, mask in zip(terms, chosen, strict=True)])
+            ids = np.concatenate(
+                [layout.cells_of(i).start + np.flatnonzero(mask) for i, mask in zip(terms, chosen, strict=True)]
+            )
+            term = np.repeat(np.arange(len(terms)), [mask.sum() for mask in chosen])
+            source[ids] = count + np.arange(len(ids))
+            count += len(ids)
+            orders[order] = order_points(place, self.cell_weight[ids], term, self.device)
+        is_free = cells.free >= 0
+        source[is_free] = count + cells.free[is_free]
+        source[source < 0] = count + cells.n_free
+        return Points(orders, torch.from_numpy(source).to(self.device))
+
+    def batch(self, rows: np.ndarray) -> tuple[Points, LookUp, np.ndarray]:
+        """Points to evaluate and how these rows read them."""
+        return self.points, self.lookup, rows
+
+
+class ExactEngine:
+    """Points at the distinct places of each batch."""
+
+    def __init__(self, grid: GridEngine):
+        self.grid = grid
+
+    def batch(self, rows: np.ndarray) -> tuple[Points, LookUp, np.ndarray]:
+        layout, device = self.grid.layout, self.grid.device
+        positions = self.grid.positions[rows]
+        index = np.empty((len(rows), len(layout.terms)), dtype=np.float32)
+        pieces: dict[int, list[tuple[np.ndarray, np.ndarray, int]]] = {}
+        waiting, count = [], 0
+        for order in sorted({len(term) for term in layout.terms}):
+            terms = [t for t, term in enumerate(layout.terms) if len(term) == order]
+            for rank, term in enumerate(terms):
+                based, place, fixed = self._places(term, positions)
+                distinct, inverse, times = _distinct_rows(place[based])
+                index[based, term] = count + inverse
+                waiting.append((term, ~based, fixed))
+                pieces.setdefault(order, []).append((distinct, times, rank))
+                count += len(distinct)
+        for term, others, fixed in waiting:  # missing, unseen and nominal cells follow the based ones
+            index[others, term] = count + fixed[others]
+        orders = {order: _join(parts, device) for order, parts in pieces.items()}
+        source = torch.arange(count + self.grid.cells.n_free + 1, device=device)
+        return Points(orders, source), self._lookup(index), np.arange(len(rows))
+
+    def _places(self, term: int, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """For one term and each row: is it based, its places, and otherwise its index among the free cells."""
+        layout, cells = self.grid.layout, self.grid.cells
+        span = slice(layout.term_start[term], layout.term_start[term + 1])
+        axes = layout.axes_of(term)
+        on_axes = positions[:, layout.term_axis[span]]
+        floor = on_axes.astype(np.int64)
+        cell = layout.term_offset[term] + floor @ layout.term_stride[span]
+        place = np.stack(
+            [np.interp(on_axes[:, d], np.arange(1, len(a.knots) + 1), a.places) for d, a in enumerate(axes)], axis=1
+        )
+        free = np.where(cells.free[cell] >= 0, cells.free[cell], cells.n_free)
+        return cells.based[cell], place, free
+
+    def _lookup(self, index: np.ndarray) -> LookUp:
+        """Every term reads one cell: an integer position on an axis of its own."""
+        n_terms = index.shape[1]
+        count = np.arange(n_terms + 1, dtype=np.int64)
+        layout = Layout(
+            axes=(), axis_column=count[:-1], axis_start=count, axis_level=np.ones(n_terms, bool), knots=np.empty(0),
+            terms=tuple((t,) for t in range(n_terms)), term_start=count, term_axis=count[:-1],
+            term_stride=np.ones(n_terms, np.int64), term_offset=np.zeros(n_terms, np.int64), n_cells=0,
+        )  # fmt: skip
+        if self.grid.device.type == "cpu":
+            return CompiledLookUp(index, layout)
+        return TorchLookUp(index, layout, self.grid.device)
+
+
+def order_points(place: np.ndarray, weight: np.ndarray, term: np.ndarray, device: torch.device) -> OrderPoints:
+    """Cells (places, weight, term) of one order -> their distinct points."""
+    distinct, point, _ = _distinct_rows(place)
+    total = np.bincount(point, weight, minlength=len(distinct))
+    if total.sum() == 0:  # nothing but missing values: any weight serves
+        total[:] = 1.0
+    return OrderPoints(
+        _tensor(distinct, device), _tensor(total, device), torch.from_numpy(term).to(device),
+        torch.from_numpy(point).to(device),
+    )  # fmt: skip
+
+
+def weigh_cells(layout: Layout, positions: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """(cells,) weight of the rows on each cell, shared between neighbouring knots as interpolation does."""
+    total = np.zeros((layout.n_cells, 1))
+    rows = np.arange(len(positions))
+    kernels.scatter_rows(0, len(rows), positions, rows, *layout.term_arrays, weights[:, None].astype(float), total)
+    return total[:, 0]
+
+
+def _join(parts: list[tuple[np.ndarray, np.ndarray, int]], device: torch.device) -> OrderPoints:
+    place = np.concatenate([distinct for distinct, _, _ in parts])
+    weight = np.concatenate([times for _, times, _ in parts])
+    term = np.repeat([rank for _, _, rank in parts], [len(distinct) for distinct, _, _ in parts])
+    return order_points(place, weight, term, device)
+
+
+def _distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    if rows.shape[1] == 1:
+        distinct, inverse, times = np.unique(rows[:, 0], return_inverse=True, return_counts=True)
+        return distinct[:, None], inverse, times
+    distinct, inverse, times = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
+    return distinct, inverse.ravel(), times
+
+
+def _tensor(values: np.ndarray, device: torch.device) -> Tensor:
+    return torch.from_numpy(values.astype(np.float32)).to(device)
