@@ -20,6 +20,7 @@ KINDS = ("continuous", "nominal", "ordinal")
 # DIFF: the paper scales by min-max alone or by quantiles alone. A blend keeps quantile resolution in the bulk and
 # still gives the tails a share of the axis that grows with their length.
 MINMAX_SHARE = 0.2
+MIN_GAP = float(np.finfo(np.float32).eps)  # places are read in single precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,10 +85,11 @@ def continuous_axis(
         return Axis(name, "continuous", distinct, np.array([0.5]))
     if scaling == "minmax" and len(distinct) > max_knots:
         places = np.linspace(0.0, 1.0, max_knots)
-        return Axis(name, "continuous", distinct[0] * (1 - places) + distinct[-1] * places, places)
+        knots = np.minimum(distinct[0] * (1 - places) + distinct[-1] * places, distinct[-1])
+        return Axis(name, "continuous", *_part(knots, places))
     scaled = _scale(distinct, mass, scaling)
     if scaling == "minmax":
-        return Axis(name, "continuous", distinct, scaled)
+        return Axis(name, "continuous", *_part(distinct, scaled))
     return Axis(name, "continuous", *_snap(distinct, mass, scaled, max_knots))
 
 
@@ -115,21 +117,32 @@ def _distinct_values(values: np.ndarray, weights: np.ndarray | None) -> tuple[np
 
 def _scale(distinct: np.ndarray, mass: np.ndarray, scaling: str) -> np.ndarray:
     """Place of each distinct value in [0, 1], the first at 0 and the last at 1."""
-    # Halves first: the range of a column near the largest double must not overflow.
-    half_range = distinct[-1] / 2 - distinct[0] / 2
-    minmax = (distinct / 2 - distinct[0] / 2) / half_range
+    # Halves first: the range of a column near the largest double must not overflow, that of subnormals not vanish.
+    unit = 0.5 if max(-distinct[0], distinct[-1]) > 1 else 1.0
+    minmax = (distinct * unit - distinct[0] * unit) / (distinct[-1] * unit - distinct[0] * unit)
     if scaling == "minmax":
         return minmax
     rank = (np.cumsum(mass) - mass / 2) / mass.sum()
     if scaling == "gaussian":
         from scipy.special import ndtri
 
-        return _stretch(ndtri(rank))
+        epsilon = np.finfo(float).eps  # beside a heavy value, the rank of a light one rounds to 1
+        return _stretch(ndtri(np.clip(rank, epsilon, 1 - epsilon)))
     return _stretch((1 - MINMAX_SHARE) * _stretch(rank) + MINMAX_SHARE * minmax)
 
 
 def _stretch(values: np.ndarray) -> np.ndarray:
     return (values - values[0]) / (values[-1] - values[0])
+
+
+def _part(knots: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Leave out knots that rounding cannot tell from the knot before, by value or by place; both ends stay."""
+    keep = [0]
+    for index in range(1, len(knots)):
+        if knots[index] > knots[keep[-1]] and places[index] - places[keep[-1]] >= MIN_GAP:
+            keep.append(index)
+    keep[-1] = len(knots) - 1
+    return knots[keep], places[keep]
 
 
 def _snap(distinct: np.ndarray, mass: np.ndarray, scaled: np.ndarray, max_knots: int) -> tuple[np.ndarray, np.ndarray]:

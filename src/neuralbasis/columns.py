@@ -85,7 +85,7 @@ class Column:
         values, places = np.unique(self.numbers[present], return_inverse=True)
         codes = np.full(len(self.numbers), -1, dtype=np.int32)
         codes[present] = places
-        return Column(self.name, None, codes, tuple(map(_text, values.tolist())))
+        return Column(self.name, None, codes, tuple(map(level_text, values.tolist())))
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +96,7 @@ class Columns:
     n_rows: int
     matrix: np.ndarray | None = None
     columns: tuple[Column, ...] | None = None
+    named: bool = True  # False where the table has no names of its own and none were given
 
     def __len__(self) -> int:
         return len(self.names)
@@ -184,12 +185,13 @@ def _read_ndarray(X: np.ndarray, names: Sequence[str] | None) -> Columns:
     _check_two_dimensional(X)
     n_rows, n_columns = X.shape
     _check_not_empty(n_rows, n_columns)
+    named = names is not None
     names = _name_columns([f"feature_{i:04d}" for i in range(n_columns)], names)
     X = _fill_masked(X)
     if X.dtype.kind in _NUMERIC:
-        return Columns(names, n_rows, matrix=np.asarray(X, dtype=np.float64))
+        return Columns(names, n_rows, matrix=np.asarray(X, dtype=np.float64), named=named)
     columns = tuple(_read_array(name, X[:, i], parse_text=True) for i, name in enumerate(names))
-    return Columns(names, n_rows, columns=columns)
+    return Columns(names, n_rows, columns=columns, named=named)
 
 
 def _read_rows(rows: Sequence[Any]) -> np.ndarray:
@@ -300,12 +302,12 @@ def _find_declared_levels(series: Series[Any]) -> list[Any] | None:
 
 def _label(name: str, codes: np.ndarray, values: list[Any], declared: list[Any] | None, ordered: bool) -> Column:
     """Labels from codes into values; values that are written alike are one level."""
-    texts = [None if _is_missing(value) else _text(value) for value in values]
+    texts = [None if _is_missing(value) else level_text(value) for value in values]
     used = {text for text in texts if text is not None}
     if declared is None:
         levels = sorted(used)
     else:
-        order = dict.fromkeys(_text(value) for value in declared if not _is_missing(value))
+        order = dict.fromkeys(level_text(value) for value in declared if not _is_missing(value))
         levels = [text for text in order if ordered or text in used]
     place = {text: i for i, text in enumerate(levels)}
     # Code -1 (missing) picks the last entry.
@@ -338,7 +340,7 @@ def _read_objects(name: str, values: np.ndarray, parse_text: bool) -> Column:
             return Column(name, parsed)
         except ValueError:
             pass  # a text that is not a number: the column is labels
-    texts = items if kinds == {str} else list(map(_text, items))
+    texts = items if kinds == {str} else list(map(level_text, items))
     levels = sorted(set(texts))
     place = {text: i for i, text in enumerate(levels)}
     codes = np.full(len(values), -1, dtype=np.int32)
@@ -374,7 +376,7 @@ def _is_missing(value: Any) -> bool:
     return isinstance(value, (float, np.generic, Decimal)) and bool(value != value)
 
 
-def _text(value: Any) -> str:
+def level_text(value: Any) -> str:
     """The name of a level: 3.0 is "3", so that integers stored as floats beside a missing value keep their name."""
     if not isinstance(value, (float, np.floating, Decimal)):
         return str(value)

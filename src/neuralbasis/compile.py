@@ -29,23 +29,25 @@ def compile_model(
         members = members - members.mean(axis=2, keepdims=True)
         intercepts = intercepts - intercepts.mean(axis=1, keepdims=True)
     shapes = []
-    for index, term in enumerate(grid.layout.terms):
+    for index in range(len(grid.layout.terms)):
         cells = grid.layout.cells_of(index)
         table, mean = centre(members[cells], grid.cell_weight[cells], grid.cells.based[cells])
         intercepts = intercepts + mean
-        shape = (*grid.layout.table_shape(index), net.n_outputs)
-        spread = table.std(axis=1, ddof=1) if net.n_members > 1 else np.zeros((len(table), net.n_outputs))
-        shapes.append(
-            Shape(
-                term,
-                grid.layout.axes_of(index),
-                table.mean(axis=1).reshape(shape),
-                spread.reshape(shape),
-                grid.cell_weight[cells].reshape(shape[:-1]),
-            )
-        )
+        shapes.append(_make_shape(grid, index, table))
     shapes.sort(key=lambda shape: (len(shape.term), shape.term))
     return AdditiveModel(encoder, intercepts.mean(axis=0), tuple(shapes), objective.link, classes)
+
+
+def _make_shape(grid: GridEngine, index: int, table: np.ndarray) -> Shape:
+    """Mean and spread of a term's table (cells, M, K), its axes in the order of the features."""
+    term, axes = grid.layout.terms[index], grid.layout.axes_of(index)
+    order = np.argsort(term)
+    cells = table.reshape(*grid.layout.table_shape(index), *table.shape[1:]).transpose(*order, len(term), len(term) + 1)
+    weights = grid.cell_weight[grid.layout.cells_of(index)].reshape(grid.layout.table_shape(index)).transpose(order)
+    spread = cells.std(axis=-2, ddof=1) if table.shape[1] > 1 else np.zeros_like(cells[..., 0, :])
+    return Shape(
+        tuple(term[d] for d in order), tuple(axes[d] for d in order), cells.mean(axis=-2), spread, weights
+    )
 
 
 def centre(table: np.ndarray, weight: np.ndarray, based: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .axis import KINDS, Axis, continuous_axis, level_axis
-from .columns import Column, Columns
+from .columns import Column, Columns, level_text
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +70,7 @@ class Encoder:
 
 def _fit_axis(column: Column, wish: Any, weights: np.ndarray | None, scaling: str, max_knots: int) -> Axis:
     if isinstance(wish, (list, tuple)):
-        return level_axis(column.name, "ordinal", [str(level) for level in wish])
+        return level_axis(column.name, "ordinal", [_level_name(column, level) for level in wish])
     if wish not in ("auto", *KINDS):
         raise ValueError(
             f"feature_types of column {column.name!r} must be 'auto', one of {KINDS} or a list of ordered levels, "
@@ -86,6 +86,12 @@ def _fit_axis(column: Column, wish: Any, weights: np.ndarray | None, scaling: st
     mass = np.bincount(labels.codes[labels.codes >= 0], None if weights is None else weights[labels.codes >= 0])
     seen = [level for level, weight in zip(labels.levels, mass, strict=False) if weight > 0]
     return level_axis(column.name, wish, seen)
+
+
+def _level_name(column: Column, level: Any) -> str:
+    """A wished level as the column writes it: 1.0 is "1", and so is True in a column of numbers."""
+    is_number = column.numbers is not None and isinstance(level, (bool, np.bool_))
+    return level_text(float(level) if is_number else level)
 
 
 def _column_numbers(axis: Axis, column: Column) -> np.ndarray:

@@ -182,7 +182,6 @@ class _NeuralBasisModel(BaseEstimator):
         check_parameters(self)
         columns = self._read_training_table(X)
         sample = self._read_sample(y, sample_weight, init_score, columns.n_rows)
-        objective = self._choose_objective(sample)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         threads = kernels.count_threads(self.n_jobs)
 
@@ -192,6 +191,7 @@ class _NeuralBasisModel(BaseEstimator):
         layout = lay_out(encoder.axes, terms, self._max_knots())
         positions = layout.encode(encoder.numbers(columns), threads)
         positions, sample = tidy_rows(positions, sample, layout.axes_by_name())
+        objective = self._choose_objective(sample)
         with training_threads():
             grid = GridEngine(layout, positions, sample.weights, threads, self.device)
             net = make_net(self, grid, objective, sample, rng)

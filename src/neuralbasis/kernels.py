@@ -51,7 +51,10 @@ def _locate(value, knots, start, count, is_level):
             low += half
         length -= half
     left = knots[start + low]
-    return 1.0 + low + (value - left) / (knots[start + low + 1] - left)
+    right = knots[start + low + 1]
+    if np.isinf(right - left):  # knots near the largest double
+        return 1.0 + low + (value / 2 - left / 2) / (right / 2 - left / 2)
+    return 1.0 + low + (value - left) / (right - left)
 
 
 @njit(cache=True, nogil=True)

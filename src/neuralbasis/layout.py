@@ -74,10 +74,12 @@ class Layout:
 
 
 def lay_out(axes: Sequence[Axis], terms: Sequence[Term], max_knots: Mapping[int, int]) -> Layout:
-    """Give every term its axes and place the tables one after the other, terms sorted by the names of their columns.
+    """Give every term its axes and place the tables one after the other, features and terms sorted by name.
 
-    The order of tables is that of names, not that of columns, so that sums do not depend on the order of columns.
+    Names, not the order of columns, decide which input of a basis a feature is and in which order terms are summed, so
+    that a model does not depend on the order of columns.
     """
+    terms = [tuple(sorted(term, key=lambda feature: axes[feature].name)) for term in terms]
     terms = sorted(terms, key=lambda term: (len(term), [axes[feature].name for feature in term]))
     return flatten(axes, terms, _choose_axes(axes, terms, max_knots))
 

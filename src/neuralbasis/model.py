@@ -63,13 +63,13 @@ class AdditiveModel:
     link: str
     classes: np.ndarray | None = None
     n_jobs: int | None = None
-    _layout: Layout = field(init=False, repr=False)
+    layout: Layout = field(init=False, repr=False)
     _table: np.ndarray = field(init=False, repr=False)
 
     def __post_init__(self):
         layout = flatten(self.encoder.axes, self.terms, [shape.axes for shape in self.shapes])
         tables = [shape.scores.reshape(-1, len(self.intercept)) for shape in self.shapes]
-        object.__setattr__(self, "_layout", layout)
+        object.__setattr__(self, "layout", layout)
         object.__setattr__(self, "_table", np.ascontiguousarray(np.concatenate(tables)))
 
     @property
@@ -138,24 +138,24 @@ class AdditiveModel:
         return out
 
     def _numbers(self, X: Any) -> np.ndarray:
-        if isinstance(X, np.ndarray) and X.dtype == np.float64 and X.ndim == 2 and self._plain:
+        plain = type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and self._plain
+        if plain and X.shape[1] == len(self.encoder.axes):
             columns = Columns(self.encoder.names, len(X), matrix=X)  # the common case pays no conversion
         else:
-            columns = self._find_columns(X)
+            columns = self.find_columns(X)
         return self.encoder.numbers(columns)
 
     @property
     def _plain(self) -> bool:
-        return not self._layout.axis_level.any()
+        return not self.layout.axis_level.any()
 
-    def _find_columns(self, X: Any) -> Columns:
+    def find_columns(self, X: Any) -> Columns:
         """By name where the table has names, otherwise by position."""
         columns = X if isinstance(X, Columns) else read_columns(X)
-        named = not set(columns.names).isdisjoint(self.encoder.names)
-        return columns.select(self.encoder.names) if named else columns
+        return columns.select(self.encoder.names) if columns.named else columns
 
     def _score_compiled(self, numbers: np.ndarray, per_term: bool, out: np.ndarray) -> int:
-        layout = self._layout
+        layout = self.layout
         arrays = (numbers, *layout.axis_arrays, *layout.term_arrays, self._table, per_term, out)
 
         def work(_part, first, last):
@@ -184,8 +184,10 @@ def _positions(values: np.ndarray, axis: Axis) -> np.ndarray:
     else:
         inside = np.clip(np.where(np.isnan(values), axis.knots[0], values), axis.knots[0], axis.knots[-1])
         left = np.clip(np.searchsorted(axis.knots, inside, side="right") - 1, 0, max(count - 2, 0))
-        width = axis.knots[min(1, count - 1) :][left] - axis.knots[left] if count > 1 else 1.0
-        positions = 1 + left + (inside - axis.knots[left]) / width
+        low, high = axis.knots[left], axis.knots[np.minimum(left + 1, count - 1)]
+        unit = np.where(np.maximum(-low, high) > 1, 0.5, 1.0)  # halves: the range of huge knots must not overflow
+        width = high * unit - low * unit if count > 1 else 1.0
+        positions = 1 + left + (inside * unit - low * unit) / width
     return np.where(np.isnan(values), 0.0, positions)
 
 

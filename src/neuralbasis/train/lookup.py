@@ -13,6 +13,9 @@ from .. import kernels
 from ..layout import Layout
 
 
+MIN_ROWS = 512  # a thread with fewer rows costs more than it saves
+
+
 class CompiledLookUp:
     """positions (N, A) float32 with the terms of a layout, on `threads` threads."""
 
@@ -23,28 +26,25 @@ class CompiledLookUp:
     def scores(self, rows: np.ndarray, table: Tensor) -> Tensor:
         """Σ_terms table(row): (b, C)"""
         cells = table.numpy()
-        out = np.empty((len(rows), cells.shape[1]), dtype=np.float32)
+        out = np.empty((len(rows), cells.shape[1]), dtype=cells.dtype)
 
         def work(_part, first, last):
             return kernels.gather_rows(first, last, self.positions, rows, *self.arrays, cells, out)
 
-        kernels.share_rows(work, len(rows), self._threads(cells.shape[1]), min_rows=256)
+        kernels.share_rows(work, len(rows), self.threads, MIN_ROWS)
         return torch.from_numpy(out)
 
     def gradient(self, rows: np.ndarray, grad: Tensor, n_cells: int) -> Tensor:
         """Gradient (b, C) of the scores -> gradient (cells, C) of the table."""
         slopes = grad.contiguous().numpy()
-        threads = self._threads(slopes.shape[1])
-        parts = np.zeros((threads, n_cells, slopes.shape[1]), dtype=np.float32)
+        threads = max(1, min(self.threads, len(rows) // MIN_ROWS))
+        parts = np.zeros((threads, n_cells, slopes.shape[1]), dtype=slopes.dtype)
 
         def work(part, first, last):
             return kernels.scatter_rows(first, last, self.positions, rows, *self.arrays, slopes, parts[part])
 
-        kernels.share_rows(work, len(rows), threads, min_rows=256)
+        kernels.share_rows(work, len(rows), threads, MIN_ROWS)
         return torch.from_numpy(parts[0] if threads == 1 else parts.sum(axis=0))
-
-    def _threads(self, _channels: int) -> int:
-        return self.threads
 
 
 class TorchLookUp:
@@ -56,13 +56,13 @@ class TorchLookUp:
 
     def scores(self, rows: np.ndarray, table: Tensor) -> Tensor:
         places = self._places(rows)
-        out = torch.zeros(len(rows), table.shape[1], device=table.device)
+        out = table.new_zeros(len(rows), table.shape[1])
         for cell, share in self._corners(places):
             out += share[:, None] * table[cell]
         return out
 
     def gradient(self, rows: np.ndarray, grad: Tensor, n_cells: int) -> Tensor:
-        out = torch.zeros(n_cells, grad.shape[1], device=grad.device)
+        out = grad.new_zeros(n_cells, grad.shape[1])
         for cell, share in self._corners(self._places(rows)):
             out.index_add_(0, cell, share[:, None] * grad)
         return out

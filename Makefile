@@ -1,0 +1,44 @@
+# One environment (.venv), made once and remade when pyproject.toml or constraints.txt change.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+PYTHON ?= python3
+VENV := .venv
+STAMP := $(VENV)/.installed
+RUN := $(VENV)/bin/python
+
+# A folder of real data sets for benchmarks and accuracy tests; without it they skip what they cannot find.
+NEURALBASIS_DATA ?= $(abspath $(wildcard ../shared/data))
+ifneq ($(strip $(NEURALBASIS_DATA)),)
+export NEURALBASIS_DATA
+endif
+
+.PHONY: help demo test lint bench clean
+
+help: ## show this list
+	@echo "neuralbasis: make <target>"
+	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  \1\t\2/' | expand -t 12
+
+# Passive waiting: on a busy machine idle threads of torch and scikit-learn would spin against each other.
+demo: $(STAMP) ## fit two bundled data sets, compare with two baselines, draw the shapes into demo_output/
+	OMP_WAIT_POLICY=passive $(RUN) examples/demo.py
+
+lint: $(STAMP) ## ruff (lint and format) and mypy
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+
+test: lint ## lint, then every test and doctest
+	MPLBACKEND=Agg $(RUN) -m pytest
+
+bench: $(STAMP) ## the benchmark tables; NEURALBASIS_DATA names the folder of real data sets
+	$(RUN) -m benchmarks.run
+
+clean: ## remove caches and outputs; the environment stays
+	rm -rf build dist demo_output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -path ./$(VENV) -prune -o -type d -name __pycache__ -print0 | xargs -0 -r rm -rf
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet -c constraints.txt -e '.[test,plot,benchmarks,dev]'
+	touch $@

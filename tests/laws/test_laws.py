@@ -1,0 +1,238 @@
+"""What must hold for every task, order of terms and kind of input (see the laws in CONTRIBUTING)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
+from neuralbasis.compile import compile_model
+from neuralbasis.layout import lay_out
+from neuralbasis.link import inverse_link
+from neuralbasis.recipe import make_net
+from neuralbasis.sample import Sample
+from neuralbasis.train import ExactEngine, GridEngine
+from neuralbasis.objective import CrossEntropy, LogLoss, SquaredError
+
+TASKS = ("regression", "binary", "multiclass")
+ORDERS = {1: 0, 2: [("size", "age")], 3: [("size", "age"), ("size", "age", "flat")]}
+QUICK = {"max_steps": 30, "outer_bags": 2, "random_state": 1}
+
+
+def make_table(n_rows: int = 240, seed: int = 0) -> pd.DataFrame:
+    """Continuous, few-valued, constant, nominal and ordinal columns, with missing values."""
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame(
+        {
+            "size": rng.normal(size=n_rows),
+            "age": rng.integers(0, 9, n_rows).astype(float),
+            "flat": np.where(rng.random(n_rows) < 0.3, 0.0, rng.exponential(size=n_rows)),
+            "same": np.ones(n_rows),
+            "colour": rng.choice(["red", "green", "blue"], n_rows),
+            "grade": pd.Categorical(rng.choice(["low", "mid", "high"], n_rows), ["low", "mid", "high"], ordered=True),
+        }
+    )
+    table.loc[rng.random(n_rows) < 0.1, "size"] = np.nan
+    table.loc[rng.random(n_rows) < 0.1, "colour"] = None
+    return table
+
+
+def make_target(table: pd.DataFrame, task: str, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    score = np.sin(2 * table["size"].fillna(0)) + 0.2 * table["age"] + (table["colour"] == "red")
+    score = (score + 0.3 * rng.normal(size=len(table))).to_numpy()
+    if task == "regression":
+        return 100 + 10 * score
+    cuts = np.quantile(score, [0.5] if task == "binary" else [0.3, 0.7])
+    return np.array(["a", "b", "c"])[np.digitize(score, cuts)]
+
+
+def make_estimator(task: str, **parameters):
+    kind = NeuralBasisRegressor if task == "regression" else NeuralBasisClassifier
+    return kind(**{**QUICK, **parameters})
+
+
+@pytest.fixture(scope="module", params=[(task, order) for task in TASKS for order in ORDERS], ids=str)
+def fitted(request):
+    task, order = request.param
+    table = make_table()
+    return task, order, make_estimator(task, interactions=ORDERS[order]).fit(table, make_target(table, task))
+
+
+def make_odd_table() -> pd.DataFrame:
+    """Rows outside the training range, with missing values and levels never seen."""
+    table = make_table(50, seed=9)
+    table["size"] *= 10
+    table.loc[::3, "age"] = np.nan
+    table["colour"] = table["colour"].where(table.index % 4 > 0, "violet")
+    return table
+
+
+def test_contributions_and_intercept_sum_to_the_score(fitted):
+    _, _, estimator = fitted
+    table = make_odd_table()
+    total = estimator.eval_terms(table).sum(axis=1) + np.squeeze(estimator.intercept_)
+    np.testing.assert_allclose(total, np.squeeze(estimator.model_.scores(table)), atol=1e-9, rtol=1e-12)
+
+
+def test_prediction_is_the_inverse_link_of_the_score(fitted):
+    task, _, estimator = fitted
+    table = make_odd_table()
+    expected = inverse_link(estimator.link_, estimator.model_.scores(table))
+    if task == "regression":
+        np.testing.assert_array_equal(estimator.predict(table), expected)
+    else:
+        np.testing.assert_array_equal(estimator.predict_proba(table), expected)
+        np.testing.assert_array_equal(estimator.predict(table), estimator.classes_[expected.argmax(axis=1)])
+
+
+def test_contributions_have_mean_zero_over_the_training_rows(fitted):
+    _, _, estimator = fitted
+    contributions = estimator.model_.contributions(make_table())
+    scale = np.abs(contributions).max()
+    np.testing.assert_allclose(contributions.mean(axis=0), 0, atol=2e-5 * scale)
+
+
+def test_missing_values_without_training_rows_and_unseen_levels_contribute_nothing(fitted):
+    _, order, estimator = fitted
+    row = make_table().iloc[:1].assign(colour="violet", age=np.nan)
+    contributions = dict(zip(estimator.term_names_, estimator.eval_terms(row)[0], strict=True))
+    assert np.all(contributions["colour"] == 0)
+    assert np.all(contributions["age"] == 0)  # `age` was never missing in training
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("order", ORDERS)
+def test_weight_equals_repetition(task, order):
+    table = make_table(120)
+    y = make_target(table, task)
+    weights = np.random.default_rng(3).integers(0, 4, len(table))
+    weights[[np.flatnonzero(y == label)[0] for label in np.unique(y)[:3]]] = 1
+    weighted = make_estimator(task, interactions=ORDERS[order]).fit(table, y, sample_weight=weights)
+    repeated = make_estimator(task, interactions=ORDERS[order])
+    repeated.fit(table.loc[table.index.repeat(weights)], np.repeat(y, weights))
+    np.testing.assert_array_equal(weighted.model_.scores(table), repeated.model_.scores(table))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_weight_zero_is_a_row_absent_also_with_fractional_weights(task):
+    table = make_table(150)
+    y = make_target(table, task)
+    rng = np.random.default_rng(4)
+    weights = np.where(rng.random(len(table)) < 0.3, 0.0, rng.random(len(table)))
+    full = make_estimator(task).fit(table, y, sample_weight=weights)
+    keep = weights > 0
+    part = make_estimator(task).fit(table[keep], y[keep], sample_weight=weights[keep])
+    np.testing.assert_array_equal(full.model_.scores(table), part.model_.scores(table))
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("order", ORDERS)
+def test_order_of_columns_and_rows_does_not_matter(task, order):
+    table = make_table(150)
+    y = make_target(table, task)
+    shuffled = np.random.default_rng(5).permutation(len(table))
+    first = make_estimator(task, interactions=ORDERS[order]).fit(table, y)
+    second = make_estimator(task, interactions=ORDERS[order])
+    second.fit(table[table.columns[::-1]].iloc[shuffled], y[shuffled])
+    np.testing.assert_allclose(first.model_.scores(table), second.model_.scores(table), rtol=1e-9, atol=1e-12)
+
+
+def make_engines(task: str, order: int, seed: int = 0):
+    """A double-precision net with random coefficients, and both engines on rows that stand on knots."""
+    table = make_table(90, seed)
+    rng = np.random.default_rng(seed)
+    for column in ("size", "flat"):  # few enough values for every one to be a knot, in triples too
+        table[column] = table[column].round().clip(-3, 5)
+    estimator = make_estimator(task, interactions=ORDERS[order], tied_classes=seed == 1, n_subnets=1 + seed)
+    fitted = estimator.fit(table, make_target(table, task))
+    model = fitted.model_
+    layout = lay_out(model.encoder.axes, model.terms, {2: 33, 3: 11})
+    positions = layout.encode(model.encoder.numbers(model.find_columns(table)))
+    sample = Sample(rng.normal(size=len(table)), np.ones(len(table)))
+    objective = {"regression": SquaredError(), "binary": LogLoss(), "multiclass": CrossEntropy(3)}[task]
+    grid = GridEngine(layout, positions, sample.weights, threads=1)
+    if task != "regression":
+        sample = Sample((np.arange(len(table)) % objective.n_outputs if task == "multiclass" else
+                         (sample.y > 0)).astype(int), sample.weights)  # fmt: skip
+    net = make_net(estimator, grid, objective, sample, rng).double()
+    with torch.no_grad():
+        for parameter in [*net.coefficients.parameters(), net.free]:
+            parameter.copy_(torch.from_numpy(rng.normal(size=parameter.shape)))
+    return net, grid, ExactEngine(grid), positions
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("order", ORDERS)
+def test_grid_and_exact_engine_agree_on_knots_in_scores_and_gradients(task, order, seed):
+    net, grid, exact, positions = make_engines(task, order, seed)
+    assert (positions == np.floor(positions)).all()
+    rows = np.arange(len(positions))
+    slope = torch.from_numpy(np.random.default_rng(0).normal(size=(len(rows), net.n_members * net.n_outputs)))
+    results = []
+    for engine in (grid, exact):
+        points, lookup, index = engine.batch(rows)
+        points = to_double(points)
+        table = net.table(points)
+        scores = lookup.scores(index, table.detach())
+        net.zero_grad()
+        table.backward(lookup.gradient(index, slope, len(table)))
+        gradients = [p.grad.clone() for p in net.parameters() if p.grad is not None]
+        results.append((scores, gradients))
+    (scores, gradients), (other_scores, other_gradients) = results
+    # Places are kept in single precision.
+    torch.testing.assert_close(scores, other_scores, rtol=1e-9, atol=1e-9)
+    for mine, other in zip(gradients, other_gradients, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-7, atol=1e-8)
+
+
+def to_double(points):
+    from neuralbasis.net import OrderPoints, Points
+
+    orders = {
+        order: OrderPoints(chosen.places.double(), chosen.weight.double(), chosen.term, chosen.point)
+        for order, chosen in points.orders.items()
+    }
+    return Points(orders, points.source)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_table_is_the_net_on_the_knots(task):
+    net, grid, _, _ = make_engines(task, 1)
+    objective = {"regression": SquaredError(), "binary": LogLoss(), "multiclass": CrossEntropy(3)}[task]
+    net.float()
+    model = compile_model(net, encoder_of(grid), grid, objective)
+    net.eval()
+    chosen = grid.points.orders[1]
+    with torch.no_grad():
+        values = net.bases["1"](chosen.places, chosen.weight)
+    for rank, index in enumerate(i for i, t in enumerate(grid.layout.terms) if len(t) == 1):
+        axis = grid.layout.axes_of(index)[0]
+        if axis.kind == "nominal":
+            continue
+        where = [int(np.abs(chosen.places[:, 0].numpy() - place).argmin()) for place in axis.places]
+        coefficients = net.coefficients["1"].detach().unflatten(2, (-1, net.n_outputs))[:, :, rank]
+        direct = torch.einsum("mpb,mbk->mpk", values[:, where], coefficients).double().numpy().mean(axis=0)
+        if net.n_outputs > 1:
+            direct = direct - direct.mean(axis=1, keepdims=True)
+        shape = next(s for s in model.shapes if s.term == grid.layout.terms[index])
+        difference = shape.scores[1:-1] - direct  # centring moves a shape by a constant
+        np.testing.assert_allclose(difference, np.broadcast_to(difference[:1], difference.shape), atol=1e-5)
+
+
+def encoder_of(grid):
+    from neuralbasis.encoder import Encoder
+
+    return Encoder(grid.layout.axes[: int(grid.layout.axis_column.max()) + 1])
+
+
+def test_fourier_free_net_has_the_published_number_of_parameters():
+    """CA Housing NBM: 64,861 = 62,820 (network) + 1,224 (batch norm) + 808 (coefficients) + 9 (output weights)."""
+    from neuralbasis.bases import MLPBasis
+    from neuralbasis.net import BasisNet
+
+    basis = MLPBasis(1, 100, 1, hidden=(256, 128, 128), fourier=0)
+    assert BasisNet({1: basis}, {1: 8}, n_free=0, n_members=1, n_outputs=1, tied=True).count_parameters() == 64_861
