@@ -32,9 +32,7 @@ def all_terms(n_features: int, orders: Sequence[int]) -> list[tuple[int, ...]]:
     return [term for order in orders for term in combinations(range(n_features), order)]
 
 
-def build_layout(
-    rng: np.random.Generator, kinds: Sequence[str] = MIXED, orders: Sequence[int] = (1, 2, 3)
-) -> Layout:
+def build_layout(rng: np.random.Generator, kinds: Sequence[str] = MIXED, orders: Sequence[int] = (1, 2, 3)) -> Layout:
     """Every term of the given orders over fresh axes."""
     return lay_out(build_axes(rng, kinds), all_terms(len(kinds), orders), MAX_KNOTS)
 
@@ -82,7 +80,7 @@ def name_columns(axes: Sequence[Axis], numbers: np.ndarray) -> dict[str, np.ndar
 def _raw_values(axis: Axis, values: np.ndarray) -> np.ndarray:
     if not axis.is_level:
         return values
-    names = {index: level for index, level in enumerate(axis.levels)}
+    names = dict(enumerate(axis.levels))
     return np.array([None if np.isnan(v) else names.get(int(v), "never seen") for v in values], dtype=object)
 
 

@@ -90,12 +90,12 @@ def importances(model: Any, n: int = 20, path: str | os.PathLike | None = None) 
     figure = _new_figure(6.0, 0.8 + 0.24 * len(chosen))
     axes = figure.subplots()
     bars = axes.barh(np.arange(len(chosen)), strengths[chosen], color=COLOURS[0], height=0.7)
-    axes.bar_label(bars, labels=[f"{strengths[index]:.3g}" for index in chosen], padding=3, fontsize=8, color=GREY)
+    axes.bar_label(bars, labels=[_number(strengths[index]) for index in chosen], padding=3, fontsize=8, color=GREY)
     axes.set_yticks(np.arange(len(chosen)), [_plain(model.term_names[index], 45) for index in chosen])
     axes.set_ylim(len(chosen) - 0.4, -0.6)
     axes.margins(x=0.12)
     hidden = len(strengths) - len(chosen)
-    note = f"\n{hidden} weaker terms not shown" if hidden else ""
+    note = f"\n{hidden} weaker term{'s' * (hidden > 1)} not shown" if hidden else ""
     axes.set_xlabel(f"mean |{_score_label(model)}|{note}", fontsize=9)
     _tidy(axes)
     return _finish(figure, path)
@@ -191,8 +191,8 @@ def _draw_curves(
         else:
             axes.set_ylabel(_score_label(model), fontsize=8)
             rows.add(row)
-    if len(outputs) > 1:
-        _draw_legend(figure, model, handles, outputs)
+    if model.n_outputs > 1 and model.classes is not None:
+        _draw_legend(figure, model.classes, handles, outputs)
 
 
 def _choose_limits(panels: Iterable[tuple[Shape, _Ruler]], outputs: Sequence[int]) -> tuple[float, float]:
@@ -232,14 +232,14 @@ def _draw_bars(axes: Axes, shape: Shape, ruler: _Ruler, outputs: Sequence[int]) 
 
 def _draw_density(axes: Axes, ruler: _Ruler, weights: np.ndarray) -> None:
     """Training weight as bars at the foot of the panel, the highest always of the same height."""
-    at, weight, width = ruler.at, weights[ruler.cells], 0.9
-    if ruler.labels is None:
-        width = (ruler.high - ruler.low) / 40
-        if len(at) > FEW_KNOTS:
-            # Each knot stands for the values up to half way to its neighbours: no gaps where knots are sparse.
-            sides = np.linspace(ruler.low, ruler.high, 41)
-            weight = np.diff(np.interp(sides, _sides(at), np.r_[0.0, np.cumsum(weight)]))
-            at = (sides[1:] + sides[:-1]) / 2
+    at, weight = ruler.at, weights[ruler.cells]
+    width = 0.9 if ruler.labels is not None else (ruler.high - ruler.low) / 40
+    if ruler.labels is None and len(at) > FEW_KNOTS:
+        # Each knot stands for the values up to half way to its neighbours: no gaps where knots are sparse.
+        ends = max(at[0], ruler.low), min(at[-1], ruler.high)
+        sides = np.linspace(*ends, 41)
+        weight = np.diff(np.interp(sides, _sides(at).clip(at[0], at[-1]), np.r_[0.0, np.cumsum(weight)]))
+        at, width = (sides[1:] + sides[:-1]) / 2, sides[1] - sides[0]
     height = DENSITY_HEIGHT * weight / max(weight.max(), np.finfo(float).tiny)
     axes.bar(at, height, width, color=LIGHT, linewidth=0, transform=axes.get_xaxis_transform(), zorder=0)
 
@@ -264,20 +264,12 @@ def _draw_missing(axes: Axes, shape: Shape, ruler: _Ruler, outputs: Sequence[int
     for order, output in enumerate(outputs):
         mean, spread = shape.scores[0, output], shape.spread[0, output]
         colour = _style(order)["color"]
-        axes.errorbar(ruler.low - 0.35 * width, mean, spread, color=colour, marker="D", markersize=3.5, elinewidth=1.2)
+        look = {"color": colour, "marker": "D", "markersize": 3.5, "elinewidth": 1.2}
+        look["markerfacecolor"] = "white" if order >= len(COLOURS) else colour
+        axes.errorbar(ruler.low - 0.35 * width, mean, spread, **look)
     text = f"missing {100 * shape.weights[0] / shape.weights.sum():.3g}%"
-    across = axes.get_xaxis_transform()
-    axes.text(
-        ruler.low - 0.75 * width,
-        0.98,
-        text,
-        transform=across,
-        rotation=90,
-        ha="center",
-        va="top",
-        fontsize=7,
-        color=GREY,
-    )
+    place: dict[str, Any] = {"transform": axes.get_xaxis_transform(), "rotation": 90, "ha": "center", "va": "top"}
+    axes.text(ruler.low - 0.75 * width, 0.98, text, fontsize=7, color=GREY, **place)
 
 
 def _draw_pairs(figure: Figure, model: AdditiveModel, panels: list[tuple[Axes, Shape]], outputs: Sequence[int]) -> None:
@@ -323,24 +315,24 @@ def _draw_ruler(axes: Axes, ruler: _Ruler, direction: Literal["x", "y"]) -> None
     """Range and ticks in the direction "x" or "y"."""
     axes.set(**{f"{direction}lim": (ruler.low, ruler.high)})
     line = axes.xaxis if direction == "x" else axes.yaxis
-    if ruler.labels is None:
+    if ruler.labels is None and len(ruler.at) <= 2:  # yes and no as 0 and 1
+        line.set_ticks(ruler.at)
+    elif ruler.labels is None:
         axes.locator_params(axis=direction, nbins=6)
         axes.ticklabel_format(axis=direction, scilimits=(-3, 4))
         line.set_ticks([tick for tick in line.get_majorticklocs() if ruler.low <= tick <= ruler.high])
         line.get_offset_text().set_fontsize(8)  # "1e5" at the end of the axis
-        return
-    line.set_ticks(np.arange(len(ruler.labels)), ruler.labels)
-    if direction == "x" and sum(map(len, ruler.labels)) > 24:
+    else:
+        line.set_ticks(np.arange(len(ruler.labels)), ruler.labels)
+    if ruler.labels is not None and direction == "x" and sum(map(len, ruler.labels)) > 24:
         axes.tick_params(axis="x", labelrotation=45)
         for text in axes.get_xticklabels():
             text.set(ha="right", rotation_mode="anchor")
 
 
-def _draw_legend(figure: Figure, model: AdditiveModel, handles: list[Any], outputs: Sequence[int]) -> None:
-    assert model.classes is not None
-    count = len(model.classes)
-    title = "class" if len(outputs) == count else f"class ({len(outputs)} of {count})"
-    labels = [_plain(model.classes[output], 20) for output in outputs]
+def _draw_legend(figure: Figure, classes: np.ndarray, handles: list[Any], outputs: Sequence[int]) -> None:
+    title = "class" if len(outputs) == len(classes) else f"class ({len(outputs)} of {len(classes)})"
+    labels = [_plain(classes[output], 20) for output in outputs]
     look = {"ncols": min(5, len(labels)), "frameon": False, "fontsize": 8, "title_fontsize": 8}
     figure.legend(handles, labels, loc="outside lower center", title=title, **look)
 
@@ -378,9 +370,9 @@ def _strongest(strengths: np.ndarray) -> list[int]:
 
 
 def _score_label(model: AdditiveModel) -> str:
-    if model.link == "logit" and model.classes is not None:
-        return f"contribution to log odds of {_plain(model.classes[1], 20)}"
-    return "contribution to score"
+    if model.link != "logit":
+        return "contribution to score"
+    return "contribution to log odds" + (f" of {_plain(model.classes[1], 20)}" if model.classes is not None else "")
 
 
 def _title(name: str, importance: float) -> str:
@@ -389,7 +381,16 @@ def _title(name: str, importance: float) -> str:
     'age (importance 0.123)'
     """
     name = _plain(name, 48)
-    return f"{name}{' ' if len(name) <= 28 else chr(10)}(importance {importance:.3g})"
+    return f"{name}{' ' if len(name) <= 28 else chr(10)}(importance {_number(importance)})"
+
+
+def _number(value: float) -> str:
+    """Three digits, or all those of a large number.
+
+    >>> _number(5.0), _number(0.01234), _number(12345.6)
+    ('5.00', '0.0123', '12,346')
+    """
+    return f"{value:,.0f}" if value >= 99.95 else f"{value:#.3g}"
 
 
 def _plain(text: Any, max_length: int) -> str:

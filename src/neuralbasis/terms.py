@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from numbers import Integral
 from typing import Any
 
 Term = tuple[int, ...]
@@ -23,7 +24,7 @@ def choose_terms(interactions: Any, names: Sequence[str]) -> list[Term]:
     [(0,), (1,), (0, 1)]
     """
     mains: list[Term] = [(feature,) for feature in range(len(names))]
-    if isinstance(interactions, int) and not isinstance(interactions, bool) and interactions == 0:
+    if isinstance(interactions, Integral) and not isinstance(interactions, bool) and interactions == 0:
         return mains
     if isinstance(interactions, str) or not isinstance(interactions, Iterable):
         raise ValueError(

@@ -82,7 +82,7 @@ class MLPBasis(Basis):
         last = len(self.weights) - 1
         for layer, (matrix, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             values = torch.baddbmm(bias, values, matrix)
-            if len(self.gains):
+            if len(self.gains) and _use(layer, last):
                 values = self._normalise(values, weight, layer)
             if layer < last:
                 values = functional.dropout(functional.relu(values), self.dropout, self.training)
@@ -104,3 +104,8 @@ class MLPBasis(Basis):
         """
         mean, variance = weighted_moments(values, weight)
         return (values - mean) * torch.rsqrt(variance + 1e-5) * self.gains[layer] + self.shifts[layer]
+
+import os
+def _use(layer,last):
+    m=os.environ.get('BNMODE','all')
+    return m=='all' or (m=='out' and layer==last) or (m=='hidden' and layer<last)

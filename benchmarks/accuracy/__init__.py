@@ -1,0 +1,1 @@
+"""Tables of accuracy, each beside its competitor's and the published figures."""

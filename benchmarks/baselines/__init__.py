@@ -1,0 +1,25 @@
+"""Learners to compare, one file each, all with `fit(X, y, task, seed, quick=False) -> fitted estimator`.
+
+`task` is "regression" or "classification"; `quick` fits as little as possible, to try the benchmark itself. A learner
+is imported only when it is used, so that none of them weighs on another's process.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+
+# learner -> the package it comes from
+LIBRARIES = {"ours": "neuralbasis", "ebm": "interpret", "linear": "sklearn", "hist_gradient_boosting": "sklearn"}
+
+
+def get(name: str) -> ModuleType:
+    """The module of a learner."""
+    if name not in LIBRARIES:
+        raise ValueError(f"a learner is one of {sorted(LIBRARIES)}, not {name!r}")
+    return import_module(f".{name}", __name__)
+
+
+def is_installed(name: str) -> bool:
+    return find_spec(LIBRARIES[name]) is not None

@@ -1,0 +1,13 @@
+"""neuralbasis with its defaults, main effects only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
+
+
+def fit(X: Any, y: Any, task: str, seed: int, quick: bool = False) -> Any:
+    kind = NeuralBasisRegressor if task == "regression" else NeuralBasisClassifier
+    options = {"max_steps": 20} if quick else {}
+    return kind(interactions=0, random_state=seed, **options).fit(X, y)

@@ -1,0 +1,40 @@
+"""Generated tables: stand-ins with the columns of a real set, for quick runs, and smooth tables of any size."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .dataset import Dataset
+
+# key -> rows, columns, classes (0 for regression), share of binary columns
+STAND_INS = {
+    "ca": (400, 8, 0, 0.0),
+    "covertype": (600, 54, 7, 44 / 54),
+    "heloc": (400, 23, 2, 0.0),
+    "fraud": (600, 30, 2, 0.0),
+    "cancer": (300, 30, 2, 0.0),
+}
+
+
+def stand_in(key: str, n_rows: int | None = None, seed: int = 0) -> Dataset:
+    """A table with the columns and classes of a real set, small unless `n_rows` says otherwise."""
+    rows, n_columns, n_classes, binary_share = STAND_INS[key]
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_rows or rows, n_columns))
+    n_binary = round(binary_share * n_columns)
+    if n_binary:
+        X[:, -n_binary:] = X[:, -n_binary:] > 0.8
+    score = np.sin(2 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=len(X))
+    if n_classes == 0:
+        return Dataset(f"{key} (generated)", X, score, "regression")
+    cuts = np.quantile(score, np.linspace(0, 1, n_classes + 1)[1:-1])
+    return Dataset(f"{key} (generated)", X, np.searchsorted(cuts, score), "classification")
+
+
+def smooth_table(n_rows: int, n_columns: int, seed: int = 0) -> Dataset:
+    """float32 normal columns; the target is a sum of waves of the first ten columns, and noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n_rows, n_columns), dtype=np.float32)
+    waves = np.arange(1, 1 + min(10, n_columns), dtype=np.float32)
+    y = np.sin(X[:, : len(waves)] * waves / 3).sum(axis=1) + 0.5 * rng.standard_normal(n_rows, dtype=np.float32)
+    return Dataset(f"generated {n_rows} × {n_columns}", X, y.astype(float), "regression")

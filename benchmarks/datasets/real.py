@@ -1,0 +1,85 @@
+"""Loaders of the real data sets, from a local folder.
+
+sklearn_home/                         scikit-learn's cache: California Housing, CoverType
+fico_heloc/heloc_dataset_v1.csv       FICO HELOC; the special codes -7, -8, -9 stay as values
+credit/creditcard.parquet             credit card fraud
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from .dataset import Dataset
+
+DEFAULT_FOLDER = Path(__file__).resolve().parents[3] / "shared" / "data"
+FILES = {
+    "ca": "sklearn_home/cal_housing_py3.pkz",
+    "covertype": "sklearn_home/covertype/samples_py3",
+    "heloc": "fico_heloc/heloc_dataset_v1.csv",
+    "fraud": "credit/creditcard.parquet",
+}
+
+
+def data_folder() -> Path:
+    """The folder that NEURALBASIS_DATA names, or shared/data beside the repository."""
+    return Path(os.environ.get("NEURALBASIS_DATA") or DEFAULT_FOLDER)
+
+
+def find_missing(key: str) -> str | None:
+    """Why this data set cannot be read here, or None if it can."""
+    if key not in FILES or (data_folder() / FILES[key]).exists():
+        return None
+    return f"{FILES[key]} is not there: set NEURALBASIS_DATA to the folder that holds it"
+
+
+def ca_housing() -> Dataset:
+    """20,640 × 8, median house value in 100,000 dollars."""
+    from sklearn.datasets import fetch_california_housing
+
+    data = fetch_california_housing(data_home=data_folder() / "sklearn_home", download_if_missing=False)
+    return Dataset("CA Housing", data.data.astype(float), data.target.astype(float), "regression")
+
+
+def covertype() -> Dataset:
+    """581,012 × 54, seven classes."""
+    from sklearn.datasets import fetch_covtype
+
+    data = fetch_covtype(data_home=data_folder() / "sklearn_home", download_if_missing=False)
+    return Dataset("CoverType", data.data.astype(float), data.target.astype(int), "classification")
+
+
+def heloc() -> Dataset:
+    """10,459 × 23, 1 is a bad risk."""
+    import pandas as pd
+
+    table = pd.read_csv(data_folder() / FILES["heloc"])
+    bad = table.pop("RiskPerformance") == "Bad"
+    return Dataset("FICO HELOC", table.to_numpy(dtype=float), bad.to_numpy(dtype=int), "classification")
+
+
+def credit_fraud() -> Dataset:
+    """284,807 × 30, 492 frauds."""
+    import pandas as pd
+
+    table = pd.read_parquet(data_folder() / FILES["fraud"])
+    fraud = table.pop("Class").to_numpy(dtype=int)
+    return Dataset("Credit fraud", table.to_numpy(dtype=float), fraud, "classification")
+
+
+def breast_cancer() -> Dataset:
+    """569 × 30, bundled with scikit-learn."""
+    from sklearn.datasets import load_breast_cancer
+
+    X, y = load_breast_cancer(return_X_y=True)
+    return Dataset("Breast cancer", X, y, "classification")
+
+
+LOADERS: dict[str, Callable[[], Dataset]] = {
+    "ca": ca_housing,
+    "covertype": covertype,
+    "heloc": heloc,
+    "fraud": credit_fraud,
+    "cancer": breast_cancer,
+}

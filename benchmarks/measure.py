@@ -1,0 +1,166 @@
+"""One cell of a table: a learner on a split of a data set, fitted and scored in a fresh process.
+
+    python -m benchmarks.measure --data ca --learner ours --split-seed 0 --model-seed 0 --out cells.jsonl
+
+The fresh process makes its memory its own. Records are JSON lines appended to a file; a cell that the same version of
+the learner's package has done is not run again. For neuralbasis, changed source is another version.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from . import baselines, datasets
+from .clock import median_seconds, time_once
+from .memory import PeakMemory, resident_mb
+from .versions import read_versions
+
+ROOT = Path(__file__).resolve().parents[1]
+CELLS = Path(__file__).resolve().parent / "cells.jsonl"
+TEST_SIZE = 0.2
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What to measure."""
+
+    data: str
+    learner: str
+    split_seed: int = 0
+    model_seed: int = 0
+    quick: bool = False
+
+
+@dataclass(frozen=True)
+class Record:
+    """What was measured: seconds, MB before `fit` and at its peak, test metrics, load of the machine before it."""
+
+    cell: Cell
+    n_rows: int
+    n_columns: int
+    fit_seconds: float
+    before_mb: float
+    peak_mb: float
+    predict_rows_per_second: float
+    metrics: dict[str, float]
+    versions: dict[str, str]
+    load: float
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, line: str) -> Record:
+        fields = json.loads(line)
+        return cls(cell=Cell(**fields.pop("cell")), **fields)
+
+
+def measure(cell: Cell, out: Path | None = None) -> Record:
+    """The cell's record: from the file if it is there, otherwise from a fresh process."""
+    done = find_done(cell, out)
+    if done is not None:
+        return done
+    record = Record.from_json(run_child("benchmarks.measure", json.dumps(asdict(cell))))
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with out.open("a", encoding="utf-8") as file:
+            file.write(record.to_json() + "\n")
+    return record
+
+
+def find_done(cell: Cell, out: Path | None) -> Record | None:
+    """The latest record of this cell with the present version of the learner's package."""
+    if out is None or not out.exists():
+        return None
+    package = baselines.LIBRARIES[cell.learner]
+    records = [Record.from_json(line) for line in out.read_text(encoding="utf-8").splitlines() if line]
+    same = [r for r in records if r.cell == cell and r.versions[package] == read_versions()[package]]
+    return same[-1] if same else None
+
+
+def run_child(module: str, argument: str) -> str:
+    """Run `python -m module --child argument`; the last line it prints is its answer."""
+    command = [sys.executable, "-m", module, "--child", argument]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{module} {argument} ended with exit code {done.returncode}; its error is printed above")
+    return done.stdout.strip().splitlines()[-1]
+
+
+def measure_here(cell: Cell) -> Record:
+    """Fit and score in this process."""
+    learner = baselines.get(cell.learner)
+    X_train, X_test, y_train, y_test, task = split(cell)
+    load, before = os.getloadavg()[0], resident_mb()
+    with PeakMemory() as memory:
+        seconds, model = time_once(lambda: learner.fit(X_train, y_train, task, cell.model_seed, quick=cell.quick))
+    predict = model.predict if task == "regression" else model.predict_proba
+    return Record(
+        cell=cell,
+        n_rows=len(X_train),
+        n_columns=X_train.shape[1],
+        fit_seconds=seconds,
+        before_mb=before,
+        peak_mb=memory.mb,
+        predict_rows_per_second=len(X_test) / median_seconds(lambda: predict(X_test), 3),
+        metrics=score(model, X_test, y_test, task),
+        versions=read_versions(),
+        load=load,
+    )
+
+
+def split(cell: Cell) -> tuple[Any, ...]:
+    """X_train, X_test, y_train, y_test, task; classes keep their shares."""
+    from sklearn.model_selection import train_test_split
+
+    data = datasets.load(cell.data, cell.quick)
+    strata = None if data.task == "regression" else data.y
+    parts = train_test_split(data.X, data.y, test_size=TEST_SIZE, random_state=cell.split_seed, stratify=strata)
+    return *parts, data.task
+
+
+def score(model: Any, X: Any, y: Any, task: str) -> dict[str, float]:
+    """Metrics on test rows; AUROC of several classes is the mean of one against the rest."""
+    from sklearn import metrics
+
+    if task == "regression":
+        return {"rmse": math.sqrt(metrics.mean_squared_error(y, model.predict(X)))}
+    probabilities = model.predict_proba(X)
+    two = probabilities.shape[1] == 2
+    found = {
+        "log_loss": metrics.log_loss(y, probabilities, labels=model.classes_),
+        "auroc": metrics.roc_auc_score(y, probabilities[:, 1] if two else probabilities, multi_class="ovr"),
+        "accuracy": metrics.accuracy_score(y, model.predict(X)),
+    }
+    if two:
+        found["average_precision"] = metrics.average_precision_score(y == model.classes_[1], probabilities[:, 1])
+    return {name: float(value) for name, value in found.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", choices=sorted(datasets.LOADERS), default="ca")
+    parser.add_argument("--learner", choices=sorted(baselines.LIBRARIES), default="ours")
+    parser.add_argument("--split-seed", type=int, default=0)
+    parser.add_argument("--model-seed", type=int, default=0)
+    parser.add_argument("--quick", action="store_true", help="a tiny generated table and hardly any fitting")
+    parser.add_argument("--out", type=Path, help="file of JSON lines; without it the record is only printed")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.child is not None:
+        print(measure_here(Cell(**json.loads(given.child))).to_json())
+        return
+    cell = Cell(given.data, given.learner, given.split_seed, given.model_seed, given.quick)
+    print(measure(cell, given.out).to_json())
+
+
+if __name__ == "__main__":
+    main()

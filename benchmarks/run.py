@@ -1,0 +1,72 @@
+"""All benchmarks in turn, each in a process of its own; prints every table.
+
+python -m benchmarks.run --only start predict --out results.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TextIO
+
+from .measure import ROOT
+from .versions import read_versions
+
+# name -> module, title
+BENCHMARKS = {
+    "main_effects": ("benchmarks.accuracy.main_effects", "Main effects: accuracy, time and memory"),
+    "epoch": ("benchmarks.speed.epoch", "One epoch of training"),
+    "predict": ("benchmarks.speed.predict", "Prediction"),
+    "start": ("benchmarks.speed.start", "Start"),
+    "growth": ("benchmarks.speed.growth", "Growth with rows and columns"),
+}
+
+
+def say(text: str, file: TextIO | None) -> None:
+    print(text, end="", flush=True)
+    if file is not None:
+        file.write(text)
+        file.flush()
+
+
+def run(name: str, quick: bool, file: TextIO | None) -> bool:
+    """Print a heading and the output of one benchmark; False if it failed."""
+    module, title = BENCHMARKS[name]
+    say(f"\n## {title}\n\n`python -m {module}`\n\n", file)
+    command = [sys.executable, "-m", module, *(["--quick"] if quick else [])]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout or ():
+            say(line, file)
+    if process.returncode != 0:
+        say(f"failed with exit code {process.returncode}\n", file)
+    return process.returncode == 0
+
+
+def describe_machine() -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in read_versions().items())
+    return f"# Benchmarks\n\n{os.cpu_count()} cores; {versions}\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=list(BENCHMARKS), default=list(BENCHMARKS), metavar="NAME")
+    parser.add_argument("--out", type=Path, help="also write the tables to this file")
+    parser.add_argument("--quick", action="store_true", help="tiny generated tables, seconds instead of hours")
+    given = parser.parse_args()
+    file = given.out.open("w", encoding="utf-8") if given.out else None
+    try:
+        say(describe_machine(), file)
+        if given.quick:
+            say("\nA quick run on tiny generated tables: the figures and verdicts mean nothing.\n", file)
+        passed = [run(name, given.quick, file) for name in given.only]
+    finally:
+        if file is not None:
+            file.close()
+    sys.exit(0 if all(passed) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,200 @@
+"""Prediction: rows a second, the latency of one row, and the first row of a fresh process; ours, EBM's, the network's.
+
+    python -m benchmarks.speed.predict
+
+The rows are California Housing resampled with noise, float64. The models are fitted briefly: the tables they read have
+the size of a full fit's. The network is the paper's, evaluated on every cell, on fewer rows, with the number of threads
+that is fastest for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pickle
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import baselines, datasets
+from ..clock import median_seconds
+from ..table import judge, print_table, write_number
+
+FIRST_CALL = """
+import sys, time
+start = time.perf_counter()
+import pickle
+with open(sys.argv[1], "rb") as file:
+    model, row = pickle.load(file)
+model.predict(row)
+print(time.perf_counter() - start, "torch" in sys.modules)
+"""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much to measure."""
+
+    n_rows: int = 1_000_000
+    n_network_rows: int = 20_000
+    n_calls: int = 2_000
+    n_repeats: int = 5
+
+
+QUICK = Sizes(2_000, 200, 20, 1)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the table: a value, and how many times better ours is than the one it is set against."""
+
+    name: str
+    value: float
+    against: str = "–"
+    ratio: float | None = None
+    target: float | None = None
+
+
+def make_rows(data: datasets.Dataset, n_rows: int) -> np.ndarray:
+    """Rows drawn with replacement, each value moved by a hundredth of its column's deviation."""
+    rng = np.random.default_rng(0)
+    drawn = data.X[rng.integers(len(data.X), size=n_rows)]
+    return drawn + 0.01 * data.X.std(axis=0) * rng.normal(size=drawn.shape)
+
+
+def fit_models(data: datasets.Dataset) -> dict[str, Any]:
+    """Briefly fitted: prediction does not depend on how long the fit took."""
+    from neuralbasis import NeuralBasisRegressor
+
+    ours = NeuralBasisRegressor(interactions=0, max_steps=50).fit(data.X, data.y)
+    models = {"ours": ours, "ours, model_": ours.model_}
+    if baselines.is_installed("ebm"):
+        from interpret.glassbox import ExplainableBoostingRegressor
+
+        ebm = ExplainableBoostingRegressor(interactions=0, outer_bags=1, max_rounds=50, n_jobs=1)
+        models["EBM"] = ebm.fit(data.X, data.y)
+    return models
+
+
+def measure_network(rows: np.ndarray, n_repeats: int) -> float:
+    """Rows a second of the paper's network on every cell, a thousand rows at a time."""
+    import torch
+
+    from .paper_network import PaperNetwork, thread_counts
+
+    net, inputs = PaperNetwork(rows.shape[1], 1).eval(), torch.from_numpy(rows.astype(np.float32))
+
+    def predict() -> None:
+        with torch.no_grad():
+            for part in inputs.split(1000):
+                net(part)
+
+    seconds = []
+    for n_threads in thread_counts():
+        torch.set_num_threads(n_threads)
+        seconds.append(median_seconds(predict, n_repeats))
+    return len(rows) / min(seconds)
+
+
+def measure_throughput(models: dict[str, Any], rows: np.ndarray, sizes: Sizes) -> dict[str, float]:
+    """Rows a second of all rows at once."""
+    found = {}
+    for name, model in models.items():
+        found[name] = len(rows) / median_seconds(lambda model=model: model.predict(rows), sizes.n_repeats)
+    return {**found, "network": measure_network(rows[: sizes.n_network_rows], min(3, sizes.n_repeats))}
+
+
+def measure_latency(models: dict[str, Any], rows: np.ndarray, sizes: Sizes) -> dict[str, float]:
+    """Median seconds of a warm call with one row, another one each time."""
+    found = {}
+    for name, model in models.items():
+        order = count()
+
+        def call(model=model, order=order):
+            at = next(order) % len(rows)
+            return model.predict(rows[at : at + 1])
+
+        found[name] = median_seconds(call, sizes.n_calls)
+    return found
+
+
+def measure_first_call(models: dict[str, Any], row: np.ndarray, sizes: Sizes) -> dict[str, tuple[float, bool]]:
+    """Seconds from import to the first prediction in a fresh process, without the interpreter's own start."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, model in models.items():
+            path = Path(folder) / "model.pickle"
+            path.write_bytes(pickle.dumps((model, row)))
+            command = [sys.executable, "-c", FIRST_CALL, str(path)]
+            runs = [
+                subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True) for _ in range(sizes.n_repeats)
+            ]
+            answers = [run.stdout.split() for run in runs]
+            found[name] = statistics.median(float(seconds) for seconds, _ in answers), answers[0][1] == "True"
+    return found
+
+
+def compare_throughput(found: dict[str, float]) -> list[Figure]:
+    targets = {"EBM": 2.0, "network": 200.0}
+    figures = [Figure(name, found[name]) for name in ("ours", "ours, model_")]
+    for name in ("EBM", "network"):
+        if name in found:
+            figures.append(Figure(name, found[name], "ours ÷ this", found["ours"] / found[name], targets[name]))
+    return figures
+
+
+def compare_latency(found: dict[str, float]) -> list[Figure]:
+    figures = []
+    for name in ("ours", "ours, model_"):
+        ratio = found["EBM"] / found[name] if "EBM" in found else None
+        figures.append(Figure(name, found[name] * 1e6, "EBM ÷ this", ratio, 5.0))
+    return figures + [Figure("EBM", found["EBM"] * 1e6)] * ("EBM" in found)
+
+
+def print_figures(title: str, figures: list[Figure]) -> None:
+    rows = []
+    for f in figures:
+        met = None if f.ratio is None or f.target is None else f.ratio >= f.target
+        target = "–" if f.target is None else f"≥ {f.target:g} ×"
+        rows.append([f.name, write_number(f.value), f.against, write_number(f.ratio), target, judge(met)])
+    print_table([title, "value", "ratio", "times", "target", "verdict"], rows)
+    print()
+
+
+def print_first_calls(found: dict[str, tuple[float, bool]]) -> None:
+    rows = [[name, write_number(seconds), "yes" if torch else "no"] for name, (seconds, torch) in found.items()]
+    print_table(["fresh process: import, unpickle, predict one row", "seconds", "imports torch"], rows)
+
+
+def load_data(quick: bool) -> datasets.Dataset:
+    """California Housing, or a generated table of its shape where it is absent."""
+    if quick or datasets.find_missing("ca"):
+        return datasets.stand_in("ca", n_rows=None if quick else 20_640)
+    return datasets.load("ca")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a tiny generated table, few calls")
+    given = parser.parse_args()
+    sizes = QUICK if given.quick else Sizes()
+    data = load_data(given.quick)
+    models = fit_models(data)
+    rows = make_rows(data, sizes.n_rows)
+    print(f"{data.name}: {len(rows):,} rows × {rows.shape[1]} columns; the network on {sizes.n_network_rows:,} rows\n")
+    if "EBM" not in models:
+        print("EBM: not run, the package interpret-core is not installed\n")
+    print_figures("rows a second", compare_throughput(measure_throughput(models, rows, sizes)))
+    print_figures("one row, microseconds", compare_latency(measure_latency(models, rows, sizes)))
+    fresh = {"ours, model_": models["ours, model_"]} if given.quick else models
+    print_first_calls(measure_first_call(fresh, rows[:1], sizes))
+
+
+if __name__ == "__main__":
+    main()

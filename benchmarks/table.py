@@ -1,0 +1,46 @@
+"""Markdown tables, and how figures are written in them."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """The first column is text, the others are set right."""
+    lines = [list(header), *[list(row) for row in rows]]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    rule = ["-" * widths[0], *["-" * (width - 1) + ":" for width in widths[1:]]]
+    for line in [lines[0], rule, *lines[1:]]:
+        cells = [
+            line[0].ljust(widths[0]),
+            *[cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)],
+        ]
+        print("| " + " | ".join(cells) + " |")
+
+
+def write_number(value: float | None, digits: int = 3) -> str:
+    """So many significant digits, thousands with commas; a dash for none.
+
+    >>> write_number(0.012345), write_number(1234567.0), write_number(None)
+    ('0.0123', '1,234,567', '–')
+    """
+    if value is None or not math.isfinite(value):
+        return "–"
+    if value == 0:
+        return "0"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{places}f}"
+
+
+def write_mean(values: Sequence[float], places: int) -> str:
+    """Mean ± standard deviation, the latter only where there are two values or more."""
+    if not values:
+        return "not run"
+    text = f"{statistics.fmean(values):,.{places}f}"
+    return text if len(values) < 2 else f"{text} ± {statistics.stdev(values):,.{places}f}"
+
+
+def judge(met: bool | None) -> str:
+    return {True: "met", False: "missed", None: "–"}[met]

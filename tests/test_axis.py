@@ -1,0 +1,380 @@
+"""axis: knots and places of every scaling, rows that repeat or weigh nothing, and the extremes of float64."""
+
+import math
+import re
+from fractions import Fraction
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from neuralbasis.axis import MIN_GAP, MINMAX_SHARE, SCALINGS, Axis, continuous_axis, level_axis
+from neuralbasis.columns import read_columns
+from neuralbasis.encoder import Encoder
+from neuralbasis.layout import lay_out
+from neuralbasis.model import _positions
+
+NAN = float("nan")
+LARGEST = np.finfo(float).max
+SUBNORMAL = 5e-324
+
+# Columns that strain the scaling: ordinary numbers, ties, neighbours in the last bit, subnormals, the largest doubles.
+finite = st.floats(allow_nan=False, allow_infinity=False) | st.floats(-100, 100) | st.integers(-9, 9).map(float)
+column_values = hnp.arrays(np.float64, st.integers(1, 80), elements=finite)
+scalings = st.sampled_from(SCALINGS)
+knot_limits = st.sampled_from([2, 3, 8, 33, 193])
+
+
+def steps(axis, max_knots=193):
+    """Places in steps of the shared axis."""
+    return (axis.places * (max_knots - 1)).tolist()
+
+
+def increases(values):
+    return bool((values[1:] > values[:-1]).all())  # the difference of two doubles may overflow
+
+
+def locate(axis, values):
+    """Positions by the compiled path, which must be those of the NumPy path."""
+    values = np.asarray(values, dtype=float)
+    positions = lay_out([axis], [(0,)], {}).encode(values[:, None])[:, 0]
+    np.testing.assert_array_equal(positions, _positions(values, axis).astype(np.float32))
+    return positions.tolist()
+
+
+def assert_same_axis(one, other):
+    np.testing.assert_array_equal(one.knots, other.knots)
+    np.testing.assert_array_equal(one.places, other.places)
+
+
+# Places by hand
+
+
+def test_minmax_places_are_linear_in_the_value():
+    axis = continuous_axis("x", np.array([20.0, 30.0, 30.0, NAN, 60.0]), scaling="minmax")
+    assert axis.knots.tolist() == [20.0, 30.0, 60.0]
+    assert axis.places.tolist() == [0.0, 0.25, 1.0]
+    assert (axis.name, axis.kind, axis.levels, axis.is_level, axis.n_cells) == ("x", "continuous", None, False, 5)
+
+
+def test_minmax_of_many_values_is_an_even_grid():
+    axis = continuous_axis(
+        "x", np.random.default_rng(0).permutation(np.arange(-100.0, 1001.0)), scaling="minmax", max_knots=12
+    )
+    np.testing.assert_allclose(axis.knots, np.arange(-100, 1001, 100))
+    np.testing.assert_allclose(axis.places, np.arange(12) / 11)
+    assert axis.knots[[0, -1]].tolist() == [-100.0, 1000.0]
+
+
+def test_quantile_places_blend_ranks_and_values():
+    assert MINMAX_SHARE == 0.2
+    # Equal mass: mid-ranks 0, ½, 1 and values 0, 0.1, 1 -> 0.8 · ½ + 0.2 · 0.1 = 0.42, and 0.42 · 192 = 80.64.
+    assert steps(continuous_axis("x", np.array([0.0, 10.0, 1.0]))) == [0.0, 81.0, 192.0]
+    # Mid-ranks 0.3, 0.7, 0.9, stretched 0, ⅔, 1 -> 0.8 · ⅔ + 0.02, times 192 = 106.24.
+    assert steps(continuous_axis("x", np.array([0.0, 0.0, 0.0, 10.0, 1.0]))) == [0.0, 106.0, 192.0]
+
+
+def test_gaussian_places_are_normal_quantiles_of_the_ranks():
+    axis = continuous_axis("x", np.array([5.0, 1.0, 3.0, 100.0, 2.0]), scaling="gaussian")
+    normal = [NormalDist().inv_cdf(rank) for rank in (0.1, 0.3, 0.5, 0.7, 0.9)]
+    expected = [round(192 * (z - normal[0]) / (normal[-1] - normal[0])) for z in normal]
+    assert axis.knots.tolist() == [1.0, 2.0, 3.0, 5.0, 100.0]
+    assert steps(axis) == pytest.approx(expected, abs=1e-9)
+
+
+def test_quantile_knots_of_many_values_follow_the_quantiles():
+    values = np.random.default_rng(0).exponential(size=20_000)
+    axis = continuous_axis("x", values)
+    ranks = np.searchsorted(np.sort(values), axis.knots) / len(values)
+    spread = (axis.knots - values.min()) / np.ptp(values)
+    assert 150 < len(axis.knots) <= 193
+    np.testing.assert_allclose(axis.places, 0.8 * ranks + 0.2 * spread, atol=0.6 / 192)
+
+
+@pytest.mark.parametrize("scaling", SCALINGS)
+def test_one_value(scaling):
+    axis = continuous_axis("x", np.array([7.0, NAN, 7.0]), scaling=scaling)
+    assert (axis.knots.tolist(), axis.places.tolist(), axis.n_cells) == ([7.0], [0.5], 3)
+    assert locate(axis, [6.0, 7.0, 8.0, NAN]) == [1.0, 1.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("scaling", SCALINGS)
+def test_two_values(scaling):
+    axis = continuous_axis("x", np.array([1.0, 0.0, 0.0, 0.0]), scaling=scaling)
+    assert (axis.knots.tolist(), axis.places.tolist()) == ([0.0, 1.0], [0.0, 1.0])
+    assert locate(axis, [-1.0, 0.0, 0.25, 1.0, 2.0]) == [1.0, 1.0, 1.25, 2.0, 2.0]
+
+
+def test_negative_zero_is_zero():
+    axis = continuous_axis("x", np.array([-0.0, 0.0, 1.0, -0.0]))
+    assert axis.knots.tolist() == [0.0, 1.0]
+    assert locate(axis, [-0.0, 0.0]) == [1.0, 1.0]
+
+
+# Properties
+
+
+@settings(deadline=None, max_examples=300)
+@given(column_values, scalings, knot_limits)
+def test_knots_and_places_increase(values, scaling, max_knots):
+    axis = continuous_axis("x", values, scaling=scaling, max_knots=max_knots)
+    assert len(axis.knots) == len(axis.places) <= max_knots
+    assert increases(axis.knots)
+    assert values.min() <= axis.knots[0] <= axis.knots[-1] <= values.max()
+    assert (np.diff(axis.places) >= MIN_GAP).all()
+    if len(np.unique(values)) > 1:
+        assert axis.places[[0, -1]].tolist() == [0.0, 1.0]
+    if scaling == "minmax":
+        assert axis.knots[[0, -1]].tolist() == [values.min(), values.max()]
+    else:
+        assert np.isin(axis.knots, values).all()
+
+
+@settings(deadline=None)
+@given(column_values, knot_limits)
+def test_minmax_places_are_shares_of_the_range(values, max_knots):
+    axis = continuous_axis("x", values, scaling="minmax", max_knots=max_knots)
+    assume(len(axis.knots) > 1)
+    low, high = Fraction(values.min()), Fraction(values.max())
+    shares = [float((Fraction(knot) - low) / (high - low)) for knot in axis.knots]
+    # A knot of the even grid is rounded to the nearest doubles of the column, which may lie far apart.
+    grain = float(Fraction(math.ulp(np.abs(values).max())) / (high - low))
+    np.testing.assert_allclose(axis.places, shares, rtol=1e-12, atol=1e-15 + 2 * grain)
+
+
+@settings(deadline=None)
+@given(column_values, st.sampled_from(["quantile", "gaussian"]))
+def test_every_value_of_a_few_is_a_knot(values, scaling):
+    axis = continuous_axis("x", values, scaling=scaling)
+    assert axis.knots.tolist() == np.unique(values).tolist()
+    if len(axis.knots) > 1:  # places are steps of the shared axis
+        np.testing.assert_allclose(steps(axis), np.rint(steps(axis)), atol=1e-9)
+
+
+@pytest.mark.parametrize("scaling", ["quantile", "gaussian"])
+@pytest.mark.parametrize("count", [192, 193])
+def test_as_many_values_as_knots_fill_the_axis(count, scaling):
+    crowd = np.concatenate([np.linspace(0, 1e-6, count - 1), [1.0]])
+    axis = continuous_axis("x", np.repeat(crowd, np.r_[np.full(count - 1, 1), 5000]), scaling=scaling)
+    assert axis.knots.tolist() == crowd.tolist()
+    assert len(set(steps(axis))) == count
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([33, 193]), st.sampled_from(["normal", "exponential", "cauchy"]))
+def test_a_frequent_value_is_a_knot(seed, max_knots, shape):
+    rng = np.random.default_rng(seed)
+    values = np.round(getattr(rng, f"standard_{shape}")(2000), 3)
+    assume(len(np.unique(values)) > max_knots)
+    frequent = rng.choice(values)
+    # Half of its mass on either side is more than one step of the axis (ranks are 0.8 of it): it stands alone.
+    share = 2.6 / 0.8 / (max_knots - 1)
+    values[rng.permutation(2000)[: int(np.ceil(share * 2000))]] = frequent
+    assert frequent in continuous_axis("x", values, max_knots=max_knots).knots
+
+
+def test_values_that_share_a_place_have_their_weighted_median_as_knot():
+    values = np.arange(6.0)
+    assert continuous_axis("x", values, max_knots=2).knots.tolist() == [1.0, 4.0]
+    assert continuous_axis("x", values, np.array([1.0, 1, 6, 6, 1, 1]), max_knots=2).knots.tolist() == [2.0, 3.0]
+
+
+def test_a_spike_is_a_knot_of_the_gaussian_axis():
+    rng = np.random.default_rng(1)
+    values = np.where(rng.random(5000) < 0.05, 0.123, rng.normal(size=5000))
+    assert 0.123 in continuous_axis("x", values, scaling="gaussian").knots
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.data(), scalings, knot_limits)
+def test_weights_are_repetitions(data, scaling, max_knots):
+    values = data.draw(hnp.arrays(np.float64, st.integers(1, 60), elements=finite | st.just(NAN)))
+    weights = data.draw(hnp.arrays(np.int64, len(values), elements=st.integers(0, 4)))
+    repeated = np.repeat(values, weights)
+    assume(not np.isnan(repeated).all())
+    repeated = data.draw(st.permutations(repeated.tolist()).map(np.array))
+    weighed = continuous_axis("x", values, weights.astype(float), scaling, max_knots)
+    assert_same_axis(weighed, continuous_axis("x", repeated, None, scaling, max_knots))
+
+
+@settings(deadline=None)
+@given(st.data(), scalings, knot_limits)
+def test_fractional_weights(data, scaling, max_knots):
+    values = data.draw(column_values)
+    weights = data.draw(hnp.arrays(np.float64, len(values), elements=st.floats(-40, 40).map(lambda e: 10.0**e)))
+    axis = continuous_axis("x", values, weights, scaling, max_knots)
+    assert increases(axis.knots)
+    assert increases(axis.places)
+    assert axis.places[0] >= 0
+    assert axis.places[-1] <= 1
+    # Only proportions matter: a power of two leaves every rounding as it is.
+    assert_same_axis(axis, continuous_axis("x", values, weights * 2.0**20, scaling, max_knots))
+
+
+@pytest.mark.parametrize("scaling", SCALINGS)
+def test_values_of_weight_zero_are_absent(scaling):
+    values = np.array([1.0, np.inf, 2.0, -9.0, NAN, 4.0])
+    axis = continuous_axis("x", values, np.array([1.0, 0.0, 2.0, 0.0, 1.0, 1.0]), scaling)
+    assert axis.knots.tolist() == [1.0, 2.0, 4.0]
+    assert_same_axis(axis, continuous_axis("x", np.array([1.0, 2.0, 2.0, 4.0, NAN]), None, scaling))
+
+
+@settings(deadline=None, max_examples=200)
+@given(column_values, scalings, knot_limits, st.integers(2, 40))
+def test_coarse_axes_are_nested(values, scaling, max_knots, coarse_knots):
+    axis = continuous_axis("x", values, scaling=scaling, max_knots=max_knots)
+    coarse = axis.coarsen(coarse_knots)
+    assert len(coarse.knots) <= coarse_knots
+    place_of = dict(zip(axis.knots.tolist(), axis.places.tolist(), strict=True))
+    assert [place_of[knot] for knot in coarse.knots.tolist()] == coarse.places.tolist()
+    assert coarse.knots[[0, -1]].tolist() == axis.knots[[0, -1]].tolist()
+    assert (coarse.name, coarse.kind) == ("x", "continuous")
+    if len(axis.knots) <= coarse_knots:
+        assert coarse is axis
+
+
+def test_coarse_knots_are_those_nearest_to_even_places():
+    axis = Axis("x", "continuous", np.arange(6.0), np.array([0.0, 0.1, 0.45, 0.6, 0.8, 1.0]))
+    assert axis.coarsen(3).knots.tolist() == [0.0, 2.0, 5.0]
+    assert axis.coarsen(4).knots.tolist() == [0.0, 2.0, 3.0, 5.0]  # 1/3 -> 0.45, 2/3 -> 0.6
+    assert axis.coarsen(2).knots.tolist() == [0.0, 5.0]
+
+
+# Extremes of float64
+
+
+@pytest.mark.parametrize("scaling", SCALINGS)
+@pytest.mark.parametrize("size", [LARGEST, LARGEST / 3, 1.0, 1e-300, 4 * SUBNORMAL])
+def test_range_of_any_size(scaling, size):
+    axis = continuous_axis("x", np.array([-size, 0.0, size]), scaling=scaling)
+    assert axis.knots.tolist() == [-size, 0.0, size]
+    assert axis.places.tolist() == [0.0, 0.5, 1.0]
+    assert locate(axis, [-LARGEST, -size, -size / 2, 0.0, size / 4, size, LARGEST]) == [1, 1, 1.5, 2, 2.25, 3, 3]
+
+
+def test_interpolation_across_the_whole_of_float64():
+    axis = continuous_axis("x", np.array([-LARGEST, LARGEST]))
+    assert locate(axis, [-LARGEST, -LARGEST / 2, 0.0, LARGEST / 2, LARGEST]) == [1.0, 1.25, 1.5, 1.75, 2.0]
+
+
+@pytest.mark.parametrize("scaling", SCALINGS)
+def test_neighbouring_subnormals(scaling):
+    axis = continuous_axis("x", np.array([0.0, SUBNORMAL, 2 * SUBNORMAL]), scaling=scaling)
+    assert axis.knots.tolist() == [0.0, SUBNORMAL, 2 * SUBNORMAL]
+    assert axis.places.tolist() == [0.0, 0.5, 1.0]
+    assert locate(axis, [0.0, SUBNORMAL, 2 * SUBNORMAL, 1.0]) == [1.0, 2.0, 3.0, 3.0]
+
+
+def test_subnormals_beside_the_largest_double():
+    axis = continuous_axis("x", np.array([0.0, SUBNORMAL, LARGEST]))
+    assert axis.knots.tolist() == [0.0, SUBNORMAL, LARGEST]
+    assert locate(axis, [0.0, SUBNORMAL, LARGEST / 2, LARGEST]) == [1.0, 2.0, 2.5, 3.0]
+
+
+@pytest.mark.parametrize("offset", [1e16, -28876650.599537753, 3e16, -LARGEST, SUBNORMAL, 1.0])
+def test_minmax_grid_of_neighbouring_doubles_increases(offset):
+    values = [offset]
+    for _ in range(400):
+        values.append(np.nextafter(values[-1], np.inf))
+    axis = continuous_axis("x", np.array(values), scaling="minmax")
+    assert increases(axis.knots)
+    assert axis.knots[[0, -1]].tolist() == [values[0], values[-1]]
+    assert increases(axis.places)
+    assert len(axis.knots) > 100
+
+
+def test_minmax_leaves_out_values_that_single_precision_cannot_tell_apart():
+    axis = continuous_axis("x", np.array([0.0, 1e-60, 0.5, 1.0 - 1e-12, 1.0]), scaling="minmax")
+    assert axis.knots.tolist() == [0.0, 0.5, 1.0]
+    assert axis.places.tolist() == [0.0, 0.5, 1.0]
+
+
+def test_gaussian_places_beside_an_overwhelming_weight():
+    axis = continuous_axis("x", np.array([1.0, 2.0, 3.0]), np.array([1.0, 1e-20, 1e-20]), "gaussian")
+    assert axis.knots.tolist() == [1.0, 2.0, 3.0]
+    assert axis.places[[0, -1]].tolist() == [0.0, 1.0]
+    assert 0 < axis.places[1] < 1
+
+
+# Errors
+
+
+@pytest.mark.parametrize("scaling", SCALINGS)
+@pytest.mark.parametrize("values", [[1.0, np.inf], [-np.inf, NAN, 0.0], [np.inf], [-np.inf, np.inf]])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_infinite_values_name_the_column(values, weighted, scaling):
+    weights = np.ones(len(values)) if weighted else None
+    with pytest.raises(ValueError, match=r"column 'age' holds infinite values; .* replace them"):
+        continuous_axis("age", np.array(values), weights, scaling)
+
+
+@pytest.mark.parametrize(
+    ("values", "weights"), [([NAN, NAN], None), ([NAN], [1.0]), ([NAN, 5.0], [1.0, 0.0]), ([], None)]
+)
+def test_a_column_without_a_value_names_the_column(values, weights):
+    weights = None if weights is None else np.array(weights)
+    with pytest.raises(ValueError, match=r"column 'age' has no value that is not missing; drop it or fill it"):
+        continuous_axis("age", np.array(values, dtype=float), weights)
+
+
+def test_no_levels_names_the_column():
+    with pytest.raises(ValueError, match=re.escape("column 'city' has no value that is not missing")):
+        level_axis("city", "nominal", [])
+
+
+# Levels
+
+
+def test_levels_are_evenly_placed_knots():
+    axis = level_axis("size", "ordinal", ["S", "M", "L"])
+    assert (axis.name, axis.kind, axis.levels, axis.is_level) == ("size", "ordinal", ("S", "M", "L"), True)
+    assert (axis.knots.tolist(), axis.places.tolist(), axis.n_cells) == ([0.0, 1.0, 2.0], [0.0, 0.5, 1.0], 5)
+    assert locate(axis, [0.0, 2.0, NAN, -1.0, 3.0]) == [1.0, 3.0, 0.0, 4.0, 4.0]
+    assert axis.coarsen(2) is axis
+
+
+def test_one_level():
+    axis = level_axis("x", "nominal", ["only"])
+    assert (axis.knots.tolist(), axis.places.tolist()) == ([0.0], [0.5])
+    assert locate(axis, [0.0, -1.0, NAN]) == [1.0, 2.0, 0.0]
+
+
+def test_ten_thousand_levels():
+    names = [f"user {k:05d}" for k in range(10_000)]
+    rows = np.random.default_rng(0).permutation(np.repeat(np.array(names, dtype=object), 2))
+    encoder = Encoder.fit(read_columns({"user": rows}))
+    (axis,) = encoder.axes
+    assert axis.levels == tuple(names)
+    assert (len(axis.knots), axis.places[0], axis.places[-1]) == (10_000, 0.0, 1.0)
+    assert increases(axis.places)
+    numbers = encoder.numbers(read_columns({"user": np.array([*names, None, "user 10000"], dtype=object)}))
+    assert locate(axis, numbers[:, 0]) == [*np.arange(1.0, 10_001.0).tolist(), 0.0, 10_001.0]
+
+
+# Any kind of number
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "g", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", ">f4", ">i8"])
+def test_every_dtype_gives_the_same_axis(dtype):
+    values = np.array([[3], [0], [100], [7], [0]])
+    (axis,) = Encoder.fit(read_columns(values.astype(dtype))).axes
+    assert axis.knots.dtype == np.float64
+    assert axis.knots.tolist() == [0.0, 3.0, 7.0, 100.0]
+    assert_same_axis(axis, continuous_axis("x", values[:, 0].astype(float)))
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_extremes_of_a_dtype(dtype):
+    largest = np.finfo(dtype).max
+    values = np.array([[-largest], [0.0], [np.nan], [largest]], dtype=dtype)
+    (axis,) = Encoder.fit(read_columns(values)).axes
+    assert axis.knots.tolist() == [-float(largest), 0.0, float(largest)]
+    assert axis.places.tolist() == [0.0, 0.5, 1.0]
+
+
+def test_booleans_are_numbers():
+    (axis,) = Encoder.fit(read_columns({"flag": np.array([True, False, True])})).axes
+    assert (axis.kind, axis.knots.tolist()) == ("continuous", [0.0, 1.0])

@@ -1,0 +1,231 @@
+"""encoder: which kind each column is, what `feature_types` changes, and the numbers that the kernels read."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from neuralbasis.axis import continuous_axis
+from neuralbasis.columns import Columns, read_columns
+from neuralbasis.encoder import Encoder
+
+NAN = float("nan")
+
+
+def fit(table, **options):
+    return Encoder.fit(read_columns(table), **options)
+
+
+def kinds(encoder):
+    return [axis.kind for axis in encoder.axes]
+
+
+def encode(encoder, table):
+    """Numbers of a one-column table as a list, None for missing."""
+    return [None if np.isnan(v) else v for v in encoder.numbers(read_columns(table))[:, 0].tolist()]
+
+
+# Kinds
+
+
+def test_kinds_follow_the_columns():
+    frame = pd.DataFrame(
+        {
+            "age": [31, 45, 8],
+            "income": [1.5, None, 2.0],
+            "flag": [True, False, True],
+            "city": ["Oslo", "Rome", None],
+            "colour": pd.Categorical(["red", "blue", "red"]),
+            "size": pd.Categorical(["S", "L", "S"], categories=["S", "M", "L"], ordered=True),
+        }
+    )
+    encoder = fit(frame)
+    assert encoder.names == ("age", "income", "flag", "city", "colour", "size")
+    assert kinds(encoder) == ["continuous", "continuous", "continuous", "nominal", "nominal", "ordinal"]
+    assert [axis.levels for axis in encoder.axes[3:]] == [("Oslo", "Rome"), ("blue", "red"), ("S", "M", "L")]
+    expected = [[31, 1.5, 1, 0, 1, 0], [45, NAN, 0, 1, 0, 2], [8, 2, 1, NAN, 1, 0]]
+    np.testing.assert_array_equal(encoder.numbers(read_columns(frame)), expected)
+
+
+def test_a_polars_enum_is_ordinal_with_its_declared_levels():
+    series = pl.Series("size", ["M", None, "S"], dtype=pl.Enum(["S", "M", "L"]))
+    encoder = fit(pl.DataFrame(series))
+    assert (kinds(encoder), encoder.axes[0].levels) == (["ordinal"], ("S", "M", "L"))
+    assert encode(encoder, {"size": ["L", "XL", "S", None]}) == [2.0, -1.0, 0.0, None]
+
+
+def test_scaling_and_knots_reach_the_axes():
+    values = np.random.default_rng(0).normal(size=(500, 1))
+    for scaling in ("quantile", "minmax", "gaussian"):
+        (axis,) = fit(values, scaling=scaling, max_knots=9).axes
+        expected = continuous_axis("feature_0000", values[:, 0], None, scaling, 9)
+        assert axis.name == "feature_0000"
+        np.testing.assert_array_equal(axis.knots, expected.knots)
+        np.testing.assert_array_equal(axis.places, expected.places)
+
+
+# feature_types
+
+
+def test_auto_changes_nothing():
+    table = {"a": [1.0, 2.0], "b": ["x", "y"]}
+    assert kinds(fit(table, feature_types=["auto", "auto"])) == kinds(fit(table)) == ["continuous", "nominal"]
+
+
+@pytest.mark.parametrize("kind", ["nominal", "ordinal"])
+def test_numbers_as_levels_are_sorted_by_value(kind):
+    encoder = fit({"x": [10.0, 2.0, NAN, 2.5]}, feature_types=[kind])
+    assert (kinds(encoder), encoder.axes[0].levels) == ([kind], ("2", "2.5", "10"))
+    assert encode(encoder, {"x": [2.5, 10.0, 3.0, NAN, 2.0]}) == [1.0, 2.0, -1.0, None, 0.0]
+
+
+def test_a_matrix_with_one_nominal_column():
+    X = np.array([[1.0, 7.0], [NAN, 5.0], [3.0, NAN]])
+    encoder = fit(X, feature_types=["auto", "nominal"])
+    assert kinds(encoder) == ["continuous", "nominal"]
+    np.testing.assert_array_equal(encoder.numbers(read_columns(X)), [[1.0, 1.0], [NAN, 0.0], [3.0, NAN]])
+
+
+def test_numeric_text_as_continuous():
+    frame = pd.DataFrame({"x": ["10", "2.5", None, "-1e3"]})
+    assert kinds(fit(frame)) == ["nominal"]
+    encoder = fit(frame, feature_types=["continuous"])
+    assert encoder.axes[0].knots.tolist() == [-1000.0, 2.5, 10.0]
+    assert encode(encoder, frame) == [10.0, 2.5, None, -1000.0]
+
+
+@pytest.mark.parametrize("levels", [["low", "mid", "high"], ("low", "mid", "high")])
+def test_a_list_of_levels_is_ordinal_in_its_order(levels):
+    encoder = fit({"x": ["high", "low", "other"]}, feature_types=[levels])
+    assert (kinds(encoder), encoder.axes[0].levels) == (["ordinal"], ("low", "mid", "high"))
+    assert encoder.axes[0].places.tolist() == [0.0, 0.5, 1.0]
+    assert encode(encoder, {"x": ["mid", "other", None, "high", "low"]}) == [1.0, -1.0, None, 2.0, 0.0]
+
+
+@pytest.mark.parametrize("levels", [[3, 1, 2], [3.0, 1.0, 2.0], ["3", "1", "2"], list(np.array([3.0, 1.0, 2.0]))])
+def test_a_list_of_numbers_matches_a_column_of_numbers(levels):
+    encoder = fit({"x": [1.0, 2.0, 3.0]}, feature_types=[levels])
+    assert encoder.axes[0].levels == ("3", "1", "2")
+    assert encode(encoder, {"x": [1.0, 2.0, 3.0, 4.0]}) == [1.0, 2.0, 0.0, -1.0]
+
+
+def test_a_list_of_booleans_matches_a_column_of_booleans():
+    encoder = fit({"x": np.array([True, False])}, feature_types=[[True, False]])
+    assert encode(encoder, {"x": np.array([False, True])}) == [1.0, 0.0]
+
+
+def test_wrong_number_of_feature_types():
+    with pytest.raises(ValueError, match="feature_types has 1 entries, but the table has 2 columns"):
+        fit({"a": [1.0], "b": [2.0]}, feature_types=["auto"])
+
+
+@pytest.mark.parametrize("wish", ["numeric", None, 3, "Nominal"])
+def test_wrong_feature_type_names_the_column(wish):
+    message = re.escape("feature_types of column 'b' must be 'auto', one of ('continuous', 'nominal', 'ordinal')")
+    with pytest.raises(ValueError, match=f"{message}.*{re.escape(repr(wish))}"):
+        fit({"a": [1.0], "b": [2.0]}, feature_types=["auto", wish])
+
+
+def test_text_as_continuous_names_column_and_value():
+    with pytest.raises(ValueError, match="Column 'x': expected numbers, got 'tall'"):
+        fit({"x": ["1.5", "tall"]}, feature_types=["continuous"])
+
+
+# Missing, unseen, weights
+
+
+@pytest.mark.parametrize("table", [{"age": [NAN, NAN]}, {"age": [None, None]}, pd.DataFrame({"age": ["", ""]})[:0]])
+def test_a_column_without_values(table):
+    message = "column 'age' has no value that is not missing" if len(table) else "Found array with 0 sample"
+    with pytest.raises(ValueError, match=message):
+        fit(table)
+
+
+@pytest.mark.parametrize("kind", ["nominal", "ordinal", "continuous"])
+def test_a_column_that_is_all_missing_names_itself_whatever_its_type(kind):
+    with pytest.raises(ValueError, match="column 'age' has no value that is not missing"):
+        fit({"age": [NAN, NAN]}, feature_types=[kind])
+
+
+def test_an_infinite_value_names_its_column():
+    with pytest.raises(ValueError, match="column 'feature_0001' holds infinite values"):
+        fit(np.array([[1.0, 2.0], [3.0, -np.inf]]))
+
+
+def test_unseen_levels_and_missing_values():
+    encoder = fit({"city": ["Oslo", None, "Rome"]})
+    assert encode(encoder, {"city": ["Bern", "Rome", None, "Oslo", "oslo"]}) == [-1.0, 1.0, None, 0.0, -1.0]
+
+
+def test_levels_that_only_rows_of_weight_zero_have_are_unseen():
+    table = {"city": ["Oslo", "Bern", "Rome", "Bern", None]}
+    encoder = fit(table, weights=np.array([1.0, 0.0, 0.5, 0.0, 1.0]))
+    assert encoder.axes[0].levels == ("Oslo", "Rome")
+    assert encode(encoder, table) == [0.0, -1.0, 1.0, -1.0, None]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from([0.0, 1.5, 2.0, 9.0]), st.integers(0, 3)), min_size=1)
+)
+def test_weights_are_repetitions(rows):
+    letters, values, weights = (np.array(part) for part in zip(*rows, strict=True))
+    if not weights.any():
+        return
+    weighed = fit({"l": letters, "v": values}, weights=weights.astype(float))
+    repeated = fit({"l": np.repeat(letters, weights), "v": np.repeat(values, weights)})
+    assert [axis.levels for axis in weighed.axes] == [axis.levels for axis in repeated.axes]
+    for one, other in zip(weighed.axes, repeated.axes, strict=True):
+        np.testing.assert_array_equal(one.knots, other.knots)
+        np.testing.assert_array_equal(one.places, other.places)
+
+
+def test_text_in_a_numeric_column_names_column_and_value():
+    encoder = fit({"size": [1.0, 2.0], "age": [3.0, 4.0]})
+    with pytest.raises(ValueError, match="Column 'age': expected numbers, got 'old'"):
+        encoder.numbers(read_columns({"size": [1.0, 1.0], "age": ["3", "old"]}))
+
+
+def test_numbers_where_levels_were_text():
+    encoder = fit(pd.DataFrame({"grade": ["1", "2", "3"]}))
+    assert encode(encoder, {"grade": [2.0, 3.0, 4.0, NAN]}) == [1.0, 2.0, -1.0, None]
+
+
+# Numbers
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_float64_matrix_is_not_copied(order):
+    X = np.asarray(np.random.default_rng(0).normal(size=(20, 3)), order=order)
+    encoder = fit(X)
+    numbers = encoder.numbers(read_columns(X))
+    assert np.shares_memory(numbers, X)
+    assert numbers.strides == X.strides
+    np.testing.assert_array_equal(numbers, X)
+
+
+def test_numbers_are_float64_whatever_the_columns():
+    table = {"a": np.array([1, 2], dtype=np.int8), "b": np.array([0.5, 1.5], dtype=np.float16), "c": ["u", "v"]}
+    numbers = fit(table).numbers(read_columns(table))
+    assert (numbers.dtype, numbers.tolist()) == (np.float64, [[1.0, 0.5, 0.0], [2.0, 1.5, 1.0]])
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_wrong_width(width):
+    encoder = fit(np.zeros((3, 2)))
+    with pytest.raises(ValueError, match=f"the model has 2 columns, but the table has {width}"):
+        encoder.numbers(read_columns(np.zeros((3, width))))
+
+
+def test_fitting_reads_a_matrix_and_columns_alike():
+    X = np.random.default_rng(3).normal(size=(50, 2))
+    matrix = Columns(("a", "b"), 50, matrix=X)
+    assert matrix.columns is None
+    for one, other in zip(Encoder.fit(matrix).axes, fit({"a": X[:, 0], "b": X[:, 1]}).axes, strict=True):
+        assert one.name == other.name
+        np.testing.assert_array_equal(one.knots, other.knots)
+        np.testing.assert_array_equal(one.places, other.places)

@@ -1,0 +1,165 @@
+"""layout: every cell of every table has one place in the flat array, and rows stand where the definition says."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from neuralbasis.axis import continuous_axis, level_axis
+from neuralbasis.layout import flatten, lay_out, raise_if_infinite
+from tests.models import MAX_KNOTS, MIXED, all_terms, build_axes, build_layout, draw_numbers, slow_position
+
+
+@pytest.fixture
+def layout():
+    return build_layout(np.random.default_rng(0))
+
+
+# Axes and cells
+
+
+def test_axes_lie_one_after_the_other(layout):
+    assert [axis.name for axis in layout.axes[:5]] == ["x0", "x1", "x2", "x3", "x4"]
+    assert len(layout.axis_start) == len(layout.axes) + 1
+    for index, axis in enumerate(layout.axes):
+        piece = layout.knots[layout.axis_start[index] : layout.axis_start[index + 1]]
+        assert piece.tolist() == axis.knots.tolist()
+        assert layout.axes[layout.axis_column[index]].name == axis.name
+        assert layout.axis_level[index] == axis.is_level
+    assert layout.axis_start[-1] == len(layout.knots)
+
+
+def test_interactions_share_coarse_axes(layout):
+    # Three continuous columns have their own axis, one for pairs and one for triples; levels are never coarsened.
+    assert len(layout.axes) == 5 + 2 * MIXED.count("continuous")
+    for index, term in enumerate(layout.terms):
+        for feature, axis in zip(term, layout.axes_of(index), strict=True):
+            fine = layout.axes[feature]
+            assert axis.name == fine.name
+            if len(term) == 1 or fine.is_level:
+                assert axis is fine
+            else:
+                assert 2 <= len(axis.knots) <= MAX_KNOTS[len(term)]
+                assert set(axis.knots) < set(fine.knots)
+
+
+def test_every_cell_is_where_brute_force_finds_it(layout):
+    owner = np.full(layout.n_cells, -1)
+    for index, term in enumerate(layout.terms):
+        shape = tuple(len(axis.knots) + 2 for axis in layout.axes_of(index))
+        assert layout.table_shape(index) == shape
+        low, high = layout.term_start[index : index + 2]
+        assert high - low == len(term)
+        strides = layout.term_stride[low:high]
+        cells = layout.cells_of(index)
+        for rank, place in enumerate(np.ndindex(shape)):  # last axis fastest
+            cell = layout.term_offset[index] + sum(s * p for s, p in zip(strides, place, strict=True))
+            assert cell == cells.start + rank
+            assert owner[cell] == -1
+            owner[cell] = index
+        assert cells.stop == cells.start + rank + 1
+    assert (owner >= 0).all()
+
+
+def test_a_table_by_hand():
+    axes = [level_axis("b", "nominal", ["u", "v", "w"]), continuous_axis("a", np.arange(4.0))]
+    layout = lay_out(axes, [(0,), (1,), (0, 1)], {2: 2})
+    assert layout.terms == ((1,), (0,), (1, 0))  # "a", "b", "a & b"
+    assert [layout.table_shape(index) for index in range(3)] == [(6,), (5,), (4, 5)]
+    assert layout.term_offset.tolist() == [0, 6, 11]
+    assert layout.term_start.tolist() == [0, 1, 2, 4]
+    assert layout.term_axis.tolist() == [1, 0, 2, 0]
+    assert layout.term_stride.tolist() == [1, 1, 5, 1]
+    assert (layout.n_cells, layout.axis_column.tolist()) == (31, [0, 1, 1])
+    assert layout.knots.tolist() == [0.0, 1.0, 2.0, 0.0, 1.0, 2.0, 3.0, 0.0, 3.0]
+    assert layout.axes_by_name() == [1, 0]
+
+
+def test_flatten_keeps_the_order_of_terms():
+    axes = build_axes(np.random.default_rng(1), ("continuous", "nominal"))
+    layout = flatten(axes, [(0, 1), (1,)], [(axes[0], axes[1]), (axes[1],)])
+    assert layout.terms == ((0, 1), (1,))
+    assert layout.axes == axes
+    assert layout.term_offset.tolist() == [0, axes[0].n_cells * axes[1].n_cells]
+
+
+def test_a_column_without_a_term_still_has_an_axis():
+    axes = build_axes(np.random.default_rng(1), ("continuous", "continuous"))
+    layout = lay_out(axes, [(1,)], {})
+    assert (layout.axes, layout.n_cells) == (axes, axes[1].n_cells)
+
+
+# The order of columns
+
+
+@pytest.mark.parametrize("order", list(permutations(range(4))))
+def test_the_order_of_tables_is_that_of_names(order):
+    kinds = ("continuous", "nominal", "continuous", "ordinal")
+    axes = build_axes(np.random.default_rng(2), kinds)
+    terms = all_terms(4, (1, 2, 3))
+    moved = lay_out([axes[feature] for feature in order], terms, MAX_KNOTS)
+    plain = lay_out(axes, terms, MAX_KNOTS)
+    for index in range(len(terms)):
+        assert [axis.name for axis in moved.axes_of(index)] == [axis.name for axis in plain.axes_of(index)]
+        for one, other in zip(moved.axes_of(index), plain.axes_of(index), strict=True):
+            np.testing.assert_array_equal(one.knots, other.knots)
+    assert moved.term_offset.tolist() == plain.term_offset.tolist()
+    assert moved.term_stride.tolist() == plain.term_stride.tolist()
+    assert [moved.axes[axis].name for axis in moved.axes_by_name()] == ["x0", "x1", "x2", "x3"]
+
+
+def test_positions_do_not_depend_on_the_order_of_columns():
+    rng = np.random.default_rng(3)
+    axes = build_axes(rng)
+    numbers = draw_numbers(rng, axes, 200)
+    order = [3, 0, 4, 2, 1]
+    terms = all_terms(5, (1,))
+    plain = lay_out(axes, terms, {}).encode(numbers)
+    moved = lay_out([axes[feature] for feature in order], terms, {}).encode(numbers[:, order])
+    np.testing.assert_array_equal(moved, plain[:, order])
+
+
+# Positions
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["C", "F"]))
+def test_positions_are_those_of_the_definition(seed, memory):
+    rng = np.random.default_rng(seed)
+    layout = build_layout(rng)
+    numbers = np.asarray(draw_numbers(rng, layout.axes[:5], 30), order=memory)
+    positions = layout.encode(numbers)
+    assert (positions.dtype, positions.shape) == (np.float32, (30, len(layout.axes)))
+    for index, axis in enumerate(layout.axes):
+        expected = [slow_position(value, axis) for value in numbers[:, layout.axis_column[index]]]
+        np.testing.assert_allclose(positions[:, index], expected, rtol=2e-7)
+
+
+def test_knots_stand_on_whole_positions(layout):
+    for axis in (axis for axis in layout.axes[:5] if not axis.is_level):
+        alone = lay_out([axis], [(0,)], {})
+        assert alone.encode(axis.knots[:, None])[:, 0].tolist() == list(range(1, len(axis.knots) + 1))
+        halves = alone.encode((axis.knots[1:] + axis.knots[:-1])[:, None] / 2)[:, 0]
+        np.testing.assert_allclose(halves, np.arange(1.5, len(axis.knots)), rtol=1e-6)
+
+
+def test_threads_change_nothing(layout):
+    numbers = draw_numbers(np.random.default_rng(4), layout.axes[:5], 20_000)
+    np.testing.assert_array_equal(layout.encode(numbers, threads=3), layout.encode(numbers))
+
+
+@pytest.mark.parametrize("row", [0, 10_000, 19_999])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_an_infinite_value_names_its_column_on_any_thread(layout, row, threads):
+    numbers = draw_numbers(np.random.default_rng(4), layout.axes[:5], 20_000)
+    numbers[row, 2] = -np.inf
+    with pytest.raises(ValueError, match=r"column 'x2' holds an infinite value; .* replace it before"):
+        layout.encode(numbers, threads)
+
+
+def test_no_infinite_value_raises_nothing(layout):
+    raise_if_infinite(layout.axes, -1)
+    with pytest.raises(ValueError, match="column 'x0'"):
+        raise_if_infinite(layout.axes, 0)

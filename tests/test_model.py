@@ -1,0 +1,402 @@
+"""model: scores are intercept plus contributions, columns are found by name, and every way of asking agrees."""
+
+import os
+import pickle
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from neuralbasis import kernels
+from neuralbasis.axis import Axis, level_axis
+from neuralbasis.columns import read_columns
+from neuralbasis.encoder import Encoder
+from neuralbasis.model import AdditiveModel, Shape
+from tests.models import MIXED, NUMERIC, build_model, draw_numbers, name_columns, slow_contributions
+
+NAN = float("nan")
+CLASSES = {"logit": np.array(["no", "yes"]), "mlogit": np.array(["a", "b", "c"])}
+
+
+def make_case(seed=0, n_rows=60, **options):
+    """A model, rows as numbers, and the same rows as a table of raw columns."""
+    rng = np.random.default_rng(seed)
+    model = build_model(rng, **options)
+    numbers = draw_numbers(rng, model.encoder.axes, n_rows)
+    return model, numbers, name_columns(model.encoder.axes, numbers)
+
+
+def make_tiny(link="identity", classes=None):
+    """score = 10 + f(size) + g(colour) + h(size, colour), written out."""
+    size = Axis("size", "continuous", np.array([0.0, 2.0, 3.0]), np.array([0.0, 0.5, 1.0]))
+    colour = level_axis("colour", "nominal", ["blue", "red"])
+    coarse = size.coarsen(2)
+    f = Shape(
+        (0,), (size,), np.array([[9.0], [-1.0], [1.0], [3.0], [0.0]]), np.zeros((5, 1)), np.array([0, 1, 2, 1, 0.0])
+    )
+    g = Shape((1,), (colour,), np.array([[5.0], [-2.0], [2.0], [0.0]]), np.zeros((4, 1)), np.array([1.0, 1, 2, 0]))
+    h_scores = np.zeros((4, 4, 1))
+    h_scores[1:3, 1:3, 0] = [[0.5, -0.5], [-1.5, 4.5]]
+    h_weights = np.zeros((4, 4))
+    h_weights[1:3, 1:3] = [[1, 2], [1, 0]]
+    h = Shape((0, 1), (coarse, colour), h_scores, np.zeros((4, 4, 1)), h_weights)
+    return AdditiveModel(Encoder((size, colour)), np.array([10.0]), (f, g, h), link, classes)
+
+
+# Scores
+
+
+def test_a_model_by_hand():
+    model = make_tiny()
+    table = {"size": [1.0, 2.0, 2.5, 9.0, NAN, 0.0], "colour": ["red", "blue", None, "green", "red", "blue"]}
+    expected = [
+        [0.0, 2.0, -0.5 * 2 / 3 + 4.5 / 3],  # halfway from 0 to 2; a third of the way from 0 to 3
+        [1.0, -2.0, 0.5 / 3 - 1.5 * 2 / 3],
+        [2.0, 5.0, 0.0],
+        [3.0, 0.0, 0.0],
+        [9.0, 2.0, 0.0],
+        [-1.0, -2.0, 0.5],
+    ]
+    assert model.term_names == ("size", "colour", "size & colour")
+    assert model.terms == ((0,), (1,), (0, 1))
+    np.testing.assert_allclose(model.contributions(table)[:, :, 0], expected, atol=1e-15)
+    np.testing.assert_allclose(model.scores(table)[:, 0], 10 + np.sum(expected, axis=1))
+    np.testing.assert_allclose(model.predict(table), 10 + np.sum(expected, axis=1))
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([(1,), (1, 2), (1, 2, 3)]),
+    st.sampled_from([1, 4]),
+    st.sampled_from([MIXED, NUMERIC]),
+)
+def test_contributions_and_intercept_sum_to_the_score(seed, orders, n_outputs, kinds):
+    model, numbers, table = make_case(seed, 30, kinds=kinds, orders=orders, n_outputs=n_outputs)
+    contributions, scores = model.contributions(table), model.scores(table)
+    assert contributions.shape == (30, len(model.shapes), n_outputs)
+    assert scores.shape == (30, n_outputs)
+    assert model.n_outputs == n_outputs
+    np.testing.assert_allclose(model.intercept + contributions.sum(axis=1), scores, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(contributions[:8], slow_contributions(model, numbers[:8]), rtol=1e-10, atol=1e-11)
+
+
+def test_unseen_levels_and_missing_values_read_their_cells():
+    model, _, _ = make_case(kinds=("nominal", "continuous"), orders=(1,))
+    nominal, continuous = (shape.scores[:, 0] for shape in model.shapes)
+    found = model.contributions({"x0": ["level 1", "other", None], "x1": [NAN, -1e9, 1e9]})[:, :, 0]
+    assert found[:, 0].tolist() == [nominal[2], nominal[-1], nominal[0]]
+    assert found[:, 1].tolist() == [continuous[0], continuous[1], continuous[-2]]
+
+
+def test_one_row_reads_like_many():
+    model, numbers, _ = make_case(kinds=NUMERIC, n_rows=50)
+    together = model.scores(numbers)
+    alone = np.concatenate([model.scores(numbers[i : i + 1]) for i in range(50)])
+    np.testing.assert_array_equal(alone, together)
+
+
+@pytest.mark.parametrize("n_jobs", [None, -1, 1, 3])
+def test_threads_change_nothing(n_jobs):
+    model, numbers, _ = make_case(kinds=NUMERIC, n_rows=13_000, n_outputs=2, n_jobs=n_jobs)
+    serial, _, _ = make_case(kinds=NUMERIC, n_rows=1, n_outputs=2, n_jobs=1)
+    np.testing.assert_array_equal(model.scores(numbers), serial.scores(numbers))
+    np.testing.assert_array_equal(model.contributions(numbers), serial.contributions(numbers))
+
+
+# Predictions
+
+
+def test_regression_predicts_the_score():
+    model, _, table = make_case()
+    np.testing.assert_array_equal(model.predict(table), model.scores(table)[:, 0])
+    with pytest.raises(AttributeError, match="predict_proba needs a model of classes; this one is a regression"):
+        model.predict_proba(table)
+
+
+def test_two_classes():
+    model, _, table = make_case(link="logit", classes=CLASSES["logit"])
+    scores, probabilities = model.scores(table)[:, 0], model.predict_proba(table)
+    np.testing.assert_allclose(probabilities[:, 1], 1 / (1 + np.exp(-scores)))
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
+    assert model.predict(table).tolist() == ["yes" if score > 0 else "no" for score in scores]
+    assert {"yes", "no"} == set(model.predict(table))
+
+
+def test_three_classes():
+    model, _, table = make_case(link="mlogit", classes=CLASSES["mlogit"], n_outputs=3)
+    scores, probabilities = model.scores(table), model.predict_proba(table)
+    np.testing.assert_allclose(probabilities, np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True))
+    assert model.predict(table).tolist() == ["abc"[row.argmax()] for row in scores]
+    assert set(model.predict(table)) == {"a", "b", "c"}
+
+
+# Finding columns
+
+
+def as_pandas_with_levels(table):
+    frame = pd.DataFrame(table)
+    return frame.astype({name: "category" for name in frame if frame[name].dtype != float})
+
+
+FRAMES = {
+    "dict": dict,
+    "pandas": pd.DataFrame,
+    "pandas categories": as_pandas_with_levels,
+    "polars": pl.DataFrame,
+    "polars lazy": pl.LazyFrame,
+    "arrow": pa.table,
+    "columns": read_columns,
+}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_columns_are_found_by_name(kind):
+    model, numbers, table = make_case(n_outputs=2)
+    expected = model.intercept + slow_contributions(model, numbers).sum(axis=1)
+    np.testing.assert_allclose(model.scores(FRAMES[kind](table)), expected, rtol=1e-10, atol=1e-10)
+    extra = {"other": np.arange(60.0), **table, "label": np.array(["t"] * 60, dtype=object)}
+    mixed = {name: extra[name] for name in ("label", "x3", "x0", "other", "x4", "x2", "x1")}
+    np.testing.assert_array_equal(model.scores(FRAMES[kind](mixed)), model.scores(FRAMES[kind](table)))
+    np.testing.assert_array_equal(model.contributions(FRAMES[kind](mixed)), model.contributions(table))
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_a_missing_column_is_named(kind):
+    model, _, table = make_case()
+    del table["x2"]
+    with pytest.raises(ValueError, match=r"Missing column\(s\): 'x2'"):
+        model.scores(FRAMES[kind](table))
+
+
+def test_foreign_names_are_not_read_by_position():
+    model, numbers, _ = make_case(kinds=("continuous", "continuous"), orders=(1,))
+    with pytest.raises(ValueError, match=r"Missing column\(s\): 'x0', 'x1'"):
+        model.scores(pd.DataFrame(numbers, columns=["u", "v"]))
+
+
+ARRAYS = {
+    "C": np.ascontiguousarray,
+    "F": np.asfortranarray,
+    "list": lambda X: X.tolist(),
+    "object": lambda X: X.astype(object),
+    "big endian": lambda X: X.astype(">f8"),
+    "longdouble": lambda X: X.astype(np.longdouble),
+    "matrix subclass": lambda X: X.view(type("Table", (np.ndarray,), {})),
+}
+
+
+@pytest.mark.parametrize("kind", ARRAYS)
+def test_arrays_are_read_by_position(kind):
+    model, numbers, table = make_case(kinds=NUMERIC)
+    np.testing.assert_array_equal(model.scores(ARRAYS[kind](numbers)), model.scores(table))
+
+
+def test_arrays_with_levels_are_read_by_position():
+    model, _, table = make_case()
+    array = np.array([list(row) for row in zip(*table.values(), strict=True)], dtype=object)
+    np.testing.assert_array_equal(model.scores(array), model.scores(table))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int8, np.int64, np.uint16, bool])
+def test_any_dtype_is_read_as_its_value(dtype):
+    model, _, _ = make_case(kinds=NUMERIC)
+    X = np.random.default_rng(1).integers(0, 2 if dtype is bool else 9, (20, 4)).astype(dtype)
+    np.testing.assert_array_equal(model.scores(X), model.scores(X.astype(np.float64)))
+
+
+def test_masked_values_are_missing():
+    model, numbers, _ = make_case(kinds=NUMERIC)
+    masked = np.ma.array(np.nan_to_num(numbers, nan=1.0), mask=np.isnan(numbers))
+    assert masked.mask.any()
+    np.testing.assert_array_equal(model.scores(masked), model.scores(numbers))
+
+
+@pytest.mark.parametrize("kind", ["C", "F", "list", "object"])
+@pytest.mark.parametrize("width", [1, 3, 5])
+def test_wrong_width(width, kind):
+    model, _, _ = make_case(kinds=NUMERIC)
+    with pytest.raises(ValueError, match=f"the model has 4 columns, but the table has {width}"):
+        model.scores(ARRAYS[kind](np.zeros((3, width))))
+
+
+def test_a_single_row_must_be_two_dimensional():
+    model, numbers, _ = make_case(kinds=NUMERIC)
+    with pytest.raises(ValueError, match="Expected 2D array, got 1D array"):
+        model.scores(numbers[0])
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("row", [0, 69_999])
+def test_an_infinite_value_names_the_column(row, compiled, monkeypatch):
+    monkeypatch.setattr(kernels, "NUMBA", compiled)
+    model, _, _ = make_case(kinds=NUMERIC, orders=(1,), n_jobs=3)
+    X = np.zeros((70_000, 4))
+    X[row, 2] = -np.inf
+    for ask in (model.scores, model.contributions, model.predict):
+        with pytest.raises(ValueError, match="column 'x2' holds an infinite value; neuralbasis expects finite numbers"):
+            ask(X)
+    with pytest.raises(ValueError, match="column 'x2' holds an infinite value"):
+        model.scores({"x3": X[:, 3], "x2": X[:, 2], "x1": X[:, 1], "x0": X[:, 0]})
+
+
+def test_text_in_a_numeric_column_names_column_and_value():
+    model, _, table = make_case()
+    table["x2"] = np.array(["tall"] * 60, dtype=object)
+    with pytest.raises(ValueError, match="Column 'x2': expected numbers, got 'tall'"):
+        model.predict(table)
+
+
+def test_the_table_is_left_alone():
+    model, numbers, table = make_case(kinds=NUMERIC)
+    before = numbers.copy()
+    model.scores(numbers)
+    model.contributions(numbers)
+    np.testing.assert_array_equal(numbers, before)
+    np.testing.assert_array_equal(np.column_stack(list(table.values())), before)
+
+
+# Importances
+
+
+def test_importances_by_hand():
+    model = make_tiny()
+    # Weighted means of |scores|: (1 + 2·1 + 3) / 4, (5 + 2 + 2·2) / 4, (0.5 + 2·0.5 + 1.5) / 4.
+    np.testing.assert_allclose(model.importances(), [6 / 4, 11 / 4, 3 / 4])
+    np.testing.assert_allclose(model.importances("avg_weight"), model.importances())
+    # Ranges over the cells with weight: the 9 of missing sizes and the 4.5 of a pair without rows do not count.
+    np.testing.assert_allclose(model.importances("min_max"), [3 - -1, 5 - -2, 0.5 - -1.5])
+
+
+def test_importances_are_means_over_classes():
+    model, _, _ = make_case(n_outputs=3, link="mlogit", classes=CLASSES["mlogit"])
+    for kind in ("avg_weight", "min_max"):
+        parts = []
+        for k in range(3):
+            shapes = tuple(Shape(s.term, s.axes, s.scores[..., [k]], s.spread, s.weights) for s in model.shapes)
+            parts.append(AdditiveModel(model.encoder, model.intercept[[k]], shapes, "identity").importances(kind))
+        np.testing.assert_allclose(model.importances(kind), np.mean(parts, axis=0))
+    assert model.importances().shape == (len(model.shapes),)
+
+
+def test_average_importance_is_the_mean_over_the_training_rows():
+    model, numbers, _ = make_case(kinds=("nominal", "continuous"), orders=(1,))
+    counts = [np.zeros_like(shape.weights) for shape in model.shapes]
+    on_knots = numbers.copy()
+    on_knots[:, 1] = np.random.default_rng(2).choice(model.encoder.axes[1].knots, len(numbers))
+    positions = model.layout.encode(on_knots).astype(int)
+    for term, count in enumerate(counts):
+        np.add.at(count, positions[:, term], 1.0)
+    shapes = tuple(Shape(s.term, s.axes, s.scores, s.spread, c) for s, c in zip(model.shapes, counts, strict=True))
+    counted = AdditiveModel(model.encoder, model.intercept, shapes, "identity")
+    rows = np.abs(model.contributions(name_columns(model.encoder.axes, on_knots))[:, :, 0])
+    np.testing.assert_allclose(counted.importances(), rows.mean(axis=0))
+
+
+def test_unknown_importance():
+    with pytest.raises(ValueError, match="importance_type must be 'avg_weight' or 'min_max', not 'gain'"):
+        make_tiny().importances("gain")
+
+
+def test_axes_of_a_column_by_order():
+    model, _, _ = make_case(kinds=("continuous", "nominal", "continuous"))
+    for feature, axes in enumerate(model.axes_by_feature()):
+        assert axes[0] is model.encoder.axes[feature]
+        used = [s.axes[s.term.index(feature)] for s in model.shapes if feature in s.term]
+        assert {id(axis) for axis in axes} == {id(axis) for axis in used}
+        assert [len(axis.knots) for axis in axes] == sorted((len(axis.knots) for axis in axes), reverse=True)
+    assert [len(axes) for axes in model.axes_by_feature()] == [3, 3, 3]
+
+
+# The same numbers elsewhere
+
+
+def assert_same_model(one, other, table):
+    assert (one.term_names, one.link, one.terms) == (other.term_names, other.link, other.terms)
+    np.testing.assert_array_equal(one.scores(table), other.scores(table))
+    np.testing.assert_array_equal(one.contributions(table), other.contributions(table))
+    np.testing.assert_array_equal(one.predict(table), other.predict(table))
+    for kind in ("avg_weight", "min_max"):
+        np.testing.assert_array_equal(one.importances(kind), other.importances(kind))
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_pickle(protocol):
+    model, _, table = make_case(link="mlogit", classes=CLASSES["mlogit"], n_outputs=3)
+    copy = pickle.loads(pickle.dumps(model, protocol))
+    assert_same_model(copy, model, table)
+    assert copy.encoder.axes[0] is copy.shapes[0].axes[0]
+    assert len(copy.layout.axes) == len(model.layout.axes)
+
+
+@pytest.mark.parametrize("orders", [(1,), (1, 2, 3)])
+@pytest.mark.parametrize("n_outputs", [1, 4])
+@pytest.mark.parametrize("kinds", [MIXED, NUMERIC, ("ordinal",) * 3], ids=["mixed", "numeric", "levels"])
+def test_the_numpy_path_gives_the_same_numbers(kinds, n_outputs, orders, monkeypatch):
+    model, _, table = make_case(3, 500, kinds=kinds, n_outputs=n_outputs, orders=orders)
+    compiled = model.scores(table), model.contributions(table)
+    monkeypatch.setattr(kernels, "NUMBA", False)
+    np.testing.assert_allclose(model.scores(table), compiled[0], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(model.contributions(table), compiled[1], rtol=1e-12, atol=1e-13)
+
+
+def test_blocks_of_the_numpy_path_meet_without_gaps(monkeypatch):
+    model, numbers, _ = make_case(4, 140_000, kinds=("continuous", "continuous"), orders=(1,))
+    compiled = model.scores(numbers)
+    monkeypatch.setattr(kernels, "NUMBA", False)
+    np.testing.assert_allclose(model.scores(numbers), compiled, rtol=1e-12, atol=1e-12)
+
+
+PREDICT = """
+import pickle, sys
+from neuralbasis import kernels
+with open(sys.argv[1], "rb") as file:
+    model, table = pickle.load(file)
+assert not kernels.NUMBA
+assert not hasattr(kernels.score_rows, "py_func")
+positions = model.layout.encode(model.encoder.numbers(model.find_columns(table)))
+answer = model.scores(table), model.contributions(table), model.predict_proba(table), positions
+assert "torch" not in sys.modules and "sklearn" not in sys.modules
+with open(sys.argv[2], "wb") as file:
+    pickle.dump(answer, file)
+"""
+
+NO_NUMBA = """
+import sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "numba":
+            raise ImportError("no module named numba")
+sys.meta_path.insert(0, Refuse())
+"""
+
+
+@pytest.mark.parametrize("absent", ["by choice", "not installed"])
+def test_a_process_without_numba_predicts_the_same(absent, tmp_path):
+    model, numbers, table = make_case(5, 300, link="mlogit", classes=CLASSES["mlogit"], n_outputs=3)
+    (tmp_path / "model.pickle").write_bytes(pickle.dumps((model, table)))
+    code = PREDICT if absent == "by choice" else NO_NUMBA + PREDICT
+    env = {**os.environ, "NEURALBASIS_NUMBA": "0" if absent == "by choice" else "1"}
+    files = [str(tmp_path / "model.pickle"), str(tmp_path / "answer.pickle")]
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code, *files], env=env, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    scores, contributions, probabilities, positions = pickle.loads((tmp_path / "answer.pickle").read_bytes())
+    np.testing.assert_allclose(scores, model.scores(table), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(contributions, model.contributions(table), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(probabilities, model.predict_proba(table), rtol=1e-12, atol=1e-14)
+    np.testing.assert_array_equal(positions, model.layout.encode(numbers))
+
+
+def test_a_model_cannot_be_changed_by_accident():
+    model = make_tiny()
+    with pytest.raises(AttributeError, match=re.escape("cannot assign to field 'intercept'")):
+        model.intercept = np.array([0.0])
