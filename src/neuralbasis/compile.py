@@ -17,8 +17,9 @@ from .train.points import GridEngine
 
 
 def compile_model(
-    net: BasisNet, encoder: Encoder, grid: GridEngine, objective: Objective, classes: np.ndarray | None = None
-) -> AdditiveModel:
+    net: BasisNet, encoder: Encoder, grid: GridEngine, objective: Objective, classes: np.ndarray | None = None,
+    n_jobs: int | None = None,
+) -> AdditiveModel:  # fmt: skip
     """Tables of all terms on the grid's knots, in the target's unit."""
     net.eval()
     with torch.no_grad():
@@ -35,7 +36,7 @@ def compile_model(
         intercepts = intercepts + mean
         shapes.append(_make_shape(grid, index, table))
     shapes.sort(key=lambda shape: (len(shape.term), shape.term))
-    return AdditiveModel(encoder, intercepts.mean(axis=0), tuple(shapes), objective.link, classes)
+    return AdditiveModel(encoder, intercepts.mean(axis=0), tuple(shapes), objective.link, classes, n_jobs)
 
 
 def _make_shape(grid: GridEngine, index: int, table: np.ndarray) -> Shape:
@@ -45,9 +46,7 @@ def _make_shape(grid: GridEngine, index: int, table: np.ndarray) -> Shape:
     cells = table.reshape(*grid.layout.table_shape(index), *table.shape[1:]).transpose(*order, len(term), len(term) + 1)
     weights = grid.cell_weight[grid.layout.cells_of(index)].reshape(grid.layout.table_shape(index)).transpose(order)
     spread = cells.std(axis=-2, ddof=1) if table.shape[1] > 1 else np.zeros_like(cells[..., 0, :])
-    return Shape(
-        tuple(term[d] for d in order), tuple(axes[d] for d in order), cells.mean(axis=-2), spread, weights
-    )
+    return Shape(tuple(term[d] for d in order), tuple(axes[d] for d in order), cells.mean(axis=-2), spread, weights)
 
 
 def centre(table: np.ndarray, weight: np.ndarray, based: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -42,13 +42,12 @@ class Encoder:
         scaling: str = "quantile",
         max_knots: int = 193,
     ) -> Encoder:
-        """One axis a column. `feature_types`: "auto", "continuous", "nominal", "ordinal" or a list of ordered levels."""
+        """One axis a column; `feature_types` is "auto", "continuous", "nominal", "ordinal" or a list of levels."""
         wishes = ["auto"] * len(columns) if feature_types is None else list(feature_types)
         if len(wishes) != len(columns):
             raise ValueError(f"feature_types has {len(wishes)} entries, but the table has {len(columns)} columns")
         axes = [
-            _fit_axis(column, wish, weights, scaling, max_knots)
-            for column, wish in zip(columns, wishes, strict=True)
+            _fit_axis(column, wish, weights, scaling, max_knots) for column, wish in zip(columns, wishes, strict=True)
         ]
         return cls(tuple(axes))
 
@@ -79,13 +78,13 @@ def _fit_axis(column: Column, wish: Any, weights: np.ndarray | None, scaling: st
     if wish == "auto":
         wish = "continuous" if column.numbers is not None else "ordinal" if column.ordered else "nominal"
     if wish == "continuous":
-        return continuous_axis(column.name, column.to_numbers().numbers, weights, scaling, max_knots)
-    labels = column.to_labels()
-    if labels.ordered:  # the table declares its levels: all of them count, seen or not
-        return level_axis(column.name, wish, labels.levels)
-    mass = np.bincount(labels.codes[labels.codes >= 0], None if weights is None else weights[labels.codes >= 0])
-    seen = [level for level, weight in zip(labels.levels, mass, strict=False) if weight > 0]
-    return level_axis(column.name, wish, seen)
+        return continuous_axis(column.name, _read_numbers(column), weights, scaling, max_knots)
+    codes, levels = _read_labels(column)
+    if column.ordered:  # the table declares its levels: all of them count, seen or not
+        return level_axis(column.name, wish, levels)
+    known = codes >= 0
+    mass = np.bincount(codes[known], None if weights is None else weights[known], minlength=len(levels))
+    return level_axis(column.name, wish, [level for level, weight in zip(levels, mass, strict=True) if weight > 0])
 
 
 def _level_name(column: Column, level: Any) -> str:
@@ -96,9 +95,22 @@ def _level_name(column: Column, level: Any) -> str:
 
 def _column_numbers(axis: Axis, column: Column) -> np.ndarray:
     """Raw values of a continuous column, or indices of levels (NaN missing, -1 unseen)."""
-    if not axis.is_level:
-        return column.to_numbers().numbers
-    labels = column.to_labels()
+    if axis.levels is None:
+        return _read_numbers(column)
+    codes, levels = _read_labels(column)
     known = {level: float(index) for index, level in enumerate(axis.levels)}
-    index_of = np.array([known.get(level, -1.0) for level in labels.levels] + [np.nan])
-    return index_of[labels.codes]  # code -1, missing, reads the NaN at the end
+    index_of = np.array([*(known.get(level, -1.0) for level in levels), np.nan], dtype=float)
+    return index_of[codes]  # code -1, missing, reads the NaN at the end
+
+
+def _read_numbers(column: Column) -> np.ndarray:
+    numbers = column.to_numbers().numbers
+    assert numbers is not None
+    return numbers
+
+
+def _read_labels(column: Column) -> tuple[np.ndarray, tuple[str, ...]]:
+    labels = column.to_labels()
+    assert labels.codes is not None
+    assert labels.levels is not None
+    return labels.codes, labels.levels

@@ -1,35 +1,28 @@
-"""NeuralBasisRegressor and NeuralBasisClassifier: scikit-learn estimators in EBM's spelling. `fit` is the line of data.
+"""NeuralBasisRegressor and NeuralBasisClassifier: scikit-learn estimators in EBM's spelling.
 
-    columns -> encoder -> terms -> layout -> net -> train -> compile -> AdditiveModel
-
-Everything after `fit` reads the model, never the net.
+`fit` reads the table and the target and hands them to `fitting.fit_model`; everything else reads the AdditiveModel that
+comes back. torch is imported by `fit` only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils import assert_all_finite, check_random_state
+from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_n_features, check_is_fitted, column_or_1d, validate_data
 
-from . import kernels
 from .axis import Axis
-from .bases import Basis
 from .columns import Columns, read_columns
-from .compile import compile_model
-from .encoder import Encoder
-from .layout import lay_out
 from .link import inverse_link
 from .model import AdditiveModel
-from .objective import CrossEntropy, LogLoss, Objective, SquaredError
-from .recipe import check_parameters, make_net, make_settings
-from .sample import Sample, check_init_score, check_weights, tidy_rows
-from .terms import choose_terms
-from .train import ExactEngine, GridEngine, place_rows, train, training_threads
+from .sample import Sample, check_init_score, check_weights
+
+if TYPE_CHECKING:
+    from .bases import Basis
 
 
 class _NeuralBasisModel(BaseEstimator):
@@ -113,14 +106,14 @@ class _NeuralBasisModel(BaseEstimator):
         hidden: Sequence[int] = (64, 64, 32),
         n_subnets: int = 1,
         fourier: int = 16,
-        batch_norm: bool = True,
+        batch_norm: bool = False,
         dropout: float = 0.0,
         basis_dropout: float = 0.0,
         tied_classes: bool = False,
         smoothness: float | str = "auto",
         output_penalty: float = 0.0,
         weight_decay: float = 1e-5,
-        learning_rate: float = 0.01,
+        learning_rate: float = 0.02,
         batch_size: int | str = "auto",
         max_steps: int | str = "auto",
         max_epochs: float | None = None,
@@ -179,26 +172,13 @@ class _NeuralBasisModel(BaseEstimator):
         sample_weight : (N,) weights, optional; a row of weight 2 is two equal rows, one of weight 0 is absent
         init_score : (N,) or (N, K) scores to start from, optional; the model learns what they leave
         """
+        from .fitting import fit_model  # brings torch, which predictions do not need
+        from .recipe import check_parameters
+
         check_parameters(self)
         columns = self._read_training_table(X)
         sample = self._read_sample(y, sample_weight, init_score, columns.n_rows)
-        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-        threads = kernels.count_threads(self.n_jobs)
-
-        weights = None if sample_weight is None else sample.weights
-        encoder = Encoder.fit(columns, weights, self.feature_types, self.scaling, self.max_bins)
-        terms = choose_terms(self.interactions, encoder.names)
-        layout = lay_out(encoder.axes, terms, self._max_knots())
-        positions = layout.encode(encoder.numbers(columns), threads)
-        positions, sample = tidy_rows(positions, sample, layout.axes_by_name())
-        objective = self._choose_objective(sample)
-        with training_threads():
-            grid = GridEngine(layout, positions, sample.weights, threads, self.device)
-            net = make_net(self, grid, objective, sample, rng)
-            engine = grid if self.engine == "grid" else ExactEngine(grid)
-            rows = place_rows(sample, objective, self.outer_bags, self.validation_size, rng, grid.device)
-            self.history_ = train(net, grid, engine, rows, objective, make_settings(self, len(positions)), rng)
-        self.model_ = compile_model(net, encoder, grid, objective, getattr(self, "classes_", None))
+        self.model_, self.history_ = fit_model(self, columns, sample, getattr(self, "classes_", None))
         return self
 
     def _read_training_table(self, X) -> Columns:
@@ -221,16 +201,14 @@ class _NeuralBasisModel(BaseEstimator):
         y = self._encode_target(y, weights)
         return Sample(y, weights, check_init_score(init_score, n_rows, self._n_outputs()))
 
-    def _max_knots(self) -> dict[int, int]:
-        return {1: self.max_bins, 2: self.max_interaction_bins, 3: max(2, self.max_interaction_bins // 3)}
-
     def _scores(self, X, init_score=None) -> np.ndarray:
         scores = self._fitted_model().scores(self._read_table(X))
         init = check_init_score(init_score, len(scores), scores.shape[1])
         return scores if init is None else scores + init
 
     def _fitted_model(self) -> AdditiveModel:
-        check_is_fitted(self, "model_")
+        if "model_" not in self.__dict__:  # check_is_fitted alone would double the time of a single row
+            check_is_fitted(self, "model_")
         return self.model_
 
     def _read_table(self, X) -> Columns | np.ndarray:
@@ -310,10 +288,13 @@ class _NeuralBasisModel(BaseEstimator):
         return self.model_.link
 
 
+_PARAMETERS = (_NeuralBasisModel.__doc__ or "").partition("share.")[2].strip()
+
+
 class NeuralBasisRegressor(RegressorMixin, _NeuralBasisModel):
     __doc__ = f"""Additive regression with shared neural bases.
 
-    {_NeuralBasisModel.__doc__.split("share.", 1)[1].strip()}
+    {_PARAMETERS}
 
     Examples
     --------
@@ -331,9 +312,6 @@ class NeuralBasisRegressor(RegressorMixin, _NeuralBasisModel):
     def _encode_target(self, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
         return np.asarray(y, dtype=float)
 
-    def _choose_objective(self, sample: Sample) -> Objective:
-        return SquaredError.of(sample)
-
     def predict(self, X, init_score=None) -> np.ndarray:
         """(N,) predicted values; `init_score` is added where the model was fitted with one."""
         return self._scores(X, init_score)[:, 0]
@@ -342,7 +320,7 @@ class NeuralBasisRegressor(RegressorMixin, _NeuralBasisModel):
 class NeuralBasisClassifier(ClassifierMixin, _NeuralBasisModel):
     __doc__ = f"""Additive classification with shared neural bases, two classes or more.
 
-    {_NeuralBasisModel.__doc__.split("share.", 1)[1].strip()}
+    {_PARAMETERS}
 
     Examples
     --------
@@ -363,9 +341,6 @@ class NeuralBasisClassifier(ClassifierMixin, _NeuralBasisModel):
         if len(self.classes_) < 2:
             raise ValueError(f"y has one class only, {self.classes_[0]!r}; a classifier needs at least two classes")
         return np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
-
-    def _choose_objective(self, sample: Sample) -> Objective:
-        return LogLoss() if len(self.classes_) == 2 else CrossEntropy(len(self.classes_))
 
     def decision_function(self, X, init_score=None) -> np.ndarray:
         """Scores: (N,) log odds of the second class, or (N, K)."""

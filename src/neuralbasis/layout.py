@@ -96,7 +96,9 @@ def flatten(axes: Sequence[Axis], terms: Sequence[Term], term_axes: Sequence[Seq
     """Number the axes (each object once) and place the tables in the order of `terms`."""
     all_axes, column_of = list(axes), list(range(len(axes)))
     index_of = {id(axis): index for index, axis in enumerate(all_axes)}
-    flat_axis, stride, start, offset = [], [], [0], [0]
+    flat_axis: list[int] = []
+    stride: list[int] = []
+    start, offset = [0], [0]
     for term, used in zip(terms, term_axes, strict=True):
         for feature, axis in zip(term, used, strict=True):
             if id(axis) not in index_of:

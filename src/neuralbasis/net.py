@@ -54,6 +54,8 @@ class BasisNet(nn.Module):
     basis_dropout : share of basis values dropped in training
     """
 
+    zero: Tensor
+
     def __init__(
         self,
         bases: Mapping[int, Basis],

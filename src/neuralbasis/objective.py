@@ -104,3 +104,10 @@ class CrossEntropy(Objective):
     def loss(self, scores: Tensor, target: Tensor) -> Tensor:
         true = scores.gather(2, target[:, None, None].expand(-1, scores.shape[1], 1))[..., 0]
         return scores.logsumexp(dim=2) - true
+
+
+def choose_objective(sample: Sample, classes: np.ndarray | None) -> Objective:
+    """Squared error without classes, log loss for two, cross-entropy for more."""
+    if classes is None:
+        return SquaredError.of(sample)
+    return LogLoss() if len(classes) == 2 else CrossEntropy(len(classes))

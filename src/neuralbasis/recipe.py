@@ -1,4 +1,4 @@
-"""The recipe: from an estimator's parameters to a net and to training settings. Defaults that depend on the data are here.
+"""The recipe: from an estimator's parameters to a net and to training settings; defaults that depend on the data.
 
 `check_parameters` raises before any work is done; `make_net` and `make_settings` turn "auto" into numbers.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -22,12 +22,12 @@ from .train import GridEngine, Settings
 
 SMOOTHNESS = 3.0
 MAX_FREQUENCY = {1: 32.0, 2: 8.0, 3: 8.0}  # periods over the axis, by order of the term
-FREQUENCY_DECAY = {1: 2.0, 2: 1.5, 3: 1.5}
+FREQUENCY_DECAY = 1.5
 
 # The published settings (PAPER §4.3), for comparison with our defaults.
 PAPER = {
-    "scaling": "minmax", "engine": "exact", "hidden": (256, 128, 128), "n_bases": 100, "fourier": 0, "tied_classes": True,
-    "outer_bags": 1, "smoothness": 0.0,
+    "scaling": "minmax", "engine": "exact", "hidden": (256, 128, 128), "n_bases": 100, "fourier": 0, "batch_norm": True,
+    "tied_classes": True, "outer_bags": 1, "smoothness": 0.0,
 }  # fmt: skip
 
 _COUNTS = {"max_bins": 2, "max_interaction_bins": 2, "n_bases": 1, "n_subnets": 1, "outer_bags": 1, "fourier": 0}
@@ -70,7 +70,9 @@ def _check_contradictions(estimator: Any) -> None:
         raise ValueError("max_steps and max_epochs contradict each other: give one of them")
 
 
-def make_net(estimator: Any, grid: GridEngine, objective: Objective, sample: Sample, rng: np.random.Generator) -> BasisNet:
+def make_net(
+    estimator: Any, grid: GridEngine, objective: Objective, sample: Sample, rng: np.random.Generator
+) -> BasisNet:
     """A net for the grid's terms, its intercept at the best constant model."""
     generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
     orders = [len(term) for term in grid.layout.terms]
@@ -80,7 +82,7 @@ def make_net(estimator: Any, grid: GridEngine, objective: Objective, sample: Sam
         objective.n_outputs, estimator.n_subnets, estimator.tied_classes, estimator.basis_dropout,
     )  # fmt: skip
     with torch.no_grad():
-        net.intercept += torch.from_numpy(objective.first_score(sample)).float()
+        net.intercept.add_(torch.from_numpy(objective.first_score(sample)))
     return net.to(grid.device)
 
 
@@ -92,7 +94,7 @@ def _make_basis(estimator: Any, order: int, generator: torch.Generator) -> Basis
         return SplineBasis(order, estimator.n_bases, copies)
     return MLPBasis(
         order, estimator.n_bases, copies, estimator.hidden, estimator.fourier, MAX_FREQUENCY[order],
-        FREQUENCY_DECAY[order], estimator.batch_norm, estimator.dropout, generator,
+        FREQUENCY_DECAY, estimator.batch_norm, estimator.dropout, generator,
     )  # fmt: skip
 
 
@@ -134,7 +136,7 @@ def _require(name: str, value: Any, is_right, expected: str) -> None:
 
 
 def _require_integer(name: str, value: Any, smallest: int) -> None:
-    right = isinstance(value, Integral) and not isinstance(value, bool) and value >= smallest
+    right = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= smallest
     _require(name, value, lambda _: right, f"an integer of at least {smallest}")
 
 
@@ -147,8 +149,8 @@ def _is_none_or_positive(value: Any) -> bool:
 
 
 def _is_validation_size(value: Any) -> bool:
-    return _is_number(value) and (0 <= value < 1 or isinstance(value, Integral) and value >= 1)
+    return _is_number(value) and (0 <= value < 1 or (isinstance(value, (int, np.integer)) and value >= 1))
 
 
 def _is_sizes(value: Any) -> bool:
-    return isinstance(value, Sequence) and all(isinstance(size, Integral) and size > 0 for size in value)
+    return isinstance(value, Sequence) and all(isinstance(size, (int, np.integer)) and size > 0 for size in value)

@@ -26,7 +26,6 @@ class Sample:
     def take(self, rows: np.ndarray) -> Sample:
         return Sample(self.y[rows], self.weights[rows], None if self.init is None else self.init[rows])
 
-
     @property
     def n_effective(self) -> float:
         """Number of observations: whole-number weights count rows, other weights are relative."""

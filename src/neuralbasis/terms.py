@@ -27,9 +27,7 @@ def choose_terms(interactions: Any, names: Sequence[str]) -> list[Term]:
     if isinstance(interactions, Integral) and not isinstance(interactions, bool) and interactions == 0:
         return mains
     if isinstance(interactions, str) or not isinstance(interactions, Iterable):
-        raise ValueError(
-            f"interactions must be 0 or a list of tuples of column names or indices, not {interactions!r}"
-        )
+        raise ValueError(f"interactions must be 0 or a list of tuples of column names or indices, not {interactions!r}")
     chosen = [parse_term(term, names) for term in interactions]
     return mains + sorted(set(chosen), key=lambda term: (len(term), term))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -39,6 +40,10 @@ class MLPBasis(Basis):
     torch.Size([1, 5, 100])
     """
 
+    frequency: Tensor
+    phase: Tensor
+    amplitude: Tensor
+
     def __init__(
         self,
         n_inputs: int,
@@ -54,10 +59,11 @@ class MLPBasis(Basis):
     ):
         super().__init__(n_inputs, n_bases, n_copies)
         self.dropout = dropout
+        self._last_inputs: tuple[Tensor | None, Tensor] = (None, torch.empty(0))
         self._draw_frequencies(fourier, max_frequency, decay, generator)
         sizes = [n_inputs + 2 * fourier, *hidden, n_bases]
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
-        for fan_in, fan_out in zip(sizes[:-1], sizes[1:], strict=True):
+        for fan_in, fan_out in pairwise(sizes):
             bound = 1 / math.sqrt(fan_in)
             draw = torch.rand(n_copies, fan_in + 1, fan_out, generator=generator) * 2 * bound - bound
             self.weights.append(nn.Parameter(draw[:, :-1].contiguous()))
@@ -82,19 +88,22 @@ class MLPBasis(Basis):
         last = len(self.weights) - 1
         for layer, (matrix, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             values = torch.baddbmm(bias, values, matrix)
-            if len(self.gains) and _use(layer, last):
+            if len(self.gains):
                 values = self._normalise(values, weight, layer)
             if layer < last:
                 values = functional.dropout(functional.relu(values), self.dropout, self.training)
         return values
 
     def _inputs(self, points: Tensor) -> Tensor:
-        """(P, o) -> (Q, P, o + 2F)"""
+        """(P, o) -> (Q, P, o + 2F); kept for the next call, since the grid's points never change."""
+        known, inputs = self._last_inputs
+        if known is points:
+            return inputs
         plain = (2 * points - 1).expand(self.n_copies, -1, -1)
-        if self.amplitude.shape[-1] == 0:
-            return plain
         angle = torch.matmul(points, self.frequency) + self.phase
-        return torch.cat([plain, self.amplitude * angle.sin(), self.amplitude * angle.cos()], dim=-1)
+        inputs = torch.cat([plain, self.amplitude * angle.sin(), self.amplitude * angle.cos()], dim=-1)
+        self._last_inputs = points, inputs
+        return inputs
 
     def _normalise(self, values: Tensor, weight: Tensor, layer: int) -> Tensor:
         """Batch norm that counts each point as often as rows stand on it.
@@ -104,8 +113,3 @@ class MLPBasis(Basis):
         """
         mean, variance = weighted_moments(values, weight)
         return (values - mean) * torch.rsqrt(variance + 1e-5) * self.gains[layer] + self.shifts[layer]
-
-import os
-def _use(layer,last):
-    m=os.environ.get('BNMODE','all')
-    return m=='all' or (m=='out' and layer==last) or (m=='hidden' and layer<last)

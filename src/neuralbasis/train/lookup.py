@@ -12,7 +12,6 @@ from torch import Tensor
 from .. import kernels
 from ..layout import Layout
 
-
 MIN_ROWS = 512  # a thread with fewer rows costs more than it saves
 
 

@@ -20,8 +20,11 @@ from tqdm.auto import tqdm
 from ..net import BasisNet
 from ..objective import Objective
 from ..sample import Sample
+from .optimizer import FlatAdamW
 from .penalty import Penalty
 from .points import ExactEngine, GridEngine
+
+RARE_SHARE, MAX_COPIES = 0.05, 50  # classes below this share of the rows are drawn more often
 
 
 @dataclass(frozen=True)
@@ -48,19 +51,22 @@ class Rows:
     """Training rows beside their positions, on the device of the net.
 
     target (N,), weights (N,) with mean 1, held_out (N, M): rows each member validates on, n_effective: number of
-    observations, init (N, K): given scores
+    observations, copies (N,): how often a row is drawn in an epoch, init (N, K): given scores
     """
 
     target: Tensor
     weights: Tensor
     held_out: Tensor
     n_effective: float
+    copies: np.ndarray
     init: Tensor | None = None
 
     def shares(self) -> Tensor:
         """(N, M) weight of each row in each member's loss, with mean 1 over the rows it learns from."""
         shares = self.weights[:, None] * ~self.held_out
-        return shares / shares.mean(0).clamp(min=1e-12)
+        shares = shares / shares.mean(0).clamp(min=1e-12)
+        drawn = torch.from_numpy(self.copies / self.copies.mean()).to(shares)
+        return shares / drawn[:, None]
 
     def take(self, index: Tensor) -> tuple[Tensor, Tensor | None]:
         return self.target[index], None if self.init is None else self.init[index]
@@ -82,31 +88,28 @@ def train(
     settings: Settings, rng: np.random.Generator,
 ) -> History:  # fmt: skip
     """Fit `net` in place; returns the history of its validation loss."""
-    optimizer = torch.optim.AdamW(
-        net.parameters(), settings.learning_rate, betas=(0.9, 0.99), weight_decay=settings.weight_decay,
-        fused=grid.device.type == "cpu",
-    )  # fmt: skip
-    shares = rows.shares()
+    optimizer = FlatAdamW(net, settings.weight_decay, settings.averaging * settings.max_steps)
     penalty = Penalty(grid, rows.n_effective, settings.smoothness, settings.output_penalty)
-    watch = _Watch(net, grid, rows, objective, settings)
-    parameters = list(net.parameters())
-    average = [p.detach().clone() for p in parameters]
+    shares = rows.shares()
+    watch = _Watch(net, grid, rows, objective, settings, optimizer)
     with _progress(settings) as bar:
-        for step, batch in enumerate(_batches(len(rows.target), settings.batch_size, settings.max_steps, rng)):
+        for step, batch in enumerate(_batches(rows.copies, settings.batch_size, settings.max_steps, rng)):
             if step % 10 == 0:
                 with torch.no_grad():
                     penalty.refresh(net.table(grid.points), watch.noise)
-            _set_rate(optimizer, settings, step)
-            _step(net, engine, batch, rows, shares, objective, penalty, optimizer, grid)
-            torch._foreach_lerp_(average, parameters, 1 / min(step + 1, settings.averaging * settings.max_steps + 1))
+            _compute_gradients(net, grid, engine, batch, rows, shares, objective, penalty)
+            optimizer.step(settings.learning_rate * _schedule((step + 1) / settings.max_steps))
             bar.update()
-            if watch.is_due(step) and watch.look(step, average, bar):
+            if watch.is_due(step) and watch.look(step, bar):
                 break
-    watch.restore(average)
+    watch.restore_best()
     return watch.history
 
 
-def _step(net, engine, batch, rows: Rows, shares: Tensor, objective, penalty: Penalty, optimizer, grid) -> None:
+def _compute_gradients(
+    net: BasisNet, grid: GridEngine, engine: GridEngine | ExactEngine, batch: np.ndarray, rows: Rows, shares: Tensor,
+    objective: Objective, penalty: Penalty,
+) -> None:  # fmt: skip
     """One batch: the table forward, the rows' gradient as a histogram over its cells, and back through the net."""
     net.train()
     points, lookup, index = engine.batch(batch)
@@ -120,10 +123,8 @@ def _step(net, engine, batch, rows: Rows, shares: Tensor, objective, penalty: Pe
     grad = lookup.gradient(index, slope.flatten(1), len(values))
     if points is grid.points:
         penalty.add_gradient(values, grad)
-    optimizer.zero_grad(set_to_none=True)
     table.backward(grad)
     net.intercept.grad = slope.sum(0)
-    optimizer.step()
 
 
 def _member_scores(net: BasisNet, flat: Tensor, init: Tensor | None) -> Tensor:
@@ -131,34 +132,36 @@ def _member_scores(net: BasisNet, flat: Tensor, init: Tensor | None) -> Tensor:
     return scores if init is None else scores + init[:, None, :]
 
 
-def _batches(n_rows: int, size: int, n_steps: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """Shuffled rows, every row once before any comes again; batches may span two epochs."""
-    size = min(size, n_rows)
-    waiting = rng.permutation(n_rows)
+def _batches(copies: np.ndarray, size: int, n_steps: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """Shuffled rows, every row as often as it has copies before a new epoch; batches may span two epochs."""
+    epoch = np.repeat(np.arange(len(copies)), copies)
+    size = min(size, len(epoch))
+    waiting = rng.permutation(epoch)
     for _ in range(n_steps):
         if len(waiting) < size:
-            waiting = np.concatenate([waiting, rng.permutation(n_rows)])
+            waiting = np.concatenate([waiting, rng.permutation(epoch)])
         batch, waiting = waiting[:size], waiting[size:]
         yield batch
 
 
-def _set_rate(optimizer, settings: Settings, step: int) -> None:
+def _schedule(progress: float) -> float:
     """5 % linear warm-up, then a cosine to zero."""
-    progress = (step + 1) / settings.max_steps
-    rate = min(1.0, progress / 0.05) * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))
-    for group in optimizer.param_groups:
-        group["lr"] = settings.learning_rate * rate
+    return min(1.0, progress / 0.05) * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))
 
 
 class _Watch:
     """Looks at the validation loss at checkpoints, keeps the best state, decides when to stop."""
 
-    def __init__(self, net, grid: GridEngine, rows: Rows, objective: Objective, settings: Settings):
+    def __init__(
+        self, net: BasisNet, grid: GridEngine, rows: Rows, objective: Objective, settings: Settings,
+        optimizer: FlatAdamW,
+    ):  # fmt: skip
         self.net, self.grid, self.rows, self.objective, self.settings = net, grid, rows, objective, settings
+        self.optimizer = optimizer
         self.history, self.started = History(), time.monotonic()
         self.every = max(1, settings.max_steps // settings.n_checkpoints)
         self.held = np.flatnonzero(rows.held_out.any(dim=1).cpu().numpy())
-        self.best_loss, self.best_state = math.inf, None
+        self.best_loss, self.best_values = math.inf, optimizer.average.clone()
         self.noise = 1.0
         with torch.no_grad():
             self.constant_loss = self.validation_loss() if len(self.held) else 1.0
@@ -168,16 +171,16 @@ class _Watch:
         late = self.settings.time_limit is not None and self._elapsed() > self.settings.time_limit
         return last or late or (step + 1) % self.every == 0
 
-    def look(self, step: int, average: list[Tensor], bar) -> bool:
-        """Score the averaged weights; True when training should stop."""
-        loss = self._score(average)
+    def look(self, step: int, bar: tqdm) -> bool:
+        """Score the averaged values; True when training should stop."""
+        loss = self._score_average()
         history = self.history
         history.steps.append(step + 1)
         history.validation.append(loss)
         history.seconds.append(self._elapsed())
         if not loss > self.best_loss - self.settings.early_stopping_tolerance:
             self.best_loss, history.best = loss, len(history.steps) - 1
-            self.best_state = [p.clone() for p in average]
+            self.best_values = self.optimizer.average.clone()
         self.noise = min(1.0, max(1e-3, loss / self.constant_loss)) if self.constant_loss > 0 else 1.0
         bar.set_postfix(loss=f"{loss:.4f}")
         return self._should_stop()
@@ -193,21 +196,22 @@ class _Watch:
         return history.stopped_by != "schedule"
 
     @torch.no_grad()
-    def _score(self, average: list[Tensor]) -> float:
-        """Validation loss of the averaged weights."""
+    def _score_average(self) -> float:
+        """Validation loss of the averaged values."""
         if not len(self.held):
             return math.nan
-        present = [p.clone() for p in self.net.parameters()]
-        self._load(average)
+        values = self.optimizer.values
+        present = values.clone()
+        values.copy_(self.optimizer.average)
         loss = self.validation_loss()
-        self._load(present)
+        values.copy_(present)
         return loss
 
     def validation_loss(self) -> float:
         """Mean over members of the weighted loss on each one's held-out rows."""
         self.net.eval()
         table = self.net.table(self.grid.points)
-        total, weight = 0.0, 0.0
+        total = weight = torch.zeros(self.net.n_members, device=self.grid.device)
         for first in range(0, len(self.held), 65536):
             index = self.held[first : first + 65536]
             where = torch.from_numpy(index).to(self.grid.device)
@@ -219,15 +223,10 @@ class _Watch:
             weight = weight + mask.sum(0)
         return float((total / weight).mean())
 
-    @torch.no_grad()
-    def restore(self, average: list[Tensor]) -> None:
-        """Give the net its best averaged weights."""
-        self._load(average if self.best_state is None else self.best_state)
+    def restore_best(self) -> None:
+        """Give the net the best averaged values."""
+        self.optimizer.values.copy_(self.best_values)
         self.net.eval()
-
-    def _load(self, state: list[Tensor]) -> None:
-        for parameter, value in zip(self.net.parameters(), state, strict=True):
-            parameter.data.copy_(value)
 
     def _elapsed(self) -> float:
         return time.monotonic() - self.started
@@ -268,7 +267,18 @@ def place_rows(
     weights = torch.from_numpy((sample.weights / sample.weights.mean()).astype(np.float32))
     init = None if sample.init is None else objective.encode_init(sample.init).to(device)
     target, held_out = objective.encode(sample.y).to(device), torch.from_numpy(held).to(device)
-    return Rows(target, weights.to(device), held_out, sample.n_effective, init)
+    return Rows(target, weights.to(device), held_out, sample.n_effective, copy_rare(strata), init)
+
+
+def copy_rare(strata: np.ndarray) -> np.ndarray:
+    """(N,) how often to draw each row: rows of a rare class more often (and they weigh less each time).
+
+    A batch of 8,192 rows with 0.17 % positives has 14 of them, and its gradient is mostly their noise. Drawing them
+    more often leaves the expected gradient as it is and takes most of that noise away.
+    """
+    _, inverse, count = np.unique(strata, return_inverse=True, return_counts=True)
+    copies = np.clip(RARE_SHARE * len(strata) / count, 1, MAX_COPIES).astype(np.int64)
+    return copies[inverse]
 
 
 @contextmanager
