@@ -19,7 +19,7 @@ KINDS = ("continuous", "nominal", "ordinal")
 
 # DIFF: the paper scales by min-max alone or by quantiles alone. A blend keeps quantile resolution in the bulk and
 # still gives the tails a share of the axis that grows with their length.
-MINMAX_SHARE = 0.2
+MINMAX_SHARE = 0.35
 MIN_GAP = float(np.finfo(np.float32).eps)  # places are read in single precision
 
 

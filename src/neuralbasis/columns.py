@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set, Sized
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
@@ -181,7 +181,7 @@ def read_columns(X: Any, names: Sequence[str] | None = None) -> Columns:
 def _read_ndarray(X: np.ndarray, names: Sequence[str] | None) -> Columns:
     if X.dtype.names is not None:
         return _read_mapping({field: X[field] for field in X.dtype.names}, names)
-    _check_real(X)
+    _check_real("X", X)
     _check_two_dimensional(X)
     n_rows, n_columns = X.shape
     _check_not_empty(n_rows, n_columns)
@@ -302,12 +302,12 @@ def _find_declared_levels(series: Series[Any]) -> list[Any] | None:
 
 def _label(name: str, codes: np.ndarray, values: list[Any], declared: list[Any] | None, ordered: bool) -> Column:
     """Labels from codes into values; values that are written alike are one level."""
-    texts = [None if _is_missing(value) else level_text(value) for value in values]
+    texts = [None if is_missing(value) else level_text(value) for value in values]
     used = {text for text in texts if text is not None}
     if declared is None:
         levels = sorted(used)
     else:
-        order = dict.fromkeys(level_text(value) for value in declared if not _is_missing(value))
+        order = dict.fromkeys(level_text(value) for value in declared if not is_missing(value))
         levels = [text for text in order if ordered or text in used]
     place = {text: i for i, text in enumerate(levels)}
     # Code -1 (missing) picks the last entry.
@@ -317,7 +317,7 @@ def _label(name: str, codes: np.ndarray, values: list[Any], declared: list[Any] 
 
 def _read_array(name: str, values: np.ndarray, parse_text: bool) -> Column:
     """One column from a 1-D array of any type."""
-    _check_real(values)
+    _check_real(f"column {name!r}", values)
     values = _fill_masked(values)
     if values.dtype.kind in "mM":
         raise _temporal_error(name, str(values.dtype))
@@ -329,7 +329,7 @@ def _read_array(name: str, values: np.ndarray, parse_text: bool) -> Column:
 def _read_objects(name: str, values: np.ndarray, parse_text: bool) -> Column:
     present = np.ones(len(values), dtype=bool)
     if set(map(type, values)) != {str}:
-        present = ~np.fromiter(map(_is_missing, values), dtype=bool, count=len(values))
+        present = ~np.fromiter(map(is_missing, values), dtype=bool, count=len(values))
     items = values[present]
     kinds = set(map(type, items))
     _check_kinds(name, kinds)
@@ -369,7 +369,7 @@ def _fill_masked(array: np.ndarray) -> np.ndarray:
     return filled
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
     if type(value).__name__ in _MISSING:
         return True
     # Only NaN and NumPy's NaT differ from themselves.
@@ -405,6 +405,8 @@ def _parse_level(name: str, level: str) -> float:
 
 
 def _name_columns(came: Sequence[Any], names: Sequence[str] | None) -> tuple[str, ...]:
+    if names is not None and (not isinstance(names, Iterable) or isinstance(names, (str, Mapping, Set))):
+        raise ValueError(f"feature_names must be a list of one name per column, not {names!r}.")
     chosen = tuple(map(str, came if names is None else names))
     if len(chosen) != len(came):
         raise ValueError(f"Expected one name per column: {len(came)} column(s), got {len(chosen)} name(s).")
@@ -438,9 +440,11 @@ def _check_not_empty(n_rows: int, n_columns: int) -> None:
             raise ValueError(f"Found array with 0 {unit} (shape={shape}) while a minimum of 1 is required.")
 
 
-def _check_real(values: np.ndarray) -> None:
+def _check_real(what: str, values: np.ndarray) -> None:
     if values.dtype.kind == "c":
-        raise ValueError(f"Complex data not supported\n{values}\n")
+        raise ValueError(
+            f"Complex data not supported: {what} holds {values.dtype} values. Give real and imaginary parts as columns."
+        )
 
 
 def _check_kinds(name: str, kinds: set[type]) -> None:

@@ -6,14 +6,15 @@ missing, -1 for a level never seen.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .axis import KINDS, Axis, continuous_axis, level_axis
-from .columns import Column, Columns, level_text
+from .columns import Column, Columns, is_missing, level_text
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +44,8 @@ class Encoder:
         max_knots: int = 193,
     ) -> Encoder:
         """One axis a column; `feature_types` is "auto", "continuous", "nominal", "ordinal" or a list of levels."""
+        if isinstance(feature_types, (str, Mapping, Set)) or not isinstance(feature_types, (Iterable, type(None))):
+            raise ValueError(f"feature_types must be a list of one entry per column, not {feature_types!r}")
         wishes = ["auto"] * len(columns) if feature_types is None else list(feature_types)
         if len(wishes) != len(columns):
             raise ValueError(f"feature_types has {len(wishes)} entries, but the table has {len(columns)} columns")
@@ -69,8 +72,8 @@ class Encoder:
 
 def _fit_axis(column: Column, wish: Any, weights: np.ndarray | None, scaling: str, max_knots: int) -> Axis:
     if isinstance(wish, (list, tuple)):
-        return level_axis(column.name, "ordinal", [_level_name(column, level) for level in wish])
-    if wish not in ("auto", *KINDS):
+        return level_axis(column.name, "ordinal", _wished_levels(column, wish))
+    if not isinstance(wish, str) or wish not in ("auto", *KINDS):
         raise ValueError(
             f"feature_types of column {column.name!r} must be 'auto', one of {KINDS} or a list of ordered levels, "
             f"not {wish!r}"
@@ -78,13 +81,32 @@ def _fit_axis(column: Column, wish: Any, weights: np.ndarray | None, scaling: st
     if wish == "auto":
         wish = "continuous" if column.numbers is not None else "ordinal" if column.ordered else "nominal"
     if wish == "continuous":
-        return continuous_axis(column.name, _read_numbers(column), weights, scaling, max_knots)
+        values = _read_numbers(column)
+        if weights is not None and np.isinf(values).any():
+            weights = None  # a row of weight 0 is not on the axis, but an infinite value is refused in every row
+        return continuous_axis(column.name, values, weights, scaling, max_knots)
     codes, levels = _read_labels(column)
     if column.ordered:  # the table declares its levels: all of them count, seen or not
         return level_axis(column.name, wish, levels)
     known = codes >= 0
     mass = np.bincount(codes[known], None if weights is None else weights[known], minlength=len(levels))
     return level_axis(column.name, wish, [level for level, weight in zip(levels, mass, strict=True) if weight > 0])
+
+
+def _wished_levels(column: Column, wish: Sequence[Any]) -> list[str]:
+    """Names of the wished levels: none missing, none twice, at least one of them in the column."""
+    if any(map(is_missing, wish)):
+        raise ValueError(f"feature_types of column {column.name!r} lists a missing value as a level: {wish!r}")
+    levels = [_level_name(column, level) for level in wish]
+    if repeated := [level for level, count in Counter(levels).items() if count > 1]:
+        raise ValueError(f"feature_types of column {column.name!r} lists levels more than once: {repeated}")
+    _, came = _read_labels(column)
+    if set(levels).isdisjoint(came):
+        raise ValueError(
+            f"feature_types of column {column.name!r} lists the levels {levels[:20]}, but the column holds none of "
+            f"them: {list(came[:20])}"
+        )
+    return levels
 
 
 def _level_name(column: Column, level: Any) -> str:

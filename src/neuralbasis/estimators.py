@@ -6,7 +6,9 @@ comes back. torch is imported by `fit` only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,13 +18,16 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_n_features, check_is_fitted, column_or_1d, validate_data
 
 from .axis import Axis
-from .columns import Columns, read_columns
+from .columns import Columns, is_missing, read_columns
 from .link import inverse_link
 from .model import AdditiveModel
-from .sample import Sample, check_init_score, check_weights
+from .sample import Sample, check_init_score, check_weights, read_floats
 
 if TYPE_CHECKING:
     from .bases import Basis
+
+
+MAX_TARGET = 1e150
 
 
 class _NeuralBasisModel(BaseEstimator):
@@ -185,7 +190,11 @@ class _NeuralBasisModel(BaseEstimator):
         columns = read_columns(X, self.feature_names)
         if columns.n_rows < 2:
             raise ValueError("X has n_samples=1: a model needs at least 2 rows")
-        self._has_names = hasattr(X, "columns") or hasattr(X, "column_names")
+        if self.validation_size >= columns.n_rows:
+            raise ValueError(
+                f"validation_size={self.validation_size!r} leaves no row to train on: X has {columns.n_rows} rows"
+            )
+        self._has_names = columns.named and self.feature_names is None and _frame_names(X) != []
         self.n_features_in_ = len(columns)
         self.feature_names_in_ = np.array(columns.names, dtype=object)
         return columns
@@ -194,6 +203,8 @@ class _NeuralBasisModel(BaseEstimator):
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         y = column_or_1d(y, warn=True)
+        if y.dtype == object and any(map(is_missing, y)):
+            raise ValueError("Input y contains NaN or another missing value; leave out the rows without a target")
         assert_all_finite(y, input_name="y")
         if len(y) != n_rows:
             raise ValueError(f"X and y have inconsistent numbers of samples: [{n_rows}, {len(y)}]")
@@ -213,15 +224,21 @@ class _NeuralBasisModel(BaseEstimator):
 
     def _read_table(self, X) -> Columns | np.ndarray:
         """Columns of a table at prediction; names and number of columns must be the training table's."""
-        plain = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype == np.float64
+        plain = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype == np.float64 and len(X) > 0
         if plain and X.shape[1] == self.n_features_in_ and not self._has_names:
             return X
-        columns = read_columns(X, None if self._has_names else self.feature_names)
-        if self._has_names and not isinstance(X, Mapping):
+        columns = read_columns(X)
+        names = _frame_names(X)
+        if columns.named and names is None:  # a mapping: found by name
+            return columns
+        if self._has_names or (names and set(names) == set(self.feature_names_in_)):
             validate_data(self, X, reset=False, skip_check_array=True)
-        elif not isinstance(X, Mapping):
-            _check_n_features(self, X, reset=False)
-        return columns
+            return columns
+        _check_n_features(self, X, reset=False)
+        if names and self.feature_names is None:
+            kind = type(self).__name__
+            warnings.warn(f"X has feature names, but {kind} was fitted without feature names", stacklevel=3)
+        return replace(columns, named=False)  # by position
 
     def eval_terms(self, X) -> np.ndarray:
         """Contribution of every term to every row's score: (N, T), or (N, T, K) with three classes or more.
@@ -245,47 +262,47 @@ class _NeuralBasisModel(BaseEstimator):
     @property
     def term_names_(self) -> list[str]:
         """Name of each term: "age", "age & income"."""
-        return list(self.model_.term_names)
+        return list(self._fitted_model().term_names)
 
     @property
     def term_features_(self) -> list[tuple[int, ...]]:
         """Feature indices of each term."""
-        return list(self.model_.terms)
+        return list(self._fitted_model().terms)
 
     @property
     def term_scores_(self) -> list[np.ndarray]:
         """Table of each term; along each axis: missing, knots or levels, unseen; classes last."""
-        return [_squeeze(shape.scores) for shape in self.model_.shapes]
+        return [_squeeze(shape.scores) for shape in self._fitted_model().shapes]
 
     @property
     def standard_deviations_(self) -> list[np.ndarray]:
         """Spread of `term_scores_` over the members."""
-        return [_squeeze(shape.spread) for shape in self.model_.shapes]
+        return [_squeeze(shape.spread) for shape in self._fitted_model().shapes]
 
     @property
     def bin_weights_(self) -> list[np.ndarray]:
         """Training weight on each cell of each term."""
-        return [shape.weights for shape in self.model_.shapes]
+        return [shape.weights for shape in self._fitted_model().shapes]
 
     @property
     def bins_(self) -> list[list[Any]]:
         """For each column and each order of terms: knots, or a dict level -> cell."""
-        return [[_describe_axis(axis) for axis in axes] for axes in self.model_.axes_by_feature()]
+        return [[_describe_axis(axis) for axis in axes] for axes in self._fitted_model().axes_by_feature()]
 
     @property
     def feature_types_in_(self) -> list[str]:
         """ "continuous", "nominal" or "ordinal" for each column."""
-        return [axis.kind for axis in self.model_.encoder.axes]
+        return [axis.kind for axis in self._fitted_model().encoder.axes]
 
     @property
     def intercept_(self) -> np.ndarray:
         """(K,) score where all contributions are 0."""
-        return self.model_.intercept
+        return self._fitted_model().intercept
 
     @property
     def link_(self) -> str:
         """ "identity", "logit" or "mlogit"."""
-        return self.model_.link
+        return self._fitted_model().link
 
 
 _PARAMETERS = (_NeuralBasisModel.__doc__ or "").partition("share.")[2].strip()
@@ -310,7 +327,11 @@ class NeuralBasisRegressor(RegressorMixin, _NeuralBasisModel):
         return 1
 
     def _encode_target(self, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        return np.asarray(y, dtype=float)
+        y = read_floats(y, "y of a regression")
+        assert_all_finite(y, input_name="y")
+        if np.abs(y).max() > MAX_TARGET:
+            raise ValueError(f"y holds values beyond ±{MAX_TARGET:.0e}, whose squares overflow; rescale it")
+        return y
 
     def predict(self, X, init_score=None) -> np.ndarray:
         """(N,) predicted values; `init_score` is added where the model was fitted with one."""
@@ -336,10 +357,18 @@ class NeuralBasisClassifier(ClassifierMixin, _NeuralBasisModel):
         return 1 if len(self.classes_) == 2 else len(self.classes_)
 
     def _encode_target(self, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        kinds = {type(label) for label in y} if y.dtype == object else set()
+        if len(kinds) > 1 and str in kinds:
+            names = sorted(kind.__name__ for kind in kinds)
+            raise ValueError(
+                f"y mixes labels of the types {', '.join(names)}; write all of them as text, or as numbers"
+            )
         check_classification_targets(y)
         self.classes_ = np.unique(y[weights > 0])
         if len(self.classes_) < 2:
-            raise ValueError(f"y has one class only, {self.classes_[0]!r}; a classifier needs at least two classes")
+            raise ValueError(
+                f"y has one class only, {self.classes_.tolist()[0]!r}; a classifier needs at least two classes"
+            )
         return np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
 
     def decision_function(self, X, init_score=None) -> np.ndarray:
@@ -356,6 +385,14 @@ class NeuralBasisClassifier(ClassifierMixin, _NeuralBasisModel):
         scores = self._scores(X, init_score)
         winner = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else scores.argmax(axis=1)
         return self.classes_[winner]
+
+
+def _frame_names(X) -> list[str] | None:
+    """Names of a data frame's columns, none where they are not text (as scikit-learn has it); None for other tables."""
+    names = getattr(X, "column_names", getattr(X, "columns", None))
+    if names is None:
+        return None
+    return list(names) if all(isinstance(name, str) for name in names) else []
 
 
 def _squeeze(table: np.ndarray) -> np.ndarray:

@@ -5,22 +5,26 @@ columns -> encoder -> terms -> layout -> positions -> net -> train -> compile
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.utils import check_random_state
 
 from . import kernels
 from .columns import Columns
 from .compile import compile_model
 from .encoder import Encoder
+from .history import History
 from .layout import lay_out
 from .model import AdditiveModel
 from .objective import choose_objective
 from .recipe import make_net, make_settings
 from .sample import Sample, tidy_rows
 from .terms import choose_terms
-from .train import ExactEngine, GridEngine, History, place_rows, train, training_threads
+from .train import ExactEngine, GridEngine, place_rows, train, training_threads
 
 
 def fit_model(
@@ -37,13 +41,21 @@ def fit_model(
     positions = layout.encode(encoder.numbers(columns), threads)
     positions, sample = tidy_rows(positions, sample, layout.axes_by_name())
     objective = choose_objective(sample, classes)
-    with training_threads():
+    with training_threads(), seeded_dropout(rng):
         grid = GridEngine(layout, positions, sample.weights, threads, parameters.device)
         net = make_net(parameters, grid, objective, sample, rng)
         engine = grid if parameters.engine == "grid" else ExactEngine(grid)
         rows = place_rows(sample, objective, parameters.outer_bags, parameters.validation_size, rng, grid.device)
         history = train(net, grid, engine, rows, objective, make_settings(parameters, len(positions)), rng)
     return compile_model(net, encoder, grid, objective, classes, parameters.n_jobs), history
+
+
+@contextmanager
+def seeded_dropout(rng: np.random.Generator) -> Iterator[None]:
+    """torch's global generator, which dropout draws from, seeded by `rng`; the caller's state comes back."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(rng.spawn(1)[0].integers(2**31)))  # a child: other draws stay as they are
+        yield
 
 
 def _max_knots(parameters: Any) -> dict[int, int]:

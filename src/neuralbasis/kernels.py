@@ -1,7 +1,7 @@
 """The compiled inner loops: find a row's position on its axes, look terms up, sum them; and the way back.
 
 Every kernel releases the GIL and works on a range of rows, so that rows can be shared among plain threads
-(`share_rows`); no threading layer of numba is involved. `layout` arguments are described in `model.Layout`.
+(`share_rows`); no threading layer of numba is involved. `layout` arguments are described in `layout.Layout`.
 Positions: see `axis`. A term of order o reads the 2^o cells around a row's position and weighs them linearly.
 Where numba is absent, `NUMBA` is False and the same functions run as (slow) Python: the NumPy path in `model` is used
 instead.
@@ -29,6 +29,7 @@ if not NUMBA:
         return lambda function: function
 
 
+MIN_ROWS = 4096  # a thread that predicts fewer rows costs more than it saves
 BLOCK = 1024  # rows worked on at a time: positions of a block stay in the cache
 
 
@@ -218,7 +219,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.cache_clear)  # a forked child has none of its parent's threads
 
 
-def share_rows(work: Callable[[int, int, int], int], n_rows: int, threads: int, min_rows: int = 4096) -> int:
+def share_rows(work: Callable[[int, int, int], int], n_rows: int, threads: int, min_rows: int = MIN_ROWS) -> int:
     """Call `work(part, first, last)` on contiguous parts of the rows, one a thread; the largest result is returned.
 
     The parts depend on `n_rows` and `threads` only, so that sums are reproducible.

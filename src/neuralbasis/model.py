@@ -64,13 +64,16 @@ class AdditiveModel:
     classes: np.ndarray | None = None
     n_jobs: int | None = None
     layout: Layout = field(init=False, repr=False)
-    _table: np.ndarray = field(init=False, repr=False)
+    _is_plain: bool = field(init=False, repr=False)
+    _arrays: tuple[np.ndarray, ...] = field(init=False, repr=False)
 
     def __post_init__(self):
         layout = flatten(self.encoder.axes, self.terms, [shape.axes for shape in self.shapes])
         tables = [shape.scores.reshape(-1, len(self.intercept)) for shape in self.shapes]
+        table = np.ascontiguousarray(np.concatenate(tables))
         object.__setattr__(self, "layout", layout)
-        object.__setattr__(self, "_table", np.ascontiguousarray(np.concatenate(tables)))
+        object.__setattr__(self, "_is_plain", not layout.axis_level.any())
+        object.__setattr__(self, "_arrays", (*layout.axis_arrays, *layout.term_arrays, table))
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -108,13 +111,9 @@ class AdditiveModel:
 
     def importances(self, importance_type: str = "avg_weight") -> np.ndarray:
         """(T,) weighted mean of |scores| over the cells, or range of the scores; the mean over classes."""
-        if importance_type == "min_max":
-            seen = [shape.scores[shape.weights > 0] for shape in self.shapes]
-            return np.array([np.ptp(scores, axis=0).mean() for scores in seen])
-        if importance_type != "avg_weight":
+        if importance_type not in ("avg_weight", "min_max"):
             raise ValueError(f"importance_type must be 'avg_weight' or 'min_max', not {importance_type!r}")
-        means = [np.tensordot(s.weights / s.weights.sum(), np.abs(s.scores), s.weights.ndim) for s in self.shapes]
-        return np.array([mean.mean() for mean in means])
+        return np.array([_importance(shape, importance_type) for shape in self.shapes])
 
     def axes_by_feature(self) -> list[list[Axis]]:
         """For each column its own axis and then the coarser ones that interactions use, by order."""
@@ -129,7 +128,7 @@ class AdditiveModel:
         shape = (len(numbers), len(self.shapes) if per_term else 1, self.n_outputs)
         out = np.zeros(shape)
         if not per_term:
-            out += self.intercept
+            out[:] = self.intercept
         if kernels.NUMBA:
             bad = self._score_compiled(numbers, per_term, out)
         else:
@@ -138,16 +137,10 @@ class AdditiveModel:
         return out
 
     def _numbers(self, X: Any) -> np.ndarray:
-        plain = type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and self._plain
+        plain = type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and len(X) > 0 and self._is_plain
         if plain and X.shape[1] == len(self.encoder.axes):
-            columns = Columns(self.encoder.names, len(X), matrix=X)  # the common case pays no conversion
-        else:
-            columns = self.find_columns(X)
-        return self.encoder.numbers(columns)
-
-    @property
-    def _plain(self) -> bool:
-        return not self.layout.axis_level.any()
+            return X  # the common case pays no conversion
+        return self.encoder.numbers(self.find_columns(X))
 
     def find_columns(self, X: Any) -> Columns:
         """By name where the table has names, otherwise by position."""
@@ -155,12 +148,11 @@ class AdditiveModel:
         return columns.select(self.encoder.names) if columns.named else columns
 
     def _score_compiled(self, numbers: np.ndarray, per_term: bool, out: np.ndarray) -> int:
-        layout = self.layout
-        arrays = (numbers, *layout.axis_arrays, *layout.term_arrays, self._table, per_term, out)
-
         def work(_part, first, last):
-            return kernels.score_rows(first, last, *arrays)
+            return kernels.score_rows(first, last, numbers, *self._arrays, per_term, out)
 
+        if len(numbers) < 2 * kernels.MIN_ROWS:  # not worth a look at the machine
+            return work(0, 0, len(numbers))
         return kernels.share_rows(work, len(numbers), kernels.count_threads(self.n_jobs))
 
     def _score_numpy(self, numbers: np.ndarray, per_term: bool, out: np.ndarray) -> int:
@@ -174,6 +166,16 @@ class AdditiveModel:
                 places = [_positions(numbers[rows, f], a) for f, a in zip(shape.term, shape.axes, strict=True)]
                 out[rows, index if per_term else 0] += _interpolate(shape.scores, places)
         return -1
+
+
+def _importance(shape: Shape, importance_type: str) -> float:
+    seen = shape.weights > 0
+    if not seen.any():
+        return 0.0
+    scores = shape.scores[seen]  # (cells, K)
+    if importance_type == "min_max":
+        return float(np.ptp(scores, axis=0).mean())
+    return float(np.average(np.abs(scores), axis=0, weights=shape.weights[seen]).mean())
 
 
 def _positions(values: np.ndarray, axis: Axis) -> np.ndarray:

@@ -107,9 +107,9 @@ class BasisNet(nn.Module):
 
 def _multiply(values: Tensor, coefficients: Tensor, points: OrderPoints) -> Tensor:
     """h(point of a cell) · a(term of a cell): values (Q, P, B), coefficients (Q, B, T, L) -> (Q, cells, L)."""
-    n_points, n_terms = values.shape[1], coefficients.shape[2]
-    if n_points * n_terms <= 4 * len(points.term):  # many cells share their points: one product for all of them
-        product = torch.bmm(values, coefficients.flatten(2)).view(len(values), n_points * n_terms, -1)
+    n_points, (n_terms, n_values) = values.shape[1], coefficients.shape[2:]
+    if n_points * n_terms <= values.shape[2] * len(points.term):  # less memory than a row of bases for every cell
+        product = torch.bmm(values, coefficients.flatten(2)).view(len(values), n_points * n_terms, n_values)
         return product.index_select(1, points.point * n_terms + points.term)
     chosen = coefficients.index_select(2, points.term)
     return torch.einsum("qcb,qbcl->qcl", values.index_select(1, points.point), chosen)

@@ -37,6 +37,10 @@ class Objective:
         """(K,) score of the best constant model; 0 where scores are given."""
         raise NotImplementedError
 
+    def information(self, sample: Sample) -> float:
+        """What a row tells about a score, as a share of what it could tell at best."""
+        return 1.0
+
     def loss(self, scores: Tensor, target: Tensor) -> Tensor:
         """(b, M, K), (b,) -> (b, M)"""
         raise NotImplementedError
@@ -81,6 +85,10 @@ class LogLoss(Objective):
             return np.zeros(1)
         share = np.average(sample.y, weights=sample.weights)
         return np.array([np.log(share / (1 - share))])
+
+    def information(self, sample: Sample) -> float:
+        share = np.average(sample.y, weights=sample.weights)
+        return float(4 * share * (1 - share))  # the variance of the label
 
     def loss(self, scores: Tensor, target: Tensor) -> Tensor:
         return functional.softplus(scores[..., 0]) - target[:, None] * scores[..., 0]

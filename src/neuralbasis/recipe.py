@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.utils import check_random_state
 
 from .axis import SCALINGS
 from .bases import Basis, MLPBasis, SplineBasis
@@ -35,6 +36,7 @@ _COUNTS |= {"early_stopping_rounds": 0}
 _SHARES = ("dropout", "basis_dropout")
 _AMOUNTS = ("output_penalty", "weight_decay", "early_stopping_tolerance")
 _CHOICES = {"scaling": SCALINGS, "engine": ("grid", "exact")}
+_FLAGS = ("batch_norm", "tied_classes", "verbose")
 
 
 def check_parameters(estimator: Any) -> None:
@@ -47,6 +49,8 @@ def check_parameters(estimator: Any) -> None:
         _require(name, getattr(estimator, name), lambda v: _is_number(v) and v >= 0, "a number of at least 0")
     for name, choices in _CHOICES.items():
         _require(name, getattr(estimator, name), lambda v, c=choices: v in c, f"one of {choices}")
+    for name in _FLAGS:
+        _require(name, getattr(estimator, name), lambda v: isinstance(v, (bool, np.bool_, int)), "True or False")
     for name in ("batch_size", "max_steps"):
         if getattr(estimator, name) != "auto":
             _require_integer(name, getattr(estimator, name), 1)
@@ -57,7 +61,26 @@ def check_parameters(estimator: Any) -> None:
     _require("max_epochs", estimator.max_epochs, _is_none_or_positive, "None or a number above 0")
     _require("time_limit", estimator.time_limit, _is_none_or_positive, "None or seconds above 0")
     _require("smoothness", estimator.smoothness, lambda v: v == "auto" or (_is_number(v) and v >= 0), "'auto' or >= 0")
+    _check_surroundings(estimator)
     _check_contradictions(estimator)
+
+
+def _check_surroundings(estimator: Any) -> None:
+    """Parameters that concern the run rather than the model."""
+    _require("callbacks", estimator.callbacks, _is_none_or_callables, "None or a list of callables")
+    if estimator.n_jobs is not None and (not _is_integer(estimator.n_jobs) or estimator.n_jobs == 0):
+        raise ValueError(f"n_jobs must be None, a number of threads, or -1 for all cores, not {estimator.n_jobs!r}")
+    try:
+        check_random_state(estimator.random_state)
+    except ValueError as error:
+        raise ValueError(
+            f"random_state must be None, an integer from 0 to 2**32 - 1 or a RandomState: {error}"
+        ) from None
+    try:
+        torch.zeros(1, device=torch.device(estimator.device)).cpu()
+    except (TypeError, RuntimeError, AssertionError) as error:
+        came = f"{estimator.device!r} ({str(error).splitlines()[0]})"
+        raise ValueError(f"device must be 'cpu' or a torch device of this machine, not {came}") from None
 
 
 def _check_contradictions(estimator: Any) -> None:
@@ -136,8 +159,7 @@ def _require(name: str, value: Any, is_right, expected: str) -> None:
 
 
 def _require_integer(name: str, value: Any, smallest: int) -> None:
-    right = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= smallest
-    _require(name, value, lambda _: right, f"an integer of at least {smallest}")
+    _require(name, value, lambda v: _is_integer(v) and v >= smallest, f"an integer of at least {smallest}")
 
 
 def _is_number(value: Any) -> bool:
@@ -148,9 +170,17 @@ def _is_none_or_positive(value: Any) -> bool:
     return value is None or (_is_number(value) and value > 0)
 
 
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
 def _is_validation_size(value: Any) -> bool:
-    return _is_number(value) and (0 <= value < 1 or (isinstance(value, (int, np.integer)) and value >= 1))
+    return _is_number(value) and (bool(0 <= value < 1) or (_is_integer(value) and bool(value >= 1)))
 
 
 def _is_sizes(value: Any) -> bool:
-    return isinstance(value, Sequence) and all(isinstance(size, (int, np.integer)) and size > 0 for size in value)
+    return isinstance(value, Sequence) and all(_is_integer(size) and size > 0 for size in value)
+
+
+def _is_none_or_callables(value: Any) -> bool:
+    return value is None or (isinstance(value, Sequence) and all(map(callable, value)))

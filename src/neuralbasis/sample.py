@@ -52,13 +52,25 @@ def tidy_rows(positions: np.ndarray, sample: Sample, column_order: Sequence[int]
     return positions, sample
 
 
+def read_floats(values: Any, name: str) -> np.ndarray:
+    """An array of float64; an error that names the argument where it does not hold real numbers."""
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind not in "mMc":  # NumPy would read dates as nanoseconds and drop imaginary parts
+            return array.astype(float)
+        came = f"values of type {array.dtype}"
+    except (TypeError, ValueError) as error:
+        came = f"something else ({error})"
+    raise ValueError(f"{name} must hold numbers, but holds {came}; convert it to numbers")
+
+
 def check_weights(weights: Any, n_rows: int) -> np.ndarray:
     """(N,) finite, non-negative, not all zero."""
     if weights is None:
         return np.ones(n_rows)
     if np.isscalar(weights):
         weights = np.full(n_rows, weights)
-    checked = np.asarray(weights, dtype=float)
+    checked = read_floats(weights, "sample_weight")
     if checked.ndim != 1:
         raise ValueError(f"Sample weights must be 1D array or scalar; sample_weight has {checked.ndim} dimensions")
     if len(checked) != n_rows:
@@ -76,7 +88,7 @@ def check_init_score(scores: Any, n_rows: int, n_outputs: int = 1) -> np.ndarray
     """(N, K) given scores, or None."""
     if scores is None:
         return None
-    checked = np.asarray(scores, dtype=float)
+    checked = read_floats(scores, "init_score")
     if checked.ndim == 1:
         checked = checked[:, None]
     if checked.shape != (n_rows, n_outputs):

@@ -50,6 +50,8 @@ def _feature_index(part: Any, names: Sequence[str]) -> int:
         if part not in names:
             raise ValueError(f"interactions names the column {part!r}, which is not in the table: {list(names)[:20]}")
         return list(names).index(part)
+    if not isinstance(part, Integral) or isinstance(part, bool):
+        raise ValueError(f"interactions must name columns by their name or index, not by {part!r}")
     index = int(part)
     if not 0 <= index < len(names):
         raise ValueError(f"interactions names column {index}, but the table has {len(names)} columns (0 is the first)")

@@ -11,10 +11,10 @@ from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
 from neuralbasis.compile import compile_model
 from neuralbasis.layout import lay_out
 from neuralbasis.link import inverse_link
+from neuralbasis.objective import CrossEntropy, LogLoss, SquaredError
 from neuralbasis.recipe import make_net
 from neuralbasis.sample import Sample
 from neuralbasis.train import ExactEngine, GridEngine
-from neuralbasis.objective import CrossEntropy, LogLoss, SquaredError
 
 TASKS = ("regression", "binary", "multiclass")
 ORDERS = {1: 0, 2: [("size", "age")], 3: [("size", "age"), ("size", "age", "flat")]}
@@ -96,7 +96,7 @@ def test_contributions_have_mean_zero_over_the_training_rows(fitted):
 
 
 def test_missing_values_without_training_rows_and_unseen_levels_contribute_nothing(fitted):
-    _, order, estimator = fitted
+    _, _, estimator = fitted
     row = make_table().iloc[:1].assign(colour="violet", age=np.nan)
     contributions = dict(zip(estimator.term_names_, estimator.eval_terms(row)[0], strict=True))
     assert np.all(contributions["colour"] == 0)

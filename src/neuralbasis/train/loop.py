@@ -10,13 +10,14 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from ..history import History
 from ..net import BasisNet
 from ..objective import Objective
 from ..sample import Sample
@@ -50,14 +51,20 @@ class Settings:
 class Rows:
     """Training rows beside their positions, on the device of the net.
 
-    target (N,), weights (N,) with mean 1, held_out (N, M): rows each member validates on, n_effective: number of
-    observations, copies (N,): how often a row is drawn in an epoch, init (N, K): given scores
+    target : (N,)
+    weights : (N,) with mean 1
+    held_out : (N, M) rows that each member validates on
+    n_effective : number of observations
+    information : what a row tells, see `Objective.information`
+    copies : (N,) how often a row is drawn in an epoch
+    init : (N, K) given scores
     """
 
     target: Tensor
     weights: Tensor
     held_out: Tensor
     n_effective: float
+    information: float
     copies: np.ndarray
     init: Tensor | None = None
 
@@ -72,24 +79,15 @@ class Rows:
         return self.target[index], None if self.init is None else self.init[index]
 
 
-@dataclass
-class History:
-    """One entry a checkpoint; `best` is the one whose state was kept."""
-
-    steps: list[int] = field(default_factory=list)
-    validation: list[float] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-    best: int = -1
-    stopped_by: str = "schedule"
-
-
 def train(
     net: BasisNet, grid: GridEngine, engine: GridEngine | ExactEngine, rows: Rows, objective: Objective,
     settings: Settings, rng: np.random.Generator,
 ) -> History:  # fmt: skip
     """Fit `net` in place; returns the history of its validation loss."""
     optimizer = FlatAdamW(net, settings.weight_decay, settings.averaging * settings.max_steps)
-    penalty = Penalty(grid, rows.n_effective, settings.smoothness, settings.output_penalty)
+    # Where one class is rare, a row tells little about the shapes: strong shapes are let free later.
+    strength = settings.smoothness / math.sqrt(rows.information)
+    penalty = Penalty(grid, rows.n_effective, strength, settings.output_penalty)
     shares = rows.shares()
     watch = _Watch(net, grid, rows, objective, settings, optimizer)
     with _progress(settings) as bar:
@@ -267,7 +265,9 @@ def place_rows(
     weights = torch.from_numpy((sample.weights / sample.weights.mean()).astype(np.float32))
     init = None if sample.init is None else objective.encode_init(sample.init).to(device)
     target, held_out = objective.encode(sample.y).to(device), torch.from_numpy(held).to(device)
-    return Rows(target, weights.to(device), held_out, sample.n_effective, copy_rare(strata), init)
+    return Rows(
+        target, weights.to(device), held_out, sample.n_effective, objective.information(sample), copy_rare(strata), init
+    )
 
 
 def copy_rare(strata: np.ndarray) -> np.ndarray:

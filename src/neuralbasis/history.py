@@ -1,0 +1,22 @@
+"""History: what happened while fitting. Plain, so that a pickled estimator brings no training code with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class History:
+    """One entry a checkpoint in each list; `best` is the checkpoint whose state was kept.
+
+    steps : batches so far
+    validation : mean loss of the members on the rows they hold out, in the unit of the loss
+    seconds : time since training began
+    stopped_by : "schedule", "early_stopping", "time_limit" or "callback"
+    """
+
+    steps: list[int] = field(default_factory=list)
+    validation: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    best: int = -1
+    stopped_by: str = "schedule"

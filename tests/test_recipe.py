@@ -1,0 +1,182 @@
+"""recipe: wrong parameters are named, contradictions raise, "auto" becomes numbers, the published settings run."""
+
+import inspect
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
+from neuralbasis.recipe import PAPER, SMOOTHNESS, check_parameters, choose_batch_size, choose_steps, make_settings
+
+NAN, INF = float("nan"), float("inf")
+INTEGERS = {  # smallest value that is right
+    "max_bins": 2, "max_interaction_bins": 2, "n_bases": 1, "n_subnets": 1, "outer_bags": 1, "fourier": 0,
+    "early_stopping_rounds": 0, "batch_size": 1, "max_steps": 1,
+}  # fmt: skip
+WRONG = {
+    "dropout": ("a number from 0 to below 1", [-0.1, 1, 1.5, "0.1", None, NAN, True]),
+    "basis_dropout": ("a number from 0 to below 1", [-1e-9, 1.0, "none"]),
+    "output_penalty": ("a number of at least 0", [-1, "0", None, INF]),
+    "weight_decay": ("a number of at least 0", [-1e-5, NAN, [0.1]]),
+    "early_stopping_tolerance": ("a number of at least 0", [-0.01, "auto", None]),
+    "scaling": ("one of ('quantile', 'minmax', 'gaussian')", ["standard", None, 3]),
+    "engine": ("one of ('grid', 'exact')", ["Grid", None, ""]),
+    "learning_rate": ("a number above 0", [0, -0.1, "auto", INF, None]),
+    "validation_size": ("a share below 1 or a number of rows", [-0.1, 1.5, 1.0, "0.2", NAN, None, True, -3]),
+    "basis": ("'mlp', 'spline' or a callable", ["fourier", None, 3]),
+    "hidden": ("a sequence of positive integers", [64, (64, 0), (64, -1), (64.0,), "64", None]),
+    "max_epochs": ("None or a number above 0", [0, -1, "10", NAN]),
+    "time_limit": ("None or seconds above 0", [0, -2.5, "1 h", INF]),
+    "smoothness": ("'auto' or >= 0", [-1, "none", None, NAN]),
+    "batch_norm": ("True or False", ["no", None]),
+    "tied_classes": ("True or False", ["yes", None]),
+    "verbose": ("True or False", ["loud", None]),
+    "callbacks": ("None or a list of callables", [3, len, [len, 3]]),
+    "n_jobs": ("None, a number of threads, or -1 for all cores", [0, "2", 1.5]),
+}
+RIGHT = {
+    "dropout": [0, 0.5], "output_penalty": [0, 2], "weight_decay": [0.0], "early_stopping_tolerance": [0, 1e-3],
+    "scaling": ["quantile", "minmax", "gaussian"], "engine": ["grid", "exact"], "learning_rate": [1e-5, 1],
+    "validation_size": [0, 0.0, 0.999, 1, 50, np.int64(7), np.float32(0.25)], "basis": ["spline", dict],
+    "hidden": [(), [8], (64, 32), (np.int64(3),)], "max_epochs": [None, 0.5, 10], "time_limit": [None, 0.1, 60],
+    "smoothness": ["auto", 0, 0.5], "batch_size": ["auto", 1, np.int32(5)], "max_steps": ["auto", 1],
+    "outer_bags": [np.int64(3)], "callbacks": [None, [], (len,)], "n_jobs": [None, 1, -1], "verbose": [0, 1],
+}  # fmt: skip
+
+
+def wrong_values():
+    for name, smallest in INTEGERS.items():
+        for value in (smallest - 1, smallest + 0.5, str(smallest), None, True):
+            yield name, f"an integer of at least {smallest}", value
+    for name, (expected, values) in WRONG.items():
+        for value in values:
+            yield name, expected, value
+
+
+@pytest.mark.parametrize(("name", "expected", "value"), list(wrong_values()))
+def test_errors_say_which_parameter_what_is_expected_and_what_came(name, expected, value):
+    with pytest.raises(ValueError) as error:
+        check_parameters(NeuralBasisRegressor(**{name: value}))
+    assert str(error.value) == f"{name} must be {expected}, not {value!r}"
+
+
+@pytest.mark.parametrize(("name", "came"), [("random_state", "seven"), ("device", "abacus")])
+def test_errors_of_other_libraries_name_the_parameter(name, came):
+    with pytest.raises(ValueError, match=rf"^{name} must be .*{came}"):
+        check_parameters(NeuralBasisRegressor(**{name: came}))
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name in RIGHT for value in RIGHT[name]])
+def test_right_values_pass(name, value):
+    check_parameters(NeuralBasisRegressor(**{name: value}))
+
+
+@pytest.mark.parametrize("kind", [NeuralBasisRegressor, NeuralBasisClassifier])
+def test_defaults_pass(kind):
+    check_parameters(kind())
+
+
+def test_fit_checks_before_it_reads_the_table():
+    with pytest.raises(ValueError, match="n_bases must be an integer of at least 1, not 0"):
+        NeuralBasisRegressor(n_bases=0).fit(None, None)
+
+
+@pytest.mark.parametrize("smoothness", [1, 0.5])
+def test_smoothness_contradicts_the_exact_engine(smoothness):
+    with pytest.raises(ValueError, match=rf"smoothness={smoothness} contradicts engine='exact'.*set smoothness=0 or"):
+        check_parameters(NeuralBasisRegressor(engine="exact", smoothness=smoothness))
+    check_parameters(NeuralBasisRegressor(engine="exact", smoothness=0.0))
+
+
+def test_steps_contradict_epochs():
+    with pytest.raises(ValueError, match="max_steps and max_epochs contradict each other: give one of them"):
+        check_parameters(NeuralBasisRegressor(max_steps=10, max_epochs=10))
+
+
+# Settings
+
+
+@given(st.integers(1, 10**9))
+def test_batch_size_is_a_power_of_two_near_a_twelfth_of_the_rows(n_rows):
+    size = choose_batch_size(n_rows)
+    assert type(size) is int
+    assert 64 <= size <= 8192
+    assert size & (size - 1) == 0
+    assert size <= choose_batch_size(2 * n_rows) <= 2 * size
+    if 64 < size < 8192:
+        assert n_rows / 12 / math.sqrt(2) <= size <= n_rows / 12 * math.sqrt(2)
+
+
+@pytest.mark.parametrize(("n_rows", "size"), [(1, 64), (2, 64), (64 * 12, 64), (128 * 12, 128), (10**7, 8192)])
+def test_batch_size_at_the_edges(n_rows, size):
+    assert choose_batch_size(n_rows) == size
+
+
+@given(st.integers(1, 10**9))
+def test_steps_grow_more_slowly_than_rows(n_rows):
+    steps = choose_steps(n_rows)
+    assert type(steps) is int
+    assert steps <= choose_steps(2 * n_rows) <= 2 * steps
+
+
+@pytest.mark.parametrize(("few", "many"), [(1, 1000), (10**8, 10**9)])
+def test_steps_are_bounded_at_both_ends(few, many):
+    assert choose_steps(few) == choose_steps(many) > 0
+
+
+def test_automatic_settings_follow_the_rows():
+    for n_rows in (50, 20_000, 10**6):
+        chosen = make_settings(NeuralBasisRegressor(), n_rows)
+        assert (chosen.batch_size, chosen.max_steps) == (choose_batch_size(n_rows), choose_steps(n_rows))
+
+
+@pytest.mark.parametrize(
+    ("epochs", "batch_size", "n_rows", "steps"),
+    [(3, 10, 100, 30), (0.5, 10, 100, 5), (2, 1000, 100, 2), (1, 30, 100, 4), (0.001, 10, 100, 1)],
+)
+def test_epochs_become_steps(epochs, batch_size, n_rows, steps):
+    estimator = NeuralBasisRegressor(max_epochs=epochs, batch_size=batch_size)
+    assert make_settings(estimator, n_rows).max_steps == steps
+
+
+def test_settings_are_the_estimator_s():
+    def callback(history):
+        return False
+
+    given = {
+        "learning_rate": 0.3, "weight_decay": 0.1, "batch_size": 7, "max_steps": 9, "early_stopping_rounds": 2,
+        "early_stopping_tolerance": 0.01, "output_penalty": 0.2, "time_limit": 5.0, "verbose": True,
+    }  # fmt: skip
+    chosen = make_settings(NeuralBasisRegressor(**given, callbacks=[callback]), 1000)
+    assert {name: getattr(chosen, name) for name in given} == given
+    assert chosen.callbacks == (callback,)
+
+
+def test_smoothness_is_relative_to_the_automatic_one():
+    assert make_settings(NeuralBasisRegressor(), 100).smoothness == SMOOTHNESS
+    assert make_settings(NeuralBasisRegressor(smoothness=2), 100).smoothness == 2 * SMOOTHNESS
+    assert make_settings(NeuralBasisRegressor(smoothness=0), 100).smoothness == 0
+    assert make_settings(NeuralBasisRegressor(engine="exact"), 100).smoothness == 0
+
+
+# The published settings
+
+
+def test_published_settings_are_parameters_of_both_estimators():
+    for kind in (NeuralBasisRegressor, NeuralBasisClassifier):
+        assert PAPER.keys() <= inspect.signature(kind).parameters.keys()
+        assert kind(**PAPER).get_params()["hidden"] == (256, 128, 128)
+
+
+def test_published_settings_fit():
+    rng = np.random.default_rng(0)
+    X = rng.random((150, 2))
+    y = np.sin(4 * X[:, 0]) + X[:, 1]
+    model = NeuralBasisRegressor(**PAPER, max_steps=60, validation_size=0, learning_rate=0.005).fit(X, y)
+    assert model.score(X, y) > 0.9
+    labels = np.array(["a", "b", "c"])[np.digitize(y, np.quantile(y, [0.3, 0.7]))]
+    classifier = NeuralBasisClassifier(**PAPER, max_steps=60, validation_size=0, learning_rate=0.005).fit(X, labels)
+    assert classifier.score(X, labels) > 0.65

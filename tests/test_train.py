@@ -1,0 +1,701 @@
+"""train: optimiser, look-ups, penalties, held-out rows, batches, and whole fits: what they learn and when they stop."""
+
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
+from neuralbasis.axis import continuous_axis, level_axis
+from neuralbasis.bases import SplineBasis
+from neuralbasis.columns import read_columns
+from neuralbasis.encoder import Encoder
+from neuralbasis.history import History
+from neuralbasis.layout import lay_out
+from neuralbasis.net import BasisNet
+from neuralbasis.objective import CrossEntropy, LogLoss, SquaredError, choose_objective
+from neuralbasis.recipe import make_net
+from neuralbasis.sample import Sample
+from neuralbasis.train import GridEngine, Settings, place_rows, train, training_threads
+from neuralbasis.train.lookup import MIN_ROWS, CompiledLookUp, TorchLookUp
+from neuralbasis.train.loop import MAX_COPIES, RARE_SHARE, _batches, _schedule, copy_rare, hold_out
+from neuralbasis.train.optimizer import FlatAdamW
+from neuralbasis.train.penalty import RIDGE_FLOOR, Penalty, find_edges, group_free_cells
+from tests.models import MIXED, build_axes, build_layout, draw_numbers
+
+seeds = st.integers(0, 2**32 - 1)
+SMALL = {"hidden": (16, 16), "n_bases": 8, "outer_bags": 2, "random_state": 0}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread():
+    with training_threads():
+        yield
+
+
+def make_grid(seed=0, orders=(1, 2), n_rows=80, threads=1):
+    rng = np.random.default_rng(seed)
+    layout = build_layout(rng, MIXED, orders)
+    numbers = draw_numbers(rng, layout.axes[: len(MIXED)], n_rows)
+    return GridEngine(layout, layout.encode(numbers), rng.random(n_rows) + 0.1, threads)
+
+
+def draw_additive(n_rows, seed=0):
+    """sin, a step and a line, without noise."""
+    X = np.random.default_rng(seed).random((n_rows, 3))
+    return X, np.sin(6 * X[:, 0]) + (X[:, 1] > 0.5) + 2 * X[:, 2]
+
+
+def draw_noisy(n_rows=150, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.random((n_rows, 4))
+    return X, np.sin(6 * X[:, 0]) + rng.normal(0, 1.0, n_rows)
+
+
+# Optimiser
+
+
+def draw_module(seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double()
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+def test_steps_are_torch_s_adamw(weight_decay):
+    mine, reference = draw_module(), draw_module()
+    flat = FlatAdamW(mine, weight_decay, averaging=7)
+    other = torch.optim.AdamW(
+        reference.parameters(), betas=FlatAdamW.betas, eps=FlatAdamW.epsilon, weight_decay=weight_decay
+    )
+    generator, average = torch.Generator().manual_seed(1), None
+    for step in range(1, 51):
+        x, y = (torch.randn(8, size, generator=generator, dtype=torch.float64) for size in (3, 2))
+        rate = 0.1 / step
+        for net in (mine, reference):
+            (net(x) - y).square().mean().backward()
+        flat.step(rate)
+        other.param_groups[0]["lr"] = rate
+        other.step()
+        other.zero_grad()
+        expected = nn.utils.parameters_to_vector(reference.parameters()).detach()
+        torch.testing.assert_close(flat.values, expected, rtol=1e-9, atol=1e-12)
+        # A plain mean of the values so far, and from step 8 on an exponential one.
+        share = 1 / min(step, 8)
+        average = expected if average is None else (1 - share) * average + share * expected
+        torch.testing.assert_close(flat.average, average, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(nn.utils.parameters_to_vector(mine.parameters()).detach(), flat.values, rtol=0, atol=0)
+
+
+def test_without_averaging_the_average_is_the_values():
+    module = draw_module()
+    flat = FlatAdamW(module, 0.0, averaging=0)
+    for _ in range(5):
+        module(torch.ones(1, 3).double()).sum().backward()
+        flat.step(0.1)
+        torch.testing.assert_close(flat.average, flat.values, rtol=0, atol=0)
+
+
+def test_parameters_are_views_and_gradients_are_taken():
+    module = draw_module()
+    before = [parameter.detach().clone() for parameter in module.parameters()]
+    flat = FlatAdamW(module, 0.0, averaging=3)
+    for parameter, old in zip(module.parameters(), before, strict=True):
+        assert torch.equal(parameter, old)
+    flat.values.zero_()
+    assert all(parameter.abs().max() == 0 for parameter in module.parameters())
+    module(torch.ones(1, 3).double()).sum().backward()
+    flat.step(0.1)
+    assert all(parameter.grad is None for parameter in module.parameters())
+    flat.step(0.0)  # without gradients, and at rate 0
+    assert flat.steps == 2
+
+
+def test_empty_parameters_are_left_out():
+    module = nn.ParameterList([nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(0, 3))])
+    flat = FlatAdamW(module, 0.0, 1.0)
+    module[0].sum().backward()
+    flat.step(0.5)
+    torch.testing.assert_close(module[0].detach(), torch.tensor([0.5, 0.5]))
+
+
+def test_the_rate_warms_up_and_falls_to_zero():
+    rates = [_schedule(progress) for progress in np.linspace(0, 1, 201)]
+    assert rates[0] == 0
+    assert rates[-1] == pytest.approx(0, abs=1e-12)
+    assert 0.99 < max(rates) <= 1
+    assert np.argmax(rates) == 10
+    assert _schedule(0.5) == pytest.approx(0.5)
+
+
+# Look-ups
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("orders", [(1,), (2,), (3,), (1, 2, 3)])
+def test_compiled_and_torch_look_ups_agree(orders, threads):
+    rng = np.random.default_rng(0)
+    layout = build_layout(rng, MIXED, orders)
+    positions = layout.encode(draw_numbers(rng, layout.axes[: len(MIXED)], 500))
+    rows = rng.integers(0, 500, 3 * MIN_ROWS)
+    compiled, plain = CompiledLookUp(positions, layout, threads), TorchLookUp(positions, layout)
+    table = torch.from_numpy(rng.normal(size=(layout.n_cells, 4)).astype(np.float32))
+    scores = compiled.scores(rows, table)
+    assert scores.shape == (len(rows), 4)
+    torch.testing.assert_close(scores, plain.scores(rows, table), rtol=1e-4, atol=1e-4)
+    slope = torch.from_numpy(rng.normal(size=(len(rows), 4)).astype(np.float32))
+    gradient = compiled.gradient(rows, slope, layout.n_cells)
+    torch.testing.assert_close(gradient, plain.gradient(rows, slope, layout.n_cells), rtol=1e-4, atol=1e-3)
+    # The way back is the transpose of the way there.
+    there, back = (scores * slope).double().sum(), (gradient * table).double().sum()
+    torch.testing.assert_close(there, back, rtol=1e-4, atol=1e-2)
+
+
+def test_gradients_of_slices_and_of_few_rows():
+    grid = make_grid(orders=(1,))
+    rows = np.array([3, 3, 5])
+    slope = torch.randn(4, 3, generator=torch.Generator().manual_seed(0)).T  # not contiguous
+    mine = grid.lookup.gradient(rows, slope, grid.layout.n_cells)
+    other = TorchLookUp(grid.positions, grid.layout).gradient(rows, slope, grid.layout.n_cells)
+    torch.testing.assert_close(mine, other)
+    torch.testing.assert_close(mine.sum(0), len(grid.layout.terms) * slope.sum(0), rtol=1e-5, atol=1e-5)
+
+
+# Penalties
+
+
+def draw_table(grid, n_channels=2, seed=0):
+    return torch.from_numpy(np.random.default_rng(seed).normal(size=(grid.layout.n_cells, n_channels)))
+
+
+def penalty_value(grid, table, frozen, n_rows, noise, smoothness, output_penalty):
+    """The documented penalties of `table`, their weights taken from the table `frozen`."""
+    left, right, width, term = find_edges(grid)
+    total = 0.0
+    for index in range(len(grid.layout.terms)):
+        mine = term == index
+        rough = [((t[right] - t[left]) ** 2 / width[:, None])[mine].sum(axis=0) for t in (table, frozen)]
+        total += (smoothness * noise / (rough[1] + smoothness + 1e-12) / n_rows * rough[0]).sum()
+    free, group = np.flatnonzero(grid.cells.free >= 0), group_free_cells(grid)
+    for index in np.unique(group):
+        chosen = free[group == index]
+        ridge = 0.5 * noise / ((frozen[chosen] ** 2).mean(axis=0) + RIDGE_FLOOR) / n_rows
+        total += (ridge * (table[chosen] ** 2).sum(axis=0)).sum()
+    share = grid.cell_weight / grid.cell_weight[grid.layout.cells_of(0)].sum()
+    return total + output_penalty * (share[:, None] * table**2).sum()
+
+
+@pytest.mark.parametrize("orders", [(1,), (1, 2)])
+@pytest.mark.parametrize(("smoothness", "output_penalty"), [(3.0, 0.0), (0.0, 0.0), (0.0, 0.5), (0.7, 0.5)])
+def test_gradient_is_that_of_the_documented_penalty(orders, smoothness, output_penalty):
+    grid = make_grid(orders=orders)
+    frozen, table = draw_table(grid, seed=1), draw_table(grid, seed=2)
+    noise = torch.tensor([0.3, 0.8], dtype=torch.float64)
+    penalty = Penalty(grid, 50.0, smoothness, output_penalty)
+    penalty.refresh(frozen, noise)
+    grad = torch.ones_like(table)
+    penalty.add_gradient(table, grad)
+    arguments = (frozen.numpy(), 50.0, noise.numpy(), smoothness, output_penalty)
+    cells = np.random.default_rng(3).permutation(list(np.ndindex(*table.shape)))[:100]
+    for cell in map(tuple, cells):
+        values = []
+        for step in (-0.5, 0.5):  # a quadratic: central differences are exact
+            moved = table.numpy().copy()
+            moved[cell] += step
+            values.append(penalty_value(grid, moved, *arguments))
+        assert grad[cell].item() - 1 == pytest.approx(values[1] - values[0], rel=1e-5, abs=1e-7)
+
+
+def make_tiny_grid():
+    """A line of three knots, three levels, and their pair; one row on every main cell but the unseen ones."""
+    axes = [
+        continuous_axis("a", np.array([0.0, 1.0, 4.0]), scaling="minmax"),
+        level_axis("b", "nominal", ["u", "v", "w"]),
+    ]
+    layout = lay_out(axes, [(0,), (1,), (0, 1)], {2: 5})
+    numbers = np.array([[np.nan, 0.0], [0.0, 1.0], [1.0, 2.0], [4.0, np.nan]])
+    return GridEngine(layout, layout.encode(numbers), np.ones(4), threads=1)
+
+
+def test_weights_of_the_penalties_by_hand():
+    grid = make_tiny_grid()
+    penalty = Penalty(grid, n_rows=10.0, smoothness=2.0)
+    table = torch.zeros(grid.layout.n_cells, 1)
+    table[:5, 0] = torch.tensor([4.0, 1.0, 2.0, 5.0, 0.0])  # line: missing, three knots, unseen
+    table[5:10, 0] = torch.tensor([3.0, 1.0, 2.0, 3.0, 0.0])  # levels: missing, three levels, unseen
+    penalty.refresh(table, noise=0.5)
+    # ∫ f'² = 1² / 0.25 + 3² / 0.75 = 16
+    weight = 2.0 * 0.5 / 10 / (16 + 2.0)
+    line = penalty.term == grid.layout.terms.index((0,))
+    torch.testing.assert_close(penalty.edge[line, 0], 2 * weight * torch.tensor([4.0, 4 / 3]))
+    pair = ~line
+    flat = 0.5 / 10  # nothing rough yet
+    torch.testing.assert_close(penalty.edge[pair, 0], 2 * flat * penalty.inverse[pair, 0])
+    ridge = dict(zip(penalty.free.tolist(), penalty.ridge[:, 0].tolist(), strict=True))
+    floor = RIDGE_FLOOR
+    assert ridge[0] == pytest.approx(0.05 / (16 + floor), rel=1e-5)  # missing on the line
+    assert ridge[5] == pytest.approx(0.05 / (9 + floor), rel=1e-5)  # missing level, on its own
+    for level in (6, 7, 8):
+        assert ridge[level] == pytest.approx(0.05 / (14 / 3 + floor), rel=1e-5)
+    pairs = [weight for cell, weight in ridge.items() if cell >= 10]
+    assert pairs == pytest.approx([0.05 / floor] * len(pairs), rel=1e-5)
+
+
+def test_edges_of_a_pair_by_hand():
+    grid = make_tiny_grid()
+    left, right, width, term = find_edges(grid)
+    assert [grid.layout.terms[t] for t in np.unique(term)] == [(0,), (0, 1)]  # levels have no order
+    main = term == 0
+    assert list(zip(left[main], right[main], width[main], strict=True)) == [(1, 2, 0.25), (2, 3, 0.75)]
+    start = grid.layout.cells_of(2).start  # (missing, 3 knots, unseen) x (missing, 3 levels, unseen)
+    expected = {
+        (start + 5 * knot + level, start + 5 * (knot + 1) + level, gap)
+        for knot, gap in ((1, 0.25), (2, 0.75))
+        for level in (1, 2, 3)
+    }
+    pair = term == 2
+    assert set(zip(left[pair].tolist(), right[pair].tolist(), width[pair].tolist(), strict=True)) == expected
+    assert pair.sum() == len(expected)
+
+
+def test_edges_run_along_both_axes_of_a_pair():
+    axes = [continuous_axis(name, np.arange(float(size)), scaling="minmax") for name, size in (("a", 3), ("b", 5))]
+    layout = lay_out(axes, [(0, 1)], {2: 5})
+    grid = GridEngine(layout, layout.encode(np.array([[0.0, 0.0]])), np.ones(1), threads=1)
+    left, right, width, _ = find_edges(grid)
+    steps, counts = np.unique(right - left, return_counts=True)
+    assert (steps.tolist(), counts.tolist()) == ([1, 7], [3 * 4, 2 * 5])  # 7 = 5 knots, missing and unseen
+    np.testing.assert_allclose(width, np.where(right - left == 1, 0.25, 0.5))
+
+
+def test_no_order_no_edges():
+    axes = build_axes(np.random.default_rng(0), ("nominal", "nominal"))
+    layout = lay_out(axes, [(0,), (1,), (0, 1)], {2: 5})
+    grid = GridEngine(layout, layout.encode(np.zeros((2, 2))), np.ones(2), threads=1)
+    assert [len(part) for part in find_edges(grid)] == [0, 0, 0, 0]
+    penalty, table = Penalty(grid, 5.0), torch.ones(layout.n_cells, 1)
+    penalty.refresh(table, 1.0)
+    grad = torch.zeros_like(table)
+    penalty.add_gradient(table, grad)
+    np.testing.assert_array_equal(grad[:, 0] > 0, grid.cells.free >= 0)
+
+
+# Held-out rows
+
+
+@settings(deadline=None)
+@given(seeds, st.integers(2, 200), st.integers(1, 12), st.floats(0.02, 0.5))
+def test_parts_are_disjoint_while_they_last(seed, n_rows, n_members, share):
+    held = hold_out(np.zeros(n_rows), n_members, share, np.random.default_rng(seed))
+    assert held.shape == (n_rows, n_members)
+    asked = min(round(share * n_rows), n_rows - 1)
+    if asked == 0:
+        assert not held.any()
+        return
+    parts = max(2, -(-n_rows // asked))
+    for first in range(0, n_members, parts):
+        times = held[:, first : first + parts].sum(axis=1)
+        assert times.max() == 1
+        if first + parts <= n_members:
+            assert times.min() == 1  # all parts together are all rows
+    sizes = held.sum(axis=0)
+    assert sizes.max() <= max(asked, -(-n_rows // 2))
+    assert sizes.min() >= n_rows // parts >= 1
+    assert sizes.max() - sizes.min() <= 1
+
+
+@settings(deadline=None)
+@given(seeds, st.lists(st.integers(0, 60), min_size=2, max_size=5), st.integers(1, 9), st.floats(0.05, 0.5))
+def test_classes_are_balanced_to_a_row(seed, counts, n_members, share):
+    rng = np.random.default_rng(seed)
+    strata = rng.permutation(np.repeat(np.arange(len(counts)), counts))
+    held = hold_out(strata, n_members, share, rng) if len(strata) > 1 else np.zeros((0, 1), bool)
+    if held.any():
+        parts = max(2, -(-len(strata) // round(share * len(strata))))
+        for label, count in enumerate(counts):
+            assert set(held[strata == label].sum(axis=0)) <= {count // parts, -(-count // parts)}
+
+
+@pytest.mark.parametrize(("asked", "sizes"), [(1, {1}), (10, {10}), (30, {25}), (50, {50}), (99, {50}), (500, {50})])
+def test_a_number_of_rows_is_the_most_that_is_held_out(asked, sizes):
+    """Equal parts of the table that are not larger than asked for, and half of the table at most."""
+    held = hold_out(np.zeros(100), 2, asked, np.random.default_rng(0))
+    assert set(held.sum(axis=0)) == sizes
+
+
+def test_large_tables_hold_out_no_more_than_they_need():
+    held = hold_out(np.zeros(1000), 3, 0.4, np.random.default_rng(0), max_rows=50)
+    assert held.sum(axis=0).tolist() == [50, 50, 50]
+
+
+@pytest.mark.parametrize("size", [0, 0.0, 0.001])
+def test_nothing_is_held_out_where_nothing_is_asked(size):
+    assert not hold_out(np.zeros(100), 4, size, np.random.default_rng(0)).any()
+
+
+def test_members_draw_anew_when_the_parts_are_used_up():
+    held = hold_out(np.zeros(40), 4, 0.5, np.random.default_rng(0))
+    assert (held[:, 0] == ~held[:, 1]).all()
+    assert (held[:, 2] == ~held[:, 3]).all()
+    assert (held[:, 0] != held[:, 2]).any()
+    assert (held[:, 0] != held[:, 3]).any()
+
+
+# Rare classes and batches
+
+
+@settings(deadline=None)
+@given(seeds, st.lists(st.integers(1, 2000), min_size=1, max_size=4), st.integers(1, 3))
+def test_copies_leave_the_expected_gradient_as_it_is(seed, counts, n_members):
+    rng = np.random.default_rng(seed)
+    strata = np.repeat(np.arange(len(counts)), counts)
+    sample = Sample(strata, rng.random(len(strata)) + 0.1)
+    held = torch.from_numpy(rng.random((len(strata), n_members)) < 0.2)
+    rows = place_rows(sample, CrossEntropy(len(counts)), n_members, 0, rng, "cpu")
+    rows, copies = replace(rows, held_out=held), rows.copies
+    np.testing.assert_array_equal(copies, copy_rare(strata))
+    # A draw takes a row with probability copies / Σ copies: times its share, that is its weight again.
+    expected = (rows.shares() * torch.from_numpy(copies / copies.sum())[:, None]).numpy()
+    plain = sample.weights[:, None] * ~held.numpy()
+    np.testing.assert_allclose(expected, plain / np.maximum(plain.sum(axis=0), 1e-12), rtol=1e-4)
+    if (~held).any(dim=0).all():
+        np.testing.assert_allclose(expected.sum(axis=0), 1, rtol=1e-4)
+
+
+def test_copies_are_capped_and_common_classes_have_one():
+    common = int(1 / RARE_SHARE)
+    counts = np.array([10_000, 10_000 // common + 10, 100, 1])
+    strata = np.repeat([5, 7, 8, 9], counts)
+    copies = {label: set(copy_rare(strata)[strata == label].tolist()) for label in (5, 7, 8, 9)}
+    assert copies[5] == {1}
+    assert copies[7] == {1}
+    assert copies[8] == {min(MAX_COPIES, int(RARE_SHARE * counts.sum() / 100))}
+    assert copies[9] == {MAX_COPIES}
+    assert set(copy_rare(np.zeros(50)).tolist()) == {1}
+
+
+def test_targets_of_a_regression_are_no_classes():
+    sample = Sample(np.r_[np.zeros(99), 1.0], np.arange(1.0, 101))
+    rows = place_rows(sample, SquaredError.of(sample), 2, 0.2, np.random.default_rng(0), "cpu")
+    assert set(rows.copies.tolist()) == {1}
+    assert rows.weights.mean().item() == pytest.approx(1)
+    assert rows.n_effective == sample.weights.sum()
+    rare = place_rows(replace(sample, y=sample.y.astype(int)), LogLoss(), 2, 0.2, np.random.default_rng(0), "cpu")
+    assert rare.copies.tolist() == [1] * 99 + [5]
+
+
+@settings(deadline=None)
+@given(seeds, st.lists(st.integers(1, 4), min_size=1, max_size=30), st.integers(1, 40), st.integers(1, 25))
+def test_every_row_comes_as_often_as_it_has_copies_in_an_epoch(seed, copies, size, n_steps):
+    copies = np.array(copies)
+    batches = list(_batches(copies, size, n_steps, np.random.default_rng(seed)))
+    assert len(batches) == n_steps
+    assert {len(batch) for batch in batches} == {min(size, copies.sum())}
+    drawn, epoch = np.concatenate(batches), copies.sum()
+    for first in range(0, len(drawn), epoch):
+        times = np.bincount(drawn[first : first + epoch], minlength=len(copies))
+        assert (times <= copies).all()
+        if first + epoch <= len(drawn):
+            assert (times == copies).all()
+    again = np.concatenate(list(_batches(copies, size, n_steps, np.random.default_rng(seed))))
+    np.testing.assert_array_equal(drawn, again)
+
+
+def test_epochs_are_shuffled_anew():
+    first, second = _batches(np.ones(100, int), 100, 2, np.random.default_rng(0))
+    assert first.tolist() != second.tolist() != list(range(100))
+
+
+# The loop
+
+
+def make_problem(X, y, seed=0, classes=None, validation_size=0.25, **parameters):
+    """Everything `train` takes but the settings."""
+    estimator = NeuralBasisRegressor(**{**SMALL, **parameters})
+    columns, rng = read_columns(X), np.random.default_rng(seed)
+    encoder, sample = Encoder.fit(columns), Sample(y, np.ones(len(y)))
+    layout = lay_out(encoder.axes, [(feature,) for feature in range(len(encoder.axes))], {})
+    positions, objective = layout.encode(encoder.numbers(columns)), choose_objective(sample, classes)
+    grid = GridEngine(layout, positions, sample.weights, threads=1)
+    net = make_net(estimator, grid, objective, sample, rng)
+    rows = place_rows(sample, objective, estimator.outer_bags, validation_size, rng, grid.device)
+    return SimpleNamespace(net=net, grid=grid, engine=grid, rows=rows, objective=objective, rng=rng)
+
+
+def run(problem, **options):
+    return train(**vars(problem), settings=Settings(**options))
+
+
+def slow_validation_loss(problem):
+    """Mean over members of the weighted loss of the held-out rows."""
+    net, grid, rows = problem.net, problem.grid, problem.rows
+    with torch.no_grad():
+        flat = grid.lookup.scores(np.arange(len(grid.positions)), net.table(grid.points))
+        scores = flat.view(len(flat), net.n_members, net.n_outputs) + net.intercept
+        losses = problem.objective.loss(scores, rows.target).double().numpy()
+    held, weights = rows.held_out.numpy(), rows.weights.double().numpy()
+    means = [np.average(losses[held[:, m], m], weights=weights[held[:, m]]) for m in range(net.n_members)]
+    return float(np.mean(means))
+
+
+def test_the_best_checkpoint_is_kept():
+    problem = make_problem(*draw_noisy())
+    history = run(problem, max_steps=200, learning_rate=0.1, smoothness=0.0, early_stopping_rounds=4, batch_size=64)
+    assert history.stopped_by == "early_stopping"
+    assert history.best == int(np.argmin(history.validation)) == len(history.steps) - 5
+    assert history.steps == [8 * (k + 1) for k in range(len(history.steps))]
+    assert slow_validation_loss(problem) == pytest.approx(history.validation[history.best], rel=1e-5)
+    assert history.validation[-1] > 1.001 * history.validation[history.best]
+    assert not problem.net.training
+
+
+def test_without_early_stopping_the_schedule_ends_and_the_best_is_kept_all_the_same():
+    problem = make_problem(*draw_noisy())
+    history = run(problem, max_steps=200, learning_rate=0.1, smoothness=0.0, early_stopping_rounds=0, batch_size=64)
+    assert (history.stopped_by, history.steps[-1], len(history.steps)) == ("schedule", 200, 25)
+    assert history.best == int(np.argmin(history.validation)) < 24
+    assert slow_validation_loss(problem) == pytest.approx(min(history.validation), rel=1e-5)
+
+
+def test_a_checkpoint_within_the_tolerance_is_not_better():
+    problem = make_problem(*draw_noisy())
+    history = run(problem, max_steps=100, early_stopping_rounds=3, early_stopping_tolerance=100.0)
+    assert (history.best, len(history.steps), history.stopped_by) == (0, 4, "early_stopping")
+
+
+def test_without_validation_the_last_state_is_kept():
+    problem = make_problem(*draw_noisy(), validation_size=0)
+    history = run(problem, max_steps=60, early_stopping_rounds=1)
+    assert np.isnan(history.validation).all()
+    assert history.best == len(history.steps) - 1
+    assert history.stopped_by == "schedule"
+
+
+def test_held_out_rows_teach_their_member_nothing():
+    X, y = draw_noisy(60)
+    problems = [make_problem(X, y, outer_bags=3), make_problem(X, y, outer_bags=3)]
+    held = problems[1].rows.held_out[:, 0]
+    target = problems[1].rows.target.clone()
+    target[held] += 50.0
+    problems[1].rows = replace(problems[1].rows, target=target)
+    for problem in problems:
+        # One checkpoint, at the end: what it chooses and weighs follows the validation loss of all members.
+        run(problem, max_steps=5, n_checkpoints=1, smoothness=0.0, batch_size=64)
+    tables = [p.net.table(p.grid.points).detach() for p in problems]
+    known = torch.from_numpy(problems[0].grid.cells.based)
+    torch.testing.assert_close(tables[0][known, 0], tables[1][known, 0], rtol=1e-4, atol=1e-6)
+    assert not torch.allclose(tables[0][known, 1], tables[1][known, 1], atol=1e-3)
+
+
+def test_a_net_without_a_shape_learns_the_mean():
+    """All columns constant: only the intercept can move, and it is right from the start."""
+    X, y = np.ones((40, 1)), np.repeat([0, 0, 0, 1], 10)
+    problem = make_problem(X, y, classes=np.array([0, 1]), validation_size=0, outer_bags=1)
+    assert problem.net.intercept.item() == pytest.approx(np.log(1 / 3), rel=1e-5)
+    run(problem, max_steps=50, batch_size=40)
+    table = problem.net.table(problem.grid.points).detach()
+    assert (problem.net.intercept + table[1]).item() == pytest.approx(np.log(1 / 3), abs=0.02)
+
+
+def test_a_fixed_basis_reaches_the_least_squares_fit():
+    """Coefficients of a spline without penalties: a convex problem with a known answer."""
+    X, y = draw_noisy(300)
+    problem = make_problem(X[:, :1], y, validation_size=0, outer_bags=1)
+    problem.net = BasisNet({1: SplineBasis(1, 6, 1)}, {1: 1}, problem.grid.cells.n_free, 1, 1)
+    run(problem, max_steps=1500, batch_size=300, smoothness=0.0, weight_decay=0.0, learning_rate=0.05)
+    flat = problem.grid.lookup.scores(np.arange(300), problem.net.table(problem.grid.points).detach())
+    scores = (flat[:, 0] + problem.net.intercept.item()).numpy()
+    # The grid interpolates between knots: so does the reference.
+    order = problem.grid.points.orders[1]
+    cells = np.zeros((problem.grid.layout.n_cells, 6), np.float32)
+    cells[problem.grid.cells.based] = SplineBasis(1, 6, 1)(order.places, order.weight)[0][order.point].numpy()
+    design = problem.grid.lookup.scores(np.arange(300), torch.from_numpy(cells)).double().numpy()
+    target = problem.rows.target.double().numpy()
+    best = design @ np.linalg.lstsq(design, target, rcond=None)[0]
+    np.testing.assert_allclose(scores, best, atol=2e-3)
+
+
+# Whole fits
+
+
+def test_learns_a_known_additive_function():
+    X, y = draw_additive(800)
+    model = NeuralBasisRegressor(outer_bags=2).fit(X, y)
+    T, truth = draw_additive(1000, seed=1)
+    assert model.score(T, truth) > 0.98
+    contributions = model.eval_terms(T)
+    for index, part in enumerate([np.sin(6 * T[:, 0]), (T[:, 1] > 0.5) * 1.0, 2 * T[:, 2]]):
+        rest = contributions[:, index] - part
+        assert 1 - rest.var() / part.var() > 0.97
+
+
+@pytest.mark.parametrize("parameters", [{}, {"dropout": 0.2, "basis_dropout": 0.2}, {"engine": "exact"}], ids=str)
+def test_same_seed_same_model_other_seed_other_model(parameters):
+    X, y = draw_noisy(120)
+
+    def fit(seed):
+        return NeuralBasisRegressor(**{**SMALL, "random_state": seed, "max_steps": 40, **parameters}).fit(X, y)
+
+    torch.manual_seed(1)
+    first = fit(3)
+    torch.manual_seed(2)  # the state of torch is not what is drawn from
+    second = fit(3)
+    np.testing.assert_array_equal(first.predict(X), second.predict(X))
+    assert first.history_.validation == second.history_.validation
+    assert np.abs(first.predict(X) - fit(4).predict(X)).max() > 1e-3
+
+
+def test_fitting_leaves_the_global_generators_alone():
+    X, y = draw_noisy(60)
+    torch.manual_seed(5)
+    np.random.seed(5)  # noqa: NPY002
+    before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    NeuralBasisRegressor(**SMALL, max_steps=10, dropout=0.5).fit(X, y)
+    assert torch.equal(torch.get_rng_state(), before)
+    np.testing.assert_array_equal(np.random.get_state()[1], numpy_before)  # noqa: NPY002
+
+
+def test_the_number_of_threads_changes_rounding_only():
+    X, y = draw_additive(2000)
+    one, two = (NeuralBasisRegressor(**SMALL, max_steps=30, batch_size=1500, n_jobs=n).fit(X, y) for n in (1, 2))
+    np.testing.assert_allclose(one.predict(X), two.predict(X), atol=1e-2)
+
+
+def test_time_limit_stops_with_a_usable_model():
+    X, y = draw_additive(500)
+    NeuralBasisRegressor(**SMALL, max_steps=2).fit(X, y)  # compiled kernels are loaded
+    started = time.monotonic()
+    model = NeuralBasisRegressor(**SMALL, max_steps=10**7, time_limit=0.5, learning_rate=0.05).fit(X, y)
+    assert 0.5 < time.monotonic() - started < 1.5
+    assert model.history_.stopped_by == "time_limit"
+    assert len(model.history_.steps) == 1  # far from the first regular checkpoint
+    assert 0.5 < model.history_.seconds[-1] < 1.0
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_callbacks_see_the_history_and_can_stop():
+    X, y = draw_noisy(100)
+    seen = []
+
+    def watch(history):
+        assert isinstance(history, History)
+        seen.append((len(history.steps), history.steps[-1], history.validation[-1]))
+
+    def stop(history):
+        return len(history.steps) == 3
+
+    model = NeuralBasisRegressor(**SMALL, max_steps=50, callbacks=[watch, stop]).fit(X, y)
+    history = model.history_
+    assert history.stopped_by == "callback"
+    assert seen == [(k + 1, 2 * (k + 1), history.validation[k]) for k in range(3)]
+    assert history.seconds == sorted(history.seconds)
+    assert np.isfinite(model.predict(X)).all()
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_verbose_shows_a_progress_bar_on_stderr(capsys, verbose):
+    X, y = draw_noisy(60)
+    NeuralBasisRegressor(**SMALL, max_steps=10, verbose=verbose).fit(X, y)
+    out, err = capsys.readouterr()
+    assert out == ""
+    if verbose:
+        assert "10/10" in err
+        assert "loss=" in err
+    else:
+        assert err == ""
+
+
+def test_the_exact_engine_reaches_a_similar_loss():
+    X, y = draw_additive(400)
+    T, truth = draw_additive(400, seed=1)
+    options = {**SMALL, "max_steps": 200, "smoothness": 0, "hidden": (32, 32)}
+    grid, exact = (NeuralBasisRegressor(engine=engine, **options).fit(X, y) for engine in ("grid", "exact"))
+    losses = [np.mean((model.predict(T) - truth) ** 2) for model in (grid, exact)]
+    assert exact.score(T, truth) > 0.95
+    assert 0.5 < losses[0] / losses[1] < 2
+
+
+def test_torch_s_threads_come_back_also_after_an_error():
+    X, y = draw_noisy(60)
+    before, seen = torch.get_num_threads(), []
+
+    def look(history):
+        seen.append(torch.get_num_threads())
+
+    def fail(history):
+        raise RuntimeError("from the callback")
+
+    try:
+        torch.set_num_threads(2)
+        NeuralBasisRegressor(**SMALL, max_steps=5, callbacks=[look]).fit(X, y)
+        assert torch.get_num_threads() == 2
+        with pytest.raises(RuntimeError, match="from the callback"):
+            NeuralBasisRegressor(**SMALL, max_steps=5, callbacks=[fail]).fit(X, y)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert set(seen) == {1}
+
+
+@pytest.mark.parametrize("weight", [20.0, 0.05, 0.3])
+def test_a_weighted_fit_follows_the_heavy_half(weight):
+    x = np.random.default_rng(0).random((400, 1))
+    rising = np.arange(400) % 2 == 0
+    y = np.where(rising, x[:, 0], -x[:, 0])
+    model = NeuralBasisRegressor(**SMALL).fit(x, y, sample_weight=np.where(rising, weight, 1.0))
+    expected = x[:, 0] * (weight - 1) / (weight + 1)
+    assert np.sqrt(np.mean((model.predict(x) - expected) ** 2)) < 0.06
+
+
+def test_given_scores_of_a_regression_leave_the_remainder():
+    X, _ = draw_additive(500)
+    base, rest = 20 + 30 * X[:, 0], np.sin(6 * X[:, 1])
+    model = NeuralBasisRegressor(**SMALL).fit(X, base + rest, init_score=base)
+    assert 1 - np.var(model.predict(X) - rest) / np.var(rest) > 0.98
+    assert np.mean(model.predict(X)) == pytest.approx(rest.mean(), abs=0.02)
+    np.testing.assert_allclose(model.predict(X, init_score=base), base + model.predict(X))
+    importance = model.term_importances()
+    assert importance[1] > 10 * max(importance[0], importance[2])
+
+
+def test_given_scores_of_two_classes_leave_the_remainder():
+    rng = np.random.default_rng(0)
+    X = rng.random((4000, 2))
+    base, rest = 4 * (X[:, 0] - 0.5), 2 * np.sin(6 * X[:, 1])
+    y = (rng.random(4000) < 1 / (1 + np.exp(-base - rest))).astype(int)
+    model = NeuralBasisClassifier(**SMALL).fit(X, y, init_score=base)
+    assert np.corrcoef(model.decision_function(X), rest)[0, 1] ** 2 > 0.95
+    importance = model.term_importances()
+    assert importance[1] > 5 * importance[0]
+    alone = NeuralBasisClassifier(**SMALL).fit(X, y).term_importances()
+    assert alone[0] > 5 * importance[0]
+
+
+def test_a_table_of_levels_only_fits_the_means_of_the_levels():
+    levels = np.repeat(["x", "y", "z"], 100)
+    y = np.repeat([1.0, 2.0, 6.0], 100)
+    for engine in ("grid", "exact"):
+        model = NeuralBasisRegressor(**SMALL, engine=engine).fit(pd.DataFrame({"level": levels}), y)
+        np.testing.assert_allclose(model.predict({"level": ["x", "y", "z"]}), [1, 2, 6], atol=0.15)
+
+
+def test_a_constant_target_is_predicted():
+    X, _ = draw_noisy(50)
+    model = NeuralBasisRegressor(**SMALL, max_steps=20).fit(X, np.full(50, 0.1))
+    np.testing.assert_allclose(model.predict(X), 0.1, atol=1e-6)
+
+
+def test_rare_classes_are_found():
+    rng = np.random.default_rng(0)
+    X = rng.random((3000, 2))
+    y = (X[:, 0] > 0.99).astype(int)
+    model = NeuralBasisClassifier(**SMALL).fit(X, y)
+    scores = model.decision_function(X)
+    assert scores[y == 1].mean() > 0 > scores[y == 0].mean()
+    assert model.predict_proba(X)[:, 1].mean() == pytest.approx(y.mean(), rel=0.25)
