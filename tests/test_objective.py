@@ -233,3 +233,10 @@ def test_the_interface_is_abstract():
             call()
     with pytest.raises(NotImplementedError):
         objective.first_score(Sample(np.zeros(1), np.ones(1)))
+
+
+def test_information_is_the_variance_of_the_label_against_its_largest():
+    y = np.array([1] + [0] * 9)
+    assert LogLoss().information(Sample(y, np.ones(10))) == pytest.approx(4 * 0.1 * 0.9)
+    assert LogLoss().information(Sample(y, np.r_[9.0, np.ones(9)])) == pytest.approx(1.0)
+    assert SquaredError().information(Sample(y.astype(float), np.ones(10))) == 1.0

@@ -129,7 +129,7 @@ def test_steps_are_bounded_at_both_ends(few, many):
 
 def test_automatic_settings_follow_the_rows():
     for n_rows in (50, 20_000, 10**6):
-        chosen = make_settings(NeuralBasisRegressor(), n_rows)
+        chosen = make_settings(NeuralBasisRegressor(), n_rows, n_rows)
         assert (chosen.batch_size, chosen.max_steps) == (choose_batch_size(n_rows), choose_steps(n_rows))
 
 
@@ -139,7 +139,7 @@ def test_automatic_settings_follow_the_rows():
 )
 def test_epochs_become_steps(epochs, batch_size, n_rows, steps):
     estimator = NeuralBasisRegressor(max_epochs=epochs, batch_size=batch_size)
-    assert make_settings(estimator, n_rows).max_steps == steps
+    assert make_settings(estimator, n_rows, n_rows).max_steps == steps
 
 
 def test_settings_are_the_estimator_s():
@@ -150,16 +150,16 @@ def test_settings_are_the_estimator_s():
         "learning_rate": 0.3, "weight_decay": 0.1, "batch_size": 7, "max_steps": 9, "early_stopping_rounds": 2,
         "early_stopping_tolerance": 0.01, "output_penalty": 0.2, "time_limit": 5.0, "verbose": True,
     }  # fmt: skip
-    chosen = make_settings(NeuralBasisRegressor(**given, callbacks=[callback]), 1000)
+    chosen = make_settings(NeuralBasisRegressor(**given, callbacks=[callback]), 1000, 1000)
     assert {name: getattr(chosen, name) for name in given} == given
     assert chosen.callbacks == (callback,)
 
 
 def test_smoothness_is_relative_to_the_automatic_one():
-    assert make_settings(NeuralBasisRegressor(), 100).smoothness == SMOOTHNESS
-    assert make_settings(NeuralBasisRegressor(smoothness=2), 100).smoothness == 2 * SMOOTHNESS
-    assert make_settings(NeuralBasisRegressor(smoothness=0), 100).smoothness == 0
-    assert make_settings(NeuralBasisRegressor(engine="exact"), 100).smoothness == 0
+    assert make_settings(NeuralBasisRegressor(), 100, 100).smoothness == SMOOTHNESS
+    assert make_settings(NeuralBasisRegressor(smoothness=2), 100, 100).smoothness == 2 * SMOOTHNESS
+    assert make_settings(NeuralBasisRegressor(smoothness=0), 100, 100).smoothness == 0
+    assert make_settings(NeuralBasisRegressor(engine="exact"), 100, 100).smoothness == 0
 
 
 # The published settings

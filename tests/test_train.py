@@ -14,7 +14,7 @@ from torch import nn
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
 from neuralbasis.axis import continuous_axis, level_axis
-from neuralbasis.bases import SplineBasis
+from neuralbasis.bases import MLPBasis, SplineBasis
 from neuralbasis.columns import read_columns
 from neuralbasis.encoder import Encoder
 from neuralbasis.history import History
@@ -699,3 +699,37 @@ def test_rare_classes_are_found():
     scores = model.decision_function(X)
     assert scores[y == 1].mean() > 0 > scores[y == 0].mean()
     assert model.predict_proba(X)[:, 1].mean() == pytest.approx(y.mean(), rel=0.25)
+
+
+def test_output_penalty_shrinks_contributions_in_both_engines():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    y = X[:, 0] + rng.normal(size=300) * 0.1
+    for engine in ("grid", "exact"):
+        spans = []
+        for penalty in (0.0, 10.0):
+            model = NeuralBasisRegressor(
+                engine=engine, output_penalty=penalty, max_steps=60, outer_bags=1, early_stopping_rounds=0, smoothness=0
+            ).fit(X, y)
+            spans.append(np.ptp(model.term_scores_[0]))
+        assert spans[1] < 0.3 * spans[0], engine
+
+
+def test_a_run_that_diverges_keeps_its_last_good_state():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2))
+    y = X[:, 0] + rng.normal(size=400) * 0.1
+    steps = []
+
+    class Exploding(MLPBasis):
+        def forward(self, points, weight):
+            steps.append(self.training)
+            values = super().forward(points, weight)
+            return values * float("nan") if sum(steps) > 150 else values
+
+    def explode(n_inputs, n_bases, n_copies, generator):
+        return Exploding(n_inputs, n_bases, n_copies, generator=generator)
+
+    model = NeuralBasisRegressor(basis=explode, max_steps=200, outer_bags=1, early_stopping_rounds=0).fit(X, y)
+    assert np.isnan(model.history_.validation[-1])
+    assert not np.isnan(model.history_.validation[model.history_.best])

@@ -76,7 +76,7 @@ class _NeuralBasisModel(BaseEstimator):
     max_epochs : float, optional
         Instead of `max_steps`: passes over the rows.
     validation_size : float or int
-        Share (or number) of rows that each member holds out for early stopping; 0 trains to the end.
+        Share of rows (or at most how many) each member holds out for early stopping; 0 trains to the end.
     outer_bags : int
         Members trained together; the model is their mean, error bars are their spread.
     early_stopping_rounds : int

@@ -46,7 +46,9 @@ def fit_model(
         net = make_net(parameters, grid, objective, sample, rng)
         engine = grid if parameters.engine == "grid" else ExactEngine(grid)
         rows = place_rows(sample, objective, parameters.outer_bags, parameters.validation_size, rng, grid.device)
-        history = train(net, grid, engine, rows, objective, make_settings(parameters, len(positions)), rng)
+        history = train(
+            net, grid, engine, rows, objective, make_settings(parameters, len(positions), int(rows.copies.sum())), rng
+        )
     return compile_model(net, encoder, grid, objective, classes, parameters.n_jobs), history
 
 

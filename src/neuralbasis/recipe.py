@@ -121,12 +121,12 @@ def _make_basis(estimator: Any, order: int, generator: torch.Generator) -> Basis
     )  # fmt: skip
 
 
-def make_settings(estimator: Any, n_rows: int) -> Settings:
-    """Batch size and steps follow the number of rows where they are "auto"."""
+def make_settings(estimator: Any, n_rows: int, n_drawn: int) -> Settings:
+    """Batch size and steps follow the number of rows where they are "auto"; an epoch draws `n_drawn` rows."""
     batch_size = choose_batch_size(n_rows) if estimator.batch_size == "auto" else estimator.batch_size
     max_steps = choose_steps(n_rows) if estimator.max_steps == "auto" else estimator.max_steps
     if estimator.max_epochs is not None:
-        max_steps = max(1, math.ceil(estimator.max_epochs * n_rows / min(batch_size, n_rows)))
+        max_steps = max(1, math.ceil(estimator.max_epochs * n_drawn / min(batch_size, n_drawn)))
     automatic = SMOOTHNESS if estimator.engine == "grid" else 0.0
     return Settings(
         learning_rate=estimator.learning_rate,

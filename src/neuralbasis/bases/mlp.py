@@ -75,7 +75,7 @@ class MLPBasis(Basis):
     def _draw_frequencies(self, count: int, highest: float, decay: float, generator: torch.Generator | None) -> None:
         """Fixed log-spaced frequencies, jittered, in random directions, with random phases, for each copy."""
         steps = torch.arange(count) + torch.rand(self.n_copies, 1, count, generator=generator) - 0.5
-        frequency = 0.25 * (highest / 0.25) ** (steps / max(count - 1, 1))
+        frequency = (0.25 * (highest / 0.25) ** (steps / max(count - 1, 1))).clamp(max=highest)
         direction = torch.randn(self.n_copies, self.n_inputs, count, generator=generator)
         direction = direction / direction.norm(dim=1, keepdim=True)
         phase = 2 * math.pi * torch.rand(self.n_copies, 1, count, generator=generator)

@@ -121,6 +121,9 @@ def _compute_gradients(
     grad = lookup.gradient(index, slope.flatten(1), len(values))
     if points is grid.points:
         penalty.add_gradient(values, grad)
+    else:
+        times = lookup.gradient(index, torch.ones(len(batch), 1, device=grid.device), len(values))
+        penalty.add_exact_gradient(values, grad, times / len(batch))
     table.backward(grad)
     net.intercept.grad = slope.sum(0)
 
@@ -176,7 +179,7 @@ class _Watch:
         history.steps.append(step + 1)
         history.validation.append(loss)
         history.seconds.append(self._elapsed())
-        if not loss > self.best_loss - self.settings.early_stopping_tolerance:
+        if not len(self.held) or loss < self.best_loss - self.settings.early_stopping_tolerance:
             self.best_loss, history.best = loss, len(history.steps) - 1
             self.best_values = self.optimizer.average.clone()
         self.noise = min(1.0, max(1e-3, loss / self.constant_loss)) if self.constant_loss > 0 else 1.0

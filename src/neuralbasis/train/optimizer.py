@@ -22,7 +22,7 @@ class FlatAdamW:
     betas, epsilon = (0.9, 0.99), 1e-8
 
     def __init__(self, module: nn.Module, weight_decay: float, averaging: float):
-        self.parameters = [p for p in module.parameters() if p.numel()]
+        self.parameters = [p for p in module.parameters() if p.numel() and p.requires_grad]
         self.values = torch.cat([p.detach().reshape(-1) for p in self.parameters])
         start = 0
         for parameter in self.parameters:

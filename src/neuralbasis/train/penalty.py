@@ -33,8 +33,8 @@ class Penalty:
         self.group = torch.from_numpy(group).to(device)
         self.group_size = torch.bincount(self.group)[:, None].float()
         share = grid.cell_weight / grid.cell_weight[grid.layout.cells_of(0)].sum()
-        weight = torch.from_numpy((share).astype(np.float32)).to(device)
-        self.output = 2 * output_penalty * weight[:, None] if output_penalty else None
+        weight = torch.from_numpy(share.astype(np.float32)).to(device)
+        self.output_penalty, self.share = output_penalty, weight[:, None]
 
     def refresh(self, table: Tensor, noise: Tensor | float) -> None:
         """Weigh the penalties anew by the present shapes; `noise` is a number or one (C,) for each channel."""
@@ -54,8 +54,16 @@ class Penalty:
             grad.index_add_(0, self.left, pull, alpha=-1)
         if len(self.free):
             grad.index_add_(0, self.free, self.ridge * table[self.free])
-        if self.output is not None:
-            grad += self.output * table
+        if self.output_penalty:
+            grad += 2 * self.output_penalty * self.share * table
+
+    def add_exact_gradient(self, table: Tensor, grad: Tensor, share: Tensor) -> None:
+        """For the exact engine: no smoothness; its free cells stand before the last; `share` (cells, 1) of the batch."""
+        if len(self.free):
+            own = slice(len(table) - len(self.free) - 1, len(table) - 1)
+            grad[own] += self.ridge * table[own]
+        if self.output_penalty:
+            grad += 2 * self.output_penalty * share * table
 
 
 def find_edges(grid: GridEngine) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
