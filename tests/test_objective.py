@@ -240,3 +240,13 @@ def test_information_is_the_variance_of_the_label_against_its_largest():
     assert LogLoss().information(Sample(y, np.ones(10))) == pytest.approx(4 * 0.1 * 0.9)
     assert LogLoss().information(Sample(y, np.r_[9.0, np.ones(9)])) == pytest.approx(1.0)
     assert SquaredError().information(Sample(y.astype(float), np.ones(10))) == 1.0
+
+
+@pytest.mark.parametrize("objective", [SquaredError(), LogLoss(), CrossEntropy(4)], ids=lambda o: type(o).__name__)
+def test_slope_is_the_derivative_of_the_loss(objective):
+    rng = np.random.default_rng(0)
+    scores = torch.from_numpy(rng.normal(size=(20, 3, objective.n_outputs)))
+    y = rng.integers(0, max(2, objective.n_outputs), 20)
+    target = torch.from_numpy(y if isinstance(objective, CrossEntropy) else y.astype(float))
+    by_autograd = Objective.slope(objective, scores, target)
+    torch.testing.assert_close(objective.slope(scores, target), by_autograd)

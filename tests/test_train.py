@@ -24,10 +24,11 @@ from neuralbasis.objective import CrossEntropy, LogLoss, SquaredError, choose_ob
 from neuralbasis.recipe import make_net
 from neuralbasis.sample import Sample
 from neuralbasis.train import GridEngine, Settings, place_rows, train, training_threads
-from neuralbasis.train.lookup import MIN_ROWS, CompiledLookUp, TorchLookUp
-from neuralbasis.train.loop import MAX_COPIES, RARE_SHARE, _batches, _schedule, copy_rare, hold_out
+from neuralbasis.train.lookup import MIN_WORK, CompiledLookUp, TorchLookUp
+from neuralbasis.train.loop import _batches, _schedule
 from neuralbasis.train.optimizer import FlatAdamW
 from neuralbasis.train.penalty import RIDGE_FLOOR, Penalty, find_edges, group_free_cells
+from neuralbasis.train.rows import MAX_COPIES, RARE_SHARE, copy_rare, hold_out
 from tests.models import MIXED, build_axes, build_layout, draw_numbers
 
 seeds = st.integers(0, 2**32 - 1)
@@ -143,7 +144,7 @@ def test_compiled_and_torch_look_ups_agree(orders, threads):
     rng = np.random.default_rng(0)
     layout = build_layout(rng, MIXED, orders)
     positions = layout.encode(draw_numbers(rng, layout.axes[: len(MIXED)], 500))
-    rows = rng.integers(0, 500, 3 * MIN_ROWS)
+    rows = rng.integers(0, 500, MIN_WORK // 8)
     compiled, plain = CompiledLookUp(positions, layout, threads), TorchLookUp(positions, layout)
     table = torch.from_numpy(rng.normal(size=(layout.n_cells, 4)).astype(np.float32))
     scores = compiled.scores(rows, table)

@@ -45,6 +45,11 @@ class Objective:
         """(b, M, K), (b,) -> (b, M)"""
         raise NotImplementedError
 
+    def slope(self, scores: Tensor, target: Tensor) -> Tensor:
+        """Derivative of the loss with respect to the scores, (b, M, K)."""
+        scores = scores.detach().requires_grad_()
+        return torch.autograd.grad(self.loss(scores, target).sum(), scores)[0]
+
 
 class SquaredError(Objective):
     """Half the squared error of the target in its own unit."""
@@ -71,6 +76,9 @@ class SquaredError(Objective):
     def loss(self, scores: Tensor, target: Tensor) -> Tensor:
         return (scores[..., 0] - target[:, None]).square() / 2
 
+    def slope(self, scores: Tensor, target: Tensor) -> Tensor:
+        return scores - target[:, None, None]
+
 
 class LogLoss(Objective):
     """Two classes: one score, the log odds of the second."""
@@ -93,6 +101,9 @@ class LogLoss(Objective):
     def loss(self, scores: Tensor, target: Tensor) -> Tensor:
         return functional.softplus(scores[..., 0]) - target[:, None] * scores[..., 0]
 
+    def slope(self, scores: Tensor, target: Tensor) -> Tensor:
+        return scores.sigmoid() - target[:, None, None]
+
 
 class CrossEntropy(Objective):
     """Three classes or more: a score for each."""
@@ -112,6 +123,9 @@ class CrossEntropy(Objective):
     def loss(self, scores: Tensor, target: Tensor) -> Tensor:
         true = scores.gather(2, target[:, None, None].expand(-1, scores.shape[1], 1))[..., 0]
         return scores.logsumexp(dim=2) - true
+
+    def slope(self, scores: Tensor, target: Tensor) -> Tensor:
+        return scores.softmax(dim=2) - functional.one_hot(target, self.n_outputs)[:, None]
 
 
 def choose_objective(sample: Sample, classes: np.ndarray | None) -> Objective:

@@ -1,6 +1,7 @@
-"""Training: where bases are evaluated (points), how rows read the table (lookup), and the loop (loop)."""
+"""Training: where bases are evaluated (points), how rows read the table (rows, lookup), penalties, and the loop."""
 
-from .loop import Settings, place_rows, train, training_threads
+from .loop import Settings, train, training_threads
 from .points import ExactEngine, GridEngine
+from .rows import place_rows
 
 __all__ = ["ExactEngine", "GridEngine", "Settings", "place_rows", "train", "training_threads"]

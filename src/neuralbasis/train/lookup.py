@@ -12,7 +12,7 @@ from torch import Tensor
 from .. import kernels
 from ..layout import Layout
 
-MIN_ROWS = 512  # a thread with fewer rows costs more than it saves
+MIN_WORK = 2**17  # numbers looked up: a thread with fewer costs more than it saves
 
 
 class CompiledLookUp:
@@ -20,7 +20,7 @@ class CompiledLookUp:
 
     def __init__(self, positions: np.ndarray, layout: Layout, threads: int = 1):
         self.positions, self.threads = positions, threads
-        self.arrays = layout.term_arrays
+        self.arrays, self.n_terms = layout.term_arrays, len(layout.terms)
 
     def scores(self, rows: np.ndarray, table: Tensor) -> Tensor:
         """Σ_terms table(row): (b, C)"""
@@ -30,20 +30,24 @@ class CompiledLookUp:
         def work(_part, first, last):
             return kernels.gather_rows(first, last, self.positions, rows, *self.arrays, cells, out)
 
-        kernels.share_rows(work, len(rows), self.threads, MIN_ROWS)
+        kernels.share_rows(work, len(rows), self._threads(out), min_rows=1)
         return torch.from_numpy(out)
 
     def gradient(self, rows: np.ndarray, grad: Tensor, n_cells: int) -> Tensor:
         """Gradient (b, C) of the scores -> gradient (cells, C) of the table."""
         slopes = grad.contiguous().numpy()
-        threads = max(1, min(self.threads, len(rows) // MIN_ROWS))
+        threads = self._threads(slopes)
         parts = np.zeros((threads, n_cells, slopes.shape[1]), dtype=slopes.dtype)
 
         def work(part, first, last):
             return kernels.scatter_rows(first, last, self.positions, rows, *self.arrays, slopes, parts[part])
 
-        kernels.share_rows(work, len(rows), threads, MIN_ROWS)
+        kernels.share_rows(work, len(rows), threads, min_rows=1)
         return torch.from_numpy(parts[0] if threads == 1 else parts.sum(axis=0))
+
+    def _threads(self, values: np.ndarray) -> int:
+        """Threads worth starting for values (b, C)."""
+        return max(1, min(self.threads, len(values), values.size * self.n_terms // MIN_WORK))
 
 
 class TorchLookUp:

@@ -20,12 +20,10 @@ from tqdm.auto import tqdm
 from ..history import History
 from ..net import BasisNet
 from ..objective import Objective
-from ..sample import Sample
 from .optimizer import FlatAdamW
 from .penalty import Penalty
 from .points import ExactEngine, GridEngine
-
-RARE_SHARE, MAX_COPIES = 0.05, 50  # classes below this share of the rows are drawn more often
+from .rows import Rows
 
 
 @dataclass(frozen=True)
@@ -47,38 +45,6 @@ class Settings:
     callbacks: Sequence[Callable] = ()
 
 
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """Training rows beside their positions, on the device of the net.
-
-    target : (N,)
-    weights : (N,) with mean 1
-    held_out : (N, M) rows that each member validates on
-    n_effective : number of observations
-    information : what a row tells, see `Objective.information`
-    copies : (N,) how often a row is drawn in an epoch
-    init : (N, K) given scores
-    """
-
-    target: Tensor
-    weights: Tensor
-    held_out: Tensor
-    n_effective: float
-    information: float
-    copies: np.ndarray
-    init: Tensor | None = None
-
-    def shares(self) -> Tensor:
-        """(N, M) weight of each row in each member's loss, with mean 1 over the rows it learns from."""
-        shares = self.weights[:, None] * ~self.held_out
-        shares = shares / shares.mean(0).clamp(min=1e-12)
-        drawn = torch.from_numpy(self.copies / self.copies.mean()).to(shares)
-        return shares / drawn[:, None]
-
-    def take(self, index: Tensor) -> tuple[Tensor, Tensor | None]:
-        return self.target[index], None if self.init is None else self.init[index]
-
-
 def train(
     net: BasisNet, grid: GridEngine, engine: GridEngine | ExactEngine, rows: Rows, objective: Objective,
     settings: Settings, rng: np.random.Generator,
@@ -90,12 +56,13 @@ def train(
     penalty = Penalty(grid, rows.n_effective, strength, settings.output_penalty)
     shares = rows.shares()
     watch = _Watch(net, grid, rows, objective, settings, optimizer)
+    net.train()
     with _progress(settings) as bar:
         for step, batch in enumerate(_batches(rows.copies, settings.batch_size, settings.max_steps, rng)):
             if step % 10 == 0:
                 with torch.no_grad():
                     penalty.refresh(net.table(grid.points), watch.noise)
-            _compute_gradients(net, grid, engine, batch, rows, shares, objective, penalty)
+            compute_gradients(net, engine, batch, rows, shares, objective, penalty)
             optimizer.step(settings.learning_rate * _schedule((step + 1) / settings.max_steps))
             bar.update()
             if watch.is_due(step) and watch.look(step, bar):
@@ -104,25 +71,23 @@ def train(
     return watch.history
 
 
-def _compute_gradients(
-    net: BasisNet, grid: GridEngine, engine: GridEngine | ExactEngine, batch: np.ndarray, rows: Rows, shares: Tensor,
+def compute_gradients(
+    net: BasisNet, engine: GridEngine | ExactEngine, batch: np.ndarray, rows: Rows, shares: Tensor,
     objective: Objective, penalty: Penalty,
 ) -> None:  # fmt: skip
     """One batch: the table forward, the rows' gradient as a histogram over its cells, and back through the net."""
-    net.train()
     points, lookup, index = engine.batch(batch)
     table = net.table(points)
     values = table.detach()
-    where = torch.from_numpy(batch).to(grid.device)
+    where = torch.from_numpy(batch).to(values.device)
     target, init = rows.take(where)
-    scores = _member_scores(net, lookup.scores(index, values), init).requires_grad_()
-    losses = objective.loss(scores, target) * shares[where]
-    (slope,) = torch.autograd.grad(losses.sum() / len(batch), scores)
+    scores = _member_scores(net, lookup.scores(index, values), init)
+    slope = objective.slope(scores, target) * (shares[where] / len(batch))[..., None]
     grad = lookup.gradient(index, slope.flatten(1), len(values))
-    if points is grid.points:
+    if isinstance(engine, GridEngine):
         penalty.add_gradient(values, grad)
     else:
-        times = lookup.gradient(index, torch.ones(len(batch), 1, device=grid.device), len(values))
+        times = lookup.gradient(index, slope.new_ones(len(batch), 1), len(values))
         penalty.add_exact_gradient(values, grad, times / len(batch))
     table.backward(grad)
     net.intercept.grad = slope.sum(0)
@@ -206,6 +171,7 @@ class _Watch:
         values.copy_(self.optimizer.average)
         loss = self.validation_loss()
         values.copy_(present)
+        self.net.train()
         return loss
 
     def validation_loss(self) -> float:
@@ -235,53 +201,6 @@ class _Watch:
 
 def _progress(settings: Settings) -> tqdm:
     return tqdm(total=settings.max_steps, desc="fit", unit="step", disable=not settings.verbose, leave=True)
-
-
-def hold_out(
-    strata: np.ndarray, n_members: int, share: float, rng: np.random.Generator, max_rows: int = 50_000
-) -> np.ndarray:
-    """(N, M) rows each member validates on: another part for each as far as they last, balanced over `strata`."""
-    n_rows = len(strata)
-    held = np.zeros((n_rows, n_members), dtype=bool)
-    size = min(round(share * n_rows) if share < 1 else int(share), max_rows, n_rows - 1)
-    if size < 1:
-        return held
-    parts = max(2, math.ceil(n_rows / size))
-    for member in range(n_members):
-        if member % parts == 0:
-            order = _balanced_order(strata, rng)
-        held[order[member % parts :: parts], member] = True
-    return held
-
-
-def _balanced_order(strata: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Rows sorted by stratum and shuffled within it, so that every k-th row is a balanced sample."""
-    return np.lexsort((rng.random(len(strata)), strata))
-
-
-def place_rows(
-    sample: Sample, objective: Objective, n_members: int, validation_size: float, rng: np.random.Generator, device
-) -> Rows:
-    """The sample as tensors on the device, with rows held out for each member."""
-    strata = sample.y if objective.link != "identity" else np.zeros(len(sample.y))
-    held = hold_out(strata, n_members, validation_size, rng)
-    weights = torch.from_numpy((sample.weights / sample.weights.mean()).astype(np.float32))
-    init = None if sample.init is None else objective.encode_init(sample.init).to(device)
-    target, held_out = objective.encode(sample.y).to(device), torch.from_numpy(held).to(device)
-    return Rows(
-        target, weights.to(device), held_out, sample.n_effective, objective.information(sample), copy_rare(strata), init
-    )
-
-
-def copy_rare(strata: np.ndarray) -> np.ndarray:
-    """(N,) how often to draw each row: rows of a rare class more often (and they weigh less each time).
-
-    A batch of 8,192 rows with 0.17 % positives has 14 of them, and its gradient is mostly their noise. Drawing them
-    more often leaves the expected gradient as it is and takes most of that noise away.
-    """
-    _, inverse, count = np.unique(strata, return_inverse=True, return_counts=True)
-    copies = np.clip(RARE_SHARE * len(strata) / count, 1, MAX_COPIES).astype(np.int64)
-    return copies[inverse]
 
 
 @contextmanager

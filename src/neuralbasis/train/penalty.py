@@ -58,7 +58,7 @@ class Penalty:
             grad += 2 * self.output_penalty * self.share * table
 
     def add_exact_gradient(self, table: Tensor, grad: Tensor, share: Tensor) -> None:
-        """For the exact engine: no smoothness; its free cells stand before the last; `share` (cells, 1) of the batch."""
+        """For the exact engine: no smoothness; its free cells stand before the last; `share` (cells, 1) of a batch."""
         if len(self.free):
             own = slice(len(table) - len(self.free) - 1, len(table) - 1)
             grad[own] += self.ridge * table[own]
