@@ -70,11 +70,11 @@ def test_minmax_of_many_values_is_an_even_grid():
 
 
 def test_quantile_places_blend_ranks_and_values():
-    assert MINMAX_SHARE == 0.2
-    # Equal mass: mid-ranks 0, ½, 1 and values 0, 0.1, 1 -> 0.8 · ½ + 0.2 · 0.1 = 0.42, and 0.42 · 192 = 80.64.
-    assert steps(continuous_axis("x", np.array([0.0, 10.0, 1.0]))) == [0.0, 81.0, 192.0]
-    # Mid-ranks 0.3, 0.7, 0.9, stretched 0, ⅔, 1 -> 0.8 · ⅔ + 0.02, times 192 = 106.24.
-    assert steps(continuous_axis("x", np.array([0.0, 0.0, 0.0, 10.0, 1.0]))) == [0.0, 106.0, 192.0]
+    assert MINMAX_SHARE == 0.35
+    # Equal mass: mid-ranks 0, ½, 1 and values 0, 0.1, 1 -> 0.65 · ½ + 0.35 · 0.1 = 0.36, and 0.36 · 192 = 69.12.
+    assert steps(continuous_axis("x", np.array([0.0, 10.0, 1.0]))) == [0.0, 69.0, 192.0]
+    # Mid-ranks 0.3, 0.7, 0.9, stretched 0, ⅔, 1 -> 0.65 · ⅔ + 0.035, times 192 = 89.92.
+    assert steps(continuous_axis("x", np.array([0.0, 0.0, 0.0, 10.0, 1.0]))) == [0.0, 90.0, 192.0]
 
 
 def test_gaussian_places_are_normal_quantiles_of_the_ranks():
@@ -91,7 +91,7 @@ def test_quantile_knots_of_many_values_follow_the_quantiles():
     ranks = np.searchsorted(np.sort(values), axis.knots) / len(values)
     spread = (axis.knots - values.min()) / np.ptp(values)
     assert 150 < len(axis.knots) <= 193
-    np.testing.assert_allclose(axis.places, 0.8 * ranks + 0.2 * spread, atol=0.6 / 192)
+    np.testing.assert_allclose(axis.places, 0.65 * ranks + 0.35 * spread, atol=0.6 / 192)
 
 
 @pytest.mark.parametrize("scaling", SCALINGS)

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from neuralbasis import kernels
 from neuralbasis.axis import continuous_axis, level_axis
-from neuralbasis.layout import flatten, lay_out, raise_if_infinite
+from neuralbasis.layout import flatten, lay_out, make_guide, raise_if_infinite
 from tests.models import MAX_KNOTS, MIXED, all_terms, build_axes, build_layout, draw_numbers, slow_position
 
 
@@ -163,3 +164,26 @@ def test_no_infinite_value_raises_nothing(layout):
     raise_if_infinite(layout.axes, -1)
     with pytest.raises(ValueError, match="column 'x0'"):
         raise_if_infinite(layout.axes, 0)
+
+
+@given(
+    st.lists(st.floats(-1e308, 1e308, allow_nan=False), min_size=2, max_size=60, unique=True),
+    st.lists(st.floats(-1e308, 1e308, allow_nan=False), max_size=20),
+)
+def test_the_guide_table_brackets_every_value(knots, values):
+    knots = np.sort(np.array(knots))
+    guide, (low, scale) = make_guide(knots)
+    inside = np.array([v for v in [*values, *knots[:-1]] if knots[0] <= v < knots[-1]])
+    with np.errstate(over="ignore"):
+        bucket = np.clip((inside - low) * scale, 0, kernels.GUIDE - 1).astype(int)
+    wanted = np.searchsorted(knots, inside, side="right") - 1
+    assert len(guide) == kernels.GUIDE + 1
+    assert (guide[bucket] <= wanted).all()
+    assert (wanted <= guide[bucket + 1]).all()
+
+
+def test_long_tails_do_not_crowd_the_bulk_of_a_guide_table():
+    knots = np.r_[np.linspace(0, 1, 150), np.geomspace(2, 1e6, 43)]
+    guide, (low, scale) = make_guide(knots)
+    bucket = np.clip((knots[:149] - low) * scale, 0, kernels.GUIDE - 1).astype(int)
+    assert (guide[bucket + 1] - guide[bucket]).mean() <= 1.5

@@ -30,50 +30,71 @@ if not NUMBA:
 
 
 MIN_ROWS = 4096  # a thread that predicts fewer rows costs more than it saves
+GUIDE = 2048  # buckets of an axis' guide table
+HUGE = 1e308  # a difference of knots beyond this may have overflowed
 BLOCK = 1024  # rows worked on at a time: positions of a block stay in the cache
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _locate(value, knots, start, count, is_level):
-    """Position of one raw value on an axis with `count` knots from `start` on."""
-    if value != value:
-        return 0.0
-    if is_level:
-        return value + 1.0 if 0.0 <= value < count else count + 1.0
-    if value <= knots[start]:
-        return 1.0
-    if value >= knots[start + count - 1]:
-        return float(count)
-    low = 0
-    length = count
-    while length > 1:  # largest knot not above the value
-        half = length >> 1
-        if knots[start + low + half] <= value:
-            low += half
-        length -= half
-    left = knots[start + low]
-    right = knots[start + low + 1]
-    if np.isinf(right - left):  # knots near the largest double
-        return 1.0 + low + (value / 2 - left / 2) / (right / 2 - left / 2)
-    return 1.0 + low + (value - left) / (right - left)
+@njit(cache=True, nogil=True, error_model="numpy")
+def _locate_column(numbers, column, first, size, level, knots, start, count, guide, entry, low_edge, scale, out):
+    """Positions out[:size] of rows first … of one column on one axis; False if a value is infinite.
+
+    A value's bucket in the guide table (from `entry` on, see `layout.make_guide`) leaves few knots to search. One loop
+    without calls: an inlined call would count references to the arrays for every value.
+    """
+    smallest, largest, top = knots[start], knots[start + count - 1], GUIDE - 1.0
+    for i in range(size):
+        value = numbers[first + i, column]
+        if value - value != 0.0:  # missing or infinite
+            if value == value:
+                return False
+            out[i] = 0.0
+        elif level:
+            out[i] = value + 1.0 if 0.0 <= value < count else count + 1.0
+        elif value <= smallest:
+            out[i] = 1.0
+        elif value >= largest:
+            out[i] = count
+        else:
+            bucket = entry + int(max(0.0, min((value - low_edge) * scale, top)))
+            low = int(guide[bucket])
+            high = int(guide[bucket + 1])
+            while high - low > 4:
+                middle = (low + high + 1) >> 1
+                if knots[start + middle] <= value:
+                    low = middle
+                else:
+                    high = middle - 1
+            while knots[start + low + 1] <= value:  # largest knot not above the value
+                low += 1
+            left, right = knots[start + low], knots[start + low + 1]
+            if right - left > HUGE:
+                value, left, right = value / 2, left / 2, right / 2
+            out[i] = 1.0 + low + (value - left) / (right - left)
+    return True
 
 
-@njit(cache=True, nogil=True)
-def locate_rows(first, last, numbers, axis_column, axis_start, axis_level, knots, positions):
+@njit(cache=True, nogil=True, error_model="numpy")
+def locate_rows(first, last, numbers, axis_column, axis_start, axis_level, knots, guide, guide_line, positions):
     """numbers (N, D) -> positions (N, A) for rows first … last - 1; returns the column of an infinite value or -1."""
-    for row in range(first, last):
+    found = np.empty(BLOCK)
+    for block in range(first, last, BLOCK):
+        size = min(BLOCK, last - block)
         for axis in range(len(axis_column)):
-            value = numbers[row, axis_column[axis]]
-            if np.isinf(value):
-                return axis_column[axis]
             start = axis_start[axis]
-            positions[row, axis] = _locate(value, knots, start, axis_start[axis + 1] - start, axis_level[axis])
+            if not _locate_column(
+                numbers, axis_column[axis], block, size, axis_level[axis], knots, start, axis_start[axis + 1] - start,
+                guide, axis * (GUIDE + 1), guide_line[axis, 0], guide_line[axis, 1], found,
+            ):  # fmt: skip
+                return axis_column[axis]
+            for i in range(size):
+                positions[block + i, axis] = found[i]
     return -1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def score_rows(
-    first, last, numbers, axis_column, axis_start, axis_level, knots,
+    first, last, numbers, axis_column, axis_start, axis_level, knots, guide, guide_line,
     term_start, term_axis, term_stride, term_offset, table, per_term, out,
 ):  # fmt: skip
     """Add table look-ups of raw rows into out (N, 1, K), or (N, T, K) if `per_term`; returns as `locate_rows`."""
@@ -83,15 +104,12 @@ def score_rows(
     for block in range(first, last, BLOCK):
         size = min(BLOCK, last - block)
         for axis in range(n_axes):
-            column = axis_column[axis]
             start = axis_start[axis]
-            count = axis_start[axis + 1] - start
-            level = axis_level[axis]
-            for i in range(size):
-                value = numbers[block + i, column]
-                if np.isinf(value):
-                    return column
-                position[axis, i] = _locate(value, knots, start, count, level)
+            if not _locate_column(
+                numbers, axis_column[axis], block, size, axis_level[axis], knots, start, axis_start[axis + 1] - start,
+                guide, axis * (GUIDE + 1), guide_line[axis, 0], guide_line[axis, 1], position[axis],
+            ):  # fmt: skip
+                return axis_column[axis]
         for term in range(len(term_offset)):
             where = term if per_term else 0
             low = term_start[term]
@@ -128,7 +146,7 @@ def score_rows(
     return -1
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def gather_rows(first, last, positions, rows, term_start, term_axis, term_stride, term_offset, table, out):
     """Training forward: out[i, c] = Σ_terms table(position of rows[i])[c] for i in first … last - 1."""
     n_channels = table.shape[1]
@@ -160,7 +178,7 @@ def gather_rows(first, last, positions, rows, term_start, term_axis, term_stride
     return -1
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def scatter_rows(first, last, positions, rows, term_start, term_axis, term_stride, term_offset, grad, grad_table):
     """Training backward: the histogram of the gradients grad (b, C) over the cells, added to grad_table."""
     n_channels = grad_table.shape[1]
@@ -192,7 +210,7 @@ def scatter_rows(first, last, positions, rows, term_start, term_axis, term_strid
     return -1
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _corner(positions, row, term_axis, term_stride, low, order, corner):
     """Cell (relative to the term) and weight of one of the 2^order corners around a row's position."""
     cell = 0

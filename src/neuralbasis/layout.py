@@ -6,6 +6,7 @@ All tables together are one array of cells; a term's table is a contiguous piece
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,8 +21,9 @@ from .terms import Term
 class Layout:
     """Flat description of axes and terms.
 
-    A term's axes are `term_axis[term_start[t]:term_start[t + 1]]`; its cells start at `term_offset[t]`, one step along
-    axis d is `term_stride[term_start[t] + d]` cells. The main axes of all columns are the first axes.
+    Row a of the guide table starts at entry a · (GUIDE + 1), see `make_guide`. A term's axes are
+    `term_axis[term_start[t]:term_start[t + 1]]`; its cells start at `term_offset[t]`, one step along axis d is
+    `term_stride[term_start[t] + d]` cells. The main axes of all columns are the first axes.
     """
 
     axes: tuple[Axis, ...]
@@ -29,6 +31,8 @@ class Layout:
     axis_start: np.ndarray
     axis_level: np.ndarray
     knots: np.ndarray
+    guide: np.ndarray
+    guide_line: np.ndarray
     terms: tuple[Term, ...]
     term_start: np.ndarray
     term_axis: np.ndarray
@@ -38,7 +42,7 @@ class Layout:
 
     @property
     def axis_arrays(self) -> tuple[np.ndarray, ...]:
-        return self.axis_column, self.axis_start, self.axis_level, self.knots
+        return self.axis_column, self.axis_start, self.axis_level, self.knots, self.guide, self.guide_line
 
     @property
     def term_arrays(self) -> tuple[np.ndarray, ...]:
@@ -111,12 +115,15 @@ def flatten(axes: Sequence[Axis], terms: Sequence[Term], term_axes: Sequence[Seq
         start.append(len(flat_axis))
         offset.append(offset[-1] + int(np.prod(cells)))
     counts = [len(axis.knots) for axis in all_axes]
+    guides, lines = zip(*(make_guide(axis.knots) for axis in all_axes), strict=True)
     return Layout(
         axes=tuple(all_axes),
         axis_column=np.array(column_of, dtype=np.int64),
         axis_start=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
         axis_level=np.array([axis.is_level for axis in all_axes], dtype=np.bool_),
         knots=np.concatenate([axis.knots for axis in all_axes]),
+        guide=np.concatenate(guides),
+        guide_line=np.array(lines),
         terms=tuple(terms),
         term_start=np.array(start, dtype=np.int64),
         term_axis=np.array(flat_axis, dtype=np.int64),
@@ -124,6 +131,43 @@ def flatten(axes: Sequence[Axis], terms: Sequence[Term], term_axes: Sequence[Seq
         term_offset=np.array(offset[:-1], dtype=np.int64),
         n_cells=offset[-1],
     )
+
+
+def make_guide(knots: np.ndarray) -> tuple[np.ndarray, tuple[float, float]]:
+    """A table that takes a value to the few knots around it: (GUIDE + 1,) entries, and the line value -> bucket.
+
+    Buckets are even over a range of knots, the outermost also hold what lies outside; of several ranges the one that
+    leaves fewest knots to search is taken, so that long tails do not crowd the bulk into one bucket. A value in bucket
+    j lies between the knots guide[j] and guide[j + 1]: rounding cannot break that, since the same monotone line takes
+    knots and values to buckets.
+    """
+    last = len(knots) - 1
+    ranges = [(int(last * low), math.ceil(last * high)) for low in _GUIDE_LOW for high in _GUIDE_HIGH]
+    lines = {_guide_line(knots[low], knots[high]) for low, high in ranges}
+    line = min(sorted(lines), key=lambda line: _count_search(_find_buckets(knots, *line)))
+    before = np.searchsorted(_find_buckets(knots, *line), np.arange(kernels.GUIDE + 1))  # knots in earlier buckets
+    return np.clip(before - 1, 0, max(last - 1, 0)).astype(np.int32), line
+
+
+_GUIDE_LOW, _GUIDE_HIGH = (0.0, 0.1, 0.25), [share / 20 for share in range(10, 21)]
+
+
+def _guide_line(low: float, high: float) -> tuple[float, float]:
+    with np.errstate(over="ignore", divide="ignore"):
+        scale = (kernels.GUIDE - 1) / (np.float64(high) - low)
+    return (float(low), float(scale)) if np.isfinite(scale) else (0.0, 0.0)  # 0 · (value - 0) is never NaN
+
+
+def _find_buckets(knots: np.ndarray, low: float, scale: float) -> np.ndarray:
+    with np.errstate(over="ignore", invalid="ignore"):
+        places = (knots - low) * scale
+    return np.nan_to_num(places, nan=0.0).clip(0, kernels.GUIDE - 1).astype(np.int64)
+
+
+def _count_search(buckets: np.ndarray) -> float:
+    """Mean steps of a binary search within the bucket of a knot."""
+    size = np.bincount(buckets)
+    return float((size * np.log2(1 + size)).sum())
 
 
 def raise_if_infinite(axes: Sequence[Axis], column: int) -> None:
