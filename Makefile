@@ -13,7 +13,7 @@ ifneq ($(strip $(NEURALBASIS_DATA)),)
 export NEURALBASIS_DATA
 endif
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint bench pictures clean
 
 help: ## show this list
 	@echo "neuralbasis: make <target>"
@@ -33,6 +33,9 @@ test: lint ## lint, then every test and doctest
 
 bench: $(STAMP) ## the benchmark tables; NEURALBASIS_DATA names the folder of real data sets
 	$(RUN) -m benchmarks.run
+
+pictures: $(STAMP) ## draw the pictures of the README again
+	$(RUN) examples/pictures.py
 
 clean: ## remove caches and outputs; the environment stays
 	rm -rf build dist demo_output .pytest_cache .mypy_cache .ruff_cache .hypothesis
