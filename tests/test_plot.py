@@ -287,7 +287,8 @@ def pair_model(n_outputs=1, **kwargs):
     """Two weak main effects and a strong pair of a continuous and a nominal column."""
     axes = [knots("age", [0, 1, 2, 4]), level_axis("city", "nominal", CITIES)]
     scores = (np.arange(12.0).reshape(4, 3, 1) - 5.5) * np.arange(1, n_outputs + 1)
-    mains = [shape((d,), [axis], np.full((len(axis.knots), n_outputs), 0.1)) for d, axis in enumerate(axes)]
+    weak = [0.1, 0.09]  # age before city
+    mains = [shape((d,), [axis], np.full((len(axis.knots), n_outputs), weak[d])) for d, axis in enumerate(axes)]
     return additive(axes, [*mains, shape((0, 1), axes, scores)], **kwargs)
 
 
