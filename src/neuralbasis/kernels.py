@@ -93,13 +93,47 @@ def locate_rows(first, last, numbers, axis_column, axis_start, axis_level, knots
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _add_main(position, size, table, offset, out, first, where):
+    """Add a main effect's contributions to `size` rows of out from `first` on."""
+    for i in range(size):
+        cell = int(position[i])
+        share = position[i] - cell
+        left = offset + cell
+        right = left + (share > 0.0)
+        for k in range(table.shape[1]):
+            value = table[left, k]
+            out[first + i, where, k] += value + share * (table[right, k] - value)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _add_interaction(position, axes, strides, size, table, offset, out, first, where):
+    """The same for a term of several axes: the weighted sum of the corners around each row."""
+    for i in range(size):
+        for corner in range(1 << len(axes)):
+            cell = offset
+            share = 1.0
+            for d in range(len(axes)):
+                place = position[axes[d], i]
+                whole = int(place)
+                part = place - whole
+                if corner >> d & 1:
+                    share *= part
+                    whole += part > 0.0
+                else:
+                    share *= 1.0 - part
+                cell += whole * strides[d]
+            if share > 0.0:
+                for k in range(table.shape[1]):
+                    out[first + i, where, k] += share * table[cell, k]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def score_rows(
     first, last, numbers, axis_column, axis_start, axis_level, knots, guide, guide_line,
     term_start, term_axis, term_stride, term_offset, table, per_term, out,
 ):  # fmt: skip
     """Add table look-ups of raw rows into out (N, 1, K), or (N, T, K) if `per_term`; returns as `locate_rows`."""
     n_axes = len(axis_column)
-    n_outputs = table.shape[1]
     position = np.empty((n_axes, BLOCK))
     for block in range(first, last, BLOCK):
         size = min(BLOCK, last - block)
@@ -114,35 +148,11 @@ def score_rows(
             where = term if per_term else 0
             low = term_start[term]
             order = term_start[term + 1] - low
-            offset = term_offset[term]
             if order == 1:
-                axis = term_axis[low]
-                for i in range(size):
-                    cell = int(position[axis, i])
-                    share = position[axis, i] - cell
-                    left = offset + cell
-                    right = left + (share > 0.0)
-                    for k in range(n_outputs):
-                        value = table[left, k]
-                        out[block + i, where, k] += value + share * (table[right, k] - value)
-                continue
-            for i in range(size):
-                for corner in range(1 << order):
-                    cell = offset
-                    share = 1.0
-                    for d in range(order):
-                        place = position[term_axis[low + d], i]
-                        whole = int(place)
-                        part = place - whole
-                        if corner >> d & 1:
-                            share *= part
-                            whole += part > 0.0
-                        else:
-                            share *= 1.0 - part
-                        cell += whole * term_stride[low + d]
-                    if share > 0.0:
-                        for k in range(n_outputs):
-                            out[block + i, where, k] += share * table[cell, k]
+                _add_main(position[term_axis[low]], size, table, term_offset[term], out, block, where)
+            else:
+                axes, strides = term_axis[low : low + order], term_stride[low : low + order]
+                _add_interaction(position, axes, strides, size, table, term_offset[term], out, block, where)
     return -1
 
 

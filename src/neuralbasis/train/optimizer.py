@@ -1,5 +1,6 @@
 """AdamW on one flat vector: every parameter is a view of it, so a step, an average or a snapshot is one operation.
 
+DIFF: the net that is kept is an exponential average of the values, not the last ones.
 torch.optim would import its compiler with the first optimiser (seconds in a fresh process) and loop over tensors.
 """
 

@@ -5,6 +5,7 @@
 
 Both weights follow the shape they press on, like the variance of a prior that is estimated while fitting: flat shapes
 are pressed flat, strong ones are left free. `noise` is the validation loss as a share of the constant model's loss.
+DIFF: the paper has the output penalty only, on f before classes are mixed; here it is on the contributions.
 """
 
 from __future__ import annotations
