@@ -1,6 +1,6 @@
 """One cell of a table: a learner on a split of a data set, fitted and scored in a fresh process.
 
-    python -m benchmarks.measure --data ca --learner ours --split-seed 0 --model-seed 0 --out cells.jsonl
+    python -m benchmarks.measure --data ca --learner ours --set interactions=0 outer_bags=2 --out cells.jsonl
 
 The fresh process makes its memory its own. Records are JSON lines appended to a file; a cell that the same version of
 the learner's package has done is not run again. For neuralbasis, changed source is another version.
@@ -9,12 +9,13 @@ the learner's package has done is not run again. For neuralbasis, changed source
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import math
 import os
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,18 +31,20 @@ TEST_SIZE = 0.2
 
 @dataclass(frozen=True)
 class Cell:
-    """What to measure."""
+    """What to measure; `options` are parameters of the learner's estimator, as JSON has them."""
 
     data: str
     learner: str
     split_seed: int = 0
     model_seed: int = 0
     quick: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Record:
-    """What was measured: seconds, MB before `fit` and at its peak, test metrics, load of the machine before it."""
+    """What was measured: seconds, MB before `fit` and at its peak, test metrics, load of the machine before it, and
+    the number of terms of a model that has terms."""
 
     cell: Cell
     n_rows: int
@@ -53,6 +56,7 @@ class Record:
     metrics: dict[str, float]
     versions: dict[str, str]
     load: float
+    n_terms: int | None = None
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -60,7 +64,8 @@ class Record:
     @classmethod
     def from_json(cls, line: str) -> Record:
         fields = json.loads(line)
-        return cls(cell=Cell(**fields.pop("cell")), **fields)
+        cell = {"options": {"interactions": 0}, **fields.pop("cell")}  # older files have main effects only
+        return cls(cell=Cell(**cell), **fields)
 
 
 def measure(cell: Cell, out: Path | None = None) -> Record:
@@ -101,7 +106,9 @@ def measure_here(cell: Cell) -> Record:
     X_train, X_test, y_train, y_test, task = split(cell)
     load, before = os.getloadavg()[0], resident_mb()
     with PeakMemory() as memory:
-        seconds, model = time_once(lambda: learner.fit(X_train, y_train, task, cell.model_seed, quick=cell.quick))
+        seconds, model = time_once(
+            lambda: learner.fit(X_train, y_train, task, cell.model_seed, quick=cell.quick, **cell.options)
+        )
     predict = model.predict if task == "regression" else model.predict_proba
     return Record(
         cell=cell,
@@ -114,6 +121,7 @@ def measure_here(cell: Cell) -> Record:
         metrics=score(model, X_test, y_test, task),
         versions=read_versions(),
         load=load,
+        n_terms=len(model.term_features_) if hasattr(model, "term_features_") else None,
     )
 
 
@@ -145,12 +153,28 @@ def score(model: Any, X: Any, y: Any, task: str) -> dict[str, float]:
     return {name: float(value) for name, value in found.items()}
 
 
+def read_option(text: str) -> tuple[str, Any]:
+    """A parameter of an estimator from the command line; what is no Python literal is text.
+
+    >>> read_option("outer_bags=2"), read_option("interactions=all"), read_option("hidden=(64, 32)")
+    (('outer_bags', 2), ('interactions', 'all'), ('hidden', [64, 32]))
+    """
+    name, equals, value = text.partition("=")
+    if not (name.isidentifier() and equals):
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form name=value")
+    try:
+        return name, json.loads(json.dumps(ast.literal_eval(value)))  # as it will be read from a file
+    except (ValueError, SyntaxError, TypeError):
+        return name, value
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", choices=sorted(datasets.LOADERS), default="ca")
     parser.add_argument("--learner", choices=sorted(baselines.LIBRARIES), default="ours")
     parser.add_argument("--split-seed", type=int, default=0)
     parser.add_argument("--model-seed", type=int, default=0)
+    parser.add_argument("--set", nargs="+", type=read_option, default=[], metavar="NAME=VALUE", help="parameters")
     parser.add_argument("--quick", action="store_true", help="a tiny generated table and hardly any fitting")
     parser.add_argument("--out", type=Path, help="file of JSON lines; without it the record is only printed")
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -158,7 +182,7 @@ def main() -> None:
     if given.child is not None:
         print(measure_here(Cell(**json.loads(given.child))).to_json())
         return
-    cell = Cell(given.data, given.learner, given.split_seed, given.model_seed, given.quick)
+    cell = Cell(given.data, given.learner, given.split_seed, given.model_seed, given.quick, dict(given.set))
     print(measure(cell, given.out).to_json())
 
 

@@ -15,11 +15,21 @@ from typing import TextIO
 from .measure import ROOT
 from .versions import read_versions
 
-# name -> module, title
+# name -> module and its arguments, title
 BENCHMARKS = {
     "main_effects": ("benchmarks.accuracy.main_effects", "Main effects: accuracy, time and memory"),
+    "interactions": ("benchmarks.accuracy.interactions", "Pairs: accuracy, time and memory"),
+    "covertype_pairs": (
+        "benchmarks.accuracy.covertype --terms pairs --set outer_bags=2 max_steps=3000 max_interaction_bins=49 "
+        "hidden=(128,128,64) n_interaction_bases=64",
+        "All pairs of CoverType",
+    ),
+    "covertype_triples": ("benchmarks.accuracy.covertype --terms triples", "Triples of CoverType"),
+    "planted": ("benchmarks.accuracy.planted --ebm-mains", "Planted pairs"),
+    "screen": ("benchmarks.speed.screen", "Screening of pairs"),
     "epoch": ("benchmarks.speed.epoch", "One epoch of training"),
     "predict": ("benchmarks.speed.predict", "Prediction"),
+    "predict_pairs": ("benchmarks.speed.predict --pairs 10", "Prediction with pairs"),
     "start": ("benchmarks.speed.start", "Start"),
     "growth": ("benchmarks.speed.growth", "Growth with rows and columns"),
 }
@@ -34,9 +44,9 @@ def say(text: str, file: TextIO | None) -> None:
 
 def run(name: str, quick: bool, file: TextIO | None) -> bool:
     """Print a heading and the output of one benchmark; False if it failed."""
-    module, title = BENCHMARKS[name]
-    say(f"\n## {title}\n\n`python -m {module}`\n\n", file)
-    command = [sys.executable, "-m", module, *(["--quick"] if quick else [])]
+    call, title = BENCHMARKS[name]
+    say(f"\n## {title}\n\n`python -m {call}`\n\n", file)
+    command = [sys.executable, "-m", *call.split(), *(["--quick"] if quick else [])]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout or ():
             say(line, file)

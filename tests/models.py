@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations, product
 
 import numpy as np
 
 from neuralbasis.axis import Axis, continuous_axis, level_axis
 from neuralbasis.encoder import Encoder
-from neuralbasis.layout import Layout, lay_out
-from neuralbasis.model import AdditiveModel, Shape
+from neuralbasis.layout import Anchor, Layout, lay_out
+from neuralbasis.model import AdditiveModel, Shape, TiedShape
 
 MIXED = ("continuous", "nominal", "continuous", "ordinal", "continuous")
 NUMERIC = ("continuous",) * 4
@@ -18,13 +18,14 @@ MAX_KNOTS = {2: 5, 3: 3}
 
 
 def build_axes(rng: np.random.Generator, kinds: Sequence[str] = MIXED) -> tuple[Axis, ...]:
-    """Axes "x0", "x1", …; a continuous one has 7 to 12 knots, another 3 or 4 levels."""
+    """Axes "x0", "x1", …; a continuous one has 7 to 12 knots, another 6 or 7 levels of different mass."""
     axes = []
     for index, kind in enumerate(kinds):
         if kind == "continuous":
             axes.append(continuous_axis(f"x{index}", rng.normal(0, 10, rng.integers(7, 13))))
         else:
-            axes.append(level_axis(f"x{index}", kind, [f"level {k}" for k in range(rng.integers(3, 5))]))
+            levels = [f"level {k}" for k in range(rng.integers(6, 8))]
+            axes.append(level_axis(f"x{index}", kind, levels, rng.permutation(len(levels)) + 1.0))
     return tuple(axes)
 
 
@@ -32,9 +33,14 @@ def all_terms(n_features: int, orders: Sequence[int]) -> list[tuple[int, ...]]:
     return [term for order in orders for term in combinations(range(n_features), order)]
 
 
-def build_layout(rng: np.random.Generator, kinds: Sequence[str] = MIXED, orders: Sequence[int] = (1, 2, 3)) -> Layout:
+def build_layout(
+    rng: np.random.Generator,
+    kinds: Sequence[str] = MIXED,
+    orders: Sequence[int] = (1, 2, 3),
+    anchors: Mapping[int, Anchor] | None = None,
+) -> Layout:
     """Every term of the given orders over fresh axes."""
-    return lay_out(build_axes(rng, kinds), all_terms(len(kinds), orders), MAX_KNOTS)
+    return lay_out(build_axes(rng, kinds), all_terms(len(kinds), orders), MAX_KNOTS, anchors)
 
 
 def build_model(
@@ -56,6 +62,17 @@ def build_model(
         shapes.append(Shape(term, layout.axes_of(index), scores, spread, weights))
     encoder = Encoder(layout.axes[: len(kinds)])
     return AdditiveModel(encoder, rng.normal(size=n_outputs), tuple(shapes), link, classes, n_jobs)
+
+
+def tie_model(rng: np.random.Generator, model: AdditiveModel, tied: Sequence[int], n_members: int = 3) -> AdditiveModel:
+    """The same terms, those with these indices in factors, of one to three shapes each."""
+    shapes: list[Shape | TiedShape] = list(model.shapes)
+    for index in tied:
+        shape, count = shapes[index], 1 + index % 3
+        values = rng.normal(size=(*shape.weights.shape, count))
+        mix = rng.normal(size=(count, n_members, model.n_outputs))
+        shapes[index] = TiedShape(shape.term, shape.axes, values, mix, shape.weights)
+    return AdditiveModel(model.encoder, model.intercept, tuple(shapes), model.link, model.classes, model.n_jobs)
 
 
 def draw_numbers(rng: np.random.Generator, axes: Sequence[Axis], n_rows: int) -> np.ndarray:
@@ -90,7 +107,7 @@ def slow_position(value: float, axis: Axis) -> float:
     if np.isnan(value):
         return 0.0
     if axis.is_level:
-        return value + 1 if value in range(count) else count + 1.0
+        return axis.knots.tolist().index(value) + 1.0 if value in axis.knots else count + 1.0
     return float(np.interp(value, axis.knots, np.arange(1, count + 1)))
 
 

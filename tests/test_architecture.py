@@ -23,7 +23,7 @@ NUMPY_SIDE = ["columns", "axis", "encoder", "terms", "screen", "link", "layout",
 NUMPY_SIDE += ["purify", "document"]
 TORCH_SIDE = ["bases", "net", "objective", "train", "compile"]
 READERS = ["explain", "plot", "report", "edit", "export", "cli"]
-BOTH_SIDES = {"compile", "estimators", "fitting"}
+BOTH_SIDES = {"compile", "estimators", "fitting", "trainer"}
 # The training side calls the compiled loops (the backward pass of a look-up is a histogram) and is handed the records
 # that describe their arrays. It sees no frames, no encoder, no fitted model.
 SHARED = {"kernels", "layout", "axis", "terms"}
@@ -268,8 +268,8 @@ def test_imports_point_one_way(tree: Tree, line: list[str]) -> None:
     assert_none(backward_imports(tree, line), f"imports must point back along {' → '.join(line)}")
 
 
-def test_only_fitting_and_compile_see_both_sides(tree: Tree) -> None:
-    assert_none(two_sided(tree), "only fitting, compile and estimators import both sides")
+def test_only_fitting_and_compiling_see_both_sides(tree: Tree) -> None:
+    assert_none(two_sided(tree), "only fitting, trainer, compile and estimators import both sides")
 
 
 def test_readers_stand_apart(tree: Tree) -> None:

@@ -1,4 +1,4 @@
-"""axis: knots and places of every scaling, rows that repeat or weigh nothing, and the extremes of float64."""
+"""axis: knots and places of every scaling, coarser axes, rows that repeat or weigh nothing, and extremes of float64."""
 
 import math
 import re
@@ -7,7 +7,7 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -16,6 +16,7 @@ from neuralbasis.columns import read_columns
 from neuralbasis.encoder import Encoder
 from neuralbasis.layout import lay_out
 from neuralbasis.model import _positions
+from tests.models import slow_position
 
 NAN = float("nan")
 LARGEST = np.finfo(float).max
@@ -224,23 +225,57 @@ def test_values_of_weight_zero_are_absent(scaling):
 
 @settings(deadline=None, max_examples=200)
 @given(column_values, scalings, knot_limits, st.integers(2, 40))
-def test_coarse_axes_are_nested(values, scaling, max_knots, coarse_knots):
+def test_coarse_axes_are_nested_and_stand_on_even_places(values, scaling, max_knots, coarse_knots):
     axis = continuous_axis("x", values, scaling=scaling, max_knots=max_knots)
     coarse = axis.coarsen(coarse_knots)
     assert len(coarse.knots) <= coarse_knots
-    place_of = dict(zip(axis.knots.tolist(), axis.places.tolist(), strict=True))
-    assert [place_of[knot] for knot in coarse.knots.tolist()] == coarse.places.tolist()
+    assert increases(coarse.knots)
+    assert set(coarse.knots) <= set(axis.knots)
     assert coarse.knots[[0, -1]].tolist() == axis.knots[[0, -1]].tolist()
-    assert (coarse.name, coarse.kind) == ("x", "continuous")
+    assert (coarse.name, coarse.kind, coarse.levels, coarse.mass) == ("x", "continuous", None, None)
     if len(axis.knots) <= coarse_knots:
+        assert coarse.knots.tolist() == axis.knots.tolist()
+    if len(axis.knots) == 1:
         assert coarse is axis
+        return
+    steps = np.rint(coarse.places * (coarse_knots - 1))
+    assert increases(steps)
+    assert coarse.places.tolist() == (steps / (coarse_knots - 1)).tolist()
+
+
+@settings(deadline=None)
+@given(column_values, scalings, st.integers(2, 40))
+@example(np.array([0.0, 1.0, 2.0, 3.0, 9.0]), "minmax", 4)  # 9 is the knot nearest to 2/3 and to 1
+def test_the_ends_of_a_coarse_axis_stay_at_its_ends(values, scaling, coarse_knots):
+    axis = continuous_axis("x", values, scaling=scaling)
+    assume(len(axis.knots) > 1)
+    assert axis.coarsen(coarse_knots).places[[0, -1]].tolist() == [0.0, 1.0]
 
 
 def test_coarse_knots_are_those_nearest_to_even_places():
     axis = Axis("x", "continuous", np.arange(6.0), np.array([0.0, 0.1, 0.45, 0.6, 0.8, 1.0]))
     assert axis.coarsen(3).knots.tolist() == [0.0, 2.0, 5.0]
+    assert axis.coarsen(3).places.tolist() == [0.0, 0.5, 1.0]
     assert axis.coarsen(4).knots.tolist() == [0.0, 2.0, 3.0, 5.0]  # 1/3 -> 0.45, 2/3 -> 0.6
+    assert axis.coarsen(4).places.tolist() == [0.0, 1 / 3, 2 / 3, 1.0]
     assert axis.coarsen(2).knots.tolist() == [0.0, 5.0]
+    assert axis.knots.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+
+
+def test_few_knots_move_to_even_places_of_their_own():
+    axis = Axis("x", "continuous", np.arange(4.0), np.array([0.0, 0.01, 0.02, 1.0]))
+    assert axis.coarsen(11).knots.tolist() == [0.0, 1.0, 2.0, 3.0]
+    assert axis.coarsen(11).places.tolist() == [0.0, 0.1, 0.2, 1.0]
+    assert axis.coarsen(4).places.tolist() == [0.0, 1 / 3, 2 / 3, 1.0]
+    crowded = Axis("x", "continuous", np.arange(3.0), np.array([0.0, 0.99, 1.0]))
+    assert crowded.coarsen(5).places.tolist() == [0.0, 0.75, 1.0]
+
+
+def test_a_place_far_from_all_knots_is_left_out():
+    axis = Axis("x", "continuous", np.arange(7.0), np.array([0.0, 0.01, 0.02, 0.03, 0.04, 0.99, 1.0]))
+    coarse = axis.coarsen(5)  # 0.04 is the nearest to 0.25 and to 0.5, 1.0 to 0.75 (but 0.99 is nearer)
+    assert coarse.knots.tolist() == [0.0, 4.0, 5.0, 6.0]
+    assert coarse.places.tolist() == [0.0, 0.25, 0.75, 1.0]
 
 
 # Extremes of float64
@@ -333,11 +368,52 @@ def test_levels_are_evenly_placed_knots():
     assert (axis.name, axis.kind, axis.levels, axis.is_level) == ("size", "ordinal", ("S", "M", "L"), True)
     assert (axis.knots.tolist(), axis.places.tolist(), axis.n_cells) == ([0.0, 1.0, 2.0], [0.0, 0.5, 1.0], 5)
     assert locate(axis, [0.0, 2.0, NAN, -1.0, 3.0]) == [1.0, 3.0, 0.0, 4.0, 4.0]
-    assert axis.coarsen(2) is axis
+    assert axis.mass is None
+
+
+@pytest.mark.parametrize("kind", ["nominal", "ordinal"])
+def test_a_coarse_axis_keeps_the_heaviest_levels_and_reads_others_as_unseen(kind):
+    axis = level_axis("size", kind, ["S", "M", "L", "XL"], np.array([5.0, 1.0, 7.0, 5.0]))
+    coarse = axis.coarsen(3)
+    assert (coarse.name, coarse.kind, coarse.is_level, coarse.n_cells) == ("size", kind, True, 5)
+    assert (coarse.knots.tolist(), coarse.levels) == ([0.0, 2.0, 3.0], ("S", "L", "XL"))
+    assert (coarse.places.tolist(), coarse.mass.tolist()) == ([0.0, 0.5, 1.0], [5.0, 7.0, 5.0])
+    assert locate(coarse, [0.0, 1.0, 2.0, 3.0, NAN, -1.0, 4.0]) == [1.0, 4.0, 2.0, 3.0, 0.0, 4.0, 4.0]
+    twice = coarse.coarsen(2)  # of two levels of equal mass the first stays
+    assert (twice.knots.tolist(), twice.levels, twice.mass.tolist()) == ([0.0, 2.0], ("S", "L"), [5.0, 7.0])
+    assert locate(twice, [0.0, 1.0, 2.0, 3.0, NAN]) == [1.0, 3.0, 2.0, 3.0, 0.0]
+    same = axis.coarsen(4)
+    assert (same.knots.tolist(), same.levels, same.places.tolist()) == ([0, 1, 2, 3], axis.levels, [0, 1 / 3, 2 / 3, 1])
+    assert level_axis("size", kind, ["S", "M", "L"]).coarsen(2).levels == ("S", "M")  # without mass all weigh the same
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(1, 5), min_size=2, max_size=60), st.integers(2, 70), st.integers(2, 20))
+def test_coarse_levels_are_nested_and_both_ways_find_them(mass, first, second):
+    names = [f"level {index:02d}" for index in range(len(mass))]
+    axis = level_axis("x", "nominal", names, np.array(mass, dtype=float))
+    coarse = axis.coarsen(max(first, second))
+    for one, other in ((axis, coarse), (coarse, coarse.coarsen(min(first, second)))):
+        assert set(other.knots) <= set(one.knots)
+        assert len(other.knots) == min(len(one.knots), max(first, second) if one is axis else min(first, second))
+        assert [names[int(knot)] for knot in other.knots] == list(other.levels)
+        assert [mass[int(knot)] for knot in other.knots] == other.mass.tolist()
+        left = set(one.knots) - set(other.knots)
+        assert max((mass[int(knot)] for knot in left), default=0) <= other.mass.min()
+        codes = np.r_[np.arange(len(mass)), -1.0, len(mass), NAN]
+        assert locate(other, codes) == [slow_position(code, other) for code in codes]
+
+
+def test_encoders_weigh_the_levels():
+    table = read_columns({"x": np.array(["b", "a", "b", None, "c"], dtype=object)})
+    assert Encoder.fit(table).axes[0].mass.tolist() == [1.0, 2.0, 1.0]
+    assert Encoder.fit(table, np.array([0.5, 3.0, 0.5, 9.0, 2.0])).axes[0].mass.tolist() == [3.0, 1.0, 2.0]
+    assert Encoder.fit(read_columns({"x": [1.0, 2.0]})).axes[0].mass is None
 
 
 def test_one_level():
     axis = level_axis("x", "nominal", ["only"])
+    assert axis.coarsen(2) is axis
     assert (axis.knots.tolist(), axis.places.tolist()) == ([0.0], [0.5])
     assert locate(axis, [0.0, -1.0, NAN]) == [1.0, 2.0, 0.0]
 

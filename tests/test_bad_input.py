@@ -25,7 +25,7 @@ X = np.random.default_rng(0).normal(size=(N, 3))
 Y = X[:, 0] + 0.1 * X[:, 1]
 LABELS = np.where(Y > 0, "yes", "no")
 TABLE = pd.DataFrame(X, columns=NAMES)
-QUICK = {"max_steps": 3, "outer_bags": 2}
+QUICK = {"max_steps": 3, "outer_bags": 2, "interactions": 0}
 
 
 @pytest.fixture(scope="module")
@@ -341,21 +341,102 @@ def test_not_fitted():
         ([(0, None)], "by their name or index, not by None"),
         ([(0, True)], "by their name or index, not by True"),
         ([(0, (1,))], "by their name or index, not by (1,)"),
-        (["age", "size"], "must be a tuple of column names or indices, not 'age'"),
-        ([0, 1], "must be a tuple of column names or indices, not 0"),
-        ("age", "interactions must be 0 or a list of tuples of column names or indices, not 'age'"),
-        (None, "interactions must be 0 or a list of tuples of column names or indices, not None"),
-        (True, "interactions must be 0 or a list of tuples of column names or indices, not True"),
-        (-1, "interactions must be 0 or a list of tuples of column names or indices, not -1"),
+        (["age", "size"], "must hold tuples of column names or indices, not 'age'"),
+        ([0, 1], "must hold tuples of column names or indices, not 0"),
+        ("age", "interactions must be a number of pairs, a share of the number of columns below 1, "),
+        ("many", '"3x", "all", "auto", or a list of tuples, not \'many\''),
+        (None, "or a list of tuples, not None"),
+        (True, "or a list of tuples, not True"),
+        (-1, "or a list of tuples, not -1"),
+        (1.5, "or a list of tuples, not 1.5"),
+        ("-3x", "or a list of tuples, not '-3x'"),
     ],
 )
-def test_interactions(interactions, part):
-    refuse_fit(TABLE, Y, "interaction", part, interactions=interactions)
+@pytest.mark.parametrize("staged", [True, False])
+def test_interactions(interactions, part, staged):
+    refuse_fit(TABLE, Y, "interaction", part, interactions=interactions, staged=staged)
+    refuse_fit(TABLE, LABELS, "interaction", part, interactions=interactions, staged=staged, labels=True)
+
+
+@pytest.mark.parametrize("triples", [True, None, -1, 1.5, "many", [("age", "size", "dose")]])
+def test_triples(triples):
+    refuse_fit(TABLE, Y, "triples must be", f", not {triples!r}", triples=triples)
+
+
+@pytest.mark.parametrize(
+    ("exclude", "part"),
+    [
+        (["sise"], "'sise', which is not in the table: ['age', 'size', 'dose']"),
+        ([("age", "sise")], "'sise', which is not in the table: ['age', 'size', 'dose']"),
+        ([3], "names column 3, but the table has 3 columns"),
+        ([(0, -1)], "names column -1, but the table has 3 columns"),
+        ([("size", 1)], "('size', 1) names one twice"),
+        ([()], "joins two or three columns; () has 0"),
+        ([1.5], "must hold tuples of column names or indices, not 1.5"),
+        ([True], "by their name or index, not by True"),
+        ("size", "must be a list of columns or tuples of columns, not 'size'"),
+        (1, "must be a list of columns or tuples of columns, not 1"),
+        (NAMES, "leaves no column; a model needs at least one"),
+    ],
+)
+def test_exclude(exclude, part):
+    refuse_fit(TABLE, Y, "exclude", part, exclude=exclude)
+
+
+@pytest.mark.parametrize(
+    ("interactions", "exclude"),
+    [
+        ([("size", "age")], ["size"]),
+        ([("size", "age")], [("age", "size")]),
+        ([("dose", "size", "age")], ["dose"]),
+        ([("dose", "size", "age")], [(0, 2)]),
+    ],
+)
+def test_an_interaction_that_is_wished_and_excluded_names_the_user_s_columns(interactions, exclude):
+    name = " & ".join(column for column in NAMES if column in interactions[0])
+    refuse_fit(TABLE, Y, f"interactions wishes '{name}', but exclude", interactions=interactions, exclude=exclude)
+    plain = "feature_0000 & feature_0001"
+    by_index = [tuple(NAMES.index(column) for column in interactions[0])]
+    out = [NAMES.index(part) if isinstance(part, str) else part for part in exclude]
+    out = [tuple(NAMES.index(c) if isinstance(c, str) else c for c in p) if isinstance(p, tuple) else p for p in out]
+    refuse_fit(X, Y, f"interactions wishes '{plain}", interactions=by_index, exclude=out)
+
+
+def test_names_given_by_hand_are_those_of_interactions():
+    refuse_fit(
+        X,
+        Y,
+        "'age', which is not in the table: ['a', 'b', 'c']",
+        feature_names=list("abc"),
+        interactions=[("age", "b")],
+    )
+    estimator = NeuralBasisRegressor(
+        **{**QUICK, "interactions": [("c", "a")]}, feature_names=list("abc"), validation_size=0
+    )
+    assert estimator.fit(TABLE, Y).term_names_ == ["a", "b", "c", "a & c"]
 
 
 def test_an_interaction_wished_twice_is_one():
-    estimator = NeuralBasisRegressor(**QUICK, interactions=[("age", "size"), (1, 0)]).fit(TABLE, Y)
+    wished = [("age", "size"), (1, 0)]
+    estimator = NeuralBasisRegressor(**{**QUICK, "interactions": wished}, validation_size=0).fit(TABLE, Y)
     assert estimator.term_names_ == ["age", "size", "dose", "age & size"]
+
+
+@pytest.mark.parametrize("staged", [True, False])
+@pytest.mark.parametrize(
+    ("parameters", "parts"),
+    [
+        ({"interactions": "all"}, ["1,225 pairs of 50 columns would take about", "ask for a number of pairs"]),
+        ({"triples": "all"}, ["19,600 triples of 50 columns would take about", "ask for a number of triples"]),
+        ({"interactions": 1100}, ["1,100 pairs of 50 columns would take about"]),
+    ],
+)
+def test_more_terms_than_memory_are_refused_before_training(parameters, parts, staged, monkeypatch):
+    monkeypatch.setattr("neuralbasis.recipe.os.sysconf", lambda name: 1000)  # a machine of a million bytes
+    wide = np.random.default_rng(0).normal(size=(20, 50))
+    began = []
+    refuse_fit(wide, wide[:, 0], *parts, **parameters, staged=staged, callbacks=[began.append])
+    assert began == []
 
 
 @pytest.mark.parametrize(
@@ -407,7 +488,10 @@ def test_feature_names(feature_names, part):
 
 WRONG = {
     "max_bins": [1, 2.5, "a", None, True],
-    "max_interaction_bins": [1, None],
+    "max_interaction_bins": [1, None, "few"],
+    "heredity": ["some", True, 2],
+    "n_interaction_bases": [0, 1.5, None],
+    "staged": ["yes", None],
     "scaling": ["log", None, ["quantile"]],
     "engine": ["fast", None],
     "basis": ["relu", None, 3],
@@ -445,7 +529,7 @@ def test_parameters(name, value):
 
 
 def test_every_parameter_is_tried():
-    elsewhere = {"feature_names", "feature_types", "interactions"}
+    elsewhere = {"feature_names", "feature_types", "interactions", "triples", "exclude"}
     assert set(WRONG) | elsewhere == set(NeuralBasisRegressor().get_params())
 
 

@@ -306,13 +306,42 @@ def test_a_basis_of_one_s_own_fits():
     X = np.random.default_rng(0).random((400, 2))
     y = 5 + 3 * np.cos(4 * X[:, 0]) + X[:, 1]
     model = NeuralBasisRegressor(
-        basis=make_basis, n_bases=12, n_subnets=2, outer_bags=3, smoothness=0, max_steps=300, scaling="minmax"
-    ).fit(X, y)
+        basis=make_basis, n_bases=12, n_subnets=2, outer_bags=3, smoothness=0, max_steps=300, scaling="minmax",
+        interactions=0,
+    ).fit(X, y)  # fmt: skip
     assert asked == [(1, 12, 6, True)]
     assert model.score(X, y) > 0.999
+
+
+class ProductBasis(Basis):
+    """Products of powers of the inputs."""
+
+    def forward(self, points, weight):
+        powers = torch.stack([(points ** (k + 1)).prod(dim=1) for k in range(self.n_bases)], dim=1)
+        return powers.expand(self.n_copies, -1, -1)
+
+
+def test_a_basis_of_one_s_own_for_pairs_and_triples():
+    asked = []
+
+    def make_basis(n_inputs, n_bases, n_copies, generator):
+        asked.append((n_inputs, n_bases, n_copies))
+        return ProductBasis(n_inputs, n_bases, n_copies)
+
+    X = np.random.default_rng(0).random((400, 3))
+    y = X[:, 0] * X[:, 1] + X.prod(axis=1)
+    model = NeuralBasisRegressor(
+        basis=make_basis, n_bases=3, n_interaction_bases=2, outer_bags=2, max_steps=200, scaling="minmax", staged=False,
+        interactions=[(0, 1), (0, 1, 2)], smoothness=0, learning_rate=0.05,
+    ).fit(X, y)  # fmt: skip
+    assert sorted(asked) == [(1, 3, 2), (2, 2, 2), (3, 2, 2)]
+    assert model.score(X, y) > 0.98
 
 
 def test_splines_fit():
     X = np.random.default_rng(0).random((400, 2))
     y = np.sin(6 * X[:, 0]) + X[:, 1] ** 2
-    assert NeuralBasisRegressor(basis="spline", n_bases=12, max_steps=300, outer_bags=2).fit(X, y).score(X, y) > 0.99
+    spline = {"basis": "spline", "n_bases": 12, "max_steps": 300, "outer_bags": 2}
+    assert NeuralBasisRegressor(**spline, interactions=0).fit(X, y).score(X, y) > 0.99
+    product = NeuralBasisRegressor(**spline, interactions=[(0, 1)]).fit(X, X[:, 0] * X[:, 1])
+    assert product.score(X, X[:, 0] * X[:, 1]) > 0.99

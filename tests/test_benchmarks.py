@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import math
 import subprocess
 import sys
@@ -16,9 +18,10 @@ if not (ROOT / "benchmarks").is_dir():
     pytest.skip("the benchmarks are not part of this copy of the source", allow_module_level=True)
 
 from benchmarks import baselines, datasets  # noqa: E402
-from benchmarks.accuracy import main_effects  # noqa: E402
+from benchmarks.accuracy import interactions, main_effects, planted  # noqa: E402
+from benchmarks.accuracy.studies import Line, move_splits, write_line  # noqa: E402
 from benchmarks.accuracy.targets import at_least_ebm, at_most, at_most_part_of_ebm  # noqa: E402
-from benchmarks.measure import Cell, find_done, measure, score  # noqa: E402
+from benchmarks.measure import Cell, find_done, measure, read_option, score  # noqa: E402
 from benchmarks.memory import ON_LINUX, PeakMemory, resident_mb  # noqa: E402
 from benchmarks.table import judge, write_mean, write_number  # noqa: E402
 
@@ -80,6 +83,43 @@ def test_main_effects() -> None:
         assert verdicts[1] in ("met", "missed")
 
 
+def test_interactions() -> None:
+    """Telco, the set with columns of text; the learners have pairs."""
+    (table,) = read_tables(run("benchmarks.accuracy.interactions", "--quick", "--only", "telco"))
+    metrics = ["auroc", "log loss", "fit seconds", "peak MB", "terms", "predict rows/s"]
+    assert [row[:2] for row in table.rows] == [["Telco churn", metric] for metric in metrics]
+    assert table.header[-5:] == ["paper NB²M", "paper EB²M", "paper XGBoost", "target", "verdict"]
+    for name in ("ours", *["EBM"] * HAS_EBM):
+        assert_positive(table.numbers(name))
+    if HAS_EBM:
+        assert table.numbers("EBM")[4] == 19 + 3 * 19
+
+
+def test_covertype_prints_its_parameters() -> None:
+    text = run("benchmarks.accuracy.covertype", "--quick", "--terms", "triples", "--set", "interactions=9", "triples=2")
+    assert text.splitlines()[0] == "interactions=9, triples=2; the rest at its default"
+    (table,) = read_tables(text)
+    assert [row[1] for row in table.rows][::2] == ["accuracy", "fit seconds", "terms"]
+    assert_positive(table.numbers("ours"))
+    assert table.rows[0][table.header.index("paper NB³M")] == "0.9634"
+
+
+def test_covertype_knows_the_parameters() -> None:
+    command = [sys.executable, "-m", "benchmarks.accuracy.covertype", "--quick", "--set", "outer_bagz=2"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "no parameter outer_bagz" in done.stderr
+
+
+def test_planted() -> None:
+    (table,) = read_tables(run("benchmarks.accuracy.planted", "--quick", "--ebm-mains"))
+    assert table.names == ["regression", "2 classes", "4 classes"]
+    rankers = ["ours", *["FAST", "FAST after mains"] * HAS_EBM]
+    for name in rankers:
+        assert all(3 <= rank <= 28 for rank in table.numbers(name))
+        assert_positive(table.numbers(f"{name} s"))
+
+
 def test_epoch() -> None:
     (table,) = read_tables(run("benchmarks.speed.epoch", "--quick"))
     assert [name.split(",")[0] for name in table.names] == [
@@ -97,6 +137,16 @@ def test_predict() -> None:
     assert first.names == ["ours, model_"]
     assert_positive(throughput.numbers("value") + latency.numbers("value") + first.numbers("seconds"))
     assert first.rows[0][2] == "no"  # the fitted model needs no torch
+
+
+def test_predict_with_pairs() -> None:
+    text = run("benchmarks.speed.predict", "--quick", "--pairs", "10")
+    assert "10 pairs" in text.splitlines()[0]
+    throughput, latency, _first = read_tables(text)
+    assert throughput.names == latency.names == ["ours", "ours, model_", *["EBM"] * HAS_EBM]  # the network has no pairs
+    assert_positive(throughput.numbers("value") + latency.numbers("value"))
+    if HAS_EBM:
+        assert throughput.rows[2][throughput.header.index("target")] == "≥ 1 ×"
 
 
 def test_growth() -> None:
@@ -131,6 +181,25 @@ def test_a_done_cell_is_not_run_again(tmp_path: Path) -> None:
     assert find_done(cell, out) is None
 
 
+def test_cells_differ_by_their_options(tmp_path: Path) -> None:
+    """Records from before there were options are of main effects."""
+    out, cell = tmp_path / "cells.jsonl", Cell("ca", "linear", quick=True)
+    measure(cell, out)
+    fields = json.loads(out.read_text())
+    assert fields["cell"].pop("options") == {}
+    fields.pop("n_terms")
+    out.write_text(json.dumps(fields))
+    assert find_done(cell, out) is None
+    assert find_done(Cell("ca", "linear", quick=True, options={"interactions": 0}), out) is not None
+
+
+def test_options_are_read() -> None:
+    texts = ["outer_bags=2", "interactions=all", "interactions=[(0, 1)]", "smoothness=0.5", "n_jobs=None", "basis="]
+    assert [read_option(text)[1] for text in texts] == [2, "all", [[0, 1]], 0.5, None, ""]
+    with pytest.raises(argparse.ArgumentTypeError, match="name=value"):
+        read_option("outer_bags")
+
+
 def test_peak_memory_sees_what_came_and_went() -> None:
     before = resident_mb()
     with PeakMemory() as memory:
@@ -153,7 +222,10 @@ def test_peak_memory_counts_workers() -> None:
 @pytest.mark.parametrize("key", sorted(datasets.LOADERS))
 def test_stand_ins_have_the_columns_of_the_real_sets(key: str) -> None:
     data = datasets.load(key, quick=True)
-    n_columns, n_classes = {"ca": (8, 0), "covertype": (54, 7), "heloc": (23, 2)}.get(key, (30, 2))
+    known = {
+        "ca": (8, 0), "covertype": (54, 7), "heloc": (23, 2), "magic": (10, 2), "bike": (12, 0), "telco": (19, 2),
+    }  # fmt: skip
+    n_columns, n_classes = known.get(key, (30, 2))
     assert data.X.shape == (len(data.y), n_columns)
     assert data.task == "regression" if n_classes == 0 else len(np.unique(data.y)) == n_classes
 
@@ -166,13 +238,15 @@ def test_stand_ins_have_the_columns_of_the_real_sets(key: str) -> None:
         ("heloc", (10459, 23), 2),
         ("fraud", (284807, 30), 2),
         ("cancer", (569, 30), 2),
+        ("magic", (19020, 10), 2),
+        ("bike", (17379, 12), 0),
     ],
 )
 def test_real_sets(key: str, shape: tuple[int, int], n_classes: int) -> None:
     problem = datasets.find_missing(key)
     if problem:
         pytest.skip(problem)
-    if key in ("heloc", "fraud"):
+    if key in ("heloc", "fraud", "magic", "bike"):
         pytest.importorskip("pandas", reason="reading this set needs pandas")
     data = datasets.load(key)
     assert data.X.shape == shape
@@ -182,6 +256,39 @@ def test_real_sets(key: str, shape: tuple[int, int], n_classes: int) -> None:
     assert (len(np.unique(data.y)) == n_classes) if n_classes else data.task == "regression"
 
 
+def test_telco() -> None:
+    """A frame: three columns of numbers (one with 11 gaps), a flag, 15 columns of levels."""
+    problem = datasets.find_missing("telco")
+    if problem:
+        pytest.skip(problem)
+    pytest.importorskip("pandas", reason="reading this set needs pandas")
+    data = datasets.load("telco")
+    assert data.X.shape == (7043, 19)
+    assert data.X.select_dtypes("category").shape[1] == 15
+    assert data.X["TotalCharges"].isna().sum() == data.X.isna().sum().sum() == 11
+    assert data.y.sum() == 1869
+
+
+@pytest.mark.parametrize("n_classes", [0, 2, 4])
+def test_planted_pairs_explain_the_target(n_classes: int) -> None:
+    table = datasets.plant_pairs(n_classes, seed=1)
+    X, y = table.data.X, table.data.y
+    assert X.shape == (10_000, 30)
+    assert len(table.pairs) == len({column for pair in table.pairs for column in pair}) / 2 == 3
+    assert all(a < b for a, b in table.pairs)
+    assert np.corrcoef(X[:, ::3].T)[0, 1:] == pytest.approx(0.5, abs=0.05)  # every third column is normal
+    assert {len(np.unique(column)) for column in X[:, 1::3].T} == {5}
+    assert (len(np.unique(y)) == n_classes) if n_classes else y.std() == pytest.approx(1.5, abs=0.1)
+    again = datasets.plant_pairs(n_classes, seed=1)
+    assert (again.data.y == y).all()
+    assert again.pairs == table.pairs
+
+
+def test_worst_rank() -> None:
+    assert planted.find_worst([(0, 1), (3, 2), (0, 2)], [(0, 1), (2, 3)]) == 2
+    assert planted.find_worst([(0, 1)], [(0, 1), (2, 3)]) == 2
+
+
 def test_absent_data_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("NEURALBASIS_DATA", str(tmp_path))
     with pytest.raises(FileNotFoundError, match="set NEURALBASIS_DATA"):
@@ -189,7 +296,7 @@ def test_absent_data_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 @pytest.mark.parametrize("name", [n for n in sorted(baselines.LIBRARIES) if n not in ("ours", "ebm")])
-@pytest.mark.parametrize("key", ["ca", "heloc"])
+@pytest.mark.parametrize("key", ["ca", "heloc", "telco"])
 def test_other_learners(name: str, key: str) -> None:
     data = datasets.stand_in(key)
     model = baselines.get(name).fit(data.X, data.y, data.task, seed=0, quick=True)
@@ -203,7 +310,8 @@ def test_ebm_learner() -> None:
     data = datasets.stand_in("heloc")
     from benchmarks.baselines import ebm
 
-    model = ebm.fit(data.X, data.y, data.task, seed=0, quick=True)
+    model = ebm.fit(data.X, data.y, data.task, seed=0, quick=True, interactions=2)
+    assert len(model.term_features_) == 25
     assert score(model, data.X, data.y, data.task)["auroc"] > 0.5
 
 
@@ -223,8 +331,25 @@ def test_targets_are_judged_from_the_figures() -> None:
 
 def test_a_learner_that_did_not_run_says_so() -> None:
     study = main_effects.STUDIES["covertype"]
-    line = main_effects.write_line(study, study.lines[0], {"ours": [], "ebm": []})
+    line = write_line(study, study.lines[0], {"ours": [], "ebm": []}, len(main_effects.PUBLISHED))
     assert line == ["CoverType", "accuracy", "not run", "not run", "–", "0.7369", "0.7392", "≥ 0.74", "–"]
+
+
+def test_published_figures_fill_their_columns() -> None:
+    study = interactions.STUDIES["ca"]
+    assert write_line(study, Line("rmse", published=(0.4779,)), {"ours": []}, 3)[4:7] == ["0.4779", "–", "–"]
+
+
+def test_studies_of_main_effects_have_no_interactions() -> None:
+    for study in main_effects.STUDIES.values():
+        options = {cell.learner: cell.options for cell in study.list_cells("ca", ["ours", "ebm", "linear"], quick=True)}
+        assert options == {"ours": {"interactions": 0}, "ebm": {"interactions": 0}, "linear": {}}
+    assert all(not study.options for study in interactions.STUDIES.values())
+
+
+def test_other_splits() -> None:
+    moved = move_splits(interactions.STUDIES["ca"], 100)
+    assert (list(moved.splits), list(moved.seeds)) == ([100, 101, 102], [0])
 
 
 def test_numbers_are_written() -> None:

@@ -1,23 +1,26 @@
-"""compile: tables are centred, members become mean and spread, classes sum to zero, the target's unit comes back."""
+"""compile: tables are purified, members become mean and spread, classes sum to zero, the target's unit comes back."""
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
+import neuralbasis.compile
 from neuralbasis.axis import continuous_axis, level_axis
 from neuralbasis.bases import MLPBasis
-from neuralbasis.compile import centre, compile_model
+from neuralbasis.compile import compile_model
 from neuralbasis.encoder import Encoder
 from neuralbasis.layout import lay_out
 from neuralbasis.link import inverse_link
+from neuralbasis.model import Shape, TiedShape
 from neuralbasis.net import BasisNet
 from neuralbasis.objective import CrossEntropy, LogLoss, SquaredError
-from neuralbasis.train import GridEngine, training_threads
-from tests.models import draw_numbers, name_columns, slow_look_up, slow_position
+from neuralbasis.purify import Table, purify
+from neuralbasis.train import GridEngine, Stage, training_threads
+from tests.models import draw_numbers, name_columns
 
 TERMS = [(0,), (1,), (2,), (3,), (0, 2), (1, 3), (0, 1, 2)]
+MADE = [(0, 1), (1, 2)]  # pairs of the triple that the net has not: what they can say of it moves to them
+ALL_TERMS = sorted([*TERMS, *MADE], key=lambda term: (len(term), term))
 OBJECTIVES = {"regression": SquaredError(1, 40.0, 2.5), "binary": LogLoss(), "multiclass": CrossEntropy(3)}
 
 
@@ -27,184 +30,275 @@ def _one_thread():
         yield
 
 
-def make_parts(task="regression", n_members=3, seed=0, names="dbca", n_rows=80):
-    """A net with random parameters over four columns whose names are not in order, its grid, and raw rows."""
-    rng, objective = np.random.default_rng(seed), OBJECTIVES[task]
-    axes = (
+def make_axes(rng, names):
+    return (
         continuous_axis(names[0], rng.normal(size=9)),
-        level_axis(names[1], "nominal", ["u", "v", "w"]),
+        level_axis(names[1], "nominal", ["u", "v", "w", "x", "y", "z"], np.array([3.0, 9.0, 5.0, 1.0, 2.0, 8.0])),
         continuous_axis(names[2], rng.normal(size=6)),
         level_axis(names[3], "ordinal", ["low", "high"]),
     )
-    layout = lay_out(axes, TERMS, {2: 4, 3: 3})
-    numbers = draw_numbers(rng, axes, n_rows)
-    grid = GridEngine(layout, layout.encode(numbers), rng.random(n_rows) + 0.1, threads=1)
-    generator = torch.Generator().manual_seed(seed)
-    bases = {o: MLPBasis(o, 5, n_members, (8,), fourier=3, generator=generator) for o in (1, 2, 3)}
-    counts = {o: sum(len(term) == o for term in TERMS) for o in bases}
-    net = BasisNet(bases, counts, grid.cells.n_free, n_members, objective.n_outputs)
+
+
+def make_stage(axes, terms, numbers, weights, objective, n_members=3, seed=0, tied=False, n_subnets=1):
+    """A net with random parameters and its grid."""
+    layout = lay_out(axes, terms, {2: 4, 3: 3})
+    grid = GridEngine(layout, layout.encode(numbers), weights, threads=1)
+    generator, orders = torch.Generator().manual_seed(seed), sorted({len(term) for term in terms})
+    bases = {o: MLPBasis(o, 5, n_members * n_subnets, (8,), fourier=3, generator=generator) for o in orders}
+    counts = {o: sum(len(term) == o for term in terms) for o in bases}
+    net = BasisNet(bases, counts, grid.cells.n_free, n_members, objective.n_outputs, n_subnets, tied)
     with torch.no_grad():
         for parameter in net.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=generator))
-    return net, Encoder(axes), grid, objective, numbers
+    return Stage(net, grid)
 
 
-def member_scores(net, grid, objective):
-    """(N, M, K) scores of the training rows in the target's unit, straight from the net."""
-    net.eval()
-    with torch.no_grad():
-        flat = grid.lookup.scores(np.arange(len(grid.positions)), net.table(grid.points))
-        scores = flat.view(len(flat), net.n_members, net.n_outputs) + net.intercept
-    return scores.double().numpy() * objective.unit + objective.shift
+def make_parts(task="regression", seed=0, names="dbca", n_rows=80, terms=(TERMS,), **options):
+    """Stages of terms over four columns whose names are not in order, and raw rows."""
+    rng, objective = np.random.default_rng(seed), OBJECTIVES[task]
+    axes = make_axes(rng, names)
+    numbers, weights = draw_numbers(rng, axes, n_rows), rng.random(n_rows) + 0.1
+    stages = [
+        make_stage(axes, part, numbers, weights, objective, seed=seed + k, **options) for k, part in enumerate(terms)
+    ]
+    return stages, Encoder(axes), objective, numbers
 
 
+def member_scores(stages, objective):
+    """(N, M, K) scores of the training rows in the target's unit, straight from the nets."""
+    total = 0.0
+    for stage in stages:
+        net, lookup = stage.net.eval(), stage.grid.lookup
+        with torch.no_grad():
+            taken = lookup.take(np.arange(len(stage.grid.positions)))
+            total = total + net.combine(lookup.gather(taken, net.table(stage.grid.points), net.tied)).double().numpy()
+    return total * objective.unit + objective.shift
+
+
+@pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("task", ["regression", "binary"])
-def test_model_scores_are_the_mean_of_the_members(task):
-    net, encoder, grid, objective, numbers = make_parts(task)
-    model = compile_model(net, encoder, grid, objective)
-    # Rows on cells that no training row reached would be set to zero, but these are the training rows.
-    expected = member_scores(net, grid, objective).mean(axis=1)
+def test_model_scores_are_the_mean_of_the_members(task, tied):
+    stages, encoder, objective, numbers = make_parts(task, tied=tied, n_subnets=2 if tied else 1)
+    model = compile_model(stages, encoder, objective)
+    expected = member_scores(stages, objective).mean(axis=1)
     scores = model.scores(name_columns(encoder.axes, numbers))
-    rows = ~unseen_rows(encoder, numbers)
-    assert rows.sum() > 30
-    np.testing.assert_allclose(scores[rows], expected[rows], rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-4)
     assert model.link == objective.link
 
 
-def unseen_rows(encoder, numbers):
-    return np.any([axis.is_level & (numbers[:, f] < 0) for f, axis in enumerate(encoder.axes)], axis=0)
+STAGES = {
+    "by order": ([(0,), (1,), (2,), (3,)], [(0, 2), (1, 3)], [(0, 1, 2)]),
+    "corrected": ([(0,), (1,), (2,), (3,)], TERMS),
+    "absent parents": ([(0,), (2,)], [(0, 1), (2, 3)]),
+}
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("task", OBJECTIVES)
+@pytest.mark.parametrize("kind", STAGES)
+def test_scores_of_stages_add_up(kind, task, tied):
+    stages, encoder, objective, numbers = make_parts(task, terms=STAGES[kind], tied=tied)
+    model = compile_model(stages, encoder, objective)
+    scores, expected = model.scores(name_columns(encoder.axes, numbers)), member_scores(stages, objective).mean(axis=1)
+    if task == "multiclass":  # only differences between classes matter
+        expected = expected - expected.mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-4)
+    assert len(set(model.terms)) == len(model.terms)
+    np.testing.assert_allclose([stage.add_scores(None).double().numpy() for stage in stages], [
+        member_scores([stage], SquaredError()) for stage in stages
+    ], rtol=1e-6, atol=1e-6)  # fmt: skip
+
+
+def test_stages_start_from_given_scores():
+    (stage,), _, _, _ = make_parts(n_members=3)
+    given = torch.arange(80.0)[:, None, None]
+    torch.testing.assert_close(stage.add_scores(given), stage.add_scores(None) + given)
+    members = torch.randn(80, 3, 1, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(stage.add_scores(members), stage.add_scores(None) + members)
 
 
 def test_the_unit_of_the_target_is_undone():
-    net, encoder, grid, _, _ = make_parts()
-    plain = compile_model(net, encoder, grid, SquaredError())
-    scaled = compile_model(net, encoder, grid, SquaredError(1, 40.0, 2.5))
+    stages, encoder, _, _ = make_parts()
+    plain = compile_model(stages, encoder, SquaredError())
+    scaled = compile_model(stages, encoder, SquaredError(1, 40.0, 2.5))
     np.testing.assert_allclose(scaled.intercept, 40 + 2.5 * plain.intercept)
     for one, other in zip(plain.shapes, scaled.shapes, strict=True):
         np.testing.assert_allclose(other.scores, 2.5 * one.scores, atol=1e-12)
         np.testing.assert_allclose(other.spread, 2.5 * one.spread, atol=1e-12)
 
 
+@pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("task", OBJECTIVES)
-def test_shapes_have_weighted_mean_zero(task):
-    net, encoder, grid, objective, _ = make_parts(task)
-    for shape in compile_model(net, encoder, grid, objective).shapes:
-        mean = np.tensordot(shape.weights, shape.scores, shape.weights.ndim) / shape.weights.sum()
-        np.testing.assert_allclose(mean, 0, atol=1e-12)
+def test_shapes_have_weighted_mean_zero_along_every_axis(task, tied):
+    stages, encoder, objective, _ = make_parts(task, tied=tied)
+    grid = stages[0].grid
+    for shape in compile_model(stages, encoder, objective).shapes:
+        scale = np.abs(shape.scores).max()
+        for axis in range(len(shape.term)):
+            along = (shape.weights[..., None] * shape.scores).sum(axis=axis)
+            np.testing.assert_allclose(along, 0, atol=1e-9 * scale * shape.weights.sum())
         assert shape.weights.sum() == pytest.approx(grid.cell_weight[grid.layout.cells_of(0)].sum(), rel=1e-5)
 
 
-@pytest.mark.parametrize("task", OBJECTIVES)
-def test_mean_and_spread_are_over_members(task):
-    net, encoder, grid, objective, _ = make_parts(task, n_members=4)
-    model = compile_model(net, encoder, grid, objective)
+def read_member(stage, member, objective):
+    """One member's tables with a channel for each class, without `compile`."""
+    net, grid = stage.net.eval(), stage.grid
     with torch.no_grad():
-        flat = net.table(grid.points).double().numpy().reshape(-1, 4, net.n_outputs) * objective.unit
+        flat = net.table(grid.points).double().numpy().reshape(-1, net.n_members, net.n_outputs)[:, member]
     for index, term in enumerate(grid.layout.terms):
-        cells = grid.layout.cells_of(index)
-        weight = grid.cell_weight[cells]
-        shape = next(s for s in model.shapes if s.term == tuple(sorted(term)))
-        order = np.argsort(term)
-        members = []
-        for member in range(4):
-            table = flat[cells, member]
-            table = table - table.mean(axis=1, keepdims=True) if net.n_outputs > 1 else table
-            table = table - np.average(table, axis=0, weights=weight)
-            table[~grid.cells.based[cells] & (weight == 0)] = 0
-            members.append(table.reshape(*grid.layout.table_shape(index), -1).transpose(*order, len(term)))
-        np.testing.assert_allclose(shape.scores, np.mean(members, axis=0), rtol=1e-6, atol=1e-9)
-        np.testing.assert_allclose(shape.spread, np.std(members, axis=0, ddof=1), rtol=1e-6, atol=1e-9)
+        cells, order = grid.layout.cells_of(index), np.argsort(term)
+        values = flat[cells] - (flat[cells].mean(axis=1, keepdims=True) if net.n_outputs > 1 else 0)
+        shape = grid.layout.table_shape(index)
+        yield Table(
+            tuple(sorted(term)), tuple(grid.layout.axes_of(index)[d] for d in order),
+            values.reshape(*shape, -1).transpose(*order, len(shape)) * objective.unit,
+            grid.cell_weight[cells].reshape(shape).transpose(order),
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("task", OBJECTIVES)
+def test_mean_and_spread_are_over_purified_members(task):
+    stages, encoder, objective, _ = make_parts(task, n_members=4)
+    model = compile_model(stages, encoder, objective)
+    members = [
+        {t.term: t for t in purify(list(read_member(stages[0], m, objective)), np.zeros(objective.n_outputs))[0]}
+        for m in range(4)
+    ]
+    for shape in model.shapes:
+        tables = np.stack([member[shape.term].values for member in members])
+        # Neither a basis nor a row speaks for a missing or unseen value, or a nominal level, without a row.
+        knots = tuple(slice(1, -1) for _ in shape.axes)
+        silent = shape.weights == 0
+        if len(shape.term) > 1 or shape.axes[0].kind != "nominal":
+            silent[knots] = False
+        assert (shape.scores[silent] == 0).all()
+        tables[:, silent] = 0
+        np.testing.assert_allclose(shape.scores, tables.mean(axis=0), rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(shape.spread, tables.std(axis=0, ddof=1), rtol=1e-6, atol=1e-9)
+
+
+def test_missing_and_unseen_values_without_a_row_contribute_nothing():
+    """But where a coarse axis keeps some levels only, the others are read as unseen: that cell has rows."""
+    stages, encoder, objective, numbers = make_parts(n_rows=300)
+    axes = encoder.axes
+    known = np.where(np.isnan(numbers) | (numbers < 0), [axis.knots[0] for axis in axes], numbers)  # none is absent
+    stages = [make_stage(axes, TERMS, known, np.ones(300), objective)]
+    model = compile_model(stages, encoder, objective)
+    raw = name_columns(axes, known[:4])
+    for feature, name in enumerate(encoder.names):
+        for value in (None, "never seen") if axes[feature].is_level else (np.nan,):
+            table = {**raw, name: np.array([value] * 4, dtype=object if axes[feature].is_level else float)}
+            contributions = model.contributions(table)
+            for index, shape in enumerate(model.shapes):
+                axis = dict(zip(shape.term, shape.axes, strict=True)).get(feature)
+                has_rows = axis is None or (value == "never seen" and len(axis.knots) < len(axes[feature].knots))
+                assert (contributions[:, index] == 0).all() == (not has_rows)
 
 
 def test_one_member_has_no_spread():
-    net, encoder, grid, objective, _ = make_parts("multiclass", n_members=1)
-    for shape in compile_model(net, encoder, grid, objective).shapes:
+    stages, encoder, objective, _ = make_parts("multiclass", n_members=1)
+    for shape in compile_model(stages, encoder, objective).shapes:
         assert shape.spread.shape == shape.scores.shape
         assert (shape.spread == 0).all()
 
 
 def test_equal_members_have_no_spread():
-    net, encoder, grid, objective, _ = make_parts(n_members=2)
+    stages, encoder, objective, _ = make_parts(n_members=2)
+    net = stages[0].net
     with torch.no_grad():
         for tensor in [*net.bases.state_dict().values(), *net.coefficients.values()]:
             tensor[1] = tensor[0]
         net.free[:, 1], net.intercept[1] = net.free[:, 0], net.intercept[0]
-    model = compile_model(net, encoder, grid, objective)
+    model = compile_model(stages, encoder, objective)
     assert max(shape.spread.max() for shape in model.shapes) < 1e-5
     assert max(np.ptp(shape.scores) for shape in model.shapes) > 1
 
 
-def test_classes_sum_to_zero_and_probabilities_stay():
-    net, encoder, grid, objective, numbers = make_parts("multiclass", n_members=1)
+@pytest.mark.parametrize("tied", [False, True])
+def test_classes_sum_to_zero_and_probabilities_stay(tied):
+    stages, encoder, objective, numbers = make_parts("multiclass", n_members=1, tied=tied)
     classes = np.array(["x", "y", "z"])
-    model = compile_model(net, encoder, grid, objective, classes)
+    model = compile_model(stages, encoder, objective, classes)
     for shape in model.shapes:
-        np.testing.assert_allclose(shape.scores.sum(axis=-1), 0, atol=1e-12)
+        np.testing.assert_allclose(shape.scores.sum(axis=-1), 0, atol=1e-10 * np.abs(shape.scores).max())
     assert model.intercept.sum() == pytest.approx(0, abs=1e-12)
-    rows = ~unseen_rows(encoder, numbers)
-    expected = inverse_link("mlogit", member_scores(net, grid, objective)[:, 0])
+    expected = inverse_link("mlogit", member_scores(stages, objective)[:, 0])
     proba = model.predict_proba(name_columns(encoder.axes, numbers))
-    np.testing.assert_allclose(proba[rows], expected[rows], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(proba, expected, rtol=1e-4, atol=1e-5)
     assert model.classes is classes
 
 
 @pytest.mark.parametrize("names", ["abcd", "dcba", "dbca", "cadb"])
 def test_terms_come_in_the_order_of_the_features(names):
-    net, encoder, grid, objective, numbers = make_parts(names=names)
-    model = compile_model(net, encoder, grid, objective)
-    assert list(model.terms) == TERMS
+    stages, encoder, objective, numbers = make_parts(names=names)
+    model = compile_model(stages, encoder, objective)
+    assert list(model.terms) == ALL_TERMS
     for shape in model.shapes:
         assert tuple(axis.name for axis in shape.axes) == tuple(names[feature] for feature in shape.term)
         assert shape.scores.shape == (*(axis.n_cells for axis in shape.axes), 1)
         assert shape.weights.shape == shape.scores.shape[:-1]
-    # A term's contribution is the net's, whatever the order of its inputs was.
-    with torch.no_grad():
-        flat = net.table(grid.points).double().numpy().mean(axis=1) * objective.unit
-    for index, term in enumerate(grid.layout.terms):
-        shape = model.shapes[TERMS.index(tuple(sorted(term)))]
-        table = flat[grid.layout.cells_of(index)].reshape(*grid.layout.table_shape(index), 1)
-        difference = []
-        for row in numbers[~unseen_rows(encoder, numbers)][:20]:
-            mine = [slow_position(row[f], axis) for f, axis in zip(shape.term, shape.axes, strict=True)]
-            net_s = [slow_position(row[f], axis) for f, axis in zip(term, grid.layout.axes_of(index), strict=True)]
-            difference.append(slow_look_up(shape.scores, mine) - slow_look_up(table, net_s))
-        np.testing.assert_allclose(difference, np.broadcast_to(difference[0], (20, 1)), atol=1e-6)
+    # Scores are the nets', whatever the order of a term's inputs was.
+    expected = member_scores(stages, objective).mean(axis=1)
+    np.testing.assert_allclose(model.scores(name_columns(encoder.axes, numbers)), expected, rtol=1e-5, atol=1e-4)
 
 
 def test_compiling_leaves_the_net_as_it_is():
-    net, encoder, grid, objective, _ = make_parts()
-    before = {name: value.clone() for name, value in net.state_dict().items()}
-    first = compile_model(net, encoder, grid, objective, n_jobs=2)
-    second = compile_model(net, encoder, grid, objective)
+    stages, encoder, objective, _ = make_parts()
+    before = {name: value.clone() for name, value in stages[0].net.state_dict().items()}
+    first = compile_model(stages, encoder, objective, n_jobs=2)
+    second = compile_model(stages, encoder, objective)
     assert first.n_jobs == 2
-    assert all(torch.equal(before[name], value) for name, value in net.state_dict().items())
+    assert all(torch.equal(before[name], value) for name, value in stages[0].net.state_dict().items())
     for one, other in zip(first.shapes, second.shapes, strict=True):
         np.testing.assert_array_equal(one.scores, other.scores)
 
 
-# Centring
+def test_the_order_of_stages_does_not_matter():
+    stages, encoder, objective, numbers = make_parts(terms=STAGES["by order"])
+    first, second = (compile_model(order, encoder, objective) for order in (stages, stages[::-1]))
+    assert first.terms == second.terms
+    for one, other in zip(first.shapes, second.shapes, strict=True):
+        np.testing.assert_allclose(one.scores, other.scores, rtol=1e-9, atol=1e-12)
+    table = name_columns(encoder.axes, numbers)
+    np.testing.assert_allclose(first.scores(table), second.scores(table), rtol=1e-12)
 
 
-@settings(deadline=None)
-@given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.integers(1, 3), st.integers(1, 3))
-def test_centring_moves_the_mean_and_nothing_else(seed, n_cells, n_members, n_outputs):
-    rng = np.random.default_rng(seed)
-    table = rng.normal(5, 1, (n_cells, n_members, n_outputs))
-    weight = rng.random(n_cells) * (rng.random(n_cells) < 0.7)
-    weight[0] = 1.0
-    based = rng.random(n_cells) < 0.5
-    given = table.copy()
-    centred, mean = centre(table, weight, based)
-    np.testing.assert_array_equal(table, given)
-    np.testing.assert_allclose(np.average(table, axis=0, weights=weight), mean)
-    np.testing.assert_allclose(np.tensordot(weight, centred, 1), 0, atol=1e-10)
-    speaks = based | (weight > 0)
-    np.testing.assert_allclose((centred + mean)[speaks], table[speaks])
-    assert (centred[~speaks] == 0).all()
+# Tied classes in factors
 
 
-def test_centring_by_hand():
-    table = np.array([[[9.0]], [[1.0]], [[4.0]], [[7.0]]])
-    centred, mean = centre(table, np.array([0.0, 2.0, 1.0, 0.0]), np.array([False, True, True, True]))
-    assert mean.tolist() == [[2.0]]
-    assert centred[:, 0, 0].tolist() == [0.0, -1.0, 2.0, 5.0]
+@pytest.mark.parametrize("n_subnets", [1, 3])
+@pytest.mark.parametrize("kind", STAGES)
+def test_factored_and_folded_models_say_the_same(kind, n_subnets, monkeypatch):
+    stages, encoder, objective, numbers = make_parts("multiclass", terms=STAGES[kind], tied=True, n_subnets=n_subnets)
+    folded = compile_model(stages, encoder, objective)
+    assert all(isinstance(shape, Shape) for shape in folded.shapes)
+    monkeypatch.setattr(neuralbasis.compile, "MAX_NUMBERS", 0)
+    factored = compile_model(stages, encoder, objective)
+    assert any(isinstance(shape, TiedShape) for shape in factored.shapes)
+    assert factored.terms == folded.terms
+    np.testing.assert_allclose(factored.intercept, folded.intercept, atol=1e-10)
+    for one, other in zip(factored.shapes, folded.shapes, strict=True):
+        scale = np.abs(other.scores).max()
+        np.testing.assert_allclose(one.scores, other.scores, rtol=1e-8, atol=1e-10 * scale)
+        np.testing.assert_allclose(one.spread, other.spread, rtol=1e-7, atol=1e-10 * scale)
+        np.testing.assert_array_equal(one.weights, other.weights)
+    table = name_columns(encoder.axes, numbers)
+    np.testing.assert_allclose(factored.contributions(table), folded.contributions(table), rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(factored.scores(table), folded.scores(table), rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", STAGES)
+def test_a_small_stage_may_be_folded_where_a_large_one_is_factored(kind, monkeypatch):
+    stages, encoder, objective, numbers = make_parts("multiclass", terms=STAGES[kind], tied=True)
+    table = name_columns(encoder.axes, numbers)
+    folded = compile_model(stages, encoder, objective).scores(table)
+    sizes = sorted(stage.grid.layout.n_cells * 3 * 3 for stage in stages)
+    for limit in sizes[:-1]:
+        monkeypatch.setattr(neuralbasis.compile, "MAX_NUMBERS", limit)
+        np.testing.assert_allclose(compile_model(stages, encoder, objective).scores(table), folded, atol=1e-9)
+
+
+def test_free_classes_are_never_factored(monkeypatch):
+    monkeypatch.setattr(neuralbasis.compile, "MAX_NUMBERS", 0)
+    stages, encoder, objective, _ = make_parts("multiclass")
+    assert all(isinstance(shape, Shape) for shape in compile_model(stages, encoder, objective).shapes)

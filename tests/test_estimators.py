@@ -27,8 +27,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
 
 ESTIMATORS = (NeuralBasisRegressor, NeuralBasisClassifier)
-QUICK = {"max_steps": 20, "outer_bags": 2, "random_state": 1}
-CHECKED = {"max_steps": 40}  # the fewest tens of steps with which scikit-learn's own accuracy checks pass, and a margin
+QUICK = {"max_steps": 20, "outer_bags": 2, "random_state": 1, "interactions": 0}
+# The fewest tens of steps with which scikit-learn's own accuracy checks pass, and a margin.
+CHECKED = {"max_steps": 40, "interactions": 0}
 
 # The only checks that may be skipped: this one needs SCIPY_ARRAY_API=1 and the packages array-api-compat and
 # array-api-strict.
@@ -47,18 +48,33 @@ def test_scikit_learn_check(estimator, check):
         pytest.skip(reason)
 
 
+PAIRED_CHECKS = [
+    "check_sample_weight_equivalence_on_dense_data",
+    "check_sample_weights_not_overwritten",
+    "check_methods_subset_invariance",
+    "check_estimators_pickle",
+    "check_dict_unchanged",
+    "check_fit2d_1feature",
+    "check_positive_only_tag_during_fit",
+    "check_n_features_in",
+    "check_n_features_in_after_fitting",
+]
+
+
 @pytest.mark.parametrize("kind", ESTIMATORS)
-@pytest.mark.parametrize(
-    "name",
-    [
-        "check_sample_weight_equivalence_on_dense_data",
-        "check_fit_idempotent",
-        "check_n_features_in",
-        "check_n_features_in_after_fitting",
-    ],
-)
-def test_scikit_learn_check_with_all_defaults(kind, name):
-    getattr(estimator_checks, name)(kind.__name__, kind())
+@pytest.mark.parametrize("name", PAIRED_CHECKS)
+def test_scikit_learn_check_with_automatic_pairs(kind, name):
+    getattr(estimator_checks, name)(kind.__name__, kind(max_steps=40))
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_scikit_learn_check_with_all_defaults(kind):
+    estimator_checks.check_fit_idempotent(kind.__name__, kind())
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_scikit_learn_check_of_weights_with_all_steps(kind):
+    estimator_checks.check_sample_weight_equivalence_on_dense_data(kind.__name__, kind(interactions=0))
 
 
 def make_table(n_rows: int = 200, seed: int = 0) -> pd.DataFrame:
@@ -87,16 +103,20 @@ def make_labels(table: pd.DataFrame, n_classes: int) -> np.ndarray:
     return np.digitize(score, np.quantile(score, np.arange(1, n_classes) / n_classes))
 
 
-PAIR = [("size", "age")]
+PAIRED = {**QUICK, "interactions": [("size", "age")]}
+
+
+def make_crossed(table: pd.DataFrame, task: str) -> np.ndarray:
+    """A target with an interaction of size and age."""
+    score = make_score(table) + (table["size"].fillna(0) * (table["age"] - 50) / 10).to_numpy()
+    cuts = {"regression": [], "binary": [0.5], "multiclass": [0.3, 0.6]}[task]
+    return np.digitize(score, np.quantile(score, cuts)) if cuts else score
 
 
 @pytest.fixture(scope="module", params=["regression", "binary", "multiclass"])
 def fitted(request):
-    table = make_table()
-    if request.param == "regression":
-        return request.param, table, NeuralBasisRegressor(**QUICK, interactions=PAIR).fit(table, make_score(table))
-    labels = make_labels(table, 2 if request.param == "binary" else 3)
-    return request.param, table, NeuralBasisClassifier(**QUICK, interactions=PAIR).fit(table, labels)
+    table, kind = make_table(), NeuralBasisRegressor if request.param == "regression" else NeuralBasisClassifier
+    return request.param, table, kind(**PAIRED).fit(table, make_crossed(table, request.param))
 
 
 def test_attributes_in_the_spelling_of_ebm(fitted):
@@ -110,6 +130,11 @@ def test_attributes_in_the_spelling_of_ebm(fitted):
     assert estimator.intercept_.shape == ((3,) if task == "multiclass" else (1,))
     history = estimator.history_
     assert len(history.validation) == len(history.steps) == len(history.seconds) > history.best >= 0
+    n_main = history.stage.index("pairs")
+    assert history.stage == ["main effects"] * n_main + ["pairs"] * (len(history.steps) - n_main)
+    assert history.stage[history.best] == "pairs"
+    assert history.validation[history.best] == min(history.validation) < history.constant
+    assert estimator.interaction_ranking_ == []  # the pair was wished, none was searched
     assert hasattr(estimator, "classes_") == (task != "regression")
 
 
@@ -138,7 +163,7 @@ def test_bins(fitted):
     assert estimator.bins_[4][0] == {"blue": 1, "green": 2, "red": 3}
     fine, coarse = estimator.bins_[1]
     assert fine.tolist() == sorted(table["age"].unique())
-    assert len(coarse) <= 33 < len(fine)
+    assert len(coarse) <= 25 < len(fine)
     assert np.isin(coarse, fine).all()
 
 
@@ -187,7 +212,9 @@ def test_a_fitted_ebm_has_the_same_attributes(fitted):
     task, table, ours = fitted
     kind = "ExplainableBoostingRegressor" if task == "regression" else "ExplainableBoostingClassifier"
     y = make_score(table) if task == "regression" else ours.predict(table)
-    ebm = getattr(glassbox, kind)(interactions=PAIR, outer_bags=2, max_rounds=5, n_jobs=1).fit(table, y)
+    ebm = getattr(glassbox, kind)(interactions=PAIRED["interactions"], outer_bags=2, max_rounds=5, n_jobs=1).fit(
+        table, y
+    )
     assert ours.term_names_ == ebm.term_names_
     assert ours.term_features_ == [tuple(int(feature) for feature in term) for term in ebm.term_features_]
     assert ours.link_ == ebm.link_
@@ -348,6 +375,7 @@ def test_ten_thousand_levels_fit_quickly_and_do_not_leak():
     start = time.perf_counter()
     estimator = NeuralBasisClassifier().fit(table[train], y[train])
     assert time.perf_counter() - start < 15
+    assert len(estimator.bins_[0][0]) > 8000
     constant = log_loss(y[test], np.full(n_rows // 2, y[train].mean()))
     assert log_loss(y[test], estimator.predict_proba(table[test])) <= 1.02 * constant
 
@@ -394,8 +422,7 @@ def test_parameters_go_round(kind):
 def test_a_clone_fits_the_same_model_and_fitting_changes_no_parameter(fitted):
     task, table, estimator = fitted
     before = estimator.get_params()
-    y = make_score(table) if task == "regression" else make_labels(table, len(estimator.classes_))
-    again = clone(estimator).fit(table, y)
+    again = clone(estimator).fit(table, make_crossed(table, task))
     np.testing.assert_array_equal(again.predict(table), estimator.predict(table))
     assert again.get_params() == before
 
@@ -423,21 +450,40 @@ def test_search_and_cross_validation():
     assert scores.min() > 0.7
 
 
-@pytest.mark.parametrize("interactions", [[("a", "b")], [(0, 1)], [("b", 0)], np.array([[0, 1]])])
-def test_interactions_by_name_or_index_learn_a_product(interactions):
+def test_a_wished_interaction_learns_a_product_in_any_spelling():
     rng = np.random.default_rng(0)
     table = pd.DataFrame(rng.uniform(-1, 1, (1200, 2)), columns=["a", "b"])
     y = (table["a"] * table["b"]).to_numpy()
-    quick = {"max_steps": 150, "outer_bags": 2, "random_state": 1}
     train, test = slice(0, 900), slice(900, 1200)
-    paired = NeuralBasisRegressor(**quick, interactions=interactions).fit(table[train], y[train])
+
+    def fit(interactions, max_steps=150):
+        parameters = {**QUICK, "max_steps": max_steps, "interactions": interactions}
+        return NeuralBasisRegressor(**parameters).fit(table[train], y[train])
+
+    paired = fit([("a", "b")])
     assert paired.term_names_ == ["a", "b", "a & b"]
     assert r2_score(y[test], paired.predict(table[test])) > 0.8
-    alone = NeuralBasisRegressor(**quick).fit(table[train], y[train])
-    assert r2_score(y[test], alone.predict(table[test])) < 0.3
+    assert r2_score(y[test], fit(0).predict(table[test])) < 0.3
+    expected = fit([("a", "b")], max_steps=10).predict(table[test])
+    for interactions in ([(0, 1)], [("b", 0)], np.array([[0, 1]]), "all", 1, "auto"):
+        np.testing.assert_array_equal(fit(interactions, max_steps=10).predict(table[test]), expected)
 
 
-QUALITY = {"max_steps": 150, "outer_bags": 2}
+def test_every_axis_of_every_term_is_among_the_bins_of_its_column():
+    """A column may keep its knots beside a two-valued one and have fewer beside another."""
+    table = make_table()
+    wished = [("size", "age"), ("size", "smoker"), ("age", "smoker"), ("size", "age", "smoker")]
+    estimator = NeuralBasisRegressor(**{**QUICK, "interactions": wished}, validation_size=0).fit(
+        table, make_score(table)
+    )
+    sizes = [[len(axis) for axis in axes] for axes in estimator.bins_]
+    assert [axes[0] for axes in sizes] == [len(np.unique(table[name].dropna())) for name in table]
+    for name, term, scores in zip(estimator.term_names_, estimator.term_features_, estimator.term_scores_, strict=True):
+        for feature, n_cells in zip(term, scores.shape, strict=True):
+            assert n_cells - 2 in sizes[feature], name
+
+
+QUALITY = {"max_steps": 150, "outer_bags": 2}  # with the automatic pairs
 
 
 def split(load):

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neuralbasis import kernels
+from neuralbasis.layout import Anchor
 from neuralbasis.model import _interpolate, _positions
 from tests.models import (
     MIXED,
@@ -29,11 +30,16 @@ NAN = float("nan")
 seeds = st.integers(0, 2**32 - 1)
 
 
+def terms_of(layout):
+    """All that the kernels read about the terms."""
+    return (*layout.term_arrays, *layout.skips)
+
+
 def contribute(model, numbers, threads=1, per_term=True):
     """Contributions (N, T, K), or their sums (N, 1, K), by the compiled loop."""
     out = np.zeros((len(numbers), len(model.shapes) if per_term else 1, model.n_outputs))
     table = np.concatenate([shape.scores.reshape(-1, model.n_outputs) for shape in model.shapes])
-    arrays = (*model.layout.axis_arrays, *model.layout.term_arrays, table, per_term, out)
+    arrays = (*model.layout.axis_arrays, *terms_of(model.layout), table, per_term, out)
     result = kernels.share_rows(lambda _, a, b: kernels.score_rows(a, b, numbers, *arrays), len(numbers), threads)
     assert result == -1
     return out
@@ -48,35 +54,49 @@ def contribute_numpy(model, numbers):
     return np.stack(values, axis=1)
 
 
-def gather(layout, positions, rows, table, threads=1):
-    out = np.full((len(rows), table.shape[1]), np.nan, dtype=np.float32)
+def take(positions, rows, threads=1):
+    """Positions (A, b) of a batch."""
+    taken = np.full((positions.shape[1], len(rows)), np.nan, dtype=np.float32)
 
     def work(_part, first, last):
-        return kernels.gather_rows(first, last, positions, rows, *layout.term_arrays, table, out)
+        return kernels.take_rows(first, last, positions, rows, taken)
 
     assert kernels.share_rows(work, len(rows), threads, min_rows=16) == -1
+    return taken
+
+
+def gather(layout, taken, table, per_term=False, threads=1):
+    """Look-ups (b, 1 or T, C); rows are shared among the threads."""
+    out = np.zeros((taken.shape[1], len(layout.terms) if per_term else 1, table.shape[1]), dtype=table.dtype)
+
+    def work(_part, first, last):
+        return kernels.gather_rows(first, last, taken, *terms_of(layout), table, per_term, out)
+
+    assert kernels.share_rows(work, len(out), threads, min_rows=16) == -1
     return out
 
 
-def scatter(layout, positions, rows, grad, threads=1):
-    parts = np.zeros((threads, layout.n_cells, grad.shape[1]), dtype=np.float32)
+def scatter(layout, taken, grad, threads=1):
+    """Histograms (cells, C) of grad (b, 1 or T, C); terms are shared among the threads."""
+    out = np.zeros((layout.n_cells, grad.shape[2]), dtype=grad.dtype)
 
-    def work(part, first, last):
-        return kernels.scatter_rows(first, last, positions, rows, *layout.term_arrays, grad, parts[part])
+    def work(_part, first, last):
+        return kernels.scatter_rows(first, last, taken, *terms_of(layout), grad, grad.shape[1] > 1, out)
 
-    assert kernels.share_rows(work, len(rows), threads, min_rows=16) == -1
-    return parts.sum(axis=0)
+    edges = np.linspace(0, len(layout.terms), threads + 1).astype(int)
+    assert kernels.share_work(work, edges) == -1
+    return out
 
 
 def slow_weights(layout, position):
-    """(cells,) by how much a row at this position (A,) reads every cell: look-ups of unit tables."""
-    weights = []
+    """(T, cells) by how much a row at this position (A,) reads every cell: look-ups of unit tables."""
+    weights = np.zeros((len(layout.terms), layout.n_cells))
     for index in range(len(layout.terms)):
         axes = layout.term_axis[layout.term_start[index] : layout.term_start[index + 1]]
         shape = layout.table_shape(index)
         unit = np.eye(int(np.prod(shape))).reshape(*shape, -1)
-        weights.append(slow_look_up(unit, position[axes]))
-    return np.concatenate(weights)
+        weights[index, layout.cells_of(index)] = slow_look_up(unit, position[axes])
+    return weights
 
 
 # Look-ups of raw rows
@@ -156,8 +176,9 @@ def test_a_row_on_a_knot_reads_no_other_cell(orders):
     rng = np.random.default_rng(13)
     model = build_model(rng, orders=orders)
     layout = model.layout
-    # The ends of an axis are knots of its coarse axes too.
-    choices = [[*axis.knots[[0, -1]], NAN, *([-1.0] if axis.is_level else [])] for axis in layout.axes[:5]]
+    # The ends of a continuous axis are knots of its coarse axes too; a level is a knot or unseen.
+    choices = [[*(axis.knots if axis.is_level else axis.knots[[0, -1]]), NAN, -1.0] for axis in layout.axes[:5]]
+    choices = [choice if axis.is_level else choice[:-1] for choice, axis in zip(choices, layout.axes, strict=False)]
     numbers = np.column_stack([rng.choice(choice, 50) for choice in choices])
     positions = layout.encode(numbers)
     cells = (positions[:, layout.term_axis] * layout.term_stride).reshape(50, len(layout.terms), -1).sum(axis=2)
@@ -166,11 +187,14 @@ def test_a_row_on_a_knot_reads_no_other_cell(orders):
         table = np.full((layout.n_cells, 1), np.nan)
         table[cells[row], 0] = np.arange(len(layout.terms))
         out = np.zeros((50, len(layout.terms), 1))
-        arrays = (*layout.axis_arrays, *layout.term_arrays, table, True, out)
+        arrays = (*layout.axis_arrays, *terms_of(layout), table, True, out)
         kernels.score_rows(row, row + 1, numbers, *arrays)
         assert out[row, :, 0].tolist() == list(range(len(layout.terms)))
-        total = gather(layout, positions, np.array([row]), table.astype(np.float32))
-        assert total.tolist() == [[sum(range(len(layout.terms)))]]
+        taken = take(positions, np.array([row]))
+        total = gather(layout, taken, table.astype(np.float32))
+        assert total.tolist() == [[[sum(range(len(layout.terms)))]]]
+        alone = gather(layout, taken, table.astype(np.float32), per_term=True)
+        assert alone[0, :, 0].tolist() == list(range(len(layout.terms)))
 
 
 def test_only_the_asked_rows_are_touched():
@@ -179,7 +203,7 @@ def test_only_the_asked_rows_are_touched():
     numbers = draw_numbers(rng, model.encoder.axes, 20)
     layout, out = model.layout, np.zeros((20, 1, 1))
     table = np.concatenate([shape.scores.reshape(-1, 1) for shape in model.shapes])
-    kernels.score_rows(5, 9, numbers, *layout.axis_arrays, *layout.term_arrays, table, False, out)
+    kernels.score_rows(5, 9, numbers, *layout.axis_arrays, *terms_of(layout), table, False, out)
     assert (out[:5] == 0).all()
     assert (out[9:] == 0).all()
     np.testing.assert_allclose(out[5:9, 0], contribute(model, numbers)[5:9].sum(axis=1), rtol=1e-12)
@@ -197,7 +221,7 @@ def test_the_column_of_an_infinite_value_is_returned(value):
     layout, numbers = model.layout, draw_numbers(rng, model.encoder.axes, 3000)
     numbers[2999, 3] = value
     table = np.concatenate([shape.scores.reshape(-1, 1) for shape in model.shapes])
-    arrays = (*layout.axis_arrays, *layout.term_arrays, table, False, np.zeros((3000, 1, 1)))
+    arrays = (*layout.axis_arrays, *terms_of(layout), table, False, np.zeros((3000, 1, 1)))
     assert kernels.score_rows(0, 3000, numbers, *arrays) == 3
     assert kernels.score_rows(0, 2999, numbers, *arrays) == -1
     positions = np.empty((3000, len(layout.axes)), dtype=np.float32)
@@ -208,6 +232,18 @@ def test_the_column_of_an_infinite_value_is_returned(value):
 # Forward and backward pass of training
 
 
+def test_rows_are_taken_in_any_order():
+    rng = np.random.default_rng(1)
+    positions = rng.random((300, 7)).astype(np.float32)
+    rows = rng.integers(0, 300, 200)
+    np.testing.assert_array_equal(take(positions, rows), positions[rows].T)
+    np.testing.assert_array_equal(take(np.asfortranarray(positions), rows, threads=3), positions[rows].T)
+    out = np.full((7, 200), np.nan, dtype=np.float32)
+    kernels.take_rows(70, 75, positions, rows, out)
+    np.testing.assert_array_equal(out[:, 70:75], positions[rows[70:75]].T)
+    assert np.isnan(np.delete(out, range(70, 75), axis=1)).all()
+
+
 @settings(deadline=None, max_examples=20)
 @given(seeds, st.sampled_from([(1,), (2,), (1, 2), (1, 2, 3)]), st.sampled_from([1, 8]))
 def test_gather_and_scatter_are_the_same_matrix(seed, orders, n_channels):
@@ -215,42 +251,66 @@ def test_gather_and_scatter_are_the_same_matrix(seed, orders, n_channels):
     layout = build_layout(rng, ("continuous", "nominal", "continuous"), orders)
     positions = layout.encode(draw_numbers(rng, layout.axes[:3], 12))
     rows = rng.integers(0, 12, 20)
-    matrix = np.array([slow_weights(layout, positions[row].astype(float)) for row in rows])  # (b, cells)
-    np.testing.assert_allclose(matrix.sum(axis=1), len(layout.terms), rtol=1e-12)
+    matrix = np.array([slow_weights(layout, positions[row].astype(float)) for row in rows])  # (b, T, cells)
+    np.testing.assert_allclose(matrix.sum(axis=2), 1, rtol=1e-12)
+    taken = take(positions, rows)
     table = rng.normal(size=(layout.n_cells, n_channels)).astype(np.float32)
-    grad = rng.normal(size=(len(rows), n_channels)).astype(np.float32)
-    np.testing.assert_allclose(gather(layout, positions, rows, table), matrix @ table, atol=1e-5)
-    np.testing.assert_allclose(scatter(layout, positions, rows, grad), matrix.T @ grad, atol=1e-5)
+    np.testing.assert_allclose(gather(layout, taken, table, per_term=True), matrix @ table, atol=1e-5)
+    np.testing.assert_allclose(gather(layout, taken, table)[:, 0], matrix.sum(axis=1) @ table, atol=1e-5)
+    for width in (1, len(layout.terms)):
+        grad = rng.normal(size=(len(rows), width, n_channels)).astype(np.float32)
+        expected = np.einsum("btn,btc->nc", matrix, np.broadcast_to(grad, (*matrix.shape[:2], n_channels)))
+        np.testing.assert_allclose(scatter(layout, taken, grad), expected, atol=1e-5)
+
+
+def draw_eighths(rng, layout, n_rows):
+    """Positions at eighths: with small whole numbers in the table, single precision makes no rounding."""
+    cells = np.array([axis.n_cells for axis in layout.axes])
+    whole = np.floor(rng.random((n_rows, len(cells))) * cells)
+    inside = (whole > 0) & (whole < cells - 2) & ~layout.axis_level
+    return (whole + np.where(inside, rng.integers(0, 8, whole.shape) / 8, 0.0)).astype(np.float32)
 
 
 @pytest.mark.parametrize("orders", [(1,), (2,), (3,), (1, 2, 3)])
 def test_gather_and_scatter_are_exactly_adjoint(orders):
-    # Eighths and small whole numbers: single precision makes no rounding, so equality is exact.
     rng = np.random.default_rng(8)
     layout = build_layout(rng, orders=orders)
-    cells = np.array([axis.n_cells for axis in layout.axes])
-    whole = np.floor(rng.random((60, len(cells))) * cells)
-    part = np.where((whole > 0) & (whole < cells - 2), rng.integers(0, 8, whole.shape) / 8, 0.0)
-    positions = (whole + part).astype(np.float32)
-    rows = rng.integers(0, 60, 100)
+    positions = draw_eighths(rng, layout, 60)
+    taken = take(positions, rows := rng.integers(0, 60, 100))
     table = rng.integers(-8, 9, (layout.n_cells, 3)).astype(np.float32)
-    grad = rng.integers(-8, 9, (100, 3)).astype(np.float32)
-    forward, backward = gather(layout, positions, rows, table), scatter(layout, positions, rows, grad)
-    assert (forward.astype(float) * grad).sum() == (table.astype(float) * backward).sum()
-    assert backward.sum() == len(layout.terms) * grad.sum()
     matrix = np.array([slow_weights(layout, position.astype(float)) for position in positions])[rows]
-    np.testing.assert_array_equal(forward, matrix @ table)
-    np.testing.assert_array_equal(backward, matrix.T @ grad)
+    for width in (1, len(layout.terms)):
+        grad = rng.integers(-8, 9, (100, width, 3)).astype(np.float32)
+        forward, backward = gather(layout, taken, table, per_term=width > 1), scatter(layout, taken, grad)
+        assert (forward.astype(float) * grad).sum() == (table.astype(float) * backward).sum()
+        assert backward.sum() == len(layout.terms) / width * grad.sum()
+        read = matrix if width > 1 else matrix.sum(axis=1, keepdims=True)
+        np.testing.assert_array_equal(forward, read @ table)
+        np.testing.assert_array_equal(backward, np.einsum("btn,btc->nc", read, grad))
 
 
-def test_scatter_adds_to_what_is_there():
+def test_gather_and_scatter_add_to_what_is_there():
     rng = np.random.default_rng(9)
     layout = build_layout(rng, orders=(1, 2))
-    positions = layout.encode(draw_numbers(rng, layout.axes[:5], 30))
-    rows, grad = np.arange(30), rng.normal(size=(30, 2)).astype(np.float32)
+    taken = take(layout.encode(draw_numbers(rng, layout.axes[:5], 30)), np.arange(30))
+    grad = rng.normal(size=(30, 1, 2)).astype(np.float32)
     total = np.ones((layout.n_cells, 2), dtype=np.float32)
-    kernels.scatter_rows(0, 30, positions, rows, *layout.term_arrays, grad, total)
-    np.testing.assert_allclose(total, 1 + scatter(layout, positions, rows, grad), atol=1e-5)
+    kernels.scatter_rows(0, len(layout.terms), taken, *terms_of(layout), grad, False, total)
+    np.testing.assert_allclose(total, 1 + scatter(layout, taken, grad), atol=1e-5)
+    table, out = rng.normal(size=(layout.n_cells, 2)).astype(np.float32), np.ones((30, 1, 2), dtype=np.float32)
+    kernels.gather_rows(0, 30, taken, *terms_of(layout), table, False, out)
+    np.testing.assert_allclose(out, 1 + gather(layout, taken, table), atol=1e-5)
+
+
+def test_scatter_touches_the_cells_of_its_terms_only():
+    rng = np.random.default_rng(9)
+    layout = build_layout(rng)
+    taken = take(layout.encode(draw_numbers(rng, layout.axes[:5], 30)), np.arange(30))
+    grad, out = np.ones((30, 1, 1), dtype=np.float32), np.zeros((layout.n_cells, 1), dtype=np.float32)
+    kernels.scatter_rows(4, 9, taken, *terms_of(layout), grad, False, out)
+    inside = slice(layout.cells_of(4).start, layout.cells_of(8).stop)
+    np.testing.assert_array_equal(out[inside], scatter(layout, taken, grad)[inside])
+    assert out.sum() == out[inside].sum() == pytest.approx(30 * 5)
 
 
 def test_training_reads_what_prediction_reads():
@@ -258,8 +318,57 @@ def test_training_reads_what_prediction_reads():
     model = build_model(rng, n_outputs=2)
     numbers = draw_numbers(rng, model.encoder.axes, 200)
     table = np.concatenate([shape.scores.reshape(-1, 2) for shape in model.shapes]).astype(np.float32)
-    gathered = gather(model.layout, model.layout.encode(numbers), np.arange(200), table)
-    np.testing.assert_allclose(gathered, contribute(model, numbers).sum(axis=1), atol=1e-4)
+    taken = take(model.layout.encode(numbers), np.arange(200))
+    np.testing.assert_allclose(gather(model.layout, taken, table, True), contribute(model, numbers), atol=1e-4)
+
+
+@pytest.mark.parametrize("orders", [(2,), (3,), (1, 2, 3)])
+def test_rows_on_the_anchor_of_an_interaction_are_skipped(orders):
+    rng, plain = np.random.default_rng(11), build_layout(np.random.default_rng(2), orders=orders)
+    smallest = plain.axes[2].knots[0]  # a knot of the coarse axes too
+    layout = build_layout(np.random.default_rng(2), orders=orders, anchors={2: Anchor(smallest, 0.9)})
+    numbers = draw_numbers(rng, layout.axes[:5], 200)
+    numbers[:150, 2] = smallest
+    taken = take(layout.encode(numbers), np.arange(200))
+    anchored = np.array([len(term) > 1 and 2 in term for term in layout.terms])
+    assert (layout.skip_axis >= 0).tolist() == anchored.tolist()
+    skips = (taken[2] == 1)[:, None] & anchored  # (b, T); values below the range stand on the first knot as well
+    assert 150 * anchored.sum() <= skips.sum() < 200 * anchored.sum()
+    table = rng.normal(size=(layout.n_cells, 2)).astype(np.float32)
+    expected = np.where(skips[..., None], 0, gather(plain, taken, table, True))
+    np.testing.assert_array_equal(gather(layout, taken, table, True), expected)
+    grad = rng.normal(size=(200, len(layout.terms), 2)).astype(np.float32)
+    expected = scatter(plain, taken, np.where(skips[..., None], np.float32(0), grad))
+    np.testing.assert_array_equal(scatter(layout, taken, grad), expected)
+
+
+# Roughness
+
+
+@settings(deadline=None, max_examples=25)
+@given(seeds, st.integers(0, 40), st.integers(1, 3))
+def test_roughness_and_its_pull_are_those_of_the_definition(seed, n_edges, n_channels):
+    rng = np.random.default_rng(seed)
+    left, right = rng.integers(0, 12, (2, n_edges))
+    term, inverse = rng.integers(0, 3, n_edges), (rng.random(n_edges) + 0.1).astype(np.float32)
+    table, strength = rng.normal(size=(12, n_channels)), rng.random((3, n_channels))
+    rough = np.ones((3, n_channels))
+    assert kernels.measure_roughness(left, right, term, inverse, table, rough) == -1
+    square = inverse[:, None] * (table[right] - table[left]) ** 2
+    expected = 1 + np.array([square[term == index].sum(axis=0) for index in range(3)])
+    np.testing.assert_allclose(rough, expected, rtol=1e-12, atol=1e-12)
+    grad = np.ones_like(table)
+    assert kernels.pull_edges(left, right, term, inverse, strength, table, grad) == -1
+
+    def energy(values):
+        change = inverse[:, None] * (values[right] - values[left]) ** 2
+        return (strength[term] * change).sum() / 2
+
+    for cell in np.ndindex(*table.shape):
+        moved = [table.copy(), table.copy()]
+        moved[0][cell] -= 0.5
+        moved[1][cell] += 0.5  # a quadratic: central differences are exact
+        assert grad[cell] - 1 == pytest.approx(energy(moved[1]) - energy(moved[0]), rel=1e-9, abs=1e-9)
 
 
 # Threads
@@ -286,6 +395,21 @@ def test_parts_cover_all_rows_once(n_rows, threads, min_rows):
     assert result == len(seen) - 2  # the largest
 
 
+def test_parts_between_given_edges():
+    seen, lock = [], threading.Lock()
+
+    def work(part, first, last):
+        with lock:
+            seen.append((part, first, last))
+        return last
+
+    assert kernels.share_work(work, [0, 4, 4, 9]) == 9
+    assert sorted(seen) == [(0, 0, 4), (1, 4, 4), (2, 4, 9)]
+    seen.clear()
+    assert kernels.share_work(work, [2, 7]) == 7
+    assert seen == [(0, 2, 7)]
+
+
 def test_an_error_on_a_thread_reaches_the_caller():
     def work(part, first, last):
         if part == 2:
@@ -304,13 +428,15 @@ def test_threads_change_no_number():
     positions = model.layout.encode(numbers, threads=3)
     np.testing.assert_array_equal(positions, model.layout.encode(numbers))
     rows = rng.integers(0, 15_000, 5000)
+    taken = take(positions, rows)
+    np.testing.assert_array_equal(take(positions, rows, threads=3), taken)
     table = rng.normal(size=(model.layout.n_cells, 4)).astype(np.float32)
-    grad = rng.normal(size=(5000, 4)).astype(np.float32)
-    one, three = (gather(model.layout, positions, rows, table, threads) for threads in (1, 3))
-    np.testing.assert_array_equal(one, three)
-    one, three = (scatter(model.layout, positions, rows, grad, threads) for threads in (1, 3))
-    np.testing.assert_allclose(one, three, atol=1e-3)
-    np.testing.assert_array_equal(three, scatter(model.layout, positions, rows, grad, 3))
+    for width in (1, len(model.layout.terms)):
+        grad = rng.normal(size=(5000, width, 4)).astype(np.float32)
+        forward, backward = gather(model.layout, taken, table, width > 1), scatter(model.layout, taken, grad)
+        for threads in (2, 3, 40):  # more threads than terms
+            np.testing.assert_array_equal(gather(model.layout, taken, table, width > 1, threads), forward)
+            np.testing.assert_array_equal(scatter(model.layout, taken, grad, threads), backward)
 
 
 def test_number_of_threads():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from neuralbasis import kernels
 from neuralbasis.axis import continuous_axis, level_axis
-from neuralbasis.layout import flatten, lay_out, make_guide, raise_if_infinite
+from neuralbasis.layout import Anchor, anchor_position, flatten, lay_out, make_guide, raise_if_infinite
 from tests.models import MAX_KNOTS, MIXED, all_terms, build_axes, build_layout, draw_numbers, slow_position
 
 
@@ -33,17 +33,72 @@ def test_axes_lie_one_after_the_other(layout):
 
 
 def test_interactions_share_coarse_axes(layout):
-    # Three continuous columns have their own axis, one for pairs and one for triples; levels are never coarsened.
-    assert len(layout.axes) == 5 + 2 * MIXED.count("continuous")
+    # Five columns have their own axis, one for pairs and one for triples.
+    assert len(layout.axes) == 3 * len(MIXED)
+    pairs = {axis.name: axis for index in range(len(layout.terms)) for axis in axes_of_order(layout, index, 2)}
     for index, term in enumerate(layout.terms):
         for feature, axis in zip(term, layout.axes_of(index), strict=True):
             fine = layout.axes[feature]
-            assert axis.name == fine.name
-            if len(term) == 1 or fine.is_level:
+            assert (axis.name, axis.kind) == (fine.name, fine.kind)
+            if len(term) == 1:
                 assert axis is fine
             else:
                 assert 2 <= len(axis.knots) <= MAX_KNOTS[len(term)]
                 assert set(axis.knots) < set(fine.knots)
+            if len(term) == 3:  # nested, so that a triple can give a pair its part
+                assert set(axis.knots) < set(pairs[axis.name].knots)
+
+
+def axes_of_order(layout, index, order):
+    return layout.axes_of(index) if len(layout.terms[index]) == order else ()
+
+
+def test_an_interaction_keeps_fine_axes_where_all_columns_but_one_have_two_values():
+    axes = [continuous_axis(name, np.arange(float(size))) for name, size in zip("abcde", (12, 2, 3, 2, 1), strict=True)]
+    layout = lay_out(axes, all_terms(5, (2, 3)), {2: 5, 3: 4})
+    knots = {term: [len(axis.knots) for axis in layout.axes_of(index)] for index, term in enumerate(layout.terms)}
+    assert knots[0, 1] == [12, 2]
+    assert knots[0, 4] == [12, 1]
+    assert knots[1, 3] == [2, 2]
+    assert knots[0, 2] == [5, 3]
+    assert knots[0, 1, 3] == [12, 2, 2]
+    assert knots[0, 1, 2] == [4, 2, 3]
+    assert layout.axes_of(layout.terms.index((0, 1))) == (axes[0], axes[1])
+
+
+def test_interactions_share_few_places():
+    rng = np.random.default_rng(0)
+    axes = [continuous_axis(f"x{index}", rng.normal(size=500)) for index in range(6)]
+    layout = lay_out(axes, all_terms(6, (2, 3)), {2: 49, 3: 13})
+    for index, term in enumerate(layout.terms):
+        for axis in layout.axes_of(index):
+            last = {2: 48, 3: 12}[len(term)]
+            np.testing.assert_allclose(axis.places * last, np.rint(axis.places * last), atol=1e-12)
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.lists(st.integers(1, 80), min_size=3, max_size=4),
+    st.sampled_from(["continuous", "nominal"]),
+    st.sampled_from([(49, 13), (25, 9), (17, 7), (9, 5), (5, 4), (3, 3), (2, 2)]),
+    st.integers(0, 2**32 - 1),
+)
+def test_the_axes_of_a_triple_are_nested_in_those_of_its_pairs(sizes, kind, knots, seed):
+    """Otherwise a triple could not give a pair its part (see `purify`)."""
+    rng = np.random.default_rng(seed)
+    axes = [
+        continuous_axis(f"x{index}", rng.normal(size=size))
+        if kind == "continuous"
+        else level_axis(f"x{index}", kind, [f"{k:02d}" for k in range(size)], rng.permutation(size) + 1.0)
+        for index, size in enumerate(sizes)
+    ]
+    layout = lay_out(axes, all_terms(len(axes), (1, 2, 3)), dict(zip((2, 3), knots, strict=True)))
+    for index, term in enumerate(layout.terms):
+        for other, part in enumerate(layout.terms):
+            if set(part) < set(term):
+                fine = dict(zip(part, layout.axes_of(other), strict=True))
+                for feature, axis in zip(term, layout.axes_of(index), strict=True):
+                    assert feature not in fine or np.isin(axis.knots, fine[feature].knots).all()
 
 
 def test_every_cell_is_where_brute_force_finds_it(layout):
@@ -65,17 +120,22 @@ def test_every_cell_is_where_brute_force_finds_it(layout):
 
 
 def test_a_table_by_hand():
-    axes = [level_axis("b", "nominal", ["u", "v", "w"]), continuous_axis("a", np.arange(4.0))]
+    axes = [
+        level_axis("b", "nominal", ["u", "v", "w"], np.array([2.0, 1.0, 3.0])),
+        continuous_axis("a", np.arange(4.0)),
+    ]
     layout = lay_out(axes, [(0,), (1,), (0, 1)], {2: 2})
     assert layout.terms == ((1,), (0,), (1, 0))  # "a", "b", "a & b"
-    assert [layout.table_shape(index) for index in range(3)] == [(6,), (5,), (4, 5)]
+    assert [layout.table_shape(index) for index in range(3)] == [(6,), (5,), (4, 4)]
     assert layout.term_offset.tolist() == [0, 6, 11]
     assert layout.term_start.tolist() == [0, 1, 2, 4]
-    assert layout.term_axis.tolist() == [1, 0, 2, 0]
-    assert layout.term_stride.tolist() == [1, 1, 5, 1]
-    assert (layout.n_cells, layout.axis_column.tolist()) == (31, [0, 1, 1])
-    assert layout.knots.tolist() == [0.0, 1.0, 2.0, 0.0, 1.0, 2.0, 3.0, 0.0, 3.0]
-    assert layout.axes_by_name() == [1, 0]
+    assert layout.term_axis.tolist() == [1, 0, 2, 3]
+    assert layout.term_stride.tolist() == [1, 1, 4, 1]
+    assert (layout.n_cells, layout.axis_column.tolist()) == (27, [0, 1, 1, 0])
+    assert layout.knots.tolist() == [0.0, 1.0, 2.0, 0.0, 1.0, 2.0, 3.0, 0.0, 3.0, 0.0, 2.0]
+    assert layout.axis_level.tolist() == [True, False, False, True]
+    assert layout.axes[3].levels == ("u", "w")
+    assert (layout.skip_axis.tolist(), layout.anchors) == ([-1, -1, -1], {})
 
 
 def test_flatten_keeps_the_order_of_terms():
@@ -90,6 +150,33 @@ def test_a_column_without_a_term_still_has_an_axis():
     axes = build_axes(np.random.default_rng(1), ("continuous", "continuous"))
     layout = lay_out(axes, [(1,)], {})
     assert (layout.axes, layout.n_cells) == (axes, axes[1].n_cells)
+
+
+# Anchors
+
+
+def test_anchors_by_hand():
+    axes = [continuous_axis(name, np.arange(5.0)) for name in "abc"]
+    anchors = {0: Anchor(0.0, 0.8), 1: Anchor(4.0, 0.9), 2: Anchor(1.0, 0.99)}
+    layout = lay_out(axes, [(0,), (1,), (0, 1), (0, 2), (1, 2), (0, 1, 2)], {2: 3, 3: 2}, anchors)
+    found = {}
+    for index, term in enumerate(layout.terms):
+        axis = layout.skip_axis[index]
+        feature = -1 if axis < 0 else int(layout.axis_column[axis])
+        found[term] = (feature, layout.skip_place[index], layout.anchored_share(index))
+        if axis >= 0:
+            assert layout.axes[axis] is layout.axes_of(index)[term.index(feature)]
+    # The largest share wins, but 1.0 is no knot of the coarse axes 0, 2, 4 and 0, 4.
+    assert found == {
+        (0,): (-1, -1, 0),
+        (1,): (-1, -1, 0),
+        (0, 1): (1, 3, 0.9),
+        (0, 2): (0, 1, 0.8),
+        (1, 2): (1, 3, 0.9),
+        (0, 1, 2): (1, 2, 0.9),
+    }
+    assert anchor_position(axes[2], anchors[2]) == 2
+    assert anchor_position(axes[2].coarsen(3), anchors[2]) == -1
 
 
 # The order of columns
@@ -108,7 +195,6 @@ def test_the_order_of_tables_is_that_of_names(order):
             np.testing.assert_array_equal(one.knots, other.knots)
     assert moved.term_offset.tolist() == plain.term_offset.tolist()
     assert moved.term_stride.tolist() == plain.term_stride.tolist()
-    assert [moved.axes[axis].name for axis in moved.axes_by_name()] == ["x0", "x1", "x2", "x3"]
 
 
 def test_positions_do_not_depend_on_the_order_of_columns():

@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import neuralbasis.model
 from neuralbasis import kernels
 from neuralbasis.axis import Axis, level_axis
 from neuralbasis.columns import read_columns
 from neuralbasis.encoder import Encoder
-from neuralbasis.model import AdditiveModel, Shape
-from tests.models import MIXED, NUMERIC, build_model, draw_numbers, name_columns, slow_contributions
+from neuralbasis.model import AdditiveModel, Shape, TiedShape
+from tests.models import MIXED, NUMERIC, build_model, draw_numbers, name_columns, slow_contributions, tie_model
 
 NAN = float("nan")
 CLASSES = {"logit": np.array(["no", "yes"]), "mlogit": np.array(["a", "b", "c"])}
@@ -136,6 +137,75 @@ def test_three_classes():
     np.testing.assert_allclose(probabilities, np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True))
     assert model.predict(table).tolist() == ["abc"[row.argmax()] for row in scores]
     assert set(model.predict(table)) == {"a", "b", "c"}
+
+
+# Tied classes
+
+
+def make_tied(which="all", seed=0, n_rows=60, **options):
+    """A model with terms in factors, the same model with tables, rows as numbers and as a table."""
+    options = {"link": "mlogit", "classes": CLASSES["mlogit"], "n_outputs": 3, **options}
+    model, numbers, table = make_case(seed, n_rows, **options)
+    every = range(len(model.shapes))
+    tied = tie_model(np.random.default_rng(seed), model, every if which == "all" else every[::2])
+    dense = [Shape(s.term, s.axes, s.scores, s.spread, s.weights) for s in tied.shapes]
+    return tied, AdditiveModel(model.encoder, model.intercept, tuple(dense), model.link, model.classes), numbers, table
+
+
+def test_a_tied_shape_by_hand():
+    colour = level_axis("colour", "nominal", ["blue", "red"])
+    values = np.array([[0.0, 0.0], [1.0, 0.0], [2.0, 3.0], [0.0, 0.0]])  # missing, blue, red, unseen
+    mix = np.array([[[1.0, -1.0], [3.0, -3.0]], [[0.0, 2.0], [0.0, 4.0]]])  # two shapes, two members, two classes
+    shape = TiedShape((0,), (colour,), values, mix, np.array([0.0, 1.0, 3.0, 0.0]))
+    # Members: red is 2 · (1, -1) + 3 · (0, 2) = (2, 4) and 2 · (3, -3) + 3 · (0, 4) = (6, 6).
+    np.testing.assert_allclose(shape.scores, [[0, 0], [2, -2], [4, 5], [0, 0]])
+    np.testing.assert_allclose(shape.spread, np.sqrt([[0, 0], [2, 2], [8, 2], [0, 0]]))
+    model = AdditiveModel(Encoder((colour,)), np.array([0.5, -0.5]), (shape,), "mlogit", np.array(["no", "yes"]))
+    table = {"colour": ["red", "blue", None, "green"]}
+    np.testing.assert_allclose(model.scores(table), [[4.5, 4.5], [2.5, -2.5], [0.5, -0.5], [0.5, -0.5]])
+    np.testing.assert_allclose(model.contributions(table)[:, 0], [[4, 5], [2, -2], [0, 0], [0, 0]])
+    np.testing.assert_allclose(model.importances(), [((2 + 3 * 4) / 4 + (2 + 3 * 5) / 4) / 2])
+    np.testing.assert_allclose(model.importances("min_max"), [(2 + 7) / 2])
+
+
+def test_one_member_of_tied_classes_has_no_spread():
+    tied = tie_model(np.random.default_rng(0), make_case(n_outputs=3)[0], [0, 6], n_members=1)
+    assert all((tied.shapes[index].spread == 0).all() for index in (0, 6))
+    assert tied.shapes[6].spread.shape == tied.shapes[6].scores.shape
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("which", ["all", "some"])
+@pytest.mark.parametrize("orders", [(1,), (1, 2, 3)])
+def test_tied_terms_say_what_their_tables_say(orders, which, compiled, monkeypatch):
+    monkeypatch.setattr(kernels, "NUMBA", compiled)
+    tied, dense, numbers, table = make_tied(which, orders=orders)
+    np.testing.assert_allclose(tied.contributions(table), dense.contributions(table), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(tied.scores(table), dense.scores(table), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(tied.contributions(table)[:5], slow_contributions(tied, numbers[:5]), atol=1e-10)
+    np.testing.assert_allclose(tied.predict_proba(table), dense.predict_proba(table), rtol=1e-10)
+    assert tied.predict(table).tolist() == dense.predict(table).tolist()
+    for kind in ("avg_weight", "min_max"):
+        np.testing.assert_allclose(tied.importances(kind), dense.importances(kind), rtol=1e-12)
+    assert (tied.terms, tied.term_names, tied.n_outputs) == (dense.terms, dense.term_names, 3)
+
+
+@pytest.mark.parametrize("which", ["all", "some"])
+def test_blocks_of_tied_terms_meet_without_gaps(which, monkeypatch):
+    tied, dense, numbers, _ = make_tied(which, n_rows=333, kinds=NUMERIC)
+    monkeypatch.setattr(neuralbasis.model, "BLOCK_NUMBERS", 3 * len(tied.shapes) * 10)  # ten rows
+    np.testing.assert_allclose(tied.scores(numbers), dense.scores(numbers), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(tied.contributions(numbers), dense.contributions(numbers), rtol=1e-10, atol=1e-12)
+    numbers[300, 2] = np.inf
+    for ask in (tied.scores, tied.contributions):
+        with pytest.raises(ValueError, match="column 'x2' holds an infinite value"):
+            ask(numbers)
+
+
+@pytest.mark.parametrize("which", ["all", "some"])
+def test_tied_terms_in_a_pickle(which):
+    tied, _, _, table = make_tied(which)
+    assert_same_model(pickle.loads(pickle.dumps(tied)), tied, table)
 
 
 # Finding columns
@@ -356,6 +426,7 @@ def test_blocks_of_the_numpy_path_meet_without_gaps(monkeypatch):
 
 PREDICT = """
 import pickle, sys
+import neuralbasis.model
 from neuralbasis import kernels
 with open(sys.argv[1], "rb") as file:
     model, table = pickle.load(file)

@@ -43,9 +43,9 @@ def make_net(grid, tied, n_subnets=1, n_members=2, n_outputs=3, seed=0, **option
 
 
 def slow_table(net, grid):
-    """One cell, member and class at a time, by the equations of the module."""
+    """One cell and channel at a time, by the equations of the module: members and classes, or tied members' copies."""
     layout, cells = grid.layout, describe_cells(grid.layout)
-    table = np.zeros((layout.n_cells, net.n_members, net.n_outputs))
+    table = np.zeros((layout.n_cells, net.n_members, net.n_subnets if net.tied else net.n_outputs))
     seen = dict.fromkeys(grid.points.orders, 0)
     for index, term in enumerate(layout.terms):
         order, rank = len(term), seen[len(term)]
@@ -56,21 +56,23 @@ def slow_table(net, grid):
             range(*layout.cells_of(index).indices(layout.n_cells)), cells.places[index], strict=True
         ):
             if cells.free[cell] >= 0:
-                table[cell] = net.free[cells.free[cell]].detach().reshape(net.n_members, net.n_outputs)
+                table[cell] = net.free[cells.free[cell]].detach().reshape(table.shape[1:])
             elif cells.based[cell]:
                 (point,) = np.flatnonzero((chosen.places.numpy() == place.astype(np.float32)).all(axis=1))
                 for member, subnet, k in product(range(net.n_members), range(net.n_subnets), range(net.n_outputs)):
                     copy = member * net.n_subnets + subnet
-                    table[cell, member, k] += slow_cell(net, key, values[copy, point], copy, rank, k)
+                    if net.tied:
+                        table[cell, member, subnet] = slow_cell(net, key, values[copy, point], copy, rank)
+                    else:
+                        table[cell, member, k] += slow_cell(net, key, values[copy, point], copy, rank, k)
     return table.reshape(layout.n_cells, -1)
 
 
-def slow_cell(net, key, values, copy, rank, k):
+def slow_cell(net, key, values, copy, rank, k=None):
+    """f_t = Σ_k h_k a_tk, for a class where classes are not tied, with the offset of its term where they are."""
     column = rank if net.tied else rank * net.n_outputs + k
     shape = values @ net.coefficients[key][copy, :, column].detach().double().numpy()
-    if not net.tied:
-        return shape
-    return (shape + net.offsets[key][copy, 0, rank].item()) * net.mixes[key][copy, rank, k].item()
+    return shape + net.offsets[key][copy, 0, rank].item() if net.tied else shape
 
 
 @pytest.mark.parametrize("tied", [False, True])
@@ -80,8 +82,48 @@ def test_table_is_a_loop_over_cells(orders, n_subnets, tied):
     grid = make_grid(orders=orders)
     net = make_net(grid, tied, n_subnets)
     table = net.table(grid.points).detach()
-    assert table.shape == (grid.layout.n_cells, 2 * 3)
+    assert table.shape == (grid.layout.n_cells, 2 * n_subnets if tied else 2 * 3)
     np.testing.assert_allclose(table, slow_table(net, grid), rtol=1e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("n_subnets", [1, 3])
+def test_tied_scores_are_a_loop_over_terms(n_subnets):
+    """g_l = f_0l + Σ_t f_t w_tl, subnets and all cells of a term weighed alike, free ones too."""
+    grid = make_grid(orders=(1, 2))
+    net = make_net(grid, True, n_subnets)
+    table, rows = net.table(grid.points).detach(), np.arange(len(grid.positions))
+    parts = grid.lookup.gather(grid.lookup.take(rows), table, per_term=True)
+    assert parts.shape == (len(rows), len(grid.layout.terms), 2 * n_subnets)
+    weights = np.concatenate([net.mixes["1"].detach(), net.mixes["2"].detach()], axis=1)  # (M·S, T, K)
+    np.testing.assert_array_equal(net.mix().detach(), weights)
+    expected = np.zeros((len(rows), 2, 3))
+    for member, subnet, term, k in product(range(2), range(n_subnets), range(len(grid.layout.terms)), range(3)):
+        copy = member * n_subnets + subnet
+        expected[:, member, k] += parts[:, term, copy].double().numpy() * weights[copy, term, k]
+    expected += net.intercept.detach().numpy()
+    scores = net.combine(parts)
+    assert scores.shape == (len(rows), 2, 3)
+    np.testing.assert_allclose(scores.detach(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_scores_of_free_classes_are_the_sums_and_the_intercept():
+    net = make_net(make_grid(), tied=False)
+    parts = torch.randn(7, 1, 6, generator=torch.Generator().manual_seed(0))
+    scores = net.combine(parts)
+    assert scores.shape == (7, 2, 3)
+    torch.testing.assert_close(scores, parts.reshape(7, 2, 3) + net.intercept)
+
+
+def test_levels_of_tied_classes_share_their_weights():
+    """A nominal column is one shape with a number a level: its scores are multiples of one vector over the classes."""
+    axes = build_axes(np.random.default_rng(0), ("nominal", "continuous"))
+    layout = lay_out(axes, [(0,), (1,)], {})
+    positions = layout.encode(np.column_stack([np.arange(6) % 6, np.full(6, axes[1].knots[0])]).astype(float))
+    grid = GridEngine(layout, positions, np.ones(6), threads=1)
+    net = make_net(grid, tied=True, n_members=1)
+    parts = grid.lookup.gather(grid.lookup.take(np.arange(6)), net.table(grid.points).detach(), per_term=True)
+    scores = net.combine(parts)[:, 0].detach()
+    assert torch.linalg.matrix_rank(scores - scores[0], atol=1e-4) == 1
 
 
 def test_cells_nobody_speaks_for_are_zero_and_take_no_gradient():
@@ -95,9 +137,10 @@ def test_cells_nobody_speaks_for_are_zero_and_take_no_gradient():
     assert all(parameter.grad is None or parameter.grad.abs().max() == 0 for parameter in net.parameters())
 
 
-def test_every_free_cell_has_a_number_of_its_own():
+@pytest.mark.parametrize("tied", [False, True])
+def test_every_free_cell_has_a_number_of_its_own(tied):
     grid = make_grid()
-    net = make_net(grid, tied=True)
+    net = make_net(grid, tied)
     free = np.flatnonzero(grid.cells.free >= 0)
     assert len(free) == grid.cells.n_free == len(net.free)
     table = net.table(grid.points).detach()
@@ -163,6 +206,9 @@ def test_parameters_of_free_classes_and_free_cells():
     bases = {1: SplineBasis(1, 8, 2), 2: SplineBasis(2, 16, 2)}
     net = BasisNet(bases, {1: 4, 2: 3}, n_free=5, n_members=2, n_outputs=3)
     assert net.count_parameters() == 8 * 4 * 3 + 16 * 3 * 3 + 5 * 3 + 3
+    tied = BasisNet(bases, {1: 4, 2: 3}, n_free=5, n_members=2, n_outputs=3, tied=True)
+    # One shape and an offset a term, weights of the classes, one number a free cell, intercepts.
+    assert tied.count_parameters() == 8 * 4 + 16 * 3 + (4 + 3) + 3 * (4 + 3) + 5 + 3
 
 
 def test_a_net_starts_at_its_intercept():
@@ -171,9 +217,11 @@ def test_a_net_starts_at_its_intercept():
     for tied in (False, True):
         bases = {order: MLPBasis(order, 4, 2) for order in (1, 2)}
         net = BasisNet(bases, {o: orders.count(o) for o in bases}, grid.cells.n_free, 2, 3, tied=tied)
-        assert net.table(grid.points).abs().max() == 0
-        net.table(grid.points).square().sum().backward()
-        assert net.intercept.tolist() == [[0.0] * 3] * 2
+        table, rows = net.table(grid.points).detach(), np.arange(len(grid.positions))
+        assert table.abs().max() == 0
+        net.intercept.data = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+        scores = net.combine(grid.lookup.gather(grid.lookup.take(rows), table, tied))
+        assert scores.unique(dim=0).tolist() == [[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]]
 
 
 def test_source_reads_orders_then_free_then_zero():

@@ -69,12 +69,12 @@ def fit(kind, y, **parameters):
 
 @pytest.fixture(scope="module")
 def regressor():
-    return fit(NeuralBasisRegressor, table()[1])
+    return fit(NeuralBasisRegressor, table()[1], interactions=0)
 
 
 @pytest.fixture(scope="module")
 def classifier():
-    return fit(NeuralBasisClassifier, np.where(table()[1] > 2.5, "yes", "no"))
+    return fit(NeuralBasisClassifier, np.where(table()[1] > 2.5, "yes", "no"), interactions=0)
 
 
 @pytest.fixture(scope="module")

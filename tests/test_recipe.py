@@ -9,12 +9,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
-from neuralbasis.recipe import PAPER, SMOOTHNESS, check_parameters, choose_batch_size, choose_steps, make_settings
+from neuralbasis.axis import continuous_axis, level_axis
+from neuralbasis.layout import Anchor, lay_out
+from neuralbasis.recipe import (
+    AUTO_PAIRS,
+    BYTES_A_TERM,
+    INTERACTION_STEPS,
+    KNOTS,
+    MAX_ACTIVE,
+    MAX_AUTO_PAIRS,
+    MAX_FREE,
+    MAX_NUMBERS,
+    PAPER,
+    SMALL_TABLE,
+    SMOOTHNESS,
+    check_memory,
+    check_parameters,
+    choose_batch_size,
+    choose_knots,
+    choose_steps,
+    choose_tied,
+    count_active,
+    count_channels,
+    make_plan,
+    make_settings,
+)
+from neuralbasis.terms import Plan
 
 NAN, INF = float("nan"), float("inf")
 INTEGERS = {  # smallest value that is right
-    "max_bins": 2, "max_interaction_bins": 2, "n_bases": 1, "n_subnets": 1, "outer_bags": 1, "fourier": 0,
-    "early_stopping_rounds": 0, "batch_size": 1, "max_steps": 1,
+    "max_bins": 2, "max_interaction_bins": 2, "n_bases": 1, "n_interaction_bases": 1, "n_subnets": 1, "outer_bags": 1,
+    "fourier": 0, "early_stopping_rounds": 0, "batch_size": 1, "max_steps": 1,
 }  # fmt: skip
 WRONG = {
     "dropout": ("a number from 0 to below 1", [-0.1, 1, 1.5, "0.1", None, NAN, True]),
@@ -24,6 +49,8 @@ WRONG = {
     "early_stopping_tolerance": ("a number of at least 0", [-0.01, "auto", None]),
     "scaling": ("one of ('quantile', 'minmax', 'gaussian')", ["standard", None, 3]),
     "engine": ("one of ('grid', 'exact')", ["Grid", None, ""]),
+    "heredity": ("one of ('strong', 'weak', None)", ["none", "Strong", 0, True]),
+    "staged": ("True or False", ["yes", None, 0.5]),
     "learning_rate": ("a number above 0", [0, -0.1, "auto", INF, None]),
     "validation_size": ("a share below 1 or a number of rows", [-0.1, 1.5, 1.0, "0.2", NAN, None, True, -3]),
     "basis": ("'mlp', 'spline' or a callable", ["fourier", None, 3]),
@@ -32,7 +59,7 @@ WRONG = {
     "time_limit": ("None or seconds above 0", [0, -2.5, "1 h", INF]),
     "smoothness": ("'auto' or >= 0", [-1, "none", None, NAN]),
     "batch_norm": ("True or False", ["no", None]),
-    "tied_classes": ("True or False", ["yes", None]),
+    "tied_classes": ("True, False or 'auto'", ["yes", None, 0.5]),
     "verbose": ("True or False", ["loud", None]),
     "callbacks": ("None or a list of callables", [3, len, [len, 3]]),
     "n_jobs": ("None, a number of threads, or -1 for all cores", [0, "2", 1.5]),
@@ -43,6 +70,8 @@ RIGHT = {
     "validation_size": [0, 0.0, 0.999, 1, 50, np.int64(7), np.float32(0.25)], "basis": ["spline", dict],
     "hidden": [(), [8], (64, 32), (np.int64(3),)], "max_epochs": [None, 0.5, 10], "time_limit": [None, 0.1, 60],
     "smoothness": ["auto", 0, 0.5], "batch_size": ["auto", 1, np.int32(5)], "max_steps": ["auto", 1],
+    "heredity": ["strong", "weak", None], "tied_classes": [True, False, "auto"],
+    "staged": [True, False, 0], "max_interaction_bins": ["auto", 2, 100],
     "outer_bags": [np.int64(3)], "callbacks": [None, [], (len,)], "n_jobs": [None, 1, -1], "verbose": [0, 1],
 }  # fmt: skip
 
@@ -155,11 +184,124 @@ def test_settings_are_the_estimator_s():
     assert chosen.callbacks == (callback,)
 
 
-def test_smoothness_is_relative_to_the_automatic_one():
-    assert make_settings(NeuralBasisRegressor(), 100, 100).smoothness == SMOOTHNESS
-    assert make_settings(NeuralBasisRegressor(smoothness=2), 100, 100).smoothness == 2 * SMOOTHNESS
-    assert make_settings(NeuralBasisRegressor(smoothness=0), 100, 100).smoothness == 0
-    assert make_settings(NeuralBasisRegressor(engine="exact"), 100, 100).smoothness == 0
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_smoothness_is_relative_to_the_automatic_one(order):
+    assert set(SMOOTHNESS) == {1, 2, 3}
+    strength, floor = SMOOTHNESS[order]
+    for parameters, factor in [({}, 1), ({"smoothness": 2}, 2), ({"smoothness": 0}, 0), ({"engine": "exact"}, 0)]:
+        chosen = make_settings(NeuralBasisRegressor(**parameters), 100, 100, order).smoothness
+        assert chosen[order] == (factor * strength, floor)
+
+
+@pytest.mark.parametrize("order", [2, 3])
+def test_interactions_take_larger_batches_and_fewer_steps(order):
+    for n_rows in (50, 3000, 20_000, 10**6):
+        chosen = make_settings(NeuralBasisRegressor(), n_rows, n_rows, order)
+        assert choose_batch_size(n_rows) <= chosen.batch_size == choose_batch_size(n_rows, order) <= 8192
+        assert chosen.max_steps == choose_steps(n_rows, order)
+        assert INTERACTION_STEPS[0] <= chosen.max_steps <= INTERACTION_STEPS[1]
+        assert chosen.max_steps <= choose_steps(n_rows)
+    assert choose_batch_size(3 * 1024, order) == 1024
+    given = make_settings(NeuralBasisRegressor(batch_size=7, max_steps=9), 10**6, 10**6, order)
+    assert (given.batch_size, given.max_steps) == (7, 9)
+
+
+def test_the_stage_is_named():
+    names = [make_settings(NeuralBasisRegressor(), 100, 100, order).stage for order in (1, 2, 3)]
+    assert names == ["main effects", "pairs", "triples"]
+    assert make_settings(NeuralBasisRegressor(staged=False), 100, 100).stage == "all terms"
+
+
+@pytest.mark.parametrize(
+    ("n_active", "factor"), [(0, 1), (MAX_ACTIVE, 1), (4 * MAX_ACTIVE, 0.5), (100 * MAX_ACTIVE, 0.1)]
+)
+def test_the_learning_rate_shrinks_where_many_interactions_are_active_in_a_row(n_active, factor):
+    chosen = make_settings(NeuralBasisRegressor(learning_rate=0.3), 100, 100, 2, n_active)
+    assert chosen.learning_rate == pytest.approx(0.3 * factor)
+
+
+def test_active_interactions_are_counted_without_what_anchors_skip():
+    axes = [continuous_axis(name, np.arange(5.0)) for name in "abc"]
+    terms = [(0,), (1,), (0, 1), (0, 2), (1, 2), (0, 1, 2)]
+    assert count_active(lay_out(axes, terms, {2: 3, 3: 2})) == 4
+    anchored = lay_out(axes, terms, {2: 3, 3: 2}, {0: Anchor(0.0, 0.9), 1: Anchor(0.0, 0.8)})
+    assert count_active(anchored) == pytest.approx(0.1 + 0.1 + 0.2 + 0.1)
+
+
+# Terms and their knots
+
+
+@pytest.mark.parametrize("n_columns", [1, 8, 59, 61, 1000])
+def test_automatic_pairs_follow_the_columns(n_columns):
+    names = [f"x{index}" for index in range(n_columns)]
+    for kind, classes, task in [
+        (NeuralBasisRegressor, None, "regression"),
+        (NeuralBasisClassifier, np.array([0, 1]), "classes"),
+        (NeuralBasisClassifier, np.arange(5), "classes"),
+    ]:
+        chosen = make_plan(kind(), names, classes)
+        assert (chosen.n_pairs, chosen.n_triples) == (min(AUTO_PAIRS[task] * n_columns, MAX_AUTO_PAIRS), 0)
+    given = make_plan(
+        NeuralBasisRegressor(interactions=[(0, 1)], triples="2x", exclude=["x2"]), ["x0", "x1", "x2"], None
+    )
+    assert given == Plan((0, 1), ((0, 1),), 0, 6, frozenset({(2,)}))
+
+
+def build_columns(*sizes):
+    return [continuous_axis(f"x{index}", np.arange(float(size))) for index, size in enumerate(sizes)]
+
+
+def test_knots_of_interactions():
+    axes, auto = build_columns(193, 193, 193), NeuralBasisRegressor()
+    terms = [(0, 1), (0, 2), (0, 1, 2)]
+    assert choose_knots(auto, axes, terms, SMALL_TABLE, 1) == {2: KNOTS[2][0], 3: KNOTS[3][0]} == {2: 49, 3: 13}
+    assert choose_knots(auto, axes, terms, SMALL_TABLE - 1, 1) == {2: KNOTS[2][1], 3: KNOTS[3][1]}
+    assert choose_knots(NeuralBasisRegressor(max_interaction_bins=20), axes, terms, 10**6, 10**6) == {2: 20, 3: 5}
+    assert choose_knots(NeuralBasisRegressor(max_interaction_bins=2), axes, terms, 10, 1) == {2: 2, 3: 2}
+
+
+@pytest.mark.parametrize("order", [2, 3])
+@pytest.mark.parametrize("n_terms", [1, 10, 1000, 10_000])
+@pytest.mark.parametrize("parameters", [{"outer_bags": 4}, {"outer_bags": 20, "n_subnets": 3, "tied_classes": True}])
+def test_very_many_interactions_have_fewer_knots(parameters, n_terms, order):
+    axes, estimator = build_columns(193, 193, 193), NeuralBasisClassifier(**parameters)
+    knots = choose_knots(estimator, axes, [tuple(range(order))] * n_terms, 10**6, 5)[order]
+    channels = count_channels(estimator, n_terms, 5)
+    assert channels == (20 if parameters["outer_bags"] == 4 else 60)
+    assert knots in KNOTS[order]
+    assert knots**order * n_terms * channels <= MAX_NUMBERS or knots == KNOTS[order][-1]
+    assert all(size**order * n_terms * channels > MAX_NUMBERS for size in KNOTS[order] if size > knots)
+
+
+def test_classes_are_tied_where_coefficients_would_be_too_many():
+    auto = NeuralBasisClassifier(outer_bags=4)
+    few = int(MAX_FREE / 4 / 100)
+    assert [choose_tied(auto, n_terms, 100) for n_terms in (1, few, few + 1, math.inf)] == [False, False, True, True]
+    assert [count_channels(auto, n_terms, 100) for n_terms in (few, few + 1)] == [400, 4]
+    assert not choose_tied(auto, math.inf, 1)  # nothing to tie
+    for wish in (True, False):
+        given = NeuralBasisClassifier(tied_classes=wish)
+        assert [choose_tied(given, n_terms, 100) for n_terms in (1, 10**9)] == [wish, wish]
+
+
+def test_few_values_and_levels_take_no_room():
+    axes = [*build_columns(2, 2), level_axis("level", "nominal", ["a", "b"])]
+    terms = [(0, 1), (0, 2), (1, 2)] * 30_000
+    assert choose_knots(NeuralBasisRegressor(), axes, terms, 10**6, 4)[2] == 49
+
+
+@pytest.mark.parametrize(("order", "kind"), [(2, "pairs"), (3, "triples")])
+def test_more_terms_than_memory_are_refused_before_they_are_listed(order, kind):
+    estimator, plan = NeuralBasisRegressor(), Plan(tuple(range(100_000)), (), math.inf, math.inf, frozenset())
+    n_terms = math.comb(100_000, order)
+    message = rf"^{n_terms:,} {kind} of 100,000 columns would take about {BYTES_A_TERM * n_terms * 4 / 1e9:,.0f} GB, "
+    message += f"but this machine has .* GB; ask for a number of {kind}, such as 100, or list them by name$"
+    with pytest.raises(ValueError, match=message):
+        check_memory(estimator, plan, order, math.inf, 1)
+    with pytest.raises(ValueError, match=r"^1,000,000,000 "):
+        check_memory(estimator, plan, order, 10**9, 1)
+    check_memory(estimator, plan, order, 300, 1)
+    check_memory(estimator, Plan(tuple(range(100)), (), math.inf, 0, frozenset()), order, math.inf, 1)
 
 
 # The published settings

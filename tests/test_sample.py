@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from neuralbasis.sample import SMALL_TABLE, Sample, check_init_score, check_weights, is_whole, tidy_rows
 
 NAN = float("nan")
+NAMES = ("size", "age", "dose")
 
 
 def draw_rows(rng, n_rows, n_axes=3, with_init=True):
@@ -32,12 +33,12 @@ def test_small_tables_by_hand():
     sample = Sample(
         np.array([10.0, 20.0, 30.0, 40.0]), np.array([1.0, 2.0, 0.0, 1.0]), np.array([[5.0], [6], [7], [8]])
     )
-    tidy, rows = tidy_rows(positions, sample, [0, 1])  # compared by the last column of the order first
+    tidy, rows = tidy_rows(positions, sample, ["age", "size"])  # compared by the last name first
     assert tidy.tolist() == [[1, 1], [2, 1], [1, 2], [1, 2]]
     assert rows.y.tolist() == [40.0, 10.0, 20.0, 20.0]
     assert rows.weights.tolist() == [1.0, 1.0, 1.0, 1.0]
     assert rows.init.tolist() == [[8.0], [5.0], [6.0], [6.0]]
-    tidy, rows = tidy_rows(positions, sample, [1, 0])
+    tidy, rows = tidy_rows(positions, sample, ["size", "age"])
     assert tidy.tolist() == [[1, 1], [1, 2], [1, 2], [2, 1]]
     assert tidy.dtype == np.float32
     assert rows.y.tolist() == [40.0, 20.0, 20.0, 10.0]
@@ -49,10 +50,10 @@ def test_weights_are_repetitions(seed, n_rows, with_init):
     rng = np.random.default_rng(seed)
     positions, y, init = draw_rows(rng, n_rows, with_init=with_init)
     times = np.r_[rng.integers(0, 4, n_rows - 1), 1]
-    weighed = tidy_rows(positions, Sample(y, times.astype(float), init), [0, 1, 2])
+    weighed = tidy_rows(positions, Sample(y, times.astype(float), init), NAMES)
     copies = rng.permutation(np.repeat(np.arange(n_rows), times))
     repeated = Sample(y[copies], np.ones(len(copies)), None if init is None else init[copies])
-    assert_same(weighed, tidy_rows(positions[copies], repeated, [0, 1, 2]))
+    assert_same(weighed, tidy_rows(positions[copies], repeated, NAMES))
     assert len(weighed[0]) == times.sum()
 
 
@@ -63,22 +64,22 @@ def test_the_order_of_rows_does_not_matter(seed, n_rows, unit):
     positions, y, init = draw_rows(rng, n_rows)
     weights = rng.integers(1, 4, n_rows) * unit
     order = rng.permutation(n_rows)
-    shuffled = tidy_rows(positions[order], Sample(y[order], weights[order], init[order]), [2, 0, 1])
-    assert_same(shuffled, tidy_rows(positions, Sample(y, weights, init), [2, 0, 1]))
+    shuffled = tidy_rows(positions[order], Sample(y[order], weights[order], init[order]), NAMES)
+    assert_same(shuffled, tidy_rows(positions, Sample(y, weights, init), NAMES))
 
 
 def test_the_order_of_columns_does_not_matter_where_they_are_compared_by_name():
     rng = np.random.default_rng(0)
     positions, y, init = draw_rows(rng, 60)
     sample, moved = Sample(y, np.ones(60), init), [2, 0, 1]
-    tidy, rows = tidy_rows(positions, sample, [0, 1, 2])
-    other, other_rows = tidy_rows(positions[:, moved], sample, [moved.index(column) for column in range(3)])
+    tidy, rows = tidy_rows(positions, sample, NAMES)
+    other, other_rows = tidy_rows(positions[:, moved], sample, [NAMES[column] for column in moved])
     assert_same((tidy[:, moved], rows), (other, other_rows))
 
 
 def test_fractional_weights_stay():
     positions = np.array([[2.0], [1.0], [3.0], [1.0]], dtype=np.float32)
-    tidy, rows = tidy_rows(positions, Sample(np.arange(4.0), np.array([0.5, 2.0, 0.0, 1.0])), [0])
+    tidy, rows = tidy_rows(positions, Sample(np.arange(4.0), np.array([0.5, 2.0, 0.0, 1.0])), ["x"])
     assert tidy.tolist() == [[1.0], [1.0], [2.0]]
     assert rows.y.tolist() == [1.0, 3.0, 0.0]
     assert rows.weights.tolist() == [2.0, 1.0, 0.5]
@@ -87,7 +88,7 @@ def test_fractional_weights_stay():
 
 def test_large_weights_are_not_spelled_out():
     positions = np.array([[2.0], [1.0]], dtype=np.float32)
-    tidy, rows = tidy_rows(positions, Sample(np.array([5.0, 6.0]), np.array([1.0, float(SMALL_TABLE)])), [0])
+    tidy, rows = tidy_rows(positions, Sample(np.array([5.0, 6.0]), np.array([1.0, float(SMALL_TABLE)])), ["x"])
     assert (tidy.tolist(), rows.y.tolist(), rows.weights.tolist()) == ([[1.0], [2.0]], [6.0, 5.0], [SMALL_TABLE, 1.0])
 
 
@@ -96,7 +97,7 @@ def test_large_tables_keep_their_order_but_lose_rows_of_weight_zero():
     positions = np.arange(n_rows, 0, -1, dtype=np.float32)[:, None]
     weights = np.ones(n_rows)
     weights[3] = 0.0
-    tidy, rows = tidy_rows(positions, Sample(np.arange(float(n_rows)), weights), [0])
+    tidy, rows = tidy_rows(positions, Sample(np.arange(float(n_rows)), weights), ["x"])
     assert rows.y.tolist() == [float(i) for i in range(n_rows) if i != 3]
     np.testing.assert_array_equal(tidy[:, 0], np.delete(positions[:, 0], 3))
 
@@ -104,7 +105,7 @@ def test_large_tables_keep_their_order_but_lose_rows_of_weight_zero():
 def test_rows_without_weight_zero_are_not_changed_in_place():
     positions, y, init = draw_rows(np.random.default_rng(1), 20)
     before = positions.copy(), y.copy(), init.copy()
-    tidy_rows(positions, Sample(y, np.full(20, 2.0), init), [0, 1, 2])
+    tidy_rows(positions, Sample(y, np.full(20, 2.0), init), NAMES)
     for kept, now in zip(before, (positions, y, init), strict=True):
         np.testing.assert_array_equal(kept, now)
 

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from itertools import groupby
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,27 +13,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
+from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, kernels
 from neuralbasis.axis import continuous_axis, level_axis
 from neuralbasis.bases import MLPBasis, SplineBasis
 from neuralbasis.columns import read_columns
 from neuralbasis.encoder import Encoder
 from neuralbasis.history import History
-from neuralbasis.layout import lay_out
+from neuralbasis.layout import Anchor, lay_out
 from neuralbasis.net import BasisNet
 from neuralbasis.objective import CrossEntropy, LogLoss, SquaredError, choose_objective
 from neuralbasis.recipe import make_net
 from neuralbasis.sample import Sample
-from neuralbasis.train import GridEngine, Settings, place_rows, train, training_threads
+from neuralbasis.train import GridEngine, Settings, Stage, place_rows, train, training_threads
 from neuralbasis.train.lookup import MIN_WORK, CompiledLookUp, TorchLookUp
-from neuralbasis.train.loop import _batches, _schedule
+from neuralbasis.train.loop import _batches, _schedule, compute_gradients
 from neuralbasis.train.optimizer import FlatAdamW
-from neuralbasis.train.penalty import RIDGE_FLOOR, Penalty, find_edges, group_free_cells
+from neuralbasis.train.penalty import RIDGE_FLOOR, Edges, Penalty, find_edges, group_free_cells
 from neuralbasis.train.rows import MAX_COPIES, RARE_SHARE, copy_rare, hold_out
 from tests.models import MIXED, build_axes, build_layout, draw_numbers
 
 seeds = st.integers(0, 2**32 - 1)
-SMALL = {"hidden": (16, 16), "n_bases": 8, "outer_bags": 2, "random_state": 0}
+SMALL = {"hidden": (16, 16), "n_bases": 8, "outer_bags": 2, "random_state": 0, "interactions": 0}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -147,25 +148,87 @@ def test_compiled_and_torch_look_ups_agree(orders, threads):
     rows = rng.integers(0, 500, MIN_WORK // 8)
     compiled, plain = CompiledLookUp(positions, layout, threads), TorchLookUp(positions, layout)
     table = torch.from_numpy(rng.normal(size=(layout.n_cells, 4)).astype(np.float32))
-    scores = compiled.scores(rows, table)
-    assert scores.shape == (len(rows), 4)
-    torch.testing.assert_close(scores, plain.scores(rows, table), rtol=1e-4, atol=1e-4)
-    slope = torch.from_numpy(rng.normal(size=(len(rows), 4)).astype(np.float32))
-    gradient = compiled.gradient(rows, slope, layout.n_cells)
-    torch.testing.assert_close(gradient, plain.gradient(rows, slope, layout.n_cells), rtol=1e-4, atol=1e-3)
-    # The way back is the transpose of the way there.
-    there, back = (scores * slope).double().sum(), (gradient * table).double().sum()
-    torch.testing.assert_close(there, back, rtol=1e-4, atol=1e-2)
+    taken, torch_taken = compiled.take(rows), plain.take(rows)
+    np.testing.assert_array_equal(taken, torch_taken.T)
+    for width in (1, len(layout.terms)):
+        scores = compiled.gather(taken, table, per_term=width > 1)
+        assert scores.shape == (len(rows), width, 4)
+        torch.testing.assert_close(scores, plain.gather(torch_taken, table, width > 1), rtol=1e-4, atol=1e-4)
+        slope = torch.from_numpy(rng.normal(size=scores.shape).astype(np.float32))
+        gradient = compiled.scatter(taken, slope, layout.n_cells)
+        assert gradient.shape == table.shape
+        torch.testing.assert_close(gradient, plain.scatter(torch_taken, slope, layout.n_cells), rtol=1e-4, atol=1e-3)
+        # The way back is the transpose of the way there.
+        there, back = (scores * slope).double().sum(), (gradient * table).double().sum()
+        torch.testing.assert_close(there, back, rtol=1e-4, atol=1e-2)
+
+
+def test_anchored_look_ups_agree_where_anchors_are_zero():
+    """The compiled way skips rows on an anchor; the other reads the zeros that stand there."""
+    rng = np.random.default_rng(0)
+    axes = build_axes(rng, MIXED)
+    anchors = {0: Anchor(axes[0].knots[0], 0.9), 1: Anchor(0.0, 0.8)}
+    layout = lay_out(axes, [(0,), (1,), (0, 1), (1, 2), (2, 3), (0, 1, 2)], {2: 5, 3: 3}, anchors)
+    numbers = draw_numbers(rng, axes, 500)
+    numbers[100:, 0], numbers[200:, 1] = axes[0].knots[0], 0.0
+    grid = GridEngine(layout, layout.encode(numbers), np.ones(500), threads=1)
+    silent = (grid.cells.free < 0) & ~grid.cells.based
+    table = torch.from_numpy(np.where(silent[:, None], 0, rng.normal(size=(layout.n_cells, 2))).astype(np.float32))
+    plain, rows = TorchLookUp(grid.positions, layout), np.arange(500)
+    expected = plain.gather(plain.take(rows), table, per_term=True)
+    torch.testing.assert_close(grid.lookup.gather(grid.lookup.take(rows), table, True), expected, atol=1e-5, rtol=1e-5)
+    grad = torch.from_numpy(rng.normal(size=(500, 6, 2)).astype(np.float32))
+    mine, other = (lookup.scatter(lookup.take(rows), grad, layout.n_cells)[~silent] for lookup in (grid.lookup, plain))
+    torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-4)
+
+
+def test_the_number_of_threads_does_not_change_a_gradient():
+    """Threads share terms, not rows: every cell is summed in the order of the rows."""
+    rng = np.random.default_rng(0)
+    layout = build_layout(rng)
+    positions = layout.encode(draw_numbers(rng, layout.axes[: len(MIXED)], 2000))
+    rows = rng.integers(0, 2000, 40_000)
+    grad = torch.from_numpy(rng.normal(size=(40_000, 1, 2)).astype(np.float32))
+    table = torch.from_numpy(rng.normal(size=(layout.n_cells, 2)).astype(np.float32))
+    results = []
+    for threads in (1, 2, 3, 5):
+        lookup = CompiledLookUp(positions, layout, threads)
+        assert lookup._threads(grad.numel() * len(layout.terms)) == threads
+        taken = lookup.take(rows)
+        results.append(
+            (taken, lookup.gather(taken, table).numpy(), lookup.scatter(taken, grad, layout.n_cells).numpy())
+        )
+    for other in results[1:]:
+        for mine, theirs in zip(results[0], other, strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("n_terms", [1, 2, 7, 40])
+def test_every_term_is_summed_by_one_thread_whatever_is_skipped(n_terms, monkeypatch):
+    """Parts end at the last term, never beyond it: a term that is not there would be memory of others."""
+    axes = [continuous_axis(f"x{index:02d}", np.arange(3.0)) for index in range(n_terms + 1)]
+    terms, edges = [(index, index + 1) for index in range(n_terms)], []
+    monkeypatch.setattr(kernels, "share_work", lambda work, given: edges.append(list(given)))
+    monkeypatch.setattr("neuralbasis.train.lookup.MIN_WORK", 1)
+    for seed in range(40):
+        shares = 0.8 + 0.2 * np.random.default_rng(seed).random(n_terms + 1)
+        layout = lay_out(axes, terms, {2: 3}, {feature: Anchor(0.0, share) for feature, share in enumerate(shares)})
+        for threads in (1, 2, 3, 5, 6, 7, 12):
+            lookup = CompiledLookUp(np.ones((100, n_terms + 1), np.float32), layout, threads)
+            lookup.scatter(np.ones((n_terms + 1, 100), np.float32), torch.ones(100, 1, 1), layout.n_cells)
+            assert edges[-1][0] == 0
+            assert edges[-1] == sorted(edges[-1])
+            assert edges[-1][-1] == n_terms
 
 
 def test_gradients_of_slices_and_of_few_rows():
     grid = make_grid(orders=(1,))
     rows = np.array([3, 3, 5])
-    slope = torch.randn(4, 3, generator=torch.Generator().manual_seed(0)).T  # not contiguous
-    mine = grid.lookup.gradient(rows, slope, grid.layout.n_cells)
-    other = TorchLookUp(grid.positions, grid.layout).gradient(rows, slope, grid.layout.n_cells)
-    torch.testing.assert_close(mine, other)
-    torch.testing.assert_close(mine.sum(0), len(grid.layout.terms) * slope.sum(0), rtol=1e-5, atol=1e-5)
+    slope = torch.randn(4, 3, generator=torch.Generator().manual_seed(0)).T[:, None]  # not contiguous
+    mine = grid.lookup.scatter(grid.lookup.take(rows), slope, grid.layout.n_cells)
+    plain = TorchLookUp(grid.positions, grid.layout)
+    torch.testing.assert_close(mine, plain.scatter(plain.take(rows), slope, grid.layout.n_cells))
+    torch.testing.assert_close(mine.sum(0), len(grid.layout.terms) * slope.sum((0, 1)), rtol=1e-5, atol=1e-5)
 
 
 # Penalties
@@ -179,10 +242,10 @@ def penalty_value(grid, table, frozen, n_rows, noise, smoothness, output_penalty
     """The documented penalties of `table`, their weights taken from the table `frozen`."""
     left, right, width, term = find_edges(grid)
     total = 0.0
-    for index in range(len(grid.layout.terms)):
-        mine = term == index
+    for index, features in enumerate(grid.layout.terms):
+        mine, (strength, floor) = term == index, smoothness[len(features)]
         rough = [((t[right] - t[left]) ** 2 / width[:, None])[mine].sum(axis=0) for t in (table, frozen)]
-        total += (smoothness * noise / (rough[1] + smoothness + 1e-12) / n_rows * rough[0]).sum()
+        total += (strength * noise / (rough[1] + floor + 1e-12) / n_rows * rough[0]).sum()
     free, group = np.flatnonzero(grid.cells.free >= 0), group_free_cells(grid)
     for index in np.unique(group):
         chosen = free[group == index]
@@ -192,8 +255,13 @@ def penalty_value(grid, table, frozen, n_rows, noise, smoothness, output_penalty
     return total + output_penalty * (share[:, None] * table**2).sum()
 
 
-@pytest.mark.parametrize("orders", [(1,), (1, 2)])
-@pytest.mark.parametrize(("smoothness", "output_penalty"), [(3.0, 0.0), (0.0, 0.0), (0.0, 0.5), (0.7, 0.5)])
+EVEN = {1: (3.0, 3.0), 2: (3.0, 3.0), 3: (3.0, 3.0)}
+NONE = {1: (0.0, 1.0), 2: (0.0, 1.0), 3: (0.0, 1.0)}
+UNEVEN = {1: (0.7, 0.2), 2: (2.0, 0.5), 3: (0.0, 1.0)}
+
+
+@pytest.mark.parametrize("orders", [(1,), (1, 2), (2, 3)])
+@pytest.mark.parametrize(("smoothness", "output_penalty"), [(EVEN, 0.0), (NONE, 0.0), (NONE, 0.5), (UNEVEN, 0.5)])
 def test_gradient_is_that_of_the_documented_penalty(orders, smoothness, output_penalty):
     grid = make_grid(orders=orders)
     frozen, table = draw_table(grid, seed=1), draw_table(grid, seed=2)
@@ -203,7 +271,7 @@ def test_gradient_is_that_of_the_documented_penalty(orders, smoothness, output_p
     grad = torch.ones_like(table)
     penalty.add_gradient(table, grad)
     arguments = (frozen.numpy(), 50.0, noise.numpy(), smoothness, output_penalty)
-    cells = np.random.default_rng(3).permutation(list(np.ndindex(*table.shape)))[:100]
+    cells = np.random.default_rng(3).permutation(list(np.ndindex(*table.shape)))[:50]
     for cell in map(tuple, cells):
         values = []
         for step in (-0.5, 0.5):  # a quadratic: central differences are exact
@@ -226,18 +294,15 @@ def make_tiny_grid():
 
 def test_weights_of_the_penalties_by_hand():
     grid = make_tiny_grid()
-    penalty = Penalty(grid, n_rows=10.0, smoothness=2.0)
+    penalty = Penalty(grid, n_rows=10.0, smoothness={1: (2.0, 3.0), 2: (5.0, 4.0)})
     table = torch.zeros(grid.layout.n_cells, 1)
     table[:5, 0] = torch.tensor([4.0, 1.0, 2.0, 5.0, 0.0])  # line: missing, three knots, unseen
     table[5:10, 0] = torch.tensor([3.0, 1.0, 2.0, 3.0, 0.0])  # levels: missing, three levels, unseen
     penalty.refresh(table, noise=0.5)
-    # ∫ f'² = 1² / 0.25 + 3² / 0.75 = 16
-    weight = 2.0 * 0.5 / 10 / (16 + 2.0)
-    line = penalty.term == grid.layout.terms.index((0,))
-    torch.testing.assert_close(penalty.edge[line, 0], 2 * weight * torch.tensor([4.0, 4 / 3]))
-    pair = ~line
-    flat = 0.5 / 10  # nothing rough yet
-    torch.testing.assert_close(penalty.edge[pair, 0], 2 * flat * penalty.inverse[pair, 0])
+    # ∫ f'² = 1² / 0.25 + 3² / 0.75 = 16; levels have no order; nothing in the pair is rough yet.
+    assert penalty.edges.roughness(table)[:, 0].tolist() == [16.0, 0.0, 0.0]
+    expected = [2 * 2.0 * 0.5 / 10 / (16 + 3.0), 2 * 2.0 * 0.5 / 10 / 3.0, 2 * 5.0 * 0.5 / 10 / 4.0]
+    torch.testing.assert_close(penalty.smooth[:, 0], torch.tensor(expected))
     ridge = dict(zip(penalty.free.tolist(), penalty.ridge[:, 0].tolist(), strict=True))
     floor = RIDGE_FLOOR
     assert ridge[0] == pytest.approx(0.05 / (16 + floor), rel=1e-5)  # missing on the line
@@ -256,7 +321,7 @@ def test_edges_of_a_pair_by_hand():
     assert list(zip(left[main], right[main], width[main], strict=True)) == [(1, 2, 0.25), (2, 3, 0.75)]
     start = grid.layout.cells_of(2).start  # (missing, 3 knots, unseen) x (missing, 3 levels, unseen)
     expected = {
-        (start + 5 * knot + level, start + 5 * (knot + 1) + level, gap)
+        (start + 5 * knot + level, start + 5 * (knot + 1) + level, 3 * gap)  # three parallel lines, one a level
         for knot, gap in ((1, 0.25), (2, 0.75))
         for level in (1, 2, 3)
     }
@@ -272,7 +337,43 @@ def test_edges_run_along_both_axes_of_a_pair():
     left, right, width, _ = find_edges(grid)
     steps, counts = np.unique(right - left, return_counts=True)
     assert (steps.tolist(), counts.tolist()) == ([1, 7], [3 * 4, 2 * 5])  # 7 = 5 knots, missing and unseen
-    np.testing.assert_allclose(width, np.where(right - left == 1, 0.25, 0.5))
+    # Places are 1/4 apart along b, on three lines, and 1/2 along a, on five.
+    np.testing.assert_allclose(width, np.where(right - left == 1, 0.25 * 3, 0.5 * 5))
+
+
+@pytest.mark.parametrize(("orders", "expected"), [((1,), 4.0), ((2,), 4.0 + 9.0), ((3,), 4.0 + 9.0 + 1.0)])
+def test_roughness_is_the_integral_of_the_squared_slopes(orders, expected):
+    """f = 2a + 3b - c has slopes 2, 3 and -1, whatever the knots."""
+    axes = [
+        continuous_axis(name, np.arange(float(size)), scaling="minmax")
+        for name, size in zip("abc", (5, 3, 2), strict=True)
+    ]
+    order = orders[0]
+    layout = lay_out(axes, [tuple(range(order))], {2: 5, 3: 5})
+    grid = GridEngine(layout, layout.encode(np.zeros((1, 3))), np.ones(1), threads=1)
+    table = torch.from_numpy(np.nan_to_num(grid.cells.places[0]) @ np.array([2.0, 3.0, -1.0])[:order])[:, None]
+    torch.testing.assert_close(Edges(grid).roughness(table), torch.tensor([[expected]], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("orders", [(1,), (1, 2), (1, 2, 3)])
+def test_compiled_and_torch_edges_agree(orders):
+    grid = make_grid(orders=orders)
+    compiled, plain = Edges(grid), Edges(grid)
+    assert compiled.compiled
+    plain.compiled = False
+    table, strength = draw_table(grid, 3).float(), torch.rand(len(grid.layout.terms), 3)
+    rough = compiled.roughness(table)
+    assert rough.shape == (len(grid.layout.terms), 3)
+    torch.testing.assert_close(rough, plain.roughness(table), rtol=1e-5, atol=1e-5)
+    left, right, width, term = find_edges(grid)
+    square = (table[right] - table[left]).square().double().numpy() / width[:, None]
+    slow = [square[term == index].sum(axis=0) for index in range(len(grid.layout.terms))]
+    np.testing.assert_allclose(rough, slow, rtol=1e-5, atol=1e-5)
+    grads = [torch.ones_like(table), torch.ones_like(table)]
+    compiled.add_gradient(strength, table, grads[0])
+    plain.add_gradient(strength, table, grads[1])
+    torch.testing.assert_close(grads[0], grads[1], rtol=1e-5, atol=1e-4)
+    assert (grads[0] - 1).abs().max() > 0.1
 
 
 def test_no_order_no_edges():
@@ -280,7 +381,7 @@ def test_no_order_no_edges():
     layout = lay_out(axes, [(0,), (1,), (0, 1)], {2: 5})
     grid = GridEngine(layout, layout.encode(np.zeros((2, 2))), np.ones(2), threads=1)
     assert [len(part) for part in find_edges(grid)] == [0, 0, 0, 0]
-    penalty, table = Penalty(grid, 5.0), torch.ones(layout.n_cells, 1)
+    penalty, table = Penalty(grid, 5.0, EVEN), torch.ones(layout.n_cells, 1)
     penalty.refresh(table, 1.0)
     grad = torch.zeros_like(table)
     penalty.add_gradient(table, grad)
@@ -430,15 +531,21 @@ def make_problem(X, y, seed=0, classes=None, validation_size=0.25, **parameters)
 
 
 def run(problem, **options):
-    return train(**vars(problem), settings=Settings(**options))
+    history = History()
+    assert train(**vars(problem), settings=Settings(**options), history=history)
+    return history
+
+
+def look_up(grid, table):
+    """Sums over the terms (N, 1, C) for all rows."""
+    return grid.lookup.gather(grid.lookup.take(np.arange(len(grid.positions))), table)
 
 
 def slow_validation_loss(problem):
     """Mean over members of the weighted loss of the held-out rows."""
     net, grid, rows = problem.net, problem.grid, problem.rows
     with torch.no_grad():
-        flat = grid.lookup.scores(np.arange(len(grid.positions)), net.table(grid.points))
-        scores = flat.view(len(flat), net.n_members, net.n_outputs) + net.intercept
+        scores = net.combine(look_up(grid, net.table(grid.points)))
         losses = problem.objective.loss(scores, rows.target).double().numpy()
     held, weights = rows.held_out.numpy(), rows.weights.double().numpy()
     means = [np.average(losses[held[:, m], m], weights=weights[held[:, m]]) for m in range(net.n_members)]
@@ -447,7 +554,7 @@ def slow_validation_loss(problem):
 
 def test_the_best_checkpoint_is_kept():
     problem = make_problem(*draw_noisy())
-    history = run(problem, max_steps=200, learning_rate=0.1, smoothness=0.0, early_stopping_rounds=4, batch_size=64)
+    history = run(problem, max_steps=200, learning_rate=0.1, smoothness=NONE, early_stopping_rounds=4, batch_size=64)
     assert history.stopped_by == "early_stopping"
     assert history.best == int(np.argmin(history.validation)) == len(history.steps) - 5
     assert history.steps == [8 * (k + 1) for k in range(len(history.steps))]
@@ -458,7 +565,7 @@ def test_the_best_checkpoint_is_kept():
 
 def test_without_early_stopping_the_schedule_ends_and_the_best_is_kept_all_the_same():
     problem = make_problem(*draw_noisy())
-    history = run(problem, max_steps=200, learning_rate=0.1, smoothness=0.0, early_stopping_rounds=0, batch_size=64)
+    history = run(problem, max_steps=200, learning_rate=0.1, smoothness=NONE, early_stopping_rounds=0, batch_size=64)
     assert (history.stopped_by, history.steps[-1], len(history.steps)) == ("schedule", 200, 25)
     assert history.best == int(np.argmin(history.validation)) < 24
     assert slow_validation_loss(problem) == pytest.approx(min(history.validation), rel=1e-5)
@@ -478,6 +585,101 @@ def test_without_validation_the_last_state_is_kept():
     assert history.stopped_by == "schedule"
 
 
+@pytest.mark.parametrize("given", [None, 1, 3])
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("task", ["regression", "binary", "multiclass"])
+def test_gradients_of_a_batch_are_those_of_the_loss_and_the_penalties(task, tied, given):
+    """Look-ups that torch can differentiate, the loss of every member's rows, and the penalties of the table."""
+    rng, grid = np.random.default_rng(0), make_grid(orders=(1, 2))
+    n_rows, objective = (
+        len(grid.positions),
+        {"regression": SquaredError(), "binary": LogLoss()}.get(task, CrossEntropy(3)),
+    )
+    y = rng.normal(size=n_rows) if task == "regression" else np.arange(n_rows) % max(objective.n_outputs, 2)
+    rows = place_rows(Sample(y, rng.random(n_rows) + 0.1), objective, 3, 0.3, rng, "cpu")
+    if given:
+        rows = replace(rows, init=torch.randn(n_rows, given, objective.n_outputs))
+    estimator = NeuralBasisRegressor(**{**SMALL, "outer_bags": 3}, tied_classes=tied, n_subnets=2)
+    net, batch = make_net(estimator, grid, objective, None, rng), rng.integers(0, n_rows, 40)
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.add_(torch.randn(parameter.shape) / 3)
+    penalty = Penalty(grid, 50.0, UNEVEN, output_penalty=0.3)
+    penalty.refresh(net.table(grid.points).detach(), 0.5)
+    compute_gradients(net, grid, batch, rows, rows.shares(), objective, penalty)
+    found = [parameter.grad.clone() for parameter in net.parameters()]
+    net.zero_grad()
+    table, lookup = net.table(grid.points), TorchLookUp(grid.positions, grid.layout)
+    parts = torch.stack([
+        sum(share[:, None] * table[cell] for _, cell, share in corners)
+        for _, corners in groupby(lookup._corners(lookup.take(batch)), key=lambda corner: corner[0])
+    ], dim=1)  # fmt: skip
+    scores = net.combine(parts if tied else parts.sum(1, keepdim=True))
+    scores = scores + rows.init[batch] if given else scores
+    loss = (objective.loss(scores, rows.target[batch]) * rows.shares()[batch]).sum() / len(batch)
+    pull = torch.zeros_like(table)
+    penalty.add_gradient(table.detach(), pull)
+    (loss + (table * pull).sum()).backward()
+    for mine, parameter in zip(found, net.parameters(), strict=True):
+        torch.testing.assert_close(mine, parameter.grad, rtol=1e-3, atol=2e-5)
+
+
+def add_net(problem, seed=7):
+    """The problem of a second stage: a new net on what the trained one leaves."""
+    scores = Stage(problem.net, problem.grid).add_scores(problem.rows.init)
+    net = make_net(NeuralBasisRegressor(**SMALL), problem.grid, problem.objective, None, np.random.default_rng(seed))
+    rows, rng = replace(problem.rows, init=scores), np.random.default_rng(seed)
+    return SimpleNamespace(
+        net=net, grid=problem.grid, engine=problem.grid, rows=rows, objective=problem.objective, rng=rng
+    )
+
+
+def test_a_later_stage_that_does_not_help_is_as_if_it_had_not_been():
+    problem, history = make_problem(*draw_noisy()), History()
+    assert train(**vars(problem), settings=Settings(max_steps=100, batch_size=64), history=history)
+    before = replace(history, stage=list(history.stage), steps=list(history.steps))
+    later = add_net(problem)
+    given = Stage(problem.net, problem.grid).add_scores(None)
+    wild = Settings(max_steps=60, learning_rate=3.0, smoothness=NONE, early_stopping_rounds=4, stage="pairs")
+    assert not train(**vars(later), settings=wild, history=history)
+    assert later.net.table(later.grid.points).abs().max() == 0
+    torch.testing.assert_close(Stage(later.net, later.grid).add_scores(later.rows.init), given)
+    assert (history.best, history.constant, history.stopped_by) == (before.best, before.constant, "early_stopping")
+    first = len(before.steps)
+    assert history.stage == ["main effects"] * first + ["pairs"] * 4  # it waits for four checkpoints of its own
+    assert history.steps == before.steps + [before.steps[-1] + 2 * (k + 1) for k in range(4)]
+    assert min(history.validation[first:]) >= history.validation[history.best]
+
+
+def test_a_later_stage_that_helps_goes_on_from_the_first():
+    X, y = draw_additive(300)
+    problem, history = make_problem(X, y), History()
+    assert train(**vars(problem), settings=Settings(max_steps=20), history=history)  # too few
+    constant, half = history.constant, history.validation[history.best]
+    assert constant == pytest.approx(0.5, rel=0.2)  # half the variance of the target, in its own unit
+    later = add_net(problem)
+    assert train(**vars(later), settings=Settings(max_steps=200, stage="pairs"), history=history)
+    assert history.best > history.stage.index("pairs")
+    assert history.validation[history.best] == min(history.validation) < half / 5
+    assert history.constant == constant
+    with torch.no_grad():
+        scores = later.rows.init + later.net.combine(look_up(later.grid, later.net.table(later.grid.points)))
+    error = problem.objective.loss(scores, later.rows.target)
+    held = later.rows.held_out
+    expected = np.mean([error[held[:, m], m].mean().item() for m in range(2)])
+    assert history.validation[history.best] == pytest.approx(expected, rel=1e-4)
+    assert history.seconds == sorted(history.seconds)
+
+
+def test_without_validation_a_later_stage_is_kept():
+    problem, history = make_problem(*draw_noisy(), validation_size=0), History()
+    assert train(**vars(problem), settings=Settings(max_steps=20), history=history)
+    later = add_net(problem)
+    assert train(**vars(later), settings=Settings(max_steps=20, stage="pairs"), history=history)
+    assert history.best == len(history.steps) - 1
+    assert later.net.table(later.grid.points).abs().max() > 0
+
+
 def test_held_out_rows_teach_their_member_nothing():
     X, y = draw_noisy(60)
     problems = [make_problem(X, y, outer_bags=3), make_problem(X, y, outer_bags=3)]
@@ -487,7 +689,7 @@ def test_held_out_rows_teach_their_member_nothing():
     problems[1].rows = replace(problems[1].rows, target=target)
     for problem in problems:
         # One checkpoint, at the end: what it chooses and weighs follows the validation loss of all members.
-        run(problem, max_steps=5, n_checkpoints=1, smoothness=0.0, batch_size=64)
+        run(problem, max_steps=5, n_checkpoints=1, smoothness=NONE, batch_size=64)
     tables = [p.net.table(p.grid.points).detach() for p in problems]
     known = torch.from_numpy(problems[0].grid.cells.based)
     torch.testing.assert_close(tables[0][known, 0], tables[1][known, 0], rtol=1e-4, atol=1e-6)
@@ -509,14 +711,14 @@ def test_a_fixed_basis_reaches_the_least_squares_fit():
     X, y = draw_noisy(300)
     problem = make_problem(X[:, :1], y, validation_size=0, outer_bags=1)
     problem.net = BasisNet({1: SplineBasis(1, 6, 1)}, {1: 1}, problem.grid.cells.n_free, 1, 1)
-    run(problem, max_steps=1500, batch_size=300, smoothness=0.0, weight_decay=0.0, learning_rate=0.05)
-    flat = problem.grid.lookup.scores(np.arange(300), problem.net.table(problem.grid.points).detach())
-    scores = (flat[:, 0] + problem.net.intercept.item()).numpy()
+    run(problem, max_steps=1500, batch_size=300, smoothness=NONE, weight_decay=0.0, learning_rate=0.05)
+    flat = look_up(problem.grid, problem.net.table(problem.grid.points).detach())
+    scores = (flat[:, 0, 0] + problem.net.intercept.item()).numpy()
     # The grid interpolates between knots: so does the reference.
     order = problem.grid.points.orders[1]
     cells = np.zeros((problem.grid.layout.n_cells, 6), np.float32)
     cells[problem.grid.cells.based] = SplineBasis(1, 6, 1)(order.places, order.weight)[0][order.point].numpy()
-    design = problem.grid.lookup.scores(np.arange(300), torch.from_numpy(cells)).double().numpy()
+    design = look_up(problem.grid, torch.from_numpy(cells))[:, 0].double().numpy()
     target = problem.rows.target.double().numpy()
     best = design @ np.linalg.lstsq(design, target, rcond=None)[0]
     np.testing.assert_allclose(scores, best, atol=2e-3)
@@ -527,7 +729,7 @@ def test_a_fixed_basis_reaches_the_least_squares_fit():
 
 def test_learns_a_known_additive_function():
     X, y = draw_additive(800)
-    model = NeuralBasisRegressor(outer_bags=2).fit(X, y)
+    model = NeuralBasisRegressor(outer_bags=2, interactions=0).fit(X, y)
     T, truth = draw_additive(1000, seed=1)
     assert model.score(T, truth) > 0.98
     contributions = model.eval_terms(T)
@@ -562,10 +764,15 @@ def test_fitting_leaves_the_global_generators_alone():
     np.testing.assert_array_equal(np.random.get_state()[1], numpy_before)  # noqa: NPY002
 
 
-def test_the_number_of_threads_changes_rounding_only():
-    X, y = draw_additive(2000)
-    one, two = (NeuralBasisRegressor(**SMALL, max_steps=30, batch_size=1500, n_jobs=n).fit(X, y) for n in (1, 2))
-    np.testing.assert_allclose(one.predict(X), two.predict(X), atol=1e-2)
+@pytest.mark.parametrize("interactions", [0, 2])
+def test_the_number_of_threads_changes_nothing(interactions, monkeypatch):
+    monkeypatch.setattr("neuralbasis.train.lookup.MIN_WORK", 1)  # threads even for little work
+    X, y = draw_additive(600)
+    options = {**SMALL, "max_steps": 15, "interactions": interactions}
+    one, two, five = (NeuralBasisRegressor(**options, n_jobs=n).fit(X, y) for n in (1, 2, 5))
+    for other in (two, five):
+        np.testing.assert_array_equal(one.predict(X), other.predict(X))
+        assert one.history_.validation == other.history_.validation
 
 
 def test_time_limit_stops_with_a_usable_model():
@@ -649,7 +856,7 @@ def test_a_weighted_fit_follows_the_heavy_half(weight):
     x = np.random.default_rng(0).random((400, 1))
     rising = np.arange(400) % 2 == 0
     y = np.where(rising, x[:, 0], -x[:, 0])
-    model = NeuralBasisRegressor(**SMALL).fit(x, y, sample_weight=np.where(rising, weight, 1.0))
+    model = NeuralBasisRegressor(**{**SMALL, "outer_bags": 8}).fit(x, y, sample_weight=np.where(rising, weight, 1.0))
     expected = x[:, 0] * (weight - 1) / (weight + 1)
     assert np.sqrt(np.mean((model.predict(x) - expected) ** 2)) < 0.06
 
@@ -710,8 +917,9 @@ def test_output_penalty_shrinks_contributions_in_both_engines():
         spans = []
         for penalty in (0.0, 10.0):
             model = NeuralBasisRegressor(
-                engine=engine, output_penalty=penalty, max_steps=60, outer_bags=1, early_stopping_rounds=0, smoothness=0
-            ).fit(X, y)
+                engine=engine, output_penalty=penalty, max_steps=60, outer_bags=1, early_stopping_rounds=0,
+                smoothness=0, interactions=0,
+            ).fit(X, y)  # fmt: skip
             spans.append(np.ptp(model.term_scores_[0]))
         assert spans[1] < 0.3 * spans[0], engine
 
@@ -731,6 +939,7 @@ def test_a_run_that_diverges_keeps_its_last_good_state():
     def explode(n_inputs, n_bases, n_copies, generator):
         return Exploding(n_inputs, n_bases, n_copies, generator=generator)
 
-    model = NeuralBasisRegressor(basis=explode, max_steps=200, outer_bags=1, early_stopping_rounds=0).fit(X, y)
+    options = {"max_steps": 200, "outer_bags": 1, "early_stopping_rounds": 0, "interactions": 0}
+    model = NeuralBasisRegressor(basis=explode, **options).fit(X, y)
     assert np.isnan(model.history_.validation[-1])
     assert not np.isnan(model.history_.validation[model.history_.best])

@@ -1,7 +1,8 @@
-"""Learners to compare, one file each, all with `fit(X, y, task, seed, quick=False) -> fitted estimator`.
+"""Learners to compare, one file each: `fit(X, y, task, seed, quick=False, **options) -> fitted estimator`.
 
-`task` is "regression" or "classification"; `quick` fits as little as possible, to try the benchmark itself. A learner
-is imported only when it is used, so that none of them weighs on another's process.
+`task` is "regression" or "classification"; `quick` fits as little as possible, to try the benchmark itself. Learners
+with terms take parameters of their estimator as options, `interactions=0` say; the others take none. A learner is
+imported only when it is used, so that none of them weighs on another's process.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from types import ModuleType
 
 # learner -> the package it comes from
 LIBRARIES = {"ours": "neuralbasis", "ebm": "interpret", "linear": "sklearn", "hist_gradient_boosting": "sklearn"}
+WITH_TERMS = ("ours", "ebm")
 
 
 def get(name: str) -> ModuleType:

@@ -1,4 +1,4 @@
-"""neuralbasis with its defaults, main effects only."""
+"""neuralbasis with its defaults."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import neuralbasis.fitting  # noqa: F401  the first fit would import torch; impo
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
 
 
-def fit(X: Any, y: Any, task: str, seed: int, quick: bool = False) -> Any:
+def fit(X: Any, y: Any, task: str, seed: int, quick: bool = False, **options: Any) -> Any:
     kind = NeuralBasisRegressor if task == "regression" else NeuralBasisClassifier
-    options = {"max_steps": 20} if quick else {}
-    return kind(interactions=0, random_state=seed, **options).fit(X, y)
+    limits = {"max_steps": 20, "max_epochs": None} if quick else {}
+    return kind(**{"random_state": seed, **options, **limits}).fit(X, y)

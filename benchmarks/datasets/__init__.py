@@ -5,13 +5,16 @@ The folder of real data sets is the environment variable NEURALBASIS_DATA; nothi
 
 from .dataset import Dataset
 from .generated import smooth_table, stand_in
+from .planted import Planted, plant_pairs
 from .real import LOADERS, data_folder, find_missing
 
-__all__ = ["LOADERS", "Dataset", "data_folder", "find_missing", "load", "smooth_table", "stand_in"]
+__all__ = [
+    "LOADERS", "Dataset", "Planted", "data_folder", "find_missing", "load", "plant_pairs", "smooth_table", "stand_in",
+]  # fmt: skip
 
 
 def load(key: str, quick: bool = False) -> Dataset:
-    """The data set of this short name: "ca", "covertype", "heloc", "fraud" or "cancer"."""
+    """The data set of this short name, one of `LOADERS`."""
     if quick:
         return stand_in(key)
     problem = find_missing(key)

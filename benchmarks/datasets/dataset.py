@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """X (N, D) numbers, y (N,), task "regression" or "classification"."""
+    """X (N, D) an array of numbers, or a pandas frame where some columns hold levels (as dtype "category"); y (N,);
+    task "regression" or "classification"."""
 
     name: str
-    X: np.ndarray
+    X: Any
     y: np.ndarray
     task: str

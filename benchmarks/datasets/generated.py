@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .dataset import Dataset
@@ -13,7 +15,11 @@ STAND_INS = {
     "heloc": (400, 23, 2, 0.0),
     "fraud": (600, 30, 2, 0.0),
     "cancer": (300, 30, 2, 0.0),
+    "magic": (400, 10, 2, 0.0),
+    "bike": (400, 12, 0, 3 / 12),
+    "telco": (400, 19, 2, 16 / 19),
 }
+WITH_LEVELS = ("telco",)  # the binary columns hold text
 
 
 def stand_in(key: str, n_rows: int | None = None, seed: int = 0) -> Dataset:
@@ -25,10 +31,21 @@ def stand_in(key: str, n_rows: int | None = None, seed: int = 0) -> Dataset:
     if n_binary:
         X[:, -n_binary:] = X[:, -n_binary:] > 0.8
     score = np.sin(2 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=len(X))
+    table = _write_levels(X, n_binary) if key in WITH_LEVELS else X
     if n_classes == 0:
-        return Dataset(f"{key} (generated)", X, score, "regression")
+        return Dataset(f"{key} (generated)", table, score, "regression")
     cuts = np.quantile(score, np.linspace(0, 1, n_classes + 1)[1:-1])
-    return Dataset(f"{key} (generated)", X, np.searchsorted(cuts, score), "classification")
+    return Dataset(f"{key} (generated)", table, np.searchsorted(cuts, score), "classification")
+
+
+def _write_levels(X: np.ndarray, n_binary: int) -> Any:
+    """A pandas frame whose last columns hold "yes" and "no"."""
+    import pandas as pd
+
+    table = pd.DataFrame(X, columns=[f"x{column}" for column in range(X.shape[1])])
+    for name in table.columns[-n_binary:]:
+        table[name] = table[name].map({0.0: "no", 1.0: "yes"}).astype("category")
+    return table
 
 
 def smooth_table(n_rows: int, n_columns: int, seed: int = 0) -> Dataset:

@@ -3,6 +3,9 @@
 sklearn_home/                         scikit-learn's cache: California Housing, CoverType
 fico_heloc/heloc_dataset_v1.csv       FICO HELOC; the special codes -7, -8, -9 stay as values
 credit/creditcard.parquet             credit card fraud
+more/magic_telescope.csv              MAGIC gamma telescope
+more/bike_hourly.csv                  bike sharing, hourly
+more/telco_churn.csv                  Telco churn; its text columns are levels
 """
 
 from __future__ import annotations
@@ -19,6 +22,9 @@ FILES = {
     "covertype": "sklearn_home/covertype/samples_py3",
     "heloc": "fico_heloc/heloc_dataset_v1.csv",
     "fraud": "credit/creditcard.parquet",
+    "magic": "more/magic_telescope.csv",
+    "bike": "more/bike_hourly.csv",
+    "telco": "more/telco_churn.csv",
 }
 
 
@@ -76,10 +82,44 @@ def breast_cancer() -> Dataset:
     return Dataset("Breast cancer", X, y, "classification")
 
 
+def magic() -> Dataset:
+    """19,020 × 10, 1 is a gamma ray."""
+    import pandas as pd
+
+    table = pd.read_csv(data_folder() / FILES["magic"])
+    gamma = table.pop("Class") == "g"
+    return Dataset("MAGIC", table.to_numpy(dtype=float), gamma.to_numpy(dtype=int), "classification")
+
+
+def bike() -> Dataset:
+    """17,379 × 12, bikes rented in an hour; the two parts of the count, the date and the row number are left out."""
+    import pandas as pd
+
+    table = pd.read_csv(data_folder() / FILES["bike"])
+    table = table.drop(columns=["instant", "dteday", "casual", "registered"])
+    count = table.pop("cnt").to_numpy(dtype=float)
+    return Dataset("Bike sharing", table.to_numpy(dtype=float), count, "regression")
+
+
+def telco() -> Dataset:
+    """7,043 × 19, a frame: 15 columns of levels; 11 blanks of TotalCharges are missing values; 1 is a lost customer."""
+    import pandas as pd
+
+    table = pd.read_csv(data_folder() / FILES["telco"]).drop(columns="customerID")
+    churn = table.pop("Churn") == "Yes"
+    table["TotalCharges"] = pd.to_numeric(table["TotalCharges"], errors="coerce")
+    texts = [name for name in table if not pd.api.types.is_numeric_dtype(table[name])]
+    table = table.astype(dict.fromkeys(texts, "category"))
+    return Dataset("Telco churn", table, churn.to_numpy(dtype=int), "classification")
+
+
 LOADERS: dict[str, Callable[[], Dataset]] = {
     "ca": ca_housing,
     "covertype": covertype,
     "heloc": heloc,
     "fraud": credit_fraud,
     "cancer": breast_cancer,
+    "magic": magic,
+    "bike": bike,
+    "telco": telco,
 }

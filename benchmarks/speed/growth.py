@@ -1,10 +1,11 @@
-"""How a fit grows with rows and columns: total seconds and peak memory, and the parts that must be linear.
+"""How a fit of main effects grows with rows and columns: seconds and peak memory, and the parts that must be linear.
 
     python -m benchmarks.speed.growth
 
-Generated float32 tables, each in a fresh process. "fit" is a fit with all defaults, whose number of steps stops growing
-at large tables; "encode" is what a fit does outside training (reading, encoding, compiling the tables), "epoch" one
-pass over the rows with the default network at batch 1,024 and one member, "predict" a prediction of all rows.
+Generated float32 tables, each in a fresh process. "fit" is a fit without interactions and otherwise with all defaults,
+whose number of steps stops growing at large tables; "encode" is what a fit does outside training (reading, encoding,
+compiling the tables), "epoch" one pass over the rows with the default network at batch 1,024 and one member, "predict"
+a prediction of all rows.
 """
 
 from __future__ import annotations
@@ -49,12 +50,12 @@ def measure_here(n_rows: int, n_columns: int, quick: bool) -> Growth:
 
     data = datasets.smooth_table(n_rows, n_columns)
     limit = {"max_steps": 5} if quick else {}
-    NeuralBasisRegressor(max_steps=2).fit(data.X[:200], data.y[:200])  # loads the compiled loops
+    NeuralBasisRegressor(interactions=0, max_steps=2).fit(data.X[:200], data.y[:200])  # loads the compiled loops
     before = resident_mb()
     with PeakMemory() as memory:
-        seconds, model = time_once(lambda: NeuralBasisRegressor(**limit).fit(data.X, data.y))
+        seconds, model = time_once(lambda: NeuralBasisRegressor(interactions=0, **limit).fit(data.X, data.y))
     n_epochs = 1 if quick else max(1, PASSES // n_rows)
-    one = NeuralBasisRegressor(batch_size=1024, max_epochs=n_epochs, outer_bags=1, validation_size=0)
+    one = NeuralBasisRegressor(interactions=0, batch_size=1024, max_epochs=n_epochs, outer_bags=1, validation_size=0)
     whole, one = time_once(lambda: one.fit(data.X, data.y))
     training = one.history_.seconds[-1]
     return Growth(

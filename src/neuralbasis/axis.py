@@ -10,7 +10,7 @@ them), or G + 1 (unseen).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,9 +31,10 @@ class Axis:
     ----------
     name : the column's name
     kind : "continuous", "nominal" or "ordinal"
-    knots : (G,) raw values in increasing order; for levels 0 … G - 1
+    knots : (G,) raw values in increasing order; for levels 0 … G - 1, or those of them that a coarser axis keeps
     places : (G,) places in [0, 1], increasing
     levels : names of the levels, None for a continuous column
+    mass : (G,) training weight of the levels, None for a continuous column
 
     Examples
     --------
@@ -48,6 +49,7 @@ class Axis:
     knots: np.ndarray
     places: np.ndarray
     levels: tuple[str, ...] | None = None
+    mass: np.ndarray | None = None
 
     @property
     def n_cells(self) -> int:
@@ -59,14 +61,25 @@ class Axis:
         return self.levels is not None
 
     def coarsen(self, max_knots: int) -> Axis:
-        """The same column with at most `max_knots` knots, all of them knots of this axis; levels are kept."""
-        if self.is_level or len(self.knots) <= max_knots:
+        """The same column with at most `max_knots` knots, all of them knots of this axis.
+
+        Places move to the nearest of `max_knots` even ones, so that all interactions share few points. Of too many
+        levels the heaviest stay; the others are read as unseen.
+        """
+        last = max_knots - 1
+        if len(self.knots) == 1:
             return self
-        wanted = np.linspace(0.0, 1.0, max_knots)
-        right = np.clip(np.searchsorted(self.places, wanted), 1, len(self.places) - 1)
-        nearest = right - (wanted - self.places[right - 1] < self.places[right] - wanted)
-        keep = np.unique(nearest)
-        return Axis(self.name, self.kind, self.knots[keep], self.places[keep])
+        if len(self.knots) <= max_knots:
+            place = _push_apart(np.rint(self.places * last).astype(np.int64), last)
+            return replace(self, places=place / last)
+        if self.levels is None:
+            keep = _thin(self.places, last)
+            place = _push_apart(np.rint(self.places[keep] * last).astype(np.int64), last)
+            return replace(self, knots=self.knots[keep], places=place / last)
+        mass = np.ones(len(self.knots)) if self.mass is None else self.mass
+        keep = np.sort(np.argsort(-mass, kind="stable")[:max_knots])
+        levels = tuple(self.levels[index] for index in keep)
+        return replace(self, knots=self.knots[keep], places=np.arange(max_knots) / last, levels=levels, mass=mass[keep])
 
 
 def continuous_axis(
@@ -93,13 +106,13 @@ def continuous_axis(
     return Axis(name, "continuous", *_snap(distinct, mass, scaled, max_knots))
 
 
-def level_axis(name: str, kind: str, levels: Sequence[str]) -> Axis:
-    """The axis of a nominal or ordinal column: one knot a level, evenly placed."""
+def level_axis(name: str, kind: str, levels: Sequence[str], mass: np.ndarray | None = None) -> Axis:
+    """The axis of a nominal or ordinal column: one knot a level, evenly placed; `mass` is the weight of each."""
     if len(levels) == 0:
         raise ValueError(f"column {name!r} has no value that is not missing; drop it or fill it before fitting")
     count = len(levels)
     places = np.linspace(0.0, 1.0, count) if count > 1 else np.array([0.5])
-    return Axis(name, kind, np.arange(count, dtype=float), places, tuple(levels))
+    return Axis(name, kind, np.arange(count, dtype=float), places, tuple(levels), mass)
 
 
 def _distinct_values(values: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
@@ -154,9 +167,7 @@ def _snap(distinct: np.ndarray, mass: np.ndarray, scaled: np.ndarray, max_knots:
     last = max_knots - 1
     place = np.rint(scaled * last).astype(np.int64)
     if len(distinct) <= max_knots:  # every value is a knot of its own: push equal places apart
-        count = np.arange(len(distinct))
-        place = np.maximum.accumulate(place - count) + count
-        return distinct, np.minimum(place, last - count[::-1]) / last
+        return distinct, _push_apart(place, last) / last
     starts = np.flatnonzero(np.r_[True, place[1:] != place[:-1]])
     total = np.cumsum(mass)
     before = np.r_[0.0, total][starts]
@@ -164,3 +175,17 @@ def _snap(distinct: np.ndarray, mass: np.ndarray, scaled: np.ndarray, max_knots:
     median = np.searchsorted(total, before + group / 2)
     median = np.clip(median, starts, np.r_[starts[1:], len(distinct)] - 1)
     return distinct[median], place[starts] / last
+
+
+def _push_apart(place: np.ndarray, last: int) -> np.ndarray:
+    """Increasing whole numbers 0 … last, at most that many, made different by moving as little as is simple."""
+    count = np.arange(len(place))
+    return np.minimum(np.maximum.accumulate(place - count) + count, last - count[::-1])
+
+
+def _thin(places: np.ndarray, last: int) -> np.ndarray:
+    """The knots nearest to the even places 0 … last; both ends stay."""
+    wanted = np.arange(last + 1)
+    right = np.clip(np.searchsorted(places * last, wanted), 1, len(places) - 1)
+    nearest = right - (wanted - places[right - 1] * last < places[right] * last - wanted)
+    return np.unique(nearest)

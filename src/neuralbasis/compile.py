@@ -1,60 +1,128 @@
-"""Compile: BasisNet + axes -> AdditiveModel. The only file that sees both worlds, besides the estimators.
+"""Compile: BasisNets + axes -> AdditiveModel. The only file that sees both worlds, besides the estimators.
 
-The net is evaluated on the knots of every term; each member's tables are centred over the training rows (mean
-contribution 0, moved to the intercept), the model is their mean and the spread is their standard deviation.
+The nets are evaluated on the knots of every term; each member's tables are purified over the training rows (what fewer
+features can say moves to their terms, means to the intercept), the model is their mean and the spread is their
+standard deviation.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits
 
+from .axis import Axis
 from .encoder import Encoder
-from .model import AdditiveModel, Shape
-from .net import BasisNet
+from .model import AdditiveModel, Shape, TiedShape
 from .objective import Objective
-from .train.points import GridEngine
+from .purify import Table, purify
+from .terms import Term
+from .train import Stage
+
+MAX_NUMBERS = 50_000_000  # tables of tied classes that would be larger stay factored
 
 
 def compile_model(
-    net: BasisNet, encoder: Encoder, grid: GridEngine, objective: Objective, classes: np.ndarray | None = None,
+    stages: Sequence[Stage], encoder: Encoder, objective: Objective, classes: np.ndarray | None = None,
     n_jobs: int | None = None,
 ) -> AdditiveModel:  # fmt: skip
-    """Tables of all terms on the grid's knots, in the target's unit."""
-    net.eval()
+    """Tables of all terms on the grids' knots, in the target's unit."""
+    n_members, n_outputs = stages[0].net.n_members, objective.n_outputs
+    intercepts = np.sum([stage.net.intercept.detach().double().cpu().numpy() for stage in stages], axis=0)
+    tables = _merge(table for stage in stages for table in _read_tables(stage))
+    with threadpool_limits(1):  # threads of many small solves only wait for each other
+        tables, intercepts = purify(tables, intercepts.ravel())
+    make_shape = _ShapeMaker(objective.unit, n_members, n_outputs)
+    shapes = [make_shape(table) for table in sorted(tables, key=lambda table: (len(table.term), table.term))]
+    intercept = intercepts.reshape(n_members, n_outputs).mean(axis=0) * objective.unit + objective.shift
+    if n_outputs > 1:
+        intercept = intercept - intercept.mean()
+    return AdditiveModel(encoder, intercept, tuple(shapes), objective.link, classes, n_jobs)
+
+
+def _read_tables(stage: Stage) -> Iterator[Table]:
+    """Tables of a stage, channels (M · K), or with a mix where classes are tied; axes in the order of the features."""
+    net, grid = stage.net.eval(), stage.grid
     with torch.no_grad():
-        flat = net.table(grid.points).double().cpu().numpy() * objective.unit
-        intercepts = net.intercept.double().cpu().numpy() * objective.unit + objective.shift  # (M, K)
-    members = flat.reshape(len(flat), net.n_members, net.n_outputs)
-    if net.n_outputs > 1:  # only differences between classes matter: make each cell sum to zero over the classes
-        members = members - members.mean(axis=2, keepdims=True)
-        intercepts = intercepts - intercepts.mean(axis=1, keepdims=True)
-    shapes = []
-    for index in range(len(grid.layout.terms)):
-        cells = grid.layout.cells_of(index)
-        table, mean = centre(members[cells], grid.cell_weight[cells], grid.cells.based[cells])
-        intercepts = intercepts + mean
-        shapes.append(_make_shape(grid, index, table))
-    shapes.sort(key=lambda shape: (len(shape.term), shape.term))
-    return AdditiveModel(encoder, intercepts.mean(axis=0), tuple(shapes), objective.link, classes, n_jobs)
+        flat = net.table(grid.points).double().cpu().numpy()
+        mixes = net.mix().double().cpu().numpy() if net.tied else None
+    fold = len(flat) * net.n_members * net.n_outputs <= MAX_NUMBERS
+    for index, term in enumerate(grid.layout.terms):
+        shape, cells, order = grid.layout.table_shape(index), grid.layout.cells_of(index), np.argsort(term)
+        values, mix = flat[cells], None if mixes is None else _spread_mix(mixes[:, index], net.n_members)
+        if mix is None:
+            values = _centre_classes(values, net.n_outputs)
+        elif fold:
+            values, mix = values @ mix, None
+        yield Table(
+            tuple(term[d] for d in order),
+            tuple(grid.layout.axes_of(index)[d] for d in order),
+            values.reshape(*shape, -1).transpose(*order, len(shape)),
+            grid.cell_weight[cells].reshape(shape).transpose(order),
+            mix,
+        )
 
 
-def _make_shape(grid: GridEngine, index: int, table: np.ndarray) -> Shape:
-    """Mean and spread of a term's table (cells, M, K), its axes in the order of the features."""
-    term, axes = grid.layout.terms[index], grid.layout.axes_of(index)
-    order = np.argsort(term)
-    cells = table.reshape(*grid.layout.table_shape(index), *table.shape[1:]).transpose(*order, len(term), len(term) + 1)
-    weights = grid.cell_weight[grid.layout.cells_of(index)].reshape(grid.layout.table_shape(index)).transpose(order)
-    spread = cells.std(axis=-2, ddof=1) if table.shape[1] > 1 else np.zeros_like(cells[..., 0, :])
-    return Shape(tuple(term[d] for d in order), tuple(axes[d] for d in order), cells.mean(axis=-2), spread, weights)
+def _merge(tables: Iterable[Table]) -> list[Table]:
+    """One table a term: main effects that a later stage corrects are summed."""
+    found: dict[Term, Table] = {}
+    for table in tables:
+        before = found.setdefault(table.term, table)
+        if before is table:
+            continue
+        if before.mix is None or table.mix is None:
+            found[table.term] = replace(before, values=_to_outputs(before) + _to_outputs(table), mix=None)
+        else:
+            values, mix = np.concatenate([before.values, table.values], -1), np.concatenate([before.mix, table.mix])
+            found[table.term] = replace(before, values=values, mix=mix)
+    return list(found.values())
 
 
-def centre(table: np.ndarray, weight: np.ndarray, based: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Weighted mean zero over the training rows; cells that no basis and no row speaks for contribute nothing.
+def _to_outputs(table: Table) -> np.ndarray:
+    return table.values if table.mix is None else table.values @ table.mix
 
-    table (cells, M, K) -> centred table, mean (M, K)
-    """
-    mean = np.tensordot(weight / weight.sum(), table, axes=1)
-    centred = table - mean
-    centred[~based & (weight == 0)] = 0.0
-    return centred, mean
+
+def _centre_classes(values: np.ndarray, n_outputs: int) -> np.ndarray:
+    """Only differences between classes matter: make every member's values (…, M · K) sum to zero over the classes."""
+    if n_outputs == 1:
+        return values
+    members = values.reshape(len(values), -1, n_outputs)
+    return (members - members.mean(axis=2, keepdims=True)).reshape(values.shape)
+
+
+def _spread_mix(mix: np.ndarray, n_members: int) -> np.ndarray:
+    """Weights (M · S, K) of one term's copies -> (M · S, M · K): a copy speaks for its own member."""
+    copies, n_outputs = mix.shape
+    wide = np.zeros((n_members, copies // n_members, n_members, n_outputs))
+    own = np.arange(n_members)
+    wide[own, :, own] = mix.reshape(n_members, -1, n_outputs)
+    return _centre_classes(wide.reshape(copies, -1), n_outputs)
+
+
+class _ShapeMaker:
+    """Mean and spread of a purified table, in the target's unit."""
+
+    def __init__(self, unit: float, n_members: int, n_outputs: int):
+        self.unit, self.n_members, self.n_outputs = unit, n_members, n_outputs
+
+    def __call__(self, table: Table) -> Shape | TiedShape:
+        values = np.where(_is_silent(table.axes, table.weights)[..., None], 0.0, table.values) * self.unit
+        members = self.n_members, self.n_outputs
+        if table.mix is not None:
+            return TiedShape(table.term, table.axes, values, table.mix.reshape(-1, *members), table.weights)
+        cells = values.reshape(*values.shape[:-1], *members)
+        spread = cells.std(axis=-2, ddof=1) if self.n_members > 1 else np.zeros_like(cells[..., 0, :])
+        return Shape(table.term, table.axes, cells.mean(axis=-2), spread, table.weights)
+
+
+def _is_silent(axes: Sequence[Axis], weights: np.ndarray) -> np.ndarray:
+    """Cells that no basis and no row speaks for: they contribute nothing."""
+    based = np.ones(weights.shape, dtype=bool)
+    for d, axis in enumerate(axes):
+        is_knot = np.zeros(axis.n_cells, dtype=bool)
+        is_knot[1:-1] = len(axes) > 1 or axis.kind != "nominal"
+        based &= is_knot.reshape([-1 if k == d else 1 for k in range(len(axes))])
+    return ~based & (weights == 0)

@@ -86,11 +86,11 @@ def _fit_axis(column: Column, wish: Any, weights: np.ndarray | None, scaling: st
             weights = None  # a row of weight 0 is not on the axis, but an infinite value is refused in every row
         return continuous_axis(column.name, values, weights, scaling, max_knots)
     codes, levels = _read_labels(column)
-    if column.ordered:  # the table declares its levels: all of them count, seen or not
-        return level_axis(column.name, wish, levels)
     known = codes >= 0
     mass = np.bincount(codes[known], None if weights is None else weights[known], minlength=len(levels))
-    return level_axis(column.name, wish, [level for level, weight in zip(levels, mass, strict=True) if weight > 0])
+    # A table that declares ordered levels means all of them, seen or not.
+    keep = np.arange(len(levels)) if column.ordered else np.flatnonzero(mass > 0)
+    return level_axis(column.name, wish, [levels[index] for index in keep], mass[keep])
 
 
 def _wished_levels(column: Column, wish: Sequence[Any]) -> list[str]:

@@ -41,10 +41,19 @@ class _NeuralBasisModel(BaseEstimator):
         For each column "auto", "continuous", "nominal", "ordinal", or a list of levels in their order.
     max_bins : int
         At most so many knots for a main effect.
-    max_interaction_bins : int
-        At most so many knots for a column in a pair.
-    interactions : 0 or list of tuples
-        Pairs and triples of column names or indices that get a term of their own.
+    max_interaction_bins : int or "auto"
+        At most so many knots for a column in a pair (a pair with a column of few values may have more along the
+        other); a quarter of that in a triple. "auto" is 49, fewer for few rows or very many pairs.
+    interactions : 0, int, float, str or list of tuples
+        Pairs that get a term of their own: how many of the strongest, as a number, a share of the number of columns
+        (below 1) or a multiple of it ("3x"); "all"; or a list of tuples of two or three column names or indices.
+        "auto" is 5x for a regression, 3x for classes, 300 at most. They are kept if they lower the validation loss.
+    triples : 0, int, float, str
+        Triples, counted in the same way.
+    exclude : list, optional
+        Columns, and tuples of columns, that must not be in the model, nor in a larger term.
+    heredity : {"strong", "weak", None}
+        Look for triples where all three pairs are in the model, at least two of them, or everywhere.
     scaling : {"quantile", "minmax", "gaussian"}
         How a continuous column is placed on the shared axis.
     engine : {"grid", "exact"}
@@ -52,7 +61,9 @@ class _NeuralBasisModel(BaseEstimator):
     basis : {"mlp", "spline"} or callable
         The shared basis functions; a callable gets (n_inputs, n_bases, n_copies, generator) and returns a `Basis`.
     n_bases : int
-        B, the number of basis functions.
+        B, the number of basis functions of main effects.
+    n_interaction_bases : int
+        B for pairs, and for triples.
     hidden : tuple of int
         Hidden units of the basis network.
     n_subnets : int
@@ -63,8 +74,12 @@ class _NeuralBasisModel(BaseEstimator):
         Batch normalisation in the basis network.
     dropout, basis_dropout : float
         Shares of hidden units and of basis values that are dropped in training.
-    tied_classes : bool
-        One shape a term, weighed for each class (the paper), instead of a shape for each class.
+    tied_classes : bool or "auto"
+        One shape a term, weighed for each class (the paper), instead of a shape for each class; "auto" ties the
+        classes where terms × classes are very many.
+    staged : bool
+        Train interactions after the main effects, on what these leave, and keep them only if they help; False trains
+        all terms together (the paper).
     smoothness : float or "auto"
         Strength of the adaptive smoothness of the shapes; 0 is none. The exact engine has none.
     output_penalty, weight_decay : float
@@ -102,19 +117,24 @@ class _NeuralBasisModel(BaseEstimator):
         feature_names: Sequence[str] | None = None,
         feature_types: Sequence[Any] | None = None,
         max_bins: int = 193,
-        max_interaction_bins: int = 33,
-        interactions: Any = 0,
+        max_interaction_bins: int | str = "auto",
+        interactions: Any = "auto",
+        triples: Any = 0,
+        exclude: Sequence[Any] | None = None,
+        heredity: str | None = "strong",
         scaling: str = "quantile",
         engine: str = "grid",
         basis: str | Callable[..., Basis] = "mlp",
         n_bases: int = 32,
+        n_interaction_bases: int = 32,
         hidden: Sequence[int] = (64, 64, 32),
         n_subnets: int = 1,
         fourier: int = 16,
         batch_norm: bool = False,
         dropout: float = 0.0,
         basis_dropout: float = 0.0,
-        tied_classes: bool = False,
+        tied_classes: bool | str = "auto",
+        staged: bool = True,
         smoothness: float | str = "auto",
         output_penalty: float = 0.0,
         weight_decay: float = 1e-5,
@@ -138,10 +158,14 @@ class _NeuralBasisModel(BaseEstimator):
         self.max_bins = max_bins
         self.max_interaction_bins = max_interaction_bins
         self.interactions = interactions
+        self.triples = triples
+        self.exclude = exclude
+        self.heredity = heredity
         self.scaling = scaling
         self.engine = engine
         self.basis = basis
         self.n_bases = n_bases
+        self.n_interaction_bases = n_interaction_bases
         self.hidden = hidden
         self.n_subnets = n_subnets
         self.fourier = fourier
@@ -149,6 +173,7 @@ class _NeuralBasisModel(BaseEstimator):
         self.dropout = dropout
         self.basis_dropout = basis_dropout
         self.tied_classes = tied_classes
+        self.staged = staged
         self.smoothness = smoothness
         self.output_penalty = output_penalty
         self.weight_decay = weight_decay
@@ -183,7 +208,8 @@ class _NeuralBasisModel(BaseEstimator):
         check_parameters(self)
         columns = self._read_training_table(X)
         sample = self._read_sample(y, sample_weight, init_score, columns.n_rows)
-        self.model_, self.history_ = fit_model(self, columns, sample, getattr(self, "classes_", None))
+        found = fit_model(self, columns, sample, getattr(self, "classes_", None))
+        self.model_, self.history_, self.interaction_ranking_ = found
         return self
 
     def _read_training_table(self, X) -> Columns:
@@ -286,7 +312,7 @@ class _NeuralBasisModel(BaseEstimator):
 
     @property
     def bins_(self) -> list[list[Any]]:
-        """For each column and each order of terms: knots, or a dict level -> cell."""
+        """For each column its knots, or a dict level -> cell: of main effects, then coarser ones of interactions."""
         return [[_describe_axis(axis) for axis in axes] for axes in self._fitted_model().axes_by_feature()]
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import dataclass, field
 
 
@@ -9,14 +11,20 @@ from dataclasses import dataclass, field
 class History:
     """One entry a checkpoint in each list; `best` is the checkpoint whose state was kept.
 
+    stage : "main effects", "pairs", "triples" or "all terms"
     steps : batches so far
     validation : mean loss of the members on the rows they hold out, in the unit of the loss
     seconds : time since training began
     stopped_by : "schedule", "early_stopping", "time_limit" or "callback"
+    constant : validation loss of the constant model
+    started : reading of the monotonic clock when fitting began
     """
 
+    stage: list[str] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
     validation: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     best: int = -1
     stopped_by: str = "schedule"
+    constant: float = math.nan
+    started: float = field(default_factory=time.monotonic)

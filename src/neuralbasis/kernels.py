@@ -50,7 +50,10 @@ def _locate_column(numbers, column, first, size, level, knots, start, count, gui
                 return False
             out[i] = 0.0
         elif level:
-            out[i] = value + 1.0 if 0.0 <= value < count else count + 1.0
+            found = int(min(value, count - 1.0))
+            while found >= 0 and knots[start + found] > value:  # a coarser axis keeps some levels only
+                found -= 1
+            out[i] = found + 1.0 if found >= 0 and knots[start + found] == value else count + 1.0
         elif value <= smallest:
             out[i] = 1.0
         elif value >= largest:
@@ -92,45 +95,85 @@ def locate_rows(first, last, numbers, axis_column, axis_start, axis_level, knots
     return -1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def _add_main(position, size, table, offset, out, first, where):
     """Add a main effect's contributions to `size` rows of out from `first` on."""
     for i in range(size):
-        cell = int(position[i])
-        share = position[i] - cell
-        left = offset + cell
-        right = left + (share > 0.0)
-        for k in range(table.shape[1]):
-            value = table[left, k]
-            out[first + i, where, k] += value + share * (table[right, k] - value)
+        whole = np.floor(position[i])  # unlike an integer, it keeps the arithmetic in single precision
+        share = position[i] - whole
+        cell = offset + int(whole)
+        if share == 0.0:
+            for k in range(table.shape[1]):
+                out[first + i, where, k] += table[cell, k]
+        else:
+            for k in range(table.shape[1]):
+                value = table[cell, k]
+                out[first + i, where, k] += value + share * (table[cell + 1, k] - value)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def _add_interaction(position, axes, strides, size, table, offset, skip_axis, skip_place, out, first, where):
+    """The same for a term of two axes or more: bilinear along the last two, summed over the corners of the others."""
+    n_leading = len(axes) - 2
+    row_axis, column_axis, down = axes[n_leading], axes[n_leading + 1], strides[n_leading]
+    one = position.dtype.type(1)
+    for i in range(size):
+        if skip_axis >= 0 and position[skip_axis, i] == skip_place:
+            continue
+        row, column = np.floor(position[row_axis, i]), np.floor(position[column_axis, i])
+        low, right = position[row_axis, i] - row, position[column_axis, i] - column
+        for corner in range(1 << n_leading):
+            cell = offset + int(row) * down + int(column)
+            share = one
+            for d in range(n_leading):
+                whole = np.floor(position[axes[d], i])
+                part = position[axes[d], i] - whole
+                upper = corner >> d & 1
+                share *= part if upper else one - part
+                cell += (int(whole) + (upper and part > 0.0)) * strides[d]
+            if share == 0.0:
+                continue
+            if low == 0.0 and right == 0.0:
+                for k in range(table.shape[1]):
+                    out[first + i, where, k] += share * table[cell, k]
+            elif low == 0.0 or right == 0.0:
+                step, part = (1, right) if low == 0.0 else (down, low)
+                for k in range(table.shape[1]):
+                    value = table[cell, k]
+                    out[first + i, where, k] += share * (value + part * (table[cell + step, k] - value))
+            else:
+                w11 = share * low * right
+                w10, w01 = share * low - w11, share * right - w11
+                w00 = share - w10 - w01 - w11
+                for k in range(table.shape[1]):
+                    out[first + i, where, k] += (
+                        w00 * table[cell, k] + w01 * table[cell + 1, k]
+                        + w10 * table[cell + down, k] + w11 * table[cell + down + 1, k]
+                    )  # fmt: skip
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _add_interaction(position, axes, strides, size, table, offset, out, first, where):
-    """The same for a term of several axes: the weighted sum of the corners around each row."""
-    for i in range(size):
-        for corner in range(1 << len(axes)):
-            cell = offset
-            share = 1.0
-            for d in range(len(axes)):
-                place = position[axes[d], i]
-                whole = int(place)
-                part = place - whole
-                if corner >> d & 1:
-                    share *= part
-                    whole += part > 0.0
-                else:
-                    share *= 1.0 - part
-                cell += whole * strides[d]
-            if share > 0.0:
-                for k in range(table.shape[1]):
-                    out[first + i, where, k] += share * table[cell, k]
+def _add_terms(
+    position, size, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, table, per_term, out, first
+):
+    """All terms for a block of rows, a term after the other: its table stays in the cache."""
+    for term in range(len(term_offset)):
+        where = term if per_term else 0
+        low, high = term_start[term], term_start[term + 1]
+        if high - low == 1:
+            _add_main(position[term_axis[low]], size, table, term_offset[term], out, first, where)
+        else:
+            axes, strides = term_axis[low:high], term_stride[low:high]
+            _add_interaction(
+                position, axes, strides, size, table, term_offset[term], skip_axis[term], skip_place[term], out, first,
+                where,
+            )  # fmt: skip
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def score_rows(
     first, last, numbers, axis_column, axis_start, axis_level, knots, guide, guide_line,
-    term_start, term_axis, term_stride, term_offset, table, per_term, out,
+    term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, table, per_term, out,
 ):  # fmt: skip
     """Add table look-ups of raw rows into out (N, 1, K), or (N, T, K) if `per_term`; returns as `locate_rows`."""
     n_axes = len(axis_column)
@@ -144,98 +187,173 @@ def score_rows(
                 guide, axis * (GUIDE + 1), guide_line[axis, 0], guide_line[axis, 1], position[axis],
             ):  # fmt: skip
                 return axis_column[axis]
-        for term in range(len(term_offset)):
-            where = term if per_term else 0
-            low = term_start[term]
-            order = term_start[term + 1] - low
-            if order == 1:
-                _add_main(position[term_axis[low]], size, table, term_offset[term], out, block, where)
-            else:
-                axes, strides = term_axis[low : low + order], term_stride[low : low + order]
-                _add_interaction(position, axes, strides, size, table, term_offset[term], out, block, where)
+        _add_terms(
+            position, size, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, table, per_term,
+            out, block,
+        )  # fmt: skip
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def take_rows(first, last, positions, rows, out):
+    """positions (N, A) of rows[first:last] -> out (A, b)."""
+    for block in range(first, last, 64):
+        end = min(block + 64, last)
+        for i in range(block, end):
+            row = rows[i]
+            for axis in range(out.shape[0]):
+                out[axis, i] = positions[row, axis]
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def gather_rows(
+    first, last, taken, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, table, per_term, out
+):
+    """Training forward: add look-ups at positions taken (A, b) into out (b, 1, C), or (b, T, C) if `per_term`."""
+    for block in range(first, last, BLOCK):
+        size = min(BLOCK, last - block)
+        position = taken[:, block : block + size]
+        _add_terms(
+            position, size, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, table, per_term,
+            out, block,
+        )  # fmt: skip
     return -1
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
-def gather_rows(first, last, positions, rows, term_start, term_axis, term_stride, term_offset, table, out):
-    """Training forward: out[i, c] = Σ_terms table(position of rows[i])[c] for i in first … last - 1."""
-    n_channels = table.shape[1]
-    for i in range(first, last):
-        row = rows[i]
-        out[i] = 0.0
-        for term in range(len(term_offset)):
-            low = term_start[term]
-            order = term_start[term + 1] - low
-            offset = term_offset[term]
-            if order == 1:
-                place = positions[row, term_axis[low]]
-                cell = int(place)
-                share = place - np.float32(cell)
-                cell += offset
-                if share == 0.0:
-                    for c in range(n_channels):
-                        out[i, c] += table[cell, c]
-                else:
-                    for c in range(n_channels):
-                        left = table[cell, c]
-                        out[i, c] += left + share * (table[cell + 1, c] - left)
-                continue
-            for corner in range(1 << order):
-                cell, share = _corner(positions, row, term_axis, term_stride, low, order, corner)
-                if share > 0.0:
-                    for c in range(n_channels):
-                        out[i, c] += share * table[offset + cell, c]
-    return -1
-
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
-def scatter_rows(first, last, positions, rows, term_start, term_axis, term_stride, term_offset, grad, grad_table):
-    """Training backward: the histogram of the gradients grad (b, C) over the cells, added to grad_table."""
-    n_channels = grad_table.shape[1]
-    for i in range(first, last):
-        row = rows[i]
-        for term in range(len(term_offset)):
-            low = term_start[term]
-            order = term_start[term + 1] - low
-            offset = term_offset[term]
-            if order == 1:
-                place = positions[row, term_axis[low]]
-                cell = int(place)
-                share = place - np.float32(cell)
-                cell += offset
-                if share == 0.0:
-                    for c in range(n_channels):
-                        grad_table[cell, c] += grad[i, c]
-                else:
-                    rest = np.float32(1.0) - share
-                    for c in range(n_channels):
-                        grad_table[cell, c] += rest * grad[i, c]
-                        grad_table[cell + 1, c] += share * grad[i, c]
-                continue
-            for corner in range(1 << order):
-                cell, share = _corner(positions, row, term_axis, term_stride, low, order, corner)
-                if share > 0.0:
-                    for c in range(n_channels):
-                        grad_table[offset + cell, c] += share * grad[i, c]
-    return -1
-
-
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _corner(positions, row, term_axis, term_stride, low, order, corner):
-    """Cell (relative to the term) and weight of one of the 2^order corners around a row's position."""
-    cell = 0
-    share = np.float32(1.0)
-    for d in range(order):
-        place = positions[row, term_axis[low + d]]
-        whole = int(place)
-        part = place - np.float32(whole)
-        if corner >> d & 1:
-            share *= part
-            whole += part > 0.0
+def _scatter_main(position, grad, where, offset, out):
+    for i in range(len(position)):
+        whole = np.floor(position[i])
+        share = position[i] - whole
+        cell = offset + int(whole)
+        if share == 0.0:
+            for c in range(out.shape[1]):
+                out[cell, c] += grad[i, where, c]
         else:
-            share *= np.float32(1.0) - part
-        cell += whole * term_stride[low + d]
-    return cell, share
+            for c in range(out.shape[1]):
+                part = share * grad[i, where, c]
+                out[cell, c] += grad[i, where, c] - part
+                out[cell + 1, c] += part
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def _scatter_interaction(taken, axes, strides, grad, where, offset, skip_axis, skip_place, out):
+    n_leading = len(axes) - 2
+    row_axis, column_axis, down = axes[n_leading], axes[n_leading + 1], strides[n_leading]
+    one = taken.dtype.type(1)
+    for i in range(taken.shape[1]):
+        if skip_axis >= 0 and taken[skip_axis, i] == skip_place:
+            continue
+        row, column = np.floor(taken[row_axis, i]), np.floor(taken[column_axis, i])
+        low, right = taken[row_axis, i] - row, taken[column_axis, i] - column
+        for corner in range(1 << n_leading):
+            cell = offset + int(row) * down + int(column)
+            share = one
+            for d in range(n_leading):
+                whole = np.floor(taken[axes[d], i])
+                part = taken[axes[d], i] - whole
+                upper = corner >> d & 1
+                share *= part if upper else one - part
+                cell += (int(whole) + (upper and part > 0.0)) * strides[d]
+            if share == 0.0:
+                continue
+            if low == 0.0 and right == 0.0:
+                for c in range(out.shape[1]):
+                    out[cell, c] += share * grad[i, where, c]
+            elif low == 0.0 or right == 0.0:
+                step, part = (1, right) if low == 0.0 else (down, low)
+                for c in range(out.shape[1]):
+                    slope = share * grad[i, where, c]
+                    out[cell, c] += slope - part * slope
+                    out[cell + step, c] += part * slope
+            else:
+                w11 = share * low * right
+                w10, w01 = share * low - w11, share * right - w11
+                w00 = share - w10 - w01 - w11
+                for c in range(out.shape[1]):
+                    slope = grad[i, where, c]
+                    out[cell, c] += w00 * slope
+                    out[cell + 1, c] += w01 * slope
+                    out[cell + down, c] += w10 * slope
+                    out[cell + down + 1, c] += w11 * slope
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def scatter_rows(
+    first, last, taken, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, grad, per_term, out
+):
+    """Training backward: histograms of the gradients grad (b, 1 or T, C) over the cells of terms first … last - 1.
+
+    Terms, not rows, are shared among threads: every cell is summed by one thread, always in the same order.
+    """
+    for term in range(first, last):
+        where = term if per_term else 0
+        low, high = term_start[term], term_start[term + 1]
+        if high - low == 1:
+            _scatter_main(taken[term_axis[low]], grad, where, term_offset[term], out)
+        else:
+            axes, strides = term_axis[low:high], term_stride[low:high]
+            _scatter_interaction(
+                taken, axes, strides, grad, where, term_offset[term], skip_axis[term], skip_place[term], out
+            )
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def measure_roughness(left, right, term, inverse, table, rough):
+    """Add every edge's squared difference over its width to its term's roughness (T, C)."""
+    for e in range(len(left)):
+        for c in range(table.shape[1]):
+            change = table[right[e], c] - table[left[e], c]
+            rough[term[e], c] += change * change * inverse[e]
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def pull_edges(left, right, term, inverse, strength, table, grad):
+    """Add the gradient of Σ_edges ½ strength[term] (difference)² / width to grad (cells, C)."""
+    for e in range(len(left)):
+        for c in range(table.shape[1]):
+            pull = strength[term[e], c] * inverse[e] * (table[right[e], c] - table[left[e], c])
+            grad[right[e], c] += pull
+            grad[left[e], c] -= pull
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def count_cells(first, last, terms, codes, n_bins, data, histogram):
+    """Add data (N, C) into histogram (T, cells, C) at each row's cell of the terms first … last - 1.
+
+    A term's columns are read from codes (D, N); its cells, at most 65,536, lie as in a table of n_bins along each axis,
+    last axis fastest. The cells of a block of rows are found first, in loops that vectorise. Pieces of the arrays
+    and unsigned cells spare the sums a check for negative indices.
+    """
+    n_rows, n_channels = data.shape
+    cells = np.empty(BLOCK, dtype=np.uint16)
+    for term in range(first, last):
+        table = histogram[term]
+        for block in range(0, n_rows, BLOCK):
+            rows = data[block : block + BLOCK]
+            size = len(rows)
+            column = codes[terms[term, 0], block : block + BLOCK]
+            for i in range(size):
+                cells[i] = column[i]
+            for d in range(1, terms.shape[1]):
+                column = codes[terms[term, d], block : block + BLOCK]
+                for i in range(size):
+                    cells[i] = cells[i] * n_bins + column[i]
+            if n_channels == 2:  # one output: thrice as fast without the loop over channels
+                for i in range(size):
+                    cell = cells[i]
+                    table[cell, 0] += rows[i, 0]
+                    table[cell, 1] += rows[i, 1]
+            else:
+                for i in range(size):
+                    cell = cells[i]
+                    for c in range(n_channels):
+                        table[cell, c] += rows[i, c]
+    return -1
 
 
 @lru_cache(maxsize=8)
@@ -253,9 +371,14 @@ def share_rows(work: Callable[[int, int, int], int], n_rows: int, threads: int, 
     The parts depend on `n_rows` and `threads` only, so that sums are reproducible.
     """
     threads = max(1, min(threads, n_rows // min_rows))
+    return share_work(work, np.linspace(0, n_rows, threads + 1).astype(int))
+
+
+def share_work(work: Callable[[int, int, int], int], edges: np.ndarray) -> int:
+    """The same for parts between given edges."""
+    threads = len(edges) - 1
     if threads == 1:
-        return work(0, 0, n_rows)
-    edges = np.linspace(0, n_rows, threads + 1).astype(int)
+        return work(0, edges[0], edges[1])
     others = [_pool(threads - 1).submit(work, k, edges[k], edges[k + 1]) for k in range(1, threads)]
     return max([work(0, edges[0], edges[1])] + [other.result() for other in others])
 

@@ -17,6 +17,17 @@ from .axis import Axis
 from .terms import Term
 
 
+@dataclass(frozen=True)
+class Anchor:
+    """The value that most rows of a column have, and their share. An anchored interaction is zero there.
+
+    Whatever it would say at that value, terms of the other features can say as well.
+    """
+
+    value: float
+    share: float
+
+
 @dataclass(frozen=True, eq=False)
 class Layout:
     """Flat description of axes and terms.
@@ -24,6 +35,7 @@ class Layout:
     Row a of the guide table starts at entry a · (GUIDE + 1), see `make_guide`. A term's axes are
     `term_axis[term_start[t]:term_start[t + 1]]`; its cells start at `term_offset[t]`, one step along axis d is
     `term_stride[term_start[t] + d]` cells. The main axes of all columns are the first axes.
+    Rows whose position on `skip_axis[t]` is `skip_place[t]` contribute nothing to an anchored term; -1 is no axis.
     """
 
     axes: tuple[Axis, ...]
@@ -33,11 +45,14 @@ class Layout:
     knots: np.ndarray
     guide: np.ndarray
     guide_line: np.ndarray
+    anchors: Mapping[int, Anchor]
     terms: tuple[Term, ...]
     term_start: np.ndarray
     term_axis: np.ndarray
     term_stride: np.ndarray
     term_offset: np.ndarray
+    skip_axis: np.ndarray
+    skip_place: np.ndarray
     n_cells: int
 
     @property
@@ -47,6 +62,15 @@ class Layout:
     @property
     def term_arrays(self) -> tuple[np.ndarray, ...]:
         return self.term_start, self.term_axis, self.term_stride, self.term_offset
+
+    @property
+    def skips(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.skip_axis, self.skip_place
+
+    def anchored_share(self, index: int) -> float:
+        """Share of the rows that the term with this index skips."""
+        axis = self.skip_axis[index]
+        return self.anchors[int(self.axis_column[axis])].share if axis >= 0 else 0.0
 
     def axes_of(self, index: int) -> tuple[Axis, ...]:
         """Axes of the term with this index."""
@@ -61,11 +85,6 @@ class Layout:
         start = int(self.term_offset[index])
         return slice(start, start + int(np.prod(self.table_shape(index))))
 
-    def axes_by_name(self) -> list[int]:
-        """Main axes in the order of their names."""
-        main = [axis.name for axis in self.axes[: int(self.axis_column.max()) + 1]]
-        return sorted(range(len(main)), key=main.__getitem__)
-
     def encode(self, numbers: np.ndarray, threads: int = 1) -> np.ndarray:
         """numbers (N, D) -> positions (N, A) float32."""
         positions = np.empty((len(numbers), len(self.axes)), dtype=np.float32)
@@ -77,32 +96,53 @@ class Layout:
         return positions
 
 
-def lay_out(axes: Sequence[Axis], terms: Sequence[Term], max_knots: Mapping[int, int]) -> Layout:
+def lay_out(
+    axes: Sequence[Axis],
+    terms: Sequence[Term],
+    max_knots: Mapping[int, int],
+    anchors: Mapping[int, Anchor] | None = None,
+) -> Layout:
     """Give every term its axes and place the tables one after the other, features and terms sorted by name.
 
     Names, not the order of columns, decide which input of a basis a feature is and in which order terms are summed, so
-    that a model does not depend on the order of columns.
+    that a model does not depend on the order of columns. Interactions are anchored at the features of `anchors`.
     """
     terms = [tuple(sorted(term, key=lambda feature: axes[feature].name)) for term in terms]
     terms = sorted(terms, key=lambda term: (len(term), [axes[feature].name for feature in term]))
-    return flatten(axes, terms, _choose_axes(axes, terms, max_knots))
+    return flatten(axes, terms, _choose_axes(axes, terms, max_knots), anchors or {})
 
 
 def _choose_axes(axes: Sequence[Axis], terms: Sequence[Term], max_knots: Mapping[int, int]) -> list[tuple[Axis, ...]]:
-    """Axes of every term: the column's own for main effects, otherwise one with at most `max_knots[order]` knots."""
+    """Axes of every term, nested in those of its parts.
+
+    An interaction of order o has max_knots[o] knots a feature; where all features but one have two values, it keeps
+    the columns' own axes: its tables are small, and the bases see few points more.
+    """
     coarse: dict[tuple[int, int], Axis] = {}
-    for order, feature in {(len(term), feature) for term in terms for feature in term}:
-        coarse[order, feature] = axes[feature] if order == 1 else axes[feature].coarsen(max_knots[order])
-    return [tuple(coarse[len(term), feature] for feature in term) for term in terms]
+    for feature in {feature for term in terms if len(term) > 1 for feature in term}:
+        axis = axes[feature]
+        for order in sorted(max_knots):  # from one to the next, so that they nest
+            axis = coarse[order, feature] = axis.coarsen(max_knots[order])
+
+    def choose(term: Term) -> tuple[Axis, ...]:
+        own = tuple(axes[feature] for feature in term)
+        if sum(len(axis.knots) > 2 for axis in own) <= 1:
+            return own
+        return tuple(coarse[len(term), feature] for feature in term)
+
+    return [choose(term) for term in terms]
 
 
-def flatten(axes: Sequence[Axis], terms: Sequence[Term], term_axes: Sequence[Sequence[Axis]]) -> Layout:
+def flatten(
+    axes: Sequence[Axis], terms: Sequence[Term], term_axes: Sequence[Sequence[Axis]], anchors: Mapping[int, Anchor] = {}
+) -> Layout:
     """Number the axes (each object once) and place the tables in the order of `terms`."""
     all_axes, column_of = list(axes), list(range(len(axes)))
     index_of = {id(axis): index for index, axis in enumerate(all_axes)}
     flat_axis: list[int] = []
     stride: list[int] = []
     start, offset = [0], [0]
+    skips: list[tuple[int, float]] = []
     for term, used in zip(terms, term_axes, strict=True):
         for feature, axis in zip(term, used, strict=True):
             if id(axis) not in index_of:
@@ -110,6 +150,7 @@ def flatten(axes: Sequence[Axis], terms: Sequence[Term], term_axes: Sequence[Seq
                 all_axes.append(axis)
                 column_of.append(feature)
             flat_axis.append(index_of[id(axis)])
+        skips.append(_choose_skip(term, used, flat_axis[start[-1] :], anchors))
         cells = [axis.n_cells for axis in used]
         stride.extend(int(np.prod(cells[d + 1 :])) for d in range(len(cells)))
         start.append(len(flat_axis))
@@ -124,13 +165,34 @@ def flatten(axes: Sequence[Axis], terms: Sequence[Term], term_axes: Sequence[Seq
         knots=np.concatenate([axis.knots for axis in all_axes]),
         guide=np.concatenate(guides),
         guide_line=np.array(lines),
+        anchors=anchors,
         terms=tuple(terms),
         term_start=np.array(start, dtype=np.int64),
         term_axis=np.array(flat_axis, dtype=np.int64),
         term_stride=np.array(stride, dtype=np.int64),
         term_offset=np.array(offset[:-1], dtype=np.int64),
+        skip_axis=np.array([axis for axis, _ in skips], dtype=np.int64),
+        skip_place=np.array([place for _, place in skips], dtype=np.float32),
         n_cells=offset[-1],
     )
+
+
+def _choose_skip(
+    term: Term, axes: Sequence[Axis], numbers: Sequence[int], anchors: Mapping[int, Anchor]
+) -> tuple[int, float]:
+    """Number of the axis on which most rows stand on the anchor, and their position."""
+    found = [
+        (anchors[feature].share, number, position)
+        for feature, axis, number in zip(term, axes, numbers, strict=True)
+        if len(term) > 1 and feature in anchors and (position := anchor_position(axis, anchors[feature])) > 0
+    ]
+    return max(found)[1:] if found else (-1, -1.0)
+
+
+def anchor_position(axis: Axis, anchor: Anchor) -> int:
+    """Position of the anchor on an axis, -1 if it is not among its knots."""
+    found = np.flatnonzero(axis.knots == anchor.value)
+    return int(found[0]) + 1 if len(found) else -1
 
 
 def make_guide(knots: np.ndarray) -> tuple[np.ndarray, tuple[float, float]]:

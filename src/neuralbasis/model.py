@@ -21,6 +21,8 @@ from .layout import Layout, flatten, raise_if_infinite
 from .link import inverse_link
 from .terms import Term, term_name
 
+BLOCK_NUMBERS = 1 << 23  # contributions of tied terms worked on at a time
+
 
 @dataclass(frozen=True, eq=False)
 class Shape:
@@ -43,6 +45,33 @@ class Shape:
 
 
 @dataclass(frozen=True, eq=False)
+class TiedShape:
+    """One term's table in factors, for many classes: all classes share a few shapes and weigh them.
+
+    Parameters
+    ----------
+    term, axes, weights : see `Shape`
+    values : (c_1, …, c_o, C) shapes
+    mix : (C, M, K) weight of each shape in each class of each member
+    """
+
+    term: Term
+    axes: tuple[Axis, ...]
+    values: np.ndarray
+    mix: np.ndarray
+    weights: np.ndarray
+
+    @property
+    def scores(self) -> np.ndarray:
+        return self.values @ self.mix.mean(axis=1)
+
+    @property
+    def spread(self) -> np.ndarray:
+        members = np.tensordot(self.values, self.mix, 1)
+        return members.std(axis=-2, ddof=1) if self.mix.shape[1] > 1 else np.zeros_like(members[..., 0, :])
+
+
+@dataclass(frozen=True, eq=False)
 class AdditiveModel:
     """A fitted additive model: look up, sum, link.
 
@@ -59,21 +88,26 @@ class AdditiveModel:
 
     encoder: Encoder
     intercept: np.ndarray
-    shapes: tuple[Shape, ...]
+    shapes: tuple[Shape | TiedShape, ...]
     link: str
     classes: np.ndarray | None = None
     n_jobs: int | None = None
-    layout: Layout = field(init=False, repr=False)
     _is_plain: bool = field(init=False, repr=False)
-    _arrays: tuple[np.ndarray, ...] = field(init=False, repr=False)
+    _parts: tuple[_Part, ...] = field(init=False, repr=False)
 
     def __post_init__(self):
-        layout = flatten(self.encoder.axes, self.terms, [shape.axes for shape in self.shapes])
-        tables = [shape.scores.reshape(-1, len(self.intercept)) for shape in self.shapes]
-        table = np.ascontiguousarray(np.concatenate(tables))
-        object.__setattr__(self, "layout", layout)
-        object.__setattr__(self, "_is_plain", not layout.axis_level.any())
-        object.__setattr__(self, "_arrays", (*layout.axis_arrays, *layout.term_arrays, table))
+        is_tied = [isinstance(shape, TiedShape) for shape in self.shapes]
+        parts = [
+            _Part(self.encoder.axes, self.shapes, [t for t, tied in enumerate(is_tied) if tied == wished])
+            for wished in sorted(set(is_tied))
+        ]
+        object.__setattr__(self, "_is_plain", not any(axis.is_level for axis in self.encoder.axes))
+        object.__setattr__(self, "_parts", tuple(parts))
+
+    @property
+    def layout(self) -> Layout:
+        """Axes and terms in flat arrays."""
+        return flatten(self.encoder.axes, self.terms, [shape.axes for shape in self.shapes])
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -116,24 +150,21 @@ class AdditiveModel:
         return np.array([_importance(shape, importance_type) for shape in self.shapes])
 
     def axes_by_feature(self) -> list[list[Axis]]:
-        """For each column its own axis and then the coarser ones that interactions use, by order."""
-        found = [{1: axis} for axis in self.encoder.axes]
+        """For each column its own axis and then the coarser ones that interactions use."""
+        found = [{len(axis.knots): axis} for axis in self.encoder.axes]
         for shape in self.shapes:
             for feature, axis in zip(shape.term, shape.axes, strict=True):
-                found[feature][len(shape.term)] = axis
-        return [[axes[order] for order in sorted(axes)] for axes in found]
+                found[feature].setdefault(len(axis.knots), axis)
+        return [[axes[size] for size in sorted(axes, reverse=True)] for axes in found]
 
     def _look_up(self, X: Any, per_term: bool) -> np.ndarray:
         numbers = self._numbers(X)
-        shape = (len(numbers), len(self.shapes) if per_term else 1, self.n_outputs)
-        out = np.zeros(shape)
+        out = np.zeros((len(numbers), len(self.shapes) if per_term else 1, self.n_outputs))
         if not per_term:
             out[:] = self.intercept
-        if kernels.NUMBA:
-            bad = self._score_compiled(numbers, per_term, out)
-        else:
-            bad = self._score_numpy(numbers, per_term, out)
-        raise_if_infinite(self.encoder.axes, bad)
+        for part in self._parts:
+            bad = part.add_to(out, numbers, per_term, self.n_jobs)
+            raise_if_infinite(self.encoder.axes, bad)
         return out
 
     def _numbers(self, X: Any) -> np.ndarray:
@@ -147,13 +178,58 @@ class AdditiveModel:
         columns = X if isinstance(X, Columns) else read_columns(X)
         return columns.select(self.encoder.names) if columns.named else columns
 
-    def _score_compiled(self, numbers: np.ndarray, per_term: bool, out: np.ndarray) -> int:
+
+class _Part:
+    """Terms of a model as the kernels read them: all that have tables, or all whose classes are tied."""
+
+    def __init__(self, axes: Sequence[Axis], shapes: Sequence[Shape | TiedShape], index: Sequence[int]):
+        self.index, self.shapes = list(index), [shapes[t] for t in index]
+        self.tables = [shape.values if isinstance(shape, TiedShape) else shape.scores for shape in self.shapes]
+        width = max(table.shape[-1] for table in self.tables)
+        self.mix = self._join_mixes(width) if isinstance(self.shapes[0], TiedShape) else None
+        tables = [_widen(table.reshape(-1, table.shape[-1]), width) for table in self.tables]
+        layout = flatten(axes, [shape.term for shape in self.shapes], [shape.axes for shape in self.shapes])
+        self.arrays = (
+            *layout.axis_arrays,
+            *layout.term_arrays,
+            *layout.skips,
+            np.ascontiguousarray(np.concatenate(tables)),
+        )
+
+    def _join_mixes(self, width: int) -> np.ndarray:
+        """(T, C, K) weights of the shapes in the mean of the members."""
+        mixes = [shape.mix.mean(axis=1) for shape in self.shapes if isinstance(shape, TiedShape)]
+        return np.stack([_widen(mix.T, width).T for mix in mixes])
+
+    def add_to(self, out: np.ndarray, numbers: np.ndarray, per_term: bool, n_jobs: int | None) -> int:
+        """Add contributions of the rows into out (N, 1 or T, K); returns the column of an infinite value or -1."""
+        if self.mix is None and (not per_term or len(self.index) == out.shape[1]):
+            return self._score(numbers, per_term, out, n_jobs)
+        step = max(1, BLOCK_NUMBERS // self.arrays[-1].shape[1] // len(self.index))
+        for first in range(0, len(numbers), step):
+            rows = slice(first, first + step)
+            found = np.zeros((len(numbers[rows]), len(self.index), self.arrays[-1].shape[1]))
+            bad = self._score(numbers[rows], True, found, n_jobs)
+            if bad >= 0:
+                return bad
+            if self.mix is None:
+                out[rows, self.index] += found
+            elif per_term:
+                out[rows, self.index] += np.einsum("ntc,tck->ntk", found, self.mix)
+            else:
+                out[rows, 0] += found.reshape(len(found), -1) @ self.mix.reshape(-1, self.mix.shape[2])
+        return -1
+
+    def _score(self, numbers: np.ndarray, per_term: bool, out: np.ndarray, n_jobs: int | None) -> int:
+        if not kernels.NUMBA:
+            return self._score_numpy(numbers, per_term, out)
+
         def work(_part, first, last):
-            return kernels.score_rows(first, last, numbers, *self._arrays, per_term, out)
+            return kernels.score_rows(first, last, numbers, *self.arrays, per_term, out)
 
         if len(numbers) < 2 * kernels.MIN_ROWS:  # not worth a look at the machine
             return work(0, 0, len(numbers))
-        return kernels.share_rows(work, len(numbers), kernels.count_threads(self.n_jobs))
+        return kernels.share_rows(work, len(numbers), kernels.count_threads(n_jobs))
 
     def _score_numpy(self, numbers: np.ndarray, per_term: bool, out: np.ndarray) -> int:
         """The same numbers without numba, a block of rows at a time."""
@@ -162,13 +238,19 @@ class AdditiveModel:
             bad = np.flatnonzero(np.isinf(numbers[rows]).any(axis=0))
             if len(bad):
                 return int(bad[0])
-            for index, shape in enumerate(self.shapes):
+            for index, (shape, table) in enumerate(zip(self.shapes, self.tables, strict=True)):
                 places = [_positions(numbers[rows, f], a) for f, a in zip(shape.term, shape.axes, strict=True)]
-                out[rows, index if per_term else 0] += _interpolate(shape.scores, places)
+                found = _interpolate(table, places)
+                out[rows, index if per_term else 0, : found.shape[1]] += found
         return -1
 
 
-def _importance(shape: Shape, importance_type: str) -> float:
+def _widen(table: np.ndarray, width: int) -> np.ndarray:
+    """Columns of zeros up to a common number."""
+    return np.pad(table, ((0, 0), (0, width - table.shape[1])))
+
+
+def _importance(shape: Shape | TiedShape, importance_type: str) -> float:
     seen = shape.weights > 0
     if not seen.any():
         return 0.0
@@ -182,7 +264,8 @@ def _positions(values: np.ndarray, axis: Axis) -> np.ndarray:
     """`kernels._locate` for a whole column."""
     count = len(axis.knots)
     if axis.is_level:
-        positions = np.where((values >= 0) & (values < count), values + 1, count + 1.0)
+        found = np.minimum(np.searchsorted(axis.knots, np.nan_to_num(values, nan=-1.0)), count - 1)
+        positions = np.where(axis.knots[found] == values, found + 1, count + 1.0)
     else:
         inside = np.clip(np.where(np.isnan(values), axis.knots[0], values), axis.knots[0], axis.knots[-1])
         left = np.clip(np.searchsorted(axis.knots, inside, side="right") - 1, 0, max(count - 2, 0))

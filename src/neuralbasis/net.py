@@ -4,14 +4,16 @@
     g_l    = f_0l + Σ_t f_t w_tl                  tied classes (the paper): one shape a term, weighed for each class
     g_l    = f_0l + Σ_t Σ_k h_k a_tkl             free classes (our default): coefficients for each class
 
-`table(points)` evaluates all cells of all terms at once, for all members: (cells, M · K). Which points the bases see,
-and which cell reads which point, is chosen by an engine (`train.points`): that is the only difference between engines.
+`table(points)` evaluates all cells of all terms at once, for all members: (cells, C), C = M · K, or M · S where classes
+are tied. Which points the bases see, and which cell reads which point, is chosen by an engine (`train.points`): that is
+the only difference between engines. `combine` takes what rows looked up in the table to scores.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +30,40 @@ class OrderPoints:
     weight: Tensor
     term: Tensor
     point: Tensor
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """Cells whose terms have about equally many: a dense product for each, where that saves most of the work."""
+        size = torch.bincount(self.term).clamp(min=1)[self.term]
+        bucket = (size.float().log2() / 2).round().long()
+        groups = tuple(self._group(torch.nonzero(bucket == value)[:, 0]) for value in bucket.unique())
+        whole = self._group(torch.arange(len(self.term), device=self.term.device))
+        return groups if 4 * sum(group.work for group in groups) < whole.work else (whole,)
+
+    @cached_property
+    def restore(self) -> Tensor:
+        """Where every cell stands when the groups follow one another."""
+        return torch.cat([group.cells for group in self.groups]).argsort()
+
+    def _group(self, cells: Tensor) -> Group:
+        points, point = self.point[cells].unique(return_inverse=True)
+        terms, term = self.term[cells].unique(return_inverse=True)
+        return Group(cells, points, terms, point, term)
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Some cells of an order, the points and terms they have, and for each cell its point and term among these."""
+
+    cells: Tensor
+    points: Tensor
+    terms: Tensor
+    point: Tensor
+    term: Tensor
+
+    @property
+    def work(self) -> int:
+        return len(self.points) * len(self.terms)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,24 +115,36 @@ class BasisNet(nn.Module):
             if tied:
                 self.offsets[key] = nn.Parameter(torch.zeros(copies, 1, count))
                 self.mixes[key] = nn.Parameter(torch.ones(copies, count, n_outputs) / n_subnets)
-        self.free = nn.Parameter(torch.zeros(n_free, n_members * n_outputs))
+        channels = copies if tied else n_members * n_outputs
+        self.free = nn.Parameter(torch.zeros(n_free, channels))
         self.intercept = nn.Parameter(torch.zeros(n_members, n_outputs))
-        self.register_buffer("zero", torch.zeros(1, n_members * n_outputs))
+        self.register_buffer("zero", torch.zeros(1, channels))
+
+    def combine(self, parts: Tensor) -> Tensor:
+        """Sums over the terms (b, 1, M · K), or tied the terms' values (b, T, M · S), -> scores (b, M, K)."""
+        if not self.tied:
+            return parts.view(len(parts), self.n_members, self.n_outputs) + self.intercept
+        copies = torch.bmm(parts.permute(2, 0, 1), self.mix())  # (M·S, b, K)
+        return copies.unflatten(0, (self.n_members, self.n_subnets)).sum(1).transpose(0, 1) + self.intercept
+
+    def mix(self) -> Tensor:
+        """Weights (M · S, T, K) of tied terms in the classes, terms by order."""
+        return torch.cat(list(self.mixes.values()), dim=1)
 
     def table(self, points: Points) -> Tensor:
-        """All cells of all terms, (cells, M · K)."""
+        """All cells of all terms, (cells, C)."""
         parts = [self._cells(order, chosen) for order, chosen in points.orders.items()]
-        return torch.cat([*parts, self.free, self.zero]).index_select(0, points.source)
+        return _Pick.apply(torch.cat([*parts, self.free, self.zero]), 0, points.source)
 
     def _cells(self, order: int, points: OrderPoints) -> Tensor:
         key = str(order)
         values = self.bases[key](points.places, points.weight)  # (M·S, P, B)
         values = functional.dropout(values, self.basis_dropout, self.training)
         coefficients = self.coefficients[key].unflatten(2, (-1, 1 if self.tied else self.n_outputs))  # (M·S, B, T, L)
-        cells = _multiply(values, coefficients, points)  # (M·S, cells, L)
+        cells = _multiply_groups(values, coefficients, points)  # (M·S, cells, L)
         if self.tied:
-            offset = self.offsets[key].transpose(1, 2).index_select(1, points.term)
-            cells = (cells + offset) * self.mixes[key].index_select(1, points.term)
+            cells = cells + self.offsets[key].transpose(1, 2).index_select(1, points.term)
+            return cells[..., 0].transpose(0, 1)
         members = cells.unflatten(0, (self.n_members, self.n_subnets)).sum(1)  # (M, cells, K)
         return members.transpose(0, 1).flatten(1)
 
@@ -105,11 +153,39 @@ class BasisNet(nn.Module):
         return sum(p.numel() for p in self.parameters()) // self.n_members
 
 
-def _multiply(values: Tensor, coefficients: Tensor, points: OrderPoints) -> Tensor:
+class _Pick(torch.autograd.Function):
+    """index_select of entries that are read once: the way back copies instead of adding, several times as fast.
+
+    The zero of the table is read by many cells; no gradient of it is needed.
+    """
+
+    @staticmethod
+    def forward(ctx, values: Tensor, dim: int, index: Tensor) -> Tensor:
+        ctx.dim, ctx.shape = dim, values.shape
+        ctx.save_for_backward(index)
+        return values.index_select(dim, index)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, None, None]:
+        (index,) = ctx.saved_tensors
+        return grad.new_zeros(ctx.shape).index_copy_(ctx.dim, index, grad), None, None
+
+
+def _multiply_groups(values: Tensor, coefficients: Tensor, points: OrderPoints) -> Tensor:
     """h(point of a cell) · a(term of a cell): values (Q, P, B), coefficients (Q, B, T, L) -> (Q, cells, L)."""
+    if len(points.groups) == 1 and len(points.groups[0].terms) == coefficients.shape[2]:
+        return _multiply(values, coefficients, points.groups[0])
+    parts = [
+        _multiply(values.index_select(1, group.points), coefficients.index_select(2, group.terms), group)
+        for group in points.groups
+    ]
+    return _Pick.apply(torch.cat(parts, dim=1), 1, points.restore)
+
+
+def _multiply(values: Tensor, coefficients: Tensor, group: Group) -> Tensor:
     n_points, (n_terms, n_values) = values.shape[1], coefficients.shape[2:]
-    if n_points * n_terms <= values.shape[2] * len(points.term):  # less memory than a row of bases for every cell
+    if n_points * n_terms <= values.shape[2] * len(group.term):  # less memory than a row of bases for every cell
         product = torch.bmm(values, coefficients.flatten(2)).view(len(values), n_points * n_terms, n_values)
-        return product.index_select(1, points.point * n_terms + points.term)
-    chosen = coefficients.index_select(2, points.term)
-    return torch.einsum("qcb,qbcl->qcl", values.index_select(1, points.point), chosen)
+        return _Pick.apply(product, 1, group.point * n_terms + group.term)
+    chosen = coefficients.index_select(2, group.term)
+    return torch.einsum("qcb,qbcl->qcl", values.index_select(1, group.point), chosen)

@@ -41,6 +41,10 @@ class Objective:
         """What a row tells about a score, as a share of what it could tell at best."""
         return 1.0
 
+    def variance(self, scores: Tensor) -> Tensor | None:
+        """Variance (b, M, K) of the slope that these scores expect, up to a factor; None: alike in all rows."""
+        return None
+
     def loss(self, scores: Tensor, target: Tensor) -> Tensor:
         """(b, M, K), (b,) -> (b, M)"""
         raise NotImplementedError
@@ -98,6 +102,10 @@ class LogLoss(Objective):
         share = np.average(sample.y, weights=sample.weights)
         return float(4 * share * (1 - share))  # the variance of the label
 
+    def variance(self, scores: Tensor) -> Tensor:
+        share = scores.sigmoid()
+        return share * (1 - share)
+
     def loss(self, scores: Tensor, target: Tensor) -> Tensor:
         return functional.softplus(scores[..., 0]) - target[:, None] * scores[..., 0]
 
@@ -119,6 +127,10 @@ class CrossEntropy(Objective):
         share = np.bincount(sample.y, sample.weights, minlength=self.n_outputs) / sample.weights.sum()
         score = np.log(np.maximum(share, 1e-12))
         return score - score.mean()
+
+    def variance(self, scores: Tensor) -> Tensor:
+        share = scores.softmax(dim=2)
+        return share * (1 - share)
 
     def loss(self, scores: Tensor, target: Tensor) -> Tensor:
         true = scores.gather(2, target[:, None, None].expand(-1, scores.shape[1], 1))[..., 0]

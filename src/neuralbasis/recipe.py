@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from numbers import Real
 from typing import Any
@@ -14,31 +15,46 @@ import numpy as np
 import torch
 from sklearn.utils import check_random_state
 
-from .axis import SCALINGS
+from .axis import SCALINGS, Axis
 from .bases import Basis, MLPBasis, SplineBasis
+from .layout import Layout
 from .net import BasisNet
 from .objective import Objective
 from .sample import Sample
+from .terms import Plan, Term, plan_terms
 from .train import GridEngine, Settings
 
 # DIFF: the paper's network sees the place alone, is wider, normalises batches and ties classes. Behind Fourier inputs a
 # smaller network without batch norm learned as well or better, faster, with coefficients for each class.
-SMOOTHNESS = 3.0
+SMOOTHNESS = {1: (3.0, 3.0), 2: (10.0, 1.0), 3: (10.0, 1.0)}  # strength and floor, by order of the term
 MAX_FREQUENCY = {1: 32.0, 2: 8.0, 3: 8.0}  # periods over the axis, by order of the term
 FREQUENCY_DECAY = 1.5
+INTERACTION_STEPS = (300, 1000)
+AUTO_PAIRS = {"regression": 5, "classes": 3}  # times the number of columns
+MAX_AUTO_PAIRS = 300
+MAX_SCREENED = 500  # columns in which pairs are searched
+KNOTS: dict[int, tuple[int, ...]] = {2: (49, 25, 17, 13, 9, 5), 3: (13, 9, 7, 5, 4, 3)}  # all nest in 193
+MAX_PICKED = 20  # interactions picked one after the other; the others as ranked at first
+SMALL_TABLE = 2000
+MIN_ANCHOR = 0.8  # share of rows with one value from which interactions are anchored there
+MAX_ACTIVE = 40  # interactions active in a row from which the learning rate shrinks
+MAX_NUMBERS = 4e6  # cells × members × outputs of the interactions
+MAX_FREE = 1e6  # terms × members × classes beyond which classes are tied
+BYTES_A_TERM = 16 * 4 * 8  # the smallest useful table, and what training holds beside it
+STAGES = {1: "main effects", 2: "pairs", 3: "triples"}
 
 # The published settings (PAPER §4.3), for comparison with our defaults.
 PAPER = {
-    "scaling": "minmax", "engine": "exact", "hidden": (256, 128, 128), "n_bases": 100, "fourier": 0, "batch_norm": True,
-    "tied_classes": True, "outer_bags": 1, "smoothness": 0.0,
+    "scaling": "minmax", "engine": "exact", "hidden": (256, 128, 128), "n_bases": 100, "n_interaction_bases": 200,
+    "fourier": 0, "batch_norm": True, "tied_classes": True, "staged": False, "outer_bags": 1, "smoothness": 0.0,
 }  # fmt: skip
 
-_COUNTS = {"max_bins": 2, "max_interaction_bins": 2, "n_bases": 1, "n_subnets": 1, "outer_bags": 1, "fourier": 0}
+_COUNTS = {"max_bins": 2, "n_bases": 1, "n_interaction_bases": 1, "n_subnets": 1, "outer_bags": 1, "fourier": 0}
 _COUNTS |= {"early_stopping_rounds": 0}
 _SHARES = ("dropout", "basis_dropout")
 _AMOUNTS = ("output_penalty", "weight_decay", "early_stopping_tolerance")
-_CHOICES = {"scaling": SCALINGS, "engine": ("grid", "exact")}
-_FLAGS = ("batch_norm", "tied_classes", "verbose")
+_CHOICES = {"scaling": SCALINGS, "engine": ("grid", "exact"), "heredity": ("strong", "weak", None)}
+_FLAGS = ("batch_norm", "staged", "verbose")
 
 
 def check_parameters(estimator: Any) -> None:
@@ -53,9 +69,12 @@ def check_parameters(estimator: Any) -> None:
         _require(name, getattr(estimator, name), lambda v, c=choices: v in c, f"one of {choices}")
     for name in _FLAGS:
         _require(name, getattr(estimator, name), lambda v: isinstance(v, (bool, np.bool_, int)), "True or False")
-    for name in ("batch_size", "max_steps"):
-        if getattr(estimator, name) != "auto":
-            _require_integer(name, getattr(estimator, name), 1)
+    if not isinstance(estimator.tied_classes, str) or estimator.tied_classes != "auto":
+        is_flag = isinstance(estimator.tied_classes, (bool, np.bool_, int))
+        _require("tied_classes", estimator.tied_classes, lambda _: is_flag, "True, False or 'auto'")
+    for name, smallest in (("batch_size", 1), ("max_steps", 1), ("max_interaction_bins", 2)):
+        if not isinstance(getattr(estimator, name), str) or getattr(estimator, name) != "auto":
+            _require_integer(name, getattr(estimator, name), smallest)
     _require("learning_rate", estimator.learning_rate, lambda v: _is_number(v) and v > 0, "a number above 0")
     _require("validation_size", estimator.validation_size, _is_validation_size, "a share below 1 or a number of rows")
     _require("basis", estimator.basis, lambda v: v in ("mlp", "spline") or callable(v), "'mlp', 'spline' or a callable")
@@ -95,64 +114,131 @@ def _check_contradictions(estimator: Any) -> None:
         raise ValueError("max_steps and max_epochs contradict each other: give one of them")
 
 
+def make_plan(estimator: Any, names: Sequence[str], classes: np.ndarray | None) -> Plan:
+    """The wished terms; "auto" pairs are some times the columns."""
+    automatic = min(AUTO_PAIRS["regression" if classes is None else "classes"] * len(names), MAX_AUTO_PAIRS)
+    return plan_terms(estimator.interactions, estimator.triples, estimator.exclude, names, automatic)
+
+
+def choose_tied(estimator: Any, n_terms: float, n_outputs: int) -> bool:
+    """Coefficients for each class, unless they would be too many."""
+    if estimator.tied_classes != "auto":
+        return bool(estimator.tied_classes)
+    return n_outputs > 1 and n_terms * n_outputs * estimator.outer_bags > MAX_FREE
+
+
+def count_channels(estimator: Any, n_terms: float, n_outputs: int) -> int:
+    """Numbers in a cell of a stage with so many terms."""
+    tied = choose_tied(estimator, n_terms, n_outputs)
+    return estimator.outer_bags * (estimator.n_subnets if tied else n_outputs)
+
+
+def choose_knots(
+    estimator: Any, axes: Sequence[Axis], terms: Sequence[Term], n_rows: int, n_outputs: int
+) -> dict[int, int]:
+    """Knots of a column by order of the term: fewer for few rows, and while tables would be large."""
+    knots, channels = {}, count_channels(estimator, len(terms), n_outputs)
+    for order, sizes in KNOTS.items():
+        wished = estimator.max_interaction_bins
+        if wished != "auto":
+            knots[order] = wished if order == 2 else max(2, round(wished / 4))
+            continue
+        counts = np.array([[len(axes[f].knots) for f in term] for term in terms if len(term) == order])
+        sizes = sizes if n_rows >= SMALL_TABLE else sizes[1:]
+        fitting = [k for k in sizes if np.minimum(counts, k).prod(axis=-1).sum() * channels <= MAX_NUMBERS]
+        knots[order] = fitting[0] if fitting else sizes[-1]
+    return knots
+
+
+def check_memory(estimator: Any, plan: Plan, n_outputs: int) -> None:
+    """Refuse more terms than could be held."""
+    here = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else math.inf
+    for order, kind, count in ((2, "pairs", plan.n_pairs), (3, "triples", plan.n_triples)):
+        n_terms = min(math.comb(len(plan.features), order), count)
+        needed = BYTES_A_TERM * n_terms * count_channels(estimator, n_terms, n_outputs)
+        if needed > here:
+            raise ValueError(
+                f"{n_terms:,} {kind} of {len(plan.features):,} columns would take about {needed / 1e9:,.0f} GB, but "
+                f"this machine has {here / 1e9:,.0f} GB; ask for a number of {kind}, such as 100, or list them by name"
+            )
+
+
 def make_net(
-    estimator: Any, grid: GridEngine, objective: Objective, sample: Sample, rng: np.random.Generator
+    estimator: Any, grid: GridEngine, objective: Objective, sample: Sample | None, rng: np.random.Generator
 ) -> BasisNet:
-    """A net for the grid's terms, its intercept at the best constant model."""
+    """A net for the grid's terms, its intercept at the best constant model of the sample."""
     generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
     orders = [len(term) for term in grid.layout.terms]
     bases = {order: _make_basis(estimator, order, generator) for order in sorted(set(orders))}
     net = BasisNet(
         bases, {order: orders.count(order) for order in bases}, grid.cells.n_free, estimator.outer_bags,
-        objective.n_outputs, estimator.n_subnets, estimator.tied_classes, estimator.basis_dropout,
+        objective.n_outputs, estimator.n_subnets, choose_tied(estimator, len(orders), objective.n_outputs),
+        estimator.basis_dropout,
     )  # fmt: skip
-    with torch.no_grad():
-        net.intercept.add_(torch.from_numpy(objective.first_score(sample)))
+    if sample is not None:
+        net.intercept.data.add_(torch.from_numpy(objective.first_score(sample)))
     return net.to(grid.device)
 
 
 def _make_basis(estimator: Any, order: int, generator: torch.Generator) -> Basis:
     copies = estimator.outer_bags * estimator.n_subnets
+    n_bases = estimator.n_bases if order == 1 else estimator.n_interaction_bases
     if callable(estimator.basis):
-        return estimator.basis(order, estimator.n_bases, copies, generator)
+        return estimator.basis(order, n_bases, copies, generator)
     if estimator.basis == "spline":
-        return SplineBasis(order, estimator.n_bases, copies)
+        return SplineBasis(order, n_bases, copies)
     return MLPBasis(
-        order, estimator.n_bases, copies, estimator.hidden, estimator.fourier, MAX_FREQUENCY[order],
+        order, n_bases, copies, estimator.hidden, estimator.fourier, MAX_FREQUENCY[order],
         FREQUENCY_DECAY, estimator.batch_norm, estimator.dropout, generator,
     )  # fmt: skip
 
 
-def make_settings(estimator: Any, n_rows: int, n_drawn: int) -> Settings:
-    """Batch size and steps follow the number of rows where they are "auto"; an epoch draws `n_drawn` rows."""
-    batch_size = choose_batch_size(n_rows) if estimator.batch_size == "auto" else estimator.batch_size
-    max_steps = choose_steps(n_rows) if estimator.max_steps == "auto" else estimator.max_steps
+def count_active(layout: Layout) -> float:
+    """Mean number of interactions that contribute to a row."""
+    return sum(1 - layout.anchored_share(index) for index, term in enumerate(layout.terms) if len(term) > 1)
+
+
+def make_settings(estimator: Any, n_rows: int, n_drawn: int, order: int = 1, n_active: float = 0.0) -> Settings:
+    """Batch size and steps follow the number of rows where they are "auto"; an epoch draws `n_drawn` rows.
+
+    A step of Adam moves every coefficient alike, so a score moves the more, the more interactions are active in a row.
+    """
+    batch_size = choose_batch_size(n_rows, order) if estimator.batch_size == "auto" else estimator.batch_size
+    max_steps = choose_steps(n_rows, order) if estimator.max_steps == "auto" else estimator.max_steps
     if estimator.max_epochs is not None:
         max_steps = max(1, math.ceil(estimator.max_epochs * n_drawn / min(batch_size, n_drawn)))
-    automatic = SMOOTHNESS if estimator.engine == "grid" else 0.0
+    automatic = 1.0 if estimator.engine == "grid" else 0.0
+    smoothness = automatic if estimator.smoothness == "auto" else float(estimator.smoothness)
     return Settings(
-        learning_rate=estimator.learning_rate,
+        learning_rate=estimator.learning_rate * min(1.0, math.sqrt(MAX_ACTIVE / max(n_active, 1.0))),
         weight_decay=estimator.weight_decay,
         batch_size=batch_size,
         max_steps=max_steps,
         early_stopping_rounds=estimator.early_stopping_rounds,
         early_stopping_tolerance=estimator.early_stopping_tolerance,
-        smoothness=automatic if estimator.smoothness == "auto" else SMOOTHNESS * float(estimator.smoothness),
+        smoothness={order: (smoothness * a, b) for order, (a, b) in SMOOTHNESS.items()},
         output_penalty=estimator.output_penalty,
         time_limit=estimator.time_limit,
         verbose=bool(estimator.verbose),
         callbacks=tuple(estimator.callbacks or ()),
+        stage=STAGES[order] if estimator.staged else "all terms",
     )
 
 
-def choose_batch_size(n_rows: int) -> int:
-    """A power of two near a twelfth of the rows, 64 … 8,192."""
-    return int(2 ** np.clip(round(math.log2(max(n_rows, 2) / 12)), 6, 13))
+def choose_batch_size(n_rows: int, order: int = 1) -> int:
+    """A power of two near a twelfth of the rows, 64 … 8,192; near a third for interactions.
+
+    A step of interactions costs the network on their many points whatever the batch, so larger batches come free and
+    leave less noise.
+    """
+    share = 12 if order == 1 else 3
+    return int(2 ** np.clip(round(math.log2(max(n_rows, 2) / share)), 6, 13))
 
 
-def choose_steps(n_rows: int) -> int:
-    """400 up to a thousand rows, then growing more slowly than the rows, 2,500 at most."""
-    return int(np.clip(400 * (n_rows / 1000) ** 0.45, 400, 2500))
+def choose_steps(n_rows: int, order: int = 1) -> int:
+    """400 up to a thousand rows, then growing more slowly than the rows, 2,500 at most; half of that for pairs."""
+    steps = int(np.clip(400 * (n_rows / 1000) ** 0.45, 400, 2500))
+    return steps if order == 1 else int(np.clip(steps / 2, *INTERACTION_STEPS))
 
 
 def _require(name: str, value: Any, is_right, expected: str) -> None:

@@ -36,20 +36,21 @@ def is_whole(weights: np.ndarray) -> bool:
     return bool((weights == np.floor(weights)).all())
 
 
-def tidy_rows(positions: np.ndarray, sample: Sample, column_order: Sequence[int]) -> tuple[np.ndarray, Sample]:
-    """Drop rows of weight 0; repeat and sort the rows of a small table, columns compared in this order."""
+def tidy_rows(numbers: np.ndarray, sample: Sample, names: Sequence[str]) -> tuple[np.ndarray, Sample]:
+    """Drop rows of weight 0; repeat and sort the rows of a small table, columns compared in the order of names."""
     keep = sample.weights > 0
     if not keep.all():
-        positions, sample = positions[keep], sample.take(keep)
+        numbers, sample = numbers[keep], sample.take(keep)
     if is_whole(sample.weights) and sample.weights.sum() <= SMALL_TABLE:
-        copies = np.repeat(np.arange(len(positions)), sample.weights.astype(int))
-        positions, sample = positions[copies], sample.take(copies)
-        sample = replace(sample, weights=np.ones(len(positions)))
-    if len(positions) <= SMALL_TABLE:
+        copies = np.repeat(np.arange(len(numbers)), sample.weights.astype(int))
+        numbers, sample = numbers[copies], sample.take(copies)
+        sample = replace(sample, weights=np.ones(len(numbers)))
+    if len(numbers) <= SMALL_TABLE:
         init = [] if sample.init is None else list(sample.init.T)
-        order = np.lexsort([sample.weights, *init, sample.y, *(positions[:, column] for column in column_order)])
-        positions, sample = positions[order], sample.take(order)
-    return positions, sample
+        by_name = numbers[:, sorted(range(len(names)), key=names.__getitem__)]
+        order = np.lexsort([sample.weights, *init, sample.y, *by_name.T])
+        numbers, sample = numbers[order], sample.take(order)
+    return numbers, sample
 
 
 def read_floats(values: Any, name: str) -> np.ndarray:

@@ -1,12 +1,25 @@
-"""Terms: which features a shape speaks of. A term is a tuple of increasing feature indices: (3,) or (0, 3)."""
+"""Terms: which features a shape speaks of. A term is a tuple of increasing feature indices: (3,) or (0, 3).
+
+`plan_terms` reads what users write for `interactions`, `triples` and `exclude`: terms that are wished by name, and
+numbers of pairs and triples that `screen` is to find.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from numbers import Integral
-from typing import Any
+import math
+import re
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from numbers import Integral, Real
+from typing import Any, NamedTuple
 
 Term = tuple[int, ...]
+_COUNTED = 'a share of the number of columns below 1, "3x", "all", "auto"'
+EXPECTED = {
+    "interactions": f"a number of pairs, {_COUNTED}, or a list of tuples",
+    "triples": f"a number of triples, {_COUNTED}; a list of triples belongs to interactions",
+}
 
 
 def term_name(term: Term, names: Sequence[str]) -> str:
@@ -17,42 +30,161 @@ def term_name(term: Term, names: Sequence[str]) -> str:
     return " & ".join(names[feature] for feature in term)
 
 
-def choose_terms(interactions: Any, names: Sequence[str]) -> list[Term]:
-    """All main effects, then the wished interactions: 0 for none, or a list of tuples of names or indices.
+@dataclass(frozen=True)
+class Plan:
+    """What a model is to consist of.
 
-    >>> choose_terms([("b", "a")], ["a", "b"])
-    [(0,), (1,), (0, 1)]
+    features : columns that are not excluded
+    listed : interactions wished by name
+    n_pairs, n_triples : further ones to be found; infinite for all
+    excluded : terms that must not be in the model, nor in a larger term
+    is_automatic : only terms that seem to help are to be found
     """
-    mains: list[Term] = [(feature,) for feature in range(len(names))]
-    if isinstance(interactions, Integral) and not isinstance(interactions, bool) and interactions == 0:
-        return mains
-    if isinstance(interactions, str) or not isinstance(interactions, Iterable):
-        raise ValueError(f"interactions must be 0 or a list of tuples of column names or indices, not {interactions!r}")
-    chosen = [parse_term(term, names) for term in interactions]
-    return mains + sorted(set(chosen), key=lambda term: (len(term), term))
+
+    features: tuple[int, ...]
+    listed: tuple[Term, ...]
+    n_pairs: float
+    n_triples: float
+    excluded: frozenset[Term]
+    is_automatic: bool = False
+
+    @property
+    def must_search(self) -> bool:
+        """Are there terms to be found among others?"""
+        return any(0 < count < math.inf for count in (self.n_pairs, self.n_triples))
+
+    @property
+    def mains(self) -> list[Term]:
+        return [(feature,) for feature in self.features]
+
+    def allows(self, term: Term) -> bool:
+        return not any(part in self.excluded for order in range(1, len(term) + 1) for part in combinations(term, order))
+
+    def list_candidates(self, order: int, features: Sequence[int] | None = None) -> Iterator[Term]:
+        """All terms of this order that are allowed, of some features."""
+        chosen = self.features if features is None else sorted(features)
+        return (term for term in combinations(chosen, order) if self.allows(term))
+
+    def list_wished(self, order: int) -> list[Term]:
+        """Interactions of this order that are wished by name."""
+        return [term for term in self.listed if len(term) == order]
 
 
-def parse_term(term: Any, names: Sequence[str]) -> Term:
+class Ranked(NamedTuple):
+    """A candidate for an interaction.
+
+    name, features : "age & income", (0, 3)
+    strength : share of the residuals' variance that it explains and its parts do not, less what noise would
+    chosen : was it trained?
+    """
+
+    name: str
+    features: Term
+    strength: float
+    chosen: bool
+
+
+def describe_ranking(
+    terms: Sequence[Term], strengths: Iterable[float], chosen: Container[Term], names: Sequence[str]
+) -> list[Ranked]:
+    """Ranked terms with their names and strengths."""
+    return [
+        Ranked(term_name(term, names), term, float(strength), term in chosen)
+        for term, strength in zip(terms, strengths, strict=True)
+    ]
+
+
+def plan_terms(interactions: Any, triples: Any, exclude: Any, names: Sequence[str], automatic: int = 0) -> Plan:
+    """Read the users' wishes; "auto" is `automatic` pairs.
+
+    >>> plan = plan_terms([("b", "a")], 0, None, ["a", "b", "c"])
+    >>> plan.mains, plan.listed
+    ([(0,), (1,), (2,)], ((0, 1),))
+    >>> plan_terms("3x", 0, ["c"], ["a", "b", "c"]).n_pairs
+    9
+    """
+    excluded = frozenset(_parse_excluded(exclude, names))
+    features = tuple(feature for feature in range(len(names)) if (feature,) not in excluded)
+    if not features:
+        raise ValueError("exclude leaves no column; a model needs at least one")
+    listed: list[Term] = []
+    if isinstance(interactions, (str, Real)):
+        n_pairs = _count_terms("interactions", interactions, len(names), automatic)
+    elif isinstance(interactions, Iterable):
+        n_pairs, listed = 0, [parse_term(term, names) for term in interactions]
+    else:
+        raise ValueError(f"interactions must be {EXPECTED['interactions']}, not {interactions!r}")
+    plan = Plan(
+        features,
+        tuple(sorted(set(listed), key=lambda term: (len(term), term))),
+        n_pairs,
+        _count_terms("triples", triples, len(names), 0),
+        excluded,
+        isinstance(interactions, str) and interactions == "auto",
+    )
+    for term in plan.listed:
+        if not plan.allows(term):
+            raise ValueError(
+                f"interactions wishes {term_name(term, names)!r}, but exclude takes it or a part of it out of the "
+                "model; take one of the two back"
+            )
+    return plan
+
+
+def _count_terms(parameter: str, wish: Any, n_features: int, automatic: int) -> float:
+    """A number of terms from a number, a share of the columns, "3x", "all" or "auto"."""
+    if isinstance(wish, str):
+        times = re.fullmatch(r"(\d+(?:\.\d+)?)\s*x", wish.strip().lower())
+        if times:
+            return int(float(times[1]) * n_features)
+        if wish in ("all", "auto"):
+            return math.inf if wish == "all" else automatic
+    elif isinstance(wish, Integral) and not isinstance(wish, bool) and int(wish) >= 0:
+        return int(wish)
+    elif isinstance(wish, Real) and not isinstance(wish, Integral) and 0 < float(wish) < 1:
+        return math.ceil(float(wish) * n_features)
+    raise ValueError(f"{parameter} must be {EXPECTED[parameter]}, not {wish!r}")
+
+
+def _parse_excluded(exclude: Any, names: Sequence[str]) -> list[Term]:
+    """Columns, pairs and triples that must not be in the model."""
+    if exclude is None:
+        return []
+    if isinstance(exclude, str) or not isinstance(exclude, Iterable):
+        raise ValueError(f"exclude must be a list of columns or tuples of columns, not {exclude!r}")
+    return [
+        (_feature_index(part, names, "exclude"),) if isinstance(part, (str, Integral)) else _parse_part(part, names)
+        for part in exclude
+    ]
+
+
+def _parse_part(part: Any, names: Sequence[str]) -> Term:
+    if isinstance(part, Iterable) and len(wished := tuple(part)) == 1:
+        return (_feature_index(wished[0], names, "exclude"),)
+    return parse_term(part, names, "exclude")
+
+
+def parse_term(term: Any, names: Sequence[str], parameter: str = "interactions") -> Term:
     """A tuple of two or three different column names or indices -> a Term."""
     if isinstance(term, str) or not isinstance(term, Iterable):
-        raise ValueError(f"an interaction must be a tuple of column names or indices, not {term!r}")
+        raise ValueError(f"{parameter} must hold tuples of column names or indices, not {term!r}")
     wished = tuple(term)
-    features = sorted(_feature_index(part, names) for part in wished)
+    features = sorted(_feature_index(part, names, parameter) for part in wished)
     if len(features) not in (2, 3):
-        raise ValueError(f"an interaction joins two or three columns; {wished!r} has {len(features)}")
+        raise ValueError(f"{parameter}: an interaction joins two or three columns; {wished!r} has {len(features)}")
     if len(set(features)) < len(features):
-        raise ValueError(f"an interaction joins different columns; {wished!r} names one twice")
+        raise ValueError(f"{parameter}: an interaction joins different columns; {wished!r} names one twice")
     return tuple(features)
 
 
-def _feature_index(part: Any, names: Sequence[str]) -> int:
+def _feature_index(part: Any, names: Sequence[str], parameter: str) -> int:
     if isinstance(part, str):
         if part not in names:
-            raise ValueError(f"interactions names the column {part!r}, which is not in the table: {list(names)[:20]}")
+            raise ValueError(f"{parameter} names the column {part!r}, which is not in the table: {list(names)[:20]}")
         return list(names).index(part)
     if not isinstance(part, Integral) or isinstance(part, bool):
-        raise ValueError(f"interactions must name columns by their name or index, not by {part!r}")
+        raise ValueError(f"{parameter} must name columns by their name or index, not by {part!r}")
     index = int(part)
     if not 0 <= index < len(names):
-        raise ValueError(f"interactions names column {index}, but the table has {len(names)} columns (0 is the first)")
+        raise ValueError(f"{parameter} names column {index}, but the table has {len(names)} columns (0 is the first)")
     return index

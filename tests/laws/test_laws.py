@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from itertools import combinations, product
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
+from neuralbasis.columns import read_columns
 from neuralbasis.compile import compile_model
+from neuralbasis.encoder import Encoder
 from neuralbasis.layout import lay_out
 from neuralbasis.link import inverse_link
+from neuralbasis.model import TiedShape
 from neuralbasis.objective import CrossEntropy, LogLoss, SquaredError
 from neuralbasis.recipe import make_net
 from neuralbasis.sample import Sample
-from neuralbasis.train import ExactEngine, GridEngine
+from neuralbasis.train import ExactEngine, GridEngine, Stage
 
 TASKS = ("regression", "binary", "multiclass")
-ORDERS = {1: 0, 2: [("size", "age")], 3: [("size", "age"), ("size", "age", "flat")]}
+CASES = (*TASKS, "tied")  # the classes of the last share their shapes
+ORDERS = {1: 0, 2: [("size", "age")], 3: [("size", "age"), ("size", "age", "colour")]}
 QUICK = {"max_steps": 30, "outer_bags": 2, "random_state": 1}
 
 
@@ -41,7 +47,9 @@ def make_table(n_rows: int = 240, seed: int = 0) -> pd.DataFrame:
 
 def make_target(table: pd.DataFrame, task: str, seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng(seed)
-    score = np.sin(2 * table["size"].fillna(0)) + 0.2 * table["age"] + (table["colour"] == "red")
+    red = table["colour"] == "red"
+    score = np.sin(2 * table["size"].fillna(0)) + 0.2 * table["age"] + red
+    score = score + table["size"].fillna(0) * (table["age"] - 4) * (0.5 + red)  # pairs and triples have a say
     score = (score + 0.3 * rng.normal(size=len(table))).to_numpy()
     if task == "regression":
         return 100 + 10 * score
@@ -51,14 +59,16 @@ def make_target(table: pd.DataFrame, task: str, seed: int = 0) -> np.ndarray:
 
 def make_estimator(task: str, **parameters):
     kind = NeuralBasisRegressor if task == "regression" else NeuralBasisClassifier
-    return kind(**{**QUICK, **parameters})
+    return kind(**{**QUICK, "tied_classes": task == "tied", **parameters})
 
 
-@pytest.fixture(scope="module", params=[(task, order) for task in TASKS for order in ORDERS], ids=str)
+@pytest.fixture(scope="module", params=[(task, order) for task in CASES for order in ORDERS], ids=str)
 def fitted(request):
     task, order = request.param
     table = make_table()
-    return task, order, make_estimator(task, interactions=ORDERS[order]).fit(table, make_target(table, task))
+    # Without held-out rows interactions stay, whether they help or not.
+    estimator = make_estimator(task, interactions=ORDERS[order], validation_size=0)
+    return task, order, estimator.fit(table, make_target(table, task))
 
 
 def make_odd_table() -> pd.DataFrame:
@@ -95,16 +105,56 @@ def test_contributions_have_mean_zero_over_the_training_rows(fitted):
     np.testing.assert_allclose(contributions.mean(axis=0), 0, atol=2e-5 * scale)
 
 
+def test_shapes_are_purified(fitted):
+    """Over the training weights every interaction is zero on average along each axis, a main effect altogether."""
+    _, order, estimator = fitted
+    orders = set()
+    for shape in estimator.model_.shapes:
+        orders.add(len(shape.term))
+        scale = max(np.abs(shape.scores).max(), 1e-9) * shape.weights.sum()
+        for axis in range(len(shape.term)):
+            along = (shape.weights[..., None] * shape.scores).sum(axis=axis)
+            np.testing.assert_allclose(along, 0, atol=1e-8 * scale)
+    assert orders == set(range(1, order + 1))
+
+
+def test_every_part_of_an_interaction_has_a_term(fitted):
+    _, _, estimator = fitted
+    terms = set(estimator.term_features_)
+    for term in terms:
+        assert all(part in terms for size in range(1, len(term)) for part in combinations(term, size))
+
+
 def test_missing_values_without_training_rows_and_unseen_levels_contribute_nothing(fitted):
     _, _, estimator = fitted
     row = make_table().iloc[:1].assign(colour="violet", age=np.nan)
     contributions = dict(zip(estimator.term_names_, estimator.eval_terms(row)[0], strict=True))
-    assert np.all(contributions["colour"] == 0)
-    assert np.all(contributions["age"] == 0)  # `age` was never missing in training
+    for name, contribution in contributions.items():  # `age` was never missing in training
+        assert np.all(contribution == 0) or not {"age", "colour"} & set(name.split(" & ")), name
 
 
-@pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("order", ORDERS)
+def test_factored_classes_say_what_their_tables_say(order, monkeypatch):
+    table, odd = make_table(), make_odd_table()
+    y = make_target(table, "tied")
+    dense = make_estimator("tied", interactions=ORDERS[order]).fit(table, y)
+    monkeypatch.setattr("neuralbasis.compile.MAX_NUMBERS", 0)
+    factored = make_estimator("tied", interactions=ORDERS[order]).fit(table, y)
+    assert any(isinstance(shape, TiedShape) for shape in factored.model_.shapes)
+    assert not any(isinstance(shape, TiedShape) for shape in dense.model_.shapes)
+    assert factored.term_names_ == dense.term_names_
+    np.testing.assert_allclose(factored.eval_terms(odd), dense.eval_terms(odd), rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(factored.predict_proba(odd), dense.predict_proba(odd), rtol=1e-8)
+    np.testing.assert_array_equal(factored.predict(odd), dense.predict(odd))
+    np.testing.assert_allclose(factored.intercept_, dense.intercept_, atol=1e-10)
+    for one, other in zip(factored.term_scores_, dense.term_scores_, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-10)
+    for one, other in zip(factored.standard_deviations_, dense.standard_deviations_, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(factored.term_importances(), dense.term_importances(), rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.parametrize(("task", "order"), [*product(TASKS, ORDERS), ("tied", 3)])
 def test_weight_equals_repetition(task, order):
     table = make_table(120)
     y = make_target(table, task)
@@ -122,22 +172,27 @@ def test_weight_zero_is_a_row_absent_also_with_fractional_weights(task):
     y = make_target(table, task)
     rng = np.random.default_rng(4)
     weights = np.where(rng.random(len(table)) < 0.3, 0.0, rng.random(len(table)))
-    full = make_estimator(task).fit(table, y, sample_weight=weights)
+    full = make_estimator(task, interactions=2).fit(table, y, sample_weight=weights)
     keep = weights > 0
-    part = make_estimator(task).fit(table[keep], y[keep], sample_weight=weights[keep])
+    part = make_estimator(task, interactions=2).fit(table[keep], y[keep], sample_weight=weights[keep])
     np.testing.assert_array_equal(full.model_.scores(table), part.model_.scores(table))
+    assert full.interaction_ranking_ == part.interaction_ranking_
 
 
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(("task", "order"), [*product(TASKS, ORDERS), ("tied", 3), *product(TASKS, ["searched"])])
 def test_order_of_columns_and_rows_does_not_matter(task, order):
-    table = make_table(150)
+    table, interactions = make_table(150), ORDERS.get(order, 3)
     y = make_target(table, task)
     shuffled = np.random.default_rng(5).permutation(len(table))
-    first = make_estimator(task, interactions=ORDERS[order]).fit(table, y)
-    second = make_estimator(task, interactions=ORDERS[order])
+    first = make_estimator(task, interactions=interactions).fit(table, y)
+    second = make_estimator(task, interactions=interactions)
     second.fit(table[table.columns[::-1]].iloc[shuffled], y[shuffled])
+    assert set(map(frozenset, split_names(first))) == set(map(frozenset, split_names(second)))
     np.testing.assert_allclose(first.model_.scores(table), second.model_.scores(table), rtol=1e-9, atol=1e-12)
+
+
+def split_names(estimator):
+    return [name.split(" & ") for name in estimator.term_names_]
 
 
 def make_engines(task: str, order: int, seed: int = 0):
@@ -146,11 +201,13 @@ def make_engines(task: str, order: int, seed: int = 0):
     rng = np.random.default_rng(seed)
     for column in ("size", "flat"):  # few enough values for every one to be a knot, in triples too
         table[column] = table[column].round().clip(-3, 5)
-    estimator = make_estimator(task, interactions=ORDERS[order], tied_classes=seed == 1, n_subnets=1 + seed)
-    fitted = estimator.fit(table, make_target(table, task))
-    model = fitted.model_
-    layout = lay_out(model.encoder.axes, model.terms, {2: 33, 3: 11})
-    positions = layout.encode(model.encoder.numbers(model.find_columns(table)))
+    estimator = make_estimator(task, interactions=0, tied_classes=seed == 1, n_subnets=1 + seed)
+    columns = read_columns(table)
+    encoder = Encoder.fit(columns)
+    terms = [(feature,) for feature in range(table.shape[1])]
+    terms += [tuple(sorted(map(table.columns.get_loc, term))) for term in ORDERS[order] or ()]
+    layout = lay_out(encoder.axes, terms, {2: 33, 3: 11})
+    positions = layout.encode(encoder.numbers(columns))
     sample = Sample(rng.normal(size=len(table)), np.ones(len(table)))
     objective = {"regression": SquaredError(), "binary": LogLoss(), "multiclass": CrossEntropy(3)}[task]
     grid = GridEngine(layout, positions, sample.weights, threads=1)
@@ -159,7 +216,7 @@ def make_engines(task: str, order: int, seed: int = 0):
                          (sample.y > 0)).astype(int), sample.weights)  # fmt: skip
     net = make_net(estimator, grid, objective, sample, rng).double()
     with torch.no_grad():
-        for parameter in [*net.coefficients.parameters(), net.free]:
+        for parameter in [*net.coefficients.parameters(), *net.offsets.parameters(), *net.mixes.parameters(), net.free]:
             parameter.copy_(torch.from_numpy(rng.normal(size=parameter.shape)))
     return net, grid, ExactEngine(grid), positions
 
@@ -171,17 +228,20 @@ def test_grid_and_exact_engine_agree_on_knots_in_scores_and_gradients(task, orde
     net, grid, exact, positions = make_engines(task, order, seed)
     assert (positions == np.floor(positions)).all()
     rows = np.arange(len(positions))
-    slope = torch.from_numpy(np.random.default_rng(0).normal(size=(len(rows), net.n_members * net.n_outputs)))
+    slope = torch.from_numpy(np.random.default_rng(0).normal(size=(len(rows), net.n_members, net.n_outputs)))
     results = []
     for engine in (grid, exact):
         points, lookup, index = engine.batch(rows)
         points = to_double(points)
         table = net.table(points)
-        scores = lookup.scores(index, table.detach())
+        taken = lookup.take(index)
+        parts = lookup.gather(taken, table.detach(), net.tied).requires_grad_()
         net.zero_grad()
-        table.backward(lookup.gradient(index, slope, len(table)))
+        scores = net.combine(parts)
+        scores.backward(slope)
+        table.backward(lookup.scatter(taken, parts.grad, len(table)))
         gradients = [p.grad.clone() for p in net.parameters() if p.grad is not None]
-        results.append((scores, gradients))
+        results.append((scores.detach(), gradients))
     (scores, gradients), (other_scores, other_gradients) = results
     # Places are kept in single precision.
     torch.testing.assert_close(scores, other_scores, rtol=1e-9, atol=1e-9)
@@ -204,7 +264,7 @@ def test_table_is_the_net_on_the_knots(task):
     net, grid, _, _ = make_engines(task, 1)
     objective = {"regression": SquaredError(), "binary": LogLoss(), "multiclass": CrossEntropy(3)}[task]
     net.float()
-    model = compile_model(net, encoder_of(grid), grid, objective)
+    model = compile_model([Stage(net, grid)], encoder_of(grid), objective)
     net.eval()
     chosen = grid.points.orders[1]
     with torch.no_grad():
@@ -219,13 +279,11 @@ def test_table_is_the_net_on_the_knots(task):
         if net.n_outputs > 1:
             direct = direct - direct.mean(axis=1, keepdims=True)
         shape = next(s for s in model.shapes if s.term == grid.layout.terms[index])
-        difference = shape.scores[1:-1] - direct  # centring moves a shape by a constant
+        difference = shape.scores[1:-1] - direct  # purifying moves a main effect by a constant
         np.testing.assert_allclose(difference, np.broadcast_to(difference[:1], difference.shape), atol=1e-5)
 
 
 def encoder_of(grid):
-    from neuralbasis.encoder import Encoder
-
     return Encoder(grid.layout.axes[: int(grid.layout.axis_column.max()) + 1])
 
 

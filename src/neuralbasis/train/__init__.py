@@ -2,6 +2,7 @@
 
 from .loop import Settings, train, training_threads
 from .points import ExactEngine, GridEngine
-from .rows import place_rows
+from .rows import Rows, place_rows
+from .stage import Stage
 
-__all__ = ["ExactEngine", "GridEngine", "Settings", "place_rows", "train", "training_threads"]
+__all__ = ["ExactEngine", "GridEngine", "Rows", "Settings", "Stage", "place_rows", "train", "training_threads"]

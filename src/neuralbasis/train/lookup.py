@@ -5,6 +5,8 @@ Two ways with equal results: compiled kernels on the CPU, plain torch indexing o
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -20,34 +22,48 @@ class CompiledLookUp:
 
     def __init__(self, positions: np.ndarray, layout: Layout, threads: int = 1):
         self.positions, self.threads = positions, threads
-        self.arrays, self.n_terms = layout.term_arrays, len(layout.terms)
+        self.arrays, self.n_terms = (*layout.term_arrays, *layout.skips), len(layout.terms)
+        shares = [1.0 - layout.anchored_share(index) for index in range(self.n_terms)]
+        self.effort = np.r_[0.0, np.cumsum(np.array(shares) * 2.0 ** np.diff(layout.term_start) + 0.1)]
 
-    def scores(self, rows: np.ndarray, table: Tensor) -> Tensor:
-        """Σ_terms table(row): (b, C)"""
-        cells = table.numpy()
-        out = np.empty((len(rows), cells.shape[1]), dtype=cells.dtype)
+    def take(self, rows: np.ndarray) -> Any:
+        """Positions (A, b) of a batch."""
+        taken = np.empty((self.positions.shape[1], len(rows)), dtype=np.float32)
 
         def work(_part, first, last):
-            return kernels.gather_rows(first, last, self.positions, rows, *self.arrays, cells, out)
+            return kernels.take_rows(first, last, self.positions, rows, taken)
 
-        kernels.share_rows(work, len(rows), self._threads(out), min_rows=1)
+        kernels.share_rows(work, len(rows), self._threads(taken.size), min_rows=1)
+        return taken
+
+    def gather(self, taken: np.ndarray, table: Tensor, per_term: bool = False) -> Tensor:
+        """table (cells, C) -> sums over the terms (b, 1, C), or contributions (b, T, C) of each term."""
+        cells = table.numpy()
+        out = np.zeros((taken.shape[1], self.n_terms if per_term else 1, cells.shape[1]), dtype=cells.dtype)
+
+        def work(_part, first, last):
+            return kernels.gather_rows(first, last, taken, *self.arrays, cells, per_term, out)
+
+        kernels.share_rows(work, len(out), self._threads(taken.shape[1] * cells.shape[1] * self.n_terms), min_rows=1)
         return torch.from_numpy(out)
 
-    def gradient(self, rows: np.ndarray, grad: Tensor, n_cells: int) -> Tensor:
-        """Gradient (b, C) of the scores -> gradient (cells, C) of the table."""
+    def scatter(self, taken: np.ndarray, grad: Tensor, n_cells: int) -> Tensor:
+        """Gradient of what `gather` gave -> gradient (cells, C) of the table."""
         slopes = grad.contiguous().numpy()
-        threads = self._threads(slopes)
-        parts = np.zeros((threads, n_cells, slopes.shape[1]), dtype=slopes.dtype)
+        out = np.zeros((n_cells, slopes.shape[2]), dtype=slopes.dtype)
+        per_term = slopes.shape[1] > 1
 
-        def work(part, first, last):
-            return kernels.scatter_rows(first, last, self.positions, rows, *self.arrays, slopes, parts[part])
+        def work(_part, first, last):
+            return kernels.scatter_rows(first, last, taken, *self.arrays, slopes, per_term, out)
 
-        kernels.share_rows(work, len(rows), threads, min_rows=1)
-        return torch.from_numpy(parts[0] if threads == 1 else parts.sum(axis=0))
+        threads = self._threads(taken.shape[1] * slopes.shape[2] * self.n_terms)
+        edges = np.searchsorted(self.effort, self.effort[-1] * np.arange(threads + 1) / threads)
+        kernels.share_work(work, np.minimum(edges, self.n_terms))  # rounding may put the last edge beyond the end
+        return torch.from_numpy(out)
 
-    def _threads(self, values: np.ndarray) -> int:
-        """Threads worth starting for values (b, C)."""
-        return max(1, min(self.threads, len(values), values.size * self.n_terms // MIN_WORK))
+    def _threads(self, work: int) -> int:
+        """Threads worth starting for so many numbers."""
+        return max(1, min(self.threads, work // MIN_WORK))
 
 
 class TorchLookUp:
@@ -57,24 +73,23 @@ class TorchLookUp:
         self.positions = torch.from_numpy(positions).to(device)
         self.layout = layout
 
-    def scores(self, rows: np.ndarray, table: Tensor) -> Tensor:
-        places = self._places(rows)
-        out = table.new_zeros(len(rows), table.shape[1])
-        for cell, share in self._corners(places):
-            out += share[:, None] * table[cell]
-        return out
-
-    def gradient(self, rows: np.ndarray, grad: Tensor, n_cells: int) -> Tensor:
-        out = grad.new_zeros(n_cells, grad.shape[1])
-        for cell, share in self._corners(self._places(rows)):
-            out.index_add_(0, cell, share[:, None] * grad)
-        return out
-
-    def _places(self, rows: np.ndarray) -> Tensor:
+    def take(self, rows: np.ndarray) -> Any:
         return self.positions[torch.from_numpy(rows).to(self.positions.device)]
 
+    def gather(self, taken: Tensor, table: Tensor, per_term: bool = False) -> Tensor:
+        out = table.new_zeros(len(taken), len(self.layout.terms) if per_term else 1, table.shape[1])
+        for term, cell, share in self._corners(taken):
+            out[:, term if per_term else 0] += share[:, None] * table[cell]
+        return out
+
+    def scatter(self, taken: Tensor, grad: Tensor, n_cells: int) -> Tensor:
+        out = grad.new_zeros(n_cells, grad.shape[2])
+        for term, cell, share in self._corners(taken):
+            out.index_add_(0, cell, share[:, None] * grad[:, term if grad.shape[1] > 1 else 0])
+        return out
+
     def _corners(self, places: Tensor):
-        """(cell, weight) of every corner of every term for all rows of a batch."""
+        """(term, cell, weight) of every corner of every term for all rows of a batch."""
         layout = self.layout
         whole = places.long()
         part = places - whole
@@ -88,4 +103,4 @@ class TorchLookUp:
                     upper = bool(corner >> d & 1)
                     cell += (whole[:, axis] + (part[:, axis] > 0) * upper) * stride
                     share = share * (part[:, axis] if upper else 1 - part[:, axis])
-                yield cell, share
+                yield term, cell, share

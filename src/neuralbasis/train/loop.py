@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from ..history import History
 from ..net import BasisNet
 from ..objective import Objective
 from .optimizer import FlatAdamW
-from .penalty import Penalty
+from .penalty import Penalty, Smoothness
 from .points import ExactEngine, GridEngine
 from .rows import Rows
 
@@ -37,25 +37,27 @@ class Settings:
     n_checkpoints: int = 25
     early_stopping_rounds: int = 8
     early_stopping_tolerance: float = 0.0
-    smoothness: float = 3.0
+    smoothness: Smoothness = field(default_factory=lambda: {1: (3.0, 3.0), 2: (3.0, 3.0), 3: (3.0, 3.0)})
     output_penalty: float = 0.0
     averaging: float = 0.05
     time_limit: float | None = None
     verbose: bool = False
     callbacks: Sequence[Callable] = ()
+    stage: str = "main effects"
 
 
 def train(
     net: BasisNet, grid: GridEngine, engine: GridEngine | ExactEngine, rows: Rows, objective: Objective,
-    settings: Settings, rng: np.random.Generator,
-) -> History:  # fmt: skip
-    """Fit `net` in place; returns the history of its validation loss."""
+    settings: Settings, history: History, rng: np.random.Generator,
+) -> bool:  # fmt: skip
+    """Fit `net` in place and write on in the history; False if a stage after the first gains nothing."""
     optimizer = FlatAdamW(net, settings.weight_decay, settings.averaging * settings.max_steps)
     # Where one class is rare, a row tells little about the shapes: strong shapes are let free later.
-    strength = settings.smoothness / math.sqrt(rows.information)
-    penalty = Penalty(grid, rows.n_effective, strength, settings.output_penalty)
+    release = 1 / math.sqrt(rows.information)
+    smoothness = {order: (release * a, release * b) for order, (a, b) in settings.smoothness.items()}
+    penalty = Penalty(grid, rows.n_effective, smoothness, settings.output_penalty)
     shares = rows.shares()
-    watch = _Watch(net, grid, rows, objective, settings, optimizer)
+    watch = _Watch(net, grid, rows, objective, settings, optimizer, history)
     net.train()
     with _progress(settings) as bar:
         for step, batch in enumerate(_batches(rows.copies, settings.batch_size, settings.max_steps, rng)):
@@ -68,7 +70,7 @@ def train(
             if watch.is_due(step) and watch.look(step, bar):
                 break
     watch.restore_best()
-    return watch.history
+    return watch.improved
 
 
 def compute_gradients(
@@ -78,24 +80,21 @@ def compute_gradients(
     """One batch: the table forward, the rows' gradient as a histogram over its cells, and back through the net."""
     points, lookup, index = engine.batch(batch)
     table = net.table(points)
-    values = table.detach()
+    values, taken = table.detach(), lookup.take(index)
     where = torch.from_numpy(batch).to(values.device)
     target, init = rows.take(where)
-    scores = _member_scores(net, lookup.scores(index, values), init)
-    slope = objective.slope(scores, target) * (shares[where] / len(batch))[..., None]
-    grad = lookup.gradient(index, slope.flatten(1), len(values))
+    parts = lookup.gather(taken, values, net.tied).requires_grad_()
+    scores = net.combine(parts)
+    given = scores.detach() if init is None else scores.detach() + init
+    scores.backward(objective.slope(given, target) * (shares[where] / len(batch))[..., None])
+    assert parts.grad is not None
+    grad = lookup.scatter(taken, parts.grad, len(values))
     if isinstance(engine, GridEngine):
         penalty.add_gradient(values, grad)
     else:
-        times = lookup.gradient(index, slope.new_ones(len(batch), 1), len(values))
+        times = lookup.scatter(taken, values.new_ones(len(batch), 1, 1), len(values))
         penalty.add_exact_gradient(values, grad, times / len(batch))
     table.backward(grad)
-    net.intercept.grad = slope.sum(0)
-
-
-def _member_scores(net: BasisNet, flat: Tensor, init: Tensor | None) -> Tensor:
-    scores = flat.view(len(flat), net.n_members, net.n_outputs) + net.intercept.detach()
-    return scores if init is None else scores + init[:, None, :]
 
 
 def _batches(copies: np.ndarray, size: int, n_steps: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
@@ -116,91 +115,123 @@ def _schedule(progress: float) -> float:
 
 
 class _Watch:
-    """Looks at the validation loss at checkpoints, keeps the best state, decides when to stop."""
+    """Looks at the validation loss at checkpoints, keeps the best state, decides when to stop.
+
+    A stage after the first is worth keeping only if it is better than none: it begins with its untrained state as the
+    best, and what it gains in the end must exceed the standard error of the gain.
+    """
 
     def __init__(
         self, net: BasisNet, grid: GridEngine, rows: Rows, objective: Objective, settings: Settings,
-        optimizer: FlatAdamW,
+        optimizer: FlatAdamW, history: History,
     ):  # fmt: skip
         self.net, self.grid, self.rows, self.objective, self.settings = net, grid, rows, objective, settings
-        self.optimizer = optimizer
-        self.history, self.started = History(), time.monotonic()
+        self.optimizer, self.history = optimizer, history
+        self.before, self.best_before = len(history.steps), history.best
+        self.steps_before = history.steps[-1] if history.steps else 0
         self.every = max(1, settings.max_steps // settings.n_checkpoints)
         self.held = np.flatnonzero(rows.held_out.any(dim=1).cpu().numpy())
         self.best_loss, self.best_values = math.inf, optimizer.average.clone()
-        self.noise = 1.0
-        with torch.no_grad():
-            self.constant_loss = self.validation_loss() if len(self.held) else 1.0
+        self.losses_before = self.best_losses = torch.empty(0)
+        self.noise, history.stopped_by = 1.0, "schedule"
+        if len(self.held):
+            self._look_before()
+
+    @torch.no_grad()
+    def _look_before(self) -> None:
+        self.losses_before = self.best_losses = self.validation_losses()
+        loss = float(self.losses_before.sum())
+        if self.before:
+            self.best_loss = loss
+        else:
+            self.history.constant = loss
+        self._estimate_noise(loss)
+
+    @property
+    def improved(self) -> bool:
+        """Is the best state surely better than the untrained one?"""
+        if not len(self.held) or not self.before:
+            return True
+        gain = self.losses_before - self.best_losses
+        return bool(gain.sum() > gain.std() * math.sqrt(len(gain)))
+
+    def _estimate_noise(self, loss: float) -> None:
+        constant = self.history.constant
+        self.noise = min(1.0, max(1e-3, loss / constant)) if constant > 0 else 1.0
 
     def is_due(self, step: int) -> bool:
         last = step + 1 == self.settings.max_steps
-        late = self.settings.time_limit is not None and self._elapsed() > self.settings.time_limit
-        return last or late or (step + 1) % self.every == 0
+        return last or self._is_late() or (step + 1) % self.every == 0
 
     def look(self, step: int, bar: tqdm) -> bool:
         """Score the averaged values; True when training should stop."""
-        loss = self._score_average()
+        losses = self._score_average()
+        loss = float(losses.sum()) if len(losses) else math.nan
         history = self.history
-        history.steps.append(step + 1)
+        history.stage.append(self.settings.stage)
+        history.steps.append(self.steps_before + step + 1)
         history.validation.append(loss)
-        history.seconds.append(self._elapsed())
+        history.seconds.append(time.monotonic() - history.started)
         if not len(self.held) or loss < self.best_loss - self.settings.early_stopping_tolerance:
             self.best_loss, history.best = loss, len(history.steps) - 1
-            self.best_values = self.optimizer.average.clone()
-        self.noise = min(1.0, max(1e-3, loss / self.constant_loss)) if self.constant_loss > 0 else 1.0
+            self.best_values, self.best_losses = self.optimizer.average.clone(), losses
+        self._estimate_noise(loss)
         bar.set_postfix(loss=f"{loss:.4f}")
         return self._should_stop()
 
     def _should_stop(self) -> bool:
         history = self.history
+        waited = len(history.steps) - max(history.best + 1, self.before)
         if any(callback(history) for callback in self.settings.callbacks):
             history.stopped_by = "callback"
-        elif self.settings.time_limit is not None and self._elapsed() > self.settings.time_limit:
+        elif self._is_late():
             history.stopped_by = "time_limit"
-        elif len(self.held) and len(history.steps) - 1 - history.best >= self.settings.early_stopping_rounds > 0:
+        elif len(self.held) and waited >= self.settings.early_stopping_rounds > 0:
             history.stopped_by = "early_stopping"
         return history.stopped_by != "schedule"
 
+    def _is_late(self) -> bool:
+        limit = self.settings.time_limit
+        return limit is not None and time.monotonic() - self.history.started > limit
+
     @torch.no_grad()
-    def _score_average(self) -> float:
-        """Validation loss of the averaged values."""
+    def _score_average(self) -> Tensor:
+        """Validation losses of the averaged values."""
         if not len(self.held):
-            return math.nan
+            return torch.empty(0)
         values = self.optimizer.values
         present = values.clone()
         values.copy_(self.optimizer.average)
-        loss = self.validation_loss()
+        losses = self.validation_losses()
         values.copy_(present)
         self.net.train()
-        return loss
+        return losses
 
-    def validation_loss(self) -> float:
-        """Mean over members of the weighted loss on each one's held-out rows."""
+    def validation_losses(self) -> Tensor:
+        """(held-out rows,) parts of the validation loss: the mean over members of the loss on each one's rows."""
         self.net.eval()
-        table = self.net.table(self.grid.points)
-        total = weight = torch.zeros(self.net.n_members, device=self.grid.device)
+        table, lookup, parts = self.net.table(self.grid.points), self.grid.lookup, []
+        weights = self.rows.held_out * self.rows.weights[:, None]
+        weights = weights / weights.sum(0) / self.net.n_members
         for first in range(0, len(self.held), 65536):
             index = self.held[first : first + 65536]
             where = torch.from_numpy(index).to(self.grid.device)
             target, init = self.rows.take(where)
-            scores = _member_scores(self.net, self.grid.lookup.scores(index, table), init)
-            losses = self.objective.loss(scores, target)
-            mask = self.rows.held_out[where] * self.rows.weights[where][:, None]
-            total = total + (losses * mask).sum(0)
-            weight = weight + mask.sum(0)
-        return float((total / weight).mean())
+            scores = self.net.combine(lookup.gather(lookup.take(index), table, self.net.tied))
+            losses = self.objective.loss(scores if init is None else scores + init, target)
+            parts.append((losses * weights[where]).sum(1))
+        return torch.cat(parts)
 
     def restore_best(self) -> None:
-        """Give the net the best averaged values."""
+        """Give the net the best averaged values; a stage without gain leaves no trace in `history.best`."""
         self.optimizer.values.copy_(self.best_values)
+        if not self.improved:
+            self.history.best = self.best_before
         self.net.eval()
-
-    def _elapsed(self) -> float:
-        return time.monotonic() - self.started
 
 
 def _progress(settings: Settings) -> tqdm:
-    return tqdm(total=settings.max_steps, desc="fit", unit="step", disable=not settings.verbose, leave=True)
+    return tqdm(total=settings.max_steps, desc=settings.stage, unit="step", disable=not settings.verbose, leave=True)
 
 
 @contextmanager

@@ -7,15 +7,14 @@ repeated values cost nothing. Both fill a `Points` for `BasisNet.table`; the for
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from .. import kernels
 from ..axis import Axis
-from ..layout import Layout
+from ..layout import Layout, anchor_position
 from ..net import OrderPoints, Points
 from .lookup import CompiledLookUp, TorchLookUp
 
@@ -54,11 +53,24 @@ def describe_cells(layout: Layout) -> Cells:
         place = np.stack([grid.ravel() for grid in np.meshgrid(*map(_places, axes), indexing="ij")], axis=1)
         knots, unseen = (roles == KNOT).all(axis=1), (roles == UNSEEN).any(axis=1)
         nominal = len(term) == 1 and axes[0].kind == "nominal"
-        based.append(knots & (not nominal))
-        is_free.append(~unseen & (nominal | ~knots))
+        spoken = ~_stands_on_anchor(layout, index)
+        based.append(spoken & knots & (not nominal))
+        is_free.append(spoken & ~unseen & (nominal | ~knots))
         places.append(place)
     free = np.concatenate(is_free)
     return Cells(np.where(free, np.cumsum(free) - 1, -1), np.concatenate(based), tuple(places))
+
+
+def _stands_on_anchor(layout: Layout, index: int) -> np.ndarray:
+    """Cells of an interaction on the anchor of one of its features."""
+    term, shape = layout.terms[index], layout.table_shape(index)
+    found = np.zeros(shape, dtype=bool)
+    if len(term) > 1:
+        for d, (feature, axis) in enumerate(zip(term, layout.axes_of(index), strict=True)):
+            position = anchor_position(axis, layout.anchors[feature]) if feature in layout.anchors else -1
+            if position > 0:
+                np.moveaxis(found, d, 0)[position] = True
+    return found.ravel()
 
 
 def _roles(axis: Axis) -> np.ndarray:
@@ -79,7 +91,7 @@ class GridEngine:
         self.lookup: LookUp = (
             CompiledLookUp(positions, layout, threads) if on_cpu else TorchLookUp(positions, layout, device)
         )
-        self.cell_weight = weigh_cells(layout, positions, weights)
+        self.cell_weight = weigh_cells(layout, positions, weights, threads)
         self.points = self._knots()
 
     def _knots(self) -> Points:
@@ -155,9 +167,10 @@ class ExactEngine:
         count = np.arange(n_terms + 1, dtype=np.int64)
         layout = Layout(
             axes=(), axis_column=count[:-1], axis_start=count, axis_level=np.ones(n_terms, bool), knots=np.empty(0),
-            guide=np.empty(0, np.int32), guide_line=np.empty((n_terms, 2)),
+            guide=np.empty(0, np.int32), guide_line=np.empty((n_terms, 2)), anchors={},
             terms=tuple((t,) for t in range(n_terms)), term_start=count, term_axis=count[:-1],
-            term_stride=np.ones(n_terms, np.int64), term_offset=np.zeros(n_terms, np.int64), n_cells=0,
+            term_stride=np.ones(n_terms, np.int64), term_offset=np.zeros(n_terms, np.int64),
+            skip_axis=np.full(n_terms, -1), skip_place=np.zeros(n_terms, np.float32), n_cells=0,
         )  # fmt: skip
         if self.grid.device.type == "cpu":
             return CompiledLookUp(index, layout)
@@ -176,12 +189,16 @@ def order_points(place: np.ndarray, weight: np.ndarray, term: np.ndarray, device
     )  # fmt: skip
 
 
-def weigh_cells(layout: Layout, positions: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def weigh_cells(layout: Layout, positions: np.ndarray, weights: np.ndarray, threads: int = 1) -> np.ndarray:
     """(cells,) weight of the rows on each cell, shared between neighbouring knots as interpolation does."""
-    total = np.zeros((layout.n_cells, 1))
-    rows = np.arange(len(positions))
-    kernels.scatter_rows(0, len(rows), positions, rows, *layout.term_arrays, weights[:, None].astype(float), total)
-    return total[:, 0]
+    lookup, total = (
+        CompiledLookUp(positions, replace(layout, skip_axis=np.full(len(layout.terms), -1)), threads),
+        torch.zeros(layout.n_cells, 1, dtype=torch.float64),
+    )
+    for first in range(0, len(positions), 65536):
+        rows = np.arange(first, min(first + 65536, len(positions)))
+        total += lookup.scatter(lookup.take(rows), torch.from_numpy(weights[rows, None, None]).double(), layout.n_cells)
+    return total[:, 0].numpy()
 
 
 def _join(parts: list[tuple[np.ndarray, np.ndarray, int]], device: torch.device) -> OrderPoints:

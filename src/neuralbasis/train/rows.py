@@ -25,7 +25,7 @@ class Rows:
     n_effective : number of observations
     information : what a row tells, see `Objective.information`
     copies : (N,) how often a row is drawn in an epoch
-    init : (N, K) given scores
+    init : (N, 1 or M, K) given scores
     """
 
     target: Tensor
@@ -54,7 +54,7 @@ def place_rows(
     strata = sample.y if objective.link != "identity" else np.zeros(len(sample.y))
     held = hold_out(strata, n_members, validation_size, rng)
     weights = torch.from_numpy((sample.weights / sample.weights.mean()).astype(np.float32))
-    init = None if sample.init is None else objective.encode_init(sample.init).to(device)
+    init = None if sample.init is None else objective.encode_init(sample.init)[:, None].to(device)
     target, held_out = objective.encode(sample.y).to(device), torch.from_numpy(held).to(device)
     return Rows(
         target, weights.to(device), held_out, sample.n_effective, objective.information(sample), copy_rare(strata), init

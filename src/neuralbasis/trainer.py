@@ -1,0 +1,141 @@
+"""Trainer: adds terms to a model stage by stage, and finds the interactions that are worth a term.
+
+A stage trains some terms on what the stages before it leave: its rows start from their scores. Interactions are
+ranked by `screen` on the same residuals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from . import kernels
+from .encoder import Encoder
+from .history import History
+from .layout import Anchor, lay_out
+from .objective import Objective
+from .recipe import (
+    MAX_PICKED,
+    MAX_SCREENED,
+    MIN_ANCHOR,
+    choose_knots,
+    count_active,
+    make_net,
+    make_settings,
+)
+from .sample import Sample
+from .screen import bin_columns, list_triples, pick_terms, rank_terms
+from .terms import Plan, Ranked, Term, describe_ranking
+from .train import ExactEngine, GridEngine, Rows, Stage, train
+
+
+@dataclass(eq=False)
+class Trainer:
+    """What a fit works on (an estimator's parameters, axes, the rows' numbers (N, D) and targets), and its stages.
+
+    `rows.init` holds what the stages so far say.
+    """
+
+    parameters: Any
+    encoder: Encoder
+    numbers: np.ndarray
+    sample: Sample
+    objective: Objective
+    rows: Rows
+    rng: np.random.Generator
+    stages: list[Stage] = field(default_factory=list)
+    history: History = field(default_factory=History)
+
+    @property
+    def threads(self) -> int:
+        return kernels.count_threads(self.parameters.n_jobs)
+
+    def add_stage(self, terms: Sequence[Term]) -> None:
+        """Train these terms on what the others leave; after the first stage they must lower the validation loss."""
+        if not terms or self.history.stopped_by in ("time_limit", "callback"):
+            return
+        parameters, axes = self.parameters, self.encoder.axes
+        knots = choose_knots(parameters, axes, terms, len(self.numbers), self.objective.n_outputs)
+        layout = lay_out(axes, terms, knots, self._find_anchors())
+        positions = layout.encode(self.numbers, self.threads)
+        grid = GridEngine(layout, positions, self.sample.weights, self.threads, parameters.device)
+        net = make_net(parameters, grid, self.objective, None if self.stages else self.sample, self.rng)
+        engine = grid if parameters.engine == "grid" else ExactEngine(grid)
+        order = max(len(term) for term in terms) if self.stages else 1
+        settings = make_settings(parameters, len(positions), int(self.rows.copies.sum()), order, count_active(layout))
+        improved = train(net, grid, engine, self.rows, self.objective, settings, self.history, self.rng)
+        if improved or not self.stages:
+            stage = Stage(net, grid)
+            self.stages.append(stage)
+            self.rows = replace(self.rows, init=stage.add_scores(self.rows.init))
+
+    def _find_anchors(self) -> dict[int, Anchor]:
+        """Values that most rows of a column have; none before the main effects are trained."""
+        if not self.stages:
+            return {}
+        grid, anchors = self.stages[0].grid, {}
+        for index, term in enumerate(grid.layout.terms):
+            if len(term) == 1:
+                weight, axis = grid.cell_weight[grid.layout.cells_of(index)], grid.layout.axes_of(index)[0]
+                top, share = int(weight[1:-1].argmax()), float(weight[1:-1].max() / weight.sum())
+                if share >= MIN_ANCHOR:
+                    anchors[term[0]] = Anchor(float(axis.knots[top]), share)
+        return anchors
+
+    def choose(
+        self, plan: Plan, order: int, count: float, pairs: Sequence[Term] = ()
+    ) -> tuple[list[Term], list[Ranked]]:
+        """Wished terms of this order and the strongest `count` of the others, and the ranking of all candidates."""
+        wished = plan.list_wished(order)
+        if not count:
+            return wished, []
+        candidates = self._list_candidates(plan, order, count, pairs)
+        if not self.stages:
+            return candidates, []
+        ranked, strengths = self._rank(candidates, count)
+        can_help = strengths > 0 if plan.is_automatic else strengths != 0
+        best = [term for term, useful in zip(ranked, can_help | np.isinf(count), strict=True) if useful]
+        chosen = sorted({*wished, *best[: int(min(count, len(best)))]})
+        return chosen, describe_ranking(ranked, strengths, set(chosen), self.encoder.names)
+
+    def _list_candidates(self, plan: Plan, order: int, count: float, pairs: Sequence[Term]) -> list[Term]:
+        if order == 3 and self.parameters.heredity and not np.isinf(count):
+            return [
+                term for term in list_triples(pairs, strong=self.parameters.heredity == "strong") if plan.allows(term)
+            ]
+        features = None if np.isinf(count) else self._strongest_features(plan)
+        names = self.encoder.names  # equal strengths are ranked by name: the order of columns does not matter
+        return sorted(plan.list_candidates(order, features), key=lambda term: sorted(names[f] for f in term))
+
+    def _strongest_features(self, plan: Plan) -> Sequence[int]:
+        """Of very many columns those with the strongest main effects, in which interactions are searched."""
+        if len(plan.features) <= MAX_SCREENED:
+            return plan.features
+        net, grid = self.stages[0].net, self.stages[0].grid
+        with torch.no_grad():
+            power = net.table(grid.points).square().mean(dim=1).cpu().numpy() * grid.cell_weight
+        strength = {term[0]: power[grid.layout.cells_of(t)].sum() for t, term in enumerate(grid.layout.terms)}
+        return sorted(plan.features, key=lambda feature: -strength[feature])[:MAX_SCREENED]
+
+    def _rank(self, candidates: Sequence[Term], count: float) -> tuple[list[Term], np.ndarray]:
+        """Candidates by their strength in what the stages so far leave; the first on what those before them leave."""
+        assert self.rows.init is not None
+        scores = self.rows.init.mean(dim=1, keepdim=True)
+        residuals = -self.objective.slope(scores, self.rows.target)[:, 0].cpu().numpy()
+        variance = self.objective.variance(scores)
+        weights, axes = self.rows.weights.cpu().numpy().astype(float), self.encoder.axes
+        positions = lay_out(axes, [(f,) for f in range(len(axes))], {}).encode(self.numbers, self.threads)
+        bins = bin_columns(positions, axes, weights, threads=self.threads)
+        known: dict[str, Any] = {
+            "weights": weights, "candidates": candidates, "threads": self.threads, "rng": self.rng.spawn(1)[0],
+            "variances": None if variance is None else variance[:, 0].cpu().numpy(),
+        }  # fmt: skip
+        strengths = rank_terms(bins, residuals, **known)
+        picked, found = pick_terms(bins, residuals, int(min(count, MAX_PICKED)), strengths=strengths, **known)
+        order, taken = np.argsort(-strengths, kind="stable"), set(picked)
+        rest = [index for index in order if candidates[index] not in taken]
+        return [*picked, *(candidates[index] for index in rest)], np.r_[found, strengths[rest]]
