@@ -398,7 +398,8 @@ def test_pickles_predict_the_same(fitted, protocol):
 
 def test_prediction_from_a_pickle_does_not_import_torch(tmp_path):
     X = np.random.default_rng(0).normal(size=(100, 2))
-    estimator = NeuralBasisRegressor(**QUICK).fit(X, X[:, 0])
+    estimator = NeuralBasisRegressor(**{**QUICK, "interactions": 1}, validation_size=0).fit(X, X[:, 0] * X[:, 1])
+    assert len(estimator.interaction_ranking_) == 1
     (tmp_path / "model.pickle").write_bytes(pickle.dumps((estimator, X)))
     script = (
         "import pickle, sys\n"
@@ -406,7 +407,7 @@ def test_prediction_from_a_pickle_does_not_import_torch(tmp_path):
         "print(estimator.predict(X[:1])[0].hex(), estimator.eval_terms(X).shape, 'torch' in sys.modules)"
     )
     run = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == f"{estimator.predict(X[:1])[0].hex()} (100, 2) False"
+    assert run.stdout.strip() == f"{estimator.predict(X[:1])[0].hex()} (100, 3) False"
 
 
 @pytest.mark.parametrize("kind", ESTIMATORS)

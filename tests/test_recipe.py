@@ -292,16 +292,20 @@ def test_few_values_and_levels_take_no_room():
 
 @pytest.mark.parametrize(("order", "kind"), [(2, "pairs"), (3, "triples")])
 def test_more_terms_than_memory_are_refused_before_they_are_listed(order, kind):
-    estimator, plan = NeuralBasisRegressor(), Plan(tuple(range(100_000)), (), math.inf, math.inf, frozenset())
+    def check(count, n_columns=100_000):
+        counts = (count, 0) if order == 2 else (0, count)
+        check_memory(NeuralBasisRegressor(), Plan(tuple(range(n_columns)), (), *counts, frozenset()), 1)
+
     n_terms = math.comb(100_000, order)
     message = rf"^{n_terms:,} {kind} of 100,000 columns would take about {BYTES_A_TERM * n_terms * 4 / 1e9:,.0f} GB, "
     message += f"but this machine has .* GB; ask for a number of {kind}, such as 100, or list them by name$"
     with pytest.raises(ValueError, match=message):
-        check_memory(estimator, plan, order, math.inf, 1)
+        check(math.inf)
     with pytest.raises(ValueError, match=r"^1,000,000,000 "):
-        check_memory(estimator, plan, order, 10**9, 1)
-    check_memory(estimator, plan, order, 300, 1)
-    check_memory(estimator, Plan(tuple(range(100)), (), math.inf, 0, frozenset()), order, math.inf, 1)
+        check(10**9)
+    check(300)
+    check(0)
+    check(math.inf, n_columns=100)
 
 
 # The published settings

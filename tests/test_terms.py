@@ -49,6 +49,8 @@ def test_automatic_numbers():
     assert plan(interactions="auto", automatic=7).n_pairs == 7
     assert plan(interactions="auto", automatic=0).n_pairs == 0
     assert plan(triples="auto", automatic=7).n_triples == 0
+    assert plan(interactions="auto").is_automatic  # only pairs that seem to help
+    assert not any(plan(wish).is_automatic for wish in (0, 3, 0.5, "3x", "all", [(0, 1)]))
 
 
 def test_shares_and_multiples_count_all_columns_also_excluded_ones():

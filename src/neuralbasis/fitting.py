@@ -58,7 +58,7 @@ def fit_stages(trainer: Trainer, plan: Plan) -> list[Ranked]:
 
 def fit_together(trainer: Trainer, plan: Plan) -> list[Ranked]:
     """All terms at once; where interactions are to be found, a first model of main effects finds them."""
-    scout = replace(trainer, stages=[], history=History())
+    scout = replace(trainer, stages=[], history=History(), knots={})
     if plan.must_search:
         scout.add_stage(plan.mains)
     pairs, ranking = scout.choose(plan, 2, plan.n_pairs)

@@ -37,7 +37,7 @@ from .train import ExactEngine, GridEngine, Rows, Stage, train
 class Trainer:
     """What a fit works on (an estimator's parameters, axes, the rows' numbers (N, D) and targets), and its stages.
 
-    `rows.init` holds what the stages so far say.
+    `rows.init` holds what the stages so far say, `knots` how many they have by order: larger terms must nest in them.
     """
 
     parameters: Any
@@ -49,6 +49,7 @@ class Trainer:
     rng: np.random.Generator
     stages: list[Stage] = field(default_factory=list)
     history: History = field(default_factory=History)
+    knots: dict[int, int] = field(default_factory=dict)
 
     @property
     def threads(self) -> int:
@@ -60,6 +61,7 @@ class Trainer:
             return
         parameters, axes = self.parameters, self.encoder.axes
         knots = choose_knots(parameters, axes, terms, len(self.numbers), self.objective.n_outputs)
+        knots |= {order: count for order, count in self.knots.items() if order in knots}
         layout = lay_out(axes, terms, knots, self._find_anchors())
         positions = layout.encode(self.numbers, self.threads)
         grid = GridEngine(layout, positions, self.sample.weights, self.threads, parameters.device)
@@ -71,6 +73,7 @@ class Trainer:
         if improved or not self.stages:
             stage = Stage(net, grid)
             self.stages.append(stage)
+            self.knots |= {order: knots[order] for order in {len(term) for term in terms} if order > 1}
             self.rows = replace(self.rows, init=stage.add_scores(self.rows.init))
 
     def _find_anchors(self) -> dict[int, Anchor]:
