@@ -293,7 +293,7 @@ def test_the_time_limit_is_that_of_all_stages_together():
 
 
 def test_of_very_many_columns_those_with_the_strongest_main_effects_are_searched(monkeypatch):
-    monkeypatch.setattr("neuralbasis.trainer.MAX_SCREENED", 3)
+    monkeypatch.setattr("neuralbasis.trainer.MAX_SCREENED", {2: 3})
     X, noise = draw(500, 6)
     y = X[:, 1] + 2 * X[:, 3] - X[:, 4] + 0.1 * noise
     model = make_estimator(interactions=2).fit(X, y)

@@ -53,7 +53,7 @@ class _NeuralBasisModel(BaseEstimator):
     exclude : list, optional
         Columns, and tuples of columns, that must not be in the model, nor in a larger term.
     heredity : {"strong", "weak", None}
-        Look for triples where all three pairs are in the model, at least two of them, or everywhere.
+        Look for triples where all three pairs were chosen, at least two of them, or everywhere.
     scaling : {"quantile", "minmax", "gaussian"}
         How a continuous column is placed on the shared axis.
     engine : {"grid", "exact"}

@@ -110,19 +110,19 @@ class Trainer:
             return [
                 term for term in list_triples(pairs, strong=self.parameters.heredity == "strong") if plan.allows(term)
             ]
-        features = None if np.isinf(count) else self._strongest_features(plan)
+        features = None if np.isinf(count) else self._strongest_features(plan, MAX_SCREENED[order])
         names = self.encoder.names  # equal strengths are ranked by name: the order of columns does not matter
         return sorted(plan.list_candidates(order, features), key=lambda term: sorted(names[f] for f in term))
 
-    def _strongest_features(self, plan: Plan) -> Sequence[int]:
+    def _strongest_features(self, plan: Plan, count: int) -> Sequence[int]:
         """Of very many columns those with the strongest main effects, in which interactions are searched."""
-        if len(plan.features) <= MAX_SCREENED:
+        if len(plan.features) <= count:
             return plan.features
         net, grid = self.stages[0].net, self.stages[0].grid
         with torch.no_grad():
             power = net.table(grid.points).square().mean(dim=1).cpu().numpy() * grid.cell_weight
         strength = {term[0]: power[grid.layout.cells_of(t)].sum() for t, term in enumerate(grid.layout.terms)}
-        return sorted(plan.features, key=lambda feature: -strength[feature])[:MAX_SCREENED]
+        return sorted(plan.features, key=lambda feature: -strength[feature])[:count]
 
     def _rank(self, candidates: Sequence[Term], count: float) -> tuple[list[Term], np.ndarray]:
         """Candidates by their strength in what the stages so far leave; the first on what those before them leave."""
