@@ -223,6 +223,7 @@ def gather_rows(
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def _scatter_main(position, grad, where, offset, out):
+    """Add the gradients grad[:, where] of a main effect's rows to its cells."""
     for i in range(len(position)):
         whole = np.floor(position[i])
         share = position[i] - whole
@@ -239,6 +240,7 @@ def _scatter_main(position, grad, where, offset, out):
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def _scatter_interaction(taken, axes, strides, grad, where, offset, skip_axis, skip_place, out):
+    """The same for an interaction; corners as in `_add_interaction`, written out again: see `_locate_column`."""
     n_leading = len(axes) - 2
     row_axis, column_axis, down = axes[n_leading], axes[n_leading + 1], strides[n_leading]
     one = taken.dtype.type(1)
