@@ -35,8 +35,8 @@ def compile_model(
     tables = _merge(table for stage in stages for table in _read_tables(stage))
     with threadpool_limits(1):  # threads of many small solves only wait for each other
         tables, intercepts = purify(tables, intercepts.ravel())
-    make_shape = _ShapeMaker(objective.unit, n_members, n_outputs)
-    shapes = [make_shape(table) for table in sorted(tables, key=lambda table: (len(table.term), table.term))]
+    ordered = sorted(tables, key=lambda table: (len(table.term), table.term))
+    shapes = [_make_shape(table, objective.unit, n_members, n_outputs) for table in ordered]
     intercept = intercepts.reshape(n_members, n_outputs).mean(axis=0) * objective.unit + objective.shift
     if n_outputs > 1:
         intercept = intercept - intercept.mean()
@@ -74,15 +74,11 @@ def _merge(tables: Iterable[Table]) -> list[Table]:
         if before is table:
             continue
         if before.mix is None or table.mix is None:
-            found[table.term] = replace(before, values=_to_outputs(before) + _to_outputs(table), mix=None)
+            found[table.term] = replace(before, values=before.to_outputs() + table.to_outputs(), mix=None)
         else:
             values, mix = np.concatenate([before.values, table.values], -1), np.concatenate([before.mix, table.mix])
             found[table.term] = replace(before, values=values, mix=mix)
     return list(found.values())
-
-
-def _to_outputs(table: Table) -> np.ndarray:
-    return table.values if table.mix is None else table.values @ table.mix
 
 
 def _centre_classes(values: np.ndarray, n_outputs: int) -> np.ndarray:
@@ -102,20 +98,14 @@ def _spread_mix(mix: np.ndarray, n_members: int) -> np.ndarray:
     return _centre_classes(wide.reshape(copies, -1), n_outputs)
 
 
-class _ShapeMaker:
+def _make_shape(table: Table, unit: float, n_members: int, n_outputs: int) -> Shape | TiedShape:
     """Mean and spread of a purified table, in the target's unit."""
-
-    def __init__(self, unit: float, n_members: int, n_outputs: int):
-        self.unit, self.n_members, self.n_outputs = unit, n_members, n_outputs
-
-    def __call__(self, table: Table) -> Shape | TiedShape:
-        values = np.where(_is_silent(table.axes, table.weights)[..., None], 0.0, table.values) * self.unit
-        members = self.n_members, self.n_outputs
-        if table.mix is not None:
-            return TiedShape(table.term, table.axes, values, table.mix.reshape(-1, *members), table.weights)
-        cells = values.reshape(*values.shape[:-1], *members)
-        spread = cells.std(axis=-2, ddof=1) if self.n_members > 1 else np.zeros_like(cells[..., 0, :])
-        return Shape(table.term, table.axes, cells.mean(axis=-2), spread, table.weights)
+    values = np.where(_is_silent(table.axes, table.weights)[..., None], 0.0, table.values) * unit
+    if table.mix is not None:
+        return TiedShape(table.term, table.axes, values, table.mix.reshape(-1, n_members, n_outputs), table.weights)
+    cells = values.reshape(*values.shape[:-1], n_members, n_outputs)
+    spread = cells.std(axis=-2, ddof=1) if n_members > 1 else np.zeros_like(cells[..., 0, :])
+    return Shape(table.term, table.axes, cells.mean(axis=-2), spread, table.weights)
 
 
 def _is_silent(axes: Sequence[Axis], weights: np.ndarray) -> np.ndarray:

@@ -46,6 +46,10 @@ class Table:
     weights: np.ndarray
     mix: np.ndarray | None = None
 
+    def to_outputs(self) -> np.ndarray:
+        """(c_1, …, c_o, E) what the term contributes."""
+        return self.values if self.mix is None else self.values @ self.mix
+
 
 def purify(tables: Sequence[Table], intercept: np.ndarray) -> tuple[list[Table], np.ndarray]:
     """Tables whose weighted sums along every axis are zero, and the intercept (E,), with the same scores.
@@ -141,15 +145,11 @@ def _receive(table: Table, parts: Sequence[Table]) -> Table:
         groups[tuple(map(id, part.axes))].append(part)
     for group in groups.values():
         if table.mix is None:
-            total = sum((_to_outputs(part) for part in group[1:]), _to_outputs(group[0]))
+            total = sum((part.to_outputs() for part in group[1:]), group[0].to_outputs())
             table = replace(table, values=table.values + _expand(total, group[0].axes, table.axes))
         else:
             table = _append_channels(table, group)
     return table
-
-
-def _to_outputs(table: Table) -> np.ndarray:
-    return table.values if table.mix is None else table.values @ table.mix
 
 
 def _append_channels(table: Table, group: Sequence[Table]) -> Table:
