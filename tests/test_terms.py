@@ -313,3 +313,12 @@ def test_rankings_are_named():
     assert (name, features, strength, chosen) == ("sex & city", (1, 3), 0.3, True)
     assert all(type(item.strength) is float for item in ranked)
     assert describe_ranking([], [], set(), NAMES) == []
+
+
+def test_an_array_of_one_number_is_not_a_list():
+    with pytest.raises(ValueError, match="interactions must be a number of pairs"):
+        plan_terms(np.array(3), 0, None, NAMES)
+
+
+def test_a_part_of_exclude_may_be_an_iterator():
+    assert plan_terms("all", 0, [iter(["age", "sex"])], NAMES).excluded == {(0, 1)}

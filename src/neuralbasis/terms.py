@@ -110,7 +110,7 @@ def plan_terms(interactions: Any, triples: Any, exclude: Any, names: Sequence[st
     listed: list[Term] = []
     if isinstance(interactions, (str, Real)):
         n_pairs = _count_terms("interactions", interactions, len(names), automatic)
-    elif isinstance(interactions, Iterable):
+    elif isinstance(interactions, Iterable) and getattr(interactions, "ndim", 1):
         n_pairs, listed = 0, [parse_term(term, names) for term in interactions]
     else:
         raise ValueError(f"interactions must be {EXPECTED['interactions']}, not {interactions!r}")
@@ -159,9 +159,10 @@ def _parse_excluded(exclude: Any, names: Sequence[str]) -> list[Term]:
 
 
 def _parse_part(part: Any, names: Sequence[str]) -> Term:
-    if isinstance(part, Iterable) and len(wished := tuple(part)) == 1:
+    wished = tuple(part) if isinstance(part, Iterable) else part  # once: an iterator can be read one time
+    if isinstance(wished, tuple) and len(wished) == 1:
         return (_feature_index(wished[0], names, "exclude"),)
-    return parse_term(part, names, "exclude")
+    return parse_term(wished, names, "exclude")
 
 
 def parse_term(term: Any, names: Sequence[str], parameter: str = "interactions") -> Term:
