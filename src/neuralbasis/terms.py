@@ -159,7 +159,7 @@ def _parse_excluded(exclude: Any, names: Sequence[str]) -> list[Term]:
 
 
 def _parse_part(part: Any, names: Sequence[str]) -> Term:
-    wished = tuple(part) if isinstance(part, Iterable) else part  # once: an iterator can be read one time
+    wished: Any = tuple(part) if isinstance(part, Iterable) else part  # once: an iterator can be read one time
     if isinstance(wished, tuple) and len(wished) == 1:
         return (_feature_index(wished[0], names, "exclude"),)
     return parse_term(wished, names, "exclude")
