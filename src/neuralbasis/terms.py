@@ -110,7 +110,7 @@ def plan_terms(interactions: Any, triples: Any, exclude: Any, names: Sequence[st
     listed: list[Term] = []
     if isinstance(interactions, (str, Real)):
         n_pairs = _count_terms("interactions", interactions, len(names), automatic)
-    elif isinstance(interactions, Iterable) and getattr(interactions, "ndim", 1):
+    elif isinstance(interactions, Iterable) and getattr(interactions, "ndim", 1) != 0:
         n_pairs, listed = 0, [parse_term(term, names) for term in interactions]
     else:
         raise ValueError(f"interactions must be {EXPECTED['interactions']}, not {interactions!r}")
