@@ -11,7 +11,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from neuralbasis.axis import MIN_GAP, MINMAX_SHARE, SCALINGS, Axis, continuous_axis, level_axis
+from neuralbasis.axis import FREQUENT, MIN_GAP, MINMAX_SHARE, SCALINGS, Axis, continuous_axis, level_axis
 from neuralbasis.columns import read_columns
 from neuralbasis.encoder import Encoder
 from neuralbasis.layout import lay_out
@@ -175,6 +175,95 @@ def test_a_frequent_value_is_a_knot(seed, max_knots, shape):
     share = 2.6 / 0.8 / (max_knots - 1)
     values[rng.permutation(2000)[: int(np.ceil(share * 2000))]] = frequent
     assert frequent in continuous_axis("x", values, max_knots=max_knots).knots
+
+
+def draw_crowded(rng, n_rows, share, n_frequent=1, shape="normal"):
+    """Values that hardly repeat, but for some that have this share of the rows each."""
+    values = getattr(rng, f"standard_{shape}")(n_rows)
+    frequent = rng.choice(np.unique(values)[5:-5], n_frequent, replace=False)
+    count = math.ceil(share * n_rows)
+    for k, value in enumerate(frequent):
+        values[k * count : (k + 1) * count] = value
+    return rng.permutation(values), frequent
+
+
+shapes = st.sampled_from(["normal", "exponential", "cauchy"])
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([33, 65, 193]), shapes)
+def test_the_values_beside_a_frequent_one_are_knots(seed, max_knots, shape):
+    values, (frequent,) = draw_crowded(np.random.default_rng(seed), 1000, 0.1, shape=shape)
+    distinct = np.unique(values)
+    assert len(distinct) > max_knots
+    axis = continuous_axis("x", values, max_knots=max_knots)
+    at = int(np.searchsorted(distinct, frequent))
+    neighbours = distinct[max(at - 1, 0) : at + 2]
+    where = np.searchsorted(axis.knots, neighbours)
+    np.testing.assert_array_equal(axis.knots[where], neighbours)
+    np.testing.assert_array_equal(np.diff(where), 1)  # nothing between them
+    # A jump at the frequent value ends at the values beside it: the next one is read without it.
+    position = np.array(locate(axis, distinct))
+    reached = np.abs(position - position[at]) < 1
+    assert distinct[reached].tolist() == [frequent]
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.integers(0, 2**32 - 1), st.sampled_from([2, 3, 8, 33, 193]), shapes, st.integers(0, 4), st.floats(0.005, 0.2),
+    st.sampled_from(["quantile", "gaussian"]), st.booleans(),
+)  # fmt: skip
+def test_knots_stay_in_order_beside_frequent_values(seed, max_knots, shape, n_frequent, share, scaling, weighted):
+    rng = np.random.default_rng(seed)
+    values, _ = draw_crowded(rng, 400, share, n_frequent, shape)
+    weights = rng.random(400) + 0.01 if weighted else None
+    axis = continuous_axis("x", values, weights, scaling, max_knots)
+    assert increases(axis.knots)
+    assert 2 <= len(axis.knots) == len(axis.places) <= max_knots
+    assert np.isin(axis.knots, values).all()
+    assert axis.places[[0, -1]].tolist() == [0.0, 1.0]
+    whole = steps(axis, max_knots)
+    np.testing.assert_allclose(whole, np.rint(whole), atol=1e-9)
+    assert (np.diff(np.rint(whole)) >= 1).all()
+    assert values.min() <= axis.knots[0] < axis.knots[-1] <= values.max()
+    if len(np.unique(values)) <= max_knots:
+        assert axis.knots[[0, -1]].tolist() == [values.min(), values.max()]
+
+
+def test_beside_a_frequent_value_the_nearest_values_stand_for_their_place():
+    """Nine places: 50 has one for itself and more than two even shares, the values beside it share theirs."""
+    values = np.r_[np.arange(100.0), np.full(80, 50.0)]
+    share = 81 / 180
+    assert share > FREQUENT / 9
+    axis = continuous_axis("x", values, max_knots=9)
+    at = axis.knots.tolist().index(50.0)
+    assert axis.knots[at - 1 : at + 2].tolist() == [49.0, 50.0, 51.0]
+    # Elsewhere, and without the frequent value, a knot is the median of its place: inside of it.
+    rank = (np.cumsum(np.where(np.arange(100) == 50, 81, 1)) - np.where(np.arange(100) == 50, 81, 1) / 2) / 180
+    stretched = (rank - rank[0]) / (rank[-1] - rank[0])
+    place = np.rint(8 * (0.65 * stretched + 0.35 * np.arange(100) / 99))
+    for knot, step in zip(axis.knots, np.rint(steps(axis, 9)), strict=True):
+        mates = np.flatnonzero(place == step)
+        assert knot in mates
+        if knot not in (49.0, 50.0, 51.0):
+            assert knot == mates[(len(mates) - 1) // 2]
+
+
+@pytest.mark.parametrize(("max_knots", "between"), [(17, [41.0, 45.0]), (25, [45.0])])
+def test_between_two_frequent_values_the_nearest_of_each_or_that_of_the_second(max_knots, between):
+    """Of two places between them each stands by its side; a single one can stand by one side only."""
+    values = np.r_[np.arange(100.0), np.full(100, 40.0), np.full(100, 46.0)]
+    knots = continuous_axis("x", values, max_knots=max_knots).knots.tolist()
+    assert knots[knots.index(39.0) : knots.index(47.0) + 1] == [39.0, 40.0, *between, 46.0, 47.0]
+
+
+def test_a_value_that_is_not_frequent_leaves_the_medians_beside_it():
+    """A lone far value has a place for itself, but few rows: nothing is said there that could leak."""
+    values = np.r_[np.linspace(0, 1, 300), 1.5, np.linspace(2, 3, 300)]
+    axis = continuous_axis("x", values, max_knots=33)
+    at = axis.knots.tolist().index(1.5)
+    assert axis.knots[at - 1] < 1.0
+    assert axis.knots[at + 1] > 2.0
 
 
 def test_values_that_share_a_place_have_their_weighted_median_as_knot():

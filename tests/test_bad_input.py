@@ -487,11 +487,13 @@ def test_feature_names(feature_names, part):
 
 
 WRONG = {
+    "preset": ["slow", "Fast", None, 1],
     "max_bins": [1, 2.5, "a", None, True],
     "max_interaction_bins": [1, None, "few"],
     "heredity": ["some", True, 2],
     "n_interaction_bases": [0, 1.5, None],
     "staged": ["yes", None],
+    "refine": ["auto", None, 0.5],
     "scaling": ["log", None, ["quantile"]],
     "engine": ["fast", None],
     "basis": ["relu", None, 3],
@@ -511,9 +513,9 @@ WRONG = {
     "max_steps": [0, 1.5, None, "many"],
     "max_epochs": [0, "a", np.nan],
     "validation_size": [1.0, -0.1, 1.5, None, "a", np.nan, N, N + 1],
-    "outer_bags": [0, 1.5, None],
+    "outer_bags": [0, 1.5, None, "many"],
     "early_stopping_rounds": [-1, 1.5, None],
-    "early_stopping_tolerance": [-1, None],
+    "early_stopping_tolerance": [-1, None, "none", np.nan, np.inf],
     "time_limit": [0, "a"],
     "callbacks": [3, print, [3], ["a"], "a"],
     "verbose": ["yes", None],

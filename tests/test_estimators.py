@@ -130,8 +130,11 @@ def test_attributes_in_the_spelling_of_ebm(fitted):
     assert estimator.intercept_.shape == ((3,) if task == "multiclass" else (1,))
     history = estimator.history_
     assert len(history.validation) == len(history.steps) == len(history.seconds) > history.best >= 0
-    n_main = history.stage.index("pairs")
-    assert history.stage == ["main effects"] * n_main + ["pairs"] * (len(history.steps) - n_main)
+    n_main, n_pairs = history.stage.count("main effects"), history.stage.count("pairs")
+    refined = ["refinement"] * ("refinement" in history.stage)  # one entry if a free part helped
+    assert history.stage == ["main effects"] * n_main + refined + ["pairs"] * n_pairs
+    assert history.steps == sorted(history.steps)
+    assert len(set(history.steps)) == n_main + n_pairs  # refinement takes no steps
     assert history.stage[history.best] == "pairs"
     assert history.validation[history.best] == min(history.validation) < history.constant
     assert estimator.interaction_ranking_ == []  # the pair was wished, none was searched
@@ -373,7 +376,7 @@ def test_ten_thousand_levels_fit_quickly_and_do_not_leak():
     y = (rng.random(n_rows) < 0.3).astype(int)
     train, test = slice(0, n_rows // 2), slice(n_rows // 2, n_rows)
     start = time.perf_counter()
-    estimator = NeuralBasisClassifier().fit(table[train], y[train])
+    estimator = NeuralBasisClassifier(outer_bags=4).fit(table[train], y[train])
     assert time.perf_counter() - start < 15
     assert len(estimator.bins_[0][0]) > 8000
     constant = log_loss(y[test], np.full(n_rows // 2, y[train].mean()))

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.base import clone
 
+import neuralbasis.fitting
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
 from neuralbasis.axis import continuous_axis, level_axis
 from neuralbasis.layout import Anchor, lay_out
@@ -16,11 +18,13 @@ from neuralbasis.recipe import (
     BYTES_A_TERM,
     INTERACTION_STEPS,
     KNOTS,
+    LARGE_TABLE,
     MAX_ACTIVE,
     MAX_AUTO_PAIRS,
     MAX_FREE,
     MAX_NUMBERS,
     PAPER,
+    PRESETS,
     SMALL_TABLE,
     SMOOTHNESS,
     check_memory,
@@ -33,8 +37,10 @@ from neuralbasis.recipe import (
     count_channels,
     make_plan,
     make_settings,
+    settle,
 )
 from neuralbasis.terms import Plan
+from neuralbasis.train import place_rows
 
 NAN, INF = float("nan"), float("inf")
 INTEGERS = {  # smallest value that is right
@@ -46,11 +52,13 @@ WRONG = {
     "basis_dropout": ("a number from 0 to below 1", [-1e-9, 1.0, "none"]),
     "output_penalty": ("a number of at least 0", [-1, "0", None, INF]),
     "weight_decay": ("a number of at least 0", [-1e-5, NAN, [0.1]]),
-    "early_stopping_tolerance": ("a number of at least 0", [-0.01, "auto", None]),
+    "early_stopping_tolerance": ("'auto' or >= 0", [-0.01, "none", None, NAN, True]),
+    "preset": ("one of ('fast', 'default', 'best')", ["Fast", "quick", None, 1, ["fast"]]),
     "scaling": ("one of ('quantile', 'minmax', 'gaussian')", ["standard", None, 3]),
     "engine": ("one of ('grid', 'exact')", ["Grid", None, ""]),
     "heredity": ("one of ('strong', 'weak', None)", ["none", "Strong", 0, True]),
     "staged": ("True or False", ["yes", None, 0.5]),
+    "refine": ("True or False", ["auto", None, 0.5]),
     "learning_rate": ("a number above 0", [0, -0.1, "auto", INF, None]),
     "validation_size": ("a share below 1 or a number of rows", [-0.1, 1.5, 1.0, "0.2", NAN, None, True, -3]),
     "basis": ("'mlp', 'spline' or a callable", ["fourier", None, 3]),
@@ -65,14 +73,15 @@ WRONG = {
     "n_jobs": ("None, a number of threads, or -1 for all cores", [0, "2", 1.5]),
 }
 RIGHT = {
-    "dropout": [0, 0.5], "output_penalty": [0, 2], "weight_decay": [0.0], "early_stopping_tolerance": [0, 1e-3],
+    "dropout": [0, 0.5], "output_penalty": [0, 2], "weight_decay": [0.0], "early_stopping_tolerance": ["auto", 0, 1e-3],
     "scaling": ["quantile", "minmax", "gaussian"], "engine": ["grid", "exact"], "learning_rate": [1e-5, 1],
     "validation_size": [0, 0.0, 0.999, 1, 50, np.int64(7), np.float32(0.25)], "basis": ["spline", dict],
     "hidden": [(), [8], (64, 32), (np.int64(3),)], "max_epochs": [None, 0.5, 10], "time_limit": [None, 0.1, 60],
     "smoothness": ["auto", 0, 0.5], "batch_size": ["auto", 1, np.int32(5)], "max_steps": ["auto", 1],
     "heredity": ["strong", "weak", None], "tied_classes": [True, False, "auto"],
     "staged": [True, False, 0], "max_interaction_bins": ["auto", 2, 100],
-    "outer_bags": [np.int64(3)], "callbacks": [None, [], (len,)], "n_jobs": [None, 1, -1], "verbose": [0, 1],
+    "outer_bags": ["auto", 1, np.int64(3)], "refine": [True, False], "preset": ["fast", "default", "best"],
+    "callbacks": [None, [], (len,)], "n_jobs": [None, 1, -1], "verbose": [0, 1],
 }  # fmt: skip
 
 
@@ -184,13 +193,20 @@ def test_settings_are_the_estimator_s():
     assert chosen.callbacks == (callback,)
 
 
+@pytest.mark.parametrize(("given", "expected"), [("auto", None), (0, 0.0), (0.5, 0.5)])
+def test_an_automatic_tolerance_is_none(given, expected):
+    assert make_settings(NeuralBasisRegressor(early_stopping_tolerance=given), 100, 100).early_stopping_tolerance == (
+        expected
+    )
+    assert make_settings(NeuralBasisRegressor(), 100, 100).early_stopping_tolerance is None
+
+
 @pytest.mark.parametrize("order", [1, 2, 3])
 def test_smoothness_is_relative_to_the_automatic_one(order):
-    assert set(SMOOTHNESS) == {1, 2, 3}
-    strength, floor = SMOOTHNESS[order]
+    assert set(SMOOTHNESS) == {0, 1, 2, 3}  # the curvature of main effects, and the slopes by order
     for parameters, factor in [({}, 1), ({"smoothness": 2}, 2), ({"smoothness": 0}, 0), ({"engine": "exact"}, 0)]:
         chosen = make_settings(NeuralBasisRegressor(**parameters), 100, 100, order).smoothness
-        assert chosen[order] == (factor * strength, floor)
+        assert chosen == {key: (factor * strength, floor) for key, (strength, floor) in SMOOTHNESS.items()}
 
 
 @pytest.mark.parametrize("order", [2, 3])
@@ -252,12 +268,13 @@ def build_columns(*sizes):
 
 
 def test_knots_of_interactions():
-    axes, auto = build_columns(193, 193, 193), NeuralBasisRegressor()
+    axes, auto = build_columns(193, 193, 193), settle(NeuralBasisRegressor(), SMALL_TABLE)
     terms = [(0, 1), (0, 2), (0, 1, 2)]
     assert choose_knots(auto, axes, terms, SMALL_TABLE, 1) == {2: KNOTS[2][0], 3: KNOTS[3][0]} == {2: 49, 3: 13}
     assert choose_knots(auto, axes, terms, SMALL_TABLE - 1, 1) == {2: KNOTS[2][1], 3: KNOTS[3][1]}
-    assert choose_knots(NeuralBasisRegressor(max_interaction_bins=20), axes, terms, 10**6, 10**6) == {2: 20, 3: 5}
-    assert choose_knots(NeuralBasisRegressor(max_interaction_bins=2), axes, terms, 10, 1) == {2: 2, 3: 2}
+    for bins, expected in ((20, {2: 20, 3: 5}), (2, {2: 2, 3: 2})):
+        given = NeuralBasisRegressor(max_interaction_bins=bins, outer_bags=4)
+        assert [choose_knots(given, axes, terms, *size) for size in ((10**6, 10**6), (10, 1))] == [expected] * 2
 
 
 @pytest.mark.parametrize("order", [2, 3])
@@ -287,14 +304,14 @@ def test_classes_are_tied_where_coefficients_would_be_too_many():
 def test_few_values_and_levels_take_no_room():
     axes = [*build_columns(2, 2), level_axis("level", "nominal", ["a", "b"])]
     terms = [(0, 1), (0, 2), (1, 2)] * 30_000
-    assert choose_knots(NeuralBasisRegressor(), axes, terms, 10**6, 4)[2] == 49
+    assert choose_knots(NeuralBasisRegressor(outer_bags=4), axes, terms, 10**6, 4)[2] == 49
 
 
 @pytest.mark.parametrize(("order", "kind"), [(2, "pairs"), (3, "triples")])
 def test_more_terms_than_memory_are_refused_before_they_are_listed(order, kind):
     def check(count, n_columns=100_000):
         counts = (count, 0) if order == 2 else (0, count)
-        check_memory(NeuralBasisRegressor(), Plan(tuple(range(n_columns)), (), *counts, frozenset()), 1)
+        check_memory(NeuralBasisRegressor(outer_bags=4), Plan(tuple(range(n_columns)), (), *counts, frozenset()), 1)
 
     n_terms = math.comb(100_000, order)
     message = rf"^{n_terms:,} {kind} of 100,000 columns would take about {BYTES_A_TERM * n_terms * 4 / 1e9:,.0f} GB, "
@@ -308,6 +325,91 @@ def test_more_terms_than_memory_are_refused_before_they_are_listed(order, kind):
     check(math.inf, n_columns=100)
 
 
+# Presets
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_members_follow_the_preset_and_the_rows(preset):
+    estimator = NeuralBasisRegressor(preset=preset)
+    members = [settle(estimator, n_rows).outer_bags for n_rows in (1, LARGE_TABLE - 1, LARGE_TABLE, 10**8)]
+    known = PRESETS[preset]
+    assert members == [known.members, known.members, known.members_large, known.members_large]
+    assert members == {"fast": [3, 3, 2, 2], "default": [7, 7, 4, 4], "best": [14, 14, 7, 7]}[preset]
+    assert (estimator.outer_bags, estimator.get_params()["outer_bags"]) == ("auto", "auto")  # a copy was settled
+
+
+@given(st.sampled_from(sorted(PRESETS)), st.integers(1, 10**9), st.integers(1, 50))
+def test_a_given_number_of_members_wins(preset, n_rows, outer_bags):
+    estimator = NeuralBasisClassifier(preset=preset, outer_bags=outer_bags)
+    settled = settle(estimator, n_rows)
+    assert settled.get_params() == estimator.get_params()
+    assert settle(settled, n_rows).outer_bags == outer_bags
+
+
+@given(st.integers(1, 10**8), st.sampled_from([1, 2, 3]))
+def test_steps_follow_the_preset(n_rows, order):
+    estimators = {preset: NeuralBasisRegressor(preset=preset) for preset in PRESETS}
+    steps = {name: make_settings(one, n_rows, n_rows, order).max_steps for name, one in estimators.items()}
+    usual = choose_steps(n_rows, order)
+    assert steps == {"fast": round(0.35 * usual), "default": usual, "best": 2 * usual}
+    for preset in PRESETS:
+        assert make_settings(NeuralBasisRegressor(preset=preset, max_steps=9), n_rows, n_rows, order).max_steps == 9
+        epochs = NeuralBasisRegressor(preset=preset, max_epochs=3, batch_size=10)
+        assert make_settings(epochs, 100, 100, order).max_steps == 30
+
+
+@pytest.mark.parametrize("n_columns", [1, 3, 8, 1000])
+@pytest.mark.parametrize(("classes", "task"), [(None, "regression"), (np.array([0, 1]), "classes")])
+def test_pairs_follow_the_preset(n_columns, classes, task):
+    names = [f"x{index}" for index in range(n_columns)]
+    for preset, times in (("fast", 0.4), ("default", 1.0), ("best", 2.0)):
+        chosen = make_plan(NeuralBasisClassifier(preset=preset), names, classes)
+        assert chosen.n_pairs == min(math.ceil(times * AUTO_PAIRS[task] * n_columns), MAX_AUTO_PAIRS)
+        given = make_plan(NeuralBasisClassifier(preset=preset, interactions=3), names, classes)
+        assert given.n_pairs == 3
+
+
+def test_knots_of_interactions_follow_the_preset():
+    axes, terms = build_columns(193, 193, 193), [(0, 1), (0, 2), (0, 1, 2)]
+    for n_rows, coarser in ((SMALL_TABLE, {"fast": 1, "default": 0, "best": 0}), (10, dict.fromkeys(PRESETS, 1))):
+        for preset, skipped in coarser.items():
+            estimator = NeuralBasisRegressor(preset=preset, outer_bags=4)
+            expected = {order: KNOTS[order][skipped] for order in (2, 3)}
+            assert choose_knots(estimator, axes, terms, n_rows, 1) == expected
+            given = NeuralBasisRegressor(preset=preset, outer_bags=4, max_interaction_bins=40)
+            assert choose_knots(given, axes, terms, n_rows, 1) == {2: 40, 3: 10}
+
+
+@pytest.mark.parametrize("kind", [NeuralBasisRegressor, NeuralBasisClassifier])
+def test_a_clone_keeps_the_preset(kind):
+    estimator = kind(preset="fast")
+    copy = clone(estimator)
+    assert copy.get_params() == estimator.get_params()
+    assert (copy.preset, copy.outer_bags) == ("fast", "auto")
+    assert kind().set_params(preset="best").preset == "best"
+
+
+def test_a_fit_leaves_the_parameters_as_they_are_and_has_the_preset_s_members(monkeypatch):
+    members = []
+
+    def watch(sample, objective, n_members, *arguments):
+        members.append(n_members)
+        return place_rows(sample, objective, n_members, *arguments)
+
+    monkeypatch.setattr(neuralbasis.fitting, "place_rows", watch)
+    X = np.random.default_rng(0).random((60, 2))
+    model = NeuralBasisRegressor(preset="fast", hidden=(8,), max_steps=4, interactions=0)
+    before = model.get_params()
+    assert np.isfinite(model.fit(X, X[:, 0]).predict(X)).all()
+    assert members == [3]
+    assert model.get_params() == before
+
+
+def test_an_unknown_preset_is_refused_by_fit():
+    with pytest.raises(ValueError, match=r"^preset must be one of \('fast', 'default', 'best'\), not 'slow'$"):
+        NeuralBasisRegressor(preset="slow").fit([[0.0], [1.0]], [0.0, 1.0])
+
+
 # The published settings
 
 
@@ -315,6 +417,10 @@ def test_published_settings_are_parameters_of_both_estimators():
     for kind in (NeuralBasisRegressor, NeuralBasisClassifier):
         assert PAPER.keys() <= inspect.signature(kind).parameters.keys()
         assert kind(**PAPER).get_params()["hidden"] == (256, 128, 128)
+
+
+def test_published_settings_have_no_free_part():
+    assert PAPER["refine"] is False
 
 
 def test_published_settings_fit():

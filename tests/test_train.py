@@ -1,6 +1,8 @@
 """train: optimiser, look-ups, penalties, held-out rows, batches, and whole fits: what they learn and when they stop."""
 
+import math
 import time
+from collections import Counter
 from dataclasses import replace
 from itertools import groupby
 from types import SimpleNamespace
@@ -26,9 +28,19 @@ from neuralbasis.recipe import make_net
 from neuralbasis.sample import Sample
 from neuralbasis.train import GridEngine, Settings, Stage, place_rows, train, training_threads
 from neuralbasis.train.lookup import MIN_WORK, CompiledLookUp, TorchLookUp
-from neuralbasis.train.loop import _batches, _schedule, compute_gradients
+from neuralbasis.train.loop import _batches, _schedule, _Watch, compute_gradients, standard_error
 from neuralbasis.train.optimizer import FlatAdamW
-from neuralbasis.train.penalty import RIDGE_FLOOR, Edges, Penalty, find_edges, group_free_cells
+from neuralbasis.train.penalty import (
+    RAMP,
+    REACH,
+    RIDGE_FLOOR,
+    Bends,
+    Edges,
+    Penalty,
+    find_bends,
+    find_edges,
+    group_free_cells,
+)
 from neuralbasis.train.rows import MAX_COPIES, RARE_SHARE, copy_rare, hold_out
 from tests.models import MIXED, build_axes, build_layout, draw_numbers
 
@@ -238,6 +250,33 @@ def draw_table(grid, n_channels=2, seed=0):
     return torch.from_numpy(np.random.default_rng(seed).normal(size=(grid.layout.n_cells, n_channels)))
 
 
+def bend_slowly(grid, table):
+    """f'' (bends, C) at every inner knot of a main effect with an order, its width (bends, 1), and (term, bend)."""
+    second, width, where = [], [], []
+    for index, term in enumerate(grid.layout.terms):
+        axis, first = grid.layout.axes_of(index)[0], grid.layout.cells_of(index).start + 1
+        if len(term) > 1 or axis.kind == "nominal":
+            continue
+        for bend, knot in enumerate(range(1, len(axis.knots) - 1)):
+            before, here, after = axis.places[knot - 1 : knot + 2]
+            down, mid, up = table[first + knot - 1 : first + knot + 2]
+            width.append((after - before) / 2)
+            second.append(((up - mid) / (after - here) - (mid - down) / (here - before)) / width[-1])
+            where.append((index, bend))
+    return np.array(second).reshape(-1, table.shape[1]), np.array(width)[:, None], where
+
+
+def mean_slowly(grid, table):
+    """(bends, C): mean f''² over the bends of the same term within reach."""
+    second, width, where = bend_slowly(grid, table)
+    sizes, means = Counter(index for index, _ in where), []
+    for index, bend in where:
+        reach = max(REACH[0], sizes[index] // REACH[1])
+        near = [k for k, (other, place) in enumerate(where) if other == index and abs(place - bend) <= reach]
+        means.append((width[near] * second[near] ** 2).sum(axis=0) / width[near].sum())
+    return np.array(means).reshape(-1, table.shape[1])
+
+
 def penalty_value(grid, table, frozen, n_rows, noise, smoothness, output_penalty):
     """The documented penalties of `table`, their weights taken from the table `frozen`."""
     left, right, width, term = find_edges(grid)
@@ -246,6 +285,9 @@ def penalty_value(grid, table, frozen, n_rows, noise, smoothness, output_penalty
         mine, (strength, floor) = term == index, smoothness[len(features)]
         rough = [((t[right] - t[left]) ** 2 / width[:, None])[mine].sum(axis=0) for t in (table, frozen)]
         total += (strength * noise / (rough[1] + floor + 1e-12) / n_rows * rough[0]).sum()
+    if 0 in smoothness:
+        (strength, floor), (second, width, _) = smoothness[0], bend_slowly(grid, table)
+        total += (strength * noise / (mean_slowly(grid, frozen) + floor) / n_rows * width * second**2).sum()
     free, group = np.flatnonzero(grid.cells.free >= 0), group_free_cells(grid)
     for index in np.unique(group):
         chosen = free[group == index]
@@ -258,10 +300,13 @@ def penalty_value(grid, table, frozen, n_rows, noise, smoothness, output_penalty
 EVEN = {1: (3.0, 3.0), 2: (3.0, 3.0), 3: (3.0, 3.0)}
 NONE = {1: (0.0, 1.0), 2: (0.0, 1.0), 3: (0.0, 1.0)}
 UNEVEN = {1: (0.7, 0.2), 2: (2.0, 0.5), 3: (0.0, 1.0)}
+BENT = {0: (0.9, 30.0), 1: (0.0, 1.0), 2: (2.0, 0.5), 3: (0.0, 1.0)}
 
 
 @pytest.mark.parametrize("orders", [(1,), (1, 2), (2, 3)])
-@pytest.mark.parametrize(("smoothness", "output_penalty"), [(EVEN, 0.0), (NONE, 0.0), (NONE, 0.5), (UNEVEN, 0.5)])
+@pytest.mark.parametrize(
+    ("smoothness", "output_penalty"), [(EVEN, 0.0), (NONE, 0.0), (NONE, 0.5), (UNEVEN, 0.5), (BENT, 0.0)]
+)
 def test_gradient_is_that_of_the_documented_penalty(orders, smoothness, output_penalty):
     grid = make_grid(orders=orders)
     frozen, table = draw_table(grid, seed=1), draw_table(grid, seed=2)
@@ -386,6 +431,179 @@ def test_no_order_no_edges():
     grad = torch.zeros_like(table)
     penalty.add_gradient(table, grad)
     np.testing.assert_array_equal(grad[:, 0] > 0, grid.cells.free >= 0)
+
+
+# Curvature
+
+
+def make_bendable_grid(seed=0, sizes=(3, 30, 12, 220)):
+    """Uneven places: levels without and with an order, two knots, so many knots each; and a pair of the last two."""
+    rng = np.random.default_rng(seed)
+    axes = [
+        level_axis("a", "nominal", list("uvwxy")),
+        continuous_axis("b", np.array([0.0, 1.0])),
+        level_axis("c", "ordinal", list("uvwxyz")),
+    ]
+    for name, size in zip("defg", sizes, strict=False):
+        axes.append(continuous_axis(name, rng.gamma(1.0, size=size), scaling="minmax", max_knots=300))
+    terms = [*((feature,) for feature in range(len(axes))), (len(axes) - 2, len(axes) - 1)]
+    layout = lay_out(axes, terms, {2: 5})
+    assert list(layout.terms) == terms
+    return GridEngine(layout, layout.encode(np.zeros((1, len(axes)))), np.ones(1), threads=1)
+
+
+def place_of_cells(grid):
+    """(cells, 1): the place of every knot of the main effects, 0 elsewhere."""
+    places = torch.zeros(grid.layout.n_cells, 1, dtype=torch.float64)
+    for index, term in enumerate(grid.layout.terms):
+        if len(term) == 1:
+            axis, first = grid.layout.axes_of(index)[0], grid.layout.cells_of(index).start + 1
+            places[first : first + len(axis.knots), 0] = torch.from_numpy(axis.places)
+    return places
+
+
+def both_bends(grid):
+    """The compiled and the torch path."""
+    compiled, plain = Bends(grid), Bends(grid)
+    assert compiled.compiled
+    plain.compiled = False
+    return compiled, plain
+
+
+@settings(deadline=None, max_examples=5)
+@given(seeds)
+def test_curvature_is_the_mean_squared_second_difference_around_a_knot(seed):
+    grid = make_bendable_grid(seed)
+    table = draw_table(grid, 2, seed)
+    for bends in both_bends(grid):
+        np.testing.assert_allclose(bends.curvature(table), mean_slowly(grid, table.numpy()), rtol=1e-4)
+
+
+def test_curvature_of_a_parabola_by_hand():
+    axis = continuous_axis("x", np.array([0.0, 1.0, 4.0]), scaling="minmax")  # places 0, 0.25, 1
+    layout = lay_out([axis], [(0,)], {})
+    bends = Bends(GridEngine(layout, layout.encode(np.zeros((1, 1))), np.ones(1), threads=1))
+    table = torch.tensor([[9.0], [0.0], [1.0], [4.0], [9.0]])
+    # Slopes 1 / 0.25 = 4 and 3 / 0.75 = 4; then 4 and 8 / 0.75: they differ by 6.67 over a width of 0.5.
+    assert bends.curvature(table).item() == pytest.approx(0, abs=1e-8)
+    table[3] = 9.0
+    assert bends.curvature(table).item() == pytest.approx(((8 / 0.75 - 4) / 0.5) ** 2, rel=1e-5)
+
+
+@settings(deadline=None, max_examples=20)
+@given(seeds, st.floats(-3, 3), st.floats(-3, 3))
+def test_a_straight_line_has_no_curvature(seed, slope, level):
+    grid = make_bendable_grid(seed, sizes=(3, 30))
+    places = place_of_cells(grid)
+    table, curved = slope * places + level, places**2
+    for bends in both_bends(grid):
+        straight, bent = bends.curvature(table), bends.curvature(curved)
+        assert straight.max() < 1e-4 * max(1.0, slope**2)
+        assert bent.numpy() == pytest.approx(4, rel=1e-3)  # f'' = 2 everywhere
+
+
+@settings(deadline=None, max_examples=5)
+@given(seeds)
+def test_the_pull_of_bends_is_the_derivative_of_the_weighted_curvature(seed):
+    grid = make_bendable_grid(seed, sizes=(3, 20))
+    rng, table = np.random.default_rng(seed), draw_table(grid, 2, seed)
+    strength = torch.from_numpy(rng.random((len(find_bends(grid)[0]), 2)))
+
+    def value(moved):
+        second, width, _ = bend_slowly(grid, moved)
+        return (strength.numpy() * width * second**2).sum() / 2
+
+    grads = []
+    for bends in both_bends(grid):
+        grads.append(torch.ones_like(table))
+        bends.add_gradient(strength, table, grads[-1])
+    torch.testing.assert_close(*grads, rtol=1e-9, atol=1e-9)
+    size = float(grads[0].abs().max())
+    for cell in map(tuple, rng.permutation(list(np.ndindex(*table.shape)))[:30]):
+        sides = []
+        for step in (-0.5, 0.5):  # a quadratic: central differences are exact
+            moved = table.numpy().copy()
+            moved[cell] += step
+            sides.append(value(moved))
+        assert grads[0][cell].item() - 1 == pytest.approx(sides[1] - sides[0], rel=1e-4, abs=1e-6 * size)
+
+
+def test_bends_stand_on_inner_knots_of_main_effects_with_an_order():
+    grid = make_bendable_grid()
+    middle, before, after, width, low, high = find_bends(grid)
+    terms = np.searchsorted([cells.start for cells in map(grid.layout.cells_of, range(8))], middle, side="right") - 1
+    counts = Counter(terms.tolist())
+    assert counts == {2: 4, 3: 1, 4: 28, 5: 10, 6: 218}  # not of levels without an order, of two knots, of the pair
+    for index in counts:
+        mine, axis = np.flatnonzero(terms == index), grid.layout.axes_of(index)[0]
+        first = grid.layout.cells_of(index).start + 1
+        np.testing.assert_array_equal(middle[mine], first + np.arange(1, len(axis.knots) - 1))
+        np.testing.assert_array_equal(before[mine], np.diff(axis.places)[:-1])
+        np.testing.assert_array_equal(after[mine], np.diff(axis.places)[1:])
+        # Windows end with the term, and reach eight bends or a twenty-fourth of them to either side.
+        reach = max(8, len(mine) // 24)
+        np.testing.assert_array_equal(low[mine], np.maximum(mine - reach, mine[0]))
+        np.testing.assert_array_equal(high[mine], np.minimum(mine + reach, mine[-1]) + 1)
+    np.testing.assert_allclose(width, (before + after) / 2)
+
+
+def test_windows_do_not_cross_terms():
+    """A bend of one column says nothing about the columns beside it."""
+    grid = make_bendable_grid()
+    table = torch.zeros(grid.layout.n_cells, 1, dtype=torch.float64)
+    cells = grid.layout.cells_of(4)  # 30 knots
+    table[cells.start + 15] = 1.0
+    for bends in both_bends(grid):
+        curvature = bends.curvature(table)[:, 0].numpy()
+        middle = bends.arrays[0].numpy()
+        inside = (middle >= cells.start) & (middle < cells.stop)
+        assert not curvature[~inside].any()
+        near = np.abs(middle - (cells.start + 15)) <= 1 + REACH[0]
+        np.testing.assert_array_equal(curvature > 0, near)
+
+
+@pytest.mark.parametrize(
+    "axes",
+    [
+        [level_axis("a", "nominal", list("abcdef"))],
+        [continuous_axis("a", np.array([0.0, 1.0]))],
+        [continuous_axis("a", np.array([5.0]))],
+        [level_axis("a", "nominal", list("abcdef")), continuous_axis("b", np.array([0.0, 1.0]))],
+    ],
+    ids=len,
+)
+def test_levels_and_two_knots_cannot_bend(axes):
+    layout = lay_out(axes, [(feature,) for feature in range(len(axes))], {})
+    grid = GridEngine(layout, layout.encode(np.zeros((1, len(axes)))), np.ones(1), threads=1)
+    assert [len(part) for part in find_bends(grid)] == [0] * 6
+    table = draw_table(grid, 3)
+    for bends in both_bends(grid):
+        assert bends.curvature(table).shape == (0, 3)
+        grad = torch.zeros_like(table)
+        bends.add_gradient(torch.empty(0, 3, dtype=torch.float64), table, grad)
+        assert not grad.any()
+
+
+def test_the_weight_of_the_curvature_grows_with_training():
+    grid = make_bendable_grid()
+    table = draw_table(grid, 2).float()
+    penalty = Penalty(grid, 50.0, {0: (3.0, 30.0), 1: (0.0, 1.0), 2: (0.0, 1.0)})
+    full = 2 * 3.0 * 0.4 / 50 / (mean_slowly(grid, table.double().numpy()) + 30.0)
+    for progress, share in [(0.0, 0.0), (RAMP / 4, 0.25), (0.45, 0.5), (0.9, 1.0), (0.95, 1.0), (1.0, 1.0)]:
+        penalty.refresh(table, 0.4, progress)
+        np.testing.assert_allclose(penalty.bend, share * full, rtol=1e-4)
+        grad = torch.zeros_like(table)
+        penalty.bends.add_gradient(penalty.bend, table, grad)
+        assert bool(grad.any()) == (share > 0)
+    penalty.refresh(table, 0.4)  # trained to the end
+    np.testing.assert_allclose(penalty.bend, full, rtol=1e-4)
+
+
+def test_without_strength_there_are_no_bends():
+    grid = make_bendable_grid()
+    assert Penalty(grid, 50.0, EVEN).bends is None
+    assert Penalty(grid, 50.0, {**EVEN, 0: (0.0, 30.0)}).bends is None
+    assert Penalty(grid, 50.0, {**NONE, 0: (3.0, 30.0)}).edges is None
 
 
 # Held-out rows
@@ -575,6 +793,105 @@ def test_a_checkpoint_within_the_tolerance_is_not_better():
     problem = make_problem(*draw_noisy())
     history = run(problem, max_steps=100, early_stopping_rounds=3, early_stopping_tolerance=100.0)
     assert (history.best, len(history.steps), history.stopped_by) == (0, 4, "early_stopping")
+
+
+def test_the_standard_error_of_a_sum_by_hand():
+    parts = torch.tensor([1.0, 2.0, 3.0, 6.0])  # mean 3, squares 4 + 1 + 0 + 9 = 14
+    assert standard_error(parts) == pytest.approx(math.sqrt(14 / 3) * 2)
+    assert standard_error(torch.full((5,), 0.25)) == 0
+    assert standard_error(torch.tensor([3.0])) == 0
+    assert standard_error(torch.empty(0)) == 0
+
+
+@settings(deadline=None, max_examples=10)
+@given(seeds)
+def test_the_standard_error_is_the_spread_of_sums(seed):
+    parts = np.random.default_rng(seed).normal(size=(4000, 25))
+    found = np.mean([standard_error(torch.from_numpy(row)) ** 2 for row in parts[:200]])
+    assert math.sqrt(found) == pytest.approx(parts.sum(axis=1).std(), rel=0.12)
+
+
+def keep_slowly(losses, tolerance):
+    """The checkpoint kept of many (parts of the validation loss a checkpoint each), by the documented rule."""
+    sums, best, lowest = [float(parts.sum()) for parts in losses], 0, 0
+    for k in range(1, len(sums)):
+        if tolerance is None:
+            lowest = min(range(k + 1), key=sums.__getitem__)
+            if sums[k] - sums[lowest] <= standard_error(losses[k] - losses[lowest]):
+                best = k
+        elif sums[k] < sums[best] - tolerance:
+            best = k
+    return best
+
+
+@settings(deadline=None)
+@given(seeds, st.integers(1, 30), st.sampled_from([None, 0.0, 0.1]), st.sampled_from([0.0, 0.01, 0.1, 1.0]))
+def test_the_kept_checkpoint_is_the_latest_one_that_none_surely_beats(seed, n_looks, tolerance, noise):
+    rng = np.random.default_rng(seed)
+    rows, fall = rng.random(20) / 20, np.cumsum(rng.normal(-0.02, 0.1, n_looks))
+    losses = [torch.from_numpy(rows * (1 + part) + noise * rng.normal(size=20) / 20) for part in fall]
+    watch = SimpleNamespace(
+        settings=Settings(early_stopping_tolerance=tolerance), lowest=math.inf, lowest_losses=torch.empty(0)
+    )
+    kept = [k for k, parts in enumerate(losses) if _Watch._is_kept(watch, float(parts.sum()), parts)]
+    assert kept[0] == 0
+    assert kept[-1] == keep_slowly(losses, tolerance)
+    sums = [float(parts.sum()) for parts in losses]
+    if tolerance == 0.0:
+        assert kept[-1] == int(np.argmin(sums))
+    elif tolerance is None:
+        assert kept[-1] >= int(np.argmin(sums))
+        assert watch.lowest == min(sums)
+
+
+def test_a_loss_that_is_no_number_is_never_kept():
+    watch = SimpleNamespace(settings=Settings(early_stopping_tolerance=None), lowest=1.0, lowest_losses=torch.ones(2))
+    for bad in (math.nan, math.inf):
+        assert not _Watch._is_kept(watch, bad, torch.tensor([bad, 1.0]))
+    assert watch.lowest == 1.0
+
+
+@pytest.mark.parametrize("tolerance", [None, 0.0])
+def test_a_run_keeps_the_state_of_its_rule(tolerance, monkeypatch):
+    seen = []
+
+    def score(watch):
+        seen.append(score_average(watch))
+        return seen[-1]
+
+    score_average = _Watch._score_average
+    monkeypatch.setattr(_Watch, "_score_average", score)
+    problem = make_problem(*draw_noisy())
+    history = run(
+        problem, max_steps=200, learning_rate=0.05, smoothness=NONE, batch_size=64, early_stopping_rounds=0,
+        early_stopping_tolerance=tolerance,
+    )  # fmt: skip
+    assert history.validation == [float(parts.sum()) for parts in seen]
+    lowest = int(np.argmin(history.validation))
+    assert history.best == keep_slowly(seen, tolerance)
+    assert history.best == lowest if tolerance == 0 else lowest < history.best < len(seen) - 1
+    assert slow_validation_loss(problem) == pytest.approx(history.validation[history.best], rel=1e-5)
+
+
+def test_an_automatic_tolerance_waits_from_the_last_kept_checkpoint():
+    problem = make_problem(*draw_noisy())
+    history = run(
+        problem, max_steps=200, learning_rate=0.1, smoothness=NONE, early_stopping_rounds=4, batch_size=64,
+        early_stopping_tolerance=None,
+    )  # fmt: skip
+    assert history.stopped_by == "early_stopping"
+    assert int(np.argmin(history.validation)) <= history.best == len(history.steps) - 5
+    assert slow_validation_loss(problem) == pytest.approx(history.validation[history.best], rel=1e-5)
+
+
+def test_checkpoints_are_added_to_the_history():
+    history = History()
+    history.add("main effects", 8, 0.5, keep=True)
+    history.add("main effects", 8, 0.6, keep=False)
+    assert (history.steps, history.validation, history.best) == ([8, 16], [0.5, 0.6], 0)
+    history.add("refinement", 0, 0.4, keep=True)
+    assert (history.steps, history.stage[-1], history.best) == ([8, 16, 16], "refinement", 2)
+    assert 0 <= history.seconds[0] <= history.seconds[1] <= history.seconds[2] < 5
 
 
 def test_without_validation_the_last_state_is_kept():
@@ -849,6 +1166,18 @@ def test_torch_s_threads_come_back_also_after_an_error():
     finally:
         torch.set_num_threads(before)
     assert set(seen) == {1}
+
+
+def test_torch_trains_every_stage_on_one_thread():
+    X, y = draw_noisy(60)
+    seen = {}
+
+    def look(history):
+        seen.setdefault(history.stage[-1], set()).add(torch.get_num_threads())
+
+    options = {**SMALL, "interactions": [(0, 1)], "n_interaction_bases": 4, "max_interaction_bins": 5}
+    NeuralBasisRegressor(**options, n_jobs=2, max_steps=4, callbacks=[look]).fit(X, y)
+    assert seen == {"main effects": {1}, "pairs": {1}}
 
 
 @pytest.mark.parametrize("weight", [20.0, 0.05, 0.3])

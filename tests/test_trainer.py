@@ -9,10 +9,8 @@ import pandas as pd
 import pytest
 from sklearn.metrics import log_loss
 
-import neuralbasis.fitting
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
 from neuralbasis.model import TiedShape
-from neuralbasis.trainer import Trainer
 
 QUICK = {"max_steps": 60, "outer_bags": 2, "hidden": (32, 32), "random_state": 0}
 MAINS = [(0,), (1,), (2,), (3,)]
@@ -36,19 +34,6 @@ def make_estimator(task="regression", **parameters):
 
 def find_loss(estimator, X, y):
     return log_loss(y, estimator.predict_proba(X)) if hasattr(estimator, "classes_") else 1 - estimator.score(X, y)
-
-
-@pytest.fixture
-def trainers(monkeypatch):
-    """The Trainer of every fit."""
-    found = []
-
-    def make_trainer(*arguments):
-        found.append(Trainer(*arguments))
-        return found[-1]
-
-    monkeypatch.setattr(neuralbasis.fitting, "Trainer", make_trainer)
-    return found
 
 
 # Pairs

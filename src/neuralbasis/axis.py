@@ -20,6 +20,7 @@ KINDS = ("continuous", "nominal", "ordinal")
 # DIFF: the paper scales by min-max alone or by quantiles alone. A blend keeps quantile resolution in the bulk and
 # still gives the tails a share of the axis that grows with their length.
 MINMAX_SHARE = 0.35
+FREQUENT = 2.0  # times the rows that an even share of all knots would have
 MIN_GAP = float(np.finfo(np.float32).eps)  # places are read in single precision
 
 
@@ -162,7 +163,9 @@ def _snap(distinct: np.ndarray, mass: np.ndarray, scaled: np.ndarray, max_knots:
     """Move values to the evenly spaced places of the shared axis; at most one knot a place.
 
     A knot stands at the weighted median of the values that share its place, so that a value frequent enough to
-    dominate its place is itself a knot.
+    dominate its place is itself a knot. Beside a place that one frequent value has for itself, a knot stands at the
+    nearest value instead: what the frequent value says does not leak to the values around it. A place between two of
+    them has one knot only, beside the second.
     """
     last = max_knots - 1
     place = np.rint(scaled * last).astype(np.int64)
@@ -173,8 +176,12 @@ def _snap(distinct: np.ndarray, mass: np.ndarray, scaled: np.ndarray, max_knots:
     before = np.r_[0.0, total][starts]
     group = np.add.reduceat(mass, starts)
     median = np.searchsorted(total, before + group / 2)
-    median = np.clip(median, starts, np.r_[starts[1:], len(distinct)] - 1)
-    return distinct[median], place[starts] / last
+    ends = np.r_[starts[1:], len(distinct)] - 1
+    alone = (starts == ends) & (group > FREQUENT / max_knots * total[-1])
+    knot = np.clip(median, starts, ends)
+    knot = np.where(np.r_[False, alone[:-1]] & ~alone, starts, knot)  # right behind a frequent value
+    knot = np.where(np.r_[alone[1:], False] & ~alone, ends, knot)  # right before one
+    return distinct[knot], place[starts] / last
 
 
 def _push_apart(place: np.ndarray, last: int) -> np.ndarray:

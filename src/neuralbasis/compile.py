@@ -1,8 +1,8 @@
 """Compile: BasisNets + axes -> AdditiveModel. The only file that sees both worlds, besides the estimators.
 
-The nets are evaluated on the knots of every term; each member's tables are purified over the training rows (what fewer
-features can say moves to their terms, means to the intercept), the model is their mean and the spread is their
-standard deviation.
+The nets, with the free parts beside them, are evaluated on the knots of every term; each member's tables are purified
+over the training rows (what fewer features can say moves to their terms, means to the intercept), the model is their
+mean and the spread is their standard deviation.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def compile_model(
 
 def _read_tables(stage: Stage) -> Iterator[Table]:
     """Tables of a stage, channels (M · K), or with a mix where classes are tied; axes in the order of the features."""
-    net, grid = stage.net.eval(), stage.grid
+    net, grid = stage.net, stage.grid
     with torch.no_grad():
-        flat = net.table(grid.points).double().cpu().numpy()
+        flat = stage.table().double().cpu().numpy()
         mixes = net.mix().double().cpu().numpy() if net.tied else None
     fold = len(flat) * net.n_members * net.n_outputs <= MAX_NUMBERS
     for index, term in enumerate(grid.layout.terms):

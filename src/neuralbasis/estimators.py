@@ -35,6 +35,9 @@ class _NeuralBasisModel(BaseEstimator):
 
     Parameters
     ----------
+    preset : "default", "fast" or "best"
+        How much work the "auto" of other parameters stands for: "fast" has fewer members, steps and pairs and is many
+        times faster; "best" has more of each.
     feature_names : list of str, optional
         Names of the columns; a data frame brings its own.
     feature_types : list, optional
@@ -80,6 +83,8 @@ class _NeuralBasisModel(BaseEstimator):
     staged : bool
         Train interactions after the main effects, on what these leave, and keep them only if they help; False trains
         all terms together (the paper).
+    refine : bool
+        Add a free part to main effects for jumps and spikes that shared bases cannot say, if held-out rows confirm it.
     smoothness : float or "auto"
         Strength of the adaptive smoothness of the shapes; 0 is none. The exact engine has none.
     output_penalty, weight_decay : float
@@ -92,12 +97,13 @@ class _NeuralBasisModel(BaseEstimator):
         Instead of `max_steps`: passes over the rows.
     validation_size : float or int
         Share of rows (or at most how many) each member holds out for early stopping; 0 trains to the end.
-    outer_bags : int
-        Members trained together; the model is their mean, error bars are their spread.
+    outer_bags : int or "auto"
+        Members trained together; the model is their mean, error bars are their spread. "auto" follows the preset.
     early_stopping_rounds : int
         Stop after so many of the 25 checkpoints without a better validation loss; 0 never stops early.
-    early_stopping_tolerance : float
-        A checkpoint is better if it improves by more than this.
+    early_stopping_tolerance : float or "auto"
+        A checkpoint is better than those before it if it improves by more than this. "auto" keeps the latest one,
+        unless an earlier one was better by more than the standard error of their difference.
     time_limit : float, optional
         Seconds after which training stops with the best model so far.
     callbacks : list of callables, optional
@@ -114,6 +120,7 @@ class _NeuralBasisModel(BaseEstimator):
 
     def __init__(
         self,
+        preset: str = "default",
         feature_names: Sequence[str] | None = None,
         feature_types: Sequence[Any] | None = None,
         max_bins: int = 193,
@@ -135,6 +142,7 @@ class _NeuralBasisModel(BaseEstimator):
         basis_dropout: float = 0.0,
         tied_classes: bool | str = "auto",
         staged: bool = True,
+        refine: bool = True,
         smoothness: float | str = "auto",
         output_penalty: float = 0.0,
         weight_decay: float = 1e-5,
@@ -143,9 +151,9 @@ class _NeuralBasisModel(BaseEstimator):
         max_steps: int | str = "auto",
         max_epochs: float | None = None,
         validation_size: float = 0.15,
-        outer_bags: int = 4,
+        outer_bags: int | str = "auto",
         early_stopping_rounds: int = 8,
-        early_stopping_tolerance: float = 0.0,
+        early_stopping_tolerance: float | str = "auto",
         time_limit: float | None = None,
         callbacks: Sequence[Callable] | None = None,
         verbose: bool = False,
@@ -153,6 +161,7 @@ class _NeuralBasisModel(BaseEstimator):
         device: str = "cpu",
         random_state: int | np.random.RandomState | None = 42,
     ):
+        self.preset = preset
         self.feature_names = feature_names
         self.feature_types = feature_types
         self.max_bins = max_bins
@@ -174,6 +183,7 @@ class _NeuralBasisModel(BaseEstimator):
         self.basis_dropout = basis_dropout
         self.tied_classes = tied_classes
         self.staged = staged
+        self.refine = refine
         self.smoothness = smoothness
         self.output_penalty = output_penalty
         self.weight_decay = weight_decay

@@ -20,7 +20,7 @@ from .encoder import Encoder
 from .history import History
 from .model import AdditiveModel
 from .objective import choose_objective
-from .recipe import check_memory, make_plan
+from .recipe import check_memory, make_plan, settle
 from .sample import Sample, tidy_rows
 from .terms import Plan, Ranked
 from .train import place_rows, training_threads
@@ -35,6 +35,7 @@ def fit_model(
     weights = None if (sample.weights == 1).all() else sample.weights
     encoder = Encoder.fit(columns, weights, parameters.feature_types, parameters.scaling, parameters.max_bins)
     plan = make_plan(parameters, encoder.names, classes)
+    parameters = settle(parameters, columns.n_rows)
     numbers, sample = tidy_rows(encoder.numbers(columns), sample, encoder.names)
     objective = choose_objective(sample, classes)
     check_memory(parameters, plan, objective.n_outputs)

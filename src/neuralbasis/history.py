@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 class History:
     """One entry a checkpoint in each list; `best` is the checkpoint whose state was kept.
 
-    stage : "main effects", "pairs", "triples" or "all terms"
+    stage : "main effects", "refinement", "pairs", "triples" or "all terms"
     steps : batches so far
     validation : mean loss of the members on the rows they hold out, in the unit of the loss
     seconds : time since training began
@@ -28,3 +28,12 @@ class History:
     stopped_by: str = "schedule"
     constant: float = math.nan
     started: float = field(default_factory=time.monotonic)
+
+    def add(self, stage: str, steps: int, loss: float, keep: bool) -> None:
+        """A checkpoint, so many steps after the last one; `keep` if its state is the one to keep so far."""
+        self.stage.append(stage)
+        self.steps.append(steps + (self.steps[-1] if self.steps else 0))
+        self.validation.append(loss)
+        self.seconds.append(time.monotonic() - self.started)
+        if keep:
+            self.best = len(self.steps) - 1

@@ -323,6 +323,119 @@ def pull_edges(left, right, term, inverse, strength, table, grad):
     return -1
 
 
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def pull_bends(middle, before, after, strength, table, grad):
+    """Add the gradient of Σ_bends ½ strength (after · step away - before · step there)² to grad (cells, C)."""
+    for b in range(len(middle)):
+        cell, down, up = middle[b], before[b], after[b]
+        for c in range(table.shape[1]):
+            bend = up * (table[cell + 1, c] - table[cell, c]) - down * (table[cell, c] - table[cell - 1, c])
+            pull = strength[b, c] * bend
+            grad[cell - 1, c] += down * pull
+            grad[cell, c] -= (down + up) * pull
+            grad[cell + 1, c] += up * pull
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _sum_slopes(position, slope, curvature, steep, inner, outer):
+    """Sums over rows on a chain of knots: minus their slopes (G,), and their curvatures as a tridiagonal matrix."""
+    count = len(steep)
+    for i in range(len(position)):
+        place = position[i]
+        if curvature[i] == 0 or not (1 <= place <= count):  # held out, missing or unseen
+            continue
+        left = int(place) - 1
+        part = place - 1 - left
+        steep[left] -= (1 - part) * slope[i]
+        inner[left] += (1 - part) * (1 - part) * curvature[i]
+        if part > 0:
+            steep[left + 1] -= part * slope[i]
+            inner[left + 1] += part * part * curvature[i]
+            outer[left] += part * (1 - part) * curvature[i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _solve_chain(inner, outer, right, x):
+    """x of a symmetric tridiagonal system with diagonal `inner` (G,) and `outer` (G - 1,) beside it."""
+    count = len(inner)
+    ratio = np.empty(count)
+    pivot = inner[0]
+    x[0] = right[0] / pivot
+    for j in range(1, count):
+        ratio[j - 1] = outer[j - 1] / pivot
+        pivot = inner[j] - outer[j - 1] * ratio[j - 1]
+        x[j] = (right[j] - outer[j - 1] * x[j - 1]) / pivot
+    for j in range(count - 2, -1, -1):
+        x[j] -= ratio[j] * x[j + 1]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _fuse(inner, outer, right, price, width, x):
+    """Minimise the quadratic ½ x'Hx - right'x + Σ_j price_j |x_j+1 - x_j| by reweighted squares, starting from x."""
+    steps = len(inner) - 1
+    for _ in range(4):
+        diagonal, beside = inner.copy(), outer[:steps].copy()
+        for j in range(steps):
+            weight = price[j] / (abs(x[j + 1] - x[j]) + width)
+            diagonal[j] += weight
+            diagonal[j + 1] += weight
+            beside[j] -= weight
+        _solve_chain(diagonal, beside, right, x)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def refine_columns(positions, sizes, price, spike_price, width, slope, curvature, chain, spike, moved):
+    """One sweep over the columns: refit each one's free part to the slopes that all others leave.
+
+    positions (F, N); sizes (F,) knots; price (F, G) of a jump behind each knot and spike_price (F, G) of a spike there,
+    inf for none; the rows' slope (N,) and moved (N,) follow the changes; chain and spike (F, G) are the two parts.
+    """
+    for f in range(len(positions)):
+        count, position = sizes[f], positions[f]
+        steep, inner, outer = np.zeros(count), np.zeros(count), np.zeros(count)
+        _sum_slopes(position, slope, curvature, steep, inner, outer)
+        total = inner.sum()
+        if total == 0:
+            continue
+        inner += 1e-6 * total / count  # knots that no row stands on
+        old, x, right = chain[f, :count], chain[f, :count].copy(), steep.copy()
+        for j in range(count):
+            right[j] += inner[j] * old[j]
+            if j > 0:
+                right[j] += outer[j - 1] * old[j - 1]
+            if j < count - 1:
+                right[j] += outer[j] * old[j + 1]
+        _fuse(inner, outer, right, price[f], width, x)
+        x -= (inner * x).sum() / total
+        change = x - old
+        chain[f, :count] = x
+        jolt = np.zeros(count)
+        for j in range(count):
+            if spike_price[f, j] < np.inf:
+                rest = steep[j] - inner[j] * change[j]
+                if j > 0:
+                    rest -= outer[j - 1] * change[j - 1]
+                if j < count - 1:
+                    rest -= outer[j] * change[j + 1]
+                rest += inner[j] * spike[f, j]
+                new = np.sign(rest) * max(abs(rest) - spike_price[f, j], 0.0) / inner[j]
+                jolt[j] = new - spike[f, j]
+                spike[f, j] = new
+        change += jolt
+        for i in range(len(position)):
+            place = position[i]
+            if 1 <= place <= count:
+                left = int(place) - 1
+                part = place - 1 - left
+                step = (1 - part) * change[left]
+                if part > 0:
+                    step += part * change[left + 1]
+                slope[i] += curvature[i] * step
+                moved[i] += step
+    return -1
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def count_cells(first, last, terms, codes, n_bins, data, histogram):
     """Add data (N, C) into histogram (T, cells, C) at each row's cell of the terms first … last - 1.

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
@@ -22,11 +24,11 @@ from .net import BasisNet
 from .objective import Objective
 from .sample import Sample
 from .terms import Plan, Term, plan_terms
-from .train import GridEngine, Settings
+from .train import CURVATURE, GridEngine, Settings
 
 # DIFF: the paper's network sees the place alone, is wider, normalises batches and ties classes. Behind Fourier inputs a
 # smaller network without batch norm learned as well or better, faster, with coefficients for each class.
-SMOOTHNESS = {1: (3.0, 3.0), 2: (10.0, 1.0), 3: (10.0, 1.0)}  # strength and floor, by order of the term
+SMOOTHNESS = {CURVATURE: (3.0, 30.0), 1: (3.0, 3.0), 2: (10.0, 1.0), 3: (10.0, 1.0)}  # strength, floor; see `Penalty`
 MAX_FREQUENCY = {1: 32.0, 2: 8.0, 3: 8.0}  # periods over the axis, by order of the term
 FREQUENCY_DECAY = 1.5
 INTERACTION_STEPS = (300, 1000)
@@ -38,23 +40,50 @@ MAX_PICKED = 20  # interactions picked one after the other; the others as ranked
 SMALL_TABLE = 2000
 MIN_ANCHOR = 0.8  # share of rows with one value from which interactions are anchored there
 MAX_ACTIVE = 40  # interactions active in a row from which the learning rate shrinks
-MAX_NUMBERS = 4e6  # cells × members × outputs of the interactions
+MAX_NUMBERS = 7e6  # cells × members × outputs of the interactions
 MAX_FREE = 1e6  # terms × members × classes beyond which classes are tied
 BYTES_A_TERM = 16 * 4 * 8  # the smallest useful table, and what training holds beside it
+LARGE_TABLE = 100_000  # rows from which there are fewer members
+
+
+@dataclass(frozen=True)
+class Preset:
+    """How much work "auto" stands for: members (fewer for a large table), steps and pairs as multiples of the usual,
+    and how many of the finest `KNOTS` are left out."""
+
+    members: int
+    members_large: int
+    steps: float
+    pairs: float
+    coarser: int
+
+
+PRESETS = {
+    "fast": Preset(members=3, members_large=2, steps=0.35, pairs=0.4, coarser=1),
+    "default": Preset(members=7, members_large=4, steps=1.0, pairs=1.0, coarser=0),
+    "best": Preset(members=14, members_large=7, steps=2.0, pairs=2.0, coarser=0),
+}
 STAGES = {1: "main effects", 2: "pairs", 3: "triples"}
 
 # The published settings (PAPER §4.3), for comparison with our defaults.
 PAPER = {
     "scaling": "minmax", "engine": "exact", "hidden": (256, 128, 128), "n_bases": 100, "n_interaction_bases": 200,
     "fourier": 0, "batch_norm": True, "tied_classes": True, "staged": False, "outer_bags": 1, "smoothness": 0.0,
+    "refine": False,
 }  # fmt: skip
 
-_COUNTS = {"max_bins": 2, "n_bases": 1, "n_interaction_bases": 1, "n_subnets": 1, "outer_bags": 1, "fourier": 0}
-_COUNTS |= {"early_stopping_rounds": 0}
+_COUNTS = {
+    "max_bins": 2, "n_bases": 1, "n_interaction_bases": 1, "n_subnets": 1, "fourier": 0, "early_stopping_rounds": 0,
+}  # fmt: skip
 _SHARES = ("dropout", "basis_dropout")
-_AMOUNTS = ("output_penalty", "weight_decay", "early_stopping_tolerance")
-_CHOICES = {"scaling": SCALINGS, "engine": ("grid", "exact"), "heredity": ("strong", "weak", None)}
-_FLAGS = ("batch_norm", "staged", "verbose")
+_AMOUNTS = ("output_penalty", "weight_decay")
+_CHOICES = {
+    "preset": tuple(PRESETS),
+    "scaling": SCALINGS,
+    "engine": ("grid", "exact"),
+    "heredity": ("strong", "weak", None),
+}
+_FLAGS = ("batch_norm", "staged", "refine", "verbose")
 
 
 def check_parameters(estimator: Any) -> None:
@@ -72,7 +101,7 @@ def check_parameters(estimator: Any) -> None:
     if not isinstance(estimator.tied_classes, str) or estimator.tied_classes != "auto":
         is_flag = isinstance(estimator.tied_classes, (bool, np.bool_, int))
         _require("tied_classes", estimator.tied_classes, lambda _: is_flag, "True, False or 'auto'")
-    for name, smallest in (("batch_size", 1), ("max_steps", 1), ("max_interaction_bins", 2)):
+    for name, smallest in (("batch_size", 1), ("max_steps", 1), ("max_interaction_bins", 2), ("outer_bags", 1)):
         if not isinstance(getattr(estimator, name), str) or getattr(estimator, name) != "auto":
             _require_integer(name, getattr(estimator, name), smallest)
     _require("learning_rate", estimator.learning_rate, lambda v: _is_number(v) and v > 0, "a number above 0")
@@ -81,7 +110,8 @@ def check_parameters(estimator: Any) -> None:
     _require("hidden", estimator.hidden, _is_sizes, "a sequence of positive integers")
     _require("max_epochs", estimator.max_epochs, _is_none_or_positive, "None or a number above 0")
     _require("time_limit", estimator.time_limit, _is_none_or_positive, "None or seconds above 0")
-    _require("smoothness", estimator.smoothness, lambda v: v == "auto" or (_is_number(v) and v >= 0), "'auto' or >= 0")
+    for name in ("smoothness", "early_stopping_tolerance"):
+        _require(name, getattr(estimator, name), lambda v: v == "auto" or (_is_number(v) and v >= 0), "'auto' or >= 0")
     _check_surroundings(estimator)
     _check_contradictions(estimator)
 
@@ -114,9 +144,19 @@ def _check_contradictions(estimator: Any) -> None:
         raise ValueError("max_steps and max_epochs contradict each other: give one of them")
 
 
+def settle(estimator: Any, n_rows: int) -> Any:
+    """A copy of the estimator in which the number of members is a number."""
+    settled = copy(estimator)
+    if estimator.outer_bags == "auto":
+        preset = PRESETS[estimator.preset]
+        settled.outer_bags = preset.members if n_rows < LARGE_TABLE else preset.members_large
+    return settled
+
+
 def make_plan(estimator: Any, names: Sequence[str], classes: np.ndarray | None) -> Plan:
     """The wished terms; "auto" pairs are some times the columns."""
-    automatic = min(AUTO_PAIRS["regression" if classes is None else "classes"] * len(names), MAX_AUTO_PAIRS)
+    times = AUTO_PAIRS["regression" if classes is None else "classes"] * PRESETS[estimator.preset].pairs
+    automatic = min(math.ceil(times * len(names)), MAX_AUTO_PAIRS)
     return plan_terms(estimator.interactions, estimator.triples, estimator.exclude, names, automatic)
 
 
@@ -144,7 +184,7 @@ def choose_knots(
             knots[order] = wished if order == 2 else max(2, round(wished / 4))
             continue
         counts = np.array([[len(axes[f].knots) for f in term] for term in terms if len(term) == order])
-        sizes = sizes if n_rows >= SMALL_TABLE else sizes[1:]
+        sizes = sizes[max(PRESETS[estimator.preset].coarser, int(n_rows < SMALL_TABLE)) :]
         fitting = [k for k in sizes if np.minimum(counts, k).prod(axis=-1).sum() * channels <= MAX_NUMBERS]
         knots[order] = fitting[0] if fitting else sizes[-1]
     return knots
@@ -204,10 +244,12 @@ def make_settings(estimator: Any, n_rows: int, n_drawn: int, order: int = 1, n_a
     A step of Adam moves every coefficient alike, so a score moves the more, the more interactions are active in a row.
     """
     batch_size = choose_batch_size(n_rows, order) if estimator.batch_size == "auto" else estimator.batch_size
-    max_steps = choose_steps(n_rows, order) if estimator.max_steps == "auto" else estimator.max_steps
+    max_steps = estimator.max_steps
+    if max_steps == "auto":
+        max_steps = round(PRESETS[estimator.preset].steps * choose_steps(n_rows, order))
     if estimator.max_epochs is not None:
         max_steps = max(1, math.ceil(estimator.max_epochs * n_drawn / min(batch_size, n_drawn)))
-    automatic = 1.0 if estimator.engine == "grid" else 0.0
+    automatic, tolerance = 1.0 if estimator.engine == "grid" else 0.0, estimator.early_stopping_tolerance
     smoothness = automatic if estimator.smoothness == "auto" else float(estimator.smoothness)
     return Settings(
         learning_rate=estimator.learning_rate * min(1.0, math.sqrt(MAX_ACTIVE / max(n_active, 1.0))),
@@ -215,7 +257,7 @@ def make_settings(estimator: Any, n_rows: int, n_drawn: int, order: int = 1, n_a
         batch_size=batch_size,
         max_steps=max_steps,
         early_stopping_rounds=estimator.early_stopping_rounds,
-        early_stopping_tolerance=estimator.early_stopping_tolerance,
+        early_stopping_tolerance=None if tolerance == "auto" else float(tolerance),
         smoothness={order: (smoothness * a, b) for order, (a, b) in SMOOTHNESS.items()},
         output_penalty=estimator.output_penalty,
         time_limit=estimator.time_limit,

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from . import kernels
 from .encoder import Encoder
@@ -30,7 +29,7 @@ from .recipe import (
 from .sample import Sample
 from .screen import bin_columns, list_triples, pick_terms, rank_terms
 from .terms import Plan, Ranked, Term, describe_ranking
-from .train import ExactEngine, GridEngine, Rows, Stage, train
+from .train import ExactEngine, GridEngine, Rows, Stage, refine, train
 
 
 @dataclass(eq=False)
@@ -72,9 +71,16 @@ class Trainer:
         improved = train(net, grid, engine, self.rows, self.objective, settings, self.history, self.rng)
         if improved or not self.stages:
             stage = Stage(net, grid)
+            if self._can_refine():
+                stage = refine(stage, self.rows, self.objective, self.history, self.threads)
             self.stages.append(stage)
             self.knots |= {order: knots[order] for order in {len(term) for term in terms} if order > 1}
             self.rows = replace(self.rows, init=stage.add_scores(self.rows.init))
+
+    def _can_refine(self) -> bool:
+        """The free part belongs to the first stage; it knows no output penalty, and a fit that was stopped is done."""
+        wished = self.parameters.refine and not self.parameters.output_penalty
+        return wished and not self.stages and self.history.stopped_by not in ("time_limit", "callback")
 
     def _find_anchors(self) -> dict[int, Anchor]:
         """Values that most rows of a column have; none before the main effects are trained."""
@@ -118,9 +124,8 @@ class Trainer:
         """Of very many columns those with the strongest main effects, in which interactions are searched."""
         if len(plan.features) <= count:
             return plan.features
-        net, grid = self.stages[0].net, self.stages[0].grid
-        with torch.no_grad():
-            power = net.table(grid.points).square().mean(dim=1).cpu().numpy() * grid.cell_weight
+        grid = self.stages[0].grid
+        power = self.stages[0].table().square().mean(dim=1).cpu().numpy() * grid.cell_weight
         strength = {term[0]: power[grid.layout.cells_of(t)].sum() for t, term in enumerate(grid.layout.terms)}
         return sorted(plan.features, key=lambda feature: -strength[feature])[:count]
 

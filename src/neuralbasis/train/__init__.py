@@ -1,8 +1,14 @@
-"""Training: where bases are evaluated (points), how rows read the table (rows, lookup), penalties, and the loop."""
+"""Training: where bases are evaluated (points), how rows read the table (rows, lookup), penalties, the loop,
+and what is refined after it."""
 
 from .loop import Settings, train, training_threads
+from .penalty import CURVATURE
 from .points import ExactEngine, GridEngine
+from .refine import refine
 from .rows import Rows, place_rows
 from .stage import Stage
 
-__all__ = ["ExactEngine", "GridEngine", "Rows", "Settings", "Stage", "place_rows", "train", "training_threads"]
+__all__ = [
+    "CURVATURE", "ExactEngine", "GridEngine", "Rows", "Settings", "Stage", "place_rows", "refine", "train",
+    "training_threads",
+]  # fmt: skip

@@ -21,7 +21,7 @@ from ..history import History
 from ..net import BasisNet
 from ..objective import Objective
 from .optimizer import FlatAdamW
-from .penalty import Penalty, Smoothness
+from .penalty import CURVATURE, Penalty, Smoothness
 from .points import ExactEngine, GridEngine
 from .rows import Rows
 
@@ -36,7 +36,7 @@ class Settings:
     max_steps: int = 1000
     n_checkpoints: int = 25
     early_stopping_rounds: int = 8
-    early_stopping_tolerance: float = 0.0
+    early_stopping_tolerance: float | None = 0.0
     smoothness: Smoothness = field(default_factory=lambda: {1: (3.0, 3.0), 2: (3.0, 3.0), 3: (3.0, 3.0)})
     output_penalty: float = 0.0
     averaging: float = 0.05
@@ -54,7 +54,10 @@ def train(
     optimizer = FlatAdamW(net, settings.weight_decay, settings.averaging * settings.max_steps)
     # Where one class is rare, a row tells little about the shapes: strong shapes are let free later.
     release = 1 / math.sqrt(rows.information)
-    smoothness = {order: (release * a, release * b) for order, (a, b) in settings.smoothness.items()}
+    smoothness = {
+        kind: (strength, floor) if kind == CURVATURE else (release * strength, release * floor)
+        for kind, (strength, floor) in settings.smoothness.items()
+    }
     penalty = Penalty(grid, rows.n_effective, smoothness, settings.output_penalty)
     shares = rows.shares()
     watch = _Watch(net, grid, rows, objective, settings, optimizer, history)
@@ -63,7 +66,7 @@ def train(
         for step, batch in enumerate(_batches(rows.copies, settings.batch_size, settings.max_steps, rng)):
             if step % 10 == 0:
                 with torch.no_grad():
-                    penalty.refresh(net.table(grid.points), watch.noise)
+                    penalty.refresh(net.table(grid.points), watch.noise, step / settings.max_steps)
             compute_gradients(net, engine, batch, rows, shares, objective, penalty)
             optimizer.step(settings.learning_rate * _schedule((step + 1) / settings.max_steps))
             bar.update()
@@ -128,21 +131,21 @@ class _Watch:
         self.net, self.grid, self.rows, self.objective, self.settings = net, grid, rows, objective, settings
         self.optimizer, self.history = optimizer, history
         self.before, self.best_before = len(history.steps), history.best
-        self.steps_before = history.steps[-1] if history.steps else 0
+        self.seen = 0  # steps of this stage at the last checkpoint
         self.every = max(1, settings.max_steps // settings.n_checkpoints)
         self.held = np.flatnonzero(rows.held_out.any(dim=1).cpu().numpy())
-        self.best_loss, self.best_values = math.inf, optimizer.average.clone()
-        self.losses_before = self.best_losses = torch.empty(0)
+        self.lowest, self.best_values = math.inf, optimizer.average.clone()
+        self.losses_before = self.lowest_losses = self.best_losses = torch.empty(0)
         self.noise, history.stopped_by = 1.0, "schedule"
         if len(self.held):
             self._look_before()
 
     @torch.no_grad()
     def _look_before(self) -> None:
-        self.losses_before = self.best_losses = self.validation_losses()
+        self.losses_before = self.lowest_losses = self.best_losses = self.validation_losses()
         loss = float(self.losses_before.sum())
         if self.before:
-            self.best_loss = loss
+            self.lowest = loss
         else:
             self.history.constant = loss
         self._estimate_noise(loss)
@@ -153,7 +156,7 @@ class _Watch:
         if not len(self.held) or not self.before:
             return True
         gain = self.losses_before - self.best_losses
-        return bool(gain.sum() > gain.std() * math.sqrt(len(gain)))
+        return float(gain.sum()) > standard_error(gain)
 
     def _estimate_noise(self, loss: float) -> None:
         constant = self.history.constant
@@ -167,17 +170,25 @@ class _Watch:
         """Score the averaged values; True when training should stop."""
         losses = self._score_average()
         loss = float(losses.sum()) if len(losses) else math.nan
-        history = self.history
-        history.stage.append(self.settings.stage)
-        history.steps.append(self.steps_before + step + 1)
-        history.validation.append(loss)
-        history.seconds.append(time.monotonic() - history.started)
-        if not len(self.held) or loss < self.best_loss - self.settings.early_stopping_tolerance:
-            self.best_loss, history.best = loss, len(history.steps) - 1
+        keep = not len(self.held) or self._is_kept(loss, losses)
+        self.history.add(self.settings.stage, step + 1 - self.seen, loss, keep)
+        self.seen = step + 1
+        if keep:
             self.best_values, self.best_losses = self.optimizer.average.clone(), losses
         self._estimate_noise(loss)
         bar.set_postfix(loss=f"{loss:.4f}")
         return self._should_stop()
+
+    def _is_kept(self, loss: float, losses: Tensor) -> bool:
+        """Is this state better than all before it, by the tolerance? Without one: is none of them surely better?
+
+        The lowest of many noisy losses is often an early one by chance, and another chance for every seed.
+        """
+        tolerance = self.settings.early_stopping_tolerance
+        is_lowest = loss < self.lowest - (tolerance or 0.0)
+        if is_lowest:
+            self.lowest, self.lowest_losses = loss, losses
+        return is_lowest or (tolerance is None and loss - self.lowest <= standard_error(losses - self.lowest_losses))
 
     def _should_stop(self) -> bool:
         history = self.history
@@ -230,13 +241,21 @@ class _Watch:
         self.net.eval()
 
 
+def standard_error(parts: Tensor) -> float:
+    """Of the sum of independent parts."""
+    return float(parts.std()) * math.sqrt(len(parts)) if len(parts) > 1 else 0.0
+
+
 def _progress(settings: Settings) -> tqdm:
     return tqdm(total=settings.max_steps, desc=settings.stage, unit="step", disable=not settings.verbose, leave=True)
 
 
 @contextmanager
 def training_threads() -> Iterator[None]:
-    """torch on one thread: its spinning workers fight with the kernels' threads, and the nets are small."""
+    """torch on one thread: its spinning workers fight with the kernels' threads, and with all else the machine does.
+
+    With two threads, a fit with pairs was a quarter faster on an idle machine and many times slower on a busy one.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

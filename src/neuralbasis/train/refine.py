@@ -1,0 +1,155 @@
+"""Refinement: a free part beside the bases, for jumps and spikes that no shared smooth function can say.
+
+    f_t = Σ_k h_k a_tk + r_t        r_t = chain + spikes
+    price · Σ_j √(π_j (1 - π_j)) |chain_j+1 - chain_j| + price · Σ_j √(m_j (1 - m_j)) |spike_j|
+
+A jump between two knots is priced by what chance alone would find there (π: share of the rows below it), a spike at a
+frequent value likewise (m: its share), so tails are heard as well as the middle. The nets stay as they are. Block by
+block, a column's part is refitted by Newton steps; the price falls from one that lets nothing through, and the rows
+that members hold out choose where to stop, or to leave it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import kernels
+from ..history import History
+from ..objective import Objective
+from .loop import standard_error
+from .rows import Rows
+from .stage import Stage
+
+PRICES = 1.4 * 0.5 ** (np.arange(12) / 2)  # times the deviation of the summed slopes
+N_SWEEPS, PATIENCE = 4, 2
+SURE = 2.0  # standard errors that the validation loss has to fall by
+MAX_NUMBERS = 2e7  # cells × members × outputs of the free parts: very wide tables do without
+WIDTH = 1e-3  # jumps below this are priced like squares
+MIN_KNOTS, MIN_SPIKE = 30, 0.005  # a spike is told from a chain of at least so many knots, and has this share of rows
+
+
+@dataclass(frozen=True, eq=False)
+class Chains:
+    """Main effects that can be refined: their terms, positions (F, N), knots (F,), and shares for the prices (F, G)."""
+
+    terms: list[int]
+    positions: np.ndarray
+    sizes: np.ndarray
+    jump: np.ndarray
+    spike: np.ndarray
+
+
+def find_chains(stage: Stage) -> Chains | None:
+    """Main effects of columns with an order and at least three values."""
+    grid, layout = stage.grid, stage.grid.layout
+    found = [
+        index for index, term in enumerate(layout.terms)
+        if len(term) == 1 and layout.axes_of(index)[0].kind != "nominal" and len(layout.axes_of(index)[0].knots) > 2
+    ]  # fmt: skip
+    if not found:
+        return None
+    sizes = np.array([len(layout.axes_of(index)[0].knots) for index in found])
+    jump, spike = np.zeros((len(found), sizes.max())), np.full((len(found), sizes.max()), np.inf)
+    for f, index in enumerate(found):
+        mass = grid.cell_weight[layout.cells_of(index)][1:-1]
+        jump[f, : sizes[f] - 1], spike[f, : sizes[f]] = _find_deviations(mass / max(mass.sum(), 1e-12))
+    columns = [layout.term_axis[layout.term_start[index]] for index in found]
+    return Chains(found, np.ascontiguousarray(grid.positions[:, columns].T), sizes, jump, spike)
+
+
+def _find_deviations(share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of the summed slopes behind each knot but the last, and on each knot that is a frequent value, inf elsewhere."""
+    below = np.cumsum(share)[:-1].clip(0, 1)
+    is_frequent = (share > max(5 / len(share), MIN_SPIKE)) & (len(share) > MIN_KNOTS)
+    spike = np.where(is_frequent, np.sqrt((share * (1 - share)).clip(min=0)), np.inf)
+    return np.sqrt(np.maximum(below * (1 - below), 1e-9)), spike
+
+
+class _Path:
+    """All members on their way down the prices: the parts (M, K, F, G), and the rows' moves (M, N, K)."""
+
+    def __init__(self, chains: Chains, scores: Tensor, rows: Rows, objective: Objective):
+        self.chains, self.scores, self.rows, self.objective = chains, scores, rows, objective
+        _, n_members, n_outputs = scores.shape
+        self.chain = np.zeros((n_members, n_outputs, *chains.jump.shape))
+        self.spike = np.zeros_like(self.chain)
+        self.moved = np.zeros((n_members, n_outputs, len(scores)))
+        weights = rows.weights.cpu().numpy().astype(float)
+        held = rows.held_out.cpu().numpy()
+        self.weights = weights[:, None] * ~held
+        parts = weights[:, None] * held
+        self.parts = torch.from_numpy(parts / parts.sum(axis=0) / n_members)
+
+    def member_scores(self, member: int) -> Tensor:
+        """(N, 1, K)"""
+        return self.scores[:, member : member + 1] + torch.from_numpy(self.moved[member].T[:, None]).float()
+
+    def descend(self, member: int, price: float) -> None:
+        """Refit one member at this price."""
+        scores, chains, weight = self.member_scores(member), self.chains, self.weights[:, member]
+        slope = self.objective.slope(scores, self.rows.target)[:, 0].double().numpy()
+        variance = self.objective.variance(scores)
+        n_outputs = slope.shape[1]
+        for k in range(n_outputs):
+            # Twice the diagonal bounds the curvature of several classes, so that steps never go too far.
+            curvature = weight.copy() if variance is None else variance[:, 0, k].double().numpy() * weight
+            curvature = np.maximum(curvature * (2 if n_outputs > 1 else 1), 1e-6 * weight)
+            rows = np.ascontiguousarray(slope[:, k] * weight)
+            unit = price * max(float(np.sqrt((rows**2).sum())), 1e-12)
+            for _ in range(N_SWEEPS):
+                kernels.refine_columns(
+                    chains.positions, chains.sizes, unit * chains.jump, unit * chains.spike, WIDTH, rows, curvature,
+                    self.chain[member, k], self.spike[member, k], self.moved[member, k],
+                )  # fmt: skip
+
+    def descend_all(self, price: float, threads: int) -> None:
+        def work(_part: int, first: int, last: int) -> int:
+            for member in range(first, last):
+                self.descend(member, price)
+            return -1
+
+        kernels.share_rows(work, len(self.chain), threads, 1)
+
+    def validation_losses(self) -> Tensor:
+        """(N,) parts of the validation loss, see `_Watch.validation_losses`."""
+        members = range(self.scores.shape[1])
+        losses = [self.objective.loss(self.member_scores(member), self.rows.target)[:, 0] for member in members]
+        return (torch.stack(losses, dim=1).double() * self.parts).sum(1)
+
+
+def refine(stage: Stage, rows: Rows, objective: Objective, history: History, threads: int) -> Stage:
+    """The stage with a free part, if that surely lowers the validation loss."""
+    chains = find_chains(stage)
+    if chains is None or stage.net.tied or not bool(rows.held_out.any(dim=0).all()):
+        return stage
+    if chains.jump.size * stage.net.n_members * objective.n_outputs > MAX_NUMBERS:
+        return stage
+    host = replace(rows, target=rows.target.cpu(), weights=rows.weights.cpu(), held_out=rows.held_out.cpu())
+    path = _Path(chains, stage.add_scores(rows.init).cpu(), host, objective)
+    before = best = path.validation_losses()
+    kept, waited = None, 0
+    for price in PRICES:
+        path.descend_all(float(price), threads)
+        losses = path.validation_losses()
+        if losses.sum() < best.sum():
+            best, kept, waited = losses, path.chain + path.spike, 0
+        elif (waited := waited + 1) > PATIENCE:
+            break
+    gain = before - best
+    if kept is None or float(gain.sum()) <= SURE * standard_error(gain):
+        return stage
+    history.add("refinement", 0, float(best.sum()), keep=True)
+    return replace(stage, rest=_spread_over_cells(stage, chains, kept))
+
+
+def _spread_over_cells(stage: Stage, chains: Chains, parts: np.ndarray) -> Tensor:
+    """Parts (M, K, F, G) -> the flat table (cells, M · K)."""
+    rest = np.zeros((stage.grid.layout.n_cells, parts.shape[0] * parts.shape[1]), dtype=np.float32)
+    for f, index in enumerate(chains.terms):
+        first = stage.grid.layout.cells_of(index).start + 1
+        rest[first : first + chains.sizes[f]] = parts[:, :, f, : chains.sizes[f]].reshape(-1, chains.sizes[f]).T
+    return torch.from_numpy(rest).to(stage.grid.device)
