@@ -26,6 +26,7 @@ BENCHMARKS = {
     ),
     "covertype_triples": ("benchmarks.accuracy.covertype --terms triples", "Triples of CoverType"),
     "planted": ("benchmarks.accuracy.planted --ebm-mains", "Planted pairs"),
+    "laboratory": ("benchmarks.accuracy.laboratory", "Learners beside each other on many problems"),
     "screen": ("benchmarks.speed.screen", "Screening of pairs"),
     "epoch": ("benchmarks.speed.epoch", "One epoch of training"),
     "predict": ("benchmarks.speed.predict", "Prediction"),

@@ -8,16 +8,22 @@ from collections.abc import Sequence
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    print(write_table(header, rows))
+
+
+def write_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """The first column is text, the others are set right."""
     lines = [list(header), *[list(row) for row in rows]]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     rule = ["-" * widths[0], *["-" * (width - 1) + ":" for width in widths[1:]]]
+    written = []
     for line in [lines[0], rule, *lines[1:]]:
         cells = [
             line[0].ljust(widths[0]),
             *[cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)],
         ]
-        print("| " + " | ".join(cells) + " |")
+        written.append("| " + " | ".join(cells) + " |")
+    return "\n".join(written)
 
 
 def write_number(value: float | None, digits: int = 3) -> str:

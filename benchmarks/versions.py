@@ -12,6 +12,7 @@ from pathlib import Path
 DISTRIBUTIONS = {
     "neuralbasis": "neuralbasis",
     "interpret": "interpret-core",
+    "xgboost": "xgboost",
     "sklearn": "scikit-learn",
     "numpy": "numpy",
     "torch": "torch",

@@ -173,7 +173,7 @@ def test_a_done_cell_is_not_run_again(tmp_path: Path) -> None:
     record = measure(cell, out)
     assert_positive([record.fit_seconds, record.peak_mb, record.before_mb, record.predict_rows_per_second])
     assert (record.n_rows, record.n_columns) == (480, 54)
-    assert set(record.metrics) == {"log_loss", "auroc", "accuracy"}
+    assert set(record.metrics) == {"log_loss", "auroc", "accuracy", "calibration"}
     assert measure(cell, out) == record  # equal seconds: read, not measured
     assert len(out.read_text().splitlines()) == 1
     assert find_done(Cell("covertype", "linear", split_seed=2, quick=True), out) is None
@@ -224,6 +224,8 @@ def test_stand_ins_have_the_columns_of_the_real_sets(key: str) -> None:
     data = datasets.load(key, quick=True)
     known = {
         "ca": (8, 0), "covertype": (54, 7), "heloc": (23, 2), "magic": (10, 2), "bike": (12, 0), "telco": (19, 2),
+        "german": (20, 2), "abalone": (8, 0), "covertype_part": (54, 7), "diabetes": (10, 0), "digits": (64, 10),
+        "iris": (4, 3), "wine": (13, 3),
     }  # fmt: skip
     n_columns, n_classes = known.get(key, (30, 2))
     assert data.X.shape == (len(data.y), n_columns)
@@ -301,7 +303,8 @@ def test_other_learners(name: str, key: str) -> None:
     data = datasets.stand_in(key)
     model = baselines.get(name).fit(data.X, data.y, data.task, seed=0, quick=True)
     metrics = score(model, data.X, data.y, data.task)
-    assert set(metrics) == ({"rmse"} if key == "ca" else {"log_loss", "auroc", "accuracy", "average_precision"})
+    of_classes = {"log_loss", "auroc", "accuracy", "average_precision", "calibration"}
+    assert set(metrics) == ({"rmse"} if key == "ca" else of_classes)
     assert_positive(list(metrics.values()))
 
 

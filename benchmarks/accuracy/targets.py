@@ -35,3 +35,7 @@ def at_least_ebm(slack: float = 0.0) -> Target:
 
 def at_most_part_of_ebm(parts: int) -> Target:
     return Target(f"≤ EBM / {parts}", lambda ours, ebm: ours <= ebm / parts, compares=True)
+
+
+def at_most_ebm() -> Target:
+    return Target("≤ EBM", lambda ours, ebm: ours <= ebm, compares=True)

@@ -1,8 +1,9 @@
 """Learners to compare, one file each: `fit(X, y, task, seed, quick=False, **options) -> fitted estimator`.
 
 `task` is "regression" or "classification"; `quick` fits as little as possible, to try the benchmark itself. Learners
-with terms take parameters of their estimator as options, `interactions=0` say; the others take none. A learner is
-imported only when it is used, so that none of them weighs on another's process.
+with terms take parameters of their estimator as options, `interactions=0` say; the others take none. Those with terms
+also have `contributions(model, X)`, what each term adds to the score of each row. A learner is imported only when it is
+used, so that none of them weighs on another's process.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ from importlib.util import find_spec
 from types import ModuleType
 
 # learner -> the package it comes from
-LIBRARIES = {"ours": "neuralbasis", "ebm": "interpret", "linear": "sklearn", "hist_gradient_boosting": "sklearn"}
+LIBRARIES = {
+    "ours": "neuralbasis", "ebm": "interpret", "xgboost": "xgboost", "hist_gradient_boosting": "sklearn",
+    "linear": "sklearn",
+}  # fmt: skip
 WITH_TERMS = ("ours", "ebm")
 
 

@@ -11,3 +11,8 @@ def fit(X: Any, y: Any, task: str, seed: int, quick: bool = False, **options: An
     kind = ExplainableBoostingRegressor if task == "regression" else ExplainableBoostingClassifier
     limits = {"n_jobs": 1, "outer_bags": 2, "max_rounds": 20} if quick else {}
     return kind(**{"n_jobs": -1, "random_state": seed, **options, **limits}).fit(X, y)
+
+
+def contributions(model: Any, X: Any) -> Any:
+    """(N, T), with three classes or more (N, T, K)."""
+    return model.eval_terms(X)

@@ -12,3 +12,8 @@ def fit(X: Any, y: Any, task: str, seed: int, quick: bool = False, **options: An
     kind = NeuralBasisRegressor if task == "regression" else NeuralBasisClassifier
     limits = {"max_steps": 20, "max_epochs": None} if quick else {}
     return kind(**{"random_state": seed, **options, **limits}).fit(X, y)
+
+
+def contributions(model: Any, X: Any) -> Any:
+    """(N, T), with three classes or more (N, T, K)."""
+    return model.eval_terms(X)

@@ -18,8 +18,15 @@ STAND_INS = {
     "magic": (400, 10, 2, 0.0),
     "bike": (400, 12, 0, 3 / 12),
     "telco": (400, 19, 2, 16 / 19),
+    "german": (400, 20, 2, 13 / 20),
+    "abalone": (400, 8, 0, 1 / 8),
+    "covertype_part": (600, 54, 7, 44 / 54),
+    "diabetes": (300, 10, 0, 0.0),
+    "digits": (600, 64, 10, 0.0),
+    "iris": (150, 4, 3, 0.0),
+    "wine": (180, 13, 3, 0.0),
 }
-WITH_LEVELS = ("telco",)  # the binary columns hold text
+WITH_LEVELS = ("telco", "german", "abalone")  # the binary columns hold text
 
 
 def stand_in(key: str, n_rows: int | None = None, seed: int = 0) -> Dataset:

@@ -6,6 +6,10 @@ credit/creditcard.parquet             credit card fraud
 more/magic_telescope.csv              MAGIC gamma telescope
 more/bike_hourly.csv                  bike sharing, hourly
 more/telco_churn.csv                  Telco churn; its text columns are levels
+more/german_credit.csv                German credit; its codes A11, A12, … are levels
+more/abalone.csv                      abalone; the sex is a column of levels
+
+Breast cancer, diabetes, digits, iris and wine come with scikit-learn.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from .dataset import Dataset
 
@@ -25,7 +30,11 @@ FILES = {
     "magic": "more/magic_telescope.csv",
     "bike": "more/bike_hourly.csv",
     "telco": "more/telco_churn.csv",
+    "german": "more/german_credit.csv",
+    "abalone": "more/abalone.csv",
+    "covertype_part": "sklearn_home/covertype/samples_py3",
 }
+PART = 20_000  # rows of a set of which only a part is taken
 
 
 def data_folder() -> Path:
@@ -74,12 +83,13 @@ def credit_fraud() -> Dataset:
     return Dataset("Credit fraud", table.to_numpy(dtype=float), fraud, "classification")
 
 
-def breast_cancer() -> Dataset:
-    """569 × 30, bundled with scikit-learn."""
-    from sklearn.datasets import load_breast_cancer
+def covertype_part() -> Dataset:
+    """20,000 rows of CoverType, so that slow learners can take part."""
+    from sklearn.model_selection import train_test_split
 
-    X, y = load_breast_cancer(return_X_y=True)
-    return Dataset("Breast cancer", X, y, "classification")
+    whole = covertype()
+    X, _, y, _ = train_test_split(whole.X, whole.y, train_size=PART, random_state=0, stratify=whole.y)
+    return Dataset("CoverType, 20,000 rows", X, y, whole.task)
 
 
 def magic() -> Dataset:
@@ -108,9 +118,50 @@ def telco() -> Dataset:
     table = pd.read_csv(data_folder() / FILES["telco"]).drop(columns="customerID")
     churn = table.pop("Churn") == "Yes"
     table["TotalCharges"] = pd.to_numeric(table["TotalCharges"], errors="coerce")
+    return Dataset("Telco churn", mark_levels(table), churn.to_numpy(dtype=int), "classification")
+
+
+def german() -> Dataset:
+    """1,000 × 20, a frame: 13 columns of levels; 1 is a bad risk."""
+    import pandas as pd
+
+    table = pd.read_csv(data_folder() / FILES["german"], header=None)
+    bad = table.pop(table.columns[-1]) == 2
+    return Dataset("German credit", mark_levels(name_columns(table)), bad.to_numpy(dtype=int), "classification")
+
+
+def abalone() -> Dataset:
+    """4,177 × 8, a frame: the sex has three levels; rings of the shell."""
+    import pandas as pd
+
+    table = pd.read_csv(data_folder() / FILES["abalone"], header=None)
+    rings = table.pop(table.columns[-1]).to_numpy(dtype=float)
+    return Dataset("Abalone", mark_levels(name_columns(table)), rings, "regression")
+
+
+def name_columns(table: Any) -> Any:
+    """Names for the columns of a file that has none."""
+    return table.set_axis([f"x{column}" for column in range(table.shape[1])], axis=1)
+
+
+def mark_levels(table: Any) -> Any:
+    """Columns of text as dtype "category"."""
+    import pandas as pd
+
     texts = [name for name in table if not pd.api.types.is_numeric_dtype(table[name])]
-    table = table.astype(dict.fromkeys(texts, "category"))
-    return Dataset("Telco churn", table, churn.to_numpy(dtype=int), "classification")
+    return table.astype(dict.fromkeys(texts, "category"))
+
+
+def bundled(name: str, task: str) -> Callable[[], Dataset]:
+    """A loader of a set that comes with scikit-learn."""
+
+    def load() -> Dataset:
+        from sklearn import datasets
+
+        X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+        return Dataset(name.replace("_", " ").capitalize(), X, y, task)
+
+    return load
 
 
 LOADERS: dict[str, Callable[[], Dataset]] = {
@@ -118,8 +169,15 @@ LOADERS: dict[str, Callable[[], Dataset]] = {
     "covertype": covertype,
     "heloc": heloc,
     "fraud": credit_fraud,
-    "cancer": breast_cancer,
     "magic": magic,
     "bike": bike,
     "telco": telco,
+    "german": german,
+    "abalone": abalone,
+    "covertype_part": covertype_part,
+    "cancer": bundled("breast_cancer", "classification"),
+    "diabetes": bundled("diabetes", "regression"),
+    "digits": bundled("digits", "classification"),
+    "iris": bundled("iris", "classification"),
+    "wine": bundled("wine", "classification"),
 }

@@ -1,0 +1,174 @@
+"""Two learners beside each other, by the records of the splits that both have.
+
+The loss of a record is its RMSE or log loss. A problem's figure is the geometric mean of the ratios of the two losses
+over its splits, with a 95 % interval from resampled splits; that of many problems is the geometric mean of theirs, with
+an interval from resampled problems. Below 1 the first learner is better.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from .. import datasets
+from ..measure import Record
+
+N_RESAMPLES = 10_000
+LEAST_LOG_LOSS = 1e-3  # smaller ones count as this: their ratios say nothing
+COMPARISONS = (
+    ("ours", "EBM"), ("ours mains", "EBM mains"), ("ours", "XGBoost"), ("ours", "HistGradientBoosting"),
+    ("ours mains", "linear"), ("ours fast", "EBM"), ("ours fast mains", "EBM mains"), ("ours best", "EBM"),
+)  # fmt: skip
+GROUPS = {"real": lambda key: not datasets.is_generated(key), "generated": datasets.is_generated}
+
+Place = tuple[str, int]  # problem, split
+Records = Mapping[Place, Record]
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A geometric mean, and its 95 % interval where there are two values or more."""
+
+    mean: float
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def verdict(self) -> str:
+        if self.low is None or self.high is None:
+            return "–"
+        return "better" if self.high < 1 else "worse" if self.low > 1 else "tied"
+
+    def write_interval(self) -> str:
+        return "–" if self.low is None else f"{self.low:.3f} to {self.high:.3f}"
+
+
+def find_ratio(ratios: Sequence[float]) -> Ratio:
+    """The interval is of the mean logarithm over resampled values."""
+    logs = np.log(ratios)
+    mean = float(np.exp(logs.mean()))
+    if len(logs) < 2:
+        return Ratio(mean)
+    draws = np.random.default_rng(0).integers(len(logs), size=(N_RESAMPLES, len(logs)))
+    low, high = np.exp(np.percentile(logs[draws].mean(axis=1), [2.5, 97.5]))
+    return Ratio(mean, float(low), float(high))
+
+
+def read_loss(record: Record) -> float:
+    metrics = record.metrics
+    return metrics["rmse"] if "rmse" in metrics else max(metrics["log_loss"], LEAST_LOG_LOSS)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two learners on the same split of a problem."""
+
+    problem: str
+    ours: Record
+    theirs: Record
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two learners on the splits that both have."""
+
+    names: tuple[str, str]
+    pairs: Sequence[Pair]
+
+    @property
+    def title(self) -> str:
+        return " / ".join(self.names)
+
+    @cached_property
+    def problems(self) -> dict[str, Ratio]:
+        return {
+            problem: find_ratio([read_loss(pair.ours) / read_loss(pair.theirs) for pair in pairs])
+            for problem, pairs in self.group(lambda problem: problem).items()
+        }
+
+    @cached_property
+    def overall(self) -> Ratio:
+        return find_ratio([ratio.mean for ratio in self.problems.values()])
+
+    @cached_property
+    def counts(self) -> Counter[str]:
+        return Counter(ratio.verdict for ratio in self.problems.values())
+
+    @property
+    def share(self) -> float | None:
+        """Of the problems with a verdict, those that are better or tied."""
+        n_judged = self.counts["better"] + self.counts["tied"] + self.counts["worse"]
+        return 1 - self.counts["worse"] / n_judged if n_judged else None
+
+    @property
+    def worst(self) -> tuple[str, float]:
+        return max(((problem, ratio.mean) for problem, ratio in self.problems.items()), key=lambda found: found[1])
+
+    @property
+    def seconds(self) -> float:
+        """All our seconds over all theirs."""
+        return sum(pair.ours.fit_seconds for pair in self.pairs) / sum(pair.theirs.fit_seconds for pair in self.pairs)
+
+    @property
+    def seed_change(self) -> float | None:
+        """Our mean over theirs."""
+        return divide(*self.means("seed_change"))
+
+    def group(self, name: Callable[[str], str]) -> dict[str, list[Pair]]:
+        """Pairs by a name that the problem has."""
+        found: dict[str, list[Pair]] = {}
+        for pair in self.pairs:
+            found.setdefault(name(pair.problem), []).append(pair)
+        return found
+
+    def means(self, metric: str) -> tuple[float | None, float | None]:
+        """Means of a metric over the pairs that have it."""
+        return find_means(self.pairs, metric)
+
+    @cached_property
+    def shape_errors(self) -> dict[str, Ratio]:
+        """Family -> ratio of the shape errors."""
+        found = {}
+        for family, pairs in self.group(read_family).items():
+            both = [(pair.ours.metrics, pair.theirs.metrics) for pair in pairs]
+            ratios = [a["shape_error"] / b["shape_error"] for a, b in both if "shape_error" in a and "shape_error" in b]
+            if ratios:
+                found[family] = find_ratio(ratios)
+        return found
+
+
+def find_means(pairs: Sequence[Pair], metric: str) -> tuple[float | None, float | None]:
+    both = [(pair.ours.metrics.get(metric), pair.theirs.metrics.get(metric)) for pair in pairs]
+    both = [pair for pair in both if None not in pair]
+    return tuple(statistics.fmean(values) for values in zip(*both, strict=True)) if both else (None, None)
+
+
+def divide(ours: float | None, theirs: float | None) -> float | None:
+    return ours / theirs if ours is not None and theirs else None
+
+
+def read_family(problem: str) -> str:
+    return problem.partition("/")[0]
+
+
+def compare(records: Mapping[str, Records], names: tuple[str, str]) -> Comparison:
+    ours, theirs = (records.get(name, {}) for name in names)
+    return Comparison(names, [Pair(place[0], ours[place], theirs[place]) for place in ours if place in theirs])
+
+
+def list_comparisons(records: Mapping[str, Records]) -> dict[str, list[Comparison]]:
+    """For the real problems and the generated ones, what can be compared."""
+    found = {}
+    for group, belongs in GROUPS.items():
+        chosen = {
+            name: {place: record for place, record in places.items() if belongs(place[0])}
+            for name, places in records.items()
+        }
+        tried = [(name, name.partition(": ")[0]) for name in chosen if ": " in name]
+        found[group] = [each for each in (compare(chosen, names) for names in (*COMPARISONS, *tried)) if each.pairs]
+    return {group: comparisons for group, comparisons in found.items() if comparisons}

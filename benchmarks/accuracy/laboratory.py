@@ -1,0 +1,218 @@
+"""The laboratory: learners beside each other on many problems, real and generated, in one report.
+
+    python -m benchmarks.accuracy.laboratory --problems small,jumps --learners "ours mains,EBM mains" --splits 5
+
+Problems are named with commas between them: real, generated and small stand for many; a family without its rows has
+all of `--sizes`. Work goes split by split, from small problems to large ones, all learners of a split next to each
+other: a run that stops is balanced. Cells are kept in a file and a run goes on where another one stopped; a cell that
+fails is told in the report, as is what the budget left out. `--settings "outer_bags=4" "refine=False"` puts each of
+these beside our defaults: a learner "ours mains: outer_bags=4" that is compared with "ours mains".
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from .. import baselines, datasets
+from ..datasets.families import LEAST_ROWS
+from ..measure import Cell, ChildError, Record, measure, pick_done, read_option, read_records
+from .comparison import Place
+from .report import Run, write_report
+from .studies import names_from
+
+CELLS = Path(__file__).resolve().parents[1] / "laboratory.jsonl"
+# name -> learner, its options
+LEARNERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "ours": ("ours", {}),
+    "ours mains": ("ours", {"interactions": 0}),
+    "ours fast": ("ours", {"preset": "fast"}),
+    "ours fast mains": ("ours", {"preset": "fast", "interactions": 0}),
+    "ours best": ("ours", {"preset": "best"}),
+    "EBM": ("ebm", {}),
+    "EBM mains": ("ebm", {"interactions": 0}),
+    "XGBoost": ("xgboost", {}),
+    "HistGradientBoosting": ("hist_gradient_boosting", {}),
+    "linear": ("linear", {}),
+}
+DEFAULT_LEARNERS = ["ours", "ours mains", "EBM", "EBM mains", "XGBoost", "HistGradientBoosting", "linear"]
+REAL = {
+    "iris": 150,
+    "wine": 178,
+    "diabetes": 442,
+    "cancer": 569,
+    "german": 1_000,
+    "digits": 1_797,
+    "abalone": 4_177,
+    "telco": 7_043,
+    "heloc": 10_459,
+    "bike": 17_379,
+    "magic": 19_020,
+    "covertype_part": 20_000,
+    "ca": 20_640,
+    "fraud": 284_807,
+}  # fmt: skip  name -> rows
+SMALL_ROWS = 5_000
+GROUPS = {
+    "real": list(REAL),
+    "small": [name for name, rows in REAL.items() if rows < SMALL_ROWS],
+    "generated": list(datasets.FAMILIES),
+}
+WARM_UP = ("pairs/300", "levels_binary/300", "classes3/300")  # a first use of each kind of table
+QUICK_PROBLEMS, QUICK_LEARNERS = "diabetes,jumps/300", ["ours mains", "EBM mains", "linear"]
+
+
+def list_problems(text: str, sizes: Sequence[int]) -> list[str]:
+    """Keys of data sets, small ones first."""
+    names = [name for part in text.split(",") for name in GROUPS.get(part.strip(), [part.strip()])]
+    keys = [key for name in names for key in add_sizes(name, sizes)]
+    return sorted(dict.fromkeys(keys), key=count_rows)
+
+
+def add_sizes(name: str, sizes: Sequence[int]) -> list[str]:
+    """The keys of one name.
+
+    >>> add_sizes("rare", [300, 3000, 30000]), add_sizes("jumps/50", [300]), add_sizes("iris", [300])
+    (['rare/3000', 'rare/30000'], ['jumps/50'], ['iris'])
+    """
+    if name in datasets.FAMILIES:
+        return [f"{name}/{size}" for size in sizes if size >= LEAST_ROWS.get(name, 0)]
+    family, _, rows = name.partition("/")
+    if name not in REAL and not (family in datasets.FAMILIES and rows.isdecimal()):
+        known = ", ".join([*GROUPS, *REAL, *datasets.FAMILIES])
+        raise argparse.ArgumentTypeError(f"{name!r} is not one of {known}, nor a family with its rows, jumps/3000 say")
+    return [name]
+
+
+def count_rows(key: str) -> int:
+    return int(key.partition("/")[2]) if datasets.is_generated(key) else REAL[key]
+
+
+def find_absent(problems: Iterable[str], learners: Iterable[str], quick: bool) -> dict[str, str]:
+    """Problems and learners that cannot run here, with the reason."""
+    unread = {} if quick else {key: datasets.find_missing(key) for key in problems}
+    absent = {key: reason for key, reason in unread.items() if reason}
+    for name in learners:
+        if not baselines.is_installed(LEARNERS[name][0]):
+            absent[name] = f"the package {baselines.LIBRARIES[LEARNERS[name][0]]} is not installed"
+    return absent
+
+
+def add_settings(names: Sequence[str], settings: Sequence[str]) -> list[str]:
+    """Learners of ours also with each of the settings.
+
+    >>> add_settings(["ours mains", "linear"], ["outer_bags=4 refine=False"])
+    ['ours mains', 'ours mains: outer_bags=4 refine=False', 'linear']
+    """
+    return [
+        added for name in names
+        for added in (name, *[f"{name}: {setting}" for setting in settings if LEARNERS[name][0] == "ours"])
+    ]  # fmt: skip
+
+
+def read_learner(name: str) -> tuple[str, dict[str, Any]]:
+    """Learner and options of a name, which may end with settings."""
+    base, _, setting = name.partition(": ")
+    learner, options = LEARNERS[base]
+    return learner, {**options, **dict(map(read_option, setting.split()))}
+
+
+def list_cells(
+    problems: Sequence[str], learners: Sequence[str], splits: Iterable[int], refits: int, quick: bool
+) -> list[tuple[str, Cell]]:
+    """Names of learners and cells, in the order of work."""
+    return [
+        (name, Cell(key, learner, split, quick=quick, options=options, refits=refits))
+        for split in splits for key in problems for name in learners for learner, options in [read_learner(name)]
+    ]  # fmt: skip
+
+
+def run_cells(
+    cells: Sequence[tuple[str, Cell]], out: Path | None, budget: float | None = None, any_version: bool = False
+) -> Run:
+    """Look up what is done and measure the rest; after so many seconds nothing new is begun."""
+    known = read_records(out)
+    done = [pick_done(cell, known, any_version) for _, cell in cells]
+    start = time.monotonic()
+    if budget != 0 and any(
+        cell.learner == "ours" and not cell.quick and record is None
+        for (_, cell), record in zip(cells, done, strict=True)
+    ):
+        warm_up()
+    records: dict[str, dict[Place, Record]] = {name: {} for name, _ in cells}
+    failed, missing = {}, []
+    for (name, cell), record in zip((bar := tqdm(cells, desc="laboratory", unit="cell")), done, strict=True):
+        place, title = (cell.data, cell.split_seed), f"{name} on {cell.data}, split {cell.split_seed}"
+        bar.set_postfix_str(title)
+        if record is None and budget is not None and time.monotonic() - start >= budget:
+            missing.append(place)
+            continue
+        try:
+            records[name][place] = record or measure(cell, out)
+        except ChildError as error:
+            failed[title] = error.reason
+    return Run(records, failed, missing)
+
+
+def warm_up() -> None:
+    """Leave the compiled loops on disk, as after a first use."""
+    for key in WARM_UP:
+        with suppress(ChildError):  # the cells will tell
+            measure(Cell(key, "ours", quick=True))
+
+
+def read_sizes(text: str) -> list[int]:
+    return [int(size) for size in text.split(",")]
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--problems", help="real, generated, small, or names, with commas; real if not given")
+    parser.add_argument("--learners", type=names_from(LEARNERS), help=f"with commas, of {', '.join(LEARNERS)}")
+    parser.add_argument("--settings", nargs="+", default=[], metavar="NAME=VALUE", help="ours also with these")
+    parser.add_argument("--splits", type=int, default=5, help="number of splits")
+    parser.add_argument("--first-split", type=int, default=200, help="seed of the first split")
+    parser.add_argument("--sizes", type=read_sizes, default=[300, 3_000, 30_000], help="rows of generated problems")
+    parser.add_argument("--refits", type=int, default=0, help="fits of each cell with other seeds, to compare")
+    parser.add_argument("--budget", type=float, help="seconds after which no cell is begun; 0 reports what is there")
+    parser.add_argument("--out", type=Path, help=f"file of cells; {CELLS.name} beside the benchmarks if not given")
+    parser.add_argument("--report", type=Path, help="also write the report to this file")
+    parser.add_argument("--any-version", action="store_true", help="take the latest record of any version as done")
+    parser.add_argument("--quick", action="store_true", help="tiny generated tables, one split, nothing kept")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = make_parser()
+    arguments = sys.argv[1:] if arguments is None else arguments
+    given = parser.parse_args(arguments)
+    try:
+        problems = list_problems(given.problems or (QUICK_PROBLEMS if given.quick else "real"), given.sizes)
+    except argparse.ArgumentTypeError as error:
+        parser.error(str(error))
+    learners = given.learners or (QUICK_LEARNERS if given.quick else DEFAULT_LEARNERS)
+    absent = find_absent(problems, learners, given.quick)
+    problems, learners = ([name for name in names if name not in absent] for names in (problems, learners))
+    splits = range(given.first_split, given.first_split + (1 if given.quick else given.splits))
+    cells = list_cells(problems, add_settings(learners, given.settings), splits, given.refits, given.quick)
+    found = run_cells(cells, given.out or (None if given.quick else CELLS), given.budget, given.any_version)
+    command = shlex.join(["python", "-m", "benchmarks.accuracy.laboratory", *arguments])
+    text = write_report(replace(found, absent=absent), command)
+    if given.quick:
+        text = f"Quick run on tiny generated tables: the figures mean nothing.\n\n{text}"
+    print(text, end="")
+    if given.report:
+        given.report.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
