@@ -28,7 +28,8 @@ from neuralbasis.recipe import make_net
 from neuralbasis.sample import Sample
 from neuralbasis.train import GridEngine, Settings, Stage, place_rows, train, training_threads
 from neuralbasis.train.lookup import MIN_WORK, CompiledLookUp, TorchLookUp
-from neuralbasis.train.loop import _batches, _schedule, _Watch, compute_gradients, standard_error
+from neuralbasis.train.crew import Crew, compute_gradients, count_parts, schedule
+from neuralbasis.train.loop import SURE, _batches, _Watch, standard_error
 from neuralbasis.train.optimizer import FlatAdamW
 from neuralbasis.train.penalty import (
     RAMP,
@@ -39,7 +40,7 @@ from neuralbasis.train.penalty import (
     Penalty,
     find_bends,
     find_edges,
-    group_free_cells,
+    find_loose_cells,
 )
 from neuralbasis.train.rows import MAX_COPIES, RARE_SHARE, copy_rare, hold_out
 from tests.models import MIXED, build_axes, build_layout, draw_numbers
@@ -84,7 +85,7 @@ def draw_module(seed=0):
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])
 def test_steps_are_torch_s_adamw(weight_decay):
     mine, reference = draw_module(), draw_module()
-    flat = FlatAdamW(mine, weight_decay, averaging=7)
+    flat = FlatAdamW(mine.parameters(), weight_decay, averaging=7)
     other = torch.optim.AdamW(
         reference.parameters(), betas=FlatAdamW.betas, eps=FlatAdamW.epsilon, weight_decay=weight_decay
     )
@@ -109,7 +110,7 @@ def test_steps_are_torch_s_adamw(weight_decay):
 
 def test_without_averaging_the_average_is_the_values():
     module = draw_module()
-    flat = FlatAdamW(module, 0.0, averaging=0)
+    flat = FlatAdamW(module.parameters(), 0.0, averaging=0)
     for _ in range(5):
         module(torch.ones(1, 3).double()).sum().backward()
         flat.step(0.1)
@@ -119,7 +120,7 @@ def test_without_averaging_the_average_is_the_values():
 def test_parameters_are_views_and_gradients_are_taken():
     module = draw_module()
     before = [parameter.detach().clone() for parameter in module.parameters()]
-    flat = FlatAdamW(module, 0.0, averaging=3)
+    flat = FlatAdamW(module.parameters(), 0.0, averaging=3)
     for parameter, old in zip(module.parameters(), before, strict=True):
         assert torch.equal(parameter, old)
     flat.values.zero_()
@@ -133,19 +134,19 @@ def test_parameters_are_views_and_gradients_are_taken():
 
 def test_empty_parameters_are_left_out():
     module = nn.ParameterList([nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(0, 3))])
-    flat = FlatAdamW(module, 0.0, 1.0)
+    flat = FlatAdamW(module.parameters(), 0.0, 1.0)
     module[0].sum().backward()
     flat.step(0.5)
     torch.testing.assert_close(module[0].detach(), torch.tensor([0.5, 0.5]))
 
 
 def test_the_rate_warms_up_and_falls_to_zero():
-    rates = [_schedule(progress) for progress in np.linspace(0, 1, 201)]
+    rates = [schedule(progress) for progress in np.linspace(0, 1, 201)]
     assert rates[0] == 0
     assert rates[-1] == pytest.approx(0, abs=1e-12)
     assert 0.99 < max(rates) <= 1
     assert np.argmax(rates) == 10
-    assert _schedule(0.5) == pytest.approx(0.5)
+    assert schedule(0.5) == pytest.approx(0.5)
 
 
 # Look-ups

@@ -471,6 +471,23 @@ def count_cells(first, last, terms, codes, n_bins, data, histogram):
     return -1
 
 
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def step_adam(grad, mean, square, values, average, first, second, bias1, bias2, rate, decay, epsilon, share):
+    """A step of AdamW for every value, its exponential average, and the gradient back to zero, in one pass."""
+    one = values.dtype.type(1)
+    keep1, keep2, move = values.dtype.type(first), values.dtype.type(second), values.dtype.type(rate / bias1)
+    scale, tiny = values.dtype.type(1 / bias2), values.dtype.type(epsilon)
+    shrink, part = values.dtype.type(1 - decay), values.dtype.type(share)
+    for i in range(len(values)):
+        g = grad[i]
+        mean[i] = keep1 * mean[i] + (one - keep1) * g
+        square[i] = keep2 * square[i] + (one - keep2) * g * g
+        values[i] = shrink * values[i] - move * mean[i] / (np.sqrt(scale * square[i]) + tiny)
+        average[i] += part * (values[i] - average[i])
+        grad[i] = 0
+    return -1
+
+
 @lru_cache(maxsize=8)
 def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="neuralbasis")
@@ -486,6 +503,8 @@ def share_rows(work: Callable[[int, int, int], int], n_rows: int, threads: int, 
     The parts depend on `n_rows` and `threads` only, so that sums are reproducible.
     """
     threads = max(1, min(threads, n_rows // min_rows))
+    if threads == 1:
+        return work(0, 0, n_rows)
     return share_work(work, np.linspace(0, n_rows, threads + 1).astype(int))
 
 

@@ -12,8 +12,10 @@ the only difference between engines. `combine` takes what rows looked up in the 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
@@ -127,6 +129,19 @@ class BasisNet(nn.Module):
         copies = torch.bmm(parts.permute(2, 0, 1), self.mix())  # (M·S, b, K)
         return copies.unflatten(0, (self.n_members, self.n_subnets)).sum(1).transpose(0, 1) + self.intercept
 
+    @torch.no_grad()
+    def pull(self, parts: Tensor, slope: Tensor) -> Tensor:
+        """The way back of `combine`: gradients (b, M, K) of the scores -> those of the parts; parameters get theirs."""
+        _add_gradient(self.intercept, slope.sum(dim=0))
+        if not self.tied:
+            return slope.reshape(parts.shape)
+        copies = slope.transpose(0, 1).repeat_interleave(self.n_subnets, dim=0)  # (M·S, b, K)
+        of_mix, first = torch.bmm(parts.permute(2, 1, 0), copies), 0  # (M·S, T, K)
+        for mix in self.mixes.values():
+            _add_gradient(mix, of_mix[:, first : first + mix.shape[1]])
+            first += mix.shape[1]
+        return torch.bmm(copies, self.mix().transpose(1, 2)).permute(1, 2, 0).contiguous()
+
     def mix(self) -> Tensor:
         """Weights (M · S, T, K) of tied terms in the classes, terms by order."""
         return torch.cat(list(self.mixes.values()), dim=1)
@@ -148,9 +163,36 @@ class BasisNet(nn.Module):
         members = cells.unflatten(0, (self.n_members, self.n_subnets)).sum(1)  # (M, cells, K)
         return members.transpose(0, 1).flatten(1)
 
+    def part(self, first: int, last: int) -> BasisNet:
+        """A net of members first … last - 1, with values of its own; the bases must be `separable`."""
+        part = deepcopy(self)
+        for name, tensor in chain(part.named_parameters(), part.named_buffers()):
+            tensor.data = self._members_of(name, tensor, first, last).clone()
+        part.n_members = last - first
+        for basis in part.bases.values():
+            basis.n_copies = part.n_members * self.n_subnets  # type: ignore[assignment]
+        return part
+
+    @torch.no_grad()
+    def absorb(self, part: BasisNet, first: int) -> None:
+        """Take the values of members first … from a part."""
+        own = dict(self.named_parameters())
+        for name, tensor in part.named_parameters():
+            self._members_of(name, own[name], first, first + part.n_members).copy_(tensor)
+
+    def _members_of(self, name: str, tensor: Tensor, first: int, last: int) -> Tensor:
+        """Members lie side by side along the first dimension, or as channels along the second."""
+        dim = 1 if name in ("free", "zero") else 0
+        width = tensor.shape[dim] // self.n_members
+        return tensor.detach().narrow(dim, first * width, (last - first) * width)
+
     def count_parameters(self) -> int:
         """Parameters of one member, as the paper counts them."""
         return sum(p.numel() for p in self.parameters()) // self.n_members
+
+
+def _add_gradient(parameter: nn.Parameter, grad: Tensor) -> None:
+    parameter.grad = grad if parameter.grad is None else parameter.grad.add_(grad)
 
 
 class _Pick(torch.autograd.Function):

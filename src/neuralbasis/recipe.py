@@ -28,12 +28,13 @@ from .train import CURVATURE, GridEngine, Settings
 
 # DIFF: the paper's network sees the place alone, is wider, normalises batches and ties classes. Behind Fourier inputs a
 # smaller network without batch norm learned as well or better, faster, with coefficients for each class.
-SMOOTHNESS = {CURVATURE: (3.0, 30.0), 1: (3.0, 3.0), 2: (10.0, 1.0), 3: (10.0, 1.0)}  # strength, floor; see `Penalty`
+SMOOTHNESS = {CURVATURE: (3.0, 30.0), 1: (3.0, 3.0), 2: (60.0, 5.0), 3: (60.0, 5.0)}  # strength, floor; see `Penalty`
 MAX_FREQUENCY = {1: 32.0, 2: 8.0, 3: 8.0}  # periods over the axis, by order of the term
 FREQUENCY_DECAY = 1.5
 INTERACTION_STEPS = (300, 1000)
 AUTO_PAIRS = {"regression": 5, "classes": 3}  # times the number of columns
 MAX_AUTO_PAIRS = 300
+AUTO_CHANCE = 0.3  # of taking any interaction if all are noise
 MAX_SCREENED = {2: 500, 3: 90}  # columns in which interactions of an order are searched
 KNOTS: dict[int, tuple[int, ...]] = {2: (49, 25, 17, 13, 9, 5), 3: (13, 9, 7, 5, 4, 3)}  # all nest in 193
 MAX_PICKED = 20  # interactions picked one after the other; the others as ranked at first

@@ -245,6 +245,18 @@ def rank_terms(
     return tally.measure(terms)
 
 
+def find_reach(
+    residuals: np.ndarray,
+    n_candidates: int,
+    chance: float,
+    weights: np.ndarray | None = None,
+    variances: np.ndarray | None = None,
+) -> float:
+    """Strength that the strongest of so many candidates has by this chance if all are noise; see `rank_terms`."""
+    noise = _normalise(residuals, weights, variances, residuals.shape[1])[1]
+    return 0.0 if noise is None or not n_candidates else noise.reach(n_candidates, chance)
+
+
 def pick_terms(
     bins: Bins,
     residuals: np.ndarray,
@@ -335,11 +347,11 @@ class _Noise:
     first_variance: float
     n_outputs: float
 
-    def reach(self, n_terms: int) -> float:
-        """Strength that so many candidates of noise hardly exceed, one degree of freedom an output each."""
+    def reach(self, n_terms: int, chance: float = CHANCE) -> float:
+        """Strength that so many candidates of noise exceed by this chance, one degree of freedom an output each."""
         from scipy.special import chdtri
 
-        return float((chdtri(self.n_outputs, CHANCE / n_terms) - self.n_outputs) / (self.n_outputs * self.n_rows))
+        return float((chdtri(self.n_outputs, chance / n_terms) - self.n_outputs) / (self.n_outputs * self.n_rows))
 
 
 @dataclass(eq=False)

@@ -18,6 +18,7 @@ from .history import History
 from .layout import Anchor, lay_out
 from .objective import Objective
 from .recipe import (
+    AUTO_CHANCE,
     MAX_PICKED,
     MAX_SCREENED,
     MIN_ANCHOR,
@@ -27,7 +28,7 @@ from .recipe import (
     make_settings,
 )
 from .sample import Sample
-from .screen import bin_columns, list_triples, pick_terms, rank_terms
+from .screen import bin_columns, find_reach, list_triples, pick_terms, rank_terms
 from .terms import Plan, Ranked, Term, describe_ranking
 from .train import ExactEngine, GridEngine, Rows, Stage, refine, train
 
@@ -105,8 +106,8 @@ class Trainer:
         candidates = self._list_candidates(plan, order, count, pairs)
         if not self.stages:
             return candidates, []
-        ranked, strengths = self._rank(candidates, count)
-        can_help = strengths > 0 if plan.is_automatic else strengths != 0
+        ranked, strengths, reach = self._rank(candidates, count)
+        can_help = strengths > reach if plan.is_automatic else strengths != 0
         best = [term for term, useful in zip(ranked, can_help | np.isinf(count), strict=True) if useful]
         chosen = sorted({*wished, *best[: int(min(count, len(best)))]})
         return chosen, describe_ranking(ranked, strengths, set(chosen), self.encoder.names)
@@ -129,8 +130,12 @@ class Trainer:
         strength = {term[0]: power[grid.layout.cells_of(t)].sum() for t, term in enumerate(grid.layout.terms)}
         return sorted(plan.features, key=lambda feature: -strength[feature])[:count]
 
-    def _rank(self, candidates: Sequence[Term], count: float) -> tuple[list[Term], np.ndarray]:
-        """Candidates by their strength in what the stages so far leave; the first on what those before them leave."""
+    def _rank(self, candidates: Sequence[Term], count: float) -> tuple[list[Term], np.ndarray, float]:
+        """Candidates by their strength in what the stages so far leave; the first on what those before them leave.
+
+        And the strength that noise reaches: rows that members hold out have a say in the ranking, so that among many
+        candidates of few rows, weaker ones look useful to the very end and are not.
+        """
         assert self.rows.init is not None
         scores = self.rows.init.mean(dim=1, keepdim=True)
         residuals = -self.objective.slope(scores, self.rows.target)[:, 0].cpu().numpy()
@@ -146,4 +151,5 @@ class Trainer:
         picked, found = pick_terms(bins, residuals, int(min(count, MAX_PICKED)), strengths=strengths, **known)
         order, taken = np.argsort(-strengths, kind="stable"), set(picked)
         rest = [index for index in order if candidates[index] not in taken]
-        return [*picked, *(candidates[index] for index in rest)], np.r_[found, strengths[rest]]
+        reach = find_reach(residuals, len(candidates), AUTO_CHANCE, weights, known["variances"])
+        return [*picked, *(candidates[index] for index in rest)], np.r_[found, strengths[rest]], reach

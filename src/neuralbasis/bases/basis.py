@@ -18,7 +18,12 @@ class Basis(nn.Module):
     n_inputs : o, the order of the terms served: 1 for main effects, 2 for pairs, 3 for triples
     n_bases : B, the number of functions
     n_copies : Q, independent copies evaluated at once
+
+    A basis whose parameters and buffers all have the copies as first dimension says so by `separable`: members can then
+    be trained on threads of their own.
     """
+
+    separable = False
 
     def __init__(self, n_inputs: int, n_bases: int, n_copies: int):
         super().__init__()

@@ -40,6 +40,7 @@ class MLPBasis(Basis):
     torch.Size([1, 5, 100])
     """
 
+    separable = True
     frequency: Tensor
     phase: Tensor
     amplitude: Tensor

@@ -21,6 +21,8 @@ class SplineBasis(Basis):
     (torch.Size([2, 5, 8]), True)
     """
 
+    separable = True
+
     def __init__(self, n_inputs: int, n_bases: int, n_copies: int):
         self.per_axis = max(4, round(n_bases ** (1 / n_inputs)))
         super().__init__(n_inputs, self.per_axis**n_inputs, n_copies)

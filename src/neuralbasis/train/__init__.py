@@ -1,7 +1,8 @@
 """Training: where bases are evaluated (points), how rows read the table (rows, lookup), penalties, the loop,
 and what is refined after it."""
 
-from .loop import Settings, train, training_threads
+from .crew import Settings
+from .loop import train, training_threads
 from .penalty import CURVATURE
 from .points import ExactEngine, GridEngine
 from .refine import refine

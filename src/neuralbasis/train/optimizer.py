@@ -6,46 +6,49 @@ torch.optim would import its compiler with the first optimiser (seconds in a fre
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
-from torch import Tensor, nn
+from torch import nn
+
+from .. import kernels
 
 
 class FlatAdamW:
-    """AdamW (decoupled weight decay) over all parameters of a module.
+    """AdamW (decoupled weight decay) over some parameters.
 
     Parameters
     ----------
-    module : its parameters become views of `values`
+    parameters : they become views of `values`
     weight_decay : each step shrinks values by rate · weight_decay
     averaging : steps over which `average`, the exponential mean of the values, looks back
     """
 
     betas, epsilon = (0.9, 0.99), 1e-8
 
-    def __init__(self, module: nn.Module, weight_decay: float, averaging: float):
-        self.parameters = [p for p in module.parameters() if p.numel() and p.requires_grad]
+    def __init__(self, parameters: Iterable[nn.Parameter], weight_decay: float, averaging: float):
+        self.parameters = [p for p in parameters if p.numel() and p.requires_grad]
         self.values = torch.cat([p.detach().reshape(-1) for p in self.parameters])
-        start = 0
-        for parameter in self.parameters:
-            parameter.data = self.values[start : start + parameter.numel()].view_as(parameter)
-            start += parameter.numel()
+        self.grad, self.mean, self.square = (torch.zeros_like(self.values) for _ in range(3))
+        sizes = [p.numel() for p in self.parameters]
+        for p, value, grad in zip(self.parameters, self.values.split(sizes), self.grad.split(sizes), strict=True):
+            p.data, p.grad = value.view_as(p), grad.view_as(p)
         self.weight_decay, self.averaging, self.steps = weight_decay, averaging, 0
-        self.mean, self.square = torch.zeros_like(self.values), torch.zeros_like(self.values)
         self.average = self.values.clone()
 
     def step(self, rate: float) -> None:
-        """Move along the gradients that the parameters hold, then forget them."""
+        """Move along the gradients that the parameters have gathered, then forget them."""
         self.steps += 1
-        grad = torch.cat([self._take_gradient(p) for p in self.parameters])
-        first, second = self.betas
-        self.mean.lerp_(grad, 1 - first)
-        self.square.mul_(second).addcmul_(grad, grad, value=1 - second)
+        (first, second), share = self.betas, 1 / min(self.steps, self.averaging + 1)
+        bias = 1 - first**self.steps, 1 - second**self.steps
+        if self.values.device.type == "cpu":
+            arrays = (array.numpy() for array in (self.grad, self.mean, self.square, self.values, self.average))
+            kernels.step_adam(*arrays, first, second, *bias, rate, rate * self.weight_decay, self.epsilon, share)
+            return
+        self.mean.lerp_(self.grad, 1 - first)
+        self.square.mul_(second).addcmul_(self.grad, self.grad, value=1 - second)
         self.values.mul_(1 - rate * self.weight_decay)
-        scale = (self.square / (1 - second**self.steps)).sqrt_().add_(self.epsilon)
-        self.values.addcdiv_(self.mean, scale, value=-rate / (1 - first**self.steps))
-        self.average.lerp_(self.values, 1 / min(self.steps, self.averaging + 1))
-
-    @staticmethod
-    def _take_gradient(parameter: nn.Parameter) -> Tensor:
-        grad, parameter.grad = parameter.grad, None
-        return torch.zeros_like(parameter).reshape(-1) if grad is None else grad.reshape(-1)
+        scale = (self.square / bias[1]).sqrt_().add_(self.epsilon)
+        self.values.addcdiv_(self.mean, scale, value=-rate / bias[0])
+        self.average.lerp_(self.values, share)
+        self.grad.zero_()

@@ -1,12 +1,13 @@
 """Penalties on the table: adaptive smoothness between knots, adaptive ridge on free cells, the paper's output penalty.
 
-    slope        Σ_t λ_t ∫ |∇f_t|²         λ_t = strength · noise / (∫ |∇f_t|² + floor) / n
+    slope        Σ_b λ_b ∫_b |∇f_t|²       λ_b = strength · noise / (mean |∇f_t|² in b + floor) / n; b: blocks of a term
     curvature    Σ_t ∫ λ_t(x) f_t''²       λ_t(x) = strength · noise / (mean f_t''² around x + floor) / n; main effects
-    ridge        Σ_g ρ_g Σ_{c in g} f_c²   ρ_g = ½ · noise / (mean f_c² + floor) / n
+    ridge        Σ_g ρ_g Σ_{c in g} f_c²   ρ_g = ½ · noise / (mean f_c² + floor) / n; levels and missing values
 
 All weights follow the shape they press on, like the variance of a prior that is estimated while fitting: flat shapes
-are pressed flat, strong ones are left free, and a main effect may bend sharply in one place and be smooth elsewhere.
-The curvature's weight grows with training: pressed from the start, a shape would never show that it has to bend.
+are pressed flat, strong ones are left free, and a shape may be sharp in one place and smooth elsewhere: a main effect
+around each knot, an interaction in each block of its table. These local weights, the curvature's and the slope's of
+interactions, grow with training: pressed from the start, a shape would never show that it has to bend.
 `noise` is the validation loss as a share of the constant model's loss.
 DIFF: the paper has the output penalty only, on f before classes are mixed; here it is on the contributions.
 """
@@ -14,7 +15,7 @@ DIFF: the paper has the output penalty only, on f before classes are mixed; here
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -22,13 +23,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from .. import kernels
-from ..layout import Layout
+from ..axis import Axis
 from .lookup import CompiledLookUp
 from .points import GridEngine
 
 RIDGE_FLOOR = 0.02
 REACH = 8, 24  # curvature around a knot: so many knots on either side, or one in so many of the axis
-RAMP = 0.9  # share of the steps in which the curvature's weight grows
+RAMP = 0.9  # share of the steps in which local weights grow
+N_BLOCKS = 6  # pieces of an axis
 CURVATURE = 0  # its key beside the orders of terms, which stand for their slopes
 Smoothness = Mapping[int, tuple[float, float]]  # order of a term, or CURVATURE -> strength and floor
 
@@ -37,28 +39,31 @@ class Edges:
     """Neighbouring cells of a grid, compiled loops on the CPU and torch indexing elsewhere."""
 
     def __init__(self, grid: GridEngine):
-        left, right, width, term = find_edges(grid)
-        self.n_terms, self.compiled = len(grid.layout.terms), isinstance(grid.lookup, CompiledLookUp)
+        left, right, width, block, term, share = find_edges(grid)
+        self.compiled = isinstance(grid.lookup, CompiledLookUp)
         inverse = (1 / width).astype(np.float32)
-        self.arrays = tuple(torch.from_numpy(array).to(grid.device) for array in (left, right, term, inverse))
+        self.arrays = tuple(torch.from_numpy(array).to(grid.device) for array in (left, right, block, inverse))
+        self.term = torch.from_numpy(term).to(grid.device)
+        self.share = torch.from_numpy(share.astype(np.float32)).to(grid.device)[:, None]
 
     def roughness(self, table: Tensor) -> Tensor:
-        """∫ |∇f|² of every term, (T, C)"""
-        rough = table.new_zeros(self.n_terms, table.shape[1])
+        """Mean |∇f|² of every block, (blocks, C)"""
+        rough = table.new_zeros(len(self.term), table.shape[1])
         if self.compiled:
             kernels.measure_roughness(*(array.numpy() for array in self.arrays), table.numpy(), rough.numpy())
-            return rough
-        left, right, term, inverse = self.arrays
-        return rough.index_add_(0, term, (table[right] - table[left]).square() * inverse[:, None])
+        else:
+            left, right, block, inverse = self.arrays
+            rough.index_add_(0, block, (table[right] - table[left]).square() * inverse[:, None])
+        return rough / self.share
 
     def add_gradient(self, strength: Tensor, table: Tensor, grad: Tensor) -> None:
-        """Add the gradient of Σ_t ½ strength_t ∫ |∇f_t|², strength (T, C)."""
+        """Add the gradient of Σ_b ½ strength_b ∫ |∇f|² over every block, strength (blocks, C)."""
         if self.compiled:
             arrays = (*self.arrays, strength, table, grad)
             kernels.pull_edges(*(array.numpy() for array in arrays))
             return
-        left, right, term, inverse = self.arrays
-        pull = strength[term] * inverse[:, None] * (table[right] - table[left])
+        left, right, block, inverse = self.arrays
+        pull = strength[block] * inverse[:, None] * (table[right] - table[left])
         grad.index_add_(0, right, pull)
         grad.index_add_(0, left, pull, alpha=-1)
 
@@ -102,28 +107,33 @@ class Penalty:
     def __init__(self, grid: GridEngine, n_rows: float, smoothness: Smoothness, output_penalty: float = 0.0):
         device, self.n_rows = grid.device, n_rows
         wished = torch.tensor([smoothness[len(term)] for term in grid.layout.terms], dtype=torch.float32, device=device)
-        self.strength, self.floor = wished[:, :1], wished[:, 1:]
-        self.edges = Edges(grid) if self.strength.any() else None
+        self.edges = Edges(grid) if wished[:, 0].any() else None
+        if self.edges is not None:
+            self.strength, self.floor = wished[self.edges.term].split(1, dim=1)
+            orders = torch.tensor([[len(term)] for term in grid.layout.terms], device=device)
+            self.grows = orders[self.edges.term] > 1
         self.bend_strength, self.bend_floor = smoothness.get(CURVATURE, (0.0, 0.0))
         self.bends = Bends(grid) if self.bend_strength else None
-        self.free = torch.from_numpy(np.flatnonzero(grid.cells.free >= 0)).to(device)
-        self.group = torch.from_numpy(group_free_cells(grid)).to(device)
-        self.group_size = torch.bincount(self.group)[:, None].float()
+        self.n_free = grid.cells.n_free
+        self.loose, self.group, weight = (torch.from_numpy(array).to(device) for array in find_loose_cells(grid))
+        self.weight = weight.float()[:, None]
+        self.group_weight = torch.bincount(self.group, self.weight[:, 0])[:, None].float()
         share = grid.cell_weight / grid.cell_weight[grid.layout.cells_of(0)].sum()
-        weight = torch.from_numpy(share.astype(np.float32)).to(device)
-        self.output_penalty, self.share = output_penalty, weight[:, None]
+        self.output_penalty = output_penalty
+        self.share = torch.from_numpy(share.astype(np.float32)).to(device)[:, None]
 
     def refresh(self, table: Tensor, noise: Tensor | float, progress: float = 1.0) -> None:
         """Weigh the penalties anew by the present shapes; `noise` is a number or one (C,) for each channel."""
         scale = noise / self.n_rows
+        grown = min(1.0, progress / RAMP)
         if self.bends is not None:
-            strength = self.bend_strength * min(1.0, progress / RAMP)
-            self.bend = 2 * scale * strength / (self.bends.curvature(table) + self.bend_floor + 1e-12)
+            self.bend = 2 * scale * grown * self.bend_strength / (self.bends.curvature(table) + self.bend_floor + 1e-12)
         if self.edges is not None:
-            self.smooth = 2 * scale * self.strength / (self.edges.roughness(table) + self.floor + 1e-12)
-        power = table.new_zeros(len(self.group_size), table.shape[1])
-        power.index_add_(0, self.group, table[self.free].square())
-        self.ridge = (scale / (power / self.group_size + RIDGE_FLOOR))[self.group]
+            strength = torch.where(self.grows, grown, 1.0) * self.strength
+            self.smooth = 2 * scale * strength / (self.edges.roughness(table) + self.floor + 1e-12)
+        power = table.new_zeros(len(self.group_weight), table.shape[1])
+        power.index_add_(0, self.group, self.weight * table[self.loose].square())
+        self.ridge = self.weight * (scale / (power / self.group_weight + RIDGE_FLOOR))[self.group]
 
     def add_gradient(self, table: Tensor, grad: Tensor) -> None:
         """Add the penalties' gradient to `grad`."""
@@ -131,30 +141,30 @@ class Penalty:
             self.edges.add_gradient(self.smooth, table, grad)
         if self.bends is not None:
             self.bends.add_gradient(self.bend, table, grad)
-        if len(self.free):
-            grad.index_add_(0, self.free, self.ridge * table[self.free])
+        if len(self.loose):
+            grad.index_add_(0, self.loose, self.ridge * table[self.loose])
         if self.output_penalty:
             grad += 2 * self.output_penalty * self.share * table
 
     def add_exact_gradient(self, table: Tensor, grad: Tensor, share: Tensor) -> None:
         """For the exact engine: no smoothness; its free cells stand before the last; `share` (cells, 1) of a batch."""
-        if len(self.free):
-            own = slice(len(table) - len(self.free) - 1, len(table) - 1)
-            grad[own] += self.ridge * table[own]
+        if self.n_free:
+            own = slice(len(table) - self.n_free - 1, len(table) - 1)
+            grad[own] += self.ridge[: self.n_free] * table[own]
         if self.output_penalty:
             grad += 2 * self.output_penalty * share * table
 
 
-def find_edges(grid: GridEngine) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Neighbouring based cells along every axis with an order: left, right, width, term.
+def find_edges(grid: GridEngine) -> tuple[np.ndarray, ...]:
+    """Neighbouring based cells along every axis with an order: left, right, width, block; and of every block its term
+    and its share of the term.
 
     The width is the distance of their places, times the number of parallel lines: sums over edges are integrals.
     """
-    layout, found = grid.layout, []
+    layout, found, terms, shares, count = grid.layout, [], [], [], 0
     for index in range(len(layout.terms)):
-        shape, start = layout.table_shape(index), layout.cells_of(index).start
-        ids = np.arange(start, start + int(np.prod(shape))).reshape(shape)
-        axes = layout.axes_of(index)
+        shape, start, axes = layout.table_shape(index), layout.cells_of(index).start, layout.axes_of(index)
+        ids, block = np.arange(start, start + math.prod(shape)).reshape(shape), count + find_blocks(axes)
         for d, axis in enumerate(axes):
             if axis.kind == "nominal" or len(axis.knots) < 2:
                 continue
@@ -164,10 +174,25 @@ def find_edges(grid: GridEngine) -> tuple[np.ndarray, np.ndarray, np.ndarray, np
             keep = grid.cells.based[left] & grid.cells.based[right]
             lines = math.prod(len(other.knots) for k, other in enumerate(axes) if k != d)
             width = np.broadcast_to(gap * lines, left.shape)[keep]
-            found.append((left[keep], right[keep], width, np.full(keep.sum(), index)))
+            found.append((left[keep], right[keep], width, block.ravel()[left[keep] - start]))
+        n_blocks = int(block.max()) + 1 - count
+        terms.append(np.full(n_blocks, index))
+        shares.append(np.full(n_blocks, 1 / n_blocks))
+        count += n_blocks
     if not found:
-        return tuple(np.empty(0, kind) for kind in (np.int64, np.int64, float, np.int64))  # type: ignore[return-value]
-    return tuple(np.concatenate(parts) for parts in zip(*found, strict=True))  # type: ignore[return-value]
+        found.append((np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64)))
+    edges = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return *edges, np.concatenate(terms), np.concatenate(shares)
+
+
+def find_blocks(axes: Sequence[Axis]) -> np.ndarray:
+    """Block of every cell of a table: an interaction's axes with an order are cut in up to `N_BLOCKS` pieces."""
+    block = np.zeros((), dtype=np.int64)
+    for axis in axes:
+        n_knots = len(axis.knots)
+        n = 1 if axis.kind == "nominal" or len(axes) == 1 else int(np.clip(n_knots // 4, 1, N_BLOCKS))
+        block = block[..., None] * n + np.clip((np.arange(axis.n_cells) - 1) * n // max(n_knots, 1), 0, n - 1)
+    return block
 
 
 def find_bends(grid: GridEngine) -> tuple[np.ndarray, ...]:
@@ -190,15 +215,21 @@ def find_bends(grid: GridEngine) -> tuple[np.ndarray, ...]:
     return tuple(np.concatenate(parts) for parts in zip(*found, strict=True))
 
 
-def group_free_cells(grid: GridEngine) -> np.ndarray:
-    """Group of each free cell: the levels of a term are shrunk together, a main effect's missing cell on its own."""
-    groups, n_groups = [], 0
-    layout: Layout = grid.layout
-    for index, term in enumerate(layout.terms):
-        cells = layout.cells_of(index)
-        free = np.flatnonzero(grid.cells.free[cells] >= 0)
-        alone = (free == 0) & (len(term) == 1)
-        groups.append(n_groups + np.where(alone, 1, 0))
-        n_groups += 2
-    joined = np.concatenate(groups)
-    return np.unique(joined, return_inverse=True)[1]
+def find_loose_cells(grid: GridEngine) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cells with a ridge: the free ones, then those of interactions of levels, where no edge joins level to level.
+
+    With each cell its group, whose cells are shrunk together (the levels of a term; a main effect's missing cell
+    alone), and its weight: a line of cells along an axis with an order counts as one.
+    """
+    free, based, n_terms = [], [], len(grid.layout.terms)
+    for index, term in enumerate(grid.layout.terms):
+        cells, axes = grid.layout.cells_of(index), grid.layout.axes_of(index)
+        own = np.flatnonzero(grid.cells.free[cells] >= 0)
+        alone = (own == 0) & (len(term) == 1)
+        free.append((cells.start + own, index + n_terms * alone, np.ones(len(own))))
+        if len(term) > 1 and any(axis.kind == "nominal" for axis in axes):
+            own = np.flatnonzero(grid.cells.based[cells])
+            share = 1 / math.prod(len(axis.knots) for axis in axes if axis.kind != "nominal")
+            based.append((cells.start + own, np.full(len(own), index + 2 * n_terms), np.full(len(own), share)))
+    found, group, weight = (np.concatenate(parts) for parts in zip(*free, *based, strict=True))
+    return found, np.unique(group, return_inverse=True)[1], weight

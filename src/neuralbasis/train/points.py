@@ -7,6 +7,7 @@ repeated values cost nothing. Both fill a `Points` for `BasisNet.table`; the for
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -86,6 +87,7 @@ class GridEngine:
 
     def __init__(self, layout: Layout, positions: np.ndarray, weights: np.ndarray, threads: int, device="cpu"):
         self.layout, self.positions, self.device = layout, positions, torch.device(device)
+        self.threads = threads
         self.cells = describe_cells(layout)
         on_cpu = self.device.type == "cpu"
         self.lookup: LookUp = (
@@ -114,6 +116,14 @@ class GridEngine:
         source[is_free] = count + cells.free[is_free]
         source[source < 0] = count + cells.n_free
         return Points(orders, torch.from_numpy(source).to(self.device))
+
+    def on_one_thread(self) -> GridEngine:
+        """The same for callers that are threads themselves."""
+        alone = copy(self)
+        alone.threads, alone.lookup = 1, copy(self.lookup)
+        if isinstance(alone.lookup, CompiledLookUp):
+            alone.lookup.threads = 1
+        return alone
 
     def batch(self, rows: np.ndarray) -> tuple[Points, LookUp, np.ndarray]:
         """Points to evaluate and how these rows read them."""

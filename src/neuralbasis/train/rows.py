@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -42,6 +42,11 @@ class Rows:
         shares = shares / shares.mean(0).clamp(min=1e-12)
         drawn = torch.from_numpy(self.copies / self.copies.mean()).to(shares)
         return shares / drawn[:, None]
+
+    def part(self, first: int, last: int) -> Rows:
+        """The same rows for members first … last - 1."""
+        init = self.init if self.init is None or self.init.shape[1] == 1 else self.init[:, first:last]
+        return replace(self, held_out=self.held_out[:, first:last], init=init)
 
     def take(self, index: Tensor) -> tuple[Tensor, Tensor | None]:
         return self.target[index], None if self.init is None else self.init[index]

@@ -1,0 +1,218 @@
+"""Crew: the members shared out among threads, each part with all that trains it.
+
+Members never meet while they are trained: each has weights, held-out rows and penalties of its own. So they are dealt
+into parts that go through the same batches at the same time. How many parts there are depends on the problem alone,
+never on the threads: products of another size round differently, and a seed should give one model on any machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import kernels
+from ..net import BasisNet
+from ..objective import Objective
+from .optimizer import FlatAdamW
+from .penalty import CURVATURE, Penalty, Smoothness
+from .points import ExactEngine, GridEngine
+from .rows import Rows
+
+REFRESH = 10  # steps after which penalties are weighed anew
+N_PARTS = 2  # more would be too small: a step of main effects is mostly calls
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to train. Steps and rounds count batches and checkpoints; see the estimators for what users set."""
+
+    learning_rate: float = 1e-2
+    weight_decay: float = 1e-5
+    batch_size: int = 1024
+    max_steps: int = 1000
+    n_checkpoints: int = 25
+    early_stopping_rounds: int = 8
+    early_stopping_tolerance: float | None = 0.0
+    smoothness: Smoothness = field(default_factory=lambda: {1: (3.0, 3.0), 2: (3.0, 3.0), 3: (3.0, 3.0)})
+    output_penalty: float = 0.0
+    averaging: float = 0.05
+    time_limit: float | None = None
+    verbose: bool = False
+    callbacks: Sequence[Callable] = ()
+    stage: str = "main effects"
+
+
+class Crew:
+    """All members of `net`, dealt into parts."""
+
+    def __init__(
+        self, net: BasisNet, grid: GridEngine, engine: GridEngine | ExactEngine, rows: Rows, objective: Objective,
+        settings: Settings,
+    ):  # fmt: skip
+        self.net = net
+        self.threads, n_parts = grid.threads, count_parts(net, engine)
+        self.edges = np.linspace(0, net.n_members, n_parts + 1).astype(int).tolist()
+        held = np.flatnonzero(rows.held_out.any(dim=1).cpu().numpy())
+        known = objective, settings, held, net.n_members
+        if n_parts == 1:
+            self.parts = [Part(net, grid, engine, rows, *known)]
+        else:
+            alone = grid.on_one_thread()
+            self.parts = [
+                Part(net.part(*ends), alone, alone, rows.part(*ends), *known) for ends in pairwise(self.edges)
+            ]
+        self.validates = len(held) > 0
+
+    @property
+    def steps(self) -> int:
+        return self.parts[0].step
+
+    def advance(
+        self, batches: Sequence[np.ndarray], noise: float, is_late: Callable[[], bool], tick: Callable[[], object]
+    ) -> None:
+        """Train all members on these batches, unless time runs out."""
+        self._each(lambda k, part: part.advance(batches, noise, is_late, (lambda: None) if k else tick))
+
+    def validation_losses(self) -> Tensor:
+        """(held-out rows,) parts of the averaged nets' validation loss: the mean over members of each one's loss."""
+        found: dict[int, Tensor] = {}
+        self._each(lambda k, part: found.__setitem__(k, part.validation_losses()))
+        return torch.stack([found[k] for k in range(len(self.parts))]).sum(dim=0)
+
+    def keep(self) -> None:
+        """Remember the averaged values."""
+        for part in self.parts:
+            part.kept = part.optimizer.average.clone()
+
+    def restore(self) -> None:
+        """Give the whole net what was kept."""
+        for part, first in zip(self.parts, self.edges, strict=False):
+            part.optimizer.values.copy_(part.kept)
+            if part.net is not self.net:
+                self.net.absorb(part.net, first)
+        self.net.eval()
+
+    def _each(self, work: Callable[[int, Part], object]) -> None:
+        def run(_share: int, first: int, last: int) -> int:
+            for k in range(first, last):
+                work(k, self.parts[k])
+            return -1
+
+        kernels.share_rows(run, len(self.parts), self.threads, min_rows=1)
+
+
+def count_parts(net: BasisNet, engine: GridEngine | ExactEngine) -> int:
+    """One if members cannot be separated: dropout draws from one global stream, the exact engine looks points up for
+    all of them."""
+    if isinstance(engine, ExactEngine) or engine.device.type != "cpu":
+        return 1
+    random = net.basis_dropout or any(getattr(basis, "dropout", 0.0) for basis in net.bases.values())
+    if random or not all(basis.separable for basis in net.bases.values()):
+        return 1
+    return min(net.n_members, N_PARTS)
+
+
+@dataclass(eq=False)
+class Part:
+    """Some members: their net, rows (N, members), penalty and optimiser."""
+
+    net: BasisNet
+    grid: GridEngine
+    engine: GridEngine | ExactEngine
+    rows: Rows
+    objective: Objective
+    settings: Settings
+    held: np.ndarray
+    n_members: int
+    step: int = 0
+    kept: Tensor = field(default_factory=lambda: torch.empty(0))
+
+    def __post_init__(self) -> None:
+        settings, net = self.settings, self.net
+        smoothness = release_smoothness(settings.smoothness, self.rows.information)
+        self.penalty = Penalty(self.grid, self.rows.n_effective, smoothness, settings.output_penalty)
+        self.shares = self.rows.shares()
+        weights = self.rows.held_out * self.rows.weights[:, None]
+        self.held_weights = weights / weights.sum(0) / self.n_members
+        self.optimizer = FlatAdamW(net.parameters(), settings.weight_decay, settings.averaging * settings.max_steps)
+        net.train()
+
+    def advance(
+        self, batches: Sequence[np.ndarray], noise: float, is_late: Callable[[], bool], tick: Callable[[], object]
+    ) -> None:
+        """A step for every batch, unless time runs out."""
+        max_steps = self.settings.max_steps
+        for batch in batches:
+            if self.step % REFRESH == 0:
+                with torch.no_grad():
+                    self.penalty.refresh(self.net.table(self.grid.points), noise, self.step / max_steps)
+            compute_gradients(self.net, self.engine, batch, self.rows, self.shares, self.objective, self.penalty)
+            self.step += 1
+            self.optimizer.step(self.settings.learning_rate * schedule(self.step / max_steps))
+            tick()
+            if is_late():
+                return
+
+    @torch.no_grad()
+    def validation_losses(self) -> Tensor:
+        """(held-out rows,) parts of the validation loss of the averaged values."""
+        values = self.optimizer.values
+        present = values.clone()
+        values.copy_(self.optimizer.average)
+        self.net.eval()
+        table, lookup = self.net.table(self.grid.points), self.grid.lookup
+        parts = [torch.empty(0, device=self.grid.device)]
+        for first in range(0, len(self.held), 65536):
+            index = self.held[first : first + 65536]
+            where = torch.from_numpy(index).to(self.grid.device)
+            target, init = self.rows.take(where)
+            scores = self.net.combine(lookup.gather(lookup.take(index), table, self.net.tied))
+            losses = self.objective.loss(scores if init is None else scores + init, target)
+            parts.append((losses * self.held_weights[where]).sum(1))
+        values.copy_(present)
+        self.net.train()
+        return torch.cat(parts)
+
+
+def compute_gradients(
+    net: BasisNet, engine: GridEngine | ExactEngine, batch: np.ndarray, rows: Rows, shares: Tensor,
+    objective: Objective, penalty: Penalty,
+) -> None:  # fmt: skip
+    """One batch: the table forward, the rows' gradient as a histogram over its cells, and back through the net."""
+    points, lookup, index = engine.batch(batch)
+    table = net.table(points)
+    values, taken = table.detach(), lookup.take(index)
+    where = torch.from_numpy(batch).to(values.device)
+    target, init = rows.take(where)
+    parts = lookup.gather(taken, values, net.tied)
+    with torch.no_grad():
+        scores = net.combine(parts)
+    slope = objective.slope(scores if init is None else scores + init, target)
+    pull = net.pull(parts, slope * (shares[where] / len(batch))[..., None])
+    grad = lookup.scatter(taken, pull, len(values))
+    if isinstance(engine, GridEngine):
+        penalty.add_gradient(values, grad)
+    else:
+        times = lookup.scatter(taken, values.new_ones(len(batch), 1, 1), len(values))
+        penalty.add_exact_gradient(values, grad, times / len(batch))
+    table.backward(grad)
+
+
+def release_smoothness(smoothness: Smoothness, information: float) -> Smoothness:
+    """Where one class is rare, a row tells little about the shapes: strong shapes are let free later."""
+    release = 1 / math.sqrt(information)
+    return {
+        kind: (strength, floor) if kind == CURVATURE else (release * strength, release * floor)
+        for kind, (strength, floor) in smoothness.items()
+    }
+
+
+def schedule(progress: float) -> float:
+    """Share of the learning rate: 5 % linear warm-up, then a cosine to zero."""
+    return min(1.0, progress / 0.05) * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))
