@@ -235,3 +235,56 @@ def test_source_reads_orders_then_free_then_zero():
     torch.testing.assert_close(
         net.table(Points({1: chosen}, source))[:, 0], torch.tensor([5.0, 1.0, 1.0, 1.0, 7.0, 0.0, 5.0])
     )
+
+
+# Members in parts
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("n_subnets", [1, 2])
+def test_a_part_is_some_of_the_members(tied, n_subnets):
+    grid = make_grid()
+    net = make_net(grid, tied, n_subnets, n_members=5)
+    whole, width = net.table(grid.points).detach(), (n_subnets if tied else net.n_outputs)
+    for first, last in ((0, 2), (2, 5), (0, 5)):
+        part = net.part(first, last)
+        assert part.n_members == last - first
+        torch.testing.assert_close(part.table(grid.points), whole[:, first * width : last * width])
+        torch.testing.assert_close(part.intercept, net.intercept[first:last])
+    with torch.no_grad():
+        for parameter in part.parameters():
+            parameter.zero_()
+    torch.testing.assert_close(net.table(grid.points).detach(), whole)  # a part has values of its own
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_net_absorbs_its_parts(tied):
+    grid = make_grid()
+    net, other = (make_net(grid, tied, 2, n_members=5, seed=seed) for seed in (0, 1))
+    for basis, source in zip(net.bases.values(), other.bases.values(), strict=True):
+        basis.load_state_dict(source.state_dict())  # frequencies are drawn once and never absorbed
+    for first, last in ((0, 2), (2, 5)):
+        net.absorb(other.part(first, last), first)
+    torch.testing.assert_close(net.table(grid.points), other.table(grid.points))
+    torch.testing.assert_close(net.intercept, other.intercept)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("n_subnets", [1, 3])
+def test_the_way_back_of_combine_is_that_of_torch(tied, n_subnets):
+    grid = make_grid(orders=(1, 2))
+    net, generator = make_net(grid, tied, n_subnets), torch.Generator().manual_seed(2)
+    n_parts = len(grid.layout.terms) if tied else 1
+    width = net.n_members * (n_subnets if tied else net.n_outputs)
+    parts = torch.randn(7, n_parts, width, generator=generator, requires_grad=True)
+    slope = torch.randn(7, net.n_members, net.n_outputs, generator=generator)
+    net.combine(parts).backward(slope)
+    expected = {name: p.grad.clone() for name, p in net.named_parameters() if p.grad is not None}
+    assert "intercept" in expected
+    net.zero_grad()
+    torch.testing.assert_close(net.pull(parts.detach(), slope), parts.grad)
+    for name, parameter in net.named_parameters():
+        if name in expected:
+            torch.testing.assert_close(parameter.grad, expected[name])
+    net.pull(parts.detach(), slope)  # gradients are added to what is there
+    torch.testing.assert_close(net.intercept.grad, 2 * expected["intercept"])

@@ -11,7 +11,7 @@ from neuralbasis import kernels, screen
 from neuralbasis.axis import continuous_axis, level_axis
 from neuralbasis.kernels import count_cells
 from neuralbasis.layout import lay_out
-from neuralbasis.screen import bin_columns, list_triples, pick_terms, rank_terms
+from neuralbasis.screen import bin_columns, find_reach, list_triples, pick_terms, rank_terms
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -508,3 +508,26 @@ def test_triples_inherit_from_pairs(pairs, strong):
     needed = 3 if strong else 2
     expected = [t for t in combinations(range(7), 3) if len(known.intersection(combinations(t, 2))) >= needed]
     assert list_triples(pairs, strong) == expected
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_noise_rarely_exceeds_its_reach(n_outputs):
+    """Of tables of pure noise, at most about the asked share has a candidate beyond the reach."""
+    beyond, n_tables = 0, 60
+    for seed in range(n_tables):
+        rng = np.random.default_rng(seed)
+        residuals = rng.normal(size=(600, n_outputs))
+        X = rng.random((600, 8))
+        axes = [continuous_axis(str(k), column) for k, column in enumerate(X.T)]
+        layout = lay_out(axes, [(k,) for k in range(8)], {})
+        strengths = rank_terms(bin_columns(layout.encode(X), layout.axes), residuals)
+        beyond += strengths.max() > find_reach(residuals, len(strengths), 0.3)
+    assert beyond / n_tables < 0.45
+
+
+def test_reach_falls_with_rows_and_chance_and_grows_with_candidates():
+    noise = np.random.default_rng(0).normal(size=(1000, 1))
+    reach = find_reach(noise, 100, 0.3)
+    assert find_reach(noise[:500], 100, 0.3) == pytest.approx(2 * reach, rel=1e-6)
+    assert find_reach(noise, 1000, 0.3) > reach > find_reach(noise, 100, 1.0) > 0
+    assert find_reach(noise, 0, 0.3) == find_reach(np.zeros((10, 1)), 5, 0.3) == 0.0

@@ -27,11 +27,12 @@ from neuralbasis.objective import CrossEntropy, LogLoss, SquaredError, choose_ob
 from neuralbasis.recipe import make_net
 from neuralbasis.sample import Sample
 from neuralbasis.train import GridEngine, Settings, Stage, place_rows, train, training_threads
+from neuralbasis.train.crew import Crew, compute_gradients, schedule
 from neuralbasis.train.lookup import MIN_WORK, CompiledLookUp, TorchLookUp
-from neuralbasis.train.crew import Crew, compute_gradients, count_parts, schedule
-from neuralbasis.train.loop import SURE, _batches, _Watch, standard_error
+from neuralbasis.train.loop import _batches, _Watch, standard_error
 from neuralbasis.train.optimizer import FlatAdamW
 from neuralbasis.train.penalty import (
+    N_BLOCKS,
     RAMP,
     REACH,
     RIDGE_FLOOR,
@@ -39,6 +40,7 @@ from neuralbasis.train.penalty import (
     Edges,
     Penalty,
     find_bends,
+    find_blocks,
     find_edges,
     find_loose_cells,
 )
@@ -127,9 +129,25 @@ def test_parameters_are_views_and_gradients_are_taken():
     assert all(parameter.abs().max() == 0 for parameter in module.parameters())
     module(torch.ones(1, 3).double()).sum().backward()
     flat.step(0.1)
-    assert all(parameter.grad is None for parameter in module.parameters())
+    assert all(parameter.grad.abs().max() == 0 for parameter in module.parameters())
     flat.step(0.0)  # without gradients, and at rate 0
     assert flat.steps == 2
+
+
+def test_compiled_and_torch_steps_agree(monkeypatch):
+    """The loop on the CPU, and plain torch for other devices."""
+    compiled, plain = draw_module().float(), draw_module().float()
+    flats = [FlatAdamW(module.parameters(), 0.1, averaging=4) for module in (compiled, plain)]
+    for step in range(1, 20):
+        for module, flat in zip((compiled, plain), flats, strict=True):
+            module(torch.full((1, 3), 1.0 / step)).square().sum().backward()
+            with monkeypatch.context() as patch:
+                if module is plain:
+                    patch.setattr(FlatAdamW, "is_compiled", False)
+                flat.step(0.05)
+    torch.testing.assert_close(flats[0].values, flats[1].values, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(flats[0].average, flats[1].average, rtol=1e-5, atol=1e-6)
+    assert flats[0].grad.abs().max() == flats[1].grad.abs().max() == 0
 
 
 def test_empty_parameters_are_left_out():
@@ -280,20 +298,20 @@ def mean_slowly(grid, table):
 
 def penalty_value(grid, table, frozen, n_rows, noise, smoothness, output_penalty):
     """The documented penalties of `table`, their weights taken from the table `frozen`."""
-    left, right, width, term = find_edges(grid)
+    left, right, width, block, term, share = find_edges(grid)
     total = 0.0
-    for index, features in enumerate(grid.layout.terms):
-        mine, (strength, floor) = term == index, smoothness[len(features)]
+    for index in range(len(term)):
+        mine, (strength, floor) = block == index, smoothness[len(grid.layout.terms[term[index]])]
         rough = [((t[right] - t[left]) ** 2 / width[:, None])[mine].sum(axis=0) for t in (table, frozen)]
-        total += (strength * noise / (rough[1] + floor + 1e-12) / n_rows * rough[0]).sum()
+        total += (strength * noise / (rough[1] / share[index] + floor + 1e-12) / n_rows * rough[0]).sum()
     if 0 in smoothness:
         (strength, floor), (second, width, _) = smoothness[0], bend_slowly(grid, table)
         total += (strength * noise / (mean_slowly(grid, frozen) + floor) / n_rows * width * second**2).sum()
-    free, group = np.flatnonzero(grid.cells.free >= 0), group_free_cells(grid)
+    loose, group, weight = find_loose_cells(grid)
     for index in np.unique(group):
-        chosen = free[group == index]
-        ridge = 0.5 * noise / ((frozen[chosen] ** 2).mean(axis=0) + RIDGE_FLOOR) / n_rows
-        total += (ridge * (table[chosen] ** 2).sum(axis=0)).sum()
+        chosen, parts = loose[group == index], weight[group == index, None]
+        ridge = 0.5 * noise / (np.average(frozen[chosen] ** 2, axis=0, weights=parts[:, 0]) + RIDGE_FLOOR) / n_rows
+        total += (ridge * (parts * table[chosen] ** 2).sum(axis=0)).sum()
     share = grid.cell_weight / grid.cell_weight[grid.layout.cells_of(0)].sum()
     return total + output_penalty * (share[:, None] * table**2).sum()
 
@@ -349,19 +367,24 @@ def test_weights_of_the_penalties_by_hand():
     assert penalty.edges.roughness(table)[:, 0].tolist() == [16.0, 0.0, 0.0]
     expected = [2 * 2.0 * 0.5 / 10 / (16 + 3.0), 2 * 2.0 * 0.5 / 10 / 3.0, 2 * 5.0 * 0.5 / 10 / 4.0]
     torch.testing.assert_close(penalty.smooth[:, 0], torch.tensor(expected))
-    ridge = dict(zip(penalty.free.tolist(), penalty.ridge[:, 0].tolist(), strict=True))
+    ridge = dict(zip(penalty.loose.tolist(), penalty.ridge[:, 0].tolist(), strict=True))
     floor = RIDGE_FLOOR
     assert ridge[0] == pytest.approx(0.05 / (16 + floor), rel=1e-5)  # missing on the line
     assert ridge[5] == pytest.approx(0.05 / (9 + floor), rel=1e-5)  # missing level, on its own
     for level in (6, 7, 8):
         assert ridge[level] == pytest.approx(0.05 / (14 / 3 + floor), rel=1e-5)
-    pairs = [weight for cell, weight in ridge.items() if cell >= 10]
-    assert pairs == pytest.approx([0.05 / floor] * len(pairs), rel=1e-5)
+    # Of the pair, cells with a missing value are free; the knots of each level share the weight of one cell.
+    knots = {10 + 5 * knot + level for knot in (1, 2, 3) for level in (1, 2, 3)}
+    pair = {cell: weight for cell, weight in ridge.items() if cell >= 10}
+    assert set(pair) == knots | {10, 11, 12, 13, 15, 20, 25}
+    for cell, weight in pair.items():
+        assert weight == pytest.approx(0.05 / floor / (3 if cell in knots else 1), rel=1e-5)
 
 
 def test_edges_of_a_pair_by_hand():
     grid = make_tiny_grid()
-    left, right, width, term = find_edges(grid)
+    left, right, width, block, terms, _ = find_edges(grid)
+    term = terms[block]
     assert [grid.layout.terms[t] for t in np.unique(term)] == [(0,), (0, 1)]  # levels have no order
     main = term == 0
     assert list(zip(left[main], right[main], width[main], strict=True)) == [(1, 2, 0.25), (2, 3, 0.75)]
@@ -380,7 +403,7 @@ def test_edges_run_along_both_axes_of_a_pair():
     axes = [continuous_axis(name, np.arange(float(size)), scaling="minmax") for name, size in (("a", 3), ("b", 5))]
     layout = lay_out(axes, [(0, 1)], {2: 5})
     grid = GridEngine(layout, layout.encode(np.array([[0.0, 0.0]])), np.ones(1), threads=1)
-    left, right, width, _ = find_edges(grid)
+    left, right, width, *_ = find_edges(grid)
     steps, counts = np.unique(right - left, return_counts=True)
     assert (steps.tolist(), counts.tolist()) == ([1, 7], [3 * 4, 2 * 5])  # 7 = 5 knots, missing and unseen
     # Places are 1/4 apart along b, on three lines, and 1/2 along a, on five.
@@ -407,13 +430,13 @@ def test_compiled_and_torch_edges_agree(orders):
     compiled, plain = Edges(grid), Edges(grid)
     assert compiled.compiled
     plain.compiled = False
-    table, strength = draw_table(grid, 3).float(), torch.rand(len(grid.layout.terms), 3)
+    left, right, width, block, term, share = find_edges(grid)
+    table, strength = draw_table(grid, 3).float(), torch.rand(len(term), 3)
     rough = compiled.roughness(table)
-    assert rough.shape == (len(grid.layout.terms), 3)
+    assert rough.shape == (len(term), 3)
     torch.testing.assert_close(rough, plain.roughness(table), rtol=1e-5, atol=1e-5)
-    left, right, width, term = find_edges(grid)
     square = (table[right] - table[left]).square().double().numpy() / width[:, None]
-    slow = [square[term == index].sum(axis=0) for index in range(len(grid.layout.terms))]
+    slow = [square[block == index].sum(axis=0) / share[index] for index in range(len(term))]
     np.testing.assert_allclose(rough, slow, rtol=1e-5, atol=1e-5)
     grads = [torch.ones_like(table), torch.ones_like(table)]
     compiled.add_gradient(strength, table, grads[0])
@@ -426,12 +449,44 @@ def test_no_order_no_edges():
     axes = build_axes(np.random.default_rng(0), ("nominal", "nominal"))
     layout = lay_out(axes, [(0,), (1,), (0, 1)], {2: 5})
     grid = GridEngine(layout, layout.encode(np.zeros((2, 2))), np.ones(2), threads=1)
-    assert [len(part) for part in find_edges(grid)] == [0, 0, 0, 0]
+    assert [len(part) for part in find_edges(grid)] == [0, 0, 0, 0, 3, 3]  # a block a term
     penalty, table = Penalty(grid, 5.0, EVEN), torch.ones(layout.n_cells, 1)
     penalty.refresh(table, 1.0)
     grad = torch.zeros_like(table)
     penalty.add_gradient(table, grad)
-    np.testing.assert_array_equal(grad[:, 0] > 0, grid.cells.free >= 0)
+    np.testing.assert_array_equal(grad[:, 0] > 0, (grid.cells.free >= 0) | grid.cells.based)  # levels have a ridge
+
+
+def test_blocks_cut_the_axes_of_interactions():
+    def make_axis(name, size):
+        return continuous_axis(name, np.arange(float(size)), scaling="minmax", max_knots=49)
+
+    long, short, levels = make_axis("a", 49), make_axis("b", 9), level_axis("c", "nominal", list("uvw"))
+    assert find_blocks([long]).tolist() == [0] * 51  # a main effect is one block
+    block = find_blocks([long, short])
+    assert block.shape == (51, 11)
+    assert len(np.unique(block)) == N_BLOCKS * 2  # at least four knots along a side
+    np.testing.assert_array_equal(block[1:50, 1] // 2, np.arange(49) * N_BLOCKS // 49)
+    np.testing.assert_array_equal(block[1, 1:10], np.arange(9) * 2 // 9)
+    assert len(np.unique(find_blocks([long, levels]))) == N_BLOCKS
+    assert len(np.unique(find_blocks([levels, levels]))) == 1
+    assert len(np.unique(find_blocks([long, long, short]))) == N_BLOCKS**2 * 2
+
+
+def test_a_sharp_block_leaves_the_others_pressed():
+    axes = [continuous_axis(name, np.arange(49.0), scaling="minmax", max_knots=49) for name in "ab"]
+    layout = lay_out(axes, [(0, 1)], {2: 49})
+    grid = GridEngine(layout, layout.encode(np.zeros((1, 2))), np.ones(1), threads=1)
+    table = torch.zeros(layout.n_cells, 1)
+    place = torch.from_numpy(np.nan_to_num(grid.cells.places[0]))
+    table[(place < 0.1).all(dim=1)] = 5.0  # a sharp corner
+    penalty = Penalty(grid, 10.0, {2: (60.0, 5.0)})
+    for progress, grown in ((0.45, 0.5), (1.0, 1.0)):  # local weights grow over nine tenths of the steps
+        penalty.refresh(table, 1.0, progress)
+        flat = 2 * 60.0 / 5.0 / 10.0 * grown
+        weights = penalty.smooth.reshape(N_BLOCKS, N_BLOCKS)
+        torch.testing.assert_close(weights[2:], torch.full_like(weights[2:], flat))
+        assert weights[0, 0] < flat / 10
 
 
 # Curvature
@@ -856,17 +911,18 @@ def test_a_loss_that_is_no_number_is_never_kept():
 def test_a_run_keeps_the_state_of_its_rule(tolerance, monkeypatch):
     seen = []
 
-    def score(watch):
-        seen.append(score_average(watch))
+    def score(crew):
+        seen.append(validation_losses(crew))
         return seen[-1]
 
-    score_average = _Watch._score_average
-    monkeypatch.setattr(_Watch, "_score_average", score)
+    validation_losses = Crew.validation_losses
+    monkeypatch.setattr(Crew, "validation_losses", score)
     problem = make_problem(*draw_noisy())
     history = run(
         problem, max_steps=200, learning_rate=0.05, smoothness=NONE, batch_size=64, early_stopping_rounds=0,
         early_stopping_tolerance=tolerance,
     )  # fmt: skip
+    seen = seen[1:]  # the first look is at the untrained net
     assert history.validation == [float(parts.sum()) for parts in seen]
     lowest = int(np.argmin(history.validation))
     assert history.best == keep_slowly(seen, tolerance)

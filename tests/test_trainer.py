@@ -7,10 +7,12 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import chi2
 from sklearn.metrics import log_loss
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
 from neuralbasis.model import TiedShape
+from neuralbasis.recipe import AUTO_CHANCE
 
 QUICK = {"max_steps": 60, "outer_bags": 2, "hidden": (32, 32), "random_state": 0}
 MAINS = [(0,), (1,), (2,), (3,)]
@@ -60,10 +62,11 @@ def test_a_product_is_ranked_first_and_learned(task, staged):
 def test_interactions_are_automatic():
     X, noise = draw()
     y = X[:, 0] * X[:, 1] + 0.1 * noise
-    model = make_estimator().fit(X, y)  # five times four columns: all six pairs, as far as they seem to help
+    model = make_estimator().fit(X, y)  # five times four columns: all six pairs, as far as they are beyond noise
     assert model.interaction_ranking_[0].features == (0, 1)
     assert sorted(item.features for item in model.interaction_ranking_) == list(combinations(range(4), 2))
-    assert all(item.chosen == (item.strength > 0) for item in model.interaction_ranking_)
+    reach = (chi2.isf(AUTO_CHANCE / 6, 1) - 1) / len(X)
+    assert all(item.chosen == (item.strength > reach) for item in model.interaction_ranking_)
     chosen = [item.features for item in model.interaction_ranking_ if item.chosen]
     assert model.term_features_ == [*MAINS, *sorted(chosen)]
     importance = dict(zip(model.term_features_, model.term_importances(), strict=True))
@@ -114,6 +117,26 @@ def test_interactions_of_pure_noise_are_dropped(task):
     assert history.stage[history.best] == "main effects"
     assert "pairs" in history.stage  # they were tried
     assert sum(item.chosen for item in model.interaction_ranking_) == 4
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_automatic_interactions_of_pure_noise_are_hardly_ever_chosen(task):
+    chosen = 0
+    for seed in range(12):
+        X, noise = draw(300, 6, seed)
+        model = make_estimator(task, max_steps=5).fit(X, make_target(noise, task))
+        chosen += any(item.chosen for item in model.interaction_ranking_)
+    assert chosen <= 7  # the chance is AUTO_CHANCE each
+
+
+def test_a_pair_of_levels_that_says_nothing_is_pressed_flat():
+    """No edges join levels; without a ridge a pair of 15 × 15 levels would learn the noise of its three rows a cell."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.integers(0, 15, (700, 2)).astype(str), columns=["a", "b"])
+    y = rng.normal(size=700)
+    model = make_estimator(interactions=[("a", "b")], max_steps=300, validation_size=0).fit(table, y)
+    spoken = model.eval_terms(table)[:, 2].std()
+    assert 0 < spoken < 0.25  # cell means of noise have 0.57
 
 
 def test_an_additive_target_is_not_worse_for_its_pairs():

@@ -36,12 +36,16 @@ class FlatAdamW:
         self.weight_decay, self.averaging, self.steps = weight_decay, averaging, 0
         self.average = self.values.clone()
 
+    @property
+    def is_compiled(self) -> bool:
+        return self.values.device.type == "cpu"
+
     def step(self, rate: float) -> None:
         """Move along the gradients that the parameters have gathered, then forget them."""
         self.steps += 1
         (first, second), share = self.betas, 1 / min(self.steps, self.averaging + 1)
         bias = 1 - first**self.steps, 1 - second**self.steps
-        if self.values.device.type == "cpu":
+        if self.is_compiled:
             arrays = (array.numpy() for array in (self.grad, self.mean, self.square, self.values, self.average))
             kernels.step_adam(*arrays, first, second, *bias, rate, rate * self.weight_decay, self.epsilon, share)
             return

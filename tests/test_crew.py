@@ -1,0 +1,163 @@
+"""crew: members trained in parts are as if they had been trained together, whatever the threads."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
+from neuralbasis.bases import MLPBasis, SplineBasis
+from neuralbasis.columns import read_columns
+from neuralbasis.encoder import Encoder
+from neuralbasis.history import History
+from neuralbasis.layout import lay_out
+from neuralbasis.objective import choose_objective
+from neuralbasis.recipe import make_net
+from neuralbasis.sample import Sample
+from neuralbasis.train import ExactEngine, GridEngine, Settings, place_rows, train, training_threads
+from neuralbasis.train import crew as module
+from neuralbasis.train.crew import Crew, count_parts, release_smoothness, schedule
+from neuralbasis.train.loop import _rounds
+
+QUICK = {"hidden": (16, 16), "n_bases": 8, "outer_bags": 5, "random_state": 0, "max_steps": 40}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread():
+    with training_threads():
+        yield
+
+
+def draw(n_rows=300, seed=0):
+    X = np.random.default_rng(seed).random((n_rows, 3))
+    return X, np.sin(6 * X[:, 0]) + X[:, 1] * (X[:, 2] > 0.5)
+
+
+def make_problem(threads=1, **parameters):
+    X, y = draw()
+    estimator = NeuralBasisRegressor(**{**QUICK, **parameters})
+    columns, rng = read_columns(X), np.random.default_rng(0)
+    encoder, sample = Encoder.fit(columns), Sample(y, np.ones(len(y)))
+    layout = lay_out(encoder.axes, [(0,), (1,), (2,), (1, 2)], {2: 9})
+    grid = GridEngine(layout, layout.encode(encoder.numbers(columns)), sample.weights, threads)
+    objective = choose_objective(sample, None)
+    net = make_net(estimator, grid, objective, sample, rng)
+    rows = place_rows(sample, objective, estimator.outer_bags, 0.2, rng, grid.device)
+    return SimpleNamespace(net=net, grid=grid, engine=grid, rows=rows, objective=objective, rng=rng)
+
+
+def run(n_parts, monkeypatch, threads=1, **parameters):
+    problem, history = make_problem(threads, **parameters), History()
+    monkeypatch.setattr(module, "N_PARTS", n_parts)
+    assert train(**vars(problem), settings=Settings(max_steps=60, batch_size=64), history=history)
+    return problem.net.table(problem.grid.points).detach(), problem.net.intercept.detach(), history
+
+
+def test_parts_train_as_the_whole(monkeypatch):
+    table, intercept, history = run(1, monkeypatch)
+    for n_parts in (2, 3, 5, 8):
+        other, other_intercept, other_history = run(n_parts, monkeypatch)
+        torch.testing.assert_close(other, table, rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(other_intercept, intercept, rtol=1e-3, atol=1e-4)
+        assert other_history.validation == pytest.approx(history.validation, rel=1e-4)
+        assert other_history.steps == history.steps
+    assert table.std() > 0.1
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_change_nothing(threads, monkeypatch):
+    alone, together = (run(2, monkeypatch, t) for t in (1, threads))
+    assert torch.equal(alone[0], together[0])
+    assert torch.equal(alone[1], together[1])
+    assert alone[2].validation == together[2].validation
+
+
+@pytest.mark.parametrize("kind", [NeuralBasisRegressor, NeuralBasisClassifier])
+def test_a_seed_gives_one_model_on_any_number_of_threads(kind):
+    X, y = draw()
+    y = y if kind is NeuralBasisRegressor else (y > y.mean()).astype(int)
+    models = [kind(**QUICK, n_jobs=n_jobs, interactions=[(1, 2)]).fit(X, y) for n_jobs in (1, 2, 4)]
+    for model in models[1:]:
+        for mine, other in zip(model.term_scores_, models[0].term_scores_, strict=True):
+            np.testing.assert_array_equal(mine, other)
+
+
+def test_members_that_cannot_be_separated_stay_together():
+    def count(exact=False, **parameters):
+        problem = make_problem(**parameters)
+        return count_parts(problem.net, ExactEngine(problem.grid) if exact else problem.grid)
+
+    class Shared(MLPBasis):
+        separable = False
+
+    assert count() == count(basis="spline") == 2
+    assert count(outer_bags=1) == 1
+    assert count(exact=True) == 1
+    assert count(dropout=0.1) == count(basis_dropout=0.1) == 1  # one stream of random numbers
+    assert count(basis=lambda order, n, copies, generator: Shared(order, n, copies, generator=generator)) == 1
+    assert count(basis=lambda order, n, copies, generator: SplineBasis(order, n, copies)) == 2
+
+
+def test_a_part_has_its_own_members_rows():
+    rows = make_problem().rows
+    part = rows.part(1, 3)
+    assert torch.equal(part.held_out, rows.held_out[:, 1:3])
+    torch.testing.assert_close(part.shares(), rows.shares()[:, 1:3])
+    assert part.init is None
+
+
+def test_an_error_in_a_part_is_raised(monkeypatch):
+    problem = make_problem(threads=2)
+    crew = Crew(problem.net, problem.grid, problem.grid, problem.rows, problem.objective, Settings())
+    assert len(crew.parts) == 2
+
+    def fail():
+        raise RuntimeError("out of luck")
+
+    monkeypatch.setattr(crew.parts[1], "validation_losses", fail)
+    with pytest.raises(RuntimeError, match="out of luck"):
+        crew.validation_losses()
+
+
+def test_time_ends_a_round():
+    problem = make_problem()
+    crew = Crew(problem.net, problem.grid, problem.grid, problem.rows, problem.objective, Settings())
+    ticks = []
+    crew.advance([np.arange(20)] * 9, 1.0, lambda: len(ticks) >= 3, lambda: ticks.append(1))
+    assert crew.steps == len(ticks) == 3
+
+
+def test_what_was_kept_comes_back():
+    problem = make_problem()
+    crew = Crew(problem.net, problem.grid, problem.grid, problem.rows, problem.objective, Settings(max_steps=20))
+    for _ in range(2):
+        crew.advance([np.arange(50)] * 5, 1.0, lambda: False, lambda: None)
+        if crew.steps == 5:
+            crew.keep()
+            losses = crew.validation_losses()
+    assert not torch.equal(crew.validation_losses(), losses)
+    crew.restore()
+    again = Crew(problem.net, problem.grid, problem.grid, problem.rows, problem.objective, Settings())
+    torch.testing.assert_close(again.validation_losses(), losses, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(("every", "expected"), [(5, [5, 5, 2]), (12, [12]), (1, [1] * 12), (100, [12])])
+def test_rounds_end_at_checkpoints(every, expected):
+    assert [len(found) for found in _rounds(iter(range(12)), every)] == expected
+
+
+def test_long_rounds_are_cut():
+    assert [len(found) for found in _rounds(iter(range(150)), 100)] == [64, 36, 50]
+
+
+def test_rare_classes_release_slopes_later_and_bends_as_ever():
+    found = release_smoothness({0: (3.0, 30.0), 1: (2.0, 4.0)}, information=0.25)
+    assert found == {0: (3.0, 30.0), 1: (4.0, 8.0)}
+
+
+def test_the_schedule_warms_up_and_ends_at_zero():
+    assert schedule(0.025) == pytest.approx(0.5, abs=0.01)
+    assert schedule(0.05) == pytest.approx(1, abs=0.01)
+    assert schedule(0.5) == pytest.approx(0.5)
+    assert schedule(1.0) == pytest.approx(0)
