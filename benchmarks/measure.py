@@ -164,7 +164,7 @@ def measure_here(cell: Cell) -> Record:
 
 
 def split(cell: Cell) -> tuple[Dataset, Dataset]:
-    """Rows to train and to test on: those a generated data set brings, otherwise classes keep their shares."""
+    """Rows to train and to test on: those a data set brings, otherwise classes keep their shares."""
     from sklearn.model_selection import train_test_split
 
     data = datasets.load(cell.data, cell.quick, cell.split_seed)

@@ -3,6 +3,7 @@ can stop, go on, and tell what failed."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import warnings
@@ -221,6 +222,31 @@ def test_metrics_of_a_cell(learner: str) -> None:
     assert min(metrics.values()) > 0
     assert set(measure_here(Cell("pairs/300", learner, quick=True, options=mains)).metrics) == {"rmse"}
     assert set(measure_here(Cell("smooth/300", learner, quick=True, options={"interactions": 1})).metrics) == {"rmse"}
+
+
+@pytest.mark.parametrize("key", ["cancer", "diabetes"])
+def test_rows_drawn_of_a_real_set_leave_the_others_to_test(key: str) -> None:
+    whole, drawn, other = datasets.load(key), datasets.load(f"{key}@100", seed=1), datasets.load(f"{key}@100", seed=2)
+    assert len(drawn.y) == 100
+    assert len(drawn.test.y) == len(whole.y) - 100
+    together = np.concatenate([drawn.X, drawn.test.X])
+    np.testing.assert_array_equal(np.sort(together, axis=0), np.sort(whole.X, axis=0))
+    assert not np.array_equal(drawn.X, other.X)
+    if whole.task == "classification":
+        assert drawn.y.mean() == pytest.approx(whole.y.mean(), abs=0.01)
+    train, test = split(Cell(f"{key}@100", "linear", 1))
+    np.testing.assert_array_equal(train.X, drawn.X)
+    np.testing.assert_array_equal(test.y, drawn.test.y)
+    assert "shape_error" not in measure_here(Cell(f"{key}@100", "linear", options={})).metrics
+
+
+def test_names_of_drawn_problems() -> None:
+    assert laboratory.list_problems("heloc@50,drawn", [300])[:2] == ["heloc@50", "heloc@800"]
+    for wrong in ("heloc@", "heloc@few", "jumps@300", "nothing@300"):
+        with pytest.raises(argparse.ArgumentTypeError, match="heloc@800"):
+            laboratory.list_problems(wrong, [300])
+    with pytest.raises(ValueError, match="name@rows"):
+        datasets.load("iris@few")
 
 
 def test_old_cells_are_read(tmp_path: Path) -> None:

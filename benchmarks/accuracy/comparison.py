@@ -24,7 +24,11 @@ COMPARISONS = (
     ("ours", "EBM"), ("ours mains", "EBM mains"), ("ours", "XGBoost"), ("ours", "HistGradientBoosting"),
     ("ours mains", "linear"), ("ours fast", "EBM"), ("ours fast mains", "EBM mains"), ("ours best", "EBM"),
 )  # fmt: skip
-GROUPS = {"real": lambda key: not datasets.is_generated(key), "generated": datasets.is_generated}
+GROUPS = {
+    "real": lambda key: not (datasets.is_generated(key) or datasets.is_drawn(key)),
+    "drawn": datasets.is_drawn,
+    "generated": datasets.is_generated,
+}
 
 Place = tuple[str, int]  # problem, split
 Records = Mapping[Place, Record]

@@ -1,8 +1,11 @@
 """Data sets by a short name: `load("ca")` reads a real one, `load("ca", quick=True)` makes a tiny table like it,
-`load("jumps/3000")` generates one of a family with so many rows.
+`load("jumps/3000")` generates one of a family with so many rows, `load("heloc@800")` draws so many rows to train on and
+leaves all others to test.
 
 The folder of real data sets is the environment variable NEURALBASIS_DATA; nothing is downloaded.
 """
+
+from dataclasses import replace
 
 from .dataset import Dataset, Truth
 from .families import FAMILIES, generate
@@ -11,8 +14,8 @@ from .planted import Planted, plant_pairs
 from .real import LOADERS, data_folder, find_missing
 
 __all__ = [
-    "FAMILIES", "LOADERS", "Dataset", "Planted", "Truth", "data_folder", "find_missing", "generate", "is_generated",
-    "load", "plant_pairs", "smooth_table", "stand_in",
+    "FAMILIES", "LOADERS", "Dataset", "Planted", "Truth", "data_folder", "draw_rows", "find_missing", "generate",
+    "is_drawn", "is_generated", "load", "plant_pairs", "smooth_table", "stand_in",
 ]  # fmt: skip
 
 
@@ -21,12 +24,33 @@ def is_generated(key: str) -> bool:
     return "/" in key
 
 
+def is_drawn(key: str) -> bool:
+    """Is this the name of rows drawn from a real set, name@rows?"""
+    return "@" in key
+
+
 def load(key: str, quick: bool = False, seed: int = 0) -> Dataset:
-    """The data set of this short name: one of `LOADERS`, or one of `FAMILIES` with its rows, which the seed draws."""
+    """The data set of this short name: one of `LOADERS`, also with rows to draw, or one of `FAMILIES` with its rows."""
     if is_generated(key):
         return generate(key, quick, seed)
-    if key not in LOADERS:
-        raise ValueError(f"a data set is one of {sorted(LOADERS)}, or family/rows, not {key!r}")
+    name, _, rows = key.partition("@")
+    if name not in LOADERS or (rows and not rows.isdecimal()):
+        raise ValueError(f"a data set is one of {sorted(LOADERS)}, name@rows, or family/rows, not {key!r}")
+    whole = _load_whole(name, quick)
+    return draw_rows(whole, min(int(rows), len(whole.y) // 2), seed) if rows else whole
+
+
+def draw_rows(data: Dataset, n_rows: int, seed: int) -> Dataset:
+    """So many rows, classes in their shares, with all others to test: a small table with a well measured loss."""
+    from sklearn.model_selection import train_test_split
+
+    strata = None if data.task == "regression" else data.y
+    parts = train_test_split(data.X, data.y, train_size=n_rows, random_state=seed, stratify=strata)
+    X, others, y, others_y = parts
+    return replace(data, X=X, y=y, test=replace(data, X=others, y=others_y))
+
+
+def _load_whole(key: str, quick: bool) -> Dataset:
     if quick:
         return stand_in(key)
     problem = find_missing(key)

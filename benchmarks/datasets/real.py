@@ -43,7 +43,8 @@ def data_folder() -> Path:
 
 
 def find_missing(key: str) -> str | None:
-    """Why this data set cannot be read here, or None if it can."""
+    """Why this data set, whole or in part, cannot be read here, or None if it can."""
+    key = key.partition("@")[0]
     if key not in FILES or (data_folder() / FILES[key]).exists():
         return None
     return f"{FILES[key]} is not there: set NEURALBASIS_DATA to the folder that holds it"
