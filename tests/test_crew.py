@@ -1,5 +1,7 @@
 """crew: members trained in parts are as if they had been trained together, whatever the threads."""
 
+import threading
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,10 +17,10 @@ from neuralbasis.layout import lay_out
 from neuralbasis.objective import choose_objective
 from neuralbasis.recipe import make_net
 from neuralbasis.sample import Sample
-from neuralbasis.train import ExactEngine, GridEngine, Settings, place_rows, train, training_threads
+from neuralbasis.train import ExactEngine, GridEngine, Settings, loop, place_rows, train, training_threads
 from neuralbasis.train import crew as module
-from neuralbasis.train.crew import Crew, count_parts, release_smoothness, schedule
-from neuralbasis.train.loop import _rounds
+from neuralbasis.train.crew import Crew, count_parts, release_smoothness
+from neuralbasis.train.loop import _Watch, standard_error
 
 QUICK = {"hidden": (16, 16), "n_bases": 8, "outer_bags": 5, "random_state": 0, "max_steps": 40}
 
@@ -89,7 +91,11 @@ def test_members_that_cannot_be_separated_stay_together():
         return count_parts(problem.net, ExactEngine(problem.grid) if exact else problem.grid)
 
     class Shared(MLPBasis):
-        separable = False
+        """Says it is separable, and is not."""
+
+        def __init__(self, *given, **options):
+            super().__init__(*given, **options)
+            self.gain = torch.nn.Parameter(torch.ones(3))
 
     assert count() == count(basis="spline") == 2
     assert count(outer_bags=1) == 1
@@ -107,57 +113,109 @@ def test_a_part_has_its_own_members_rows():
     assert part.init is None
 
 
-def test_an_error_in_a_part_is_raised(monkeypatch):
-    problem = make_problem(threads=2)
-    crew = Crew(problem.net, problem.grid, problem.grid, problem.rows, problem.objective, Settings())
-    assert len(crew.parts) == 2
+def make_crew(threads=1, **settings):
+    problem = make_problem(threads)
+    known = problem.net, problem.grid, problem.grid, problem.rows, problem.objective
+    return Crew(*known, Settings(**settings))
 
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_error_in_a_part_is_raised(threads, monkeypatch):
     def fail():
         raise RuntimeError("out of luck")
 
-    monkeypatch.setattr(crew.parts[1], "validation_losses", fail)
-    with pytest.raises(RuntimeError, match="out of luck"):
-        crew.validation_losses()
+    with make_crew(threads) as crew:
+        assert len(crew.parts) == 2
+        monkeypatch.setattr(crew.parts[1], "validation_losses", fail)
+        with pytest.raises(RuntimeError, match="out of luck"):
+            crew.validation_losses()
 
 
-def test_time_ends_a_round():
-    problem = make_problem()
-    crew = Crew(problem.net, problem.grid, problem.grid, problem.rows, problem.objective, Settings())
-    ticks = []
-    crew.advance([np.arange(20)] * 9, 1.0, lambda: len(ticks) >= 3, lambda: ticks.append(1))
-    assert crew.steps == len(ticks) == 3
+def test_an_interrupted_crew_leaves_no_part_at_work(monkeypatch):
+    def interrupt(*_given):
+        raise KeyboardInterrupt
+
+    def work():
+        with crew:
+            crew.advance([np.arange(50)] * 5, 1.0)
+
+    crew = make_crew(2, max_steps=50)
+    monkeypatch.setattr(crew.parts[0], "advance", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    steps = crew.parts[1].step
+    time.sleep(0.05)
+    assert crew.parts[1].step == steps
+    assert not any(thread.is_alive() for thread in crew.pool._threads)
+
+
+def test_parts_work_at_the_same_time(monkeypatch):
+    """Each waits for the other: on one thread this would never end."""
+    meeting, seen = threading.Barrier(2, timeout=20), set()
+
+    def meet(*_given):
+        meeting.wait()
+        seen.add(threading.get_ident())
+
+    with make_crew(2) as crew:
+        for part in crew.parts:
+            monkeypatch.setattr(part, "advance", meet)
+        crew.advance([np.arange(50)], 1.0)
+    assert len(seen) == 2
+    with make_crew(1) as alone:
+        assert alone.pool is None
+
+
+def test_threads_are_shared_out():
+    with make_crew(5) as crew:
+        assert [part.grid.threads for part in crew.parts] == [2, 2]
+        assert [part.grid.lookup.threads for part in crew.parts] == [2, 2]
 
 
 def test_what_was_kept_comes_back():
+    with make_crew(max_steps=20) as crew:
+        for _ in range(2):
+            crew.advance([np.arange(50)] * 5, 1.0)
+            assert {part.step for part in crew.parts} == {crew.steps}
+            if crew.steps == 5:
+                crew.keep()
+                losses = crew.validation_losses()
+        assert not torch.equal(crew.validation_losses(), losses)
+        crew.restore()
     problem = make_problem()
-    crew = Crew(problem.net, problem.grid, problem.grid, problem.rows, problem.objective, Settings(max_steps=20))
-    for _ in range(2):
-        crew.advance([np.arange(50)] * 5, 1.0, lambda: False, lambda: None)
-        if crew.steps == 5:
-            crew.keep()
-            losses = crew.validation_losses()
-    assert not torch.equal(crew.validation_losses(), losses)
-    crew.restore()
-    again = Crew(problem.net, problem.grid, problem.grid, problem.rows, problem.objective, Settings())
-    torch.testing.assert_close(again.validation_losses(), losses, rtol=1e-5, atol=1e-7)
+    with Crew(crew.net, problem.grid, problem.grid, problem.rows, problem.objective, Settings()) as again:
+        torch.testing.assert_close(again.validation_losses(), losses, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize(("every", "expected"), [(5, [5, 5, 2]), (12, [12]), (1, [1] * 12), (100, [12])])
-def test_rounds_end_at_checkpoints(every, expected):
-    assert [len(found) for found in _rounds(iter(range(12)), every)] == expected
+def test_a_time_limit_ends_all_members_at_one_step(monkeypatch):
+    found = []
+
+    class Seen(Crew):
+        def __init__(self, *given):
+            super().__init__(*given)
+            found.append(self)
+
+    monkeypatch.setattr(loop, "Crew", Seen)
+    X, y = draw()
+    model = NeuralBasisRegressor(**{**QUICK, "max_steps": 10**6}, interactions=0, n_jobs=1, time_limit=0.3).fit(X, y)
+    assert model.history_.stopped_by == "time_limit"
+    (crew,) = found
+    assert {part.step for part in crew.parts} == {crew.steps} == {model.history_.steps[-1]}
+    assert crew.steps > 10
 
 
-def test_long_rounds_are_cut():
-    assert [len(found) for found in _rounds(iter(range(150)), 100)] == [64, 36, 50]
+@pytest.mark.parametrize(("gain", "kept"), [(0.4, False), (0.7, True), (1.5, True), (-1.0, False)])
+def test_a_later_stage_must_gain_half_a_standard_error(gain, kept):
+    rng = np.random.default_rng(0)
+    noise = torch.from_numpy(rng.normal(size=100))
+    noise = noise - noise.mean()
+    fall = noise + gain * standard_error(noise) / 100
+    watch = SimpleNamespace(
+        crew=SimpleNamespace(validates=True), before=1, losses_before=fall, best_losses=torch.zeros(100)
+    )
+    assert _Watch.improved.fget(watch) is kept
 
 
 def test_rare_classes_release_slopes_later_and_bends_as_ever():
     found = release_smoothness({0: (3.0, 30.0), 1: (2.0, 4.0)}, information=0.25)
     assert found == {0: (3.0, 30.0), 1: (4.0, 8.0)}
-
-
-def test_the_schedule_warms_up_and_ends_at_zero():
-    assert schedule(0.025) == pytest.approx(0.5, abs=0.01)
-    assert schedule(0.05) == pytest.approx(1, abs=0.01)
-    assert schedule(0.5) == pytest.approx(0.5)
-    assert schedule(1.0) == pytest.approx(0)

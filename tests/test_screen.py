@@ -520,14 +520,19 @@ def test_noise_rarely_exceeds_its_reach(n_outputs):
         X = rng.random((600, 8))
         axes = [continuous_axis(str(k), column) for k, column in enumerate(X.T)]
         layout = lay_out(axes, [(k,) for k in range(8)], {})
-        strengths = rank_terms(bin_columns(layout.encode(X), layout.axes), residuals)
-        beyond += strengths.max() > find_reach(residuals, len(strengths), 0.3)
+        bins = bin_columns(layout.encode(X), layout.axes)
+        beyond += rank_terms(bins, residuals).max() > find_reach(bins, residuals, 0.3)
     assert beyond / n_tables < 0.45
 
 
 def test_reach_falls_with_rows_and_chance_and_grows_with_candidates():
-    noise = np.random.default_rng(0).normal(size=(1000, 1))
-    reach = find_reach(noise, 100, 0.3)
-    assert find_reach(noise[:500], 100, 0.3) == pytest.approx(2 * reach, rel=1e-6)
-    assert find_reach(noise, 1000, 0.3) > reach > find_reach(noise, 100, 1.0) > 0
-    assert find_reach(noise, 0, 0.3) == find_reach(np.zeros((10, 1)), 5, 0.3) == 0.0
+    rng = np.random.default_rng(0)
+    X, noise = rng.random((1000, 12)), rng.normal(size=(1000, 1))
+    axes = [continuous_axis(str(k), column) for k, column in enumerate(X.T)]
+    bins = bin_columns(lay_out(axes, [(k,) for k in range(12)], {}).encode(X), axes)
+    reach = find_reach(bins, noise, 0.3)
+    # Where work is limited, strengths are of a sample of the rows, and so is what noise reaches.
+    assert find_reach(bins, noise, 0.3, max_work=66 * 500) == pytest.approx(2 * reach, rel=1e-6)
+    assert reach > find_reach(bins, noise, 0.3, candidates=[(0, 1), (1, 2)]) > 0
+    assert reach > find_reach(bins, noise, 1.0) > 0
+    assert find_reach(bins, noise, 0.3, candidates=[]) == find_reach(bins, 0 * noise, 0.3) == 0.0

@@ -307,7 +307,7 @@ def penalty_value(grid, table, frozen, n_rows, noise, smoothness, output_penalty
     if 0 in smoothness:
         (strength, floor), (second, width, _) = smoothness[0], bend_slowly(grid, table)
         total += (strength * noise / (mean_slowly(grid, frozen) + floor) / n_rows * width * second**2).sum()
-    loose, group, weight = find_loose_cells(grid)
+    loose, group, weight = find_loose_cells(grid, smoothness)
     for index in np.unique(group):
         chosen, parts = loose[group == index], weight[group == index, None]
         ridge = 0.5 * noise / (np.average(frozen[chosen] ** 2, axis=0, weights=parts[:, 0]) + RIDGE_FLOOR) / n_rows
@@ -471,6 +471,42 @@ def test_blocks_cut_the_axes_of_interactions():
     assert len(np.unique(find_blocks([long, levels]))) == N_BLOCKS
     assert len(np.unique(find_blocks([levels, levels]))) == 1
     assert len(np.unique(find_blocks([long, long, short]))) == N_BLOCKS**2 * 2
+
+
+def test_roughness_of_a_block_is_a_mean_whatever_its_extent():
+    """f = 2a + 2b has |∇f|² = 8 everywhere, also where knots are dense."""
+    values = np.r_[np.zeros(60), np.linspace(1, 2, 30), np.geomspace(2, 50, 40)]
+    axes = [continuous_axis(name, values, max_knots=49) for name in "ab"]
+    layout = lay_out(axes, [(0, 1)], {2: 49})
+    grid = GridEngine(layout, layout.encode(np.zeros((1, 2))), np.ones(1), threads=1)
+    gaps = np.diff(axes[0].places)
+    assert gaps.max() > 2 * gaps.min()  # uneven
+    table = torch.from_numpy(np.nan_to_num(grid.cells.places[0]).sum(axis=1) * 2)[:, None]
+    rough = Edges(grid).roughness(table)
+    assert len(rough) == N_BLOCKS**2
+    torch.testing.assert_close(rough, torch.full_like(rough, 8.0), rtol=1e-4, atol=1e-4)
+
+
+def test_the_exact_engine_has_the_ridge_of_free_cells_only():
+    grid = make_grid(orders=(1, 2))
+    penalty, frozen = Penalty(grid, 50.0, EVEN), draw_table(grid, seed=1)
+    penalty.refresh(frozen, 0.5)
+    assert len(penalty.loose) > penalty.n_free > 0  # pairs of levels have a ridge, too
+    table = torch.randn(7 + penalty.n_free + 1, frozen.shape[1], dtype=torch.float64)
+    grad = torch.zeros_like(table)
+    penalty.add_exact_gradient(table, grad, torch.zeros(len(table), 1))
+    assert grad[:7].abs().max() == grad[-1].abs().max() == 0
+    ridge = dict(zip(penalty.loose.tolist(), penalty.ridge, strict=True))
+    for cell in np.flatnonzero(grid.cells.free >= 0):
+        own = 7 + grid.cells.free[cell]
+        torch.testing.assert_close(grad[own], ridge[int(cell)] * table[own])
+
+
+def test_without_smoothness_interactions_have_no_ridge():
+    grid = make_grid(orders=(1, 2))
+    free = np.flatnonzero(grid.cells.free >= 0)
+    np.testing.assert_array_equal(np.sort(find_loose_cells(grid, NONE)[0]), free)
+    assert len(find_loose_cells(grid, EVEN)[0]) > len(free)
 
 
 def test_a_sharp_block_leaves_the_others_pressed():
@@ -1138,11 +1174,12 @@ def test_fitting_leaves_the_global_generators_alone():
     np.testing.assert_array_equal(np.random.get_state()[1], numpy_before)  # noqa: NPY002
 
 
+@pytest.mark.parametrize("outer_bags", [1, 3])  # one member on all threads, or parts on theirs
 @pytest.mark.parametrize("interactions", [0, 2])
-def test_the_number_of_threads_changes_nothing(interactions, monkeypatch):
+def test_the_number_of_threads_changes_nothing(interactions, outer_bags, monkeypatch):
     monkeypatch.setattr("neuralbasis.train.lookup.MIN_WORK", 1)  # threads even for little work
     X, y = draw_additive(600)
-    options = {**SMALL, "max_steps": 15, "interactions": interactions}
+    options = {**SMALL, "max_steps": 15, "interactions": interactions, "outer_bags": outer_bags}
     one, two, five = (NeuralBasisRegressor(**options, n_jobs=n).fit(X, y) for n in (1, 2, 5))
     for other in (two, five):
         np.testing.assert_array_equal(one.predict(X), other.predict(X))

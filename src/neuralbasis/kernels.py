@@ -10,7 +10,7 @@ instead.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
@@ -303,21 +303,21 @@ def scatter_rows(
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
-def measure_roughness(left, right, term, inverse, table, rough):
-    """Add every edge's squared difference over its width to its term's roughness (T, C)."""
+def measure_roughness(left, right, block, inverse, table, rough):
+    """Add every edge's squared difference over its width to its block's roughness (blocks, C)."""
     for e in range(len(left)):
         for c in range(table.shape[1]):
             change = table[right[e], c] - table[left[e], c]
-            rough[term[e], c] += change * change * inverse[e]
+            rough[block[e], c] += change * change * inverse[e]
     return -1
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
-def pull_edges(left, right, term, inverse, strength, table, grad):
-    """Add the gradient of Σ_edges ½ strength[term] (difference)² / width to grad (cells, C)."""
+def pull_edges(left, right, block, inverse, strength, table, grad):
+    """Add the gradient of Σ_edges ½ strength[block] (difference)² / width to grad (cells, C)."""
     for e in range(len(left)):
         for c in range(table.shape[1]):
-            pull = strength[term[e], c] * inverse[e] * (table[right[e], c] - table[left[e], c])
+            pull = strength[block[e], c] * inverse[e] * (table[right[e], c] - table[left[e], c])
             grad[right[e], c] += pull
             grad[left[e], c] -= pull
     return -1
@@ -503,12 +503,10 @@ def share_rows(work: Callable[[int, int, int], int], n_rows: int, threads: int, 
     The parts depend on `n_rows` and `threads` only, so that sums are reproducible.
     """
     threads = max(1, min(threads, n_rows // min_rows))
-    if threads == 1:
-        return work(0, 0, n_rows)
-    return share_work(work, np.linspace(0, n_rows, threads + 1).astype(int))
+    return share_work(work, [k * n_rows // threads for k in range(threads + 1)])
 
 
-def share_work(work: Callable[[int, int, int], int], edges: np.ndarray) -> int:
+def share_work(work: Callable[[int, int, int], int], edges: Sequence[int] | np.ndarray) -> int:
     """The same for parts between given edges."""
     threads = len(edges) - 1
     if threads == 1:

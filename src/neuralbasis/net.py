@@ -169,8 +169,9 @@ class BasisNet(nn.Module):
         for name, tensor in chain(part.named_parameters(), part.named_buffers()):
             tensor.data = self._members_of(name, tensor, first, last).clone()
         part.n_members = last - first
-        for basis in part.bases.values():
-            basis.n_copies = part.n_members * self.n_subnets  # type: ignore[assignment]
+        for module in part.bases.modules():
+            if isinstance(module, Basis):
+                module.n_copies = part.n_members * self.n_subnets
         return part
 
     @torch.no_grad()

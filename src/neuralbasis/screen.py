@@ -246,15 +246,18 @@ def rank_terms(
 
 
 def find_reach(
+    bins: Bins,
     residuals: np.ndarray,
-    n_candidates: int,
     chance: float,
     weights: np.ndarray | None = None,
+    candidates: Sequence[Sequence[int]] | np.ndarray | None = None,
     variances: np.ndarray | None = None,
+    max_work: float = MAX_WORK,
 ) -> float:
-    """Strength that the strongest of so many candidates has by this chance if all are noise; see `rank_terms`."""
-    noise = _normalise(residuals, weights, variances, residuals.shape[1])[1]
-    return 0.0 if noise is None or not n_candidates else noise.reach(n_candidates, chance)
+    """Strength that the strongest of the candidates has by this chance if all are noise; see `rank_terms`."""
+    terms = _read_candidates(candidates, len(bins.codes))
+    noise = _make_tally(bins, residuals, weights, variances, terms, 1, max_work, None).noise
+    return 0.0 if noise is None or not len(terms) else noise.reach(len(terms), chance)
 
 
 def pick_terms(

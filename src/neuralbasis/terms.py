@@ -38,7 +38,7 @@ class Plan:
     listed : interactions wished by name
     n_pairs, n_triples : further ones to be found; infinite for all
     excluded : terms that must not be in the model, nor in a larger term
-    is_automatic : only terms that seem to help are to be found
+    is_automatic : only terms that are stronger than noise are to be found
     """
 
     features: tuple[int, ...]

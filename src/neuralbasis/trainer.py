@@ -151,5 +151,5 @@ class Trainer:
         picked, found = pick_terms(bins, residuals, int(min(count, MAX_PICKED)), strengths=strengths, **known)
         order, taken = np.argsort(-strengths, kind="stable"), set(picked)
         rest = [index for index in order if candidates[index] not in taken]
-        reach = find_reach(residuals, len(candidates), AUTO_CHANCE, weights, known["variances"])
+        reach = find_reach(bins, residuals, AUTO_CHANCE, weights, candidates, known["variances"])
         return [*picked, *(candidates[index] for index in rest)], np.r_[found, strengths[rest]], reach

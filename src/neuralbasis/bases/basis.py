@@ -19,8 +19,8 @@ class Basis(nn.Module):
     n_bases : B, the number of functions
     n_copies : Q, independent copies evaluated at once
 
-    A basis whose parameters and buffers all have the copies as first dimension says so by `separable`: members can then
-    be trained on threads of their own.
+    A basis whose parameters and buffers all have the copies as first dimension, and that draws no random numbers, says
+    so by `separable`: members can then be trained on threads of their own.
     """
 
     separable = False

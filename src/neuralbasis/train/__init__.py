@@ -1,5 +1,5 @@
-"""Training: where bases are evaluated (points), how rows read the table (rows, lookup), penalties, the loop,
-and what is refined after it."""
+"""Training: where bases are evaluated (points), how rows read the table (rows, lookup), penalties, the members on
+their threads (crew), the loop, and what is refined after it."""
 
 from .crew import Settings
 from .loop import train, training_threads

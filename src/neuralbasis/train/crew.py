@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from .. import kernels
 from ..net import BasisNet
 from ..objective import Objective
 from .optimizer import FlatAdamW
@@ -49,41 +51,47 @@ class Settings:
 
 
 class Crew:
-    """All members of `net`, dealt into parts."""
+    """All members of `net`, dealt into parts; a context that ends their threads."""
 
     def __init__(
         self, net: BasisNet, grid: GridEngine, engine: GridEngine | ExactEngine, rows: Rows, objective: Objective,
         settings: Settings,
     ):  # fmt: skip
-        self.net = net
-        self.threads, n_parts = grid.threads, count_parts(net, engine)
+        self.net, n_parts = net, count_parts(net, engine)
         self.edges = np.linspace(0, net.n_members, n_parts + 1).astype(int).tolist()
         held = np.flatnonzero(rows.held_out.any(dim=1).cpu().numpy())
-        known = objective, settings, held, net.n_members
+        smoothness = release_smoothness(settings.smoothness, rows.information)
+        penalty = Penalty(grid, rows.n_effective, smoothness, settings.output_penalty)
         if n_parts == 1:
-            self.parts = [Part(net, grid, engine, rows, *known)]
+            self.parts = [Part(net, grid, engine, rows, penalty, objective, settings, held)]
         else:
-            alone = grid.on_one_thread()
+            share = grid.with_threads(max(1, grid.threads // n_parts))
             self.parts = [
-                Part(net.part(*ends), alone, alone, rows.part(*ends), *known) for ends in pairwise(self.edges)
+                Part(net.part(*ends), share, share, rows.part(*ends), copy(penalty), objective, settings, held)
+                for ends in pairwise(self.edges)
             ]
+        self.pool = ThreadPoolExecutor(n_parts - 1) if min(n_parts, grid.threads) > 1 else None
         self.validates = len(held) > 0
+
+    def __enter__(self) -> Crew:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if self.pool is not None:
+            self.pool.shutdown(cancel_futures=True)
 
     @property
     def steps(self) -> int:
         return self.parts[0].step
 
-    def advance(
-        self, batches: Sequence[np.ndarray], noise: float, is_late: Callable[[], bool], tick: Callable[[], object]
-    ) -> None:
-        """Train all members on these batches, unless time runs out."""
-        self._each(lambda k, part: part.advance(batches, noise, is_late, (lambda: None) if k else tick))
+    def advance(self, batches: Sequence[np.ndarray], noise: float) -> None:
+        """Train all members on these batches."""
+        self._each(lambda part: part.advance(batches, noise))
 
     def validation_losses(self) -> Tensor:
         """(held-out rows,) parts of the averaged nets' validation loss: the mean over members of each one's loss."""
-        found: dict[int, Tensor] = {}
-        self._each(lambda k, part: found.__setitem__(k, part.validation_losses()))
-        return torch.stack([found[k] for k in range(len(self.parts))]).sum(dim=0)
+        found = self._each(lambda part: part.validation_losses() * (part.net.n_members / self.net.n_members))
+        return torch.stack(found).sum(dim=0)
 
     def keep(self) -> None:
         """Remember the averaged values."""
@@ -98,13 +106,12 @@ class Crew:
                 self.net.absorb(part.net, first)
         self.net.eval()
 
-    def _each(self, work: Callable[[int, Part], object]) -> None:
-        def run(_share: int, first: int, last: int) -> int:
-            for k in range(first, last):
-                work(k, self.parts[k])
-            return -1
-
-        kernels.share_rows(run, len(self.parts), self.threads, min_rows=1)
+    def _each(self, work: Callable[[Part], Any]) -> list[Any]:
+        """What `work` gives for each part, the first in this thread."""
+        if self.pool is None:
+            return [work(part) for part in self.parts]
+        others = [self.pool.submit(work, part) for part in self.parts[1:]]
+        return [work(self.parts[0]), *[other.result() for other in others]]
 
 
 def count_parts(net: BasisNet, engine: GridEngine | ExactEngine) -> int:
@@ -113,40 +120,41 @@ def count_parts(net: BasisNet, engine: GridEngine | ExactEngine) -> int:
     if isinstance(engine, ExactEngine) or engine.device.type != "cpu":
         return 1
     random = net.basis_dropout or any(getattr(basis, "dropout", 0.0) for basis in net.bases.values())
-    if random or not all(basis.separable for basis in net.bases.values()):
-        return 1
-    return min(net.n_members, N_PARTS)
+    return 1 if random or not all(map(_is_separable, net.bases.values())) else min(net.n_members, N_PARTS)
+
+
+def _is_separable(basis: nn.Module) -> bool:
+    """Does it say so, and do all its tensors lead with the copies?"""
+    tensors = [*basis.parameters(), *basis.buffers()]
+    return getattr(basis, "separable", False) and all(t.shape[:1] == (basis.n_copies,) for t in tensors)
 
 
 @dataclass(eq=False)
 class Part:
-    """Some members: their net, rows (N, members), penalty and optimiser."""
+    """Some members: their net, rows, penalty and optimiser; `held` are the rows that any of the crew holds out."""
 
     net: BasisNet
     grid: GridEngine
     engine: GridEngine | ExactEngine
     rows: Rows
+    penalty: Penalty
     objective: Objective
     settings: Settings
     held: np.ndarray
-    n_members: int
     step: int = 0
     kept: Tensor = field(default_factory=lambda: torch.empty(0))
 
     def __post_init__(self) -> None:
         settings, net = self.settings, self.net
-        smoothness = release_smoothness(settings.smoothness, self.rows.information)
-        self.penalty = Penalty(self.grid, self.rows.n_effective, smoothness, settings.output_penalty)
         self.shares = self.rows.shares()
-        weights = self.rows.held_out * self.rows.weights[:, None]
-        self.held_weights = weights / weights.sum(0) / self.n_members
+        where = torch.from_numpy(self.held).to(self.grid.device)
+        weights = self.rows.held_out[where] * self.rows.weights[where, None]
+        self.held_weights = weights / weights.sum(0) / net.n_members
         self.optimizer = FlatAdamW(net.parameters(), settings.weight_decay, settings.averaging * settings.max_steps)
         net.train()
 
-    def advance(
-        self, batches: Sequence[np.ndarray], noise: float, is_late: Callable[[], bool], tick: Callable[[], object]
-    ) -> None:
-        """A step for every batch, unless time runs out."""
+    def advance(self, batches: Sequence[np.ndarray], noise: float) -> None:
+        """A step for every batch."""
         max_steps = self.settings.max_steps
         for batch in batches:
             if self.step % REFRESH == 0:
@@ -155,26 +163,23 @@ class Part:
             compute_gradients(self.net, self.engine, batch, self.rows, self.shares, self.objective, self.penalty)
             self.step += 1
             self.optimizer.step(self.settings.learning_rate * schedule(self.step / max_steps))
-            tick()
-            if is_late():
-                return
 
     @torch.no_grad()
     def validation_losses(self) -> Tensor:
-        """(held-out rows,) parts of the validation loss of the averaged values."""
+        """(held-out rows,) parts of the mean validation loss of these members, at the averaged values."""
+        if not len(self.held):
+            return torch.empty(0)
         values = self.optimizer.values
         present = values.clone()
         values.copy_(self.optimizer.average)
         self.net.eval()
-        table, lookup = self.net.table(self.grid.points), self.grid.lookup
-        parts = [torch.empty(0, device=self.grid.device)]
+        table, lookup, parts = self.net.table(self.grid.points), self.grid.lookup, []
         for first in range(0, len(self.held), 65536):
             index = self.held[first : first + 65536]
-            where = torch.from_numpy(index).to(self.grid.device)
-            target, init = self.rows.take(where)
+            target, init = self.rows.take(torch.from_numpy(index).to(self.grid.device))
             scores = self.net.combine(lookup.gather(lookup.take(index), table, self.net.tied))
             losses = self.objective.loss(scores if init is None else scores + init, target)
-            parts.append((losses * self.held_weights[where]).sum(1))
+            parts.append((losses * self.held_weights[first : first + 65536]).sum(1))
         values.copy_(present)
         self.net.train()
         return torch.cat(parts)

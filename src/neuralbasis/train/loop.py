@@ -24,7 +24,7 @@ from .crew import Crew, Settings
 from .points import ExactEngine, GridEngine
 from .rows import Rows
 
-MAX_ROUND = 64  # batches that are drawn at once
+MAX_ROUND, SHORT = 64, 0.1  # batches between two looks at the clock, fewer if they would take longer than seconds
 SURE = 0.5  # standard errors of its gain that a stage after the first has to gain
 
 
@@ -33,23 +33,18 @@ def train(
     settings: Settings, history: History, rng: np.random.Generator,
 ) -> bool:  # fmt: skip
     """Fit `net` in place and write on in the history; False if a stage after the first gains nothing."""
-    crew = Crew(net, grid, engine, rows, objective, settings)
-    watch = _Watch(crew, settings, history)
-    with _progress(settings) as bar:
-        for batches in _rounds(_batches(rows.copies, settings.batch_size, settings.max_steps, rng), watch.every):
-            crew.advance(batches, watch.noise, watch.is_late, bar.update)
-            if watch.is_due(crew.steps) and watch.look(crew.steps, bar):
+    batches = _batches(rows.copies, settings.batch_size, settings.max_steps, rng)
+    with Crew(net, grid, engine, rows, objective, settings) as crew, _progress(settings) as bar:
+        watch, size = _Watch(crew, settings, history), 1
+        while found := list(islice(batches, min(size, watch.steps_left))):
+            started = time.monotonic()
+            crew.advance(found, watch.noise)
+            bar.update(len(found))
+            size = min(2 * size, MAX_ROUND) if time.monotonic() - started < SHORT else max(1, size // 2)
+            if watch.is_due and watch.look(bar):
                 break
-    watch.restore_best()
+        watch.restore_best()
     return watch.improved
-
-
-def _rounds(batches: Iterator[np.ndarray], every: int) -> Iterator[list[np.ndarray]]:
-    """Some batches at a time, never beyond the next checkpoint."""
-    step = 0
-    while found := list(islice(batches, min(MAX_ROUND, every - step % every))):
-        yield found
-        step += len(found)
 
 
 def _batches(copies: np.ndarray, size: int, n_steps: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
@@ -103,12 +98,18 @@ class _Watch:
         constant = self.history.constant
         self.noise = min(1.0, max(1e-3, loss / constant)) if constant > 0 else 1.0
 
-    def is_due(self, step: int) -> bool:
-        return step % self.every == 0 or step == self.settings.max_steps or self.is_late()
+    @property
+    def steps_left(self) -> int:
+        """To the next checkpoint."""
+        return self.every - self.crew.steps % self.every
 
-    def look(self, step: int, bar: tqdm) -> bool:
+    @property
+    def is_due(self) -> bool:
+        return self.crew.steps % self.every == 0 or self.crew.steps == self.settings.max_steps or self._is_late()
+
+    def look(self, bar: tqdm) -> bool:
         """Score the averaged values; True when training should stop."""
-        losses = self.crew.validation_losses()
+        losses, step = self.crew.validation_losses(), self.crew.steps
         loss = float(losses.sum()) if len(losses) else math.nan
         keep = not self.crew.validates or self._is_kept(loss, losses)
         self.history.add(self.settings.stage, step - self.seen, loss, keep)
@@ -136,13 +137,13 @@ class _Watch:
         waited = len(history.steps) - max(history.best + 1, self.before)
         if any(callback(history) for callback in self.settings.callbacks):
             history.stopped_by = "callback"
-        elif self.is_late():
+        elif self._is_late():
             history.stopped_by = "time_limit"
         elif self.crew.validates and waited >= self.settings.early_stopping_rounds > 0:
             history.stopped_by = "early_stopping"
         return history.stopped_by != "schedule"
 
-    def is_late(self) -> bool:
+    def _is_late(self) -> bool:
         limit = self.settings.time_limit
         return limit is not None and time.monotonic() - self.history.started > limit
 

@@ -38,7 +38,7 @@ class FlatAdamW:
 
     @property
     def is_compiled(self) -> bool:
-        return self.values.device.type == "cpu"
+        return kernels.NUMBA and self.values.device.type == "cpu"
 
     def step(self, rate: float) -> None:
         """Move along the gradients that the parameters have gathered, then forget them."""

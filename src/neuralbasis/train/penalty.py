@@ -1,8 +1,8 @@
-"""Penalties on the table: adaptive smoothness between knots, adaptive ridge on free cells, the paper's output penalty.
+"""Penalties on the table: adaptive smoothness between knots, adaptive ridge on levels, the paper's output penalty.
 
     slope        Σ_b λ_b ∫_b |∇f_t|²       λ_b = strength · noise / (mean |∇f_t|² in b + floor) / n; b: blocks of a term
     curvature    Σ_t ∫ λ_t(x) f_t''²       λ_t(x) = strength · noise / (mean f_t''² around x + floor) / n; main effects
-    ridge        Σ_g ρ_g Σ_{c in g} f_c²   ρ_g = ½ · noise / (mean f_c² + floor) / n; levels and missing values
+    ridge        Σ_g ρ_g Σ_{c in g} w_c f_c²   ρ_g = ½ · noise / (mean f_c² + floor) / n; w: see `find_loose_cells`
 
 All weights follow the shape they press on, like the variance of a prior that is estimated while fitting: flat shapes
 are pressed flat, strong ones are left free, and a shape may be sharp in one place and smooth elsewhere: a main effect
@@ -115,7 +115,9 @@ class Penalty:
         self.bend_strength, self.bend_floor = smoothness.get(CURVATURE, (0.0, 0.0))
         self.bends = Bends(grid) if self.bend_strength else None
         self.n_free = grid.cells.n_free
-        self.loose, self.group, weight = (torch.from_numpy(array).to(device) for array in find_loose_cells(grid))
+        self.loose, self.group, weight = (
+            torch.from_numpy(array).to(device) for array in find_loose_cells(grid, smoothness)
+        )
         self.weight = weight.float()[:, None]
         self.group_weight = torch.bincount(self.group, self.weight[:, 0])[:, None].float()
         share = grid.cell_weight / grid.cell_weight[grid.layout.cells_of(0)].sum()
@@ -147,7 +149,10 @@ class Penalty:
             grad += 2 * self.output_penalty * self.share * table
 
     def add_exact_gradient(self, table: Tensor, grad: Tensor, share: Tensor) -> None:
-        """For the exact engine: no smoothness; its free cells stand before the last; `share` (cells, 1) of a batch."""
+        """For the exact engine: no smoothness, no ridge on interactions.
+
+        Its free cells stand before the last; `share` (cells, 1) of a batch.
+        """
         if self.n_free:
             own = slice(len(table) - self.n_free - 1, len(table) - 1)
             grad[own] += self.ridge[: self.n_free] * table[own]
@@ -161,7 +166,7 @@ def find_edges(grid: GridEngine) -> tuple[np.ndarray, ...]:
 
     The width is the distance of their places, times the number of parallel lines: sums over edges are integrals.
     """
-    layout, found, terms, shares, count = grid.layout, [], [], [], 0
+    layout, found, terms, count = grid.layout, [], [], 0
     for index in range(len(layout.terms)):
         shape, start, axes = layout.table_shape(index), layout.cells_of(index).start, layout.axes_of(index)
         ids, block = np.arange(start, start + math.prod(shape)).reshape(shape), count + find_blocks(axes)
@@ -173,16 +178,17 @@ def find_edges(grid: GridEngine) -> tuple[np.ndarray, ...]:
             gap = np.diff(axis.places).reshape([-1 if k == d else 1 for k in range(len(shape))])
             keep = grid.cells.based[left] & grid.cells.based[right]
             lines = math.prod(len(other.knots) for k, other in enumerate(axes) if k != d)
-            width = np.broadcast_to(gap * lines, left.shape)[keep]
-            found.append((left[keep], right[keep], width, block.ravel()[left[keep] - start]))
-        n_blocks = int(block.max()) + 1 - count
-        terms.append(np.full(n_blocks, index))
-        shares.append(np.full(n_blocks, 1 / n_blocks))
-        count += n_blocks
+            gap = np.broadcast_to(gap, left.shape)[keep]
+            found.append((left[keep], right[keep], gap * lines, block.ravel()[left[keep] - start], gap / lines))
+        terms.append(np.full(int(block.max()) + 1 - count, index))
+        count += len(terms[-1])
     if not found:
-        found.append((np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64)))
-    edges = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    return *edges, np.concatenate(terms), np.concatenate(shares)
+        found.append((*np.empty((2, 0), np.int64), np.empty(0), np.empty(0, np.int64), np.empty(0)))
+    left, right, width, block, extent = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    term = np.concatenate(terms)
+    extent = np.bincount(block, extent, minlength=len(term))
+    share = extent / np.maximum(np.bincount(term, extent), 1e-12)[term]
+    return left, right, width, block, term, np.where(share > 0, share, 1.0)
 
 
 def find_blocks(axes: Sequence[Axis]) -> np.ndarray:
@@ -191,7 +197,7 @@ def find_blocks(axes: Sequence[Axis]) -> np.ndarray:
     for axis in axes:
         n_knots = len(axis.knots)
         n = 1 if axis.kind == "nominal" or len(axes) == 1 else int(np.clip(n_knots // 4, 1, N_BLOCKS))
-        block = block[..., None] * n + np.clip((np.arange(axis.n_cells) - 1) * n // max(n_knots, 1), 0, n - 1)
+        block = block[..., None] * n + np.clip((np.arange(axis.n_cells) - 1) * n // n_knots, 0, n - 1)
     return block
 
 
@@ -215,8 +221,9 @@ def find_bends(grid: GridEngine) -> tuple[np.ndarray, ...]:
     return tuple(np.concatenate(parts) for parts in zip(*found, strict=True))
 
 
-def find_loose_cells(grid: GridEngine) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cells with a ridge: the free ones, then those of interactions of levels, where no edge joins level to level.
+def find_loose_cells(grid: GridEngine, smoothness: Smoothness) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cells with a ridge: the free ones, then those of interactions of levels, if these are to be smooth: no edge joins
+    level to level.
 
     With each cell its group, whose cells are shrunk together (the levels of a term; a main effect's missing cell
     alone), and its weight: a line of cells along an axis with an order counts as one.
@@ -227,7 +234,7 @@ def find_loose_cells(grid: GridEngine) -> tuple[np.ndarray, np.ndarray, np.ndarr
         own = np.flatnonzero(grid.cells.free[cells] >= 0)
         alone = (own == 0) & (len(term) == 1)
         free.append((cells.start + own, index + n_terms * alone, np.ones(len(own))))
-        if len(term) > 1 and any(axis.kind == "nominal" for axis in axes):
+        if len(term) > 1 and smoothness[len(term)][0] and any(axis.kind == "nominal" for axis in axes):
             own = np.flatnonzero(grid.cells.based[cells])
             share = 1 / math.prod(len(axis.knots) for axis in axes if axis.kind != "nominal")
             based.append((cells.start + own, np.full(len(own), index + 2 * n_terms), np.full(len(own), share)))

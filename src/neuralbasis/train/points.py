@@ -117,13 +117,14 @@ class GridEngine:
         source[source < 0] = count + cells.n_free
         return Points(orders, torch.from_numpy(source).to(self.device))
 
-    def on_one_thread(self) -> GridEngine:
-        """The same for callers that are threads themselves."""
-        alone = copy(self)
-        alone.threads, alone.lookup = 1, copy(self.lookup)
-        if isinstance(alone.lookup, CompiledLookUp):
-            alone.lookup.threads = 1
-        return alone
+    def with_threads(self, threads: int) -> GridEngine:
+        """The same on so many threads."""
+        other = copy(self)
+        other.threads = threads
+        if isinstance(self.lookup, CompiledLookUp):
+            other.lookup = copy(self.lookup)
+            other.lookup.threads = threads
+        return other
 
     def batch(self, rows: np.ndarray) -> tuple[Points, LookUp, np.ndarray]:
         """Points to evaluate and how these rows read them."""

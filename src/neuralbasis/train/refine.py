@@ -115,7 +115,7 @@ class _Path:
         kernels.share_rows(work, len(self.chain), threads, 1)
 
     def validation_losses(self) -> Tensor:
-        """(N,) parts of the validation loss, see `_Watch.validation_losses`."""
+        """(N,) parts of the validation loss, see `Crew.validation_losses`."""
         members = range(self.scores.shape[1])
         losses = [self.objective.loss(self.member_scores(member), self.rows.target)[:, 0] for member in members]
         return (torch.stack(losses, dim=1).double() * self.parts).sum(1)
