@@ -377,3 +377,15 @@ def test_importing_the_package_is_light() -> None:
         assert not heavy, f"import {PACKAGE} also imports {', '.join(heavy)}"
         seconds.append(float(elapsed))
     assert statistics.median(seconds) <= MAX_IMPORT_SECONDS, f"import {PACKAGE} took {seconds} seconds"
+
+
+def test_a_fit_does_not_import_torch_s_symbolic_shapes() -> None:
+    """They bring sympy, a second of a first fit in a fresh process."""
+    code = (
+        "import sys, numpy as np; from neuralbasis import NeuralBasisRegressor;"
+        "X = np.random.default_rng(0).random((60, 2));"
+        "NeuralBasisRegressor(max_steps=3, outer_bags=2, interactions=[(0, 1)]).fit(X, X[:, 0] * X[:, 1]);"
+        "print('torch' in sys.modules, 'sympy' in sys.modules)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["True", "False"]

@@ -206,7 +206,23 @@ def compute_gradients(
     else:
         times = lookup.scatter(taken, values.new_ones(len(batch), 1, 1), len(values))
         penalty.add_exact_gradient(values, grad, times / len(batch))
-    table.backward(grad)
+    _WithGradient.apply(table, grad).backward()
+
+
+class _WithGradient(torch.autograd.Function):
+    """A number whose gradient with respect to the table is given.
+
+    `table.backward(grad)` would do, but torch then imports its symbolic shapes, a second in a fresh process.
+    """
+
+    @staticmethod
+    def forward(ctx, table: Tensor, grad: Tensor) -> Tensor:
+        ctx.save_for_backward(grad)
+        return table.new_zeros(())
+
+    @staticmethod
+    def backward(ctx, _one: Tensor) -> tuple[Tensor, None]:
+        return *ctx.saved_tensors, None
 
 
 def release_smoothness(smoothness: Smoothness, information: float) -> Smoothness:
