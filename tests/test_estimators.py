@@ -131,11 +131,11 @@ def test_attributes_in_the_spelling_of_ebm(fitted):
     history = estimator.history_
     assert len(history.validation) == len(history.steps) == len(history.seconds) > history.best >= 0
     n_main, n_pairs = history.stage.count("main effects"), history.stage.count("pairs")
-    refined = ["refinement"] * ("refinement" in history.stage)  # one entry if a free part helped
-    assert history.stage == ["main effects"] * n_main + refined + ["pairs"] * n_pairs
+    refined, cut = ([name] * (name in history.stage) for name in ("refinement", "cuts"))  # if a free part helped
+    assert history.stage == ["main effects"] * n_main + refined + ["pairs"] * n_pairs + cut
     assert history.steps == sorted(history.steps)
-    assert len(set(history.steps)) == n_main + n_pairs  # refinement takes no steps
-    assert history.stage[history.best] == "pairs"
+    assert len(set(history.steps)) == n_main + n_pairs  # free parts take no steps
+    assert history.stage[history.best] == (cut or ["pairs"])[0]
     assert history.best >= int(np.argmin(history.validation))  # the latest that no earlier one surely beats
     assert history.validation[history.best] < min(history.constant, *history.validation[: n_main // 2])
     assert estimator.interaction_ranking_ == []  # the pair was wished, none was searched

@@ -504,8 +504,8 @@ def test_interactions_go_on_from_the_refined_main_effects(trainers):
     options = {"interactions": [(0, 1)], "n_interaction_bases": 8, "max_interaction_bins": 9}
     model = make_estimator(**options, max_steps=40, n_jobs=1).fit(X, y)
     first, second = trainers[0].stages
-    assert (first.rest is not None, second.rest) == (True, None)
-    assert list(dict.fromkeys(model.history_.stage)) == ["main effects", "refinement", "pairs"]
+    assert first.rest is not None
+    assert list(dict.fromkeys(model.history_.stage))[:3] == ["main effects", "refinement", "pairs"]
     assert model.history_.stage.count("refinement") == 1
     scores = second.add_scores(first.add_scores(None)).mean(dim=1).double().numpy()[:, 0]
     objective, numbers = trainers[0].objective, trainers[0].numbers

@@ -437,6 +437,139 @@ def refine_columns(positions, sizes, price, spike_price, width, slope, curvature
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _order_cells(slope, curvature, is_nominal, order, rank):
+    """Cells of an axis in the order in which it is cut: their own, or of levels the order of their Newton steps."""
+    for i in range(len(order)):
+        order[i] = i
+    if is_nominal:
+        order[:] = np.argsort(slope / (curvature + 1.0), kind="mergesort")
+    for i in range(len(order)):
+        rank[order[i]] = i
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _cut_line(slope, curvature, last, ridge, least):
+    """Cut a line of cells, of which the sums before each are given, where its two sides gain most; 0: better not."""
+    total, weight = slope[last], curvature[last]
+    best, place = total * total / (weight + ridge), 0
+    for j in range(1, last):
+        light = curvature[j]
+        if light < least or weight - light < least:
+            continue
+        gain = slope[j] ** 2 / (light + ridge) + (total - slope[j]) ** 2 / (weight - light + ridge)
+        if gain > best:
+            best, place = gain, j
+    return best, place
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _cut_table(slope, curvature, ridge, least, cut):
+    """Cut a table, of which the sums before each cell are given, along its first axis, and each side along the second.
+
+    Writes the three places; returns what that gains, 0 if there is nothing to cut.
+    """
+    rows, last = slope.shape[0] - 1, slope.shape[1] - 1
+    best = 0.0
+    for i in range(1, rows):
+        if curvature[i, last] < least or curvature[rows, last] - curvature[i, last] < least:
+            continue
+        near, near_place = _cut_line(slope[i], curvature[i], last, ridge, least)
+        far, far_place = _cut_line(slope[rows] - slope[i], curvature[rows] - curvature[i], last, ridge, least)
+        if near + far > best:
+            best = near + far
+            cut[0], cut[1], cut[2] = i, near_place, far_place
+    return best
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _find_steps(slope, curvature, cut, ridge, rate, step):
+    """Newton steps of the four pieces of a cut table."""
+    i, rows, last = cut[0], slope.shape[0] - 1, slope.shape[1] - 1
+    for side in range(2):
+        j = cut[1 + side]
+        top, bottom = (i, 0) if side == 0 else (rows, i)
+        for piece in range(2):
+            right, left = (j, 0) if piece == 0 else (last, j)
+            rise = slope[top, right] - slope[bottom, right] - slope[top, left] + slope[bottom, left]
+            bend = curvature[top, right] - curvature[bottom, right] - curvature[top, left] + curvature[bottom, left]
+            step[side, piece] = -rate * rise / (bend + ridge)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _sum_before(cells, order, other, sums):
+    """sums[i, j]: of all cells before the i-th and j-th in the given orders of the two axes."""
+    for i in range(len(order)):
+        line = 0.0
+        for j in range(len(other)):
+            line += cells[order[i], other[j]]
+            sums[i + 1, j + 1] = sums[i, j + 1] + line
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def cut_pairs(positions, cells, pairs, sizes, nominal, ridge, least, rate, slope, curvature, tables, offsets, moved):
+    """One round of boosting: cut every pair's table in four pieces and move each by a part of its Newton step.
+
+    positions (A, N) and the cells nearest to them on each axis; pairs (P, 2) of axes; sizes (A,) cells of each axis;
+    tables: all cells of all pairs, each from its offset on; the rows' slope (N,) and moved (N,) follow.
+    """
+    cut, turned, step = np.zeros(3, np.int64), np.zeros(3, np.int64), np.zeros((2, 2))
+    for p in range(len(pairs)):
+        first, second = pairs[p]
+        shape = sizes[first], sizes[second]
+        steep, weight = np.zeros(shape), np.zeros(shape)
+        near, other = cells[first], cells[second]
+        for n in range(len(slope)):
+            steep[near[n], other[n]] += slope[n]
+            weight[near[n], other[n]] += curvature[n]
+        order, rank = np.empty(shape[0], np.int64), np.empty(shape[0], np.int64)
+        order2, rank2 = np.empty(shape[1], np.int64), np.empty(shape[1], np.int64)
+        _order_cells(steep.sum(axis=1), weight.sum(axis=1), nominal[first], order, rank)
+        _order_cells(steep.sum(axis=0), weight.sum(axis=0), nominal[second], order2, rank2)
+        sums, bends = np.zeros((shape[0] + 1, shape[1] + 1)), np.zeros((shape[0] + 1, shape[1] + 1))
+        _sum_before(steep, order, order2, sums)
+        _sum_before(weight, order, order2, bends)
+        gain = _cut_table(sums, bends, ridge, least, cut)
+        turned_sums, turned_bends = np.ascontiguousarray(sums.T), np.ascontiguousarray(bends.T)
+        is_turned = _cut_table(turned_sums, turned_bends, ridge, least, turned) > gain
+        if is_turned:
+            cut[:] = turned
+            sums, bends = turned_sums, turned_bends
+            first, second, rank, rank2 = second, first, rank2, rank
+        if cut[0] == 0:
+            continue
+        _find_steps(sums, bends, cut, ridge, rate, step)
+        _move_rows(positions, cells, first, second, nominal, rank, rank2, cut, step, slope, curvature, moved)
+        for i in range(len(rank)):
+            side = int(rank[i] >= cut[0])
+            for j in range(len(rank2)):
+                where = j * len(rank) + i if is_turned else i * len(rank2) + j
+                tables[offsets[p] + where] += step[side, int(rank2[j] >= cut[1 + side])]
+        cut[:] = 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def _move_rows(positions, cells, first, second, nominal, rank, rank2, cut, step, slope, curvature, moved):
+    """Move the rows as they read the table: between two knots linearly, so a step is a ramp there."""
+    near, other = positions[first], positions[second]
+    for n in range(len(slope)):
+        if nominal[first]:
+            far = 1.0 if rank[cells[first, n]] >= cut[0] else 0.0
+        else:
+            far = min(max(near[n] - (cut[0] - 1), 0.0), 1.0)
+        move = 0.0
+        for side in range(2):
+            share = far if side == 1 else 1.0 - far
+            if share > 0.0:
+                if nominal[second]:
+                    right = 1.0 if rank2[cells[second, n]] >= cut[1 + side] else 0.0
+                else:
+                    right = min(max(other[n] - (cut[1 + side] - 1), 0.0), 1.0)
+                move += share * (step[side, 0] + right * (step[side, 1] - step[side, 0]))
+        slope[n] += curvature[n] * move
+        moved[n] += move
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def count_cells(first, last, terms, codes, n_bins, data, histogram):
     """Add data (N, C) into histogram (T, cells, C) at each row's cell of the terms first … last - 1.
 

@@ -30,7 +30,7 @@ from .recipe import (
 from .sample import Sample
 from .screen import bin_columns, find_reach, list_triples, pick_terms, rank_terms
 from .terms import Plan, Ranked, Term, describe_ranking
-from .train import ExactEngine, GridEngine, Rows, Stage, refine, train
+from .train import ExactEngine, GridEngine, Rows, Stage, cut, refine, train
 
 
 @dataclass(eq=False)
@@ -73,15 +73,15 @@ class Trainer:
         if improved or not self.stages:
             stage = Stage(net, grid)
             if self._can_refine():
-                stage = refine(stage, self.rows, self.objective, self.history, self.threads)
+                stage = (cut if self.stages else refine)(stage, self.rows, self.objective, self.history, self.threads)
             self.stages.append(stage)
             self.knots |= {order: knots[order] for order in {len(term) for term in terms} if order > 1}
             self.rows = replace(self.rows, init=stage.add_scores(self.rows.init))
 
     def _can_refine(self) -> bool:
-        """The free part belongs to the first stage; it knows no output penalty, and a fit that was stopped is done."""
+        """Free parts know no output penalty, and a fit that was stopped is done."""
         wished = self.parameters.refine and not self.parameters.output_penalty
-        return wished and not self.stages and self.history.stopped_by not in ("time_limit", "callback")
+        return wished and self.history.stopped_by not in ("time_limit", "callback")
 
     def _find_anchors(self) -> dict[int, Anchor]:
         """Values that most rows of a column have; none before the main effects are trained."""

@@ -2,6 +2,7 @@
 their threads (crew), the loop, and what is refined after it."""
 
 from .crew import Settings
+from .cuts import cut
 from .loop import train, training_threads
 from .penalty import CURVATURE
 from .points import ExactEngine, GridEngine
@@ -10,6 +11,6 @@ from .rows import Rows, place_rows
 from .stage import Stage
 
 __all__ = [
-    "CURVATURE", "ExactEngine", "GridEngine", "Rows", "Settings", "Stage", "place_rows", "refine", "train",
+    "CURVATURE", "ExactEngine", "GridEngine", "Rows", "Settings", "Stage", "cut", "place_rows", "refine", "train",
     "training_threads",
 ]  # fmt: skip

@@ -1,0 +1,265 @@
+"""cut: the best cut of a table, rows that move as their table says, edges of pairs found, noise left alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, kernels
+from neuralbasis.axis import Axis, continuous_axis, level_axis
+from neuralbasis.history import History
+from neuralbasis.layout import Anchor, lay_out
+from neuralbasis.objective import choose_objective
+from neuralbasis.recipe import make_net
+from neuralbasis.sample import Sample
+from neuralbasis.train import GridEngine, Stage, cut, place_rows, training_threads
+from neuralbasis.train.cuts import find_pairs
+
+seeds = st.integers(0, 2**32 - 1)
+TASKS = ("regression", "binary", "multiclass")
+QUICK = {"hidden": (16, 16), "n_bases": 8, "outer_bags": 2, "random_state": 0, "max_steps": 5}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread():
+    with training_threads():
+        yield
+
+
+# One table
+
+
+def gain_of(steep, weight, ridge):
+    return steep.sum() ** 2 / (weight.sum() + ridge)
+
+
+def slow_cut(steep, weight, ridge, least):
+    """All cuts along the first axis, with all cuts of both sides."""
+    best, places = 0.0, (0, 0, 0)
+    for i in range(1, len(steep)):
+        total, found = 0.0, [i]
+        for side in (slice(None, i), slice(i, None)):
+            gains = {0: gain_of(steep[side], weight[side], ridge)}
+            for j in range(1, steep.shape[1]):
+                if min(weight[side, :j].sum(), weight[side, j:].sum()) >= least:
+                    near, far = (side, slice(None, j)), (side, slice(j, None))
+                    gains[j] = gain_of(steep[near], weight[near], ridge) + gain_of(steep[far], weight[far], ridge)
+            found.append(max(gains, key=gains.get))
+            total += gains[found[-1]]
+        if min(weight[:i].sum(), weight[i:].sum()) >= least and total > best:
+            best, places = total, tuple(found)
+    return best, places
+
+
+@settings(deadline=None)
+@given(seeds, st.integers(2, 7), st.integers(2, 7), st.floats(0.1, 5), st.floats(0, 6))
+def test_the_best_cut_is_found(seed, rows, columns, ridge, least):
+    rng = np.random.default_rng(seed)
+    steep, weight = rng.normal(size=(rows, columns)), rng.random((rows, columns))
+    sums = [np.pad(cells.cumsum(0).cumsum(1), ((1, 0), (1, 0))) for cells in (steep, weight)]
+    places = np.zeros(3, np.int64)
+    gain = kernels._cut_table(*sums, ridge, least, places)
+    expected, where = slow_cut(steep, weight, ridge, least)
+    assert gain == pytest.approx(expected)
+    assert tuple(places) == where
+
+
+def make_round(rng, sizes=(6, 5, 4), nominal=(False, True, False), n_rows=200):
+    """Positions on three axes, the slopes of the rows and their weights."""
+    positions = np.stack(
+        [
+            rng.integers(0, size - 1, n_rows) if level else rng.choice([0, *rng.uniform(1, size - 2, 60)], n_rows)
+            for size, level in zip(sizes, nominal, strict=True)
+        ]
+    ).astype(np.float32)
+    return positions, np.rint(positions).astype(np.uint16), rng.normal(size=n_rows), rng.random(n_rows) + 0.1
+
+
+def interpolate(table, positions):
+    """Read a table between its cells."""
+    total = np.zeros(positions.shape[1])
+    for corner in np.ndindex(2, 2):
+        share, cells = np.ones(positions.shape[1]), []
+        for d, upper in enumerate(corner):
+            whole = np.floor(positions[d]).astype(int)
+            part = positions[d] - whole
+            share *= part if upper else 1 - part
+            cells.append(np.minimum(whole + upper, table.shape[d] - 1))
+        total += share * table[tuple(cells)]
+    return total
+
+
+@settings(deadline=None)
+@given(seeds)
+def test_rows_move_as_the_tables_say(seed):
+    rng = np.random.default_rng(seed)
+    positions, cells, slope, curvature = make_round(rng)
+    pairs, sizes, nominal = np.array([[0, 1], [1, 2], [0, 2]]), np.array([6, 5, 4]), np.array([False, True, False])
+    offsets, n_cells = np.array([0, 30, 50]), 74
+    tables, moved, before = np.zeros(n_cells), np.zeros(len(slope)), slope.copy()
+    kernels.cut_pairs(
+        positions, cells, pairs, sizes, nominal, 1.0, 2.0, 0.3, slope, curvature, tables, offsets, moved
+    )  # fmt: skip
+    expected = np.zeros(len(slope))
+    for pair, first in zip(pairs, offsets, strict=True):
+        shape = sizes[pair]
+        expected += interpolate(tables[first : first + shape.prod()].reshape(shape), positions[pair])
+    assert np.abs(moved).max() > 0
+    np.testing.assert_allclose(moved, expected, atol=1e-6)
+    np.testing.assert_allclose(slope, before + curvature * moved, atol=1e-12)
+    # One step of each pair lowers the quadratic model of the loss.
+    assert before @ moved + (curvature * moved**2).sum() / 2 < 0
+
+
+def test_levels_are_cut_in_the_order_of_what_they_say():
+    """Levels 1 and 3 are high: no cut along their numbers says that, one along their order does."""
+    rng = np.random.default_rng(0)
+    positions = np.stack([rng.integers(1, 5, 400), rng.uniform(1, 4, 400)]).astype(np.float32)
+    target = 2.0 * np.isin(positions[0], [1, 3]) * (positions[1] > 2.5)
+    tables, moved = np.zeros(36), np.zeros(400)
+    kernels.cut_pairs(
+        positions, np.rint(positions).astype(np.uint16), np.array([[0, 1]]), np.array([6, 6]), np.array([True, False]),
+        0.0, 5.0, 1.0, -target, np.ones(400), tables, np.array([0]), moved,
+    )  # fmt: skip
+    high, low = tables.reshape(6, 6)[[1, 3], 4], tables.reshape(6, 6)[[2, 4], 4]
+    assert high.min() > 1.7
+    assert np.abs(low).max() < 0.1
+
+
+# A stage
+
+
+def draw_corner(task="regression", n_rows=1500, seed=0, height=3.0):
+    """A corner of two columns, and a column that says nothing."""
+    rng = np.random.default_rng(seed)
+    X = rng.random((n_rows, 3))
+    corner = height * ((X[:, 0] > 0.4) & (X[:, 1] > 0.6))
+    if task == "regression":
+        return X, corner + 0.3 * rng.normal(size=n_rows)
+    scores = np.stack([corner, np.full(n_rows, height / 2), np.zeros(n_rows)][: 3 if task == "multiclass" else 2], 1)
+    return X, (scores + rng.gumbel(size=scores.shape)).argmax(axis=1)
+
+
+def make_stage(numbers, y, task="regression", axes: list[Axis] | None = None, n_members=2, anchors=None, **parameters):
+    """A stage of untrained, silent nets of all pairs."""
+    rng = np.random.default_rng(0)
+    axes = axes or [continuous_axis(f"x{index}", column) for index, column in enumerate(numbers.T)]
+    sample = Sample(y, np.ones(len(y)))
+    terms = [(0,), (0, 1), (0, 2), (1, 2)]
+    layout = lay_out(axes, terms, {2: 17}, anchors or {})
+    objective = choose_objective(sample, None if task == "regression" else np.unique(y))
+    grid = GridEngine(layout, layout.encode(numbers), sample.weights, threads=1)
+    kind = NeuralBasisRegressor if task == "regression" else NeuralBasisClassifier
+    net = make_net(kind(**{**QUICK, "outer_bags": n_members, **parameters}), grid, objective, sample, rng)
+    return Stage(net, grid), place_rows(sample, objective, n_members, 0.15, rng, grid.device), objective
+
+
+def run(stage, rows, objective, threads=1):
+    history = History()
+    return cut(stage, rows, objective, history, threads), history
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_corner_is_found(task):
+    stage, rows, objective = make_stage(*draw_corner(task), task)
+    found, history = run(stage, rows, objective)
+    assert (history.stage, history.steps, history.best) == (["cuts"], [0], 0)
+    scores = found.add_scores(None)
+    held = rows.held_out
+    losses = [(objective.loss(s, rows.target) * held).sum() / held.sum() for s in (stage.add_scores(None), scores)]
+    assert history.validation == [pytest.approx(float(losses[1]), rel=1e-4)]
+    assert losses[1] < 0.9 * losses[0]
+    # Main effects and the nets have not changed.
+    assert not found.rest[found.grid.layout.cells_of(0)].any()
+    torch.testing.assert_close(found.table(), stage.table() + found.rest)
+
+
+def test_noise_is_left_alone():
+    rng = np.random.default_rng(0)
+    kept = 0
+    for _ in range(10):
+        stage, rows, objective = make_stage(rng.random((400, 3)), rng.normal(size=400))
+        found, history = run(stage, rows, objective)
+        kept += found is not stage
+        assert (found is stage) == (history.stage == [])
+    assert kept <= 1
+
+
+def test_threads_do_not_matter():
+    stage, rows, objective = make_stage(*draw_corner(), n_members=3)
+    one, _ = run(stage, rows, objective, 1)
+    three, _ = run(stage, rows, objective, 3)
+    assert torch.equal(one.rest, three.rest)
+
+
+def test_a_member_does_not_see_the_rows_it_holds_out():
+    X, y = draw_corner()
+    stage, rows, objective = make_stage(X, y)
+    first, _ = run(stage, rows, objective)
+    # Rows that member 0 holds out change what they say by a constant: its stop may move, what it learns may not.
+    other = replace(rows, weights=torch.where(rows.held_out[:, 0], 3.0, 1.0))
+    second, _ = run(stage, other, objective)
+    first_pairs, second_pairs = (stage.rest[:, 0].numpy() for stage in (first, second))
+    ratio = np.corrcoef(first_pairs, second_pairs)[0, 1]
+    assert ratio > 0.99
+    assert not torch.equal(first.rest[:, 1], second.rest[:, 1])
+
+
+@pytest.mark.parametrize("why", ["no rows held out", "tied", "anchored", "no pairs"])
+def test_what_cannot_be_cut_stays(why):
+    X, y = draw_corner("multiclass" if why == "tied" else "regression")
+    task, parameters = ("multiclass", {"tied_classes": True}) if why == "tied" else ("regression", {})
+    anchors = {f: Anchor(float(X[0, f]), 0.9) for f in range(3)} if why == "anchored" else None
+    stage, rows, objective = make_stage(X, y, task, anchors=anchors, **parameters)
+    if why == "no rows held out":
+        rows = replace(rows, held_out=torch.zeros_like(rows.held_out))
+    if why == "no pairs":
+        axes = [continuous_axis(f"x{index}", column) for index, column in enumerate(X.T)]
+        layout = lay_out(axes, [(0,), (1,)], {})
+        stage = Stage(stage.net, GridEngine(layout, layout.encode(X), np.ones(len(X)), threads=1))
+    assert run(stage, rows, objective)[0] is stage
+
+
+def test_axes_of_all_kinds_are_described():
+    rng = np.random.default_rng(0)
+    numbers = np.stack([rng.random(300), rng.integers(0, 5, 300), rng.integers(0, 3, 300)], axis=1)
+    axes = [
+        continuous_axis("a", numbers[:, 0]),
+        level_axis("b", "nominal", list("vwxyz"), np.ones(5)),
+        level_axis("c", "ordinal", list("pqr"), np.ones(3)),
+    ]
+    stage, _, _ = make_stage(numbers, rng.random(300), axes=axes)
+    pairs = find_pairs(stage)
+    assert pairs.terms == [1, 2, 3]
+    assert sorted(zip(pairs.sizes.tolist(), pairs.nominal.tolist(), strict=True)) == [(5, False), (7, True), (19, False)]
+    shapes = [stage.grid.layout.table_shape(index) for index in pairs.terms]
+    assert [tuple(pairs.sizes[axes]) for axes in pairs.axes] == shapes
+    assert pairs.offsets.tolist() == [0, *np.cumsum([np.prod(shape) for shape in shapes])[:-1]]
+
+
+# Whole fits
+
+
+def draw_stairs(n_rows=3000, seed=0):
+    """Corners of a pair that a small smooth network does not follow."""
+    rng = np.random.default_rng(seed)
+    X = rng.random((n_rows, 2))
+    corners = [(0.2, 0.7), (0.45, 0.3), (0.8, 0.55)]
+    y = sum(2.0 * ((X[:, 0] > a) & (X[:, 1] < b)) for a, b in corners) + 0.2 * rng.normal(size=n_rows)
+    return X, y
+
+
+def test_steps_of_a_pair_gain_on_new_rows():
+    (X, y), (T, truth) = draw_stairs(), draw_stairs(2000, 1)
+    options = {"interactions": [(0, 1)], "n_interaction_bases": 8, "max_interaction_bins": 49, "max_steps": 60}
+    models = [NeuralBasisRegressor(**{**QUICK, **options, "refine": wish}).fit(X, y) for wish in (True, False)]
+    assert ["cuts" in model.history_.stage for model in models] == [True, False]
+    errors = [np.sqrt(np.mean((model.predict(T) - truth) ** 2)) for model in models]
+    assert errors[0] < 0.8 * errors[1]
+    scores = models[0].eval_terms(T).sum(axis=1) + models[0].intercept_
+    np.testing.assert_allclose(scores, models[0].predict(T), atol=1e-9)
