@@ -13,7 +13,7 @@ ifneq ($(strip $(NEURALBASIS_DATA)),)
 export NEURALBASIS_DATA
 endif
 
-.PHONY: help demo test lint bench pictures clean
+.PHONY: help demo test lint office bench pictures clean
 
 help: ## show this list
 	@echo "neuralbasis: make <target>"
@@ -28,7 +28,14 @@ lint: $(STAMP) ## ruff (lint and format) and mypy
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
 
-test: lint ## lint, then every test and doctest
+# A spreadsheet for the test of the Excel export, from Debian's packages where they can be installed.
+office:
+	@command -v soffice > /dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null \
+		&& { apt-get install -qq -y --no-install-recommends libreoffice-calc-nogui > /dev/null \
+		|| { apt-get update -qq && apt-get install -qq -y --no-install-recommends libreoffice-calc-nogui > /dev/null; }; }; } \
+		|| echo "no spreadsheet (soffice): the test of the Excel export in LibreOffice will be skipped"
+
+test: lint office ## lint, then every test and doctest
 	MPLBACKEND=Agg $(RUN) -m pytest
 
 bench: $(STAMP) ## the benchmark tables; NEURALBASIS_DATA names the folder of real data sets
@@ -43,5 +50,5 @@ clean: ## remove caches and outputs; the environment stays
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
-	$(RUN) -m pip install --quiet -c constraints.txt -e '.[test,plot,benchmarks,dev]'
+	$(RUN) -m pip install --quiet -c constraints.txt -e '.[test,plot,onnx,excel,benchmarks,dev]'
 	touch $@

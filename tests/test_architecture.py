@@ -20,7 +20,7 @@ PACKAGE = "neuralbasis"
 SOURCE = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 
 NUMPY_SIDE = ["columns", "axis", "encoder", "terms", "screen", "link", "layout", "model", "kernels"]
-NUMPY_SIDE += ["purify", "document"]
+NUMPY_SIDE += ["purify", "shape", "summary", "draft", "archive", "document", "scorecard"]
 TORCH_SIDE = ["bases", "net", "objective", "train", "compile"]
 READERS = ["explain", "plot", "report", "edit", "export", "cli"]
 BOTH_SIDES = {"compile", "estimators", "fitting", "trainer"}
@@ -37,8 +37,11 @@ HOMES = {
     "narwhals": "columns",
     "pandas": "columns",
     "polars": "columns",
-    "pyarrow": "columns",
+    "pyarrow": "cli",
+    "click": "cli",
     "numba": "kernels",
+    "onnx": "export",
+    "openpyxl": "export",
     "matplotlib": "plot",
 }
 MAX_BODY_LINES = 60

@@ -5,6 +5,8 @@ import pickle
 import re
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -15,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import neuralbasis.model
-from neuralbasis import kernels
+from neuralbasis import NeuralBasisRegressor, kernels
 from neuralbasis.axis import Axis, level_axis
 from neuralbasis.columns import read_columns
 from neuralbasis.encoder import Encoder
@@ -331,6 +333,128 @@ def test_the_table_is_left_alone():
     model.contributions(numbers)
     np.testing.assert_array_equal(numbers, before)
     np.testing.assert_array_equal(np.column_stack(list(table.values())), before)
+
+
+# Rows as dicts
+
+
+def as_rows(table):
+    """A table of columns as a list of dicts of plain values."""
+    columns = [values.tolist() for values in table.values()]
+    return [dict(zip(table, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([MIXED, NUMERIC, ("nominal", "ordinal")]), st.sampled_from([1, 3]))
+def test_rows_as_dicts_say_what_the_table_says(seed, kinds, n_outputs):
+    model, _, table = make_case(seed, 20, kinds=kinds, n_outputs=n_outputs)
+    rows = as_rows(table)
+    for ask in (model.scores, model.contributions, model.predict):
+        expected = ask(table)
+        np.testing.assert_array_equal(ask(rows), expected)
+        np.testing.assert_array_equal(ask(tuple(rows)), expected)
+        np.testing.assert_array_equal(np.concatenate([ask(row) for row in rows]), expected)
+
+
+def test_a_dict_of_classes():
+    model, _, table = make_case(link="mlogit", classes=CLASSES["mlogit"], n_outputs=3)
+    row = as_rows(table)[0]
+    assert model.predict(row).tolist() == model.predict(table)[:1].tolist()
+    np.testing.assert_array_equal(model.predict_proba(row), model.predict_proba(table)[:1])
+
+
+def test_a_dict_by_hand():
+    model = make_tiny()
+    found = model.predict({"size": 2, "colour": "red", "other": [1, 2]})
+    np.testing.assert_allclose(found, [10 + 1 + 2 - 0.5 / 3 + 4.5 * 2 / 3], rtol=1e-14)
+    assert model.contributions({"colour": "green", "size": None})[0, :, 0].tolist() == [9, 0, 0]
+    assert model.contributions({"colour": None, "size": NAN})[0, :, 0].tolist() == [9, 5, 0]
+
+
+def test_a_dict_without_a_column():
+    model = make_tiny()
+    for rows in ({"size": 2.0, "color": "red"}, [{"size": 2.0, "colour": "red"}, {"size": 2.0, "color": "red"}]):
+        with pytest.raises(ValueError, match=r"Missing column\(s\): 'colour'.* 'color' may be 'colour'"):
+            model.predict(rows)
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, "inf", 10**400])
+def test_an_infinite_value_in_a_dict_names_the_column(value):
+    with pytest.raises(ValueError, match="column 'size' holds an infinite value"):
+        make_tiny().predict({"size": value, "colour": "red"})
+
+
+def test_estimators_read_dicts_too():
+    X = {"size": np.arange(40.0), "colour": ["red", "blue"] * 20}
+    estimator = NeuralBasisRegressor(max_steps=30, outer_bags=2, interactions=0).fit(X, X["size"])
+    expected = estimator.predict(X)
+    assert estimator.predict({"size": 3.0, "colour": "blue"}).tolist() == expected[3:4].tolist()
+    assert (
+        estimator.predict([{"colour": "red", "size": 4}, {"size": 5, "colour": "blue"}]).tolist()
+        == expected[4:6].tolist()
+    )
+    assert estimator.eval_terms({"size": 3.0, "colour": "blue"}).tolist() == estimator.eval_terms(X)[3:4].tolist()
+
+
+# Serving
+
+
+def make_layouts(X):
+    """The same rows in every layout that an array may have."""
+    wide = np.empty((2 * len(X), 2 * X.shape[1]))
+    wide[::2, ::2] = X
+    read_only = X.copy()
+    read_only.setflags(write=False)
+    return {
+        "F": np.asfortranarray(X),
+        "strided": wide[::2, ::2],
+        "reversed": np.ascontiguousarray(X[::-1])[::-1],
+        "read-only": read_only,
+        "read-only strided": np.broadcast_to(X[:1], X.shape)[:1],
+        "from bytes": np.frombuffer(X.tobytes()).reshape(X.shape),
+        "float32": X.astype(np.float32),
+        "big endian": X.astype(">f8"),
+    }
+
+
+def test_few_rows_in_any_layout_need_no_other_kernel():
+    """A kernel is compiled for one layout of arrays, which takes seconds."""
+    if not kernels.NUMBA:
+        pytest.skip("numba is absent")
+    model, numbers, _ = make_case(kinds=NUMERIC, n_rows=30)
+    expected = model.scores(np.ascontiguousarray(numbers))
+    before = len(kernels.score_rows.signatures)
+    for name, X in make_layouts(numbers).items():
+        tolerance = 1e-5 if name == "float32" else 0
+        np.testing.assert_allclose(model.scores(X), expected[: len(X)], rtol=tolerance, atol=tolerance)
+        np.testing.assert_array_equal(model.scores(X[:1]), model.scores(X)[:1])
+    assert len(kernels.score_rows.signatures) == before
+
+
+def test_many_threads_on_one_model():
+    model, _, table = make_case(7, 200, n_outputs=3, link="mlogit", classes=CLASSES["mlogit"])
+    model = tie_model(np.random.default_rng(7), model, [0, 5, 20])
+    rows = as_rows(table)
+    # Tied terms of one row may differ from those of many in the last bit: a product of another size.
+    expected = [model.scores(row) for row in rows], model.contributions(rows), model.predict(rows)
+    end = time.monotonic() + 2.0
+
+    def work(seed):
+        rng, n_calls = np.random.default_rng(seed), 0
+        while time.monotonic() < end:
+            i = int(rng.integers(len(rows)))
+            j = i + int(rng.integers(1, 6))
+            wrong = [
+                (model.scores(rows[i]) != expected[0][i]).any(),
+                (model.contributions(rows[i:j]) != expected[1][i:j]).any(),
+                (model.predict({name: values[i:j] for name, values in table.items()}) != expected[2][i:j]).any(),
+            ]
+            assert not any(wrong)
+            n_calls += 1
+        return n_calls
+
+    with ThreadPoolExecutor(8) as pool:
+        assert min(pool.map(work, range(8))) > 0
 
 
 # Importances

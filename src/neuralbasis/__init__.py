@@ -21,6 +21,9 @@ _HOME = {
     "NeuralBasisRegressor": "estimators",
     "NeuralBasisClassifier": "estimators",
     "AdditiveModel": "model",
+    "load": "model",
+    "document": None,
+    "export": None,
     "plot": None,
 }
 __all__ = sorted(_HOME)

@@ -124,17 +124,11 @@ class Columns:
             return self
         place = {name: i for i, name in enumerate(self.names)}
         if missing := [name for name in names if name not in place]:
-            raise ValueError(self._describe_missing(missing))
+            raise ValueError(_describe_missing(missing, self.names))
         places = [place[name] for name in names]
         if self.matrix is not None:
             return Columns(names, self.n_rows, matrix=self.matrix[:, places])
         return Columns(names, self.n_rows, columns=tuple(self[i] for i in places))
-
-    def _describe_missing(self, missing: list[str]) -> str:
-        message = f"Missing column(s): {_list_names(missing)}. The columns that came: {_list_names(self.names)}."
-        close = {name: get_close_matches(name, self.names, n=1) for name in missing[:_MAX_LISTED]}
-        hints = [f"{found[0]!r} may be {name!r}" for name, found in close.items() if found]
-        return f"{message} Add or rename: {', '.join(hints)}." if hints else f"{message} Add them."
 
 
 def read_columns(X: Any, names: Sequence[str] | None = None) -> Columns:
@@ -176,6 +170,92 @@ def read_columns(X: Any, names: Sequence[str] | None = None) -> Columns:
         "Expected a table (a NumPy array, a pandas or polars data frame, an Arrow table, a mapping of name -> 1-D "
         f"array, or a list of rows), got {type(X).__name__}. Convert it to one of these."
     )
+
+
+def find_rows(X: Any) -> Sequence[Mapping[str, Any]] | None:
+    """Rows given as mappings of name -> value: one, or a list of them; None for any other table.
+
+    Examples
+    --------
+    >>> find_rows({"age": 31})
+    [{'age': 31}]
+    >>> find_rows({"age": [31, 45]}) is None
+    True
+    """
+    if isinstance(X, Mapping):
+        return [X] if any(map(_is_single, X.values())) else None
+    return X if isinstance(X, (list, tuple)) and len(X) > 0 and isinstance(X[0], Mapping) else None
+
+
+def read_rows(
+    rows: Sequence[Mapping[str, Any]], names: Sequence[str], places: Sequence[Mapping[str, float] | None]
+) -> np.ndarray:
+    """Numbers (N, D) of rows given as mappings; the quick way for few rows.
+
+    Parameters
+    ----------
+    rows : mappings of name -> value; None and NaN are missing values
+    names : the columns to read
+    places : for each column the number of every level, None for a column of numbers
+
+    Returns
+    -------
+    ndarray of shape (N, D), float64
+        NaN is missing, -1 a level that is not in `places`.
+
+    Examples
+    --------
+    >>> read_rows([{"age": 31, "city": "Oslo"}, {"age": None, "city": "Bern"}], ["age", "city"], [None, {"Oslo": 0.0}])
+    array([[31.,  0.],
+           [nan, -1.]])
+    """
+    return np.array([_read_row(row, names, places) for row in rows], dtype=np.float64)
+
+
+def _read_row(
+    row: Mapping[str, Any], names: Sequence[str], places: Sequence[Mapping[str, float] | None]
+) -> list[float]:
+    if not isinstance(row, Mapping):
+        raise TypeError(f"Expected every row to be a mapping of name -> value, got {type(row).__name__}.")
+    try:
+        values = [row[name] for name in names]
+    except KeyError:
+        missing = [name for name in names if name not in row]
+        raise ValueError(_describe_missing(missing, [str(name) for name in row])) from None
+    found = []
+    for name, value, known in zip(names, values, places, strict=True):
+        if known is None:
+            found.append(value if type(value) is float else _read_number(name, value))
+        else:
+            number = known.get(value) if type(value) is str else None
+            found.append(_read_level(name, value, known) if number is None else number)
+    return found
+
+
+def _read_number(name: str, value: Any) -> float:
+    if type(value) is int:
+        return _to_float(value)
+    if is_missing(value):
+        return math.nan
+    _check_kinds(name, {type(value)})
+    return _to_float(value) if isinstance(value, _REAL) else _parse_level(name, level_text(value))
+
+
+def _read_level(name: str, value: Any, known: Mapping[str, float]) -> float:
+    """The number of a value that is not itself the text of a level: "3.0" is read as 3, as in an array."""
+    if is_missing(value):
+        return math.nan
+    _check_kinds(name, {type(value)})
+    text = level_text(value)
+    try:
+        number = _to_float(value if isinstance(value, _REAL) else text)
+    except ValueError:
+        return known.get(text, -1.0)
+    return math.nan if math.isnan(number) else known.get(level_text(number), known.get(text, -1.0))
+
+
+def _is_single(value: Any) -> bool:
+    return isinstance(value, str) or not (hasattr(value, "__len__") or hasattr(value, "__iter__"))
 
 
 def _read_ndarray(X: np.ndarray, names: Sequence[str] | None) -> Columns:
@@ -424,6 +504,13 @@ def _list_names(names: Sequence[str]) -> str:
     return listed if len(names) <= _MAX_LISTED else f"{listed} and {len(names) - _MAX_LISTED} more"
 
 
+def _describe_missing(missing: Sequence[str], came: Sequence[str]) -> str:
+    message = f"Missing column(s): {_list_names(missing)}. The columns that came: {_list_names(came)}."
+    close = {name: get_close_matches(name, came, n=1) for name in missing[:_MAX_LISTED]}
+    hints = [f"{found[0]!r} may be {name!r}" for name, found in close.items() if found]
+    return f"{message} Add or rename: {', '.join(hints)}." if hints else f"{message} Add them."
+
+
 def _check_two_dimensional(X: np.ndarray) -> None:
     # scikit-learn's texts: its estimator checks, and its users, know them.
     if X.ndim < 2:
@@ -450,7 +537,7 @@ def _check_real(what: str, values: np.ndarray) -> None:
 def _check_kinds(name: str, kinds: set[type]) -> None:
     """Refuse values that are neither numbers nor fit to be the name of a level."""
     for kind in kinds:
-        if issubclass(kind, (*_REAL, str)):
+        if issubclass(kind, (*_REAL, str)) and kind is not np.timedelta64:  # which NumPy calls an integer
             continue
         if issubclass(kind, numbers.Complex):
             raise ValueError(f"Complex data not supported: column {name!r} holds {kind.__name__} values.")

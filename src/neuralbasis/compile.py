@@ -16,9 +16,11 @@ from threadpoolctl import threadpool_limits
 
 from .axis import Axis
 from .encoder import Encoder
-from .model import AdditiveModel, Shape, TiedShape
+from .model import AdditiveModel
 from .objective import Objective
 from .purify import Table, purify
+from .shape import Shape, TiedShape
+from .summary import Summary
 from .terms import Term
 from .train import Stage
 
@@ -27,7 +29,7 @@ MAX_NUMBERS = 50_000_000  # tables of tied classes that would be larger stay fac
 
 def compile_model(
     stages: Sequence[Stage], encoder: Encoder, objective: Objective, classes: np.ndarray | None = None,
-    n_jobs: int | None = None,
+    n_jobs: int | None = None, summary: Summary | None = None,
 ) -> AdditiveModel:  # fmt: skip
     """Tables of all terms on the grids' knots, in the target's unit."""
     n_members, n_outputs = stages[0].net.n_members, objective.n_outputs
@@ -40,7 +42,7 @@ def compile_model(
     intercept = intercepts.reshape(n_members, n_outputs).mean(axis=0) * objective.unit + objective.shift
     if n_outputs > 1:
         intercept = intercept - intercept.mean()
-    return AdditiveModel(encoder, intercept, tuple(shapes), objective.link, classes, n_jobs)
+    return AdditiveModel(encoder, intercept, tuple(shapes), objective.link, classes, n_jobs, summary)
 
 
 def _read_tables(stage: Stage) -> Iterator[Table]:

@@ -6,6 +6,7 @@ comes back. torch is imported by `fit` only.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,7 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_n_features, check_is_fitted, column_or_1d, validate_data
 
 from .axis import Axis
-from .columns import Columns, is_missing, read_columns
+from .columns import Columns, find_rows, is_missing, read_columns
 from .link import inverse_link
 from .model import AdditiveModel
 from .sample import Sample, check_init_score, check_weights, read_floats
@@ -219,7 +220,8 @@ class _NeuralBasisModel(BaseEstimator):
         check_parameters(self)
         columns = self._read_training_table(X)
         sample = self._read_sample(y, sample_weight, init_score, columns.n_rows)
-        found = fit_model(self, columns, sample, getattr(self, "classes_", None))
+        name = getattr(y, "name", None)
+        found = fit_model(self, columns, sample, getattr(self, "classes_", None), None if name is None else str(name))
         self.model_, self.history_, self.interaction_ranking_ = found
         return self
 
@@ -259,10 +261,12 @@ class _NeuralBasisModel(BaseEstimator):
             check_is_fitted(self, "model_")
         return self.model_
 
-    def _read_table(self, X) -> Columns | np.ndarray:
+    def _read_table(self, X) -> Any:
         """Columns of a table at prediction; names and number of columns must be the training table's."""
         plain = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype == np.float64 and len(X) > 0
         if plain and X.shape[1] == self.n_features_in_ and not self._has_names:
+            return X
+        if find_rows(X) is not None:
             return X
         columns = read_columns(X)
         names = _frame_names(X)
@@ -288,6 +292,10 @@ class _NeuralBasisModel(BaseEstimator):
     def term_importances(self, importance_type: str = "avg_weight") -> np.ndarray:
         """(T,) mean absolute contribution over the training rows ("avg_weight"), or range of the shape ("min_max")."""
         return self._fitted_model().importances(importance_type)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one file, without pickle; `neuralbasis.load` reads it as an `AdditiveModel`."""
+        self._fitted_model().save(path)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -19,18 +19,23 @@ from .compile import compile_model
 from .encoder import Encoder
 from .history import History
 from .model import AdditiveModel
-from .objective import choose_objective
+from .objective import Objective, choose_objective
 from .recipe import check_memory, make_plan, settle
 from .sample import Sample, tidy_rows
+from .summary import Summary, find_versions, read_clock, to_plain
 from .terms import Plan, Ranked
 from .train import place_rows, training_threads
 from .trainer import Trainer
 
 
 def fit_model(
-    parameters: Any, columns: Columns, sample: Sample, classes: np.ndarray | None
+    parameters: Any, columns: Columns, sample: Sample, classes: np.ndarray | None, target: str | None = None
 ) -> tuple[AdditiveModel, History, list[Ranked]]:
-    """Fit with an estimator's parameters (checked before); `classes` are labels, None for a regression."""
+    """Fit with an estimator's parameters (checked before); `classes` are labels, None for a regression.
+
+    `target` is the target's name, if it has one.
+    """
+    estimator = parameters
     rng = np.random.default_rng(check_random_state(parameters.random_state).randint(2**31))
     weights = None if (sample.weights == 1).all() else sample.weights
     encoder = Encoder.fit(columns, weights, parameters.feature_types, parameters.scaling, parameters.max_bins)
@@ -43,7 +48,8 @@ def fit_model(
         rows = place_rows(sample, objective, parameters.outer_bags, parameters.validation_size, rng, parameters.device)
         trainer = Trainer(parameters, encoder, numbers, sample, objective, rows, rng)
         ranking = fit_stages(trainer, plan) if parameters.staged else fit_together(trainer, plan)
-    model = compile_model(trainer.stages, encoder, objective, classes, parameters.n_jobs)
+    summary = summarize(estimator, columns, target, objective, trainer.history)
+    model = compile_model(trainer.stages, encoder, objective, classes, parameters.n_jobs, summary)
     return model, trainer.history, ranking
 
 
@@ -66,6 +72,24 @@ def fit_together(trainer: Trainer, plan: Plan) -> list[Ranked]:
     triples, ranked_triples = scout.choose(plan, 3, plan.n_triples, pairs)
     trainer.add_stage([*plan.mains, *pairs, *triples])
     return ranking + ranked_triples
+
+
+def summarize(estimator: Any, columns: Columns, target: str | None, objective: Objective, history: History) -> Summary:
+    """What was fitted, to what, and how it went."""
+    events = {name: value for name, value in asdict(history).items() if name != "started"}
+    return Summary(
+        estimator=type(estimator).__name__,
+        parameters=to_plain(estimator.get_params(deep=False)),
+        n_rows=columns.n_rows,
+        n_columns=len(columns),
+        target=target,
+        shift=objective.shift,
+        unit=objective.unit,
+        validation=to_plain(history.validation[history.best]) if history.best >= 0 else None,
+        history=to_plain(events),
+        date=read_clock(),
+        versions=find_versions(),
+    )
 
 
 @contextmanager

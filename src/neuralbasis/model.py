@@ -7,75 +7,35 @@ Prediction, plots, explanations, edits, files and exports all read these tables,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from . import kernels
 from .axis import Axis
-from .columns import Columns, read_columns
+from .columns import Columns, find_rows, read_columns, read_rows
+from .document import read_fields, write_model
 from .encoder import Encoder
 from .layout import Layout, flatten, raise_if_infinite
 from .link import inverse_link
+from .scorecard import Scorecard, describe, scorecard
+from .shape import Shape, TiedShape
+from .summary import Summary
 from .terms import Term, term_name
 
 BLOCK_NUMBERS = 1 << 23  # contributions of tied terms worked on at a time
 
 
 @dataclass(frozen=True, eq=False)
-class Shape:
-    """One term's table.
-
-    Parameters
-    ----------
-    term : the features, increasing
-    axes : one axis a feature: the column's own for a main effect, a coarser one for an interaction
-    scores : (c_1, …, c_o, K) contribution of each cell; along each axis: missing, knots, unseen
-    spread : standard deviation of `scores` over the members, same shape
-    weights : (c_1, …, c_o) training weight that fell on each cell
-    """
-
-    term: Term
-    axes: tuple[Axis, ...]
-    scores: np.ndarray
-    spread: np.ndarray
-    weights: np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
-class TiedShape:
-    """One term's table in factors, for many classes: all classes share a few shapes and weigh them.
-
-    Parameters
-    ----------
-    term, axes, weights : see `Shape`
-    values : (c_1, …, c_o, C) shapes
-    mix : (C, M, K) weight of each shape in each class of each member
-    """
-
-    term: Term
-    axes: tuple[Axis, ...]
-    values: np.ndarray
-    mix: np.ndarray
-    weights: np.ndarray
-
-    @property
-    def scores(self) -> np.ndarray:
-        return self.values @ self.mix.mean(axis=1)
-
-    @property
-    def spread(self) -> np.ndarray:
-        members = np.tensordot(self.values, self.mix, 1)
-        return members.std(axis=-2, ddof=1) if self.mix.shape[1] > 1 else np.zeros_like(members[..., 0, :])
-
-
-@dataclass(frozen=True, eq=False)
 class AdditiveModel:
     """A fitted additive model: look up, sum, link.
 
-    Rows may be any table; columns are found by name, in any order, and a plain array is read by position.
+    Rows may be any table; columns are found by name, in any order, and a plain array is read by position. One row may
+    be a plain dict, such as `{"age": 31, "city": "Oslo"}`, and a few rows a list of such dicts. A model does not
+    change: any number of threads may call it.
 
     Parameters
     ----------
@@ -84,6 +44,18 @@ class AdditiveModel:
     shapes : one a term
     link : "identity", "logit" or "mlogit"
     classes : labels of the classes, None for regression
+    n_jobs : threads for many rows; None and -1 are all cores
+    summary : how the model was fitted, None if it was made by hand
+
+    Examples
+    --------
+    >>> from neuralbasis import NeuralBasisRegressor
+    >>> table = {"size": [1.0, 2.0, 3.0, 4.0] * 9, "colour": ["red", "blue"] * 18}
+    >>> model = NeuralBasisRegressor(max_steps=20, interactions=0).fit(table, table["size"]).model_
+    >>> model.predict({"size": 2.5, "colour": "green"}).shape
+    (1,)
+    >>> model.contributions([{"size": 2.5, "colour": "red"}, {"size": None, "colour": "blue"}]).shape
+    (2, 2, 1)
     """
 
     encoder: Encoder
@@ -92,7 +64,9 @@ class AdditiveModel:
     link: str
     classes: np.ndarray | None = None
     n_jobs: int | None = None
+    summary: Summary | None = None
     _is_plain: bool = field(init=False, repr=False)
+    _places: tuple[Mapping[str, float] | None, ...] = field(init=False, repr=False)
     _parts: tuple[_Part, ...] = field(init=False, repr=False)
 
     def __post_init__(self):
@@ -101,7 +75,9 @@ class AdditiveModel:
             _Part(self.encoder.axes, self.shapes, [t for t, tied in enumerate(is_tied) if tied == wished])
             for wished in sorted(set(is_tied))
         ]
+        places = [_number_levels(axis) for axis in self.encoder.axes]
         object.__setattr__(self, "_is_plain", not any(axis.is_level for axis in self.encoder.axes))
+        object.__setattr__(self, "_places", tuple(places))
         object.__setattr__(self, "_parts", tuple(parts))
 
     @property
@@ -143,6 +119,23 @@ class AdditiveModel:
             raise AttributeError("predict_proba needs a model of classes; this one is a regression")
         return inverse_link(self.link, self.scores(X))
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to one file, which `neuralbasis.load` reads: no pickle, and no torch to read it.
+
+        A file that is there already is replaced at once or not at all.
+        """
+        write_model(self, path)
+
+    def scorecard(self, term: Any = None, max_rows: int | None = None) -> Scorecard:
+        """The table of one term, or of all, to read and to predict by hand; see `scorecard.scorecard`."""
+        return scorecard(self, term, max_rows)
+
+    def __str__(self) -> str:
+        return describe(self)
+
+    def __repr__(self) -> str:
+        return f"AdditiveModel({len(self.shapes)} terms, {self.link})"
+
     def importances(self, importance_type: str = "avg_weight") -> np.ndarray:
         """(T,) weighted mean of |scores| over the cells, or range of the scores; the mean over classes."""
         if importance_type not in ("avg_weight", "min_max"):
@@ -171,12 +164,40 @@ class AdditiveModel:
         plain = type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and len(X) > 0 and self._is_plain
         if plain and X.shape[1] == len(self.encoder.axes):
             return X  # the common case pays no conversion
+        rows = find_rows(X)
+        if rows is not None:
+            return read_rows(rows, self.encoder.names, self._places)
         return self.encoder.numbers(self.find_columns(X))
 
     def find_columns(self, X: Any) -> Columns:
         """By name where the table has names, otherwise by position."""
         columns = X if isinstance(X, Columns) else read_columns(X)
         return columns.select(self.encoder.names) if columns.named else columns
+
+
+def load(path: str | os.PathLike[str] | BinaryIO) -> AdditiveModel:
+    """The model that `AdditiveModel.save` wrote to a file; it predicts bit for bit as before.
+
+    Needs neither torch nor scikit-learn. Nothing in the file is executed: a file that is damaged, hostile or not a
+    model is a `document.DocumentError`, which is a ValueError, after bounded work.
+
+    Parameters
+    ----------
+    path : the file, or an open binary file that can seek
+
+    Examples
+    --------
+    >>> import tempfile, neuralbasis
+    >>> fitted = neuralbasis.NeuralBasisRegressor(max_steps=20).fit([[1.0], [2.0], [3.0]] * 9, [3.0, 4.0, 5.0] * 9)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     fitted.save(f"{folder}/prices.nbm")
+    ...     model = neuralbasis.load(f"{folder}/prices.nbm")
+    >>> bool(model.predict([[2.5]]) == fitted.predict([[2.5]]))
+    True
+    >>> model.summary.n_rows, model.summary.estimator
+    (27, 'NeuralBasisRegressor')
+    """
+    return AdditiveModel(**read_fields(path))
 
 
 class _Part:
@@ -228,6 +249,8 @@ class _Part:
             return kernels.score_rows(first, last, numbers, *self.arrays, per_term, out)
 
         if len(numbers) < 2 * kernels.MIN_ROWS:  # not worth a look at the machine
+            if not numbers.flags.carray:  # a layout that no kernel is compiled for would cost seconds
+                numbers = np.array(numbers, order="C")
             return work(0, 0, len(numbers))
         return kernels.share_rows(work, len(numbers), kernels.count_threads(n_jobs))
 
@@ -243,6 +266,11 @@ class _Part:
                 found = _interpolate(table, places)
                 out[rows, index if per_term else 0, : found.shape[1]] += found
         return -1
+
+
+def _number_levels(axis: Axis) -> Mapping[str, float] | None:
+    """Level -> its number, None for a continuous column."""
+    return None if axis.levels is None else {level: float(index) for index, level in enumerate(axis.levels)}
 
 
 def _widen(table: np.ndarray, width: int) -> np.ndarray:

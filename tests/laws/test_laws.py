@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
-from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
+from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, load
 from neuralbasis.columns import read_columns
 from neuralbasis.compile import compile_model
 from neuralbasis.encoder import Encoder
@@ -96,6 +96,32 @@ def test_prediction_is_the_inverse_link_of_the_score(fitted):
     else:
         np.testing.assert_array_equal(estimator.predict_proba(table), expected)
         np.testing.assert_array_equal(estimator.predict(table), estimator.classes_[expected.argmax(axis=1)])
+
+
+def test_a_saved_and_loaded_model_predicts_bit_for_bit_the_same(fitted, tmp_path):
+    _, _, estimator = fitted
+    estimator.save(tmp_path / "model.nbm")
+    assert_same_predictions(load(tmp_path / "model.nbm"), estimator.model_)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_saved_and_loaded_model_of_factored_classes_predicts_bit_for_bit_the_same(order, tmp_path, monkeypatch):
+    monkeypatch.setattr("neuralbasis.compile.MAX_NUMBERS", 0)
+    table = make_table()
+    estimator = make_estimator("tied", interactions=ORDERS[order]).fit(table, make_target(table, "tied"))
+    assert any(isinstance(shape, TiedShape) for shape in estimator.model_.shapes)
+    estimator.save(tmp_path / "model.nbm")
+    assert_same_predictions(load(tmp_path / "model.nbm"), estimator.model_)
+
+
+def assert_same_predictions(loaded, model):
+    assert (loaded.terms, loaded.summary) == (model.terms, model.summary)
+    for table in (make_table(), make_odd_table()):
+        for name in ("scores", "contributions", "predict"):
+            np.testing.assert_array_equal(getattr(loaded, name)(table), getattr(model, name)(table))
+    for one, other in zip(loaded.shapes, model.shapes, strict=True):
+        np.testing.assert_array_equal(one.scores, other.scores)
+        np.testing.assert_array_equal(one.weights, other.weights)
 
 
 def test_contributions_have_mean_zero_over_the_training_rows(fitted):

@@ -1,0 +1,309 @@
+"""The commands and their options; each hands the work to the module that does it, which is imported only then."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+import neuralbasis
+
+from .failure import CommandGroup, Failure
+from .wishes import Wishes, read_feature_types, read_interactions, read_pairs, read_settings, split_names
+
+TABLE = click.Path(exists=True, dir_okay=False, allow_dash=True)
+MODEL = click.Path(exists=True, dir_okay=False)
+FILE = click.Path(dir_okay=False, allow_dash=True)
+FORMATS = {"sql": ".sql", "onnx": ".onnx", "json": ".json", "python": ".py", "c": ".c", "excel": ".xlsx"}
+BINARY = ("onnx", "excel")
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+
+
+def table_options(command: Callable) -> Callable:
+    """How a CSV file is written: options of every command that reads one."""
+    for option in (
+        click.option("--missing", multiple=True, metavar="TEXT", help="A text that stands for no value, such as '?'."),
+        click.option("--encoding", default="utf-8", help="Of a CSV file."),
+        click.option("--delimiter", metavar="CHARACTER", help="Of a CSV file; found in the header by default."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.option("--debug", is_flag=True, envvar="NEURALBASIS_DEBUG", help="Show the traceback of an error.")
+@click.version_option(neuralbasis.__version__, prog_name="neuralbasis")
+def main(debug: bool) -> None:
+    """Interpretable models of tables: fit, predict, explain, export.
+
+    Tables are CSV files (plain, .gz, or "-" for standard input) or Parquet files. Models are .nbm files, which need no
+    torch to predict.
+    """
+
+
+@main.command()
+@click.argument("data", type=TABLE)
+@click.option("--target", required=True, metavar="COLUMN", help="What to predict.")
+@click.option(
+    "--model", "path", type=click.Path(dir_okay=False), help="File to write; by default the data's name, .nbm."
+)
+@click.option("--force", is_flag=True, help="Replace a model file that is there already.")
+@click.option("--task", type=click.Choice(["auto", "regression", "classification"]), default="auto")
+@click.option("--test-size", type=click.FloatRange(0, 1, max_open=True), default=0.2, help="Share of rows held out.")
+@click.option("--refit", is_flag=True, help="After the scores, fit again on all rows, and save that model.")
+@click.option("--weights", metavar="COLUMN", help="Weights of the rows.")
+@click.option("--exclude", multiple=True, metavar="COLUMN,…", help="Columns to leave out; 'a & b' for a pair.")
+@click.option("--feature-types", multiple=True, metavar="COLUMN=TYPE", help="continuous, nominal, ordinal or low<high.")
+@click.option("--interactions", metavar="WHICH", help="How many pairs: 0, 10, 3x, auto; or 'a & b, a & c'.")
+@click.option("--preset", type=click.Choice(["fast", "default", "best"]), help="How much work to do.")
+@click.option("--time-limit", type=float, metavar="SECONDS", help="Stop training after so long.")
+@click.option("--seed", type=int, default=42, help="Same seed, same model.")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Any other parameter of the estimators.")
+@AS_JSON
+@table_options
+def fit(data: str, path: str | None, force: bool, as_json: bool, **given: Any) -> None:
+    """Fit a model, say how it does on rows held out, save it.
+
+    \b
+    neuralbasis fit houses.csv --target price
+    neuralbasis fit credit.parquet --target default --model credit.nbm --exclude id --set outer_bags=14
+    """
+    from .outputs import check_output
+    from .trial import run_trial
+
+    path = path or _name_model(data)
+    check_output(path, data)
+    if os.path.exists(path) and not force:
+        raise Failure(f"{path} exists already; --force replaces it, --model names another file")
+    table = _open_table(data, given)
+    trial = run_trial(table, _read_wishes(given))
+    trial.model.save(path)
+    click.echo(_write_trial_json(trial, path) if as_json else _write_trial(trial, path))
+
+
+@main.command()
+@click.argument("model", type=MODEL)
+@click.argument("data", type=TABLE)
+@click.option("--output", "-o", type=FILE, default="-", help="CSV or Parquet by its suffix; - is standard output.")
+@click.option("--proba", is_flag=True, help="Also the probability of each class.")
+@click.option("--contributions", is_flag=True, help="Also each term's contribution, the intercept and the score.")
+@click.option("--keep", multiple=True, metavar="COLUMN,…", help="Columns of the data to write as they are.")
+@table_options
+def predict(
+    model: str, data: str, output: str, proba: bool, contributions: bool, keep: tuple[str, ...], **given: Any
+) -> None:
+    """Predict every row of a table, of any length, in little memory.
+
+    \b
+    neuralbasis predict houses.nbm new.csv -o predicted.csv --keep id
+    zcat new.csv.gz | neuralbasis predict houses.nbm - > predicted.csv
+    """
+    from .outputs import check_output
+    from .stream import predict_table
+
+    check_output(output, model, data)
+    fitted = neuralbasis.load(model)
+    if proba and fitted.classes is None:
+        raise Failure("--proba needs a model of classes; this one is a regression")
+    table = _open_table(data, given)
+    n_rows = predict_table(fitted, table, output, split_names(keep, table.names), proba, contributions)
+    if output != "-":
+        click.echo(f"{output}: {n_rows:,} rows", err=True)
+
+
+@main.command()
+@click.argument("model", type=MODEL)
+@click.argument("data", type=TABLE)
+@click.option("--target", metavar="COLUMN", help="What was to be predicted; by default the target of the fit.")
+@click.option("--weights", metavar="COLUMN", help="Weights of the rows.")
+@AS_JSON
+@table_options
+def evaluate(model: str, data: str, target: str | None, weights: str | None, as_json: bool, **given: Any) -> None:
+    """Measure a model on a table that has the target.
+
+    \b
+    neuralbasis evaluate houses.nbm later.csv
+    """
+    from . import pages
+    from .stream import evaluate_table
+
+    fitted = neuralbasis.load(model)
+    target = target or getattr(fitted.summary, "target", None)
+    if target is None:
+        raise click.UsageError("the model does not know the name of its target: give --target")
+    measures, n_rows = evaluate_table(fitted, _open_table(data, given), target, weights)
+    if as_json:
+        click.echo(pages.write_json({"target": target, "rows": n_rows, "scores": pages.list_measures(measures)}))
+    else:
+        click.echo(pages.write_measures(f"{target}, {n_rows:,} rows", measures))
+
+
+@main.command()
+@click.argument("model", type=MODEL)
+@click.option("--term", help="Print this term's table: 'age', or 'age & income'.")
+@AS_JSON
+def show(model: str, term: str | None, as_json: bool) -> None:
+    """Print a model, or the table of a term.
+
+    A model is its formula, and the range and importance of its terms.
+
+    \b
+    neuralbasis show houses.nbm
+    neuralbasis show houses.nbm --term "age & income"
+    """
+    from . import pages
+
+    fitted = neuralbasis.load(model)
+    if term is not None:
+        card = fitted.scorecard(term)
+        click.echo(pages.write_json({"term": term, "cells": card.to_rows()}) if as_json else str(card))
+    elif as_json:
+        click.echo(pages.write_json(pages.list_model(fitted)))
+    else:
+        click.echo(f"{pages.write_summary(fitted)}\n\n{fitted}")
+
+
+@main.command()
+@click.argument("model", type=MODEL)
+@click.argument("given", nargs=-1, metavar="[DATA | NAME=VALUE …]")
+@click.option("--row", type=click.IntRange(1), default=1, help="Which row of the data, counted from 1.")
+@click.option("--values", is_flag=True, help="The row is given here, as NAME=VALUE.")
+@AS_JSON
+@table_options
+def explain(model: str, given: tuple[str, ...], row: int, values: bool, as_json: bool, **reading: Any) -> None:
+    """Say why a row has its prediction.
+
+    Every term's contribution to the score, the largest first. With --values, a column that is not given is missing.
+
+    \b
+    neuralbasis explain houses.nbm new.csv --row 3
+    neuralbasis explain houses.nbm --values age=31 income=5000
+    """
+    from . import pages
+    from .stream import find_row, read_row
+    from .tables import Dialect
+
+    if not values and len(given) != 1:
+        raise click.UsageError("give one table, with --row, or --values and the row as name=value")
+    fitted = neuralbasis.load(model)
+    if values:
+        found = read_row(fitted, read_pairs(given, "--values"), Dialect(**reading).nulls)
+    else:
+        data = TABLE.convert(given[0], None, click.get_current_context())
+        found = find_row(fitted, _open_table(str(data), reading), row)
+    explanation = pages.Explanation(fitted, found)
+    click.echo(pages.write_json(explanation.to_dict()) if as_json else str(explanation))
+
+
+@main.command()
+@click.argument("model", type=MODEL)
+@click.option("--to", type=click.Choice(list(FORMATS)), help="By default what the output's suffix says.")
+@click.option("--output", "-o", type=FILE, default="-", help="- is standard output, for texts.")
+@click.option("--table", metavar="NAME", help="sql: the table to select from.")
+@click.option("--dialect", type=click.Choice(["sqlite", "duckdb"]), help="sql: the engine.")
+def export(model: str, to: str | None, output: str, **options: str | None) -> None:
+    """Write a model for another engine.
+
+    SQL, ONNX, JSON, a Python file, a C file or an Excel workbook, all of which predict as the model does.
+
+    \b
+    neuralbasis export houses.nbm -o houses.sql --table houses --dialect duckdb
+    neuralbasis export houses.nbm --to python > houses.py
+    """
+    from .outputs import check_output
+
+    to = to or next((name for name, suffix in FORMATS.items() if output.endswith(suffix)), None)
+    wishes = {name: value for name, value in options.items() if value is not None}
+    if to is None:
+        raise click.UsageError(f"give --to, or an output that ends in one of {', '.join(FORMATS.values())}")
+    if wishes and to != "sql":
+        raise click.UsageError(f"--{next(iter(wishes))} is for sql only")
+    if output == "-" and to in BINARY:
+        raise click.UsageError(f"{to} is no text: name a file with -o")
+    check_output(output, model)
+    write = getattr(neuralbasis.export, f"to_{to}")
+    text = write(neuralbasis.load(model), None if output == "-" else output, **wishes)
+    if output == "-":
+        click.echo(text, nl=not text.endswith("\n"))
+
+
+@main.command()
+@AS_JSON
+def doctor(as_json: bool) -> None:
+    """Examine and test the installation.
+
+    Versions, threads, compiled kernels, optional packages, and a tiny model fitted, saved and read. The exit code is 0
+    if all is well.
+    """
+    from . import pages
+    from .doctor import examine, write_report
+
+    found = examine()
+    click.echo(pages.write_json(found) if as_json else pages.align(write_report(found), left=(0, 1)))
+    click.get_current_context().exit(0 if found["ok"] else 1)
+
+
+def _open_table(path: str, given: dict[str, Any]) -> Any:
+    """The table, its reading options taken out of those given."""
+    from .tables import Dialect, read_file
+
+    file = click.get_current_context().with_resource(click.open_file(path, "rb"))
+    return read_file(path, file, Dialect(**{name: given.pop(name) for name in ("delimiter", "encoding", "missing")}))
+
+
+def _name_model(data: str) -> str:
+    if data == "-":
+        raise click.UsageError("name the file to write with --model: standard input has no name")
+    return f"{Path(data).name.split('.')[0]}.nbm"
+
+
+def _read_wishes(given: dict[str, Any]) -> Wishes:
+    """What `fit` was asked for, its parameters under the estimators' names."""
+    settings = read_settings(given.pop("settings"), neuralbasis.NeuralBasisRegressor().get_params())
+    spelled = {name: given.pop(name) for name in ("preset", "time_limit", "interactions")}
+    parameters = {name: value for name, value in spelled.items() if value is not None}
+    if "interactions" in parameters:
+        parameters["interactions"] = read_interactions(parameters["interactions"])
+    parameters = {"random_state": given.pop("seed"), **parameters, **settings}
+    feature_types = read_feature_types(given.pop("feature_types"))
+    return Wishes(**given, feature_types=feature_types, parameters=parameters)
+
+
+def _write_trial(trial: Any, path: str) -> str:
+    from . import pages
+
+    kinds = [axis.kind for axis in trial.model.encoder.axes]
+    counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
+    n_rows = trial.n_train + trial.n_held
+    lines = [f"{trial.task} of {trial.target}: {n_rows:,} rows, {len(kinds)} columns ({counts})", ""]
+    if trial.measures:
+        lines += [pages.write_measures(f"{trial.n_held:,} rows held out", trial.measures), ""]
+    saved = f"saved {path}: {len(trial.model.shapes)} terms,"
+    if trial.is_refitted:
+        lines.append(
+            f"{saved} fitted again on all {n_rows:,} rows; the scores are of the fit on {trial.n_train:,} rows"
+        )
+    elif trial.n_held:
+        lines.append(f"{saved} fitted on the other {trial.n_train:,} rows, as measured; --refit would use all rows")
+    else:
+        lines.append(f"{saved} fitted on all {n_rows:,} rows, none held out")
+    return "\n".join(lines)
+
+
+def _write_trial_json(trial: Any, path: str) -> str:
+    from . import pages
+
+    return pages.write_json(
+        {
+            "model": path,
+            "task": trial.task,
+            "target": trial.target,
+            "rows": {"train": trial.n_train, "held_out": trial.n_held},
+            "refitted": trial.is_refitted,
+            "scores": pages.list_measures(trial.measures),
+            "terms": list(trial.model.term_names),
+        }
+    )

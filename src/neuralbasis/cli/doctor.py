@@ -1,0 +1,81 @@
+"""The doctor: versions, threads, compiled kernels, optional packages, and a model fitted, saved, read and compared."""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+
+import neuralbasis
+
+from .. import kernels
+
+REQUIRED = ("numpy", "scipy", "scikit-learn", "threadpoolctl", "torch", "numba", "narwhals", "tqdm", "click", "pyarrow")
+OPTIONAL = {"matplotlib": "plot", "onnx": "export --to onnx", "openpyxl": "export --to excel", "pandas": "data frames"}
+
+
+def examine() -> dict[str, Any]:
+    """Everything that is worth knowing of an installation; `ok` is False if the self-test failed."""
+    found = {name: find_version(name) for name in REQUIRED}
+    test = test_itself() if found["torch"] else "skipped: torch is not installed; this machine can predict, not fit"
+    return {
+        "ok": test is None or test.startswith("skipped"),
+        "neuralbasis": neuralbasis.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "threads": kernels.count_threads(None),
+        "kernels": describe_kernels(),
+        "packages": found,
+        "optional": {name: find_version(name) for name in OPTIONAL},
+        "self_test": test or "passed",
+    }
+
+
+def find_version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def test_itself() -> str | None:
+    """Fit, save, load, predict: None, or what went wrong."""
+    try:
+        X = {"size": np.linspace(0, 1, 120), "colour": np.array(["red", "blue", "green"] * 40)}
+        y = X["size"] + (X["colour"] == "red")
+        estimator = neuralbasis.NeuralBasisRegressor(max_steps=30, outer_bags=2, interactions=[("size", "colour")])
+        fitted = estimator.fit(X, y).model_
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.nbm")
+            fitted.save(path)
+            loaded = neuralbasis.load(path)
+        if not np.array_equal(loaded.predict(X), fitted.predict(X)):
+            return "failed: a saved and loaded model predicts otherwise"
+        sums = loaded.contributions(X).sum(axis=1) + loaded.intercept
+        return None if np.allclose(sums, loaded.scores(X)) else "failed: contributions do not sum to the score"
+    except Exception as error:  # whatever it is, the doctor is there to report it
+        return f"failed: {type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def describe_kernels() -> str:
+    """Whether the loops are compiled, and where the compiled ones are kept."""
+    if not kernels.NUMBA:
+        return "not compiled: numba is absent or switched off by NEURALBASIS_NUMBA=0; predictions take the NumPy path"
+    stats = getattr(kernels.score_rows, "stats", None)
+    folder = getattr(stats, "cache_path", None)
+    if folder is None:
+        return "compiled"
+    kept = [name for name in os.listdir(folder) if name.endswith(".nbc")] if os.path.isdir(folder) else []
+    return f"compiled; {len(kept)} kept in {folder}" if kept else f"compiled; none kept yet in {folder}"
+
+
+def write_report(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """Lines of name and finding."""
+    lines = [(name, str(found[name])) for name in ("neuralbasis", "python", "platform", "threads", "kernels")]
+    lines += [(name, number or "absent") for name, number in found["packages"].items()]
+    lines += [(name, number or f"absent (for {OPTIONAL[name]})") for name, number in found["optional"].items()]
+    return [*lines, ("self-test", found["self_test"])]

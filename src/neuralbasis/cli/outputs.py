@@ -1,0 +1,93 @@
+"""Outputs: tables written batch by batch, as CSV or Parquet; a file appears under its name when it is complete."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.csv
+import pyarrow.parquet
+
+from ..draft import replace_when_done
+from .failure import Failure
+
+STRUCTURAL = '[",\r\n]'  # characters for which a text must be quoted
+
+
+@contextmanager
+def open_output(path: str, names: Sequence[str]) -> Iterator[CsvOutput | ParquetOutput]:
+    """Where batches with these columns go: a file by its suffix, or standard output ("-")."""
+    if path == "-":
+        yield CsvOutput(sys.stdout.buffer, names)
+        sys.stdout.buffer.flush()
+        return
+    with replace_when_done(path) as file:
+        if path.endswith((".parquet", ".pq")):
+            output: CsvOutput | ParquetOutput = ParquetOutput(file, names)
+        elif path.endswith(".gz"):
+            output = CsvOutput(gzip.GzipFile(fileobj=file, mode="wb", compresslevel=4, mtime=0), names)
+        else:
+            output = CsvOutput(file, names)
+        yield output
+        output.close()
+
+
+def check_output(path: str, *inputs: str) -> None:
+    """The folder must be there, and the output must not be one of the inputs."""
+    folder = os.path.dirname(path) or "."
+    if path != "-" and not os.path.isdir(folder):
+        raise Failure(f"the folder {folder!r} of the output does not exist; make it first")
+    if path != "-" and any(
+        os.path.exists(other) and os.path.realpath(other) == os.path.realpath(path) for other in inputs
+    ):
+        raise Failure(f"{path} is read and cannot be written in the same run; choose another name for the output")
+
+
+class CsvOutput:
+    """Texts are quoted only in batches where one needs it."""
+
+    def __init__(self, file: Any, names: Sequence[str]):
+        self._file = file
+        header = io.StringIO()
+        csv.writer(header, lineterminator="\n").writerow(names)
+        self._file.write(header.getvalue().encode())
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        style = "needed" if any(map(_must_quote, batch.columns)) else "none"
+        options = pa.csv.WriteOptions(include_header=False, quoting_style=style, batch_size=8192)
+        block = pa.BufferOutputStream()
+        pa.csv.write_csv(batch, block, options)
+        self._file.write(memoryview(block.getvalue()))
+
+    def close(self) -> None:
+        if isinstance(self._file, gzip.GzipFile):
+            self._file.close()
+
+
+class ParquetOutput:
+    def __init__(self, file: Any, names: Sequence[str]):
+        self._file, self._names = file, names
+        self._writer: Any = None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        if self._writer is None:
+            self._writer = pa.parquet.ParquetWriter(self._file, batch.schema)
+        self._writer.write_batch(batch)
+
+    def close(self) -> None:
+        if self._writer is None:  # no rows: their types are not known
+            self.write(pa.RecordBatch.from_arrays([pa.array([], pa.float64()) for _ in self._names], self._names))
+        self._writer.close()
+
+
+def _must_quote(column: pa.Array) -> bool:
+    is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    return is_text and bool(pa.compute.any(pa.compute.match_substring_regex(column, STRUCTURAL)).as_py())

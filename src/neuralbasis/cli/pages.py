@@ -1,0 +1,202 @@
+"""Pages: what the commands say, as text for people and as plain values for scripts (`--json`)."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+import numpy as np
+
+from ..columns import Columns, level_text
+from ..model import AdditiveModel
+from ..scorecard import reachable_cells
+from .measures import Measure
+
+BAR_WIDTH = 24
+MAX_NAME = 48
+
+
+def write_json(values: Mapping[str, Any]) -> str:
+    """JSON in two spaces; what is not a finite number is null."""
+    return json.dumps(_plain(values), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def write_measures(title: str, measures: Sequence[Measure]) -> str:
+    """A line a measure: the figure, its interval, the constant model's figure."""
+    rows = [[title, "model", "95 % interval", "constant model"]]
+    for m in measures:
+        interval = f"{write_number(m.low)} … {write_number(m.high)}" if math.isfinite(m.low) else "–"
+        rows.append([m.name, write_number(m.value), interval, write_number(m.constant)])
+    return align(rows)
+
+
+def list_measures(measures: Sequence[Measure]) -> dict[str, dict[str, float]]:
+    return {m.name: {"value": m.value, "low": m.low, "high": m.high, "constant": m.constant} for m in measures}
+
+
+def list_model(model: AdditiveModel) -> dict[str, Any]:
+    """The model for a script: columns, terms with importance and range, intercept, link, classes."""
+    importances = model.importances()
+    tables = [shape.scores[tuple(map(reachable_cells, shape.axes))] for shape in model.shapes]
+    ranges = [(table.min(), table.max()) for table in tables]
+    return {
+        "link": model.link,
+        "classes": None if model.classes is None else list(model.classes),
+        "intercept": list(model.intercept),
+        "columns": [_list_axis(axis) for axis in model.encoder.axes],
+        "terms": [
+            {"name": name, "importance": importance, "min": low, "max": high}
+            for name, importance, (low, high) in zip(model.term_names, importances, ranges, strict=True)
+        ],
+        "summary": None if model.summary is None else vars(model.summary),
+    }
+
+
+def write_summary(model: AdditiveModel) -> str:
+    """How the model was fitted, in a line."""
+    found = model.summary
+    if found is None:
+        return "made by hand: nothing is known of a fit"
+    target = "" if found.target is None else f" of {found.target}"
+    what = "regression" if model.classes is None else f"{len(model.classes)} classes"
+    return (
+        f"{what}{target}, fitted on {found.n_rows:,} rows × {found.n_columns} columns, {found.date}, "
+        f"neuralbasis {found.versions.get('neuralbasis', '?')}"
+    )
+
+
+class Explanation:
+    """Why one row has its prediction: the contributions to the score of its class, largest first."""
+
+    def __init__(self, model: AdditiveModel, row: Columns):
+        self.model, self.prediction = model, model.predict(row)[0]
+        self.contributions = model.contributions(row)[0]  # (T, K)
+        self.scores = model.scores(row)[0]
+        self.probabilities = None if model.classes is None else model.predict_proba(row)[0]
+        self.values = _row_values(model, row)
+        self.output = int(self.scores.argmax()) if model.n_outputs > 1 else 0
+        self.order = np.argsort(-np.abs(self.contributions[:, self.output]), kind="stable")
+
+    def to_dict(self) -> dict[str, Any]:
+        names, terms = self.model.encoder.names, self.model.terms
+        is_single = self.model.n_outputs == 1
+        return {
+            "prediction": self.prediction,
+            "probabilities": self._name_classes(self.probabilities),
+            "score": self.scores[0] if is_single else list(self.scores),
+            "intercept": self.model.intercept[0] if is_single else list(self.model.intercept),
+            "contributions": [
+                {
+                    "term": self.model.term_names[t],
+                    "values": {names[f]: self.values[f] for f in terms[t]},
+                    "contribution": self.contributions[t, 0] if is_single else list(self.contributions[t]),
+                }
+                for t in self.order
+            ],
+        }
+
+    def __str__(self) -> str:
+        found, names = self.contributions[:, self.output], self.model.encoder.names
+        largest = max(np.abs(found).max(initial=0.0), 1e-300)
+        rows = [["intercept", write_number(self.model.intercept[self.output]), ""]]
+        for t in self.order:
+            values = [f"{names[f]} = {self._write_cell(f)}" for f in self.model.terms[t]]
+            bar = write_bar(abs(found[t]) / largest)
+            style = click.style(bar, fg="green" if found[t] > 0 else "red")
+            rows.append([_cut(" & ".join(values)), f"{'+' if found[t] > 0 else ''}{write_number(found[t])}", style])
+        rows.append([self._name_score(), write_number(self.scores[self.output]), ""])
+        rows.append(["prediction", _write_value(self.prediction), self._write_probability()])
+        return align(rows, left=(0, 2))
+
+    def _write_cell(self, feature: int) -> str:
+        value, levels = self.values[feature], self.model.encoder.axes[feature].levels
+        is_unseen = levels is not None and value is not None and value not in levels
+        return f"{_write_value(value)} (never seen)" if is_unseen else _write_value(value)
+
+    def _name_score(self) -> str:
+        if self.model.classes is None:
+            return "score"
+        label = level_text(self.model.classes[1 if self.model.n_outputs == 1 else self.output])
+        return f"log odds of {label}" if self.model.link == "logit" else f"score of {label}"
+
+    def _write_probability(self) -> str:
+        if self.probabilities is None:
+            return ""
+        return f"probability {write_number(self.probabilities.max())}"
+
+    def _name_classes(self, values: np.ndarray | None) -> dict[str, float] | None:
+        if values is None or self.model.classes is None:
+            return None
+        return dict(zip(map(level_text, self.model.classes), values, strict=True))
+
+
+def write_number(value: float) -> str:
+    """
+    >>> write_number(0.123456), write_number(123456.7), write_number(float("nan"))
+    ('0.1235', '123,457', '–')
+    >>> write_number(0.97), write_number(1234.0)
+    ('0.9700', '1234')
+    """
+    if not math.isfinite(value):
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:#.4g}".removesuffix(".")
+
+
+def write_bar(share: float) -> str:
+    """A bar of this share of the full width; anything above nothing is seen."""
+    return "█" * math.ceil(BAR_WIDTH * min(share, 1.0) - 1e-9)
+
+
+def align(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> str:
+    """Cells below one another, two spaces apart; columns that are not `left` are set right."""
+    widths = [max(len(click.unstyle(row[k])) for row in rows) for k in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        pads = [" " * (width - len(click.unstyle(cell))) for cell, width in zip(row, widths, strict=True)]
+        cells = [cell + pads[k] if k in left else pads[k] + cell for k, cell in enumerate(row)]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def _row_values(model: AdditiveModel, row: Columns) -> list[Any]:
+    """Each column's value: a number, a level's text, or None for missing."""
+    values: list[Any] = []
+    for column, axis in zip(row, model.encoder.axes, strict=True):
+        labels = column.to_labels() if axis.is_level else column
+        if labels.codes is None or labels.levels is None or not axis.is_level:
+            value = column.to_numbers().numbers
+            values.append(None if value is None or np.isnan(value[0]) else float(value[0]))
+        else:
+            values.append(None if labels.codes[0] < 0 else labels.levels[labels.codes[0]])
+    return values
+
+
+def _write_value(value: Any) -> str:
+    if value is None:
+        return "missing"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _list_axis(axis: Any) -> dict[str, Any]:
+    found = {"name": axis.name, "kind": axis.kind}
+    if axis.levels is not None:
+        return {**found, "levels": list(axis.levels)}
+    return {**found, "min": axis.knots[0], "max": axis.knots[-1]}
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_NAME else f"{text[: MAX_NAME - 1]}…"
+
+
+def _plain(value: Any) -> Any:
+    """What json can write: NumPy's numbers as Python's, and no NaN."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value

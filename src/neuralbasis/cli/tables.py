@@ -1,0 +1,260 @@
+"""Tables: CSV and Parquet files, and standard input, read whole (`fit`) or in batches (everything else).
+
+A model says which columns it needs and as what, so that nothing else is parsed and no type depends on the rows that
+happen to come first. Texts that mean the same are one level: 3.0 is 3, TRUE is true.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import os
+import re
+import zlib
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from ..axis import Axis
+from ..columns import Column, Columns, level_text, read_columns
+from .failure import Failure, list_names, require_names
+
+MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "nan", "NaN", "-nan", "-NaN", "null", "NULL")
+NUMBER, TEXT = pa.float64(), pa.string()
+BLOCK_BYTES = 2 << 20  # of a CSV, parsed at a time; Arrow reads up to 32 ahead. Also the longest line
+BATCH_ROWS = 1 << 16  # of a Parquet file
+HEAD_BYTES = 1 << 16
+DELIMITERS = ",;\t|"
+TRUE, FALSE = ("1", "true", "True", "TRUE"), ("0", "false", "False", "FALSE")
+_BAD_VALUE = re.compile(r"column #(?P<column>\d+): .*invalid value '(?P<value>.*)'", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a CSV file is written.
+
+    delimiter : None is the one of `DELIMITERS` that the header holds most
+    missing : texts that stand for no value, besides `MISSING`
+    """
+
+    delimiter: str | None = None
+    encoding: str = "utf-8"
+    missing: Sequence[str] = ()
+
+    @property
+    def nulls(self) -> list[str]:
+        return [*MISSING, *self.missing]
+
+
+class CsvTable:
+    """A CSV file, plain or gzip, or standard input ("-"). It can be read once."""
+
+    def __init__(self, path: str, file: IO[bytes], dialect: Dialect):
+        self.place = "standard input" if path == "-" else path
+        self._file, self._size = file, None if path == "-" else os.path.getsize(path)
+        self.dialect = dialect
+        with self._explain():
+            stream: Any = gzip.GzipFile(fileobj=file) if path.endswith(".gz") else file
+            head = _read_head(stream)
+            self._stream = io.BufferedReader(_Rewound(head, stream))
+            self.delimiter, self.names = _read_header(head, dialect)
+        if not self.names:
+            raise Failure(f"{self.place} is empty; a CSV file begins with the names of its columns")
+
+    @property
+    def progress(self) -> float | None:
+        """Share of the file that was read; None where its size is not known."""
+        return self._file.tell() / max(self._size, 1) if self._size is not None else None
+
+    def read(self, names: Sequence[str], texts: Collection[str] = ()) -> pa.Table:
+        """These columns of all rows; types are inferred, save those that must stay texts."""
+        self.require(names)
+        convert = self._convert(names, dict.fromkeys(texts, TEXT), strings_can_be_null=True)
+        with self._explain():
+            return pa.csv.read_csv(self._stream, convert_options=convert, **self._options())
+
+    def batches(self, types: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+        """Columns of these types, a batch of rows at a time; texts come as they stand in the file."""
+        self.require(types)
+        convert = self._convert(list(types), types, strings_can_be_null=False)
+        with self._explain():
+            yield from pa.csv.open_csv(self._stream, convert_options=convert, **self._options())
+
+    def require(self, names: Iterable[str]) -> None:
+        """Names of columns that must be in the file, once each."""
+        names = list(names)
+        if len(self.names) == 1:
+            hint = f"{self.place} (its first line, {self.names[0]!r}, is one column: check --delimiter)"
+            require_names(names, self.names, hint)
+        require_names(names, self.names, self.place)
+        require_once(names, self.names, self.place)
+
+    def _convert(self, names: Sequence[str], types: Mapping[str, pa.DataType], **options: Any) -> Any:
+        return pa.csv.ConvertOptions(
+            include_columns=list(names), column_types=dict(types), null_values=self.dialect.nulls, **options
+        )
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "read_options": pa.csv.ReadOptions(block_size=BLOCK_BYTES, encoding=self.dialect.encoding),
+            "parse_options": pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+        }
+
+    @contextmanager
+    def _explain(self) -> Iterator[None]:
+        """Errors of Arrow and of decompression in terms of the file."""
+        try:
+            yield
+        except (pa.ArrowInvalid, UnicodeError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+            text = " ".join(str(error).split())
+            if found := _BAD_VALUE.search(str(error)):
+                name, value = self.names[int(found["column"])], found["value"]
+                text = (
+                    f"column {name!r} must hold numbers, but holds {value!r}; correct it, or read it as missing with "
+                    f"--missing {value!r}"
+                )
+            elif "UTF8" in text or isinstance(error, UnicodeError):
+                text = f"its text is not {self.dialect.encoding}; name the right one with --encoding, such as latin-1"
+            raise Failure(f"{self.place}: {text}") from error
+
+
+class ParquetTable:
+    """A Parquet file; it states its types, which stay as they are."""
+
+    def __init__(self, path: str, file: IO[bytes], dialect: Dialect):
+        self.place, self.dialect = path, dialect
+        with self._explain():
+            self._file = pa.parquet.ParquetFile(file)
+        self.names = self._file.schema_arrow.names
+        self._n_read = 0
+
+    @property
+    def progress(self) -> float | None:
+        return self._n_read / max(self._file.metadata.num_rows, 1)
+
+    def read(self, names: Sequence[str], texts: Collection[str] = ()) -> pa.Table:
+        self.require(names)
+        with self._explain():
+            return self._file.read(list(names)).select(list(names))
+
+    def batches(self, types: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+        self.require(types)
+        with self._explain():
+            for batch in self._file.iter_batches(BATCH_ROWS, columns=list(types)):
+                self._n_read += batch.num_rows
+                yield batch.select(list(types))
+
+    def require(self, names: Iterable[str]) -> None:
+        names = list(names)
+        require_names(names, self.names, self.place)
+        require_once(names, self.names, self.place)
+
+    @contextmanager
+    def _explain(self) -> Iterator[None]:
+        try:
+            yield
+        except (pa.ArrowInvalid, OSError) as error:
+            raise Failure(
+                f"{self.place}: not a Parquet file that can be read: {' '.join(str(error).split())}"
+            ) from error
+
+
+def read_file(path: str, file: IO[bytes], dialect: Dialect) -> CsvTable | ParquetTable:
+    """The table in an open file, by its suffix: .parquet and .pq are Parquet, all others CSV."""
+    return (ParquetTable if path.endswith((".parquet", ".pq")) else CsvTable)(path, file, dialect)
+
+
+def require_once(names: Iterable[str], came: Sequence[str], place: str) -> None:
+    count = Counter(came)
+    if repeated := [name for name in names if count[name] > 1]:
+        raise Failure(f"{place} has more than one column {list_names(repeated)}; rename them so that each comes once")
+
+
+def needed_types(axes: Iterable[Axis]) -> dict[str, pa.DataType]:
+    """What a model's columns are read as: levels are texts, and so is what may be written true and false."""
+    return {axis.name: TEXT if axis.is_level or _is_flag(axis) else NUMBER for axis in axes}
+
+
+def read_batch(batch: pa.RecordBatch, axes: Sequence[Axis], missing: Collection[str]) -> Columns:
+    """The model's columns of a batch, levels in the model's spelling."""
+    came = read_columns(pa.Table.from_batches([batch]).select([axis.name for axis in axes]))
+    columns = tuple(respell(column, axis, missing) for column, axis in zip(came, axes, strict=True))
+    return Columns(came.names, came.n_rows, columns=columns)
+
+
+def respell(column: Column, axis: Axis, missing: Collection[str]) -> Column:
+    """Texts of a column as the axis knows them, those that stand for no value made missing.
+
+    >>> from neuralbasis.axis import level_axis
+    >>> column = Column("grade", None, np.array([0, 1, 2]), ("3.0", "NA", "4"))
+    >>> found = respell(column, level_axis("grade", "nominal", ["3", "4"]), MISSING)
+    >>> found.levels, found.codes.tolist()
+    (('3', '4'), [0, -1, 1])
+    """
+    if axis.levels is not None:
+        column, known = column.to_labels(), set(axis.levels)
+    else:
+        known = {"0", "1"} if _is_flag(axis) else set()
+    if column.codes is None or column.levels is None:
+        return column
+    kept = [text for text in column.levels if text not in missing]
+    place = {text: code for code, text in enumerate(kept)}
+    places = np.array([*(place.get(text, -1) for text in column.levels), -1], dtype=np.int32)
+    levels = tuple(next((s for s in _spellings(text, known) if s in known), text) for text in kept)
+    return Column(column.name, None, places[column.codes], levels)
+
+
+def _spellings(text: str, known: Collection[str]) -> Iterator[str]:
+    yield text
+    if "." in text:
+        try:
+            yield level_text(float(text))
+        except ValueError:
+            return
+    if known and set(known) <= {*TRUE, *FALSE}:
+        yield from next((group for group in (TRUE, FALSE) if text in group), ())
+
+
+def _is_flag(axis: Axis) -> bool:
+    return not axis.is_level and set(axis.knots) <= {0.0, 1.0}
+
+
+class _Rewound(io.RawIOBase):
+    """A stream whose first bytes were read already."""
+
+    def __init__(self, head: bytes, rest: Any):
+        self._head, self._rest = head, rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        part, self._head = self._head[: len(buffer)], self._head[len(buffer) :]
+        part = part or self._rest.read(len(buffer))
+        buffer[: len(part)] = part
+        return len(part)
+
+
+def _read_head(stream: Any) -> bytes:
+    head = b""
+    while len(head) < HEAD_BYTES and (part := stream.read(HEAD_BYTES - len(head))):
+        head += part
+    return head
+
+
+def _read_header(head: bytes, dialect: Dialect) -> tuple[str, list[str]]:
+    """The delimiter and the names of the columns."""
+    is_cut = len(head) == HEAD_BYTES  # perhaps within a character
+    encoding = "utf-8-sig" if dialect.encoding.lower().replace("-", "") == "utf8" else dialect.encoding
+    text = head.decode(encoding, errors="ignore" if is_cut else "replace").lstrip("\r\n")
+    first = text.splitlines()[0] if text else ""
+    delimiter = dialect.delimiter or max(DELIMITERS, key=first.count)
+    return delimiter, next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), [])

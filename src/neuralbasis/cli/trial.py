@@ -1,0 +1,187 @@
+"""Trials: fit on a part of a table, measure on the rest; what `neuralbasis fit` does."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+
+import neuralbasis
+
+from ..columns import level_text
+from ..model import AdditiveModel
+from ..sample import check_weights
+from .failure import Failure, note
+from .measures import Measure
+from .stream import measure, missing_target
+from .tables import CsvTable, ParquetTable
+from .wishes import Wishes
+
+MOSTLY = 0.9  # share of numbers from which a text among them looks like a mistake
+MANY_LEVELS = 0.5  # levels a row from which a column looks like a name of the rows
+FEW_VALUES = 20  # whole numbers that might be classes
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A fitted model and how it did on rows that it had not seen; no measures where none were held out."""
+
+    model: AdditiveModel
+    task: str
+    target: str
+    n_train: int
+    n_held: int
+    is_refitted: bool
+    measures: list[Measure]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A table to fit on: columns, target, weights."""
+
+    X: pa.Table
+    y: np.ndarray
+    weights: np.ndarray | None
+
+    def take(self, rows: np.ndarray) -> Rows:
+        weights = None if self.weights is None else self.weights[rows]
+        return Rows(self.X.take(rows), self.y[rows], weights)
+
+
+def run_trial(table: CsvTable | ParquetTable, wishes: Wishes) -> Trial:
+    """Read the table, hold rows out, fit, measure, and fit again on all rows if that is wished."""
+    rows, task = read_rows(table, wishes)
+    estimator = make_estimator(rows, task, wishes)
+    is_held = hold_out(rows.y, wishes.test_size, task, wishes.parameters.get("random_state", 42))
+    train, held = np.flatnonzero(~is_held), np.flatnonzero(is_held)
+    model = _fit(estimator, rows.take(train) if len(held) else rows, wishes.target)
+    measures = _measure(model, rows.take(train), rows.take(held), wishes.target) if len(held) else []
+    is_refitted = wishes.refit and len(held) > 0
+    if is_refitted:
+        model = _fit(estimator, rows, wishes.target)
+    return Trial(model, task, wishes.target, len(train), len(held), is_refitted, measures)
+
+
+def read_rows(table: CsvTable | ParquetTable, wishes: Wishes) -> tuple[Rows, str]:
+    """Columns, target and weights of a file, and the task."""
+    features = wishes.choose_features(table.names, table.place)
+    others = [wishes.target, *([wishes.weights] if wishes.weights else [])]
+    texts = [name for name, kind in wishes.feature_types.items() if kind != "continuous"]
+    found = table.read([*features, *others], texts)
+    if found.num_rows < 2:
+        raise Failure(f"{table.place} has {found.num_rows} rows; a model needs at least 2")
+    for name in features:
+        _check_texts(found[name], name, table.dialect.nulls, name in wishes.feature_types)
+    y, task = read_target(found[wishes.target], wishes.target, wishes.task)
+    weights = None
+    if wishes.weights:
+        weights = check_weights(found[wishes.weights].to_numpy(), found.num_rows)
+    return Rows(found.select(features), y, weights), task
+
+
+def read_target(column: pa.ChunkedArray, name: str, task: str) -> tuple[np.ndarray, str]:
+    """(N,) numbers or labels, and "regression" or "classification": texts, truth values and two numbers are classes."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if column.null_count:
+        raise Failure(missing_target(name, column.is_null().to_numpy()))
+    if pa.types.is_temporal(column.type) or pa.types.is_nested(column.type):
+        raise Failure(f"target {name!r} must hold numbers or classes, but is of type {column.type}; convert it")
+    is_label = not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type))
+    is_label = is_label and not pa.types.is_decimal(column.type)
+    if is_label and task == "regression":
+        raise Failure(
+            f"target {name!r} holds {level_text(column[0].as_py())!r}, a regression needs numbers: correct it, or give "
+            "--task classification"
+        )
+    values = np.array(column.to_pylist()) if is_label else column.cast(pa.float64()).to_numpy()
+    if not is_label and np.isnan(values).any():
+        raise Failure(missing_target(name, np.isnan(values)))
+    if task == "auto":
+        task = "classification" if is_label or len(np.unique(values)) == 2 else "regression"
+        _note_few_values(values, name, task)
+    if task == "classification" and not is_label and (values == np.rint(values)).all():
+        values = values.astype(np.int64)
+    return values, task
+
+
+def make_estimator(rows: Rows, task: str, wishes: Wishes) -> Any:
+    names = rows.X.column_names
+    kind = neuralbasis.NeuralBasisRegressor if task == "regression" else neuralbasis.NeuralBasisClassifier
+    return kind(
+        feature_types=[wishes.feature_types.get(name, "auto") for name in names],
+        exclude=wishes.excluded_terms(names) or None,
+        verbose=sys.stderr.isatty(),
+        **wishes.parameters,
+    )
+
+
+def hold_out(y: np.ndarray, share: float, task: str, seed: int) -> np.ndarray:
+    """Which rows to hold out (N,): at random; of each class the same share, and never all of one."""
+    order = np.random.default_rng(seed).permutation(len(y))
+    if task == "classification":
+        order = order[np.argsort(np.unique(y, return_inverse=True)[1][order], kind="stable")]
+    is_held = np.zeros(len(y), dtype=bool)
+    is_held[order] = np.diff(np.floor(np.arange(len(y) + 1) * share)) > 0
+    if task == "classification":
+        is_held &= np.isin(y, y[~is_held])
+    if share > 0 and not is_held.any():
+        raise Failure(f"--test-size {share} of {len(y)} rows holds none out; give a larger share, or 0 for no scores")
+    return is_held
+
+
+def _fit(estimator: Any, rows: Rows, target: str) -> AdditiveModel:
+    model = estimator.fit(rows.X, rows.y, sample_weight=rows.weights).model_
+    return replace(model, summary=replace(model.summary, target=target))
+
+
+def _measure(model: AdditiveModel, train: Rows, held: Rows, target: str) -> list[Measure]:
+    """On the rows held out; the constant model knows the training rows only."""
+    weights = np.ones(len(held.y)) if held.weights is None else held.weights
+    if model.classes is None:
+        constant = np.average(train.y, weights=train.weights)
+        return measure(model, target, held.y, model.predict(held.X), weights, constant)
+    codes = np.searchsorted(model.classes, train.y)
+    shares = np.bincount(codes, train.weights, len(model.classes))
+    held_codes = np.searchsorted(model.classes, held.y).astype(float)
+    return measure(model, target, held_codes, model.predict_proba(held.X), weights, shares / shares.sum())
+
+
+def _check_texts(column: pa.ChunkedArray, name: str, missing: list[str], is_wished: bool) -> None:
+    """Refuse texts among numbers and remark on texts that name the rows, unless the user has said what they are."""
+    if is_wished or not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return
+    counts = {entry["values"]: entry["counts"] for entry in column.value_counts().to_pylist()}
+    counts = {text: count for text, count in counts.items() if text is not None and text not in missing}
+    odd = [text for text in counts if not _is_number(text)]
+    total = sum(counts.values())
+    if odd and 1 - sum(counts[text] for text in odd) / total >= MOSTLY:
+        row = pa.compute.index(column, odd[0]).as_py() + 1
+        raise Failure(
+            f"column {name!r} holds numbers, but {odd[0]!r} in row {row:,}; correct it, read it as missing with "
+            f"--missing {odd[0]!r}, or keep the texts with --feature-types {name}=nominal"
+        )
+    if len(counts) > max(FEW_VALUES, MANY_LEVELS * total):
+        note(
+            f"column {name!r} has {len(counts):,} different texts in {total:,} rows; --exclude it if it names the rows"
+        )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return bool(np.isfinite(float(text)))
+    except ValueError:
+        return False
+
+
+def _note_few_values(values: np.ndarray, name: str, task: str) -> None:
+    if (
+        task == "regression"
+        and len(distinct := np.unique(values)) <= FEW_VALUES
+        and (distinct == np.rint(distinct)).all()
+    ):
+        note(f"target {name!r} has {len(distinct)} whole numbers, read as amounts; --task classification reads classes")

@@ -1,0 +1,137 @@
+"""C: a model as one C99 file without dependencies: `program.c` with the model's arrays in their place."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from importlib import resources
+from typing import Any
+
+from .plain import Plain, PlainColumn, describe, name_outputs, read_level_number, refuse_nul, wrap, write_file
+
+
+def to_c(model: Any, path: str | os.PathLike | None = None) -> str:
+    """Write a model as one C99 file that needs nothing but the standard library.
+
+    The file has `model_scores(x, scores)`, `model_predict(x)`, `model_contributions(x, contributions)` and, for
+    classes, `model_probabilities(scores, probabilities)`; x is an array of numbers in the order of `model_columns`.
+    `model_level(column, text)` gives the number of a level. Compiled with ``-DMODEL_MAIN`` it is a command that reads
+    rows as CSV and writes predictions.
+
+    Parameters
+    ----------
+    model : AdditiveModel or fitted estimator
+    path : where to write the file; None writes nothing
+
+    Returns
+    -------
+    The text of the file, all in ASCII.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from neuralbasis import NeuralBasisRegressor
+    >>> table = {"size": np.linspace(0, 1, 60), "colour": np.array(["red", "blue", "green"] * 20, dtype=object)}
+    >>> model = NeuralBasisRegressor(max_steps=20, outer_bags=2).fit(table, table["size"])
+    >>> text = to_c(model)
+    >>> print(*[line for line in text.splitlines() if line.startswith("#define")], sep="\\n")
+    #define MODEL_COLUMNS 2
+    #define MODEL_OUTPUTS 1
+    #define MODEL_CLASSES 0
+    #define MODEL_AXES 2
+    #define MODEL_RESULTS 1
+    """
+    plain = describe(model)
+    refuse_nul(plain, "a text in C")
+    source = resources.files(__package__).joinpath("program.c").read_text(encoding="utf-8")
+    return write_file(path, source.replace("/* MODEL */\n", _write_model(plain)))
+
+
+def _write_model(plain: Plain) -> str:
+    names = [column.name for column in plain.columns]
+    results = [*name_outputs(plain), "prediction"]
+    classes = [str(label) for label in plain.classes or ()]
+    sizes = {  # no array of C is empty
+        "MODEL_COLUMNS": max(1, len(names)),
+        "MODEL_OUTPUTS": len(plain.intercept),
+        "MODEL_CLASSES": len(classes),
+        "MODEL_AXES": max(1, len(plain.axes)),
+        "MODEL_RESULTS": len(results),
+    }
+    return "\n".join(
+        [
+            *(f"#define {name} {size}" for name, size in sizes.items()),
+            "",
+            f"const int model_n_columns = {len(names)}, model_n_terms = {len(plain.terms)};",
+            f"static const int model_n_axes = {len(plain.axes)};",
+            _array("const char *const model_columns", map(_quote, names)),
+            _array("const char *const model_terms", (_quote(term.name) for term in plain.terms)),
+            _array("const char *const model_classes", map(_quote, classes)),
+            _array("const char *const model_results", map(_quote, results)),
+            _array("static const double model_intercept", map(repr, plain.intercept)),
+            *_write_levels(plain.columns),
+            *_write_axes(plain),
+            *_write_terms(plain),
+            "",
+        ]
+    )
+
+
+def _write_levels(columns: Sequence[PlainColumn]) -> list[str]:
+    """Levels of each column in the order of their bytes, as `strcmp` searches them."""
+    arrays = []
+    for index, column in enumerate(columns):
+        if column.levels is not None:
+            entries = sorted((level.encode(), place) for place, level in enumerate(column.levels))
+            items = [f"{{{_quote(text.decode())}, {_write_number(text.decode())}, {place}}}" for text, place in entries]
+            arrays.append(_array(f"static const struct level levels_{index}", items))
+    pointers = ["NULL" if column.levels is None else f"levels_{index}" for index, column in enumerate(columns)]
+    counts = [str(len(column.levels or ())) for column in columns]
+    return [
+        *arrays,
+        _array("static const struct level *const model_levels", pointers),
+        _array("static const long model_n_levels", counts),
+    ]
+
+
+def _write_number(level: str) -> str:
+    number = read_level_number(level)
+    return "NAN" if number is None else repr(number)
+
+
+def _write_axes(plain: Plain) -> list[str]:
+    arrays = [
+        _array(f"static const double knots_{index}", map(repr, axis.knots)) for index, axis in enumerate(plain.axes)
+    ]
+    items = [
+        f"{{{axis.column}, {int(axis.levels is not None)}, knots_{index}, {len(axis.knots)}}}"
+        for index, axis in enumerate(plain.axes)
+    ]
+    return [*arrays, _array("static const struct axis model_axes", items)]
+
+
+def _write_terms(plain: Plain) -> list[str]:
+    arrays, items = [], []
+    for index, term in enumerate(plain.terms):
+        steps = [step * len(plain.intercept) for step in term.strides]
+        arrays += [
+            _array(f"static const int axes_{index}", map(str, term.axes)),
+            _array(f"static const long steps_{index}", map(str, steps)),
+            _array(f"static const double table_{index}", map(repr, term.table.ravel().tolist())),
+        ]
+        items.append(f"{{{len(term.axes)}, axes_{index}, steps_{index}, table_{index}}}")
+    return [*arrays, _array("static const struct term model_parts", items)]
+
+
+def _array(name: str, items: Iterable[str]) -> str:
+    return f"{name}[] = {{\n{wrap(list(items) or ['0'])}\n}};"
+
+
+def _quote(text: str) -> str:
+    """A string literal: everything but plain ASCII in octal digits, question marks too, which could make trigraphs.
+
+    >>> _quote('a "b"?é')
+    '"a \\\\042b\\\\042\\\\077\\\\303\\\\251"'
+    """
+    plain = set(b" !#$%&'()*+,-./:;<=>@[]^_`{|}~").union(range(48, 58), range(65, 91), range(97, 123))
+    return '"' + "".join(chr(byte) if byte in plain else f"\\{byte:03o}" for byte in text.encode()) + '"'

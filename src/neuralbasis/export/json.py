@@ -1,0 +1,86 @@
+"""JSON: look-up tables that a stranger can read with the rule written at the top of the file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from .plain import Plain, PlainAxis, PlainTerm, describe, write_file
+
+FORMAT = "neuralbasis tables 1"
+RULE = (
+    "score = intercept + the sum over all terms of what each term says; all are lists of one number an output.",
+    "A term has axes (indices from 0), each of which reads a column, and a table, read by a cell an axis: table[i][j].",
+    "Along an axis, cell 0 is for a missing value, cells 1 to n for its n knots or levels, n + 1 for any other level.",
+    "Axis with levels: the cell is 1 + the index of the level whose text equals the value exactly; n + 1 if none does.",
+    "A number is compared as text: 3.0 as '3', 2.5 as '2.5' (fewest digits that read back); true is '1', false '0'.",
+    "Axis with knots: x at or below the first knot is cell 1, at or above the last is cell n.",
+    "Otherwise, with the knots a <= x < b that follow each other, a at cell i: read cells i and i + 1, and",
+    "weigh them 1 - s and s, where s = (x - a) / (b - a). If b - a overflows, halve x, a and b first.",
+    "A term of several such axes reads all combinations of their cells, weighed by the products of the weights.",
+    "Infinite values are an error.",
+    "link identity: prediction = score.",
+    "link logit: probability of the second class = 1 / (1 + exp(-score)); predicted if the score is above 0.",
+    "link mlogit: probability of class k = exp(score k) / sum over all classes of exp(score); the largest score wins, "
+    "the first of equals.",
+)
+
+
+def to_json(model: Any, path: str | os.PathLike | None = None) -> str:
+    """Write a model as JSON: the rule of prediction as text, and the tables that it reads.
+
+    Parameters
+    ----------
+    model : AdditiveModel or fitted estimator
+    path : where to write the file; None writes nothing
+
+    Returns
+    -------
+    The text of the file. Numbers are written so that they read back exactly.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from neuralbasis import NeuralBasisRegressor
+    >>> table = {"size": np.linspace(0, 1, 60), "colour": np.array(["red", "blue", "green"] * 20, dtype=object)}
+    >>> model = NeuralBasisRegressor(max_steps=20, outer_bags=2).fit(table, table["size"])
+    >>> found = json.loads(to_json(model))
+    >>> found["columns"], found["link"], found["axes"][1]
+    (['size', 'colour'], 'identity', {'column': 'colour', 'levels': ['blue', 'green', 'red']})
+    >>> cells = found["terms"][1]["table"]  # missing, blue, green, red, unseen
+    >>> np.array_equal(cells, model.model_.shapes[1].scores)
+    True
+    """
+    plain = describe(model)
+    entries = {
+        "format": _write(FORMAT),
+        "rule": _write_list([_write(line) for line in RULE]),
+        "link": _write(plain.link),
+        "classes": _write(plain.classes),
+        "intercept": _write(plain.intercept),
+        "columns": _write([column.name for column in plain.columns]),
+        "axes": _write_list([_write(_describe_axis(plain, axis)) for axis in plain.axes]),
+        "terms": _write_list([_write(_describe_term(term)) for term in plain.terms]),
+    }
+    text = ",\n".join(f'  "{key}": {value}' for key, value in entries.items())
+    return write_file(path, f"{{\n{text}\n}}\n")
+
+
+def _describe_axis(plain: Plain, axis: PlainAxis) -> dict[str, Any]:
+    column = plain.columns[axis.column].name
+    return {"column": column, "knots": axis.knots} if axis.levels is None else {"column": column, "levels": axis.levels}
+
+
+def _describe_term(term: PlainTerm) -> dict[str, Any]:
+    return {"name": term.name, "axes": term.axes, "table": term.table.tolist()}
+
+
+def _write(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _write_list(items: Sequence[str]) -> str:
+    """One item a line: a person can look for a term, and a change shows as the lines that changed."""
+    return "[\n" + ",\n".join(f"    {item}" for item in items) + "\n  ]" if items else "[]"

@@ -1,0 +1,171 @@
+"""Plain: a model as bare lists, the one description that all text exports write down.
+
+In: an AdditiveModel, or an estimator that holds one as `model_`. Out: the columns that terms read, the axes on which
+they are read (each once), and one table a term. A column that no term reads is not in an export.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..columns import level_text
+from ..draft import replace_when_done
+from ..model import AdditiveModel
+
+Label = bool | int | float | str
+
+
+@dataclass(frozen=True)
+class PlainColumn:
+    """A column's name, and all levels that the model knows; None for a continuous one."""
+
+    name: str
+    levels: tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
+class PlainAxis:
+    """Where a term reads a column.
+
+    column : index of the column
+    knots : increasing raw values, or the indices of the levels kept here among those of the column
+    levels : names of the levels kept here, None for a continuous column
+    """
+
+    column: int
+    knots: tuple[float, ...]
+    levels: tuple[str, ...] | None
+
+    @property
+    def n_cells(self) -> int:
+        return len(self.knots) + 2
+
+
+@dataclass(frozen=True, eq=False)
+class PlainTerm:
+    """A term's name, the indices of its axes and its table (c_1, …, c_o, K)."""
+
+    name: str
+    axes: tuple[int, ...]
+    table: np.ndarray
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Cells to go for one step along each axis, last axis fastest."""
+        cells = self.table.shape[:-1]
+        return tuple(int(np.prod(cells[d + 1 :])) for d in range(len(cells)))
+
+
+@dataclass(frozen=True, eq=False)
+class Plain:
+    """A whole model; `classes` is None for a regression."""
+
+    columns: tuple[PlainColumn, ...]
+    axes: tuple[PlainAxis, ...]
+    terms: tuple[PlainTerm, ...]
+    intercept: tuple[float, ...]
+    link: str
+    classes: tuple[Label, ...] | None
+
+
+def describe(model: Any) -> Plain:
+    """The plain description of an AdditiveModel or of a fitted estimator."""
+    found = find_model(model)
+    if found.link == "identity" and found.n_outputs > 1:
+        raise ValueError(f"this export writes regressions of one output, but the model has {found.n_outputs}")
+    used = sorted({feature for term in found.terms for feature in term})
+    own = [found.encoder.axes[feature] for feature in used]
+    axes: dict[int, PlainAxis] = {}
+    for shape in found.shapes:
+        for feature, axis in zip(shape.term, shape.axes, strict=True):
+            axes.setdefault(id(axis), PlainAxis(used.index(feature), tuple(axis.knots.tolist()), axis.levels))
+    index_of = {key: index for index, key in enumerate(axes)}
+    terms = [
+        PlainTerm(name, tuple(index_of[id(axis)] for axis in shape.axes), shape.scores)
+        for name, shape in zip(found.term_names, found.shapes, strict=True)
+    ]
+    return Plain(
+        columns=tuple(PlainColumn(axis.name, axis.levels) for axis in own),
+        axes=tuple(axes.values()),
+        terms=tuple(terms),
+        intercept=tuple(found.intercept.tolist()),
+        link=found.link,
+        classes=None if found.classes is None else tuple(map(_plain_label, found.classes.tolist())),
+    )
+
+
+def find_model(model: Any) -> AdditiveModel:
+    """The AdditiveModel itself, or that of a fitted estimator."""
+    found = getattr(model, "model_", model)
+    if not isinstance(found, AdditiveModel):
+        raise TypeError(f"expected an AdditiveModel or a fitted estimator, not {type(model).__name__}; call fit first")
+    return found
+
+
+def _plain_label(label: Any) -> Label:
+    return label if isinstance(label, (bool, int, float, str)) else str(label)
+
+
+def read_level_number(level: str) -> float | None:
+    """The number that is written like this level, if there is one.
+
+    >>> read_level_number("3"), read_level_number("2.5"), read_level_number("3.0"), read_level_number("red")
+    (3.0, 2.5, None, None)
+    """
+    try:
+        number = float(level)
+    except ValueError:
+        return None
+    return number if np.isfinite(number) and level_text(number) == level else None
+
+
+def name_outputs(plain: Plain) -> list[str]:
+    """Names of the numbers that exports write beside `prediction`: scores, then probabilities; none for a regression.
+
+    >>> name_outputs(Plain((), (), (), (0.0,), "logit", ("no", "yes")))
+    ['score', 'probability']
+    """
+    if plain.classes is None:
+        return []
+    if plain.link == "logit":
+        return ["score", "probability"]
+    return [f"{what}_{label}" for what in ("score", "probability") for label in plain.classes]
+
+
+def refuse_nul(plain: Plain, what: str) -> None:
+    """Raise where a text holds the character NUL, at which texts end in the language of the export."""
+    for column in plain.columns:
+        if any("\0" in text for text in (column.name, *(column.levels or ()))):
+            raise ValueError(
+                f"column {column.name!r} has a name or a level with the character NUL, which {what} cannot hold; "
+                "rename it before fitting"
+            )
+
+
+def wrap(items: Sequence[str], indent: str = "    ", width: int = 116) -> str:
+    """Items with commas behind them, in lines of at most that width.
+
+    >>> print(wrap(["1.0", "2.5", "-3.0"], width=12))
+        1.0, 2.5,
+        -3.0,
+    """
+    lines, line = [], indent
+    for item in items:
+        if len(line) + len(item) + 1 > width and line != indent:
+            lines.append(line.rstrip())
+            line = indent
+        line += f"{item}, "
+    return "\n".join([*lines, line.rstrip()])
+
+
+def write_file(path: str | os.PathLike | None, text: str) -> str:
+    """Write the text to a file, if there is to be one; returns the text."""
+    if path is not None:
+        with replace_when_done(path) as file:
+            file.write(text.encode("utf-8"))
+    return text

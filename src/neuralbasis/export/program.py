@@ -1,0 +1,173 @@
+"""An additive model as one file: scores, predictions and contributions of rows, with Python's own library only.
+
+    score = INTERCEPT + the sum of one table a term          prediction = inverse link of the score
+
+A row is a mapping of column -> value; None and NaN are missing, a level is a text or a number.
+As a command: python FILE rows.csv > predictions.csv, or the rows from standard input; an empty cell is missing.
+Written by neuralbasis for Python 3.8 and later.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import sys
+from bisect import bisect_right
+from itertools import product
+
+# AXES: (column, knots, None) or (column, None, levels). Along an axis, cell 0 is the missing value, then come the knots
+# or levels, and the last cell is for levels never seen.
+# TERMS: (name, axes, steps, table). A cell lies at the sum of its places times the steps, one number an output.
+LINK: str = "identity"
+CLASSES: list | None = None
+INTERCEPT: list[float] = [0.0]
+AXES: list[tuple] = []
+TERMS: list[tuple] = []
+
+
+def predict(row):
+    """The value of a regression, or the most probable class."""
+    return _predict(scores(row))
+
+
+def predict_many(rows):
+    """Predictions of many rows."""
+    return [predict(row) for row in rows]
+
+
+def probabilities(row):
+    """Probabilities of all classes, in the order of CLASSES."""
+    return _probabilities(scores(row))
+
+
+def scores(row):
+    """One score an output: the intercept plus all contributions."""
+    totals = list(INTERCEPT)
+    for _, values in contributions(row):
+        for output, value in enumerate(values):
+            totals[output] += value
+    return totals
+
+
+def contributions(row):
+    """(name of the term, one number an output) for every term."""
+    places = [_find_places(axis, row) for axis in range(len(AXES))]
+    return [(name, _look_up(steps, table, [places[axis] for axis in axes])) for name, axes, steps, table in TERMS]
+
+
+def _find_places(axis, row):
+    """The cells of an axis that a row reads, each with its weight."""
+    column, knots, _ = AXES[axis]
+    if column not in row:
+        raise ValueError(f"the row has no column {column!r}")
+    value = row[column]
+    if value is None or value != value:
+        return [(0, 1.0)]
+    if knots is None:
+        cells = _CELLS[axis]
+        return [(cells.get(_level_text(value), len(cells) + 1), 1.0)]
+    number = _to_number(column, value)
+    if number != number:
+        return [(0, 1.0)]
+    if number <= knots[0]:
+        return [(1, 1.0)]
+    if number >= knots[-1]:
+        return [(len(knots), 1.0)]
+    cell = bisect_right(knots, number)
+    low, high = knots[cell - 1], knots[cell]
+    if high - low > 1e308:  # may have overflowed
+        number, low, high = number / 2, low / 2, high / 2
+    share = (number - low) / (high - low)
+    return [(cell, 1.0 - share), (cell + 1, share)] if share > 0 else [(cell, 1.0)]
+
+
+_CELLS = [levels and {level: cell + 1 for cell, level in enumerate(levels)} for _, _, levels in AXES]
+
+
+def _level_text(value):
+    """A text as it is; a number as the model writes it: 3.0 is "3"."""
+    if isinstance(value, str):
+        return value
+    number = float(value)
+    return str(int(number)) if abs(number) < 2**53 and number.is_integer() else repr(number)
+
+
+def _to_number(column, value):
+    try:
+        if isinstance(value, str) and "_" in value:  # Python would read 10_2 as 102
+            raise ValueError
+        number = float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"column {column!r}: expected a number, got {value!r}") from None
+    if math.isinf(number):
+        raise ValueError(f"column {column!r}: expected a finite number or a missing value, got {value!r}")
+    return number
+
+
+def _look_up(steps, table, places):
+    """Values of a table between its cells."""
+    width = len(INTERCEPT)
+    totals = [0.0] * width
+    for corner in product(*places):
+        weight, first = 1.0, 0
+        for axis, (cell, share) in enumerate(corner):
+            weight *= share
+            first += cell * steps[axis]
+        for output in range(width):
+            totals[output] += weight * table[first * width + output]
+    return totals
+
+
+def _predict(totals):
+    if CLASSES is None:
+        return totals[0]
+    winner = int(totals[0] > 0) if LINK == "logit" else totals.index(max(totals))
+    return CLASSES[winner]
+
+
+def _probabilities(totals):
+    if CLASSES is None:
+        raise ValueError("a regression has no probabilities")
+    if LINK == "logit":
+        totals = [0.0, totals[0]]
+    odds = [math.exp(total - max(totals)) for total in totals]  # never overflows
+    return [odd / sum(odds) for odd in odds]
+
+
+def _name_results():
+    if CLASSES is None:
+        return ["prediction"]
+    if LINK == "logit":
+        return ["score", "probability", "prediction"]
+    return [f"{what}_{label}" for what in ("score", "probability") for label in CLASSES] + ["prediction"]
+
+
+def _find_results(row):
+    totals = scores(row)
+    if CLASSES is None:
+        return totals
+    shares = _probabilities(totals)
+    return [*totals, *(shares[1:] if LINK == "logit" else shares), _predict(totals)]
+
+
+def main(arguments):
+    """Read rows as CSV from a file or from standard input, and write one line of results a row."""
+    if len(arguments) > 1:
+        sys.exit(f"usage: python {sys.argv[0]} [rows.csv] > predictions.csv")
+    with open(arguments[0] if arguments else 0, encoding="utf-8-sig", newline="") as source:
+        _answer(csv.DictReader(source))
+
+
+def _answer(rows):
+    with open(1, "w", encoding="utf-8", newline="", closefd=False) as target:  # standard output
+        writer = csv.writer(target, lineterminator="\n")
+        writer.writerow(_name_results())
+        for number, row in enumerate(rows, 1):
+            try:
+                writer.writerow(_find_results({column: text or None for column, text in row.items()}))
+            except ValueError as error:
+                sys.exit(f"row {number}: {error}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,70 @@
+"""Python: a model as one file that needs nothing but Python: `program.py` with the model's lists in their place."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from importlib import resources
+from typing import Any
+
+from .plain import Plain, PlainAxis, PlainTerm, describe, wrap, write_file
+
+
+def to_python(model: Any, path: str | os.PathLike | None = None) -> str:
+    """Write a model as one Python file that imports only the standard library of Python 3.8 or later.
+
+    The file has `predict(row)`, `predict_many(rows)`, `probabilities(row)`, `scores(row)` and `contributions(row)`; a
+    row is a mapping of column -> value. It is a command, too: ``python model.py rows.csv > predictions.csv``.
+
+    Parameters
+    ----------
+    model : AdditiveModel or fitted estimator
+    path : where to write the file; None writes nothing
+
+    Returns
+    -------
+    The text of the file.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from neuralbasis import NeuralBasisRegressor
+    >>> table = {"size": np.linspace(0, 1, 60), "colour": np.array(["red", "blue", "green"] * 20, dtype=object)}
+    >>> model = NeuralBasisRegressor(max_steps=20, outer_bags=2).fit(table, table["size"])
+    >>> program = {"__name__": "program"}
+    >>> exec(to_python(model), program)
+    >>> found = program["predict"]({"size": 0.4, "colour": "red"})
+    >>> bool(abs(found - model.predict({"size": [0.4], "colour": ["red"]})[0]) < 1e-12)
+    True
+    """
+    plain = describe(model)
+    source = resources.files(__package__).joinpath("program.py").read_text(encoding="utf-8")
+    head, _, rest = source.partition("LINK: str = ")
+    _, _, tail = rest.partition("TERMS: list[tuple] = []\n")
+    return write_file(path, head + _write_model(plain) + tail)
+
+
+def _write_model(plain: Plain) -> str:
+    return (
+        f"LINK = {plain.link!r}\n"
+        f"CLASSES = {None if plain.classes is None else list(plain.classes)!r}\n"
+        f"INTERCEPT = {list(plain.intercept)!r}\n"
+        f"AXES = [\n{''.join(_write_axis(plain, axis) for axis in plain.axes)}]\n"
+        f"TERMS = [\n{''.join(map(_write_term, plain.terms))}]\n"
+    )
+
+
+def _write_axis(plain: Plain, axis: PlainAxis) -> str:
+    name = plain.columns[axis.column].name
+    if axis.levels is None:
+        return f"    ({name!r}, [\n{_wrap(axis.knots)}\n    ], None),\n"
+    return f"    ({name!r}, None, [\n{_wrap(axis.levels)}\n    ]),\n"
+
+
+def _write_term(term: PlainTerm) -> str:
+    table = _wrap(term.table.ravel().tolist())
+    return f"    ({term.name!r}, {list(term.axes)}, {list(term.strides)}, [\n{table}\n    ]),\n"
+
+
+def _wrap(values: Iterable[float | str]) -> str:
+    return wrap([repr(value) for value in values], indent=" " * 8)

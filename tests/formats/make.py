@@ -1,0 +1,67 @@
+"""Writes a tiny model in the present format, and what it predicts, to this folder.
+
+    python -m tests.formats.make
+
+Run it when `neuralbasis.document.FORMAT` has been raised. Files of older formats stay as they are: they must be read
+for ever, and nothing can write them any more.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from neuralbasis.document import FORMAT
+from neuralbasis.model import AdditiveModel
+from neuralbasis.summary import Summary
+from tests.models import build_model, draw_numbers, name_columns, tie_model
+
+FOLDER = Path(__file__).resolve().parent
+SUMMARY = Summary(
+    estimator="NeuralBasisClassifier",
+    parameters={"interactions": [["x0", "x1"]], "hidden": [64, 32], "time_limit": None, "learning_rate": 0.02},
+    n_rows=1234,
+    n_columns=3,
+    target="grade",
+    shift=0.0,
+    unit=1.0,
+    validation=0.25,
+    history={"stage": ["main effects"], "steps": [30], "validation": [0.25], "best": 0, "constant": None},
+    date="2026-01-31T12:00:00+00:00",
+    versions={"neuralbasis": "0.1.0", "python": "3.11.7", "numpy": "2.4.6"},
+)
+
+
+def make_model() -> AdditiveModel:
+    """Every kind of column, pairs on coarser axes that keep some levels only, and a term of tied classes."""
+    rng = np.random.default_rng(5)
+    model = build_model(
+        rng, ("continuous", "nominal", "ordinal"), (1, 2), 3, "mlogit", np.array(["low", "mid", "high"])
+    )
+    tied = tie_model(rng, model, [4])
+    return AdditiveModel(tied.encoder, tied.intercept, tied.shapes, tied.link, tied.classes, 1, SUMMARY)
+
+
+def make_rows(model: AdditiveModel, n_rows: int = 24) -> list[dict[str, float | str | None]]:
+    """Rows as JSON has them: between knots, on knots, out of range, missing, levels never seen."""
+    axes = model.encoder.axes
+    columns = name_columns(axes, draw_numbers(np.random.default_rng(6), axes, n_rows))
+    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    return [{name: None if value != value else value for name, value in row.items()} for row in rows]
+
+
+def main() -> None:
+    path = FOLDER / f"format_{FORMAT}.nbm"
+    if path.exists():
+        raise SystemExit(f"{path.name} is there already: raise FORMAT before you write a file of another format")
+    model = make_model()
+    rows = make_rows(model)
+    found = {"rows": rows, "scores": model.scores(rows).tolist(), "classes": model.predict(rows).tolist()}
+    path.with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    model.save(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,712 @@
+"""document: a model comes back bit for bit, old files stay readable, and any other file gives one clear error."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import os
+import pickle
+import random
+import re
+import subprocess
+import sys
+import tracemalloc
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import neuralbasis
+from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, document
+from neuralbasis.axis import Axis
+from neuralbasis.document import ARRAYS, FORMAT, DocumentError
+from neuralbasis.encoder import Encoder
+from neuralbasis.model import AdditiveModel, Shape, TiedShape, load
+from tests.formats.make import FOLDER, SUMMARY, make_model
+from tests.models import MIXED, NUMERIC, build_model, draw_numbers, name_columns, tie_model
+from tests.test_archive import pack
+
+LINKS = {
+    "regression": {},
+    "two outputs": {"n_outputs": 2},
+    "binary": {"link": "logit", "classes": np.array(["no", "yes"])},
+    "multiclass": {"link": "mlogit", "classes": np.array([3, 5, 9]), "n_outputs": 3},
+}
+
+
+def send(model, folder):
+    model.save(folder / "model.nbm")
+    return load(folder / "model.nbm")
+
+
+def assert_same(one, other, table):
+    """All but the spread, which keeps seven digits."""
+    for name in ("link", "terms", "term_names", "summary"):
+        assert getattr(one, name) == getattr(other, name)
+    for name in ("scores", "contributions", "predict"):
+        np.testing.assert_array_equal(getattr(one, name)(table), getattr(other, name)(table))
+    np.testing.assert_array_equal(one.importances(), other.importances())
+    assert len(one.layout.axes) == len(other.layout.axes)
+    for mine, its in zip(one.layout.axes, other.layout.axes, strict=True):
+        assert (mine.name, mine.kind, mine.levels) == (its.name, its.kind, its.levels)
+        for name in ("knots", "places", "mass"):
+            np.testing.assert_array_equal(getattr(mine, name), getattr(its, name))
+    for mine, its in zip(one.shapes, other.shapes, strict=True):
+        assert type(mine) is type(its)
+        for name in ("scores", "weights", *(("values", "mix") if isinstance(mine, TiedShape) else ())):
+            np.testing.assert_array_equal(getattr(mine, name), getattr(its, name))
+        np.testing.assert_allclose(mine.spread, its.spread, rtol=1e-6, atol=1e-6 * np.abs(its.spread).max())
+
+
+# What comes back
+
+
+@settings(deadline=None, max_examples=20)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from(sorted(LINKS)),
+    st.sampled_from([MIXED, NUMERIC, ("nominal",)]),
+    st.sampled_from([(1,), (1, 2, 3)]),
+)
+def test_a_model_comes_back(tmp_path_factory, seed, task, kinds, orders):
+    rng = np.random.default_rng(seed)
+    model = build_model(rng, kinds, orders, **LINKS[task])
+    if task == "multiclass":
+        model = tie_model(rng, model, range(0, len(model.shapes), 2))
+    table = name_columns(model.encoder.axes, draw_numbers(rng, model.encoder.axes, 40))
+    loaded = send(model, tmp_path_factory.mktemp("model"))
+    assert_same(loaded, model, table)
+    assert loaded.n_jobs is None
+    if model.classes is not None:
+        assert loaded.classes.dtype == model.classes.dtype
+        np.testing.assert_array_equal(loaded.predict_proba(table), model.predict_proba(table))
+
+
+def test_a_second_file_is_the_first(tmp_path):
+    make_model().save(tmp_path / "one.nbm")
+    load(tmp_path / "one.nbm").save(tmp_path / "two.nbm")
+    assert (tmp_path / "one.nbm").read_bytes() == (tmp_path / "two.nbm").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [
+        np.array(["", "naïve \ud800"]),
+        np.array(["no", "yes"], dtype=object),
+        np.array([1, "yes"], dtype=object),
+        np.array([False, True]),
+        np.array([0.1, 2.5]),
+        np.array([0.1, 2.5], dtype=np.float32),
+        np.array([-1, 2**62]),
+        np.array([0, 2**64 - 1], dtype=np.uint64),
+        np.array([-3, 7], dtype=np.int8),
+    ],
+    ids=str,
+)
+def test_classes_keep_their_type(classes, tmp_path):
+    model = build_model(np.random.default_rng(0), ("continuous",), (1,), link="logit", classes=classes)
+    found = send(model, tmp_path).classes
+    assert found.dtype == classes.dtype
+    assert found.tolist() == classes.tolist()
+    assert list(map(type, found.tolist())) == list(map(type, classes.tolist()))
+
+
+@pytest.mark.parametrize("classes", [np.array([b"no", b"yes"]), np.array([None, "yes"], dtype=object)], ids=str)
+def test_other_classes_are_refused(classes, tmp_path):
+    model = build_model(np.random.default_rng(0), ("continuous",), (1,), link="logit", classes=classes)
+    with pytest.raises(DocumentError, match="cannot be written: classes must be text, numbers or booleans, not"):
+        model.save(tmp_path / "model.nbm")
+    assert os.listdir(tmp_path) == []
+
+
+def make_line(scores, spread=0.0, knots=(0.0, 1.0), names=("x",), **options):
+    """One main effect of a continuous column, for each name."""
+    shapes, axes = [], []
+    for index, name in enumerate(names):
+        axes.append(Axis(name, "continuous", np.array(knots), np.linspace(0, 1, len(knots))))
+        cells = (axes[-1].n_cells, 1)
+        table, weights = np.full(cells, scores, dtype=float), np.ones(cells[0])
+        shapes.append(Shape((index,), (axes[-1],), table, np.full(cells, spread), weights))
+    return AdditiveModel(Encoder(tuple(axes)), np.zeros(1), tuple(shapes), "identity", **options)
+
+
+@pytest.mark.parametrize("name", ["", "two\nlines", "ключ", '"; drop', "\ud800", "x" * 10_000])
+def test_any_name_comes_back(name, tmp_path):
+    assert send(make_line(1.0, names=(name, "other")), tmp_path).encoder.names == (name, "other")
+
+
+@pytest.mark.parametrize("size", [0.0, -0.0, 1e-300, 0.1, 1e150])
+def test_numbers_of_any_size_are_exact(size, tmp_path):
+    loaded = send(make_line(size, abs(size)), tmp_path)
+    assert loaded.shapes[0].scores.tobytes() == np.full((4, 1), size).tobytes()
+    np.testing.assert_allclose(loaded.shapes[0].spread, abs(size), rtol=1e-6)
+
+
+@pytest.mark.parametrize("knots", [(-1.7e308, 1.7e308), (5e-324, 1e-323), (0.1, 0.1 + 2**-56)])
+def test_knots_of_any_size_are_exact(knots, tmp_path):
+    assert send(make_line(1.0, knots=knots), tmp_path).encoder.axes[0].knots.tolist() == list(knots)
+
+
+def test_many_levels(tmp_path):
+    levels = tuple(f"level {k}" for k in range(5000))
+    axis = Axis("x", "nominal", np.arange(5000.0), np.linspace(0, 1, 5000), levels, np.arange(5000.0))
+    scores = np.random.default_rng(0).normal(size=(5002, 1))
+    model = AdditiveModel(
+        Encoder((axis,)),
+        np.zeros(1),
+        (Shape((0,), (axis,), scores, scores * 0, axis.mass.max() + scores[:, 0]),),
+        "identity",
+    )
+    loaded = send(model, tmp_path)
+    assert loaded.encoder.axes[0].levels == levels
+    np.testing.assert_array_equal(loaded.scores({"x": levels}), scores[1:-1])
+
+
+def test_a_model_without_terms(tmp_path):
+    model = make_line(1.0)
+    assert send(replace(model, shapes=(), intercept=np.array([7.0])), tmp_path).predict([[3.0]]).tolist() == [7.0]
+
+
+@pytest.mark.parametrize("kind", [NeuralBasisRegressor, NeuralBasisClassifier])
+def test_estimators_save_their_model(kind, tmp_path):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    estimator = kind(max_steps=30, outer_bags=2, interactions=[(0, 1)], validation_size=0)
+    with pytest.raises(ValueError, match="is not fitted yet"):
+        estimator.save(tmp_path / "model.nbm")
+    estimator.fit(X, X[:, 0] * X[:, 1] > 0)
+    estimator.save(str(tmp_path / "model.nbm"))
+    loaded = neuralbasis.load(str(tmp_path / "model.nbm"))
+    assert_same(loaded, estimator.model_, X)
+    np.testing.assert_array_equal(loaded.predict(X), estimator.predict(X))
+    assert loaded.summary.estimator == kind.__name__
+    assert_same(pickle.loads(pickle.dumps(loaded)), loaded, X)
+
+
+def test_a_file_of_pairs_is_small(tmp_path):
+    """24 pairs of California Housing's size: 193 knots a column, 49 in pairs."""
+    rng = np.random.default_rng(0)
+    axes = tuple(Axis(f"x{k}", "continuous", np.sort(rng.normal(size=193)), np.linspace(0, 1, 193)) for k in range(8))
+    coarse = [axis.coarsen(49) for axis in axes]
+    terms = [(k,) for k in range(8)] + [(j, k) for k in range(8) for j in range(k)][:24]
+    shapes = []
+    for term in terms:
+        used = tuple((axes if len(term) == 1 else coarse)[k] for k in term)
+        cells = [axis.n_cells for axis in used]
+        scores, spread = rng.normal(size=(*cells, 1)), rng.random((*cells, 1))
+        weights = rng.random(cells, dtype=np.float32) * (rng.random(cells) < 0.7)
+        shapes.append(Shape(term, used, scores, spread, weights))
+    model = AdditiveModel(Encoder(axes), np.zeros(1), tuple(shapes), "identity")
+    model.save(tmp_path / "model.nbm")
+    assert (tmp_path / "model.nbm").stat().st_size < 1e6
+    assert_same(load(tmp_path / "model.nbm"), model, rng.normal(size=(50, 8)))
+
+
+SERVE = """
+import json, sys
+from pathlib import Path
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("torch", "sklearn", "scipy", "pandas"):
+            raise ImportError(f"no module named {name}")
+sys.meta_path.insert(0, Refuse())
+import neuralbasis
+model = neuralbasis.load(sys.argv[1])
+scores = model.scores(json.load(open(sys.argv[2]))["rows"])
+status = Path("/proc/self/status")
+peak = [line.split()[1] for line in status.read_text().splitlines() if "VmHWM" in line] if status.exists() else []
+print(json.dumps({"scores": scores.tolist(), "peak": [int(kilobytes) // 1024 for kilobytes in peak]}))
+"""
+
+
+def test_a_process_without_torch_and_scikit_learn_loads_and_predicts():
+    files = [str(FOLDER / f"format_{FORMAT}.{kind}") for kind in ("nbm", "json")]
+    run = subprocess.run([sys.executable, "-c", SERVE, *files], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    found, expected = json.loads(run.stdout), json.loads(Path(files[1]).read_text(encoding="utf-8"))
+    np.testing.assert_allclose(found["scores"], expected["scores"], rtol=1e-12)
+    print(f"peak {found['peak']} MB")
+
+
+# Formats
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.nbm")), ids=lambda path: path.stem)
+def test_files_of_every_format_are_read(path):
+    expected, model = json.loads(path.with_suffix(".json").read_text(encoding="utf-8")), load(path)
+    np.testing.assert_allclose(model.scores(expected["rows"]), expected["scores"], rtol=1e-12)
+    assert model.predict(expected["rows"]).tolist() == expected["classes"]
+
+
+def test_a_file_of_the_present_format_is_kept(tmp_path):
+    model, path = make_model(), FOLDER / f"format_{FORMAT}.nbm"
+    assert load(path).summary == SUMMARY
+    assert_same(
+        load(path),
+        model,
+        name_columns(model.encoder.axes, draw_numbers(np.random.default_rng(0), model.encoder.axes, 50)),
+    )
+    model.save(tmp_path / "model.nbm")
+    with zipfile.ZipFile(path) as kept, zipfile.ZipFile(tmp_path / "model.nbm") as written:
+        assert kept.namelist() == written.namelist()
+        for name in kept.namelist()[1:-1]:  # the JSON names the version that wrote it, the sums follow
+            assert kept.read(name) == written.read(name)
+
+
+def test_anyone_can_read_the_arrays(tmp_path):
+    model = make_model()
+    model.save(tmp_path / "model.nbm")
+    with np.load(tmp_path / "model.nbm", allow_pickle=False) as arrays:
+        knots, tables = arrays["knots"], arrays["tables"]
+    np.testing.assert_array_equal(knots, np.concatenate([axis.knots for axis in model.layout.axes]))
+    np.testing.assert_array_equal(tables[: model.shapes[0].scores.size], model.shapes[0].scores.ravel())
+
+
+# Files that are no models
+
+
+def test_errors_of_the_system_stay_what_they_are(tmp_path):
+    with pytest.raises(FileNotFoundError, match=re.escape("absent.nbm")):
+        load(tmp_path / "absent.nbm")
+    with pytest.raises(IsADirectoryError):
+        load(tmp_path)
+
+
+def test_the_error_names_the_file(tmp_path):
+    (tmp_path / "model.nbm").write_bytes(b"hello")
+    with pytest.raises(
+        DocumentError, match=r"model\.nbm is not a model that can be read: it is cut short, or it is not"
+    ):
+        load(tmp_path / "model.nbm")
+    with pytest.raises(ValueError, match="the file is not a model that can be read"):
+        load(io.BytesIO(b"hello"))
+
+
+class Planted:
+    """What must never come to life."""
+
+    def __reduce__(self):
+        return (os.abort, ())
+
+
+def test_a_pickle_is_not_opened(tmp_path):
+    (tmp_path / "model.nbm").write_bytes(pickle.dumps(Planted()))
+    with pytest.raises(DocumentError):
+        load(tmp_path / "model.nbm")
+
+
+def read_base():
+    """Entries of a tiny model: the JSON, parsed, and the arrays."""
+    with zipfile.ZipFile(FOLDER / f"format_{FORMAT}.nbm") as archive:
+        entries = {name: archive.read(name) for name in archive.namelist() if name != "SHA256SUMS"}
+    return json.loads(entries.pop("document.json")), entries
+
+
+def load_parts(parts, arrays):
+    """Load a file of these entries, its sums right."""
+    data = parts if isinstance(parts, bytes) else json.dumps(parts).encode()
+    return load(io.BytesIO(pack({"document.json": data, **arrays}, method=zipfile.ZIP_STORED)))
+
+
+def test_the_base_itself_is_read():
+    assert load_parts(*read_base()).summary == SUMMARY
+
+
+def test_a_newer_format_says_so():
+    parts, arrays = read_base()
+    newer = {"format": FORMAT + 1, "neuralbasis": "9.0", "shapes": {}}
+    with pytest.raises(DocumentError, match=r"has format 2, written by neuralbasis '9.0'; .* upgrade neuralbasis"):
+        load_parts(newer, {"other.bin": b""})
+    for odd in (0, -1, True, "1", 1.0, None):
+        with pytest.raises(DocumentError, match="states no format"):
+            load_parts({**parts, "format": odd}, arrays)
+
+
+JSON_TEXTS = {
+    b"": "cannot be read",
+    b"\xff\xfe": "cannot be read",
+    b"[" * 100_000: "nested too deeply",
+    b'{"a":' * 100_000: "nested too deeply",
+    b'{"format": 1, "format": 1}': "two equal names",
+    b'{"format": ' + b"1" * 5000 + b"}": "a whole number of 5000 digits",
+    b'{"format": 1, "intercept": [NaN]}': "not finite",
+    b'{"format": 1, "intercept": [-Infinity]}': "not finite",
+    b'{"format": 1, "intercept": [1e999]}': "not finite",
+    b"[1, 2]": "states no format",
+    b"[" + b"[]," * 1_100_000 + b"[]]": "larger than that of any model",
+    b'{"format": 1}': "must have the entries format, neuralbasis, link",
+}
+
+
+@pytest.mark.parametrize("text", JSON_TEXTS, ids=lambda text: repr(text[:30]))
+def test_odd_json(text):
+    with pytest.raises(DocumentError, match=JSON_TEXTS[text]):
+        load_parts(text, {})
+
+
+WRONG = {  # where, what, and how the error puts it
+    "link": (["link"], "probit", "link 'probit' does not go with 3 outputs"),
+    "outputs of a link": (["link"], "logit", "link 'logit' does not go with 3 outputs"),
+    "classes of a regression": (["link"], "identity", "does not go with 3 classes"),
+    "intercept": (["intercept"], [1.0, 2.0], "array 'tables' does not hold the"),
+    "no intercept": (["intercept"], [], "the intercept must be a list of int or float"),
+    "intercept of text": (["intercept"], ["1", 2, 3], "the intercept must be a list of int or float"),
+    "huge intercept": (["intercept"], [1e300, 0, 0], "the intercept is beyond"),
+    "type of classes": (["classes", "dtype"], "datetime64", "labels of classes must be a list of"),
+    "labels of another type": (["classes", "labels"], ["a", "b", 3], "labels of classes must be a list of str"),
+    "equal labels": (["classes", "labels"], ["a", "b", "a"], "labels of classes must differ"),
+    "few labels": (["classes", "labels"], ["a", "b"], "with 3 outputs does not go with 2 classes"),
+    "a long label": (["classes", "labels"], ["a", "b", "c" * (1 << 23)], "labels of classes are too long"),
+    "no columns": (["columns"], [], "names of columns must be a list of str"),
+    "name": (["columns", 0, "name"], 3, "'name' of a column has the wrong type: 3"),
+    "equal names": (["columns", 0, "name"], "x1", "names of columns must differ"),
+    "kind": (["columns", 0, "kind"], "text", "column 'x0' has kind 'text'"),
+    "levels of numbers": (["columns", 0, "levels"], ["a"], "column 'x0' has kind 'continuous'"),
+    "no levels": (["columns", 1, "levels"], None, "column 'x1' has kind 'nominal'"),
+    "few levels": (["columns", 1, "levels"], ["a", "b"], "knots of column 'x1' are not its levels"),
+    "equal levels": (["columns", 1, "levels"], ["a"] * 7, "levels of column 'x1' must differ"),
+    "axes": (["axes"], [], "its first axes are not those of its columns"),
+    "order of axes": (["axes", 0, "column"], 1, "its first axes are not those of its columns"),
+    "axis without column": (["axes", 3, "column"], 7, "an axis belongs to no column"),
+    "axis of another column": (["axes", 3, "column"], 1, "the axes of a term are not those of its features"),
+    "no knots": (["axes", 3, "n_knots"], 0, "an axis belongs to no column, or has no knots"),
+    "negative knots": (["axes", 3, "n_knots"], -5, "an axis belongs to no column, or has no knots"),
+    "too many knots": (["axes", 3, "n_knots"], 10**19, "array 'knots' does not hold the 10,000,000,000,000,000,035"),
+    "mass": (["axes", 0, "has_mass"], True, "array 'mass' does not hold the"),
+    "number as a flag": (["axes", 0, "has_mass"], 1, "'has_mass' of an axis has the wrong type: 1"),
+    "feature": (["terms", 0, "features"], [7], "the axes of a term are not those of its features"),
+    "feature twice": (["terms", 3, "features"], [0, 0], "features of a term must differ"),
+    "no feature": (["terms", 0, "features"], [], "features of a term must be a list of int"),
+    "axis of a term": (["terms", 0, "axes"], [99], "an axis that is not there"),
+    "axis from behind": (["terms", 0, "axes"], [-6], "an axis that is not there"),
+    "too many features": (["terms", 0, "axes"], [0] * 7, "a term has too many features"),
+    "term twice": (["terms", 4], {"features": [1, 0], "axes": [4, 3], "tied": None}, "have the same features"),
+    "tied": (["terms", 4, "tied"], [2], "tied classes need a number of shapes and one of members"),
+    "no members": (["terms", 4, "tied"], [2, 0], "tied classes need a number of shapes and one of members"),
+    "very many members": (["terms", 4, "tied"], [10**19, 10**19], "does not hold the"),
+    "type of an array": (["arrays", "knots"], "|O", "array 'knots' cannot have the type '|O'"),
+    "no text for a type": (["arrays", "knots"], ["<f8"], "array 'knots' cannot have the type"),
+    "another array": (["arrays", "extra"], "<f8", "and nothing else"),
+    "summary": (["summary", "n_rows"], "many", "'n_rows' of the summary has the wrong type"),
+    "more entries": (["summary", "extra"], 1, "the summary must have the entries"),
+    "more in the document": (["extra"], 1, "the document must have the entries"),
+}
+
+
+def put(parts, where, what):
+    for step in where[:-1]:
+        parts = parts[step]
+    parts[where[-1]] = what
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_parts(name):
+    where, what, message = WRONG[name]
+    parts, arrays = read_base()
+    put(parts, where, what)
+    with pytest.raises(DocumentError, match=re.escape(message)):
+        load_parts(parts, arrays)
+
+
+def test_a_deep_summary():
+    parts, arrays = read_base()
+    for _ in range(100):
+        parts["summary"]["parameters"] = {"deep": parts["summary"]["parameters"]}
+    with pytest.raises(DocumentError, match="its summary is nested too deeply"):
+        load_parts(parts, arrays)
+
+
+@pytest.mark.parametrize("depth", [5, 50, 500, 900, 960, 1000, 5000])
+def test_depth_is_no_crash_anywhere(depth):
+    """Neither the parser nor the text of an error may run out of stack, wherever the depth lies."""
+    base, arrays = read_base()
+    for where in (("neuralbasis",), ("link",), ("columns",), ("terms", 0, "tied"), ("classes", "labels"), ("format",)):
+        parts = copy.deepcopy(base)
+        put(parts, where, "DEEP")
+        for deep in ("[" * depth + "]" * depth, '{"a":' * depth + "1" + "}" * depth):
+            with pytest.raises(DocumentError):
+                load_parts(json.dumps(parts).replace('"DEEP"', deep).encode(), arrays)
+            with pytest.raises(DocumentError):
+                load_parts(f'{{"format": 2, "neuralbasis": {deep}}}'.encode(), {})
+
+
+def test_too_many_axes():
+    parts, arrays = read_base()
+    parts["axes"] += [parts["axes"][3]] * document.MAX_AXES
+    with pytest.raises(DocumentError, match="it has 16,390 axes; a model has at most 16,384"):
+        load_parts(parts, arrays)
+
+
+@pytest.mark.parametrize("odd", ["../evil.npy", "knots.npz", "model.pickle"])
+def test_unknown_and_absent_arrays(odd):
+    parts, arrays = read_base()
+    with pytest.raises(DocumentError, match=r"it must hold document.json and the arrays knots, .*, and nothing else"):
+        load_parts(parts, {**arrays, odd: b""})
+    del arrays["mix.npy"]
+    with pytest.raises(DocumentError, match="and nothing else"):
+        load_parts(parts, arrays)
+
+
+def test_no_document():
+    with pytest.raises(DocumentError, match=r"it has no document.json"):
+        load(io.BytesIO(pack(read_base()[1])))
+
+
+def write_numbers(arrays, name, values, kind="<f8"):
+    """The arrays with other numbers in one of them, in the form of NumPy's own writer."""
+    file = io.BytesIO()
+    np.save(file, np.asarray(values, dtype=kind))
+    return {**arrays, f"{name}.npy": file.getvalue()}
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf, 1e300])
+@pytest.mark.parametrize("name", sorted(ARRAYS))
+def test_numbers_that_no_model_has(name, odd):
+    parts, arrays = read_base()
+    count = (len(arrays[f"{name}.npy"]) - 128) // np.dtype(parts["arrays"][name]).itemsize
+    parts["arrays"][name] = "<f8"
+    values = np.linspace(0.0, 1.0, count)
+    values[count // 2] = odd
+    message = "are not its levels" if name == "knots" and odd == 1e300 else f"array '{name}' holds numbers outside"
+    with pytest.raises(DocumentError, match=message):
+        load_parts(parts, write_numbers(arrays, name, values))
+
+
+@pytest.mark.parametrize("name", ["mass", "weights", "spread", "places"])
+def test_negative_numbers(name):
+    parts, arrays = read_base()
+    count = (len(arrays[f"{name}.npy"]) - 128) // np.dtype(parts["arrays"][name]).itemsize
+    parts["arrays"][name] = "<f8"
+    with pytest.raises(DocumentError, match=f"array '{name}' holds numbers outside 0 to"):
+        load_parts(parts, write_numbers(arrays, name, np.full(count, -1e-9)))
+
+
+@pytest.mark.parametrize("knots", [[1.0, 1.0], [2.0, 1.0]])
+def test_knots_must_increase(knots, tmp_path):
+    with pytest.raises(DocumentError, match=r"model.nbm cannot be written: knots of column 'x' do not increase"):
+        make_line(1.0, knots=knots).save(tmp_path / "model.nbm")
+
+
+def test_levels_must_be_knots():
+    parts, arrays = read_base()
+    knots = np.frombuffer(arrays["knots.npy"][128:], "<f8").copy()
+    knots[-1] = 6.5
+    with pytest.raises(DocumentError, match="knots of column 'x2' are not its levels"):
+        load_parts(parts, write_numbers(arrays, "knots", knots))
+
+
+HEADERS = {
+    "shape": (b"(485,)", b"(999,)"),
+    "two dimensions": (b"(485,), ", b"(5, 97),"),
+    "order": (b"False", b"True "),
+    "type": (b"'<f8'", b"'|O8'"),
+    "version": (b"NUMPY\1", b"NUMPY\3"),
+    "code": (b"485", b"f()"),
+    "padding": (b"  \n", b" \n "),
+}
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_arrays_that_lie(name):
+    parts, arrays = read_base()
+    before, after = HEADERS[name]
+    assert before in arrays["tables.npy"][:128]
+    arrays["tables.npy"] = arrays["tables.npy"].replace(before, after, 1)
+    with pytest.raises(DocumentError, match="array 'tables' does not hold the 485 numbers that the model needs"):
+        load_parts(parts, arrays)
+
+
+@pytest.mark.parametrize("extra", [b"\0", b"\0" * 8])
+def test_arrays_too_long_or_too_short(extra):
+    parts, arrays = read_base()
+    for data in (arrays["tables.npy"] + extra, arrays["tables.npy"][: -len(extra)], b""):
+        with pytest.raises(DocumentError, match="array 'tables' does not hold the 485 numbers"):
+            load_parts(parts, {**arrays, "tables.npy": data})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"scores": np.nan}, {"scores": np.inf}, {"spread": -1.0}, {"spread": np.nan}, {"scores": 1e300}],
+    ids=str,
+)
+def test_a_model_that_could_not_be_read_is_not_written(change, tmp_path):
+    with pytest.raises(DocumentError, match=r"cannot be written: array '\w+' holds numbers outside"):
+        make_line(**{"scores": 1.0, **change}).save(tmp_path / "model.nbm")
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_axis_unlike_its_column_is_not_written(tmp_path):
+    model = make_line(1.0)
+    shape = replace(model.shapes[0], axes=(replace(model.encoder.axes[0], name="y"),))
+    with pytest.raises(DocumentError, match="cannot be written: an axis of column 'x' has another name, kind or other"):
+        replace(model, shapes=(shape,)).save(tmp_path / "model.nbm")
+
+
+def test_refusals_take_little_memory():
+    parts, arrays = read_base()
+    parts["axes"][3]["n_knots"] = 10**9
+    hostile = pack({"document.json": json.dumps(parts).encode(), **arrays})
+    tracemalloc.start()
+    try:
+        with pytest.raises(DocumentError):
+            load(io.BytesIO(hostile))
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+# Very many files
+
+ODD = [None, True, False, 0, 1, -1, 2, 3, 5, 255, 10**9, 2**63, 10**25, 0.5, -1e300, 1e308, "", "x0", "level 1", "<f8"]
+ODD += [
+    "<f4",
+    "|O",
+    "logit",
+    "identity",
+    "nominal",
+    "continuous",
+    [],
+    [0],
+    [0, 1],
+    [[]],
+    {},
+    {"a": 1},
+    "\ud800",
+    "a" * 999,
+]
+
+
+def make_bases():
+    """Tiny files: a regression of one column, and classes with tied terms and coarser axes."""
+    small = build_model(np.random.default_rng(1), ("continuous", "nominal"), (1, 2))
+    return [write_parts(small), write_parts(make_model())]
+
+
+def write_parts(model):
+    entries = document._write_entries(model)
+    return json.loads(entries.pop("document.json")), entries
+
+
+def mutate_bytes(draw, data):
+    """A flipped bit, a changed byte, a cut, a piece that is gone, comes twice or stands elsewhere, or noise."""
+    data = bytearray(data)
+    for _ in range(draw.choice([1, 1, 2, 5])):
+        at, to = draw.randrange(len(data) + 1), draw.randrange(len(data) + 1)
+        size = draw.choice([1, 2, 4, 8, 30, 200])
+        how = draw.randrange(7)
+        if how == 0 and at < len(data):
+            data[at] ^= 1 << draw.randrange(8)
+        elif how == 1 and at < len(data):
+            data[at] = draw.choice([0, 1, 127, 128, 255, draw.randrange(256)])
+        elif how == 2:
+            del data[at:]
+        elif how == 3:
+            del data[at : at + size]
+        elif how == 4:
+            data[to:to] = data[at : at + size]
+        elif how == 5:
+            data[to : to + size] = data[at : at + size]
+        else:
+            data[at : at + size] = draw.randbytes(size)
+        if not data:
+            break
+    return bytes(data)
+
+
+def mutate_json(draw, parts):
+    """Values exchanged, added, removed, repeated, or moved from elsewhere in the document."""
+    parts = copy.deepcopy(parts)
+    for _ in range(draw.choice([1, 1, 1, 2, 4])):
+        places = list(walk(parts))
+        where, key = draw.choice(places)
+        how = draw.randrange(6)
+        if how <= 1:
+            where[key] = draw.choice(ODD)
+        elif how == 2:
+            other, name = draw.choice(places)
+            where[key] = copy.deepcopy(other[name])
+        elif how == 3:
+            del where[key]
+        elif how == 4 and isinstance(where, list):
+            where.insert(key, copy.deepcopy(draw.choice(where)))
+        elif isinstance(where[key], int) and not isinstance(where[key], bool):
+            where[key] += draw.choice([-1, 1])
+        elif isinstance(where, dict):
+            where[draw.choice(["extra", "", *where])] = draw.choice(ODD)
+    return parts
+
+
+def walk(value):
+    """Every place in a document: the list or object, and the index or name."""
+    keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    for key in keys:
+        yield value, key
+        yield from walk(value[key])
+
+
+def mutate_arrays(draw, parts, arrays):
+    """Numbers of any bits in an array, a changed header, arrays exchanged, another type of number."""
+    parts, arrays = copy.deepcopy(parts), dict(arrays)
+    name = draw.choice(sorted(arrays))
+    data, how = bytearray(arrays[name]), draw.randrange(5)
+    if how == 0 and len(data) > 128:
+        odd = draw.choice([np.nan, np.inf, 0.0, -1.0, 1e-320, 1e154, 1e199, draw.gauss(0, 1), draw.gauss(0, 1e9)])
+        at = 128 + 8 * draw.randrange(max(1, (len(data) - 128) // 8))
+        data[at : at + 8] = np.float64(odd).tobytes()[: len(data) - at]
+    elif how == 1:
+        data[draw.randrange(128)] ^= 1 << draw.randrange(8)
+    elif how == 2:
+        arrays[name] = arrays[draw.choice(sorted(arrays))]
+        return parts, arrays
+    elif how == 3:
+        parts["arrays"][name.removesuffix(".npy")] = draw.choice(["<f4", "<f8", "|u1", "<u2", "<u4"])
+    else:
+        data = bytearray(mutate_bytes(draw, bytes(data)))
+    arrays[name] = bytes(data)
+    return parts, arrays
+
+
+def mutate(draw, kind, base):
+    parts, arrays = base
+    if kind == "numbers":
+        parts, arrays = mutate_arrays(draw, parts, arrays)
+    if kind == "values":
+        parts = mutate_json(draw, parts)
+    text = json.dumps(parts).encode()
+    if kind == "text":
+        text = mutate_bytes(draw, text)
+    entries = {"document.json": text, **arrays}
+    return mutate_bytes(draw, pack(entries)) if kind == "file" else pack(entries, method=zipfile.ZIP_STORED)
+
+
+def check_model(model):
+    """Whatever was read answers with finite numbers."""
+    axes = model.encoder.axes
+    rows = [{axis.name: None for axis in axes}, {axis.name: axis.levels[-1] if axis.levels else 0.3 for axis in axes}]
+    for found in (model.scores(rows), model.contributions(rows)):
+        assert np.isfinite(found).all()
+        assert len(found) == 2
+    assert model.predict(rows).shape[0] == 2
+    assert len(model.importances()) == len(model.terms)
+
+
+@pytest.mark.parametrize(("kind", "count"), [("file", 10_000), ("text", 3_000), ("values", 6_000), ("numbers", 4_000)])
+def test_mutated_files_give_a_model_or_one_error(kind, count):
+    draw, bases = random.Random(kind), make_bases()
+    n_models, messages = 0, set()
+    for index in range(count):
+        data = mutate(draw, kind, bases[index % 2])
+        try:
+            model = load(io.BytesIO(data))
+        except DocumentError as error:
+            messages.add(re.sub(r"'[^']*'|[^a-z ]", "", str(error).partition("read: ")[2])[:30])
+            continue
+        n_models += 1
+        check_model(model)
+    assert n_models < count
+    assert len(messages) >= {"file": 4, "text": 10, "values": 20, "numbers": 4}[kind], messages
+    print(f"{kind}: {n_models} of {count} files are models; {len(messages)} kinds of refusals")
