@@ -32,6 +32,9 @@ BENCHMARKS = {
     "predict": ("benchmarks.speed.predict", "Prediction"),
     "predict_pairs": ("benchmarks.speed.predict --pairs 10", "Prediction with pairs"),
     "start": ("benchmarks.speed.start", "Start"),
+    "serve": ("benchmarks.speed.serve", "Serving"),
+    "formats": ("benchmarks.speed.formats", "Formats: size and speed"),
+    "command": ("benchmarks.speed.command", "Command line over a large CSV"),
     "growth": ("benchmarks.speed.growth", "Growth with rows and columns"),
 }
 

@@ -52,14 +52,19 @@ def build_model(
     classes: np.ndarray | None = None,
     n_jobs: int | None = 1,
 ) -> AdditiveModel:
-    """Random tables for every term of the given orders; half of the cells have no training weight."""
+    """Random tables for every term of the given orders; half of the cells have no training weight.
+
+    Main effects have three members.
+    """
     layout = build_layout(rng, kinds, orders)
     shapes = []
     for index, term in enumerate(layout.terms):
         cells = layout.table_shape(index)
         weights = rng.integers(0, 9, cells) * (rng.random(cells) < 0.5) + np.eye(1, int(np.prod(cells))).reshape(cells)
         scores, spread = rng.normal(size=(*cells, n_outputs)), rng.random((*cells, n_outputs))
-        shapes.append(Shape(term, layout.axes_of(index), scores, spread, weights))
+        wander = rng.normal(size=(*cells, 3, n_outputs)) if len(term) == 1 else None
+        members = None if wander is None else (scores[..., None, :] + wander - wander.mean(axis=-2, keepdims=True))
+        shapes.append(Shape(term, layout.axes_of(index), scores, spread, weights, members))
     encoder = Encoder(layout.axes[: len(kinds)])
     return AdditiveModel(encoder, rng.normal(size=n_outputs), tuple(shapes), link, classes, n_jobs)
 

@@ -156,6 +156,24 @@ def test_growth() -> None:
         assert_positive(table.numbers(column))
 
 
+def test_serve() -> None:
+    (table,) = read_tables(run("benchmarks.speed.serve", "--quick"))
+    assert table.names[0] == "the file, MB"
+    assert_positive([number for number in table.numbers("value")[:-1]])
+    assert table.names[-1] == "2 threads: wrong answers"
+    assert table.numbers("value")[-1] == 0
+
+
+def test_formats() -> None:
+    (table,) = read_tables(run("benchmarks.speed.formats", "--quick", "--pairs", "3"))
+    assert len(table.rows) >= 8
+
+
+def test_command() -> None:
+    text = run("benchmarks.speed.command", "--quick")
+    assert read_tables(text)
+
+
 def test_run_prints_and_writes_tables(tmp_path: Path) -> None:
     """The runner, on the fastest benchmark."""
     out = tmp_path / "results.md"

@@ -236,7 +236,11 @@ def test_axes_of_all_kinds_are_described():
     stage, _, _ = make_stage(numbers, rng.random(300), axes=axes)
     pairs = find_pairs(stage)
     assert pairs.terms == [1, 2, 3]
-    assert sorted(zip(pairs.sizes.tolist(), pairs.nominal.tolist(), strict=True)) == [(5, False), (7, True), (19, False)]
+    assert sorted(zip(pairs.sizes.tolist(), pairs.nominal.tolist(), strict=True)) == [
+        (5, False),
+        (7, True),
+        (19, False),
+    ]
     shapes = [stage.grid.layout.table_shape(index) for index in pairs.terms]
     assert [tuple(pairs.sizes[axes]) for axes in pairs.axes] == shapes
     assert pairs.offsets.tolist() == [0, *np.cumsum([np.prod(shape) for shape in shapes])[:-1]]

@@ -45,7 +45,7 @@ def send(model, folder):
 
 
 def assert_same(one, other, table):
-    """All but the spread, which keeps seven digits."""
+    """All but the spread and the members, which keep seven digits."""
     for name in ("link", "terms", "term_names", "summary"):
         assert getattr(one, name) == getattr(other, name)
     for name in ("scores", "contributions", "predict"):
@@ -61,6 +61,10 @@ def assert_same(one, other, table):
         for name in ("scores", "weights", *(("values", "mix") if isinstance(mine, TiedShape) else ())):
             np.testing.assert_array_equal(getattr(mine, name), getattr(its, name))
         np.testing.assert_allclose(mine.spread, its.spread, rtol=1e-6, atol=1e-6 * np.abs(its.spread).max())
+        assert (mine.members is None) == (its.members is None)
+        if mine.members is not None:
+            most = np.abs(its.members).max()
+            np.testing.assert_allclose(mine.members, its.members, rtol=1e-6, atol=1e-6 * most)
 
 
 # What comes back
@@ -384,10 +388,17 @@ WRONG = {  # where, what, and how the error puts it
     "axis of a term": (["terms", 0, "axes"], [99], "an axis that is not there"),
     "axis from behind": (["terms", 0, "axes"], [-6], "an axis that is not there"),
     "too many features": (["terms", 0, "axes"], [0] * 7, "a term has too many features"),
-    "term twice": (["terms", 4], {"features": [1, 0], "axes": [4, 3], "tied": None}, "have the same features"),
+    "term twice": (
+        ["terms", 4],
+        {"features": [1, 0], "axes": [4, 3], "n_members": 0, "tied": None},
+        "have the same features",
+    ),
     "tied": (["terms", 4, "tied"], [2], "tied classes need a number of shapes and one of members"),
     "no members": (["terms", 4, "tied"], [2, 0], "tied classes need a number of shapes and one of members"),
     "very many members": (["terms", 4, "tied"], [10**19, 10**19], "does not hold the"),
+    "members of tied classes": (["terms", 4, "n_members"], 2, "a term cannot have 2 members"),
+    "fewer than no members": (["terms", 0, "n_members"], -1, "a term cannot have -1 members"),
+    "more members than there are": (["terms", 0, "n_members"], 10**9, "array 'members' does not hold the"),
     "type of an array": (["arrays", "knots"], "|O", "array 'knots' cannot have the type '|O'"),
     "no text for a type": (["arrays", "knots"], ["<f8"], "array 'knots' cannot have the type"),
     "another array": (["arrays", "extra"], "<f8", "and nothing else"),

@@ -47,6 +47,7 @@ INTEGERS = {  # smallest value that is right
     "max_bins": 2, "max_interaction_bins": 2, "n_bases": 1, "n_interaction_bases": 1, "n_subnets": 1, "outer_bags": 1,
     "fourier": 0, "early_stopping_rounds": 0, "batch_size": 1, "max_steps": 1,
 }  # fmt: skip
+AUTOMATIC = ("max_interaction_bins", "outer_bags", "batch_size", "max_steps")  # or "auto"
 WRONG = {
     "dropout": ("a number from 0 to below 1", [-0.1, 1, 1.5, "0.1", None, NAN, True]),
     "basis_dropout": ("a number from 0 to below 1", [-1e-9, 1.0, "none"]),
@@ -88,7 +89,7 @@ RIGHT = {
 def wrong_values():
     for name, smallest in INTEGERS.items():
         for value in (smallest - 1, smallest + 0.5, str(smallest), None, True):
-            yield name, f"an integer of at least {smallest}", value
+            yield name, "'auto' or " * (name in AUTOMATIC) + f"an integer of at least {smallest}", value
     for name, (expected, values) in WRONG.items():
         for value in values:
             yield name, expected, value

@@ -25,6 +25,7 @@ from .terms import Term
 from .train import Stage
 
 MAX_NUMBERS = 50_000_000  # tables of tied classes that would be larger stay factored
+MAX_KEPT = 5_000_000  # numbers of the members' main effects; where there are more, their spread is kept alone
 
 
 def compile_model(
@@ -38,7 +39,8 @@ def compile_model(
     with threadpool_limits(1):  # threads of many small solves only wait for each other
         tables, intercepts = purify(tables, intercepts.ravel())
     ordered = sorted(tables, key=lambda table: (len(table.term), table.term))
-    shapes = [_make_shape(table, objective.unit, n_members, n_outputs) for table in ordered]
+    keep = sum(table.values.size for table in ordered if len(table.term) == 1) <= MAX_KEPT
+    shapes = [_make_shape(table, objective.unit, n_members, n_outputs, keep) for table in ordered]
     intercept = intercepts.reshape(n_members, n_outputs).mean(axis=0) * objective.unit + objective.shift
     if n_outputs > 1:
         intercept = intercept - intercept.mean()
@@ -100,14 +102,15 @@ def _spread_mix(mix: np.ndarray, n_members: int) -> np.ndarray:
     return _centre_classes(wide.reshape(copies, -1), n_outputs)
 
 
-def _make_shape(table: Table, unit: float, n_members: int, n_outputs: int) -> Shape | TiedShape:
-    """Mean and spread of a purified table, in the target's unit."""
+def _make_shape(table: Table, unit: float, n_members: int, n_outputs: int, keep: bool) -> Shape | TiedShape:
+    """Mean and spread of a purified table, in the target's unit; of a main effect also the members, if these are kept."""
     values = np.where(_is_silent(table.axes, table.weights)[..., None], 0.0, table.values) * unit
     if table.mix is not None:
         return TiedShape(table.term, table.axes, values, table.mix.reshape(-1, n_members, n_outputs), table.weights)
     cells = values.reshape(*values.shape[:-1], n_members, n_outputs)
     spread = cells.std(axis=-2, ddof=1) if n_members > 1 else np.zeros_like(cells[..., 0, :])
-    return Shape(table.term, table.axes, cells.mean(axis=-2), spread, table.weights)
+    members = cells if keep and len(table.term) == 1 else None
+    return Shape(table.term, table.axes, cells.mean(axis=-2), spread, table.weights, members)
 
 
 def _is_silent(axes: Sequence[Axis], weights: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 The file is an archive of `document.json`, which says what the model is made of, and of plain arrays (`knots.npy`, …),
 each holding the numbers of all axes or all terms one after the other. How many numbers there are follows from the JSON.
 Reading trusts nothing: every value is checked before it is used, so that a file gives a model or a `DocumentError`.
-Predictions are bit for bit the same after reading; error bars (`spread`) keep seven digits.
+Predictions are bit for bit the same after reading; error bars (`spread`, `members`) keep seven digits.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ ARRAYS: dict[str, tuple[tuple[str, ...], float, float]] = {
     "weights": (_COUNTS, 0.0, MAX_WEIGHT),
     "tables": (_EXACT, -MAX_SCORE, MAX_SCORE),
     "spread": (_COUNTS, 0.0, MAX_SCORE),
+    "members": (_EXACT, -MAX_SCORE, MAX_SCORE),
     "mix": (_EXACT, -MAX_WEIGHT, MAX_WEIGHT),
 }
 _LABELS = {"str": (str,), "bool": (bool,), "object": (str, bool, int, float)}
@@ -77,10 +78,11 @@ class _Line(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """A term as the document has it; `tied` are the numbers of shapes and members of tied classes."""
+    """A term as the document has it: `n_members` whose tables are kept; the numbers of shapes and members if tied."""
 
     features: list[int]
     axes: list[int]
+    n_members: int
     tied: list[int] | None
 
     def cells(self, lines: Sequence[_Line]) -> list[int]:
@@ -134,16 +136,17 @@ def _collect_numbers(model: Any, layout: Layout) -> dict[str, list[np.ndarray]]:
         "mass": [axis.mass for axis in layout.axes if axis.mass is not None],
         "weights": [shape.weights for shape in model.shapes],
         "tables": [shape.values if isinstance(shape, TiedShape) else shape.scores for shape in model.shapes],
-        "spread": [_round_spread(shape.spread) for shape in plain],
+        "spread": [_round(shape.spread) for shape in plain],
+        "members": [_round(shape.members) for shape in plain if shape.members is not None],
         "mix": [shape.mix for shape in tied],
     }
 
 
-def _round_spread(spread: np.ndarray) -> np.ndarray:
+def _round(values: np.ndarray) -> np.ndarray:
     """Seven digits of the largest are enough for an error bar; the tables that it belongs to stay exact."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        rounded = spread.astype(np.float32).astype(float)
-        return rounded if (abs(rounded - spread) <= 1e-6 * spread.max()).all() else spread
+        rounded = values.astype(np.float32).astype(float)
+        return rounded if (abs(rounded - values) <= 1e-6 * abs(values).max()).all() else values
 
 
 def _join(parts: Sequence[np.ndarray]) -> np.ndarray:
@@ -172,8 +175,13 @@ def _describe_axis(axis: Axis, layout: Layout, index: int) -> dict[str, Any]:
 
 def _describe_term(shape: Shape | TiedShape, layout: Layout, index: int) -> dict[str, Any]:
     axes = layout.term_axis[layout.term_start[index] : layout.term_start[index + 1]].tolist()
-    tied = shape.mix.shape[:2] if isinstance(shape, TiedShape) else None
-    return {"features": [int(f) for f in shape.term], "axes": axes, "tied": None if tied is None else list(tied)}
+    is_tied = isinstance(shape, TiedShape)
+    return {
+        "features": [int(f) for f in shape.term],
+        "axes": axes,
+        "n_members": 0 if is_tied or shape.members is None else shape.members.shape[-2],
+        "tied": list(shape.mix.shape[:2]) if isinstance(shape, TiedShape) else None,
+    }
 
 
 def _describe_classes(classes: np.ndarray) -> dict[str, Any]:
@@ -312,8 +320,11 @@ def _check_lines(axes: list[Any], n_columns: int) -> list[_Line]:
 
 
 def _check_tables(terms: list[Any], lines: Sequence[_Line]) -> list[_Table]:
-    found = [_Table(*_record(item, "a term", features=list, axes=list, tied=(list, NoneType))) for item in terms]
-    for features, axes, tied in found:
+    found = [
+        _Table(*_record(item, "a term", features=list, axes=list, n_members=int, tied=(list, NoneType)))
+        for item in terms
+    ]
+    for features, axes, n_members, tied in found:
         _check_list(features, "features of a term", (int,), unique=True)
         _check_list(axes, "axes of a term", (int,))
         if len(axes) > MAX_ORDER or any(not 0 <= axis < len(lines) for axis in axes):
@@ -322,6 +333,8 @@ def _check_tables(terms: list[Any], lines: Sequence[_Line]) -> list[_Table]:
             raise DocumentError(f"the axes of a term are not those of its features {shorten(features)}")
         if tied is not None and (len(_check_list(tied, "sizes of tied classes", (int,))) != 2 or min(tied) < 1):
             raise DocumentError(f"tied classes need a number of shapes and one of members, not {shorten(tied)}")
+        if n_members < 0 or (n_members and tied):
+            raise DocumentError(f"a term cannot have {n_members:,} members")
     if len({frozenset(table.features) for table in found}) < len(found):
         raise DocumentError("two of its terms have the same features")
     return found
@@ -330,6 +343,7 @@ def _check_tables(terms: list[Any], lines: Sequence[_Line]) -> list[_Table]:
 def _count_numbers(lines: Sequence[_Line], tables: Sequence[_Table], n_outputs: int) -> dict[str, int]:
     """Length of every array."""
     cells = [(math.prod(table.cells(lines)), table.tied) for table in tables]
+    n_members = [table.n_members for table in tables]
     n_knots = sum(line.n_knots for line in lines)
     return {
         "knots": n_knots,
@@ -338,6 +352,7 @@ def _count_numbers(lines: Sequence[_Line], tables: Sequence[_Table], n_outputs: 
         "weights": sum(count for count, _ in cells),
         "tables": sum(count * (tied[0] if tied else n_outputs) for count, tied in cells),
         "spread": sum(count * n_outputs for count, tied in cells if not tied),
+        "members": sum(count * many * n_outputs for (count, _), many in zip(cells, n_members, strict=True)),
         "mix": sum(math.prod(tied) * n_outputs for _, tied in cells if tied),
     }
 
@@ -368,7 +383,8 @@ class _Numbers:
     """An array that is taken piece by piece."""
 
     def __init__(self, name: str, data: bytes, kind: str):
-        self.values = np.frombuffer(data, kind, offset=len(_write_header(kind, 0))).astype(float)
+        with np.errstate(invalid="ignore"):  # NaN that signals
+            self.values = np.frombuffer(data, kind, offset=len(_write_header(kind, 0))).astype(float)
         self.first = 0
         _, low, high = ARRAYS[name]
         if not ((self.values >= low) & (self.values <= high)).all():
@@ -410,7 +426,9 @@ def _make_shapes(
             yield TiedShape(term, own, values, mix, weights)
         else:
             scores, spread = arrays["tables"].take(*cells, n_outputs), arrays["spread"].take(*cells, n_outputs)
-            yield Shape(term, own, scores, spread, weights)
+            many = table.n_members
+            members = arrays["members"].take(*cells, many, n_outputs) if many else None
+            yield Shape(term, own, scores, spread, weights, members)
 
 
 def _make_classes(link: str, n_outputs: int, classes: Any) -> np.ndarray | None:

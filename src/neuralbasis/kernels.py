@@ -16,12 +16,12 @@ from functools import lru_cache
 
 import numpy as np
 
-try:
-    from numba import njit
-
-    NUMBA = os.environ.get("NEURALBASIS_NUMBA", "1") != "0"
-except ImportError:  # pragma: no cover - exercised in a subprocess
-    NUMBA = False
+NUMBA = os.environ.get("NEURALBASIS_NUMBA", "1") != "0"
+if NUMBA:
+    try:
+        from numba import njit
+    except ImportError:  # pragma: no cover - exercised in a subprocess
+        NUMBA = False
 
 if not NUMBA:
 
@@ -29,6 +29,7 @@ if not NUMBA:
         return lambda function: function
 
 
+FEW_ROWS = 64  # predicted in less time than it takes to hand the GIL over
 MIN_ROWS = 4096  # a thread that predicts fewer rows costs more than it saves
 GUIDE = 2048  # buckets of an axis' guide table
 HUGE = 1e308  # a difference of knots beyond this may have overflowed
@@ -177,7 +178,7 @@ def score_rows(
 ):  # fmt: skip
     """Add table look-ups of raw rows into out (N, 1, K), or (N, T, K) if `per_term`; returns as `locate_rows`."""
     n_axes = len(axis_column)
-    position = np.empty((n_axes, BLOCK))
+    position = np.empty((n_axes, min(BLOCK, last - first)))
     for block in range(first, last, BLOCK):
         size = min(BLOCK, last - block)
         for axis in range(n_axes):
@@ -192,6 +193,18 @@ def score_rows(
             out, block,
         )  # fmt: skip
     return -1
+
+
+@njit(cache=True, error_model="numpy")
+def score_few_rows(
+    first, last, numbers, axis_column, axis_start, axis_level, knots, guide, guide_line, term_start, term_axis,
+    term_stride, term_offset, skip_axis, skip_place, table, per_term, out,
+):  # fmt: skip
+    """`score_rows` that keeps the GIL: in a few microseconds, threads would only wait for each other to get it back."""
+    return score_rows(
+        first, last, numbers, axis_column, axis_start, axis_level, knots, guide, guide_line, term_start, term_axis,
+        term_stride, term_offset, skip_axis, skip_place, table, per_term, out,
+    )  # fmt: skip
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

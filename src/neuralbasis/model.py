@@ -245,12 +245,15 @@ class _Part:
         if not kernels.NUMBA:
             return self._score_numpy(numbers, per_term, out)
 
+        if len(numbers) < 2 * kernels.MIN_ROWS and not numbers.flags.carray:
+            numbers = np.array(numbers, order="C")  # a layout that no kernel is compiled for would cost seconds
+        if len(numbers) <= kernels.FEW_ROWS:
+            return kernels.score_few_rows(0, len(numbers), numbers, *self.arrays, per_term, out)
+
         def work(_part, first, last):
             return kernels.score_rows(first, last, numbers, *self.arrays, per_term, out)
 
         if len(numbers) < 2 * kernels.MIN_ROWS:  # not worth a look at the machine
-            if not numbers.flags.carray:  # a layout that no kernel is compiled for would cost seconds
-                numbers = np.array(numbers, order="C")
             return work(0, 0, len(numbers))
         return kernels.share_rows(work, len(numbers), kernels.count_threads(n_jobs))
 

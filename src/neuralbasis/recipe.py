@@ -104,7 +104,7 @@ def check_parameters(estimator: Any) -> None:
         _require("tied_classes", estimator.tied_classes, lambda _: is_flag, "True, False or 'auto'")
     for name, smallest in (("batch_size", 1), ("max_steps", 1), ("max_interaction_bins", 2), ("outer_bags", 1)):
         if not isinstance(getattr(estimator, name), str) or getattr(estimator, name) != "auto":
-            _require_integer(name, getattr(estimator, name), smallest)
+            _require_integer(name, getattr(estimator, name), smallest, "'auto' or ")
     _require("learning_rate", estimator.learning_rate, lambda v: _is_number(v) and v > 0, "a number above 0")
     _require("validation_size", estimator.validation_size, _is_validation_size, "a share below 1 or a number of rows")
     _require("basis", estimator.basis, lambda v: v in ("mlp", "spline") or callable(v), "'mlp', 'spline' or a callable")
@@ -289,8 +289,8 @@ def _require(name: str, value: Any, is_right, expected: str) -> None:
         raise ValueError(f"{name} must be {expected}, not {value!r}")
 
 
-def _require_integer(name: str, value: Any, smallest: int) -> None:
-    _require(name, value, lambda v: _is_integer(v) and v >= smallest, f"an integer of at least {smallest}")
+def _require_integer(name: str, value: Any, smallest: int, others: str = "") -> None:
+    _require(name, value, lambda v: _is_integer(v) and v >= smallest, f"{others}an integer of at least {smallest}")
 
 
 def _is_number(value: Any) -> bool:

@@ -21,6 +21,7 @@ class Shape:
     scores : (c_1, …, c_o, K) contribution of each cell; along each axis: missing, knots, unseen
     spread : standard deviation of `scores` over the members, same shape
     weights : (c_1, …, c_o) training weight that fell on each cell
+    members : (c_1, …, c_o, M, K) tables of all members, whose mean is `scores`; kept for main effects, None elsewhere
     """
 
     term: Term
@@ -28,6 +29,7 @@ class Shape:
     scores: np.ndarray
     spread: np.ndarray
     weights: np.ndarray
+    members: np.ndarray | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +54,10 @@ class TiedShape:
         return self.values @ self.mix.mean(axis=1)
 
     @property
+    def members(self) -> np.ndarray:
+        return np.tensordot(self.values, self.mix, 1)
+
+    @property
     def spread(self) -> np.ndarray:
-        members = np.tensordot(self.values, self.mix, 1)
+        members = self.members
         return members.std(axis=-2, ddof=1) if self.mix.shape[1] > 1 else np.zeros_like(members[..., 0, :])
