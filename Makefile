@@ -13,7 +13,7 @@ ifneq ($(strip $(NEURALBASIS_DATA)),)
 export NEURALBASIS_DATA
 endif
 
-.PHONY: help demo test lint office bench pictures clean
+.PHONY: help demo test lint programs bench pictures clean
 
 help: ## show this list
 	@echo "neuralbasis: make <target>"
@@ -28,20 +28,23 @@ lint: $(STAMP) ## ruff (lint and format) and mypy
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
 
-# A spreadsheet for the test of the Excel export, from Debian's packages where they can be installed.
-office:
-	@command -v soffice > /dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null \
-		&& { apt-get install -qq -y --no-install-recommends libreoffice-calc-nogui > /dev/null \
-		|| { apt-get update -qq && apt-get install -qq -y --no-install-recommends libreoffice-calc-nogui > /dev/null; }; }; } \
-		|| echo "no spreadsheet (soffice): the test of the Excel export in LibreOffice will be skipped"
+# Programs that tests drive, from Debian's packages where these can be installed; without them their tests are skipped.
+PROGRAMS := soffice=libreoffice-calc-nogui chromium=chromium
+APT := apt-get install -qq -y --no-install-recommends
+programs:
+	@for pair in $(PROGRAMS); do \
+		command -v $${pair%%=*} > /dev/null && continue; \
+		{ [ "$$(id -u)" = 0 ] && { $(APT) $${pair##*=} || { apt-get update -qq && $(APT) $${pair##*=}; }; } > /dev/null 2>&1; } \
+			|| echo "no $${pair%%=*} (Debian's $${pair##*=}): the tests that drive it will be skipped"; \
+	done
 
-test: lint office ## lint, then every test and doctest
+test: lint programs ## lint, then every test and doctest
 	MPLBACKEND=Agg $(RUN) -m pytest
 
 bench: $(STAMP) ## the benchmark tables; NEURALBASIS_DATA names the folder of real data sets
 	$(RUN) -m benchmarks.run
 
-pictures: $(STAMP) ## draw the pictures of the README again
+pictures: $(STAMP) ## draw the pictures of the README and the docs again
 	$(RUN) examples/pictures.py
 
 clean: ## remove caches and outputs; the environment stays

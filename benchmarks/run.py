@@ -34,6 +34,9 @@ BENCHMARKS = {
     "start": ("benchmarks.speed.start", "Start"),
     "serve": ("benchmarks.speed.serve", "Serving"),
     "formats": ("benchmarks.speed.formats", "Formats: size and speed"),
+    "page": ("benchmarks.speed.page", "The page of a model"),
+    "figures": ("benchmarks.speed.figures", "Figures"),
+    "stability": ("benchmarks.accuracy.stability", "Stability of the shapes"),
     "command": ("benchmarks.speed.command", "Command line over a large CSV"),
     "growth": ("benchmarks.speed.growth", "Growth with rows and columns"),
 }

@@ -159,7 +159,7 @@ def test_growth() -> None:
 def test_serve() -> None:
     (table,) = read_tables(run("benchmarks.speed.serve", "--quick"))
     assert table.names[0] == "the file, MB"
-    assert_positive([number for number in table.numbers("value")[:-1]])
+    assert_positive(table.numbers("value")[:-1])
     assert table.names[-1] == "2 threads: wrong answers"
     assert table.numbers("value")[-1] == 0
 
@@ -167,6 +167,21 @@ def test_serve() -> None:
 def test_formats() -> None:
     (table,) = read_tables(run("benchmarks.speed.formats", "--quick", "--pairs", "3"))
     assert len(table.rows) >= 8
+
+
+def test_stability() -> None:
+    tables = read_tables(run("benchmarks.accuracy.stability", "--quick", "--bags", "1", "2"))
+    assert len(tables) == 2
+    assert len(tables[1].rows) == 8
+
+
+def test_figures() -> None:
+    (table,) = read_tables(run("benchmarks.speed.figures", "--quick"))
+    assert len(table.rows) == 5
+
+
+def test_page() -> None:
+    assert read_tables(run("benchmarks.speed.page", "--quick"))
 
 
 def test_command() -> None:

@@ -684,6 +684,43 @@ def test_export_of_files_and_its_mistakes(tmp_path) -> None:
     assert "cannot be written" in fails("export", path, "--to", "c", "-o", path)
 
 
+def test_report(case, tmp_path) -> None:
+    """The page is the one that `report.write` writes for the same rows."""
+    _, columns, path, data = case
+    table, model = read_csv(data), neuralbasis.load(path)
+    y = model.predict(columns)
+    table["came"] = [str(value) for value in y]
+    data = write_csv(tmp_path / "later.csv", table)
+    out, expected = tmp_path / "page.html", tmp_path / "expected.html"
+    wishes = ["--row", 3, "--row", 7, "--title", "Later", "--target", "came"]
+    assert "MB" in run("report", path, data, "-o", out, *wishes).stderr
+    neuralbasis.report.write(expected, model, columns, y, [2, 6], "Later")
+    assert out.read_bytes() == expected.read_bytes()
+    run("report", path, "-o", out)
+    neuralbasis.report.write(expected, model)
+    assert out.read_bytes() == expected.read_bytes()
+    assert "--row needs a table" in fails("report", path, "--row", 1, code=2)
+    assert "has no column 'cam'" in fails("report", path, data, "--target", "cam", "-o", out)
+    assert "must lie between" in fails("report", path, data, "--row", 301, "-o", out)
+    table["came"][4] = ""
+    write_csv(data, table)
+    assert "'came' is missing in 1 row, first in row 5" in fails("report", path, data, "--target", "came", "-o", out)
+    assert out.read_bytes() == expected.read_bytes()
+
+
+def test_plot(tmp_path) -> None:
+    pytest.importorskip("matplotlib")
+    path, _ = small_model(tmp_path, [number_axis("age", 1, 2, 4), level_axis("city", "nominal", ["Oslo", "Rome"])])
+    wanted = {"a.png": [], "b.svg": ["--term", "city"], "c.pdf": ["--kind", "importances"]}
+    for name, wishes in {**wanted, "d.png": ["--kind", "grid", "-n", 1]}.items():
+        run("plot", path, "-o", tmp_path / name, *wishes)
+        assert (tmp_path / name).stat().st_size > 1000
+    assert "age" not in (tmp_path / "b.svg").read_text(encoding="utf-8").partition("<metadata>")[0]
+    assert "leave --kind and -n out" in fails("plot", path, "-o", tmp_path / "e.png", "--term", "age", "-n", 2, code=2)
+    assert "height" in fails("plot", path, "-o", tmp_path / "e.png", "--term", "height")
+    assert ".png" in fails("plot", path, "-o", tmp_path / "e.txt")
+
+
 def test_doctor() -> None:
     found = json.loads(run("doctor", "--json").stdout)
     assert (found["ok"], found["self_test"]) == (True, "passed")

@@ -694,7 +694,9 @@ def test_a_row_reads_as_a_table_of_one_row(kind, value):
 
 
 @pytest.mark.parametrize(
-    "value", [datetime.date(2024, 1, 1), [1], b"a", np.timedelta64(1), object(), {"a": 1}, 1j], ids=lambda value: type(value).__name__
+    "value",
+    [datetime.date(2024, 1, 1), [1], b"a", np.timedelta64(1), object(), {"a": 1}, 1j],
+    ids=lambda value: type(value).__name__,
 )
 @pytest.mark.parametrize("known", [None, {"a": 0.0}])
 def test_values_that_no_row_may_hold(known, value):

@@ -23,8 +23,10 @@ _HOME = {
     "AdditiveModel": "model",
     "load": "model",
     "document": None,
+    "explain": None,
     "export": None,
     "plot": None,
+    "report": None,
 }
 __all__ = sorted(_HOME)
 

@@ -212,6 +212,15 @@ def read_rows(
     return np.array([_read_row(row, names, places) for row in rows], dtype=np.float64)
 
 
+def write_frame(rows: Sequence[Mapping[str, Any]]) -> Any:
+    """A pandas frame of records, one line each; pandas is imported when somebody asks for one."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError("a frame needs pandas: pip install pandas") from error
+    return pandas.DataFrame(list(rows))
+
+
 def _read_row(
     row: Mapping[str, Any], names: Sequence[str], places: Sequence[Mapping[str, float] | None]
 ) -> list[float]:

@@ -103,7 +103,7 @@ def _spread_mix(mix: np.ndarray, n_members: int) -> np.ndarray:
 
 
 def _make_shape(table: Table, unit: float, n_members: int, n_outputs: int, keep: bool) -> Shape | TiedShape:
-    """Mean and spread of a purified table, in the target's unit; of a main effect also the members, if these are kept."""
+    """Mean and spread of a purified table, in the target's unit; the members of a main effect, if they are kept."""
     values = np.where(_is_silent(table.axes, table.weights)[..., None], 0.0, table.values) * unit
     if table.mix is not None:
         return TiedShape(table.term, table.axes, values, table.mix.reshape(-1, n_members, n_outputs), table.weights)

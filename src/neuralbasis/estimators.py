@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_n_features, check_is_fitted, column_or_1d, validate_data
 
@@ -26,6 +25,7 @@ from .sample import Sample, check_init_score, check_weights, read_floats
 
 if TYPE_CHECKING:
     from .bases import Basis
+    from .explain import GlobalExplanation, LocalExplanation
 
 
 MAX_TARGET = 1e150
@@ -244,7 +244,7 @@ class _NeuralBasisModel(BaseEstimator):
         y = column_or_1d(y, warn=True)
         if y.dtype == object and any(map(is_missing, y)):
             raise ValueError("Input y contains NaN or another missing value; leave out the rows without a target")
-        assert_all_finite(y, input_name="y")
+        _require_finite(y)
         if len(y) != n_rows:
             raise ValueError(f"X and y have inconsistent numbers of samples: [{n_rows}, {len(y)}]")
         weights = check_weights(sample_weight, n_rows)
@@ -292,6 +292,18 @@ class _NeuralBasisModel(BaseEstimator):
     def term_importances(self, importance_type: str = "avg_weight") -> np.ndarray:
         """(T,) mean absolute contribution over the training rows ("avg_weight"), or range of the shape ("min_max")."""
         return self._fitted_model().importances(importance_type)
+
+    def explain_global(self) -> GlobalExplanation:
+        """Every term with its table, spread and importance; see `explain.explain_global`."""
+        from .explain import explain_global
+
+        return explain_global(self._fitted_model())
+
+    def explain_local(self, X, y=None) -> LocalExplanation:
+        """Why rows have their predictions: all contributions; see `explain.explain_local`."""
+        from .explain import explain_local
+
+        return explain_local(self._fitted_model(), self._read_table(X), y)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one file, without pickle; `neuralbasis.load` reads it as an `AdditiveModel`."""
@@ -373,7 +385,7 @@ class NeuralBasisRegressor(RegressorMixin, _NeuralBasisModel):
 
     def _encode_target(self, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
         y = read_floats(y, "y of a regression")
-        assert_all_finite(y, input_name="y")
+        _require_finite(y)
         if np.abs(y).max() > MAX_TARGET:
             raise ValueError(f"y holds values beyond ±{MAX_TARGET:.0e}, whose squares overflow; rescale it")
         return y
@@ -430,6 +442,17 @@ class NeuralBasisClassifier(ClassifierMixin, _NeuralBasisModel):
         scores = self._scores(X, init_score)
         winner = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else scores.argmax(axis=1)
         return self.classes_[winner]
+
+
+def _require_finite(y: np.ndarray) -> None:
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        odd = int(np.argmin(np.isfinite(y)))
+        # scikit-learn's words first: its estimator checks, and its users, know them.
+        came = "NaN" if np.isnan(y[odd]) else "infinity"
+        raise ValueError(
+            f"Input y contains {came}, first in row {odd} (0 is the first), {int((~np.isfinite(y)).sum()):,} in all; "
+            "leave out the rows without a finite target"
+        )
 
 
 def _frame_names(X) -> list[str] | None:

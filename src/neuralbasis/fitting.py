@@ -57,9 +57,9 @@ def fit_stages(trainer: Trainer, plan: Plan) -> list[Ranked]:
     """Main effects, then pairs, then triples, each on what the ones before leave."""
     trainer.add_stage(plan.mains)
     pairs, ranking = trainer.choose(plan, 2, plan.n_pairs)
-    trainer.add_stage([*plan.mains, *pairs] if pairs else [])
+    trainer.add_stage([*plan.mains, *pairs] if pairs else [], bool(plan.list_wished(2)))
     triples, ranked_triples = trainer.choose(plan, 3, plan.n_triples, pairs)
-    trainer.add_stage(triples)
+    trainer.add_stage(triples, bool(plan.list_wished(3)))
     return ranking + ranked_triples
 
 

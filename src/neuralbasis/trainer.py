@@ -55,8 +55,11 @@ class Trainer:
     def threads(self) -> int:
         return kernels.count_threads(self.parameters.n_jobs)
 
-    def add_stage(self, terms: Sequence[Term]) -> None:
-        """Train these terms on what the others leave; after the first stage they must lower the validation loss."""
+    def add_stage(self, terms: Sequence[Term], wished: bool = False) -> None:
+        """Train these terms on what the others leave; after the first stage they must lower the validation loss.
+
+        Terms that are wished by name stay in any case, if only to say that they say nothing.
+        """
         if not terms or self.history.stopped_by in ("time_limit", "callback"):
             return
         parameters, axes = self.parameters, self.encoder.axes
@@ -70,7 +73,7 @@ class Trainer:
         order = max(len(term) for term in terms) if self.stages else 1
         settings = make_settings(parameters, len(positions), int(self.rows.copies.sum()), order, count_active(layout))
         improved = train(net, grid, engine, self.rows, self.objective, settings, self.history, self.rng)
-        if improved or not self.stages:
+        if improved or wished or not self.stages:
             stage = Stage(net, grid)
             if self._can_refine():
                 stage = (cut if self.stages else refine)(stage, self.rows, self.objective, self.history, self.threads)

@@ -231,6 +231,62 @@ def export(model: str, to: str | None, output: str, **options: str | None) -> No
 
 
 @main.command()
+@click.argument("model", type=MODEL)
+@click.argument("data", type=TABLE, required=False)
+@click.option("--output", "-o", type=click.Path(dir_okay=False), help="HTML file; by default the model's name, .html.")
+@click.option("--target", metavar="COLUMN", help="What came for these rows: the page says how well the model does.")
+@click.option("--row", "rows", type=click.IntRange(1), multiple=True, help="A row to explain, counted from 1.")
+@click.option("--title", help="Heading of the page.")
+@table_options
+def report(
+    model: str, data: str | None, output: str | None, target: str | None, rows: tuple[int, ...], title: str | None,
+    **given: Any,
+) -> None:  # fmt: skip
+    """Write a model as one interactive page.
+
+    Every shape, what drives the prediction, how sure the model is, and a what-if panel, in a file that opens without a
+    network. With data, also why single rows have their predictions; with their target, how well the model does.
+
+    \b
+    neuralbasis report houses.nbm
+    neuralbasis report houses.nbm later.csv --target price -o houses.html
+    """
+    from .outputs import check_output
+    from .stream import read_whole
+
+    if data is None and (target is not None or rows):
+        raise click.UsageError(f"{'--target' if target is not None else '--row'} needs a table")
+    output = output or f"{Path(model).name.split('.')[0]}.html"
+    check_output(output, model, *([data] if data else []))
+    fitted = neuralbasis.load(model)
+    X, y = (None, None) if data is None else read_whole(fitted, _open_table(data, given), target)
+    neuralbasis.report.write(output, fitted, X, y, [row - 1 for row in rows] or None, title)
+    click.echo(f"{output}: {os.path.getsize(output) / 1e6:.1f} MB", err=True)
+
+
+@main.command()
+@click.argument("model", type=MODEL)
+@click.option("--output", "-o", type=click.Path(dir_okay=False), required=True, help="A .png, .svg or .pdf file.")
+@click.option("--kind", type=click.Choice(["shapes", "importances", "grid"]), default="shapes")
+@click.option("--term", "terms", multiple=True, help="shapes: a term to draw, 'age' or 'age & income'.")
+@click.option("-n", "count", type=click.IntRange(1), help="How many terms, the most important first.")
+def plot(model: str, output: str, kind: str, terms: tuple[str, ...], count: int | None) -> None:
+    """Draw a model.
+
+    \b
+    neuralbasis plot houses.nbm -o shapes.png
+    neuralbasis plot houses.nbm -o age.pdf --term age --term "age & income"
+    """
+    from .outputs import check_output
+
+    if terms and (kind != "shapes" or count is not None):
+        raise click.UsageError("--term names the shapes to draw; leave --kind and -n out")
+    check_output(output, model)
+    wishes: dict[str, Any] = {"terms": terms} if terms else {"n": count} if count else {}
+    getattr(neuralbasis.plot, kind)(neuralbasis.load(model), path=output, **wishes)
+
+
+@main.command()
 @AS_JSON
 def doctor(as_json: bool) -> None:
     """Examine and test the installation.

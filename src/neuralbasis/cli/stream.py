@@ -99,19 +99,42 @@ def measure(
 ) -> list[Measure]:
     """Measures of predictions, or of probabilities; y are values, or indices of classes. NaN is missing, -1 unknown."""
     weights = check_weights(weights, len(y))
-    if np.isnan(y).any():
-        raise Failure(missing_target(target, np.isnan(y)))
+    check_target(model, target, y)
     if model.classes is None:
         return measure_values(y, found, np.average(y, weights=weights) if constant is None else constant, weights)
-    if (y < 0).any():
+    codes = y.astype(int)
+    shares = np.bincount(codes, weights, len(model.classes)) / weights.sum() if constant is None else constant
+    return measure_classes(codes, found, shares, weights)
+
+
+def check_target(model: AdditiveModel, target: str, y: np.ndarray) -> None:
+    """Values, or indices of classes: none missing, all classes known."""
+    if np.isnan(y).any():
+        raise Failure(missing_target(target, np.isnan(y)))
+    if model.classes is not None and (y < 0).any():
         row = int(np.argmax(y < 0)) + 1
         known = list_names([level_text(label) for label in model.classes])
         raise Failure(
             f"target {target!r} holds a class that the model does not know, first in row {row}; it has {known}"
         )
-    codes = y.astype(int)
-    shares = np.bincount(codes, weights, len(model.classes)) / weights.sum() if constant is None else constant
-    return measure_classes(codes, found, shares, weights)
+
+
+def read_whole(
+    model: AdditiveModel, table: CsvTable | ParquetTable, target: str | None
+) -> tuple[Columns, np.ndarray | None]:
+    """All rows of a table as the model reads them, and the target's values or labels if it has a name."""
+    axes = model.encoder.axes if target is None else (*model.encoder.axes, _target_axis(model, target))
+    batches = list(show_progress(table, needed_types(axes)))
+    if not batches:
+        raise Failure(f"{table.place} has no rows")
+    (whole,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    rows = read_batch(whole, axes, table.dialect.nulls)
+    columns = rows.select(model.encoder.names)
+    if target is None:
+        return columns, None
+    y = Encoder(axes[-1:]).numbers(rows.select([target]))[:, 0]
+    check_target(model, target, y)
+    return columns, y if model.classes is None else model.classes[y.astype(int)]
 
 
 def missing_target(target: str, is_missing: np.ndarray) -> str:

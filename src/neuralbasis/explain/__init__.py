@@ -1,0 +1,18 @@
+"""Explain: a model, or some rows, as records. Figures and pages show what stands here and compute nothing anew.
+
+    score = intercept + Σ_terms contribution          importance of a term = mean |contribution| over training rows
+
+In: an AdditiveModel, or an estimator that holds one as `model_`. Out: `explain_global`, every term with its table,
+spread and importance; `explain_local`, rows with the contribution of every term; `stability`, how far the shapes of
+several models lie from each other. `.data(key)` and `.visualize(key)` are spelled as in InterpretML.
+"""
+
+from .comparison import Stability, stability
+from .explanation import Value, find_model
+from .rows import LocalExplanation, RowView, explain_local
+from .terms import GlobalExplanation, TermView, explain_global
+
+__all__ = [
+    "GlobalExplanation", "LocalExplanation", "RowView", "Stability", "TermView", "Value", "explain_global",
+    "explain_local", "find_model", "stability",
+]  # fmt: skip

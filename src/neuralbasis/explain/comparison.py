@@ -1,0 +1,235 @@
+"""Comparison: how far the shapes of several models lie from each other.
+
+    deviation of a column = mean over its points of the standard deviation of f_i(x) over the models
+
+PAPER §4.5: models that differ by their seed; the figure of a whole model is the mean over its columns. The paper does
+not say which points it takes; ours are the training rows, or even steps along the column, or the rows of a table.
+Several models are first merged: one model of main effects whose members they are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..axis import Axis, level_axis
+from ..columns import Column, Columns, write_frame
+from ..encoder import Encoder
+from ..model import AdditiveModel
+from ..shape import Shape, TiedShape
+from .explanation import Value, find_model, list_cells, name_outputs, plain_values
+
+N_POINTS = 512  # even steps along a continuous column
+
+
+def stability(models: Any, weighted: bool = True, X: Any = None) -> Stability:
+    """How far the main effects of several models lie from each other: their standard deviation over the models.
+
+    Shapes are compared as they are: each has the mean 0 over the rows it was trained on.
+
+    Parameters
+    ----------
+    models : list of models or fitted estimators of the same columns and classes; or a single one, whose members are
+        compared (each of them alone is less steady than the model, which is their mean)
+    weighted : whether a point counts as often as rows stand on it. False counts all points alike: every level, and
+        even steps along a continuous column, as a picture shows it; missing values are left out
+    X : table whose rows are the points, instead of the training rows; where these are not weighted, its distinct values
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from neuralbasis import NeuralBasisRegressor
+    >>> X = np.linspace(0, 1, 200)[:, None]
+    >>> models = [NeuralBasisRegressor(max_steps=20, random_state=seed).fit(X, X[:, 0]) for seed in (1, 2, 3)]
+    >>> found = stability(models)
+    >>> found.columns, found.n_models, bool(found.overall == found.by_column[0])
+    (('feature_0000',), 3, True)
+    """
+    is_single = not isinstance(models, Iterable)
+    found = [find_model(model) for model in ([models] if is_single else models)]
+    model = found[0] if is_single else _merge(found)
+    shapes = {name: shape for name, shape in _main_effects(model).items() if shape.members is not None}
+    if not shapes:
+        raise ValueError("this model keeps no tables of its members; give stability a list of models instead")
+    table = {} if X is None else _read_table(found[0], X)
+    points, weights, curves = [], [], []
+    for name, shape in shapes.items():
+        counts = _choose_points(shape, weighted, table.get(name))
+        points.append(tuple(counts))
+        weights.append(np.array(list(counts.values()), dtype=float))
+        curves.append(_read_members(shape, points[-1]))
+    if len(curves[0]) < 2:
+        raise ValueError("stability compares two models or more, or the members of one; got 1")
+    return Stability(model, tuple(shapes), tuple(points), tuple(weights), tuple(curves))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Stability:
+    """How far the main effects of several models lie from each other.
+
+    Parameters
+    ----------
+    model : a model whose members are compared: the one that came, or the mean of all that came
+    columns : names of the columns that are compared
+    points : for each column the values at which its shapes are compared
+    weights : for each column (P,) what a point counts
+    curves : for each column (models, P, K) the shapes at the points
+    """
+
+    model: AdditiveModel
+    columns: tuple[str, ...]
+    points: tuple[tuple[Value, ...], ...]
+    weights: tuple[np.ndarray, ...]
+    curves: tuple[np.ndarray, ...]
+
+    @property
+    def n_models(self) -> int:
+        return len(self.curves[0])
+
+    @property
+    def deviations(self) -> tuple[np.ndarray, ...]:
+        """For each column (P, K) standard deviation of the shapes over the models."""
+        return tuple(curves.std(axis=0, ddof=1) for curves in self.curves)
+
+    @property
+    def by_column(self) -> np.ndarray:
+        """(columns,) mean standard deviation over the points and the classes."""
+        parts = zip(self.deviations, self.weights, strict=True)
+        return np.array([np.average(deviation.mean(axis=1), weights=weights) for deviation, weights in parts])
+
+    @property
+    def overall(self) -> float:
+        """The mean over the columns, which is the paper's figure."""
+        return float(self.by_column.mean())
+
+    def visualize(self, key: Any = None) -> Any:
+        """A matplotlib figure: the deviations, or the shapes of one column, each model a faint line."""
+        from .. import plot
+
+        return plot.stability(self) if key is None else plot.shape(self.model, key)
+
+    def to_pandas(self) -> Any:
+        """A pandas frame: a line for each column."""
+        parts = zip(self.columns, self.by_column.tolist(), strict=True)
+        return write_frame([{"column": name, "deviation": deviation} for name, deviation in parts])
+
+    def __repr__(self) -> str:
+        return f"Stability({self.n_models} models, {len(self.columns)} columns, deviation {self.overall:.4g})"
+
+
+def _merge(models: Sequence[AdditiveModel]) -> AdditiveModel:
+    """The mean of the main effects that all models have, with the models as members."""
+    if not models:
+        raise ValueError("stability compares two models or more, or the members of one; got none")
+    outputs = [name_outputs(model) for model in models]
+    other = next((labels for labels in outputs if labels != outputs[0]), None)
+    if other is not None:
+        raise ValueError(f"stability compares models of the same classes; got {outputs[0]} and {other}")
+    mains = [_main_effects(model) for model in models]
+    names = [name for name in mains[0] if all(name in shapes for shapes in mains)]
+    if not names:
+        raise ValueError("stability compares main effects, and the models have none in common")
+    shapes = [_merge_shapes([one[name] for one in mains], (feature,)) for feature, name in enumerate(names)]
+    intercept = np.mean([model.intercept for model in models], axis=0)
+    encoder = Encoder(tuple(shape.axes[0] for shape in shapes))
+    return AdditiveModel(encoder, intercept, tuple(shapes), models[0].link, models[0].classes, models[0].n_jobs)
+
+
+def _main_effects(model: AdditiveModel) -> dict[str, Shape | TiedShape]:
+    return {model.encoder.names[shape.term[0]]: shape for shape in model.shapes if len(shape.term) == 1}
+
+
+def _merge_shapes(shapes: Sequence[Shape | TiedShape], term: tuple[int, ...]) -> Shape:
+    """One shape on all knots or levels of some: each of them is exact there, and linear between."""
+    axis = _merge_axes([shape.axes[0] for shape in shapes])
+    members = np.stack([_move_scores(shape, axis) for shape in shapes], axis=1)  # (cells, M, K)
+    spread = members.std(axis=1, ddof=1) if len(shapes) > 1 else np.zeros_like(members[:, 0])
+    weights = np.mean([_move_weights(shape, axis) for shape in shapes], axis=0)
+    return Shape(term, (axis,), members.mean(axis=1), spread, weights, members)
+
+
+def _merge_axes(axes: Sequence[Axis]) -> Axis:
+    first = axes[0]
+    if len({axis.is_level for axis in axes}) > 1:
+        raise ValueError(f"column {first.name!r} holds levels in one model and numbers in another; fit them alike")
+    if first.is_level:
+        return level_axis(first.name, first.kind, list(dict.fromkeys(v for axis in axes for v in list_cells(axis))))
+    knots = np.unique(np.concatenate([axis.knots for axis in axes]))
+    return replace(first, knots=knots, places=np.linspace(0.0, 1.0, len(knots)) if len(knots) > 1 else first.places)
+
+
+def _move_scores(shape: Shape | TiedShape, axis: Axis) -> np.ndarray:
+    """(cells, K) scores of a main effect on the cells of another axis; the missing and the unseen one stay."""
+    inner = _read_curve(shape.axes[0], shape.scores, list_cells(axis))
+    return np.concatenate([shape.scores[:1], inner, shape.scores[-1:]])
+
+
+def _move_weights(shape: Shape | TiedShape, axis: Axis) -> np.ndarray:
+    own = dict(zip(list_cells(shape.axes[0]), shape.weights[1:-1].tolist(), strict=True))
+    inner = [own.get(value, 0.0) for value in list_cells(axis)]
+    return np.array([shape.weights[0], *inner, shape.weights[-1]])
+
+
+def _read_members(shape: Shape | TiedShape, points: Sequence[Value]) -> np.ndarray:
+    """(M, P, K) shapes of the members at points."""
+    members = np.asarray(shape.members)
+    found = _read_curve(shape.axes[0], members.reshape(len(members), -1), points)
+    return np.moveaxis(found.reshape(len(points), *members.shape[1:]), 1, 0)
+
+
+def _read_curve(axis: Axis, scores: np.ndarray, points: Sequence[Value]) -> np.ndarray:
+    """(P, C) values of a table (cells, C) at points, as a model of it alone has them."""
+    shape = Shape((0,), (axis,), scores, np.zeros_like(scores), np.zeros(len(scores)))
+    alone = AdditiveModel(Encoder((axis,)), np.zeros(scores.shape[1]), (shape,), "identity")
+    column = _make_column(axis, points)
+    return alone.contributions(Columns((axis.name,), len(points), columns=(column,)))[:, 0]
+
+
+def _make_column(axis: Axis, points: Sequence[Value]) -> Column:
+    if not axis.is_level:
+        return Column(axis.name, np.array(points, dtype=float))  # None becomes NaN
+    levels = tuple(dict.fromkeys(str(value) for value in points if value is not None))
+    codes = {level: code for code, level in enumerate(levels)}
+    return Column(axis.name, None, np.array([codes.get(str(v), -1) for v in points], dtype=np.int32), levels)
+
+
+def _read_table(model: AdditiveModel, X: Any) -> dict[str, Column]:
+    columns = model.find_columns(X)
+    model.encoder.numbers(columns)  # raises where the table does not fit the model
+    return dict(zip(model.encoder.names, columns, strict=True))
+
+
+def _choose_points(shape: Shape | TiedShape, weighted: bool, came: Column | None) -> dict[Value, float]:
+    """Points of a main effect, and what each of them counts."""
+    axis, counts = shape.axes[0], _count_rows(shape)
+    if came is not None:
+        counts = _count_values(axis, came)
+    elif not weighted and not axis.is_level:
+        steps = np.linspace(0.0, 1.0, N_POINTS)  # two products: the range of huge knots must not overflow
+        counts = dict.fromkeys((axis.knots[0] * (1 - steps) + axis.knots[-1] * steps).tolist(), 1.0)
+    if not weighted:
+        counts = {value: 1.0 for value in counts if value is not None}
+    if not counts:
+        raise ValueError(f"column {axis.name!r} of X has no value that is not missing; leave X out or add other rows")
+    return counts if any(counts.values()) else dict.fromkeys(counts, 1.0)
+
+
+def _count_rows(shape: Shape | TiedShape) -> dict[Value, float]:
+    """Training weight of all knots or levels, and of the missing value where there was one."""
+    counts: dict[Value, float] = {None: float(shape.weights[0])} if shape.weights[0] > 0 else {}
+    return counts | dict(zip(list_cells(shape.axes[0]), shape.weights[1:-1].tolist(), strict=True))
+
+
+def _count_values(axis: Axis, column: Column) -> dict[Value, float]:
+    """How often each value occurs, the missing one first, numbers in their order."""
+    counts: Mapping[Value, int] = Counter(plain_values(axis, column))
+    order = list(counts) if axis.is_level else sorted(counts, key=_rank)
+    return {value: float(counts[value]) for value in order}
+
+
+def _rank(value: Any) -> float:
+    return -np.inf if value is None else value

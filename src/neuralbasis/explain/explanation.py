@@ -1,0 +1,88 @@
+"""Explanation: what all records say of their model, and how its values are written plainly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..axis import Axis
+from ..columns import Column
+from ..model import AdditiveModel
+from ..scorecard import output_labels
+
+Value = float | str | None  # a raw value: of a continuous column, a level, or missing
+
+
+def find_model(model: Any) -> AdditiveModel:
+    """The AdditiveModel itself, or that of a fitted estimator."""
+    found = getattr(model, "model_", model)
+    if not isinstance(found, AdditiveModel):
+        raise TypeError(f"expected an AdditiveModel or a fitted estimator, not {type(model).__name__}; call fit first")
+    return found
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Explanation:
+    """What both kinds of explanation say of their model."""
+
+    model: AdditiveModel
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the table's columns."""
+        return self.model.encoder.names
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the terms, in the model's order."""
+        return self.model.term_names
+
+    @property
+    def intercept(self) -> np.ndarray:
+        """(K,) score of a row whose contributions are all zero."""
+        return self.model.intercept
+
+    @property
+    def link(self) -> str:
+        return self.model.link
+
+    @property
+    def classes(self) -> tuple[Any, ...] | None:
+        return None if self.model.classes is None else tuple(self.model.classes.tolist())
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Labels of the K scores: the classes, or "score" where there is one."""
+        return name_outputs(self.model)
+
+    def _describe_classes(self) -> dict[str, Any]:
+        return {} if self.classes is None else {"meta": {"label_names": list(self.classes)}}
+
+
+def name_outputs(model: AdditiveModel) -> tuple[str, ...]:
+    return tuple(map(str, output_labels(model)))
+
+
+def plain_values(axis: Axis, column: Column) -> tuple[Value, ...]:
+    """A column as its axis reads it: numbers or texts of levels, None where missing."""
+    if axis.is_level:
+        labels = column.to_labels()
+        assert labels.codes is not None
+        names = (*(labels.levels or ()), None)  # code -1, missing, picks the last
+        return tuple(names[code] for code in labels.codes)
+    numbers = column.to_numbers().numbers
+    assert numbers is not None
+    return tuple(None if number != number else number for number in numbers.tolist())
+
+
+def list_cells(axis: Axis) -> list[Any]:
+    """Raw values of the knots, or the levels."""
+    return axis.knots.tolist() if axis.levels is None else list(axis.levels)
+
+
+def squeeze(values: np.ndarray) -> Any:
+    """Values (…, K) without the last axis where there is one output; a single number as a float."""
+    found = values[..., 0] if values.shape[-1] == 1 else values
+    return float(found) if found.ndim == 0 else found

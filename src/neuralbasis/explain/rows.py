@@ -1,0 +1,221 @@
+"""Rows: why single rows have their predictions, the contribution of every term to every score."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..axis import Axis
+from ..columns import Columns, find_rows, is_missing, level_text, write_frame
+from .explanation import Explanation, Value, find_model, plain_values, squeeze
+
+MISSING = "missing"  # in the text of an interaction's values
+
+
+def explain_local(model: Any, X: Any, y: Any = None) -> LocalExplanation:
+    """Why rows have their predictions: the contribution of every term to every row's score.
+
+    Parameters
+    ----------
+    model : AdditiveModel or fitted estimator
+    X : rows, as `AdditiveModel.predict` reads them
+    y : (N,) what really was, optional; it is shown beside the prediction
+
+    Examples
+    --------
+    >>> from neuralbasis import NeuralBasisRegressor
+    >>> table = {"size": [1.0, 2.0, 3.0, 4.0] * 9, "colour": ["red", "blue"] * 18}
+    >>> fitted = NeuralBasisRegressor(max_steps=20, interactions=0).fit(table, table["size"])
+    >>> explanation = explain_local(fitted, [{"size": 2.5, "colour": "red"}, {"size": None, "colour": "blue"}])
+    >>> explanation.values
+    ((2.5, 'red'), (None, 'blue'))
+    >>> row = explanation.row(0)
+    >>> bool(abs(row.contributions.sum() + row.intercept[0] - row.prediction) < 1e-12)
+    True
+    """
+    model = find_model(model)
+    rows = find_rows(X)
+    table = model.find_columns(X) if rows is None else X
+    contributions = model.contributions(table)
+    return LocalExplanation(
+        model=model,
+        values=_read_table(model.encoder.axes, table) if rows is None else _read_rows(model.encoder.axes, rows),
+        contributions=contributions,
+        scores=model.scores(table),
+        predictions=model.predict(table),
+        probabilities=None if model.classes is None else model.predict_proba(table),
+        actual=_check_actual(y, len(contributions)),
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RowView:
+    """One row; its terms come strongest first, by their contribution to the score of the predicted class.
+
+    Parameters
+    ----------
+    index : the row's place in the table
+    output : which of the K scores the terms are sorted by
+    terms, names : (T,) indices and names of the terms
+    values : (T,) raw values of each term's columns
+    contributions : (T, K)
+    intercept, scores : (K,)
+    prediction, probabilities, actual : the row's own, see `LocalExplanation`
+    """
+
+    index: int
+    output: int
+    terms: tuple[int, ...]
+    names: tuple[str, ...]
+    values: tuple[tuple[Value, ...], ...]
+    contributions: np.ndarray
+    intercept: np.ndarray
+    scores: np.ndarray
+    prediction: Any
+    probabilities: np.ndarray | None
+    actual: Any
+
+    def __repr__(self) -> str:
+        return f"RowView({self.index}, prediction {self.prediction!r})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LocalExplanation(Explanation):
+    """Rows of a table and what each term contributes to them.
+
+    Parameters
+    ----------
+    model : the model
+    values : for each row its raw values, one a column: a number, the text of a level, or None where missing
+    contributions : (N, T, K)
+    scores : (N, K) intercept plus contributions
+    predictions : (N,) values, or labels of classes
+    probabilities : (N, classes), None for a regression
+    actual : (N,) what really was, None if it was not given
+    """
+
+    values: tuple[tuple[Value, ...], ...]
+    contributions: np.ndarray
+    scores: np.ndarray
+    predictions: np.ndarray
+    probabilities: np.ndarray | None
+    actual: np.ndarray | None
+
+    def row(self, index: int) -> RowView:
+        """One row, its terms sorted by the size of their contributions."""
+        i = self._find_row(index)
+        output = int(self.scores[i].argmax())
+        order = np.argsort(-np.abs(self.contributions[i, :, output]), kind="stable").tolist()
+        terms, names = self.model.terms, self.names
+        return RowView(
+            index=i,
+            output=output,
+            terms=tuple(order),
+            names=tuple(names[t] for t in order),
+            values=tuple(tuple(self.values[i][feature] for feature in terms[t]) for t in order),
+            contributions=self.contributions[i, order],
+            intercept=self.intercept,
+            scores=self.scores[i],
+            prediction=_to_python(self.predictions[i]),
+            probabilities=None if self.probabilities is None else self.probabilities[i],
+            actual=None if self.actual is None else _to_python(self.actual[i]),
+        )
+
+    def data(self, key: int | None = None) -> dict[str, Any]:
+        """Plain values in InterpretML's spelling: of one row, or for None and -1 of all, as "specific"."""
+        if key is None or key == -1:
+            return {"overall": None, "specific": [self._describe_row(i) for i in range(len(self.scores))]}
+        return self._describe_row(self._find_row(key))
+
+    def visualize(self, key: int | None = None) -> Any:
+        """A matplotlib figure of one row: its contributions, from the intercept to the score."""
+        from .. import plot
+
+        if key is None and len(self.scores) > 1:
+            raise ValueError(f"visualize draws one row; choose a key from 0 … {len(self.scores) - 1}")
+        return plot.waterfall(self, 0 if key is None else self._find_row(key))
+
+    def to_pandas(self) -> Any:
+        """A pandas frame: a line for each row and term, and for each class where there are three or more.
+
+        The contributions of a row (and class) and the intercept sum to its score.
+        """
+        terms, names, outputs = self.model.terms, self.names, self.outputs
+        lines = []
+        for i, t, k in np.ndindex(self.contributions.shape):
+            line = {"row": i, "term": names[t], "value": _join_values([self.values[i][f] for f in terms[t]])}
+            line |= {"class": outputs[k]} if len(outputs) > 1 else {}
+            line |= {"contribution": float(self.contributions[i, t, k]), "score": float(self.scores[i, k])}
+            lines.append(line | {"prediction": _to_python(self.predictions[i])})
+        return write_frame(lines)
+
+    def _find_row(self, index: int) -> int:
+        count, found = len(self.scores), operator.index(index)
+        if not -count <= found < count:
+            raise ValueError(f"there is no row {index}; the explanation has the rows 0 … {count - 1}")
+        return found % count
+
+    def _describe_row(self, i: int) -> dict[str, Any]:
+        return {
+            "type": "univariate",
+            "names": list(self.names),
+            "scores": squeeze(self.contributions[i]),
+            "values": [self.values[i][term[0]] if len(term) == 1 else "" for term in self.model.terms],
+            "extra": {"names": ["Intercept"], "scores": [squeeze(self.intercept)], "values": [1]},
+            "perf": self._judge_row(i),
+        } | self._describe_classes()
+
+    def _judge_row(self, i: int) -> dict[str, Any]:
+        """The prediction beside what really was, each with its probability where there are classes."""
+        predicted = _to_python(self.predictions[i])
+        actual = np.nan if self.actual is None else _to_python(self.actual[i])
+        found = {"is_classification": self.classes is not None, "actual": actual, "predicted": predicted}
+        if self.classes is None or self.probabilities is None:
+            return found | {"actual_score": actual, "predicted_score": predicted}
+        chances = dict(zip(self.classes, self.probabilities[i].tolist(), strict=True))
+        known = np.nan if self.actual is None else chances.get(actual, 0.0)
+        return found | {"actual_score": known, "predicted_score": chances[predicted]}
+
+    def __repr__(self) -> str:
+        return f"LocalExplanation({len(self.scores)} rows, {len(self.model.shapes)} terms, {self.link})"
+
+
+def _read_table(axes: Sequence[Axis], columns: Columns) -> tuple[tuple[Value, ...], ...]:
+    return tuple(zip(*[plain_values(axis, column) for axis, column in zip(axes, columns, strict=True)], strict=True))
+
+
+def _read_rows(axes: Sequence[Axis], rows: Sequence[Mapping[str, Any]]) -> tuple[tuple[Value, ...], ...]:
+    return tuple(tuple(_plain_value(axis, row[axis.name]) for axis in axes) for row in rows)
+
+
+def _plain_value(axis: Axis, value: Any) -> Value:
+    if is_missing(value):
+        return None
+    if axis.is_level:
+        return level_text(value)
+    number = float(value)
+    return None if number != number else number  # the text "nan"
+
+
+def _join_values(values: Sequence[Value]) -> Value:
+    """The raw value of a main effect; those of an interaction as a text."""
+    if len(values) == 1:
+        return values[0]
+    return " & ".join(MISSING if value is None else level_text(value) for value in values)
+
+
+def _check_actual(y: Any, n_rows: int) -> np.ndarray | None:
+    if y is None:
+        return None
+    actual = np.asarray(y)
+    if actual.shape != (n_rows,):
+        raise ValueError(f"y must hold one value for each of the {n_rows} rows of X; its shape is {actual.shape}")
+    return actual
+
+
+def _to_python(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,229 @@
+"""Terms: a whole model as records, one view a term with its table, its spread over the members, its importance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..axis import Axis
+from ..columns import write_frame
+from ..model import AdditiveModel
+from ..scorecard import find_term, reachable_cells
+from ..shape import Shape, TiedShape
+from .explanation import Explanation, find_model, list_cells, squeeze
+
+
+def explain_global(model: Any) -> GlobalExplanation:
+    """Every term of a model: its table, its spread over the members, its importance.
+
+    Parameters
+    ----------
+    model : AdditiveModel or fitted estimator; an explanation is handed back as it is
+
+    Examples
+    --------
+    >>> from neuralbasis import NeuralBasisRegressor
+    >>> table = {"size": [1.0, 2.0, 3.0, 4.0] * 9, "colour": ["red", "blue"] * 18}
+    >>> fitted = NeuralBasisRegressor(max_steps=20, interactions=0).fit(table, table["size"])
+    >>> explanation = explain_global(fitted)
+    >>> explanation.names, explanation.find("colour").scores.shape  # missing, two levels, unseen; one output
+    (('size', 'colour'), (4, 1))
+    >>> explanation.data("size")["names"]
+    [1.0, 2.0, 3.0, 4.0]
+    """
+    if isinstance(model, GlobalExplanation):
+        return model
+    model = find_model(model)
+    return GlobalExplanation(model, tuple(_view_term(model, t, name) for t, name in enumerate(model.term_names)))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TermView:
+    """One term, with everything that a picture needs.
+
+    Parameters
+    ----------
+    index, name : its place in the model and its name, "age" or "age & income"
+    columns : names of its columns
+    shape : its table, from which `axes`, `scores`, `spread`, `weights` and `members` are read
+    importances : (K,) mean |contribution| to each score over the training rows
+    importance_spread : standard deviation of the importance over the members, for main effects; NaN where it is not
+        known: for pairs and triples, and where there is one member only or none is kept
+    low, high : range of the scores over the cells that rows can reach
+    """
+
+    index: int
+    name: str
+    columns: tuple[str, ...]
+    shape: Shape | TiedShape
+    importances: np.ndarray
+    importance_spread: float
+    low: float
+    high: float
+
+    @property
+    def importance(self) -> float:
+        """The mean of `importances` over the classes."""
+        return float(self.importances.mean())
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        return self.shape.axes
+
+    @property
+    def scores(self) -> np.ndarray:
+        """(c_1, …, c_o, K) contribution of each cell; along each axis: missing, knots or levels, unseen."""
+        return self.shape.scores
+
+    @property
+    def spread(self) -> np.ndarray:
+        """Standard deviation of `scores` over the members, same shape."""
+        return self.shape.spread
+
+    @property
+    def weights(self) -> np.ndarray:
+        """(c_1, …, c_o) training weight on each cell."""
+        return self.shape.weights
+
+    @property
+    def members(self) -> np.ndarray | None:
+        """(c_1, …, c_o, M, K) tables of the members, None where only their spread is kept."""
+        return self.shape.members
+
+    def __repr__(self) -> str:
+        return f"TermView({self.name!r}, importance {self.importance:.3g})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GlobalExplanation(Explanation):
+    """A whole model; `terms` are in the model's order, `order` has the strongest first."""
+
+    terms: tuple[TermView, ...]
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Indices of the terms by importance, the strongest first."""
+        return tuple(np.argsort([-term.importance for term in self.terms], kind="stable").tolist())
+
+    def find(self, term: Any) -> TermView:
+        """The term of this name, index or tuple of columns."""
+        return self.terms[find_term(self.model, term)]
+
+    def data(self, key: Any = None) -> dict[str, Any]:
+        """Plain values in InterpretML's spelling.
+
+        None gives the importances; a term, by name, index or tuple of columns, its curve or table; -1 everything, as
+        "overall" and "specific". A curve has as many scores as names: it is linear between its knots. Bounds are one
+        standard deviation over the members away. With three classes or more the scores have an axis for them, last.
+        """
+        if key is None:
+            return self._list_importances()
+        if isinstance(key, int | np.integer) and key == -1:
+            return {"overall": self._list_importances(), "specific": [self.data(t) for t in range(len(self.terms))]}
+        return _describe_term(self.find(key)) | self._describe_classes()
+
+    def visualize(self, key: Any = None) -> Any:
+        """A matplotlib figure: the importances, or the term that the key names."""
+        from .. import plot
+
+        return plot.importances(self) if key is None else plot.shape(self, key)
+
+    def to_pandas(self, key: Any = None) -> Any:
+        """A pandas frame: a line for each term, or for each cell of the term that the key names.
+
+        A curve has the cells where it bends: between them it is linear.
+        """
+        if key is not None:
+            return write_frame(self.model.scorecard(key).to_rows())
+        return write_frame([self._list_term(term) for term in self.terms])
+
+    def _list_importances(self) -> dict[str, Any]:
+        scores = np.array([term.importance for term in self.terms])
+        spread = np.array([term.importance_spread for term in self.terms])
+        return {
+            "type": "univariate",
+            "names": list(self.names),
+            "scores": scores.tolist(),
+            "upper_bounds": (scores + spread).tolist(),
+            "lower_bounds": (scores - spread).tolist(),
+        }
+
+    def _list_term(self, term: TermView) -> dict[str, Any]:
+        line = {
+            "term": term.name,
+            "columns": term.columns,
+            "importance": term.importance,
+            "spread": term.importance_spread,
+            "lowest": term.low,
+            "highest": term.high,
+        }
+        if len(self.outputs) == 1:
+            return line
+        classes = zip(self.outputs, term.importances.tolist(), strict=True)
+        return line | {f"importance for {output}": importance for output, importance in classes}
+
+    def __repr__(self) -> str:
+        return f"GlobalExplanation({len(self.terms)} terms, {self.link})"
+
+
+def _view_term(model: AdditiveModel, index: int, name: str) -> TermView:
+    shape = model.shapes[index]
+    scores, members = shape.scores, shape.members if len(shape.term) == 1 else None
+    reachable = scores[tuple(reachable_cells(axis) for axis in shape.axes)]
+    return TermView(
+        index=index,
+        name=name,
+        columns=tuple(model.encoder.names[feature] for feature in shape.term),
+        shape=shape,
+        importances=_mean_size(scores, shape.weights),
+        importance_spread=np.nan if members is None else _measure_spread(_mean_size(members, shape.weights)),
+        low=float(reachable.min()),
+        high=float(reachable.max()),
+    )
+
+
+def _mean_size(scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """(…) mean of |scores| (c_1, …, c_o, …) over the cells, by their training weight."""
+    seen = weights > 0
+    if not seen.any():
+        return np.zeros(scores.shape[weights.ndim :])
+    return np.average(np.abs(scores[seen]), axis=0, weights=weights[seen])
+
+
+def _measure_spread(sizes: np.ndarray) -> float:
+    """Standard deviation of the members' importances (M, K); unknown of a single member."""
+    return float(sizes.mean(axis=1).std(ddof=1)) if len(sizes) > 1 else np.nan
+
+
+def _describe_term(term: TermView) -> dict[str, Any]:
+    """Knots and levels of one term; of a main effect also the missing value."""
+    inner = (slice(1, -1),) * len(term.axes)
+    names = [list_cells(axis) for axis in term.axes]
+    scores, spread, weights = term.scores, term.spread, term.weights
+    found = {
+        **_name_sides(names),
+        "scores": squeeze(scores[inner]),
+        "scores_range": (term.low, term.high),
+        "upper_bounds": squeeze((scores + spread)[inner]),
+        "lower_bounds": squeeze((scores - spread)[inner]),
+        "density": {"names": names[0] if len(names) == 1 else names, "scores": weights[inner]},
+    }
+    if len(names) == 1:
+        found["missing"] = {
+            "score": squeeze(scores[0]),
+            "upper_bound": squeeze(scores[0] + spread[0]),
+            "lower_bound": squeeze(scores[0] - spread[0]),
+            "density": float(weights[0]),
+        }
+    return found
+
+
+def _name_sides(names: Sequence[list[Any]]) -> dict[str, Any]:
+    if len(names) == 1:
+        return {"type": "univariate", "names": names[0]}
+    if len(names) == 2:
+        return {"type": "interaction", "left_names": names[0], "right_names": names[1]}
+    return {"type": "interaction", "names": list(names)}

@@ -1,0 +1,341 @@
+"""Panels: one term, the strongest terms, a whole model, or all classes of a term, laid out in one figure.
+
+A term becomes one panel: a main effect a curve, a pair a map. A triple becomes a row of maps. Curves stand before maps.
+Curves of a figure share their y scale and maps their scale of colours, unless `free_y` gives each panel its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..explain import GlobalExplanation, TermView, explain_global
+from .canvas import add_legend, choose_width, label_axis, number, open_canvas, plain, style
+from .curves import Curve, choose_limits, draw_curve, lay_curve
+from .maps import Map, add_bar, draw_map, lay_map, split_triple
+from .reading import Scale, choose_scale
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PANEL, NARROW_PANEL = 3.5, 2.2  # inches of a panel, and the least where the width is given
+MAX_ACROSS = 3
+MAX_TERMS = 60
+N_SLICES = 4  # maps of a triple
+
+
+def shapes(
+    model: Any,
+    n: int = 6,
+    path: str | os.PathLike[str] | None = None,
+    classes: Sequence[Any] | None = None,
+    *,
+    terms: Iterable[Any] | None = None,
+    scale: str = "score",
+    reference: Any = None,
+    free_y: bool = False,
+    width: float | None = None,
+) -> Figure:
+    """Draw the strongest terms, one panel each.
+
+    A main effect is a thick line, and each member a faint one; whole numbers are steps, levels are bars with the count
+    of their rows. The darker the ground behind, the more training rows; a diamond in a strip at the left is the
+    missing value where there was one. A long tail is cut where the central 99 % of the rows end, and the x axis says
+    so. With many classes a band of one standard deviation stands for the members.
+
+    A pair is a heat map, hatched where no training row is near; with several classes, of the class for which it is
+    strongest. A triple is a row of such maps.
+
+    Parameters
+    ----------
+    model : AdditiveModel, fitted estimator or GlobalExplanation
+    n : number of terms, the most important first
+    path : where to write the figure, by its ending as PNG, SVG or PDF; None writes nothing
+    classes : labels of the classes to draw, at most 10; None draws the first 10. Three classes or more only
+    terms : names, indices or tuples of columns to draw instead of the strongest
+    scale : "score", or "probability": what the probability would be if all other contributions were 0
+    reference : label of a class; drawn are then differences from its score. Three classes or more only
+    free_y : whether each panel has a scale of its own
+    width : of the figure in inches, 3.3 for a column of a paper, 6.9 for a page; None takes what the panels need
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from neuralbasis import NeuralBasisRegressor, plot
+    >>> X = np.linspace(0, 1, 200)[:, None]
+    >>> model = NeuralBasisRegressor(feature_names=["time"], max_steps=20).fit(X, X[:, 0])
+    >>> figure = plot.shapes(model)
+    >>> np.array_equal(figure.axes[0].lines[-1].get_ydata(), model.term_scores_[0][1:-1])
+    True
+    """
+    explanation = explain_global(model)
+    if terms is None:
+        chosen = [explanation.terms[index] for index in explanation.order[: check_count(n)]]
+    else:
+        chosen = [explanation.find(term) for term in terms]
+    drawn = choose_scale(explanation, classes, scale, reference)
+    return _draw_terms(chosen, drawn, free_y, choose_layout(len(chosen), width), path)
+
+
+def shape(
+    model: Any,
+    term: Any,
+    path: str | os.PathLike[str] | None = None,
+    classes: Sequence[Any] | None = None,
+    *,
+    scale: str = "score",
+    reference: Any = None,
+    width: float | None = None,
+) -> Figure:
+    """Draw one term: a curve, a heat map, or for a triple several heat maps.
+
+    Parameters
+    ----------
+    model : AdditiveModel, fitted estimator or GlobalExplanation
+    term : its name ("age", "age & income"), its index, or a tuple of columns
+    path, classes, scale, reference, width : see `shapes`
+    """
+    explanation = explain_global(model)
+    chosen, drawn = explanation.find(term), choose_scale(explanation, classes, scale, reference)
+    count = N_SLICES if len(chosen.columns) == 3 else 1
+    layout = choose_layout(count, width, panel=4.4 if count == 1 else 2.8, across=count)
+    return _draw_terms([chosen], drawn, False, layout, path)
+
+
+def grid(
+    model: Any,
+    path: str | os.PathLike[str] | None = None,
+    classes: Sequence[Any] | None = None,
+    *,
+    n: int = MAX_TERMS,
+    scale: str = "score",
+    free_y: bool = False,
+    width: float | None = None,
+) -> Figure:
+    """Draw a whole model in one picture: all curves, then all maps, the most important first.
+
+    Parameters
+    ----------
+    model : AdditiveModel, fitted estimator or GlobalExplanation
+    n : most terms; the picture says how many weaker ones it leaves out
+    path, classes, scale, free_y, width : see `shapes`
+    """
+    explanation = explain_global(model)
+    chosen = [explanation.terms[index] for index in explanation.order[: check_count(n)]]
+    drawn = choose_scale(explanation, classes, scale)
+    layout = choose_layout(len(chosen), width, panel=2.4, across=5)
+    return _draw_terms(chosen, drawn, free_y, layout, path, _write_formula(explanation, len(chosen)))
+
+
+def by_class(
+    model: Any,
+    term: Any,
+    path: str | os.PathLike[str] | None = None,
+    classes: Sequence[Any] | None = None,
+    *,
+    scale: str = "score",
+    reference: Any = None,
+    width: float | None = None,
+) -> Figure:
+    """Draw one main effect or pair with a panel for each class.
+
+    Parameters
+    ----------
+    model : AdditiveModel, fitted estimator or GlobalExplanation, of three classes or more
+    term : its name, its index, or a tuple of columns
+    reference : label of a class that all others are compared with; it then has no panel
+    path, classes, scale, width : see `shapes`
+    """
+    explanation = explain_global(model)
+    chosen, drawn = explanation.find(term), choose_scale(explanation, classes, scale, reference)
+    if len(chosen.columns) > 2:
+        raise ValueError(f"by_class draws a main effect or a pair, not {chosen.name!r}; use shape(…, classes=[…])")
+    parts = [drawn.only(output) for output in drawn.outputs]
+    layout = choose_layout(len(parts), width, panel=2.8)
+    with open_canvas(path, layout.panel) as figure:
+        panels = [Panel(part.labels[0], _lay_term(chosen, part)[0][1]) for part in parts]
+        draw_panels(figure, [panels], drawn.only(drawn.outputs[0]), False, layout, plain(chosen.name, 60))
+    return figure
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """A curve or a map with its title."""
+
+    title: str
+    content: Curve | Map
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How many panels stand side by side at most, the inches of one, and those of the figure where they are given."""
+
+    across: int
+    panel: float
+    width: float | None = None
+
+
+def check_count(n: int) -> int:
+    if n < 1:
+        raise ValueError(f"n must be 1 or more, not {n!r}")
+    return n
+
+
+def choose_layout(count: int, width: float | None, panel: float = PANEL, across: int = MAX_ACROSS) -> Layout:
+    if width is not None:
+        wide = choose_width(width, 0.0)
+        across = max(1, min(count, across, int(wide // min(NARROW_PANEL, panel))))
+        return Layout(across, (wide - 0.4) / across, wide)
+    across = 2 if count == 4 and across == MAX_ACROSS else max(1, min(count, across))
+    return Layout(across, panel)
+
+
+def _write_formula(explanation: GlobalExplanation, count: int) -> str:
+    """How the panels make a prediction."""
+    name = "log odds" if explanation.link == "logit" else "score"
+    many = len(explanation.intercept) > 1
+    start = "intercept of the class" if many else number(float(explanation.intercept[0]))
+    hidden = len(explanation.terms) - count
+    rest = f" and of {hidden} weaker term{'s' * (hidden > 1)} not shown" if hidden else ""
+    return f"{name} = {start} + the sum of {'this term' if count == 1 else f'these {count} terms'}{rest}"
+
+
+def _lay_term(term: TermView, scale: Scale) -> list[tuple[str, Curve | Map]]:
+    """A term as panels, each with the last line of its title."""
+    if len(term.columns) == 1:
+        return [("", lay_curve(scale.read(term), scale.orders))]
+    strongest = _find_strongest(term, scale)
+    part = scale.only(strongest)
+    reading = part.read(term)
+    values = reading.mean[..., 0] - reading.base[0]
+    whose = f"for {part.labels[0]}" if len(scale.outputs) > 1 else ""
+    if len(term.columns) == 2:
+        return [(whose, lay_map(term, values, term.weights))]
+    if len(term.columns) > 3:
+        raise ValueError(f"figures show terms of up to three columns; {term.name!r} has {len(term.columns)}")
+    return [(", ".join(filter(None, [text, whose])), panel) for text, panel in split_triple(term, values, N_SLICES)]
+
+
+def _find_strongest(term: TermView, scale: Scale) -> int:
+    """The drawn class for which a term has the largest importance."""
+    if not scale.is_many:
+        return scale.outputs[0]
+    return max(scale.outputs, key=lambda output: float(term.importances[output]))
+
+
+def _title_panels(term: TermView, contents: Sequence[tuple[str, Curve | Map]], inches: float) -> list[Panel]:
+    """Name and importance over the first panel, on two lines where one is too short; the last line over each."""
+    room = int(12 * inches)
+    name, importance = plain(term.name, room), f"(importance {number(term.importance)})"
+    first = f"{name} {importance}" if len(name) + len(importance) < room else f"{name}\n{importance}"
+    titles = [[first] * (place == 0) + [last] * bool(last) for place, (last, _) in enumerate(contents)]
+    return [Panel("\n".join(title), content) for title, (_, content) in zip(titles, contents, strict=True)]
+
+
+def _draw_terms(
+    terms: Sequence[TermView],
+    scale: Scale,
+    free_y: bool,
+    layout: Layout,
+    path: str | os.PathLike[str] | None,
+    heading: str = "",
+) -> Figure:
+    if not terms:
+        raise ValueError("there is no term to draw; name at least one")
+    with open_canvas(path, layout.panel) as figure:
+        groups = [_title_panels(term, _lay_term(term, scale), layout.panel) for term in terms]
+        draw_panels(figure, groups, scale, free_y, layout, heading)
+    return figure
+
+
+def draw_panels(
+    figure: Figure, groups: Sequence[Sequence[Panel]], scale: Scale, free_y: bool, layout: Layout, heading: str
+) -> None:
+    """Draw groups of panels, curves before maps, which begin a row where the last one of curves has no room for all."""
+    curves = [list(group) for group in groups if isinstance(group[0].content, Curve)]
+    maps = [list(group) for group in groups if isinstance(group[0].content, Map)]
+    fits = sum(map(len, maps)) <= -len(curves) % layout.across
+    blocks = [curves + maps] if fits else [block for block in (curves, maps) if block]
+    placed = [_place(block, layout.across) for block in blocks]
+    n_rows = [places[-1][0] + 1 for places in placed]
+    n_columns = 1 + max(column for places in placed for _, column, _ in places)
+    width = layout.width or n_columns * layout.panel + 0.4
+    figure.set_size_inches(width, sum(n_rows) * (0.72 * layout.panel + 0.35) + 0.4)
+    if heading:
+        figure.suptitle(heading)
+    parts = (
+        figure.subfigures(len(blocks), 1, height_ratios=n_rows, squeeze=False)[:, 0] if len(blocks) > 1 else [figure]
+    )
+    for part, places, count in zip(parts, placed, n_rows, strict=True):
+        _draw_block(part, places, (count, n_columns), scale, free_y)
+    if curves and scale.is_many and len(scale.outputs) > 1:
+        _add_classes(figure, scale)
+
+
+def _draw_block(
+    part: Any, places: Sequence[tuple[int, int, Panel]], size: tuple[int, int], scale: Scale, free_y: bool
+) -> None:
+    """Draw panels at their places into a figure, or a part of one, of so many rows and columns."""
+    curves: list[tuple[Axes, Curve]] = []
+    maps: list[tuple[Axes, Map]] = []
+    for row, column, panel in places:
+        axes = part.add_subplot(*size, row * size[1] + column + 1)
+        axes.set_title(panel.title)
+        if isinstance(panel.content, Curve):
+            curves.append((axes, panel.content))
+        else:
+            maps.append((axes, panel.content))
+    if curves:
+        _draw_curves(curves, scale, free_y)
+    if maps:
+        _draw_maps(part, maps, scale, free_y)
+
+
+def _place(groups: Sequence[Sequence[Panel]], across: int) -> list[tuple[int, int, Panel]]:
+    """Row and column of each panel; a group of several begins a row and ends one."""
+    places, row, column = [], 0, 0
+    for group in groups:
+        column = across if column and len(group) > 1 else column
+        for panel in group:
+            row, column = (row + 1, 0) if column == across else (row, column)
+            places.append((row, column, panel))
+            column += 1
+        column = across if len(group) > 1 else column
+    return places
+
+
+def _draw_curves(panels: Sequence[tuple[Axes, Curve]], scale: Scale, free_y: bool) -> None:
+    shared, rows = choose_limits(curve for _, curve in panels), set()
+    for axes, curve in panels:
+        axes.set_ylim(choose_limits([curve]) if free_y else shared)
+        draw_curve(axes, curve)
+        axes.set_xlabel(curve.ruler.note)
+        row = axes.get_subplotspec().rowspan.start  # type: ignore[union-attr]
+        if row not in rows:
+            label_axis(axes, "y", scale.unit)
+            rows.add(row)
+        elif not free_y:
+            axes.tick_params(labelleft=False)
+
+
+def _draw_maps(part: Any, panels: Sequence[tuple[Axes, Map]], scale: Scale, free_y: bool) -> None:
+    shared = max(content.limit for _, content in panels) or 1.0
+    unit = "change of probability" if scale.kind == "probability" else scale.unit
+    for axes, content in panels:
+        mesh = draw_map(axes, content, (content.limit or 1.0) if free_y else shared)
+        if free_y:
+            add_bar(part, mesh, [axes], unit)
+    if not free_y:
+        add_bar(part, mesh, [axes for axes, _ in panels], unit)
+
+
+def _add_classes(figure: Figure, scale: Scale) -> None:
+    """A legend of the drawn classes."""
+    from matplotlib.lines import Line2D
+
+    count, known = len(scale.outputs), len(scale.explanation.intercept) - (scale.reference is not None)
+    handles = [Line2D([], [], linewidth=1.8, **style(order)) for order in scale.orders]
+    add_legend(figure, handles, scale.labels, "class" if count == known else f"class ({count} of {known})")

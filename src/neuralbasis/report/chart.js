@@ -1,0 +1,308 @@
+// Pictures, drawn at the size of their box: SVG for lines and bars, a canvas for maps.
+//
+// A chart of a term gives back its rulers, and `move(positions)`, which puts the cursor there.
+
+const FEW_KNOTS = 30; // up to here a curve shows a dot at each knot
+const N_DENSITY = 48;
+const MARGIN = { top: 10, right: 14, bottom: 26, left: 50 };
+const LETTER = 6.6; // pixels
+const MAX_LEVEL_HEIGHT = 44;
+
+function openPicture(box) {
+  const width = Math.max(box.clientWidth, 200), height = box.clientHeight;
+  const picture = svg("svg", { width, height, "aria-hidden": "true" });
+  box.replaceChildren(picture);
+  return { picture, width, height };
+}
+
+// A group above everything else, whose content follows the pointer.
+function openCursor(picture) {
+  const group = svg("g", { class: "pointer" });
+  picture.append(group);
+  return group;
+}
+
+function placeArea(width, height, foot = 0, side = 0) {
+  const { top, right, bottom, left } = MARGIN;
+  return { left: left + side, right: width - right, top, bottom: height - bottom - foot };
+}
+
+function scaleUp(area, [low, high]) {
+  return (score) => area.bottom - ((score - low) / (high - low)) * (area.bottom - area.top);
+}
+
+function scaleAcross(area, [low, high]) {
+  return (score) => area.left + ((score - low) / (high - low)) * (area.right - area.left);
+}
+
+function drawHeights(picture, area, limits, y, write = (value, text) => text) {
+  for (const [value, text] of chooseTicks(...limits, 5)) {
+    picture.append(drawLine(area.left, y(value), area.right, y(value), value === 0 ? "zero" : "grid"));
+    picture.append(drawText(area.left - 8, y(value) + 4, write(value, text), "tick end"));
+  }
+}
+
+function drawTicks(picture, ruler, y) {
+  const reach = Math.abs(ruler.to - ruler.from), letters = Math.max(2, Math.floor(reach / ruler.cells.length / LETTER));
+  for (const [x, text] of ruler.ticks(Math.max(2, Math.floor(reach / 80)), letters)) {
+    picture.append(drawText(x, y, text, "tick middle"));
+  }
+}
+
+function drawNames(picture, area, height, across, up) {
+  const wide = Math.floor((area.right - area.left) / LETTER), tall = Math.floor((area.bottom - area.top) / LETTER);
+  const title = drawText(0, 0, shorten(up, tall), "tick middle strong");
+  title.setAttribute("transform", `translate(12 ${(area.top + area.bottom) / 2}) rotate(-90)`);
+  const middle = (area.left + area.right) / 2;
+  picture.append(title, drawText(middle, height - 6, shorten(across, wide), "tick middle strong"));
+}
+
+// A main effect of a continuous column.
+function drawCurve(box, term, output, limits) {
+  const { picture, width, height } = openPicture(box), area = placeArea(width, height);
+  const ruler = new Ruler(term.axes[0], term.weights, area.left, area.right), y = scaleUp(area, limits);
+  const clip = `clip-${term.index}`, inside = svg("g", { "clip-path": `url(#${clip})` });
+  picture.append(svg("clipPath", { id: clip }, drawRect(ruler.from, 0, ruler.to - ruler.from, height, "")));
+  drawDensity(picture, ruler, term.weights, area);
+  drawHeights(picture, area, limits, y);
+  picture.append(inside);
+  drawCurves(inside, ruler, term, output, y);
+  if (ruler.strip) drawMissing(picture, ruler, term, output, y, area);
+  drawTicks(picture, ruler, height - 8);
+  const cursor = openCursor(picture);
+  const move = ([position]) => {
+    const x = ruler.pixel(position), at = y(lookUp(term.score, findCorners(term, [position]), output));
+    cursor.replaceChildren(drawLine(x, area.top, x, area.bottom, "cursor"), drawDot(x, at, 4.5, "mark"));
+  };
+  return { rulers: [ruler], isCut: ruler.isCut, move };
+}
+
+function drawCurves(parent, ruler, term, output, y) {
+  const cells = Array.from(ruler.axis.knots, (_, i) => i + 1), xs = cells.map((cell) => ruler.pixel(cell));
+  const points = (read) => cells.map((cell, i) => [xs[i], y(read(cell))]);
+  const edge = (sign) => points((cell) => term.score(cell, output) + sign * term.spread(cell, output));
+  const mean = points((cell) => term.score(cell, output));
+  parent.append(drawPath([...edge(1), ...edge(-1).reverse()], "band", "Z"));
+  for (let m = 0; m < term.nMembers; m++) {
+    parent.append(drawPath(points((cell) => term.member(m, cell, output)), "member"));
+  }
+  // Outside the outermost knots a shape is constant.
+  parent.append(drawPath([[ruler.from, mean[0][1]], ...mean, [ruler.to, mean[mean.length - 1][1]]], "curve"));
+  if (cells.length <= FEW_KNOTS) parent.append(...mean.map(([x, height]) => drawDot(x, height, 3, "dot")));
+}
+
+// Training weight as bars at the foot, the highest always of the same height.
+function drawDensity(parent, ruler, weights, area) {
+  const { knots, count } = ruler.axis, height = 0.2 * (area.bottom - area.top);
+  const bars = count <= FEW_KNOTS
+    ? ruler.cells.map((cell) => [ruler.pixel(cell) - 5, 10, weights[cell]])
+    : binWeights(knots, weights, ruler);
+  const largest = Math.max(...bars.map((bar) => bar[2])) || 1;
+  for (const [x, width, weight] of bars.filter((bar) => bar[2] > 0)) {
+    const tall = Math.max(1, (height * weight) / largest);
+    parent.append(drawRect(x, area.bottom - tall, width, tall, "density"));
+  }
+}
+
+// Even bins of the drawn range; each knot stands for the values up to half way to its neighbours.
+function binWeights(knots, weights, ruler) {
+  const end = knots.length - 1, low = Math.max(ruler.low, knots[0]), high = Math.min(ruler.high, knots[end]);
+  const sides = [knots[0], ...Array.from(knots.subarray(1), (knot, i) => knots[i] / 2 + knot / 2), knots[end]];
+  const sums = [0];
+  for (let i = 0; i <= end; i++) sums.push(sums[i] + weights[i + 1]);
+  const below = (value) => {
+    const i = Math.max(0, sides.findLastIndex((side, place) => place <= end && side <= value));
+    const share = sides[i + 1] > sides[i] ? shareOf(value, sides[i], sides[i + 1]) : 1;
+    return sums[i] + Math.min(1, share) * weights[i + 1];
+  };
+  const bounds = Array.from({ length: N_DENSITY + 1 }, (_, i) => low * (1 - i / N_DENSITY) + high * (i / N_DENSITY));
+  return bounds.slice(1).map((stop, i) => {
+    const x = ruler.place(bounds[i]);
+    return [x, ruler.place(stop) - x - 0.5, below(stop) - (i ? below(bounds[i]) : sums[0])];
+  });
+}
+
+function drawMissing(picture, ruler, term, output, y, area) {
+  const x = ruler.pixel(0), score = term.score(0, output), spread = term.spread(0, output), at = y(score);
+  picture.append(
+    drawLine(ruler.from, area.top, ruler.from, area.bottom, "grid"),
+    drawLine(x, y(score - spread), x, y(score + spread), "whisker"),
+    drawPath([[x, at - 5], [x + 5, at], [x, at + 5], [x - 5, at]], "diamond", "Z"));
+}
+
+// A main effect of levels: a bar each.
+function drawLevels(box, term, output, limits, maxLevels) {
+  const { picture, width, height } = openPicture(box), label = Math.min(150, width * 0.32);
+  const area = { left: label + 8, right: width - 58, top: MARGIN.top, bottom: height - MARGIN.bottom };
+  const room = Math.max(0, area.bottom - area.top - MAX_LEVEL_HEIGHT * (term.axes[0].count + 1)) / 2;
+  const ruler = new Ruler(term.axes[0], term.weights, area.top + room, area.bottom - room, maxLevels);
+  const x = scaleAcross(area, limits), band = Math.min(18, ((ruler.to - ruler.from) / ruler.cells.length) * 0.7);
+  for (const [value, text] of chooseTicks(...limits, Math.max(2, (area.right - area.left) / 50))) {
+    picture.append(drawLine(x(value), area.top, x(value), area.bottom, value === 0 ? "zero" : "grid"));
+    picture.append(drawText(x(value), height - 8, text, "tick middle"));
+  }
+  const drawCell = (cell) => drawLevel(picture, term, output, cell, { x, y: ruler.pixel(cell), band, label, width });
+  ruler.stops.forEach(drawCell);
+  const cursor = openCursor(picture);
+  const frame = (cell) => drawRect(0, ruler.pixel(cell) - band / 2 - 3, width, band + 6, "row");
+  const move = ([cell]) => cursor.replaceChildren(frame(cell));
+  return { rulers: [ruler], isVertical: true, move };
+}
+
+function drawLevel(picture, term, output, cell, { x, y, band, label, width }) {
+  const score = term.score(cell, output), spread = term.spread(cell, output);
+  const name = shorten(nameCell(term.axes[0], cell), Math.floor(label / LETTER));
+  const left = Math.min(x(0), x(score)), right = Math.max(x(0), x(score));
+  picture.append(
+    drawText(label, y + 4, name, cell ? "end" : "end soft"),
+    drawRect(left, y - band / 2, right - left, band, score > 0 ? "positive" : "negative"),
+    drawLine(x(score - spread), y, x(score + spread), y, "whisker"),
+    drawText(width - 6, y + 4, writeNumber(term.weights[cell]), "tick end"));
+}
+
+// A pair, or a triple at one cell of its third axis.
+function drawMap(box, term, output, limit, slice) {
+  const { picture, width, height } = openPicture(box), area = placeArea(width, height, 18, 24);
+  const across = new Ruler(term.axes[0], sumAlong(term, 0), area.left, area.right, 24);
+  const up = new Ruler(term.axes[1], sumAlong(term, 1), area.bottom, area.top, 24);
+  const canvas = html("canvas", { class: "map", "aria-hidden": "true" });
+  box.prepend(canvas);
+  paintMap(canvas, term, output, limit, term.axes.length > 2 ? slice : 0, across, up, area);
+  picture.append(drawRect(area.left, area.top, area.right - area.left, area.bottom - area.top, "frame"));
+  if (across.strip) picture.append(drawLine(across.from, area.top, across.from, area.bottom, "frame"));
+  if (up.strip) picture.append(drawLine(area.left, up.from, area.right, up.from, "frame"));
+  drawTicks(picture, across, area.bottom + 16);
+  drawSideTicks(picture, up, area);
+  drawNames(picture, area, height, term.axes[0].name, term.axes[1].name);
+  const cursor = openCursor(picture);
+  const move = ([first, second]) => {
+    const x = across.pixel(first), y = up.pixel(second);
+    cursor.replaceChildren(drawLine(x, area.top, x, area.bottom, "cursor"),
+      drawLine(area.left, y, area.right, y, "cursor"), drawDot(x, y, 4.5, "mark"));
+  };
+  return { rulers: [across, up], isCut: across.isCut || up.isCut, move };
+}
+
+function drawSideTicks(picture, ruler, area) {
+  const ticks = ruler.ticks(4, 8), step = Math.ceil(ticks.length / Math.floor((area.bottom - area.top) / 14));
+  for (let i = 0; i < ticks.length; i += step) {
+    picture.append(drawText(area.left - 6, ticks[i][0] + 4, ticks[i][1], "tick end"));
+  }
+}
+
+// Every pixel is the table itself, read between its cells; where no row stands it fades to grey.
+function paintMap(canvas, term, output, limit, slice, across, up, area) {
+  const width = Math.max(1, Math.round(area.right - area.left));
+  const height = Math.max(1, Math.round(area.bottom - area.top));
+  const pixels = { left: area.left, top: area.top, width, height };
+  for (const [side, value] of Object.entries(pixels)) canvas.style[side] = `${value}px`;
+  Object.assign(canvas, { width, height });
+  const context = canvas.getContext("2d"), image = context.createImageData(width, height);
+  const [negative, zero, positive, unknown] = ["negative", "surface", "positive", "density"].map(findColour);
+  const xs = Array.from({ length: width }, (_, i) => across.position(area.left + i + 0.5));
+  const ys = Array.from({ length: height }, (_, i) => up.position(area.top + i + 0.5));
+  const scores = takePlane(term, slice, (cell) => term.score(cell, output)), rows = term.axes[1].cells;
+  const seen = takePlane(term, slice, (cell) => Number(term.weights[cell] > 0));
+  let at = 0;
+  for (const y of ys) {
+    for (const x of xs) {
+      const score = blend(scores, rows, x, y), end = score > 0 ? positive : negative, known = blend(seen, rows, x, y);
+      const strength = Math.min(1, Math.abs(score) / limit) * (0.15 + 0.85 * known);
+      for (let c = 0; c < 3; c++) {
+        const ground = unknown[c] + known * (zero[c] - unknown[c]);
+        image.data[at++] = ground + strength * (end[c] - ground);
+      }
+      image.data[at++] = 255;
+    }
+  }
+  context.putImageData(image, 0, 0);
+}
+
+// The cells of the first two axes, at one cell of the third.
+function takePlane(term, slice, read) {
+  const [down, step] = term.strides, rows = term.axes[1].cells, found = new Float64Array(term.axes[0].cells * rows);
+  for (let i = 0; i < found.length; i++) found[i] = read(Math.floor(i / rows) * down + (i % rows) * step + slice);
+  return found;
+}
+
+function blend(plane, rows, x, y) {
+  const column = Math.floor(x), row = Math.floor(y), right = x - column, above = y - row;
+  const at = column * rows + row, next = right > 0 ? rows : 0, up = above > 0 ? 1 : 0;
+  return (1 - above) * ((1 - right) * plane[at] + right * plane[at + next])
+    + above * ((1 - right) * plane[at + up] + right * plane[at + next + up]);
+}
+
+// A colour of the style sheet as three numbers.
+function findColour(name) {
+  const swatch = document.getElementById("swatch");
+  swatch.className = `swatch-${name}`;
+  return getComputedStyle(swatch).color.match(/[\d.]+/g).slice(0, 3).map(Number);
+}
+
+function openFrame(box, across, up, names, write) {
+  const { picture, width, height } = openPicture(box), area = placeArea(width, height, 18, 16);
+  const x = scaleAcross(area, across), y = scaleUp(area, up);
+  drawHeights(picture, area, up, y, write);
+  for (const [value, text] of chooseTicks(...across, Math.max(2, Math.floor(width / 100)))) {
+    picture.append(drawText(x(value), area.bottom + 16, text, "tick middle"));
+  }
+  drawNames(picture, area, height, ...names);
+  return { picture, x, y };
+}
+
+// Mean prediction against the mean of what came, a dot a bin.
+function drawCalibration(box, bins, names) {
+  const ends = bins.flatMap(([said, came, error]) => [said, came - 2 * error, came + 2 * error]);
+  const limits = widen(Math.min(...ends), Math.max(...ends));
+  const { picture, x, y } = openFrame(box, limits, limits, names);
+  picture.append(drawLine(x(limits[0]), y(limits[0]), x(limits[1]), y(limits[1]), "ideal"));
+  picture.append(drawPath(bins.map(([said, came]) => [x(said), y(came)]), "thin"));
+  for (const [said, came, error, rows] of bins) {
+    const dot = drawDot(x(said), y(came), 4.5, "dot"), words = `said ${writeNumber(said)}, came ${writeNumber(came)}`;
+    dot.append(svg("title", {}, `${words} (${rows} rows)`));
+    picture.append(drawLine(x(said), y(came - 2 * error), x(said), y(came + 2 * error), "whisker"), dot);
+  }
+}
+
+function drawResiduals(box, points, names) {
+  const said = points.map((point) => point[0]), reach = Math.max(...points.map((point) => Math.abs(point[1])));
+  const limits = widen(Math.min(...said), Math.max(...said));
+  const { picture, x, y } = openFrame(box, limits, widen(-reach, reach), names);
+  for (const [prediction, residual] of points) picture.append(drawDot(x(prediction), y(residual), 2.5, "speck"));
+}
+
+// Rows by their probability: those of the class above the line, the others below it.
+function drawSeparation(box, [inside, outside], names) {
+  const reach = Math.max(...inside, ...outside);
+  const write = (value) => writeNumber(Math.abs(value));
+  const { picture, x, y } = openFrame(box, [0, 1], widen(-reach, reach), names, write);
+  inside.forEach((count, i) => {
+    const left = x(i / inside.length) + 1, width = x((i + 1) / inside.length) - 1 - left;
+    picture.append(drawRect(left, y(count), width, y(0) - y(count), "positive"));
+    picture.append(drawRect(left, y(0), width, y(-outside[i]) - y(0), "negative"));
+  });
+}
+
+// Bars beside names, all on one scale; lines that are there already stay, so that their bars can move.
+function fillBars(list, items, low, high) {
+  const share = (width) => `${((100 * width) / (high - low || 1)).toFixed(3)}%`;
+  while (list.children.length > items.length) list.lastChild.remove();
+  while (list.children.length < items.length) list.append(openBar());
+  items.forEach((item, i) => {
+    const [label, track, figure] = list.children[i].children, [bar, mark] = track.children;
+    const name = html(item.link ? "a" : "span", { class: "name", title: item.name }, item.name);
+    if (item.link) name.setAttribute("href", item.link);
+    label.replaceChildren(name);
+    if (item.note) label.append(html("span", { class: "note" }, item.note));
+    bar.className = item.look;
+    bar.style.left = share(Math.min(item.from, item.to) - low);
+    bar.style.width = share(Math.abs(item.to - item.from));
+    mark.style.left = share(item.from - low);
+    figure.replaceWith(writeFigure(item.value, item.text));
+  });
+}
+
+function openBar() {
+  const track = html("span", { class: "track", "aria-hidden": "true" }, html("i"), html("b"));
+  return html("li", {}, html("span", { class: "label" }), track, html("data"));
+}

@@ -1,0 +1,34 @@
+// Check: how well predictions meet what came, where the page was given rows with answers.
+
+const MEASURED = "If the model was fitted on the same rows, it looks better here than on new ones.";
+const CALIBRATION = "Rows with similar predictions in one dot, with two standard errors. "
+  + "On the dashed line the model means what it says.";
+const RESIDUALS = "Each dot is a row: how far above or below its prediction it came. "
+  + "Good predictions scatter evenly around zero.";
+
+function fillCheck() {
+  const { check, classes, link, target } = model;
+  if (!check) return;
+  const choice = () => (link === "mlogit" ? state.output : 0);
+  const label = () => shorten(classes[link === "logit" ? 1 : state.output], 24);
+  const said = () => (classes ? `said: probability of ${label()}` : "said: prediction");
+  find("check-note").textContent = `Measured on the ${plural(check.n, "row")} given to this page. ${MEASURED}`;
+  fillFacts(find("measures"), check.measures.map(([name, value]) => [name, writeNumber(value)]));
+  find("calibration-note").textContent = CALIBRATION;
+  find("errors-title").textContent = classes ? "Separation" : "Residuals";
+  addPicture(find("calibration"), (box) => {
+    const bins = check.bins[choice()];
+    drawCalibration(box, bins, [said(), classes ? "came: share of rows" : "came: mean"]);
+    const words = bins.map((bin) => `said ${writeNumber(bin[0])}, came ${writeNumber(bin[1])}`);
+    box.setAttribute("aria-label", `Calibration: ${words.join("; ")}`);
+  });
+  addPicture(find("errors"), (box) => {
+    const error = `${shorten(target || "came", 20)} − prediction`;
+    if (check.points) drawResiduals(box, check.points, ["prediction", error]);
+    else drawSeparation(box, check.bars[choice()], [said(), "rows"]);
+    const note = check.points ? RESIDUALS
+      : `Above the line: rows of ${label()}. Below: all others. The further apart, the better.`;
+    find("errors-note").textContent = note;
+    box.setAttribute("aria-label", note);
+  });
+}

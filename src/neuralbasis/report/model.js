@@ -1,0 +1,128 @@
+// The model as the page holds it, and the rule that turns a row into a prediction.
+//
+//   score = intercept + Σ_terms table_term(position of the row)          prediction = link⁻¹(score)
+//
+// A row has one entry a column: a number, the index of a level (-1: never seen), or null where it is missing. Along
+// each axis a table holds missing, knots, unseen, so a position is 0, 1 … G with a fraction between knots, or G + 1.
+
+function readModel() {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const exact = new Float64Array(readBytes("exact"));
+  const steps = new Uint16Array(readBytes("steps"));
+  for (const axis of data.axes) {
+    axis.knots = exact.subarray(axis.knots, axis.knots + axis.count);
+    axis.levels = data.columns[axis.column].levels;
+    axis.name = data.columns[axis.column].name;
+    axis.cells = axis.count + 2;
+  }
+  const nOutputs = data.intercept.length;
+  data.terms.forEach((term, index) => openTerm(term, index, nOutputs));
+  return data;
+
+  function openTerm(term, index, n) {
+    const { scores, mix, spread, weights, members } = term;
+    term.index = index;
+    term.axes = term.axes.map((axis) => data.axes[axis]);
+    term.strides = term.axes.map((_, d) => term.axes.slice(d + 1).reduce((size, axis) => size * axis.cells, 1));
+    term.size = term.strides[0] * term.axes[0].cells;
+    term.weights = squareSteps(weights, term.size);
+    term.spread = (cell, k) => spread[1] + spread[2] * steps[spread[0] + cell * n + k];
+    term.nMembers = members ? members[0] : 0;
+    term.member = (m, cell, k) => members[2] + members[3] * steps[members[1] + (m * term.size + cell) * n + k];
+    term.score = mix ? tiedScore(scores, mix[0], mix[1], n) : (cell, k) => exact[scores + cell * n + k];
+  }
+
+  function squareSteps([start, low, step], size) {
+    const found = new Float64Array(size);
+    for (let i = 0; i < size; i++) found[i] = (low + step * steps[start + i]) ** 2;
+    return found;
+  }
+
+  // Classes that share a few shapes and weigh them.
+  function tiedScore(values, count, mix, n) {
+    return (cell, k) => {
+      let total = 0;
+      for (let c = 0; c < count; c++) total += exact[values + cell * count + c] * exact[mix + c * n + k];
+      return total;
+    };
+  }
+}
+
+function readBytes(id) {
+  const text = atob(document.getElementById(id).textContent);
+  const bytes = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+  return bytes.buffer;
+}
+
+function findPosition(axis, value) {
+  const { knots, count } = axis;
+  if (value === null) return 0;
+  if (axis.levels) return (knots.indexOf(value) + 1 || count + 1);
+  if (value <= knots[0]) return 1;
+  if (value >= knots[count - 1]) return count;
+  let low = 0, high = count - 1;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (knots[middle] <= value) low = middle;
+    else high = middle;
+  }
+  return 1 + low + shareOf(value, knots[low], knots[high]);
+}
+
+// Where a value lies between two others, 0 … 1; in halves, for the range of huge knots must not overflow.
+function shareOf(value, low, high) {
+  const unit = Math.max(-low, high) > 1 ? 0.5 : 1;
+  return (value * unit - low * unit) / (high * unit - low * unit);
+}
+
+// The raw value at a position between the first and the last knot.
+function findValue(axis, position) {
+  const whole = Math.floor(position), part = position - whole;
+  return part === 0 ? axis.knots[whole - 1] : axis.knots[whole - 1] * (1 - part) + axis.knots[whole] * part;
+}
+
+// The cells around positions, each with its share.
+function findCorners(term, positions) {
+  let corners = [[0, 1]];
+  positions.forEach((position, d) => {
+    const whole = Math.floor(position), part = position - whole;
+    corners = corners.flatMap(([cell, share]) => {
+      const at = cell + whole * term.strides[d];
+      return part === 0 ? [[at, share]] : [[at, share * (1 - part)], [at + term.strides[d], share * part]];
+    });
+  });
+  return corners;
+}
+
+function lookUp(read, corners, output) {
+  return corners.reduce((total, [cell, share]) => total + share * read(cell, output), 0);
+}
+
+// Contributions [term][output] of a row.
+function contribute(model, row) {
+  return model.terms.map((term) => {
+    const corners = findCorners(term, term.axes.map((axis) => findPosition(axis, row[axis.column])));
+    return model.intercept.map((_, output) => lookUp(term.score, corners, output));
+  });
+}
+
+function sumScores(model, contributions) {
+  return model.intercept.map((start, output) => contributions.reduce((total, found) => total + found[output], start));
+}
+
+// Probabilities of all classes, or null for a regression.
+function findProbabilities(model, scores) {
+  if (!model.classes) return null;
+  if (model.link === "logit") {
+    const tail = Math.exp(-Math.abs(scores[0])), positive = (scores[0] >= 0 ? 1 : tail) / (1 + tail);
+    return [1 - positive, positive];
+  }
+  const largest = Math.max(...scores), odds = scores.map((score) => Math.exp(score - largest));
+  const total = odds.reduce((sum, one) => sum + one, 0);
+  return odds.map((one) => one / total);
+}
+
+function findWinner(model, scores) {
+  return model.link === "logit" ? Number(scores[0] > 0) : scores.indexOf(Math.max(...scores));
+}

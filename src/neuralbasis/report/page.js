@@ -1,0 +1,182 @@
+// The page: what it shows now, the overview, and what happens when someone searches, sorts, chooses or changes.
+
+const N_DRIVERS = 8; // bars in the overview
+
+const model = readModel();
+const state = { output: 0, query: "", sort: "importance", sameScale: true, row: 0, values: [] };
+
+function find(id) {
+  return document.getElementById(id);
+}
+
+function strength(term) {
+  return term.importances[state.output];
+}
+
+function plural(count, noun) {
+  return `${writeDigits(count, {})} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+function nameScore() {
+  if (model.link === "logit") return `log odds of ${model.classes[1]}`;
+  if (model.classes) return `score of ${model.outputs[state.output]}`;
+  return model.outputs.length > 1 ? `prediction ${model.outputs[state.output]}` : "prediction";
+}
+
+// A picture is drawn once it comes near the window, and again when something changed.
+const pictures = new Map();
+const watcher = new IntersectionObserver((entries) => {
+  for (const { target, isIntersecting } of entries) {
+    const picture = pictures.get(target);
+    picture.isNear = isIntersecting;
+    if (isIntersecting) paint(target, picture);
+  }
+}, { rootMargin: "400px" });
+
+function addPicture(box, draw) {
+  pictures.set(box, { draw, isNear: false, isStale: true });
+  watcher.observe(box);
+}
+
+function paint(box, picture) {
+  if (!picture.isStale) return;
+  picture.isStale = false;
+  picture.draw(box);
+}
+
+function repaint() {
+  for (const [box, picture] of pictures) {
+    picture.isStale = true;
+    if (picture.isNear) paint(box, picture);
+  }
+}
+
+function fillOverview() {
+  const { summary, columns, terms, classes, target } = model;
+  const used = new Set(terms.flatMap((term) => term.columns)).size;
+  const what = (target || (classes ? "a class" : "a number")) + (classes ? ` (one of ${classes.length} classes)` : "");
+  find("title").textContent = model.title;
+  find("lead").textContent = `This model predicts ${what} from ${plural(used, "column")}. It adds up `
+    + `${plural(terms.length, "number")}, one a term, each read from a picture on this page. ${explainSum()}`;
+  find("unit").textContent = explainUnit();
+  const versions = Object.entries(summary ? summary.versions : {}).map((pair) => pair.join(" "));
+  fillFacts(find("facts"), [
+    summary && ["training rows", writeDigits(summary.rows, {})],
+    ["columns", used === columns.length ? String(used) : `${used} of ${columns.length} used`],
+    ["terms", countKinds()],
+    summary && summary.validation !== null && ["loss on held-out rows", writeNumber(summary.validation), judgeLoss()],
+    summary && ["fitted", summary.date.slice(0, 10)],
+  ]);
+  find("footer").textContent = summary
+    ? `${summary.estimator}, fitted ${summary.date}. ${versions.join(", ")}.`
+    : "A model made by hand: nothing is known of a fit.";
+}
+
+function explainSum() {
+  if (!model.classes) return "The sum is the prediction.";
+  if (model.link === "logit") return `The sum is the log odds of “${model.classes[1]}”, and gives its probability.`;
+  return "Each class has such a sum, its score, and the scores give the probabilities.";
+}
+
+function explainUnit() {
+  if (!model.classes) return "The height is in the unit of what is predicted.";
+  if (model.link === "logit") return "The height is in log odds: +0.7 doubles the odds, −0.7 halves them.";
+  return "The height is in log odds: between two classes, a lead of 0.7 doubles the odds.";
+}
+
+function judgeLoss() {
+  const { validation, constant } = model.summary;
+  if (!(constant > 0) || validation > constant) return null;
+  return `${writeNumber(100 * (1 - validation / constant))} % less than without any column`;
+}
+
+function countKinds() {
+  const kinds = ["single column", "pair", "triple"];
+  const counts = kinds.map((_, i) => model.terms.filter((term) => term.axes.length === i + 1).length);
+  return kinds.flatMap((kind, i) => (counts[i] ? [plural(counts[i], kind)] : [])).join(", ");
+}
+
+// Names over figures, with a note below where there is one.
+function fillFacts(list, facts) {
+  list.replaceChildren(...facts.filter(Boolean).map(([name, value, note]) => {
+    const fact = html("div", {}, html("dt", {}, name), html("dd", {}, value));
+    if (note) fact.append(html("dd", { class: "soft" }, note));
+    return fact;
+  }));
+}
+
+function fillDrivers() {
+  const order = [...model.terms].sort((a, b) => strength(b) - strength(a)).slice(0, N_DRIVERS);
+  const items = order.map((term) => {
+    const value = strength(term), isSure = model.outputs.length > 1 || term.importanceSpread === null;
+    const text = writeNumber(value) + (isSure ? "" : ` ± ${writeNumber(term.importanceSpread, 2)}`);
+    return { name: term.name, link: `#term-${term.index}`, from: 0, to: value, look: "plain", value, text };
+  });
+  fillBars(find("drivers"), items, 0, Math.max(0, ...order.map(strength)));
+  const hidden = model.terms.length - order.length;
+  find("more-drivers").textContent = hidden ? `${plural(hidden, "weaker term")} below.` : "";
+}
+
+function chooseOutput(output) {
+  state.output = output;
+  for (const node of document.querySelectorAll("[data-say=score]")) node.textContent = nameScore();
+  fillDrivers();
+  sortTerms();
+  repaint();
+  if (model.rows) fillRow();
+  fillWhatIf(true);
+}
+
+function hideWhatIsNotThere() {
+  const has = { check: Boolean(model.check), rows: Boolean(model.rows), outputs: model.outputs.length > 1 };
+  for (const node of document.querySelectorAll("[data-needs]")) node.hidden = !has[node.dataset.needs];
+}
+
+function listen() {
+  const on = (id, event, act) => find(id).addEventListener(event, ({ target }) => act(target));
+  find("output").replaceChildren(...model.outputs.map((name, k) => html("option", { value: k }, shorten(name, 60))));
+  on("output", "change", (select) => chooseOutput(Number(select.value)));
+  on("search", "input", (input) => {
+    state.query = input.value;
+    filterTerms();
+    const { top, bottom } = find("terms").getBoundingClientRect();
+    if (top > innerHeight / 2 || bottom < innerHeight / 2) find("terms").scrollIntoView();
+  });
+  on("sort", "change", (select) => { state.sort = select.value; sortTerms(); });
+  on("same", "change", (box) => { state.sameScale = box.checked; repaint(); });
+  let width = innerWidth; // a phone's address bar changes the height only
+  addEventListener("resize", () => {
+    if (innerWidth !== width) repaint();
+    width = innerWidth;
+  });
+  addEventListener("beforeprint", () => {
+    if (pictures.size <= 200) pictures.forEach((picture, box) => paint(box, picture));
+  });
+  listenToTheme();
+  listenToRows();
+  listenToWhatIf();
+}
+
+function listenToTheme() {
+  const system = matchMedia("(prefers-color-scheme: dark)"), root = document.documentElement, button = find("theme");
+  const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
+  const show = () => {
+    button.setAttribute("aria-pressed", isDark());
+    repaint(); // maps hold their colours
+  };
+  button.addEventListener("click", () => {
+    root.dataset.theme = isDark() ? "light" : "dark";
+    show();
+  });
+  system.addEventListener("change", show);
+  show();
+}
+
+hideWhatIsNotThere();
+fillOverview();
+fillTerms();
+fillCheck();
+startFrom(model.rows ? 0 : -1);
+openFields(N_FIELDS);
+listen();
+chooseOutput(0);

@@ -1,0 +1,55 @@
+"""Page: one HTML file from its sources beside this module and the model's data.
+
+Nothing that comes from a table is ever part of the page's markup. Names and labels travel as JSON in a data block,
+with every character escaped that could end it, and the script sets them as text. A content security policy allows
+exactly this script and this style, by their hashes, and no network.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+from .. import __version__
+from .tables import Pack
+
+SCRIPTS = ("model.js", "draw.js", "chart.js", "terms.js", "check.js", "whatif.js", "page.js")
+ESCAPES = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
+
+
+def assemble(data: dict[str, Any], pack: Pack) -> bytes:
+    """The whole file."""
+    style, script = _read("page.css"), "\n".join(map(_read, SCRIPTS))
+    page = Template(_read("page.html")).substitute(
+        policy=f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
+        "base-uri 'none'; form-action 'none'",
+        version=__version__,
+        title=html.escape(data["title"]),
+        style=style,
+        script=script,
+        data=write_block(data),
+        **{kind: base64.b64encode(pack.join(kind).tobytes()).decode() for kind in Pack.TYPES},
+    )
+    return page.encode("utf-8", "xmlcharrefreplace")  # half a surrogate pair, which UTF-8 cannot write
+
+
+def write_block(data: Any) -> str:
+    """JSON that may stand in a script element: plain ASCII, and no character that markup knows.
+
+    >>> write_block({"name": "</script>é"})
+    '{"name":"\\\\u003c/script\\\\u003e\\\\u00e9"}'
+    """
+    return json.dumps(data, separators=(",", ":"), allow_nan=False).translate(ESCAPES)
+
+
+def _read(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,168 @@
+"""Tables: the model and its records as the page reads them, plain values and packed arrays.
+
+Tables and knots are packed as doubles, for the page predicts with them. What is only drawn is packed as 16-bit steps
+between its lowest and highest value: spread, members, and the roots of the weights, so that a single row is still seen
+beside a cell of many thousands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..axis import Axis
+from ..columns import level_text
+from ..explain import GlobalExplanation, TermView
+from ..model import AdditiveModel
+from ..shape import TiedShape
+from ..summary import to_plain
+
+MAX_MEMBER_NUMBERS = 600_000  # of all terms together, the strongest first: a wide model stays a file one can send
+STEPS = 2**16 - 1
+
+
+class Pack:
+    """Arrays one behind another; the page reads each kind as one typed array.
+
+    Examples
+    --------
+    >>> pack = Pack()
+    >>> pack.add_exact(np.zeros((2, 3))), pack.add_exact(np.ones(2)), pack.add_steps(np.array([-1.0, 1.0]))
+    (0, 6, [0, -1.0, 3.0518...e-05])
+    >>> pack.join("exact").tolist()
+    [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0]
+    """
+
+    TYPES: Mapping[str, str] = {"exact": "<f8", "steps": "<u2"}
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, list[np.ndarray]] = {kind: [] for kind in self.TYPES}
+        self._sizes = dict.fromkeys(self.TYPES, 0)
+
+    def _add(self, kind: str, array: np.ndarray) -> int:
+        start = self._sizes[kind]
+        self._arrays[kind].append(np.ascontiguousarray(array, dtype=self.TYPES[kind]).ravel())
+        self._sizes[kind] += array.size
+        return start
+
+    def add_exact(self, array: np.ndarray) -> int:
+        """Where the array begins, in numbers."""
+        return self._add("exact", array)
+
+    def add_steps(self, array: np.ndarray) -> list[float]:
+        """Where it begins, its lowest value and the width of a step."""
+        low, high = float(array.min()), float(array.max())
+        step = (high - low) / STEPS
+        steps = np.rint((array - low) / (step or 1.0))
+        return [self._add("steps", steps), low, step]
+
+    def join(self, kind: str) -> np.ndarray:
+        return np.concatenate([np.empty(0, self.TYPES[kind]), *self._arrays[kind]])
+
+
+def describe_model(
+    model: AdditiveModel, explanation: GlobalExplanation, pack: Pack, title: str | None
+) -> dict[str, Any]:
+    """Everything the page says without rows."""
+    axes, indices = _list_axes(model, pack)
+    keeps = _choose_members(explanation.terms)
+    terms = [
+        _describe_term(view, shape.term, indices, keep, pack)
+        for view, shape, keep in zip(explanation.terms, model.shapes, keeps, strict=True)
+    ]
+    own = {view.columns[0]: view.weights for view in explanation.terms if len(view.columns) == 1}
+    target = None if model.summary is None else model.summary.target
+    return {
+        "title": title if title is not None else "The model" if target is None else f"What drives {target}",
+        "target": target,
+        "link": explanation.link,
+        "classes": None if explanation.classes is None else [level_text(label) for label in explanation.classes],
+        "outputs": [level_text(label) for label in explanation.outputs],
+        "intercept": explanation.intercept.tolist(),
+        "columns": [_describe_column(axis, own.get(axis.name)) for axis in model.encoder.axes],
+        "axes": axes,
+        "terms": terms,
+        "summary": None if model.summary is None else _describe_summary(model),
+        "rows": None,
+        "check": None,
+    }
+
+
+def _list_axes(model: AdditiveModel, pack: Pack) -> tuple[list[dict[str, Any]], dict[int, int]]:
+    """Axes that differ, and the index of each by identity: interactions share a column's coarser axis."""
+    axes: list[dict[str, Any]] = []
+    known: dict[tuple[int, bytes], int] = {}
+    indices: dict[int, int] = {}
+    for shape in model.shapes:
+        for feature, axis in zip(shape.term, shape.axes, strict=True):
+            key = feature, axis.knots.tobytes()
+            if key not in known:
+                known[key] = len(axes)
+                axes.append({"column": feature, "knots": pack.add_exact(axis.knots), "count": len(axis.knots)})
+            indices[id(axis)] = known[key]
+    return axes, indices
+
+
+def _choose_members(views: Sequence[TermView]) -> list[bool]:
+    """Which terms show their members: main effects, the strongest first, as long as there is room."""
+    keeps, room = [False] * len(views), MAX_MEMBER_NUMBERS
+    for place in sorted(range(len(views)), key=lambda place: -views[place].importance):
+        members = views[place].members if len(views[place].columns) == 1 else None
+        if members is not None and members.shape[-2] > 1 and members.size <= room:
+            keeps[place], room = True, room - members.size
+    return keeps
+
+
+def _describe_term(
+    view: TermView, term: Sequence[int], indices: Mapping[int, int], has_members: bool, pack: Pack
+) -> dict[str, Any]:
+    members = np.moveaxis(view.members, -2, 0) if has_members and view.members is not None else None
+    tied = view.shape if isinstance(view.shape, TiedShape) else None
+    return {
+        "name": view.name,
+        "columns": list(term),
+        "axes": [indices[id(axis)] for axis in view.axes],
+        "scores": pack.add_exact(view.scores if tied is None else tied.values),
+        "mix": None if tied is None else [len(tied.mix), pack.add_exact(tied.mix.mean(axis=1))],
+        "spread": pack.add_steps(view.spread),
+        "weights": pack.add_steps(np.sqrt(view.weights)),
+        "members": None if members is None else [len(members), *pack.add_steps(members)],
+        "importance": view.importance,
+        "importanceSpread": to_plain(view.importance_spread),
+        "importances": view.importances.tolist(),
+    }
+
+
+def _describe_column(axis: Axis, weights: np.ndarray | None) -> dict[str, Any]:
+    return {
+        "name": axis.name,
+        "levels": None if axis.levels is None else list(axis.levels),
+        "low": float(axis.knots[0]),
+        "high": float(axis.knots[-1]),
+        "whole": bool((axis.knots == np.rint(axis.knots)).all()),
+        "typical": _find_typical(axis, weights),
+    }
+
+
+def _find_typical(axis: Axis, weights: np.ndarray | None) -> float:
+    """The most frequent level, or the knot in the middle of the rows."""
+    inner = np.ones(len(axis.knots)) if weights is None or not weights[1:-1].any() else weights[1:-1]
+    if axis.is_level:
+        return float(axis.knots[inner.argmax()])
+    return float(axis.knots[np.searchsorted(np.cumsum(inner), inner.sum() / 2)])
+
+
+def _describe_summary(model: AdditiveModel) -> dict[str, Any]:
+    found = model.summary
+    assert found is not None
+    return {
+        "estimator": found.estimator,
+        "rows": found.n_rows,
+        "columns": found.n_columns,
+        "validation": found.validation,
+        "constant": to_plain(found.history.get("constant")),
+        "date": found.date,
+        "versions": found.versions,
+    }

@@ -1,0 +1,202 @@
+// Terms: the list, and a card with the picture of each.
+
+const CAPTIONS = {
+  curve: "Line: what this column adds. Band and faint lines: how far the members differ. Grey: where the rows are.",
+  levels: "Bars: what each level adds. Whisker: how far the members differ. Right: training rows.",
+  map: "Colour: what the two columns add together, beyond what each adds alone. Grey: no training rows.",
+  slices: "A slice at one value of the third column: move the slider. Grey: no training rows.",
+};
+const STEPS = {
+  ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowUp: [1, 1], ArrowDown: [1, -1], Home: [0, -Infinity], End: [0, Infinity],
+};
+
+const lines = new Map(); // term -> its line in the list, the bar there, and its card
+const extents = new Map(); // term and output -> lowest and highest score
+
+function fillTerms() {
+  for (const term of model.terms) {
+    const bar = html("i"), name = html("span", { class: "name" }, term.name), link = `term-${term.index}`;
+    const track = html("span", { class: "track", "aria-hidden": "true" }, bar);
+    const line = html("li", {}, html("a", { href: `#${link}`, title: term.name }, name, track));
+    const card = html("article", { id: link, class: "card", tabindex: "-1", "aria-label": term.name });
+    lines.set(term, { line, bar, card, text: term.name.toLowerCase() });
+    addPicture(card, () => drawCard(term, card));
+  }
+}
+
+function sortTerms() {
+  const byName = (a, b) => a.name.localeCompare(b.name, "en", { numeric: true });
+  const compare = state.sort === "name" ? byName : (a, b) => strength(b) - strength(a);
+  const order = [...model.terms].sort((a, b) => compare(a, b) || a.index - b.index);
+  const largest = Math.max(...model.terms.map(strength)) || 1;
+  for (const term of order) lines.get(term).bar.style.width = `${(100 * strength(term)) / largest}%`;
+  find("list").replaceChildren(...order.map((term) => lines.get(term).line));
+  find("gallery").replaceChildren(...order.map((term) => lines.get(term).card));
+  filterTerms();
+}
+
+function filterTerms() {
+  const wanted = state.query.trim().toLowerCase(), all = plural(model.terms.length, "term");
+  let count = 0;
+  for (const { line, card, text } of lines.values()) {
+    line.hidden = card.hidden = !text.includes(wanted);
+    count += text.includes(wanted);
+  }
+  find("count").textContent = wanted ? `${count} of ${all}` : all;
+}
+
+// Lowest and highest score that a term shows, a main effect with its band; 0 is always inside.
+function findExtent(term) {
+  const key = `${term.index} ${state.output}`;
+  if (!extents.has(key)) extents.set(key, measureExtent(term));
+  return extents.get(key);
+}
+
+function measureExtent(term) {
+  const isMain = term.axes.length === 1, { count, levels } = term.axes[0];
+  const isKnot = (cell) => isMain && cell > 0 && cell <= count;
+  let low = 0, high = 0;
+  for (let cell = 0; cell < (isMain && !levels ? count + 1 : term.size); cell++) {
+    if (!isKnot(cell) && !(term.weights[cell] > 0)) continue;
+    const score = term.score(cell, state.output), spread = isMain ? term.spread(cell, state.output) : 0;
+    low = Math.min(low, score - spread);
+    high = Math.max(high, score + spread);
+  }
+  return [low, high];
+}
+
+// Both ends of the scores of a main effect's picture; of maps, the score of the full colour.
+function chooseLimits(term) {
+  const isMain = term.axes.length === 1;
+  const alike = state.sameScale ? model.terms.filter((other) => (other.axes.length === 1) === isMain) : [term];
+  const ends = alike.map(findExtent).reduce((all, own) => [Math.min(all[0], own[0]), Math.max(all[1], own[1])], [0, 0]);
+  if (!isMain) return Math.max(-ends[0], ends[1]) || 1;
+  return ends[0] === ends[1] ? [-1, 1] : widen(...ends);
+}
+
+function findKind(term) {
+  if (term.axes.length > 1) return term.axes.length === 2 ? "map" : "slices";
+  return term.axes[0].levels ? "levels" : "curve";
+}
+
+function drawCard(term, card) {
+  if (!card.firstChild) openCard(term, card);
+  card.redraw();
+}
+
+function openCard(term, card) {
+  const kind = findKind(term), view = { term, kind, chart: null, at: null, slice: 1, maxLevels: MAX_LEVELS };
+  const figure = html("span", { class: "importance" });
+  const label = `${term.name}: values along the picture`;
+  const box = html("div", { class: "chart", tabindex: "0", role: "slider", "aria-label": label, "aria-valuenow": 0 });
+  const readout = html("p", { class: "readout" }), extra = html("div", { class: "extra" });
+  card.append(html("header", {}, html("h3", { title: term.name }, term.name), figure), box, readout, extra);
+  const legend = term.axes.length > 1 ? addLegend(extra) : null;
+  card.redraw = () => {
+    const limits = chooseLimits(term);
+    figure.textContent = `importance ${writeNumber(strength(term))}`;
+    if (legend) legend(limits); // before the picture, which takes the room that is left
+    view.chart = drawTerm(box, view, limits);
+    readout.textContent = CAPTIONS[kind] + (view.chart.isCut ? " Drawn: the central 99 % of the rows." : "");
+    box.setAttribute("aria-valuemin", 0);
+    box.setAttribute("aria-valuemax", view.chart.rulers[0].stops.length - 1);
+  };
+  listenToChart(box, view, (positions) => {
+    view.chart.move(positions);
+    readout.replaceChildren(...describePoint(term, kind === "slices" ? [...positions, view.slice] : positions));
+    box.setAttribute("aria-valuenow", view.at[0]);
+    box.setAttribute("aria-valuetext", readout.textContent);
+  });
+  if (kind === "slices") addSlices(card, extra, view);
+  if (kind === "levels" && term.axes[0].count > MAX_LEVELS) addLevelSwitch(card, box, extra, view);
+}
+
+function drawTerm(box, { kind, term, maxLevels, slice }, limits) {
+  if (kind === "curve") return drawCurve(box, term, state.output, limits);
+  if (kind === "levels") return drawLevels(box, term, state.output, limits, maxLevels);
+  return drawMap(box, term, state.output, limits, slice);
+}
+
+// What a term says at one place, in words.
+function describePoint(term, positions) {
+  const corners = findCorners(term, positions), nearest = findCorners(term, positions.map(Math.round))[0][0];
+  const score = lookUp(term.score, corners, state.output), spread = lookUp(term.spread, corners, state.output);
+  const name = ({ axes }, d) => `${shorten(axes[d].name, 40)} ${shorten(nameCell(axes[d], positions[d]), 40)}`;
+  const weight = term.weights[nearest];
+  const odds = model.link === "logit" ? ` (odds × ${writeNumber(Math.exp(score))})` : "";
+  const rows = weight > 0 ? `${plural(Number(weight.toPrecision(3)), "training row")} near` : "no training rows here";
+  return [
+    `${positions.map((_, d) => name(term, d)).join(", ")}: `,
+    writeFigure(score, writeSigned(score)),
+    `${spread > 0 ? ` ± ${writeNumber(spread, 2)}` : ""}${odds} · ${rows}`,
+  ];
+}
+
+// Pointing, touching and arrow keys.
+function listenToChart(box, view, show) {
+  const point = (event) => {
+    const { left, top } = box.getBoundingClientRect(), pixels = [event.clientX - left, event.clientY - top];
+    if (view.chart.isVertical) pixels.reverse();
+    const positions = view.chart.rulers.map((ruler, d) => ruler.position(pixels[d]));
+    view.at = view.chart.rulers.map((ruler, d) => findNearest(ruler.stops, positions[d]));
+    show(positions);
+  };
+  box.addEventListener("pointermove", point);
+  box.addEventListener("pointerdown", point);
+  box.addEventListener("keydown", (event) => {
+    if (!(event.key in STEPS)) return;
+    event.preventDefault();
+    const { rulers, isVertical } = view.chart, [wished, step] = STEPS[event.key];
+    const d = Math.min(wished, rulers.length - 1), sign = isVertical && wished === 1 ? -1 : 1;
+    const at = view.at || rulers.map(({ stops }) => Math.floor((stops.length - 1) / 2));
+    at[d] += sign * step;
+    view.at = at.map((stop, i) => Math.min(Math.max(stop, 0), rulers[i].stops.length - 1));
+    show(view.at.map((stop, i) => rulers[i].stops[stop]));
+  });
+}
+
+function findNearest(stops, position) {
+  return stops.reduce((best, stop, i) => (Math.abs(stop - position) < Math.abs(stops[best] - position) ? i : best), 0);
+}
+
+function addSlices(card, extra, view) {
+  const axis = view.term.axes[2], weights = sumAlong(view.term, 2);
+  const isThere = (cell) => (cell > 0 && cell <= axis.count) || weights[cell] > 0;
+  const cells = Array.from({ length: axis.cells }, (_, cell) => cell).filter(isThere);
+  const label = html("span", { class: "soft" });
+  const slider = html("input", { type: "range", min: 0, max: cells.length - 1, step: 1, "aria-label": axis.name });
+  const choose = () => {
+    view.slice = cells[slider.value];
+    label.textContent = `${shorten(axis.name, 40)} ${shorten(nameCell(axis, view.slice), 30)}`;
+    slider.setAttribute("aria-valuetext", label.textContent);
+  };
+  slider.value = Math.floor((cells.length - 1) / 2);
+  choose();
+  slider.addEventListener("input", () => {
+    choose();
+    card.redraw();
+  });
+  extra.prepend(html("label", { class: "slice" }, label, slider));
+}
+
+function addLevelSwitch(card, box, extra, view) {
+  const { count } = view.term.axes[0], button = html("button", { type: "button" }, `all ${plural(count, "level")}`);
+  button.addEventListener("click", () => {
+    const isLong = view.maxLevels === MAX_LEVELS;
+    view.maxLevels = isLong ? count : MAX_LEVELS;
+    card.style.height = isLong ? "auto" : "";
+    box.style.height = isLong ? `${60 + 20 * count}px` : "";
+    button.textContent = isLong ? `the ${MAX_LEVELS} most frequent levels` : `all ${plural(count, "level")}`;
+    card.redraw();
+  });
+  extra.append(button);
+}
+
+function addLegend(extra) {
+  const low = html("span"), high = html("span");
+  extra.append(html("span", { class: "legend" }, low, html("i", { "aria-hidden": "true" }), high));
+  return (limit) => {
+    low.textContent = writeNumber(-limit);
+    high.textContent = writeSigned(limit);
+  };
+}

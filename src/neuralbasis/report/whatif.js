@@ -1,0 +1,210 @@
+// Rows: why single rows have their predictions, and what if their values were others.
+
+const N_BARS = 12; // contributions shown one by one; the others are summed
+const N_FIELDS = 30; // inputs before the others are asked for
+
+const fields = new Map(); // column -> shows its value
+let places = null; // terms whose contributions are shown, and the others
+
+function predictRow(values) {
+  const contributions = contribute(model, values), scores = sumScores(model, contributions);
+  return { contributions, scores, probabilities: findProbabilities(model, scores), winner: findWinner(model, scores) };
+}
+
+// The strongest contributions one by one, the others summed: [name, values, contribution, link].
+function listContributions([shown, others], contributions, values, unseen = {}) {
+  const size = (term) => contributions[term.index][state.output];
+  const list = shown.map((term) => [term.name, writeValues(term, values, unseen), size(term), `#term-${term.index}`]);
+  if (!others.length) return list;
+  return [...list, [plural(others.length, "other term"), "", others.reduce((sum, term) => sum + size(term), 0), null]];
+}
+
+function splitTerms(contributions) {
+  const size = (term) => Math.abs(contributions[term.index][state.output]);
+  const order = [...model.terms].sort((a, b) => size(b) - size(a) || a.index - b.index);
+  return [order.slice(0, N_BARS), order.slice(N_BARS)];
+}
+
+function writeValues(term, values, unseen) {
+  return term.columns.map((c) => shorten(writeCell(model.columns[c], values[c], unseen[c]), 30)).join(", ");
+}
+
+function writeCell(column, value, unseen) {
+  if (value === null) return "missing";
+  if (!column.levels) return writeValue(value);
+  if (value !== -1) return column.levels[value];
+  return unseen === undefined ? "any other" : `${unseen} (never seen)`;
+}
+
+function describeVerdict({ scores, probabilities, winner }) {
+  const score = scores[state.output], soft = (...parts) => html("span", { class: "soft" }, ...parts);
+  if (!probabilities) return [soft(nameScore()), writeFigure(score, writeNumber(score, 5), "answer")];
+  const chance = writeFigure(probabilities[winner], writeShare(probabilities[winner]));
+  return [
+    soft("most probable"), html("span", { class: "answer name" }, model.classes[winner]),
+    soft("probability ", chance, ` · ${shorten(nameScore(), 60)} `, writeFigure(score, writeNumber(score, 4))),
+  ];
+}
+
+function writeShare(share) {
+  if (share > 0.999 || share < 0.001) return share > 0.5 ? "> 99.9 %" : "< 0.1 %";
+  return `${writeDigits(100 * share, { maximumFractionDigits: 1 })} %`;
+}
+
+function fillRow() {
+  const row = model.rows[state.row], found = predictRow(row.values), start = model.intercept[state.output];
+  const came = row.actual === null ? [] : ["came", writeActual(row)];
+  find("row").value = state.row;
+  find("row-verdict").replaceChildren(...describeVerdict(found),
+    ...came.map((text, i) => html("span", { class: i ? "came name" : "soft" }, text)));
+  const stand = (name, value) => ({ name, from: value, to: value, value, text: writeNumber(value, 4), look: "plain" });
+  let at = start;
+  const steps = listContributions(splitTerms(found.contributions), found.contributions, row.values, row.unseen);
+  const items = steps.map(([name, note, value, link]) => {
+    at += value;
+    return makeBar(name, note, value, link, at - value, at);
+  });
+  items.unshift(stand("average row", start));
+  items.push(stand(nameScore(), found.scores[state.output]));
+  const ends = items.flatMap((item) => [item.from, item.to]);
+  fillBars(find("waterfall"), items, ...widen(Math.min(...ends), Math.max(...ends)));
+}
+
+function writeActual({ actual }) {
+  return model.classes ? actual : writeValue(actual);
+}
+
+function makeBar(name, note, value, link, from, to) {
+  const text = Math.abs(value) < 1e-10 * findReach() ? "0" : writeSigned(value);
+  return { name, note, link, from, to, value, text, look: value > 0 ? "positive" : "negative" };
+}
+
+function listenToRows() {
+  if (!model.rows) return;
+  const came = (row) => (row.actual === null ? "" : ` (came ${shorten(writeActual(row), 24)})`);
+  const options = model.rows.map((row, i) => html("option", { value: i }, `${row.index}${came(row)}`));
+  const choose = (row) => {
+    state.row = (row + model.rows.length) % model.rows.length;
+    fillRow();
+  };
+  find("row").replaceChildren(...options);
+  find("row").addEventListener("change", () => choose(Number(find("row").value)));
+  find("previous").addEventListener("click", () => choose(state.row - 1));
+  find("next").addEventListener("click", () => choose(state.row + 1));
+  find("take").addEventListener("click", () => {
+    startFrom(state.row);
+    fillWhatIf(true);
+    find("whatif").scrollIntoView();
+    find("whatif").focus({ preventScroll: true });
+  });
+}
+
+function listenToWhatIf() {
+  const starts = (model.rows || []).map((row, i) => html("option", { value: i }, `row ${row.index}`));
+  find("start").replaceChildren(html("option", { value: -1 }, "a typical row"), ...starts);
+  find("start").value = model.rows ? 0 : -1;
+  const restart = () => {
+    startFrom(Number(find("start").value));
+    fillWhatIf(true);
+  };
+  find("start").addEventListener("change", restart);
+  find("reset").addEventListener("click", restart);
+  find("all-fields").addEventListener("click", () => openFields(Infinity));
+  find("inputs").addEventListener("submit", (event) => event.preventDefault());
+}
+
+function startFrom(row) {
+  state.values = row < 0 ? model.columns.map((column) => column.typical) : [...model.rows[row].values];
+  find("start").value = row;
+  for (const show of fields.values()) show();
+}
+
+// Inputs for the columns that matter most, up to a number of them.
+function openFields(limit) {
+  const weight = model.columns.map(() => 0);
+  for (const term of model.terms) for (const c of term.columns) weight[c] += term.importance;
+  const used = [...new Set(model.terms.flatMap((term) => term.columns))].sort((a, b) => weight[b] - weight[a] || a - b);
+  for (const c of used.slice(0, limit)) if (!fields.has(c)) find("fields").append(openField(model.columns[c], c));
+  const hidden = Math.max(0, used.length - limit);
+  find("all-fields").hidden = !hidden;
+  find("all-fields").textContent = `Show ${plural(hidden, "weaker column")}`;
+}
+
+function openField(column, c) {
+  const id = `field-${c}`, input = column.levels ? openSelect(column, c, id) : openNumber(column, c, id);
+  const missing = html("input", { type: "checkbox", "aria-label": `${column.name} is missing` });
+  let last = column.typical;
+  missing.addEventListener("change", () => {
+    if (missing.checked) last = state.values[c];
+    changeValue(c, missing.checked ? null : last, true);
+  });
+  fields.set(c, (source) => {
+    missing.checked = state.values[c] === null;
+    input.show(state.values[c], source);
+  });
+  fields.get(c)();
+  return html("div", { class: "field", "data-column": c },
+    html("label", { for: id, class: "name", title: column.name }, column.name), ...input.nodes,
+    html("label", { class: "option" }, missing, " missing"));
+}
+
+function openSelect(column, c, id) {
+  const options = column.levels.map((level, i) => html("option", { value: i }, shorten(level, 80)));
+  const select = html("select", { id }, ...options, html("option", { value: -1 }, "any other"));
+  select.addEventListener("change", () => changeValue(c, Number(select.value), true));
+  const show = (value) => {
+    select.disabled = value === null;
+    if (value !== null) select.value = value;
+  };
+  return { nodes: [select], show };
+}
+
+function openNumber(column, c, id) {
+  const { low, high, whole } = column, step = whole && high - low <= 1000 ? 1 : "any";
+  const slider = html("input", { type: "range", min: low, max: high, step, "aria-label": `${column.name}, slider` });
+  const number = html("input", { type: "number", id, step: "any" });
+  // The slider gives a number of few digits, so that what is written is what is computed.
+  const read = () => Math.min(Math.max(Number(Number(slider.value).toPrecision(5)), low), high);
+  slider.addEventListener("input", () => changeValue(c, read()));
+  slider.addEventListener("change", () => changeValue(c, read(), true));
+  number.addEventListener("input", () => {
+    if (Number.isFinite(number.valueAsNumber)) changeValue(c, number.valueAsNumber, true, number);
+  });
+  const show = (value, source) => {
+    slider.disabled = number.disabled = value === null;
+    if (value === null) return;
+    slider.value = value;
+    if (source !== number) number.value = value;
+  };
+  return { nodes: [slider, number], show };
+}
+
+// While a slider moves, bars keep their places; they are sorted again when it is let go.
+function changeValue(c, value, isDone = false, source = null) {
+  state.values[c] = value;
+  fields.get(c)(source);
+  fillWhatIf(isDone);
+}
+
+function fillWhatIf(isDone) {
+  const found = predictRow(state.values), { contributions, scores, probabilities } = found;
+  if (isDone) places = splitTerms(contributions);
+  find("verdict").replaceChildren(...describeVerdict(found));
+  const list = listContributions(places, contributions, state.values);
+  const reach = Math.max(findReach(), ...list.map((line) => Math.abs(line[2])));
+  const bars = list.map(([name, note, value, link]) => makeBar(name, note, value, link, 0, value));
+  fillBars(find("contributions"), bars, -reach, reach);
+  const chances = (probabilities || []).map((share, k) => (
+    { name: model.classes[k], from: 0, to: share, value: share, text: writeShare(share), look: "plain" }));
+  fillBars(find("probabilities"), chances, 0, 1);
+  const score = scores[state.output];
+  find("sum").replaceChildren(`average row ${writeNumber(model.intercept[state.output], 4)} + contributions = `,
+    `${shorten(nameScore(), 60)} `, writeFigure(score, writeNumber(score, 4)));
+}
+
+// The longest bar that a training row can have: bars move, their scale does not.
+function findReach() {
+  const key = `all ${state.output}`;
+  if (!extents.has(key)) extents.set(key, Math.max(...model.terms.flatMap(findExtent).map(Math.abs)) || 1);
+  return extents.get(key);
+}

@@ -1,0 +1,231 @@
+"""A headless Chromium, driven through its own debugging protocol over two pipes: no driver, no package, no port.
+
+    with Browser() as browser:
+        page = browser.open("model.html", width=390)
+        page.run("document.title")
+
+Chromium reads commands from file 3 and writes answers and events to file 4, each a JSON text that ends with a NUL.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+SECONDS = 30.0
+FLAGS = [
+    *("--headless", "--remote-debugging-pipe", "--no-first-run", "--disable-extensions", "--disable-gpu"),
+    *("--disable-quic", "--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    *("--hide-scrollbars", "--force-color-profile=srgb"),
+]
+KEYS = {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Home": 36, "End": 35, "Tab": 9}
+
+
+def find_browser() -> str | None:
+    """The program, None where there is none."""
+    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+class Browser:
+    """One process with a fresh profile; it and its profile are gone when the block ends."""
+
+    def __init__(self) -> None:
+        program = find_browser()
+        assert program is not None, "no Chromium on the path"
+        self.profile = tempfile.mkdtemp(prefix="chromium-")
+        flags = [*FLAGS, f"--user-data-dir={self.profile}", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+        commands, answers = _pipe(), _pipe()
+        actions = [
+            (os.POSIX_SPAWN_DUP2, commands[0], 3),
+            (os.POSIX_SPAWN_DUP2, answers[1], 4),
+            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+        ]
+        self.process = os.posix_spawn(program, [program, *flags], os.environ, file_actions=actions, setpgroup=0)
+        os.close(commands[0])
+        os.close(answers[1])
+        self.sender, self.receiver = commands[1], answers[0]
+        self.rest, self.count, self.pages = b"", 0, {}
+
+    def __enter__(self) -> Browser:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.killpg(self.process, signal.SIGKILL)
+        os.waitpid(self.process, 0)
+        os.close(self.sender)
+        os.close(self.receiver)
+        shutil.rmtree(self.profile, ignore_errors=True)
+
+    def open(self, path: str | Path, width: int = 1280, height: int = 900, dark: bool = False) -> Page:
+        """A window of this size that has loaded a file."""
+        target = self.send("Target.createTarget", url="about:blank")["targetId"]
+        session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        page = self.pages[session] = Page(self, session, target)
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            page.send(f"{domain}.enable")
+        page.resize(width, height)
+        page.choose_theme("dark" if dark else "light")
+        page.load(Path(path).resolve().as_uri())
+        return page
+
+    def send(self, method: str, session: str | None = None, **parameters: Any) -> dict[str, Any]:
+        """The answer to a command; events that come before it go to their pages."""
+        self.count += 1
+        message = {"id": self.count, "method": method, "params": parameters}
+        text = json.dumps(message | ({} if session is None else {"sessionId": session})).encode() + b"\0"
+        while text:
+            text = text[os.write(self.sender, text) :]
+        end = time.monotonic() + SECONDS
+        while True:
+            found = self.receive(end)
+            if found.get("id") == self.count:
+                assert "error" not in found, f"{method}: {found['error']}"
+                return found["result"]
+
+    def receive(self, end: float) -> dict[str, Any]:
+        while b"\0" not in self.rest:
+            ready, _, _ = select.select([self.receiver], [], [], max(0.0, end - time.monotonic()))
+            assert ready, f"Chromium did not answer within {SECONDS} seconds"
+            came = os.read(self.receiver, 1 << 20)
+            assert came, "Chromium has ended"
+            self.rest += came
+        text, self.rest = self.rest.split(b"\0", 1)
+        found = json.loads(text)
+        if "method" in found and found.get("sessionId") in self.pages:
+            self.pages[found["sessionId"]].note(found["method"], found["params"])
+        return found
+
+
+class Page:
+    """One window: `errors` are what its console complained about, `requests` the addresses it asked for."""
+
+    def __init__(self, browser: Browser, session: str, target: str) -> None:
+        self.browser, self.session, self.target = browser, session, target
+        self.errors: list[str] = []
+        self.requests: list[str] = []
+        self.is_loaded = False
+
+    def note(self, event: str, details: dict[str, Any]) -> None:
+        if event == "Page.loadEventFired":
+            self.is_loaded = True
+        elif event == "Network.requestWillBeSent":
+            self.requests.append(details["request"]["url"])
+        elif event == "Runtime.exceptionThrown":
+            self.errors.append(details["exceptionDetails"].get("exception", {}).get("description", "exception"))
+        elif event == "Log.entryAdded":
+            self.errors.append(details["entry"]["text"])
+        elif event == "Runtime.consoleAPICalled":
+            self.errors.append(f"console: {details['args']}")
+
+    def send(self, method: str, **parameters: Any) -> dict[str, Any]:
+        return self.browser.send(method, self.session, **parameters)
+
+    def close(self) -> None:
+        del self.browser.pages[self.session]
+        self.browser.send("Target.closeTarget", targetId=self.target)
+
+    def load(self, address: str) -> None:
+        self.is_loaded = False
+        self.send("Page.navigate", url=address)
+        end = time.monotonic() + SECONDS
+        while not self.is_loaded:
+            self.browser.receive(end)
+
+    def run(self, code: str, *arguments: Any) -> Any:
+        """The value of an expression, or of a function called with arguments; a promise is waited for."""
+        if arguments:
+            code = f"({code})({', '.join(json.dumps(argument) for argument in arguments)})"
+        found = self.send("Runtime.evaluate", expression=code, awaitPromise=True, returnByValue=True)
+        assert "exceptionDetails" not in found, found["exceptionDetails"]
+        return found["result"].get("value")
+
+    def read(self, selector: str) -> list[str]:
+        """Texts of all elements that a selector finds."""
+        return self.run("(all) => [...document.querySelectorAll(all)].map((node) => node.textContent)", selector)
+
+    def figures(self, selector: str) -> list[float]:
+        """The numbers that inputs and data elements hold, in full."""
+        return self.run("(all) => [...document.querySelectorAll(all)].map((node) => Number(node.value))", selector)
+
+    def count(self, selector: str) -> int:
+        return self.run("(all) => document.querySelectorAll(all).length", selector)
+
+    def click(self, selector: str) -> None:
+        self.run("(one) => document.querySelector(one).click()", selector)
+        self.settle()
+
+    def set(self, selector: str, value: Any, event: str = "change") -> None:
+        """Give an input a value, as a user does."""
+        code = "(one, value, event) => { const node = document.querySelector(one); node.value = value;"
+        self.run(f"{code} node.dispatchEvent(new Event(event, {{ bubbles: true }})); }}", selector, value, event)
+        self.settle()
+
+    def show(self, selector: str) -> None:
+        """Scroll there, and wait until what is near is drawn."""
+        self.run("(one) => document.querySelector(one).scrollIntoView()", selector)
+        self.settle()
+
+    def settle(self) -> None:
+        """Until three frames have been drawn: what came near the window is there."""
+        frame = "await new Promise(requestAnimationFrame);"
+        self.run(f"(async () => {{ {3 * frame} }})()")
+
+    def press(self, key: str) -> None:
+        for kind in ("rawKeyDown", "keyUp"):
+            self.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=KEYS[key])
+
+    def write(self, text: str) -> None:
+        """Text at the cursor, as if it were typed."""
+        self.send("Input.insertText", text=text)
+
+    def point(self, x: float, y: float, click: bool = False) -> None:
+        self.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+        for kind in ("mousePressed", "mouseReleased") if click else ():
+            self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def resize(self, width: int, height: int) -> None:
+        self.send(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+        )
+
+    def choose_theme(self, theme: str) -> None:
+        """What the system wishes: "light" or "dark"."""
+        wishes = [
+            {"name": "prefers-color-scheme", "value": theme},
+            {"name": "prefers-reduced-motion", "value": "reduce"},
+        ]
+        self.send("Emulation.setEmulatedMedia", features=wishes)
+
+    def photograph(self, path: str | Path, whole: bool = False) -> None:
+        """The window, or the whole page, as a PNG file."""
+        found = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        Path(path).write_bytes(base64.b64decode(found["data"]))
+
+
+def browser_version() -> str:
+    program = find_browser()
+    return (
+        "none"
+        if program is None
+        else subprocess.check_output([program, "--version"], stderr=subprocess.DEVNULL, text=True).strip()
+    )
+
+
+def _pipe() -> tuple[int, int]:
+    """Both ends above the files that Chromium expects at 3 and 4."""
+    ends = os.pipe()
+    found = tuple(fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in ends)
+    for end in ends:
+        os.close(end)
+    return found[0], found[1]
