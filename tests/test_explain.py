@@ -166,7 +166,7 @@ def test_records_do_not_change():
 
 @pytest.mark.parametrize("wrong", [None, "houses.nbm", NeuralBasisRegressor()])
 def test_what_is_no_model_is_an_error(wrong):
-    for function in (explain.explain_global, lambda model: explain.explain_local(model, [[1.0]]), explain.find_model):
+    for function in (explain.explain_global, lambda model: explain.explain_local(model, [[1.0]])):
         with pytest.raises(TypeError, match="expected an AdditiveModel or a fitted estimator"):
             function(wrong)
 

@@ -200,6 +200,14 @@ def load(path: str | os.PathLike[str] | BinaryIO) -> AdditiveModel:
     return AdditiveModel(**read_fields(path))
 
 
+def find_model(model: Any) -> AdditiveModel:
+    """The AdditiveModel itself, or that of a fitted estimator."""
+    found = getattr(model, "model_", model)
+    if not isinstance(found, AdditiveModel):
+        raise TypeError(f"expected an AdditiveModel or a fitted estimator, not {type(model).__name__}; call fit first")
+    return found
+
+
 class _Part:
     """Terms of a model as the kernels read them: all that have tables, or all whose classes are tied."""
 

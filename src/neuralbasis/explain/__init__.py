@@ -8,11 +8,11 @@ several models lie from each other. `.data(key)` and `.visualize(key)` are spell
 """
 
 from .comparison import Stability, stability
-from .explanation import Value, find_model
+from .explanation import Value
 from .rows import LocalExplanation, RowView, explain_local
 from .terms import GlobalExplanation, TermView, explain_global
 
 __all__ = [
     "GlobalExplanation", "LocalExplanation", "RowView", "Stability", "TermView", "Value", "explain_global",
-    "explain_local", "find_model", "stability",
+    "explain_local", "stability",
 ]  # fmt: skip

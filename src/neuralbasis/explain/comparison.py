@@ -19,9 +19,9 @@ import numpy as np
 from ..axis import Axis, level_axis
 from ..columns import Column, Columns, write_frame
 from ..encoder import Encoder
-from ..model import AdditiveModel
+from ..model import AdditiveModel, find_model
 from ..shape import Shape, TiedShape
-from .explanation import Value, find_model, list_cells, name_outputs, plain_values
+from .explanation import Value, list_cells, name_outputs, plain_values
 
 N_POINTS = 512  # even steps along a continuous column
 

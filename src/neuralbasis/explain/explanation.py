@@ -15,14 +15,6 @@ from ..scorecard import output_labels
 Value = float | str | None  # a raw value: of a continuous column, a level, or missing
 
 
-def find_model(model: Any) -> AdditiveModel:
-    """The AdditiveModel itself, or that of a fitted estimator."""
-    found = getattr(model, "model_", model)
-    if not isinstance(found, AdditiveModel):
-        raise TypeError(f"expected an AdditiveModel or a fitted estimator, not {type(model).__name__}; call fit first")
-    return found
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanation:
     """What both kinds of explanation say of their model."""

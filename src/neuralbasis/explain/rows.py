@@ -11,7 +11,8 @@ import numpy as np
 
 from ..axis import Axis
 from ..columns import Columns, find_rows, is_missing, level_text, write_frame
-from .explanation import Explanation, Value, find_model, plain_values, squeeze
+from ..model import find_model
+from .explanation import Explanation, Value, plain_values, squeeze
 
 MISSING = "missing"  # in the text of an interaction's values
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from ..axis import Axis
 from ..columns import write_frame
-from ..model import AdditiveModel
+from ..model import AdditiveModel, find_model
 from ..scorecard import find_term, reachable_cells
 from ..shape import Shape, TiedShape
-from .explanation import Explanation, find_model, list_cells, squeeze
+from .explanation import Explanation, list_cells, squeeze
 
 
 def explain_global(model: Any) -> GlobalExplanation:
@@ -176,7 +176,7 @@ def _view_term(model: AdditiveModel, index: int, name: str) -> TermView:
     return TermView(
         index=index,
         name=name,
-        columns=tuple(model.encoder.names[feature] for feature in shape.term),
+        columns=tuple(model.encoder.axes[feature].name for feature in shape.term),
         shape=shape,
         importances=_mean_size(scores, shape.weights),
         importance_spread=np.nan if members is None else _measure_spread(_mean_size(members, shape.weights)),

@@ -21,9 +21,8 @@ import numpy as np
 from ..axis import Axis
 from ..draft import replace_when_done
 from ..layout import Layout, raise_if_infinite
-from ..model import AdditiveModel
+from ..model import AdditiveModel, find_model
 from ..scorecard import number_format, output_labels, reachable_cells, score_name
-from .plain import find_model
 
 if TYPE_CHECKING:
     from openpyxl.cell.cell import Cell

@@ -21,8 +21,7 @@ from neuralbasis import __version__
 from ..axis import Axis
 from ..draft import replace_when_done
 from ..layout import Layout
-from ..model import AdditiveModel
-from .plain import find_model
+from ..model import AdditiveModel, find_model
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..columns import level_text
 from ..draft import replace_when_done
-from ..model import AdditiveModel
+from ..model import find_model
 
 Label = bool | int | float | str
 
@@ -97,14 +97,6 @@ def describe(model: Any) -> Plain:
         link=found.link,
         classes=None if found.classes is None else tuple(map(_plain_label, found.classes.tolist())),
     )
-
-
-def find_model(model: Any) -> AdditiveModel:
-    """The AdditiveModel itself, or that of a fitted estimator."""
-    found = getattr(model, "model_", model)
-    if not isinstance(found, AdditiveModel):
-        raise TypeError(f"expected an AdditiveModel or a fitted estimator, not {type(model).__name__}; call fit first")
-    return found
 
 
 def _plain_label(label: Any) -> Label:

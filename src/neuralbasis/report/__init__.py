@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..draft import replace_when_done
-from ..explain import explain_global, find_model
+from ..explain import explain_global
+from ..model import find_model
 from .check import describe_check
 from .page import assemble
 from .rows import describe_rows, read_table
