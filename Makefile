@@ -20,7 +20,7 @@ help: ## show this list
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  \1\t\2/' | expand -t 12
 
 # Passive waiting: on a busy machine idle threads of torch and scikit-learn would spin against each other.
-demo: $(STAMP) ## fit two bundled data sets, compare with two baselines, draw the shapes into demo_output/
+demo: $(STAMP) ## fit two bundled data sets, compare with two baselines; pictures and pages go to demo_output/
 	OMP_WAIT_POLICY=passive $(RUN) examples/demo.py
 
 lint: $(STAMP) ## ruff (lint and format) and mypy

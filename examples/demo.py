@@ -1,6 +1,6 @@
-"""Fit two bundled data sets, compare with a linear model and boosted trees, draw the strongest shapes.
+"""Fit two bundled data sets, compare with a linear model and boosted trees, draw the shapes, write the pages.
 
-Run `make demo`; nothing is downloaded. The pictures go to demo_output/.
+Run `make demo`; nothing is downloaded. Pictures, pages and model files go to demo_output/.
 """
 
 from __future__ import annotations
@@ -26,10 +26,13 @@ OUTPUT = Path("demo_output")
 NEXT_STEPS = """\
 On your own table:
 
-    import pandas as pd, neuralbasis, neuralbasis.plot
+    import pandas as pd, neuralbasis
     table = pd.read_csv("your_table.csv")                       # text columns and gaps are fine as they are
     model = neuralbasis.NeuralBasisClassifier().fit(table.drop(columns="target"), table["target"])
     neuralbasis.plot.shapes(model, n=6, path="shapes.png")      # NeuralBasisRegressor for a number
+    neuralbasis.report.write("model.html", model)               # one page to look at and to send
+
+or, from a shell:  neuralbasis fit your_table.csv --target target && neuralbasis report your_table.nbm
 """
 
 
@@ -96,12 +99,14 @@ def compare(task: Task) -> None:
         print(f"  {name:<22}{first:>10.4f}{second:>10.4f}{seconds[name]:>8.2f}")
 
 
-def draw(task: Task) -> None:
-    import neuralbasis.plot
-
-    path = OUTPUT / f"{task.name}.png"
-    neuralbasis.plot.shapes(task.models["neuralbasis"], n=6, path=path)
-    print(f"  the six strongest shapes: {path}\n")
+def show(task: Task) -> None:
+    """The model as a picture, as a page with the test rows, and as a file."""
+    model, (_, X_test, _, y_test) = task.models["neuralbasis"], task.parts
+    picture, page, file = (OUTPUT / f"{task.name}.{suffix}" for suffix in ("png", "html", "nbm"))
+    neuralbasis.plot.shapes(model, n=6, path=picture)
+    neuralbasis.report.write(page, model, X_test, y_test, title=f"What drives {task.name.replace('_', ' ')}")
+    model.save(file)
+    print(f"  the six strongest shapes: {picture}\n  the page, open it in a browser: {page}\n  the model: {file}\n")
 
 
 def main() -> None:
@@ -109,7 +114,7 @@ def main() -> None:
     for make_task in (breast_cancer, diabetes):
         task = make_task()
         compare(task)
-        draw(task)
+        show(task)
     print("neuralbasis and the linear model can be read term by term; the boosted trees cannot.")
     print("The first fit on a machine also compiles the inner loops; later ones find them on disk.\n")
     print(NEXT_STEPS)
