@@ -30,7 +30,7 @@ lint: $(STAMP) ## ruff (lint and format) and mypy
 
 # Programs that tests drive, from Debian's packages where these can be installed; without them their tests are skipped.
 PROGRAMS := soffice=libreoffice-calc-nogui chromium=chromium
-APT := apt-get install -qq -y --no-install-recommends
+APT := DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends
 programs:
 	@for pair in $(PROGRAMS); do \
 		command -v $${pair%%=*} > /dev/null && continue; \

@@ -26,7 +26,7 @@ SECONDS = 30.0
 FLAGS = [
     *("--headless", "--remote-debugging-pipe", "--no-first-run", "--disable-extensions", "--disable-gpu"),
     *("--disable-quic", "--disable-background-networking", "--disable-component-update", "--disable-sync"),
-    *("--hide-scrollbars", "--force-color-profile=srgb"),
+    *("--hide-scrollbars", "--force-color-profile=srgb", "--disable-dev-shm-usage"),
 ]
 KEYS = {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Home": 36, "End": 35, "Tab": 9}
 
