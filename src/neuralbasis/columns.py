@@ -533,7 +533,10 @@ def _check_not_empty(n_rows: int, n_columns: int) -> None:
     for count, unit in ((n_rows, "sample(s)"), (n_columns, "feature(s)")):
         if count == 0:
             shape = (n_rows, n_columns)
-            raise ValueError(f"Found array with 0 {unit} (shape={shape}) while a minimum of 1 is required.")
+            raise ValueError(
+                f"Found array with 0 {unit} (shape={shape}) while a minimum of 1 is required. "
+                "The table is empty: check how it was read or filtered."
+            )
 
 
 def _check_real(what: str, values: np.ndarray) -> None:
