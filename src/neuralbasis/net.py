@@ -132,13 +132,13 @@ class BasisNet(nn.Module):
     @torch.no_grad()
     def pull(self, parts: Tensor, slope: Tensor) -> Tensor:
         """The way back of `combine`: gradients (b, M, K) of the scores -> those of the parts; parameters get theirs."""
-        _add_gradient(self.intercept, slope.sum(dim=0))
+        add_gradient(self.intercept, slope.sum(dim=0))
         if not self.tied:
             return slope.reshape(parts.shape)
         copies = slope.transpose(0, 1).repeat_interleave(self.n_subnets, dim=0)  # (M·S, b, K)
         of_mix, first = torch.bmm(parts.permute(2, 1, 0), copies), 0  # (M·S, T, K)
         for mix in self.mixes.values():
-            _add_gradient(mix, of_mix[:, first : first + mix.shape[1]])
+            add_gradient(mix, of_mix[:, first : first + mix.shape[1]])
             first += mix.shape[1]
         return torch.bmm(copies, self.mix().transpose(1, 2)).permute(1, 2, 0).contiguous()
 
@@ -192,7 +192,7 @@ class BasisNet(nn.Module):
         return sum(p.numel() for p in self.parameters()) // self.n_members
 
 
-def _add_gradient(parameter: nn.Parameter, grad: Tensor) -> None:
+def add_gradient(parameter: nn.Parameter, grad: Tensor) -> None:
     parameter.grad = grad if parameter.grad is None else parameter.grad.add_(grad)
 
 

@@ -9,7 +9,8 @@ import math
 import os
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from numbers import Real
 from typing import Any
 
@@ -18,13 +19,14 @@ import torch
 from sklearn.utils import check_random_state
 
 from .axis import SCALINGS, Axis
-from .bases import Basis, MLPBasis, SplineBasis
+from .bases import Basis, MLPBasis, SplineBasis, StartedBasis
+from .entries import Finder
 from .layout import Layout
 from .net import BasisNet
 from .objective import Objective
 from .sample import Sample
 from .terms import Plan, Term, plan_terms
-from .train import CURVATURE, GridEngine, Settings
+from .train import CURVATURE, GridEngine, Pace, Settings
 
 # DIFF: the paper's network sees the place alone, is wider, normalises batches and ties classes. Behind Fourier inputs a
 # smaller network without batch norm learned as well or better, faster, with coefficients for each class.
@@ -45,6 +47,7 @@ MAX_NUMBERS = 7e6  # cells × members × outputs of the interactions
 MAX_FREE = 1e6  # terms × members × classes beyond which classes are tied
 BYTES_A_TERM = 16 * 4 * 8  # the smallest useful table, and what training holds beside it
 LARGE_TABLE = 100_000  # rows from which there are fewer members
+WIDE_KNOTS = {1: 65, 2: 17, 3: 9}  # of the axis that all columns of a wide table share
 
 
 @dataclass(frozen=True)
@@ -232,6 +235,31 @@ def _make_basis(estimator: Any, order: int, generator: torch.Generator) -> Basis
         order, n_bases, copies, estimator.hidden, estimator.fourier, MAX_FREQUENCY[order],
         FREQUENCY_DECAY, estimator.batch_norm, estimator.dropout, generator,
     )  # fmt: skip
+
+
+def make_wide_basis(estimator: Any, finder: Finder, generator: torch.Generator) -> Basis:
+    """Starts as the values themselves, and as what is there: the two functions that linear models of words use."""
+    cells, order = finder.inner_cells, finder.features.shape[1]
+    value = finder.axis.knots[cells - 1] - finder.absent
+    product = reduce(np.multiply.outer, [value] * order).ravel()
+    start = np.stack([product, np.ones_like(product)], axis=1) / np.sqrt([[(product**2).mean() or 1.0, 1.0]])
+    return StartedBasis(
+        torch.from_numpy(start.astype(np.float32)), order, max_frequency=MAX_FREQUENCY[order], generator=generator
+    )
+
+
+def make_wide_settings(estimator: Any, n_rows: int, n_drawn: int) -> tuple[Settings, Pace]:
+    """Epochs, not steps, are what coefficients of rare columns need."""
+    batch_size = int(2 ** np.clip(round(math.log2(max(n_rows, 2) / 40)), 6, 10))
+    if estimator.batch_size != "auto":
+        batch_size = estimator.batch_size
+    epochs = 20 * PRESETS[estimator.preset].steps if estimator.max_epochs is None else estimator.max_epochs
+    max_steps = max(1, math.ceil(epochs * n_drawn / min(batch_size, n_drawn)))
+    settings = replace(
+        make_settings(estimator, n_rows, n_drawn), batch_size=batch_size,
+        max_steps=max_steps if estimator.max_steps == "auto" else estimator.max_steps,
+    )  # fmt: skip
+    return settings, Pace(rate=0.1, base_rate=0.003, ridge=0.0, output_penalty=0.1)
 
 
 def count_active(layout: Layout) -> float:

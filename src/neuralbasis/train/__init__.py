@@ -3,7 +3,8 @@ their threads (crew), the loop, and what is refined after it."""
 
 from .crew import Settings
 from .cuts import cut
-from .loop import train, training_threads
+from .factored import FactoredCrew, FactoredNet, Pace, count_mass
+from .loop import run, train, training_threads
 from .penalty import CURVATURE
 from .points import ExactEngine, GridEngine
 from .refine import refine
@@ -11,6 +12,6 @@ from .rows import Rows, place_rows
 from .stage import Stage
 
 __all__ = [
-    "CURVATURE", "ExactEngine", "GridEngine", "Rows", "Settings", "Stage", "cut", "place_rows", "refine", "train",
-    "training_threads",
+    "CURVATURE", "ExactEngine", "FactoredCrew", "FactoredNet", "GridEngine", "Pace", "Rows", "Settings", "Stage",
+    "count_mass", "cut", "place_rows", "refine", "run", "train", "training_threads",
 ]  # fmt: skip
