@@ -3,20 +3,20 @@
     f_t(x) = Σ_b h_b(x) a_tb        h on the cells of the axis, multilinear between them; zero where a feature is absent
 
 Tables of a hundred thousand columns would be large and mostly alike; in factors a row costs its stored values only.
-`FactoredShape` reads one term of them as a table, for all who look at shapes.
+`shape.FactoredShape` reads one term of them as a table, for all who look at shapes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from .axis import Axis
+from . import kernels
 from .entries import Entries, Finder
-from .stored import Stored
-from .terms import Term
+from .stored import Stored, store_rows
 
 BLOCK_ROWS = 4096  # worked on at a time: their entries stay in the cache
 
@@ -59,13 +59,27 @@ class Factors:
     @cached_property
     def importances(self) -> np.ndarray:
         """(T, K) mean size of the contributions over the training rows, of which most have none."""
-        term = np.repeat(np.arange(len(self)), np.diff(self.cell_starts))
         total = np.zeros((len(self), self.coefficients.shape[2]))
+        for term, values, weights in self._list_values():
+            np.add.at(total, term, weights[:, None] * np.abs(values))
+        return total / self.total
+
+    @cached_property
+    def ranges(self) -> np.ndarray:
+        """(T, K) from the least to the largest contribution of a training row; 0 is one of them."""
+        least, most = np.zeros((2, len(self), self.coefficients.shape[2]))
+        for term, values, _ in self._list_values():
+            np.minimum.at(least, term, values)
+            np.maximum.at(most, term, values)
+        return most - least
+
+    def _list_values(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """The cells that training rows stand on, some at a time: their terms, values (c, K) and weights."""
+        term = np.repeat(np.arange(len(self)), np.diff(self.cell_starts))
         for first in range(0, len(term), 1 << 16):
             part = slice(first, first + (1 << 16))
             values = np.einsum("cb,cbk->ck", self.bases[self.cells[part]], self.coefficients[term[part]])
-            np.add.at(total, term[part], self.weights[part, None] * np.abs(values))
-        return total / self.total
+            yield term[part], values, self.weights[part]
 
     def find(self, stored: Stored, threads: int = 1) -> tuple[Entries, np.ndarray]:
         """Entries of the rows, and the bases there (E, B)."""
@@ -78,51 +92,47 @@ class Factors:
         return entries, np.einsum("eb,ebk->ek", blend, self.coefficients[entries.term])
 
     def add_scores(self, stored: Stored, out: np.ndarray, threads: int = 1) -> None:
-        """Add the contributions of the rows to out (N, K)."""
-        for first in range(0, len(stored), BLOCK_ROWS * threads):
-            rows = slice(first, first + BLOCK_ROWS * threads)
-            entries, blend = self.find(stored.take_slice(rows.start, min(rows.stop, len(stored))), threads)
-            entries.add_scores(blend, self.coefficients, out[rows], threads)
+        """Add the contributions of the rows to out (N, K), a block of rows for each thread."""
+
+        def work(_part: int, first: int, last: int) -> int:
+            for start in range(first, last, BLOCK_ROWS):
+                end = min(start + BLOCK_ROWS, last)
+                entries, blend = self.find(stored.take_slice(start, end))
+                entries.add_scores(blend, self.coefficients, out[start:end])
+            return -1
+
+        kernels.share_rows(work, len(stored), threads, min_rows=64)
 
 
-@dataclass(frozen=True, eq=False)
-class FactoredShape:
-    """One term of `Factors`, read as a `Shape`: the same names, made when somebody asks."""
+class FactoredPart:
+    """Factors within a model: `index` (T,) of their terms among all. See `model._Part`."""
 
-    factors: Factors
-    index: int
-    axes: tuple[Axis, ...]
-    members: None = None
+    def __init__(self, factors: Factors, index: Sequence[int]):
+        self.factors, self.index = factors, np.array(index)
 
-    @property
-    def _features(self) -> np.ndarray:
-        return self.factors.finder.features[self.index]
+    def importances(self, importance_type: str) -> np.ndarray:
+        """(T,) see `AdditiveModel.importances`."""
+        found = self.factors.importances if importance_type == "avg_weight" else self.factors.ranges
+        return found.mean(axis=1)
 
-    @property
-    def term(self) -> Term:
-        return tuple(sorted(self._features.tolist()))
+    def add_to(self, out: np.ndarray, numbers: np.ndarray | Stored, per_term: bool, n_jobs: int | None) -> int:
+        """Add contributions of the rows into out (N, 1 or T, K); returns the column of an infinite value or -1."""
+        if isinstance(numbers, np.ndarray):
+            return self._add_dense(out, numbers, per_term, n_jobs)
+        if not per_term:
+            self.factors.add_scores(numbers, out[:, 0], kernels.count_threads(n_jobs))
+            return -1
+        entries, values = self.factors.contributions(numbers)
+        row = np.repeat(np.arange(len(entries)), np.diff(entries.starts))
+        out[row, self.index[entries.term]] += values
+        return -1
 
-    @property
-    def scores(self) -> np.ndarray:
-        return self._turn(self.factors.bases.astype(float) @ self.factors.coefficients[self.index])
-
-    @property
-    def spread(self) -> np.ndarray:
-        """Standard deviation over the members, as if their coefficients of different bases were independent."""
-        variance = self.factors.deviations[self.index].astype(float) ** 2
-        return self._turn(np.sqrt(self.factors.bases.astype(float) ** 2 @ variance))
-
-    @property
-    def weights(self) -> np.ndarray:
-        cells = slice(*self.factors.cell_starts[self.index : self.index + 2])
-        found = np.zeros(len(self.factors.bases))
-        found[self.factors.cells[cells]] = self.factors.weights[cells]
-        absent = np.ravel_multi_index([self.factors.finder.absent_cell] * len(self.axes), self.factors.table_shape)
-        found[absent] = self.factors.total - found.sum()
-        return self._turn(found)
-
-    def _turn(self, cells: np.ndarray) -> np.ndarray:
-        """Cells (cells, …) as a table whose axes follow the increasing features."""
-        order = np.argsort(self._features)
-        table = cells.reshape(*self.factors.table_shape, *cells.shape[1:])
-        return table.transpose(*order, *range(len(order), table.ndim))
+    def _add_dense(self, out: np.ndarray, numbers: np.ndarray, per_term: bool, n_jobs: int | None) -> int:
+        """The same for rows with all their values, a block at a time."""
+        for first in range(0, len(numbers), BLOCK_ROWS):
+            rows = slice(first, first + BLOCK_ROWS)
+            infinite = np.isinf(numbers[rows]).any(axis=0)
+            if infinite.any():
+                return int(infinite.argmax())
+            self.add_to(out[rows], store_rows(numbers[rows], self.factors.finder.absent), per_term, n_jobs)
+        return -1

@@ -19,10 +19,11 @@ from .axis import Axis
 from .columns import Columns, find_rows, read_columns, read_rows
 from .document import read_fields, write_model
 from .encoder import Encoder
+from .factors import FactoredPart, Factors
 from .layout import Layout, flatten, raise_if_infinite
 from .link import inverse_link
 from .scorecard import Scorecard, describe, scorecard
-from .shape import Shape, TiedShape
+from .shape import AnyShape, FactoredShape, Shape, TiedShape
 from .summary import Summary
 from .terms import Term, term_name
 
@@ -60,25 +61,20 @@ class AdditiveModel:
 
     encoder: Encoder
     intercept: np.ndarray
-    shapes: tuple[Shape | TiedShape, ...]
+    shapes: tuple[AnyShape, ...]
     link: str
     classes: np.ndarray | None = None
     n_jobs: int | None = None
     summary: Summary | None = None
     _is_plain: bool = field(init=False, repr=False)
     _places: tuple[Mapping[str, float] | None, ...] = field(init=False, repr=False)
-    _parts: tuple[_Part, ...] = field(init=False, repr=False)
+    _parts: tuple[_Part | FactoredPart, ...] = field(init=False, repr=False)
 
     def __post_init__(self):
-        is_tied = [isinstance(shape, TiedShape) for shape in self.shapes]
-        parts = [
-            _Part(self.encoder.axes, self.shapes, [t for t, tied in enumerate(is_tied) if tied == wished])
-            for wished in sorted(set(is_tied))
-        ]
         places = [_number_levels(axis) for axis in self.encoder.axes]
         object.__setattr__(self, "_is_plain", not any(axis.is_level for axis in self.encoder.axes))
         object.__setattr__(self, "_places", tuple(places))
-        object.__setattr__(self, "_parts", tuple(parts))
+        object.__setattr__(self, "_parts", _make_parts(self.encoder.axes, self.shapes))
 
     @property
     def layout(self) -> Layout:
@@ -140,7 +136,10 @@ class AdditiveModel:
         """(T,) weighted mean of |scores| over the cells, or range of the scores; the mean over classes."""
         if importance_type not in ("avg_weight", "min_max"):
             raise ValueError(f"importance_type must be 'avg_weight' or 'min_max', not {importance_type!r}")
-        return np.array([_importance(shape, importance_type) for shape in self.shapes])
+        found = np.zeros(len(self.shapes))
+        for part in self._parts:
+            found[part.index] = part.importances(importance_type)
+        return found
 
     def axes_by_feature(self) -> list[list[Axis]]:
         """For each column its own axis and then the coarser ones that interactions use."""
@@ -208,11 +207,24 @@ def find_model(model: Any) -> AdditiveModel:
     return found
 
 
+def _make_parts(axes: Sequence[Axis], shapes: Sequence[AnyShape]) -> tuple[_Part | FactoredPart, ...]:
+    """The terms by the way they are looked up: in tables, in tables of tied classes, in each one of the factors."""
+    tables: dict[type, dict[int, Shape | TiedShape]] = {Shape: {}, TiedShape: {}}
+    factors: dict[Factors, list[int]] = {}
+    for t, shape in enumerate(shapes):
+        if isinstance(shape, FactoredShape):
+            factors.setdefault(shape.factors, []).append(t)
+        else:
+            tables[type(shape)][t] = shape
+    plain = [_Part(axes, list(found.values()), list(found)) for found in tables.values() if found]
+    return (*plain, *(FactoredPart(part, index) for part, index in factors.items()))
+
+
 class _Part:
     """Terms of a model as the kernels read them: all that have tables, or all whose classes are tied."""
 
     def __init__(self, axes: Sequence[Axis], shapes: Sequence[Shape | TiedShape], index: Sequence[int]):
-        self.index, self.shapes = list(index), [shapes[t] for t in index]
+        self.index, self.shapes = index, shapes
         self.tables = [shape.values if isinstance(shape, TiedShape) else shape.scores for shape in self.shapes]
         width = max(table.shape[-1] for table in self.tables)
         self.mix = self._join_mixes(width) if isinstance(self.shapes[0], TiedShape) else None
@@ -224,6 +236,9 @@ class _Part:
             *layout.skips,
             np.ascontiguousarray(np.concatenate(tables)),
         )
+
+    def importances(self, importance_type: str) -> list[float]:
+        return [_importance(shape, importance_type) for shape in self.shapes]
 
     def _join_mixes(self, width: int) -> np.ndarray:
         """(T, C, K) weights of the shapes in the mean of the members."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .axis import Axis
+from .factors import Factors
 from .terms import Term
 
 
@@ -61,3 +62,49 @@ class TiedShape:
     def spread(self) -> np.ndarray:
         members = self.members
         return members.std(axis=-2, ddof=1) if self.mix.shape[1] > 1 else np.zeros_like(members[..., 0, :])
+
+
+@dataclass(frozen=True, eq=False)
+class FactoredShape:
+    """One term of `Factors`, read as a `Shape`: the same names, made when somebody asks."""
+
+    factors: Factors
+    index: int
+    axes: tuple[Axis, ...]
+    members: None = None
+
+    @property
+    def _features(self) -> np.ndarray:
+        return self.factors.finder.features[self.index]
+
+    @property
+    def term(self) -> Term:
+        return tuple(sorted(self._features.tolist()))
+
+    @property
+    def scores(self) -> np.ndarray:
+        return self._turn(self.factors.bases.astype(float) @ self.factors.coefficients[self.index])
+
+    @property
+    def spread(self) -> np.ndarray:
+        """Standard deviation over the members, as if their coefficients of different bases were independent."""
+        variance = self.factors.deviations[self.index].astype(float) ** 2
+        return self._turn(np.sqrt(self.factors.bases.astype(float) ** 2 @ variance))
+
+    @property
+    def weights(self) -> np.ndarray:
+        cells = slice(*self.factors.cell_starts[self.index : self.index + 2])
+        found = np.zeros(len(self.factors.bases))
+        found[self.factors.cells[cells]] = self.factors.weights[cells]
+        absent = np.ravel_multi_index([self.factors.finder.absent_cell] * len(self.axes), self.factors.table_shape)
+        found[absent] = self.factors.total - found.sum()
+        return self._turn(found)
+
+    def _turn(self, cells: np.ndarray) -> np.ndarray:
+        """Cells (cells, …) as a table whose axes follow the increasing features."""
+        order = np.argsort(self._features)
+        table = cells.reshape(*self.factors.table_shape, *cells.shape[1:])
+        return table.transpose(*order, *range(len(order), table.ndim))
+
+
+AnyShape = Shape | TiedShape | FactoredShape

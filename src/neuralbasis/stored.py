@@ -96,6 +96,13 @@ class Stored:
         return self.absent if np.ndim(self.absent) == 0 else self.absent[column]
 
 
+def store_rows(numbers: np.ndarray, absent: float) -> Stored:
+    """Rows (N, D) with all their values, kept without the absent one."""
+    row, column = np.nonzero(numbers != absent)
+    starts = np.searchsorted(row, np.arange(len(numbers) + 1))
+    return Stored(starts, column.astype(np.int32), numbers[row, column].astype(np.float64), absent, numbers.shape[1])
+
+
 def read_matrix(X: Any, names: Sequence[str], absent: float) -> Stored:
     """A SciPy sparse matrix of any format and real type; `names` are its columns'. The matrix is not changed."""
     matrix = _to_rows(X)

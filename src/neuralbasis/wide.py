@@ -19,11 +19,12 @@ from . import kernels
 from .axis import Axis
 from .encoder import Encoder
 from .entries import Entries, Finder, coarsen_axis, pool_axis
-from .factors import FactoredShape, Factors
+from .factors import Factors
 from .history import History
 from .objective import Objective
 from .recipe import WIDE_KNOTS, make_wide_basis, make_wide_settings
 from .sample import Sample
+from .shape import FactoredShape
 from .stored import Stored
 from .terms import Term
 from .train import FactoredCrew, FactoredNet, Rows, count_mass, run

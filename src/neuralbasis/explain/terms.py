@@ -12,7 +12,7 @@ from ..axis import Axis
 from ..columns import write_frame
 from ..model import AdditiveModel, find_model
 from ..scorecard import find_term, reachable_cells
-from ..shape import Shape, TiedShape
+from ..shape import AnyShape
 from .explanation import Explanation, list_cells, squeeze
 
 
@@ -58,7 +58,7 @@ class TermView:
     index: int
     name: str
     columns: tuple[str, ...]
-    shape: Shape | TiedShape
+    shape: AnyShape
     importances: np.ndarray
     importance_spread: float
     low: float
