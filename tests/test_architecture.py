@@ -19,28 +19,17 @@ import pytest
 PACKAGE = "neuralbasis"
 SOURCE = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 
-NUMPY_SIDE = ["columns", "axis", "encoder", "terms", "screen", "link", "layout", "model", "kernels"]
-NUMPY_SIDE += [
-    "stored",
-    "entries",
-    "factors",
-    "purify",
-    "shape",
-    "summary",
-    "draft",
-    "archive",
-    "document",
-    "scorecard",
-]
+NUMPY_SIDE = ["stored", "columns", "axis", "encoder", "terms", "screen", "link", "layout", "model", "kernels"]
+NUMPY_SIDE += ["entries", "factors", "purify", "shape", "summary", "draft", "archive", "document", "scorecard"]
 TORCH_SIDE = ["bases", "net", "objective", "train", "compile"]
 READERS = ["explain", "plot", "report", "edit", "export", "cli"]
 BOTH_SIDES = {"compile", "estimators", "fitting", "trainer", "wide"}
 # The training side calls the compiled loops (the backward pass of a look-up is a histogram) and is handed the records
 # that describe their arrays. It sees no frames, no encoder, no fitted model.
-SHARED = {"kernels", "layout", "axis", "terms", "entries"}
+SHARED = {"kernels", "layout", "axis", "terms", "stored", "entries"}
 
 # Later may import earlier, never the other way round.
-DATA_LINE = ["columns", "axis", "encoder", "model", "readers"]
+DATA_LINE = ["stored", "columns", "axis", "encoder", "model", "readers"]
 TRAINING_LINE = ["bases", "net", "objective", "train", "compile"]
 
 # Readers do not import one another, but for these.

@@ -16,7 +16,6 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -532,12 +531,6 @@ def test_mappings():
 def test_wrong_mappings(X, text):
     with pytest.raises(ValueError, match=text):
         read_columns(X)
-
-
-@pytest.mark.parametrize("kind", [scipy.sparse.csr_matrix, scipy.sparse.coo_array])
-def test_sparse_matrices_are_refused(kind):
-    with pytest.raises(TypeError, match=rf"sparse matrix \({kind.__name__}\).*X\.toarray\(\)"):
-        read_columns(kind(np.eye(2)))
 
 
 @pytest.mark.parametrize("X", [None, "abc", b"abc", 3, {1, 2}, iter([[1]]), object])

@@ -255,15 +255,16 @@ def test_no_infinite_value_raises_nothing(layout):
 @given(
     st.lists(st.floats(-1e308, 1e308, allow_nan=False), min_size=2, max_size=60, unique=True),
     st.lists(st.floats(-1e308, 1e308, allow_nan=False), max_size=20),
+    st.sampled_from([2, 16]),
 )
-def test_the_guide_table_brackets_every_value(knots, values):
+def test_the_guide_table_brackets_every_value(knots, values, few):
     knots = np.sort(np.array(knots))
-    guide, (low, scale) = make_guide(knots)
+    guide, (low, scale) = make_guide(knots, few)
     inside = np.array([v for v in [*values, *knots[:-1]] if knots[0] <= v < knots[-1]])
     with np.errstate(over="ignore"):
         bucket = np.clip((inside - low) * scale, 0, kernels.GUIDE - 1).astype(int)
     wanted = np.searchsorted(knots, inside, side="right") - 1
-    assert len(guide) == kernels.GUIDE + 1
+    assert len(guide) == (2 if len(knots) <= few else kernels.GUIDE + 1)
     assert (guide[bucket] <= wanted).all()
     assert (wanted <= guide[bucket + 1]).all()
 
@@ -273,3 +274,18 @@ def test_long_tails_do_not_crowd_the_bulk_of_a_guide_table():
     guide, (low, scale) = make_guide(knots)
     bucket = np.clip((knots[:149] - low) * scale, 0, kernels.GUIDE - 1).astype(int)
     assert (guide[bucket + 1] - guide[bucket]).mean() <= 1.5
+
+
+def test_of_very_many_axes_only_those_with_many_knots_have_a_guide_table_of_their_own(monkeypatch):
+    rng = np.random.default_rng(0)
+    axes = [continuous_axis(f"x{index}", rng.normal(size=size)) for index, size in enumerate([3, 20, 2, 3, 40, 1, 2])]
+    terms = [(index,) for index in range(len(axes))]
+    numbers = draw_numbers(rng, axes, 200)
+    few, many = lay_out(axes, terms, {}), None
+    with monkeypatch.context() as patch:
+        patch.setattr("neuralbasis.layout.MANY_AXES", 3)
+        many = lay_out(axes, terms, {})
+    assert len(few.guide) == 4 * (kernels.GUIDE + 1) + 2 * 2
+    assert len(many.guide) == kernels.GUIDE + 1 + 4 * 2
+    assert many.guide_start[0] == many.guide_start[3]
+    np.testing.assert_array_equal(few.encode(numbers), many.encode(numbers))

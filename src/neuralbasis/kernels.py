@@ -79,7 +79,9 @@ def _locate_column(numbers, column, first, size, level, knots, start, count, gui
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def locate_rows(first, last, numbers, axis_column, axis_start, axis_level, knots, guide, guide_line, positions):
+def locate_rows(
+    first, last, numbers, axis_column, axis_start, axis_level, knots, guide, guide_start, guide_line, positions
+):
     """numbers (N, D) -> positions (N, A) for rows first … last - 1; returns the column of an infinite value or -1."""
     found = np.empty(BLOCK)
     for block in range(first, last, BLOCK):
@@ -88,7 +90,7 @@ def locate_rows(first, last, numbers, axis_column, axis_start, axis_level, knots
             start = axis_start[axis]
             if not _locate_column(
                 numbers, axis_column[axis], block, size, axis_level[axis], knots, start, axis_start[axis + 1] - start,
-                guide, axis * (GUIDE + 1), guide_line[axis, 0], guide_line[axis, 1], found,
+                guide, guide_start[axis], guide_line[axis, 0], guide_line[axis, 1], found,
             ):  # fmt: skip
                 return axis_column[axis]
             for i in range(size):
@@ -173,7 +175,7 @@ def _add_terms(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def score_rows(
-    first, last, numbers, axis_column, axis_start, axis_level, knots, guide, guide_line,
+    first, last, numbers, axis_column, axis_start, axis_level, knots, guide, guide_start, guide_line,
     term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, table, per_term, out,
 ):  # fmt: skip
     """Add table look-ups of raw rows into out (N, 1, K), or (N, T, K) if `per_term`; returns as `locate_rows`."""
@@ -185,7 +187,7 @@ def score_rows(
             start = axis_start[axis]
             if not _locate_column(
                 numbers, axis_column[axis], block, size, axis_level[axis], knots, start, axis_start[axis + 1] - start,
-                guide, axis * (GUIDE + 1), guide_line[axis, 0], guide_line[axis, 1], position[axis],
+                guide, guide_start[axis], guide_line[axis, 0], guide_line[axis, 1], position[axis],
             ):  # fmt: skip
                 return axis_column[axis]
         _add_terms(
@@ -197,14 +199,58 @@ def score_rows(
 
 @njit(cache=True, error_model="numpy")
 def score_few_rows(
-    first, last, numbers, axis_column, axis_start, axis_level, knots, guide, guide_line, term_start, term_axis,
-    term_stride, term_offset, skip_axis, skip_place, table, per_term, out,
+    first, last, numbers, axis_column, axis_start, axis_level, knots, guide, guide_start, guide_line,
+    term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, table, per_term, out,
 ):  # fmt: skip
     """`score_rows` that keeps the GIL: in a few microseconds, threads would only wait for each other to get it back."""
     return score_rows(
-        first, last, numbers, axis_column, axis_start, axis_level, knots, guide, guide_line, term_start, term_axis,
-        term_stride, term_offset, skip_axis, skip_place, table, per_term, out,
+        first, last, numbers, axis_column, axis_start, axis_level, knots, guide, guide_start, guide_line,
+        term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, table, per_term, out,
     )  # fmt: skip
+
+
+MISSING_BITS, SIGN_BIT = 0x7FF0000000000000, 0x8000000000000000
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _digest(bits, key):
+    """A number that looks random, from the bits of a value and the key of its column; 0 for the value 0.
+
+    The last steps of the generator splitmix64. All missing values are alike, and so are 0 and -0. Sums and products
+    wrap around; where numba is absent, NumPy has to be told that they may.
+    """
+    if bits == np.uint64(0) or bits == np.uint64(SIGN_BIT):
+        return np.uint64(0)
+    if bits & np.uint64(SIGN_BIT - 1) > np.uint64(MISSING_BITS):
+        bits = np.uint64(SIGN_BIT - 1)
+    mixed = bits + key
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def digest_rows(first, last, bits, keys, digests):
+    """Add the digests of all values of rows first … last - 1, given as bits (N, D), to digests (N,)."""
+    for row in range(first, last):
+        for column in range(len(keys)):
+            digests[row] += _digest(bits[row, column], keys[column])
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def digest_stored(first, last, starts, column, bits, absent, keys, digests):
+    """The same for stored rows, as if every other value were there, with the bits `absent`."""
+    everywhere = np.uint64(0)
+    for c in range(len(keys)):
+        everywhere += _digest(absent, keys[c])
+    for row in range(first, last):
+        total = everywhere
+        for e in range(starts[row], starts[row + 1]):
+            key = keys[column[e]]
+            total += _digest(bits[e], key) - _digest(absent, key)
+        digests[row] += total
+    return -1
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
