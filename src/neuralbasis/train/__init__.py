@@ -1,6 +1,7 @@
 """Training: where bases are evaluated (points), how rows read the table (rows, lookup), penalties, the members on
-their threads (crew), the loop, and what is refined after it."""
+their threads (crew), the loop, and the free parts that are found after it (refine, blend, cuts)."""
 
+from .blend import blend
 from .crew import Settings
 from .cuts import cut
 from .loop import train, training_threads
@@ -11,6 +12,6 @@ from .rows import Rows, place_rows
 from .stage import Stage
 
 __all__ = [
-    "CURVATURE", "ExactEngine", "GridEngine", "Rows", "Settings", "Stage", "cut", "place_rows", "refine", "train",
+    "CURVATURE", "ExactEngine", "GridEngine", "Rows", "Settings", "Stage", "blend", "cut", "place_rows", "refine", "train",
     "training_threads",
 ]  # fmt: skip
