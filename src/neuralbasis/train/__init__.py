@@ -12,6 +12,6 @@ from .rows import Rows, place_rows
 from .stage import Stage
 
 __all__ = [
-    "CURVATURE", "ExactEngine", "GridEngine", "Rows", "Settings", "Stage", "blend", "cut", "place_rows", "refine", "train",
-    "training_threads",
+    "CURVATURE", "ExactEngine", "GridEngine", "Rows", "Settings", "Stage", "blend", "cut", "place_rows", "refine",
+    "train", "training_threads",
 ]  # fmt: skip

@@ -24,7 +24,7 @@ from .points import GridEngine
 from .rows import Rows
 from .stage import Stage
 
-PACE = Pace(rate=0.2, least=15.0, max_rounds=400, patience=8)
+PACE = Pace(rate=0.2, least=15.0, max_rounds=300, patience=8)
 PARTS = 4  # knots that are added between two
 BEND = 0.02  # in the unit of the scores: what shapes may say between knots that are not kept
 MAX_WORK = 4e7  # of a round: larger tables do without
@@ -64,10 +64,10 @@ def subdivide(axis: Axis, values: np.ndarray) -> Axis:
     if axis.is_level:
         return axis
     distinct = np.setdiff1d(values[~np.isnan(values)], axis.knots)
-    between, start, count = np.unique(np.searchsorted(axis.knots, distinct), return_index=True, return_counts=True)
+    _, start, count = np.unique(np.searchsorted(axis.knots, distinct), return_index=True, return_counts=True)
     rank = np.arange(len(distinct)) - np.repeat(start, count)
     part = rank * PARTS // np.repeat(count, count)
-    return axis.add_knots(distinct[np.diff(part, prepend=-1) != 0])
+    return axis.add_knots(distinct[(rank == 0) | (np.diff(part, prepend=-1) != 0)])
 
 
 def thin_axes(stage: Stage, axes: Sequence[Axis]) -> list[Axis]:

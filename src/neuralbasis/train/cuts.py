@@ -29,5 +29,5 @@ def cut(stage: Stage, rows: Rows, objective: Objective, history: History, thread
     rows = rows.cpu()
     scores = stage.add_scores(rows.init).cpu()
     found, after = boost_members(tables, scores, rows, objective, PACE, threads)
-    losses = [rows.validate(objective.loss(each, rows.target)) for each in (scores, after)]
-    return stage.add_part(found) if accept("cuts", *losses, history) else stage
+    before, now = (rows.validate(objective.loss(each, rows.target)) for each in (scores, after))
+    return stage.add_part(found) if accept("cuts", before, now, history) else stage
