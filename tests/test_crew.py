@@ -20,7 +20,8 @@ from neuralbasis.sample import Sample
 from neuralbasis.train import ExactEngine, GridEngine, Settings, loop, place_rows, train, training_threads
 from neuralbasis.train import crew as module
 from neuralbasis.train.crew import Crew, count_parts, release_smoothness
-from neuralbasis.train.loop import _Watch, standard_error
+from neuralbasis.train.loop import _Watch
+from neuralbasis.train.rows import standard_error
 
 QUICK = {"hidden": (16, 16), "n_bases": 8, "outer_bags": 5, "random_state": 0, "max_steps": 40}
 

@@ -18,7 +18,8 @@ from neuralbasis.objective import choose_objective
 from neuralbasis.recipe import make_net
 from neuralbasis.sample import Sample
 from neuralbasis.train import GridEngine, Stage, cut, place_rows, training_threads
-from neuralbasis.train.cuts import _Member, find_pairs
+from neuralbasis.train.boosting import Booster, find_tables
+from neuralbasis.train.cuts import PACE
 
 seeds = st.integers(0, 2**32 - 1)
 TASKS = ("regression", "binary", "multiclass")
@@ -203,10 +204,12 @@ def test_a_member_does_not_see_the_rows_it_holds_out():
     held, scores = rows.held_out[:, 0], stage.add_scores(None)
 
     def cut_thrice(target):
-        member = _Member(find_pairs(stage), scores[:, 0].clone(), replace(rows, target=target).part(0, 1), objective)
+        member = Booster(
+            find_tables(stage.grid, 2), scores[:, 0].clone(), replace(rows, target=target).part(0, 1), objective, PACE
+        )
         for _ in range(3):
             member.cut()
-        return member.tables
+        return member.found
 
     found = cut_thrice(rows.target)
     assert np.abs(found).max() > 0
@@ -238,7 +241,7 @@ def test_axes_of_all_kinds_are_described():
         level_axis("c", "ordinal", list("pqr"), np.ones(3)),
     ]
     stage, _, _ = make_stage(numbers, rng.random(300), axes=axes)
-    pairs = find_pairs(stage)
+    pairs = find_tables(stage.grid, 2)
     assert pairs.terms == [1, 2, 3]
     assert sorted(zip(pairs.sizes.tolist(), pairs.nominal.tolist(), strict=True)) == [
         (5, False),
@@ -247,7 +250,7 @@ def test_axes_of_all_kinds_are_described():
     ]
     shapes = [stage.grid.layout.table_shape(index) for index in pairs.terms]
     assert [tuple(pairs.sizes[axes]) for axes in pairs.axes] == shapes
-    assert pairs.offsets.tolist() == [0, *np.cumsum([np.prod(shape) for shape in shapes])[:-1]]
+    assert pairs.offsets.tolist() == [stage.grid.layout.cells_of(index).start for index in pairs.terms]
 
 
 # Whole fits

@@ -11,11 +11,11 @@ from neuralbasis.entries import Finder, pool_axis
 from neuralbasis.history import History
 from neuralbasis.objective import CrossEntropy, LogLoss, SquaredError
 from neuralbasis.sample import Sample
-from neuralbasis.train import FactoredCrew, FactoredNet, Pace, Settings, count_mass, place_rows, run
+from neuralbasis.train import FactoredCrew, FactoredNet, Regime, Settings, count_mass, place_rows, run
 from neuralbasis.train.factored import find_ridge
 from tests.sparse_tables import draw_table, store
 
-PACE = Pace(rate=0.1, base_rate=0.01, ridge=0.5, output_penalty=0.1)
+REGIME = Regime(rate=0.1, base_rate=0.01, ridge=0.5, output_penalty=0.1)
 
 
 def make_net(table, orders=(1, 2), n_members=2, n_outputs=3, seed=0):
@@ -31,12 +31,14 @@ def make_net(table, orders=(1, 2), n_members=2, n_outputs=3, seed=0):
     return FactoredNet(finders, bases, mass, n_members, n_outputs), entries
 
 
-def make_crew(table, y, objective, settings=None, pace=PACE, threads=1, **options):
+def make_crew(table, y, objective, settings=None, regime=REGIME, threads=1, **options):
     net, entries = make_net(table, n_outputs=objective.n_outputs, **options)
     rows = place_rows(
         Sample(y, np.ones(len(y))), objective, net.n_members, 0.2, np.random.default_rng(0), torch.device("cpu")
     )
-    return FactoredCrew(net, entries, rows, objective, settings or Settings(batch_size=16, max_steps=50), pace, threads)
+    return FactoredCrew(
+        net, entries, rows, objective, settings or Settings(batch_size=16, max_steps=50), regime, threads
+    )
 
 
 def dense_scores(net, table, coefficients, tables):
@@ -97,7 +99,7 @@ def test_a_step_follows_the_gradients_of_plain_torch(objective):
     table = draw_table(2)
     rng = np.random.default_rng(3)
     y = rng.integers(0, 3, len(table)) if objective.n_outputs == 3 else rng.integers(0, 2, len(table)).astype(float)
-    crew = make_crew(table, y, objective, pace=Pace(0.1, 0.0, 0.0, 0.0))
+    crew = make_crew(table, y, objective, regime=Regime(0.1, 0.0, 0.0, 0.0))
     net = crew.net
     fill(net)
     batch = np.arange(0, 40, 2)
@@ -148,7 +150,7 @@ def test_ridge_that_waits_is_the_ridge_of_every_step():
 
 def test_the_output_penalty_presses_on_a_term_by_its_entries():
     _, entries = make_net(draw_table(6))
-    ridge = find_ridge(entries[1], 6, Pace(0.1, 0.1, 2.0, 3.0))
+    ridge = find_ridge(entries[1], 6, Regime(0.1, 0.1, 2.0, 3.0))
     count = np.bincount(entries[1].term, minlength=6)
     np.testing.assert_allclose(ridge, 2.0 / 40 + 3.0 * count / count.sum())
 
@@ -185,7 +187,7 @@ def test_training_finds_a_planted_shape_and_a_planted_pair():
     y = y + 0.1 * rng.normal(size=len(y))
     objective = SquaredError.of(Sample(y, np.ones(len(y))))
     settings = Settings(batch_size=64, max_steps=1500)
-    crew = make_crew(table, y, objective, settings, Pace(0.1, 0.01, 0.01, 0.0))
+    crew = make_crew(table, y, objective, settings, Regime(0.1, 0.01, 0.01, 0.0))
     history = History()
     run(crew, crew.rows.copies, settings, history, rng)
     error = 2 * history.validation[history.best] * y.var()  # from half squared errors in units of y's deviation

@@ -20,8 +20,9 @@ from neuralbasis.objective import choose_objective
 from neuralbasis.recipe import make_net
 from neuralbasis.sample import Sample
 from neuralbasis.train import GridEngine, Stage, place_rows, refine, training_threads
-from neuralbasis.train.loop import standard_error
-from neuralbasis.train.refine import MIN_KNOTS, MIN_SPIKE, SURE, WIDTH, _Path, find_chains
+from neuralbasis.train.free import SURE
+from neuralbasis.train.refine import MIN_KNOTS, MIN_SPIKE, WIDTH, _Path, find_chains
+from neuralbasis.train.rows import standard_error
 
 seeds = st.integers(0, 2**32 - 1)
 TASKS = ("regression", "binary", "multiclass")

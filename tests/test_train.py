@@ -29,7 +29,7 @@ from neuralbasis.sample import Sample
 from neuralbasis.train import GridEngine, Settings, Stage, place_rows, train, training_threads
 from neuralbasis.train.crew import Crew, compute_gradients, schedule
 from neuralbasis.train.lookup import MIN_WORK, CompiledLookUp, TorchLookUp
-from neuralbasis.train.loop import _batches, _Watch, standard_error
+from neuralbasis.train.loop import _batches, _Watch
 from neuralbasis.train.optimizer import FlatAdamW
 from neuralbasis.train.penalty import (
     N_BLOCKS,
@@ -44,7 +44,7 @@ from neuralbasis.train.penalty import (
     find_edges,
     find_loose_cells,
 )
-from neuralbasis.train.rows import MAX_COPIES, RARE_SHARE, copy_rare, hold_out
+from neuralbasis.train.rows import MAX_COPIES, RARE_SHARE, copy_rare, hold_out, standard_error
 from tests.models import MIXED, build_axes, build_layout, draw_numbers
 
 seeds = st.integers(0, 2**32 - 1)

@@ -61,6 +61,17 @@ class Axis:
     def is_level(self) -> bool:
         return self.levels is not None
 
+    def add_knots(self, values: np.ndarray) -> Axis:
+        """The same column with knots at these values too; what is between two knots stays where it is.
+
+        Values whose places rounding could not tell from a knot beside them are left out.
+        """
+        knots = np.union1d(self.knots, values)
+        places = np.interp(knots, self.knots, self.places)
+        gap = np.r_[np.inf, np.diff(places), np.inf]
+        keep = (np.minimum(gap[1:], gap[:-1]) >= MIN_GAP) | np.isin(knots, self.knots)
+        return replace(self, knots=knots[keep], places=places[keep])
+
     def coarsen(self, max_knots: int) -> Axis:
         """The same column with at most `max_knots` knots, all of them knots of this axis.
 

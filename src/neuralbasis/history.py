@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 class History:
     """One entry a checkpoint in each list; `best` is the checkpoint whose state was kept.
 
-    stage : "main effects", "refinement", "pairs", "cuts", "triples" or "all terms"
+    stage : "main effects", "refinement", "blend", "pairs", "cuts", "triples" or "all terms"
     steps : batches so far
     validation : mean loss of the members on the rows they hold out, in the unit of the loss
     seconds : time since training began

@@ -33,6 +33,7 @@ FEW_ROWS = 64  # predicted in less time than it takes to hand the GIL over
 MIN_ROWS = 4096  # a thread that predicts fewer rows costs more than it saves
 GUIDE = 2048  # buckets of an axis' guide table
 HUGE = 1e308  # a difference of knots beyond this may have overflowed
+CUTS = 4  # of a column in a round of boosting
 BLOCK = 1024  # rows worked on at a time: positions of a block stay in the cache
 
 
@@ -519,6 +520,55 @@ def _cut_line(slope, curvature, last, ridge, least):
         if gain > best:
             best, place = gain, j
     return best, place
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def cut_columns(positions, cells, axes, sizes, nominal, ridge, least, rate, slope, curvature, tables, offsets, moved):
+    """One round of boosting: cut every column in two, CUTS times, and move both sides by a part of their Newton steps.
+
+    As `cut_pairs` has it, with axes (P, 1). The rows move once for all cuts of a column, so they cost as much as one.
+    """
+    for p in range(len(axes)):
+        axis = axes[p, 0]
+        size, near, position = sizes[axis], cells[axis], positions[axis]
+        steep, weight, change = np.zeros(size), np.zeros(size), np.zeros(size)
+        for n in range(len(slope)):
+            steep[near[n]] += slope[n]
+            weight[near[n]] += curvature[n]
+        order, rank = np.empty(size, np.int64), np.empty(size, np.int64)
+        _order_cells(steep, weight, nominal[axis], order, rank)
+        for _ in range(CUTS):
+            if not _cut_column(order, rank, ridge, least, rate, steep, weight, change):
+                break
+        tables[offsets[p] : offsets[p] + size] += change
+        for n in range(len(slope)):
+            left = int(position[n])
+            part = position[n] - left
+            move = change[left]
+            if part > 0:
+                move += part * (change[left + 1] - move)
+            slope[n] += curvature[n] * move
+            moved[n] += move
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _cut_column(order, rank, ridge, least, rate, steep, weight, change):
+    """The best cut of a column's cells: slopes and changes follow; False if none is better than no cut."""
+    size = len(order)
+    sums, bends = np.zeros(size + 1), np.zeros(size + 1)
+    for i in range(size):
+        sums[i + 1] = sums[i] + steep[order[i]]
+        bends[i + 1] = bends[i] + weight[order[i]]
+    _, place = _cut_line(sums, bends, size, ridge, least)
+    if place == 0:
+        return False
+    near = -rate * sums[place] / (bends[place] + ridge)
+    far = -rate * (sums[size] - sums[place]) / (bends[size] - bends[place] + ridge)
+    for i in range(size):
+        step = near if rank[i] < place else far
+        change[i] += step
+        steep[i] += weight[i] * step
+    return True
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

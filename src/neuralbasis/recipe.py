@@ -26,7 +26,7 @@ from .net import BasisNet
 from .objective import Objective
 from .sample import Sample
 from .terms import Plan, Term, plan_terms
-from .train import CURVATURE, GridEngine, Pace, Settings
+from .train import CURVATURE, GridEngine, Regime, Settings
 
 # DIFF: the paper's network sees the place alone, is wider, normalises batches and ties classes. Behind Fourier inputs a
 # smaller network without batch norm learned as well or better, faster, with coefficients for each class.
@@ -248,7 +248,7 @@ def make_wide_basis(estimator: Any, finder: Finder, generator: torch.Generator) 
     )
 
 
-def make_wide_settings(estimator: Any, n_rows: int, n_drawn: int) -> tuple[Settings, Pace]:
+def make_wide_settings(estimator: Any, n_rows: int, n_drawn: int) -> tuple[Settings, Regime]:
     """Epochs, not steps, are what coefficients of rare columns need."""
     batch_size = int(2 ** np.clip(round(math.log2(max(n_rows, 2) / 40)), 6, 10))
     if estimator.batch_size != "auto":
@@ -259,7 +259,7 @@ def make_wide_settings(estimator: Any, n_rows: int, n_drawn: int) -> tuple[Setti
         make_settings(estimator, n_rows, n_drawn), batch_size=batch_size,
         max_steps=max_steps if estimator.max_steps == "auto" else estimator.max_steps,
     )  # fmt: skip
-    return settings, Pace(rate=0.1, base_rate=0.003, ridge=0.0, output_penalty=0.1)
+    return settings, Regime(rate=0.1, base_rate=0.003, ridge=0.0, output_penalty=0.1)
 
 
 def count_active(layout: Layout) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 from . import kernels
 from .encoder import Encoder
 from .history import History
-from .layout import Anchor, lay_out
+from .layout import Anchor, Layout, lay_out
 from .objective import Objective
 from .recipe import (
     AUTO_CHANCE,
@@ -30,7 +30,7 @@ from .recipe import (
 from .sample import Sample
 from .screen import bin_columns, find_reach, list_triples, pick_terms, rank_terms
 from .terms import Plan, Ranked, Term, describe_ranking
-from .train import ExactEngine, GridEngine, Rows, Stage, cut, refine, train
+from .train import ExactEngine, GridEngine, Rows, Stage, blend, cut, refine, train
 
 
 @dataclass(eq=False)
@@ -65,26 +65,38 @@ class Trainer:
         parameters, axes = self.parameters, self.encoder.axes
         knots = choose_knots(parameters, axes, terms, len(self.numbers), self.objective.n_outputs)
         knots |= {order: count for order, count in self.knots.items() if order in knots}
-        layout = lay_out(axes, terms, knots, self._find_anchors())
-        positions = layout.encode(self.numbers, self.threads)
-        grid = GridEngine(layout, positions, self.sample.weights, self.threads, parameters.device)
+        grid = self._make_grid(lay_out(axes, terms, knots, self._find_anchors()))
         net = make_net(parameters, grid, self.objective, None if self.stages else self.sample, self.rng)
         engine = grid if parameters.engine == "grid" else ExactEngine(grid)
         order = max(len(term) for term in terms) if self.stages else 1
-        settings = make_settings(parameters, len(positions), int(self.rows.copies.sum()), order, count_active(layout))
+        settings = make_settings(
+            parameters, len(self.numbers), int(self.rows.copies.sum()), order, count_active(grid.layout)
+        )
         improved = train(net, grid, engine, self.rows, self.objective, settings, self.history, self.rng)
         if improved or wished or not self.stages:
-            stage = Stage(net, grid)
-            if self._can_refine():
-                stage = (cut if self.stages else refine)(stage, self.rows, self.objective, self.history, self.threads)
+            stage = self._add_free_parts(Stage(net, grid))
             self.stages.append(stage)
             self.knots |= {order: knots[order] for order in {len(term) for term in terms} if order > 1}
             self.rows = replace(self.rows, init=stage.add_scores(self.rows.init))
 
-    def _can_refine(self) -> bool:
-        """Free parts know no output penalty, and a fit that was stopped is done."""
-        wished = self.parameters.refine and not self.parameters.output_penalty
-        return wished and self.history.stopped_by not in ("time_limit", "callback")
+    def _make_grid(self, layout: Layout) -> GridEngine:
+        positions = layout.encode(self.numbers, self.threads)
+        return GridEngine(layout, positions, self.sample.weights, self.threads, self.parameters.device)
+
+    def _add_free_parts(self, stage: Stage) -> Stage:
+        """What bases cannot say, first of main effects and then of pairs; a blend gives the axes more knots.
+
+        Free parts know no output penalty, and a fit that was stopped is done.
+        """
+        is_over = self.history.stopped_by in ("time_limit", "callback")
+        if is_over or not self.parameters.refine or self.parameters.output_penalty:
+            return stage
+        known = self.rows, self.objective, self.history, self.threads
+        if self.stages:
+            return cut(stage, *known)
+        stage = blend(refine(stage, *known), self.numbers, self._make_grid, *known)
+        self.encoder = Encoder(stage.grid.layout.axes[: len(self.encoder.axes)])
+        return stage
 
     def _find_anchors(self) -> dict[int, Anchor]:
         """Values that most rows of a column have; none before the main effects are trained."""

@@ -52,8 +52,8 @@ class WideTrainer:
         finders = self._make_finders(terms)
         entries = {order: finder.find(self.stored, self.threads) for order, finder in finders.items()}
         net = self._make_net(finders, entries)
-        settings, pace = make_wide_settings(self.parameters, len(self.stored), int(self.rows.copies.sum()))
-        crew = FactoredCrew(net, entries, self.rows, self.objective, settings, pace, self.threads)
+        settings, regime = make_wide_settings(self.parameters, len(self.stored), int(self.rows.copies.sum()))
+        crew = FactoredCrew(net, entries, self.rows, self.objective, settings, regime, self.threads)
         run(crew, self.rows.copies, settings, self.history, self.rng)
         self.intercepts = net.intercept.detach().double().numpy()
         return [self._read(net, order, found) for order, found in entries.items()]

@@ -147,9 +147,7 @@ class Part:
     def __post_init__(self) -> None:
         settings, net = self.settings, self.net
         self.shares = self.rows.shares()
-        where = torch.from_numpy(self.held).to(self.grid.device)
-        weights = self.rows.held_out[where] * self.rows.weights[where, None]
-        self.held_weights = weights / weights.sum(0) / net.n_members
+        self.held_weights = self.rows.validation_parts(torch.from_numpy(self.held).to(self.grid.device))
         self.optimizer = FlatAdamW(net.parameters(), settings.weight_decay, settings.averaging * settings.max_steps)
         net.train()
 

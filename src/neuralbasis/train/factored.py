@@ -29,7 +29,7 @@ CHUNK = 8192  # rows scored at a time
 
 
 @dataclass(frozen=True)
-class Pace:
+class Regime:
     """How fast a factored net learns.
 
     rate, base_rate : of the coefficients and of the bases, at the top of the schedule
@@ -103,14 +103,14 @@ def count_mass(finder: Finder, entries: Entries, weights: np.ndarray) -> np.ndar
     return mass[:, 0]
 
 
-def find_ridge(entries: Entries, n_terms: int, pace: Pace) -> np.ndarray:
+def find_ridge(entries: Entries, n_terms: int, regime: Regime) -> np.ndarray:
     """(T,) ridge of the terms.
 
     PAPER §4.3: the output penalty is on the mean square of f_t. The bases have a mean square of one over all entries of
     a row together, so it presses on a term by the share of entries that it has.
     """
     count = np.bincount(entries.term, minlength=n_terms)
-    return pace.ridge / len(entries) + pace.output_penalty * count / max(len(entries.term), 1)
+    return regime.ridge / len(entries) + regime.output_penalty * count / max(len(entries.term), 1)
 
 
 class _Learner:
@@ -173,12 +173,12 @@ class FactoredCrew:
 
     def __init__(
         self, net: FactoredNet, entries: Mapping[int, Entries], rows: Rows, objective: Objective, settings: Settings,
-        pace: Pace, threads: int,
+        regime: Regime, threads: int,
     ):  # fmt: skip
-        self.net, self.rows, self.objective, self.settings, self.pace = net, rows, objective, settings, pace
+        self.net, self.rows, self.objective, self.settings, self.regime = net, rows, objective, settings, regime
         self.shares, self.steps = rows.shares(), 0
         self.learners = [
-            _Learner(net, order, found, find_ridge(found, len(net.coefficients[order]), pace), threads)
+            _Learner(net, order, found, find_ridge(found, len(net.coefficients[order]), regime), threads)
             for order, found in entries.items()
         ]
         self.optimizer = FlatAdamW(net.parameters(), settings.weight_decay, 0.0)
@@ -192,7 +192,7 @@ class FactoredCrew:
         for batch in batches:
             self.steps += 1
             share = schedule(self.steps / self.settings.max_steps)
-            self._step(batch, self.pace.rate * share, self.pace.base_rate * share)
+            self._step(batch, self.regime.rate * share, self.regime.base_rate * share)
 
     def _step(self, batch: np.ndarray, rate: float, base_rate: float) -> None:
         where = torch.from_numpy(batch)

@@ -23,7 +23,7 @@ from ..net import BasisNet
 from ..objective import Objective
 from .crew import Crew, Settings
 from .points import ExactEngine, GridEngine
-from .rows import Rows
+from .rows import Rows, standard_error
 
 MAX_ROUND, SHORT = 64, 0.1  # batches between two looks at the clock, fewer if they would take longer than seconds
 SURE = 0.5  # standard errors of its gain that a stage after the first has to gain
@@ -172,11 +172,6 @@ class _Watch:
         self.crew.restore()
         if not self.improved:
             self.history.best = self.best_before
-
-
-def standard_error(parts: Tensor) -> float:
-    """Of the sum of independent parts."""
-    return float(parts.std()) * math.sqrt(len(parts)) if len(parts) > 1 else 0.0
 
 
 def _progress(settings: Settings) -> tqdm:

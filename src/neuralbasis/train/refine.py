@@ -11,7 +11,7 @@ that members hold out choose where to stop, or to leave it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -20,13 +20,12 @@ from torch import Tensor
 from .. import kernels
 from ..history import History
 from ..objective import Objective
-from .loop import standard_error
+from .free import accept, has_room
 from .rows import Rows
 from .stage import Stage
 
 PRICES = 1.4 * 0.5 ** (np.arange(12) / 2)  # times the deviation of the summed slopes
 N_SWEEPS, PATIENCE = 4, 2
-SURE = 2.0  # standard errors that the validation loss has to fall by
 MAX_NUMBERS = 2e7  # cells × members × outputs of the free parts: very wide tables do without
 WIDTH = 1e-3  # jumps below this are priced like squares
 MIN_KNOTS, MIN_SPIKE = 30, 0.005  # a spike is told from a chain of at least so many knots, and has this share of rows
@@ -78,11 +77,7 @@ class _Path:
         self.chain = np.zeros((n_members, n_outputs, *chains.jump.shape))
         self.spike = np.zeros_like(self.chain)
         self.moved = np.zeros((n_members, n_outputs, len(scores)))
-        weights = rows.weights.cpu().numpy().astype(float)
-        held = rows.held_out.cpu().numpy()
-        self.weights = weights[:, None] * ~held
-        parts = weights[:, None] * held
-        self.parts = torch.from_numpy(parts / parts.sum(axis=0) / n_members)
+        self.weights = (rows.weights[:, None] * ~rows.held_out).double().numpy()
 
     def member_scores(self, member: int) -> Tensor:
         """(N, 1, K)"""
@@ -115,23 +110,22 @@ class _Path:
         kernels.share_rows(work, len(self.chain), threads, 1)
 
     def validation_losses(self) -> Tensor:
-        """(N,) parts of the validation loss, see `Crew.validation_losses`."""
+        """(N,) parts of the validation loss."""
         members = range(self.scores.shape[1])
         losses = [self.objective.loss(self.member_scores(member), self.rows.target)[:, 0] for member in members]
-        return (torch.stack(losses, dim=1).double() * self.parts).sum(1)
+        return self.rows.validate(torch.stack(losses, dim=1))
 
 
 def refine(stage: Stage, rows: Rows, objective: Objective, history: History, threads: int) -> Stage:
     """The stage with a free part, if that surely lowers the validation loss."""
     chains = find_chains(stage)
-    if chains is None or stage.net.tied or not bool(rows.held_out.any(dim=0).all()):
+    if chains is None or not has_room(stage, rows):
         return stage
     if chains.jump.size * stage.net.n_members * objective.n_outputs > MAX_NUMBERS:
         return stage
-    host = replace(rows, target=rows.target.cpu(), weights=rows.weights.cpu(), held_out=rows.held_out.cpu())
-    path = _Path(chains, stage.add_scores(rows.init).cpu(), host, objective)
+    path = _Path(chains, stage.add_scores(rows.init).cpu(), rows.cpu(), objective)
     before = best = path.validation_losses()
-    kept, waited = None, 0
+    kept, waited = path.chain, 0
     for price in PRICES:
         path.descend_all(float(price), threads)
         losses = path.validation_losses()
@@ -139,17 +133,13 @@ def refine(stage: Stage, rows: Rows, objective: Objective, history: History, thr
             best, kept, waited = losses, path.chain + path.spike, 0
         elif (waited := waited + 1) > PATIENCE:
             break
-    gain = before - best
-    if kept is None or float(gain.sum()) <= SURE * standard_error(gain):
-        return stage
-    history.add("refinement", 0, float(best.sum()), keep=True)
-    return replace(stage, rest=_spread_over_cells(stage, chains, kept))
+    return stage.add_part(_lay_on_cells(stage, chains, kept)) if accept("refinement", before, best, history) else stage
 
 
-def _spread_over_cells(stage: Stage, chains: Chains, parts: np.ndarray) -> Tensor:
-    """Parts (M, K, F, G) -> the flat table (cells, M · K)."""
-    rest = np.zeros((stage.grid.layout.n_cells, parts.shape[0] * parts.shape[1]), dtype=np.float32)
+def _lay_on_cells(stage: Stage, chains: Chains, parts: np.ndarray) -> np.ndarray:
+    """Parts (M, K, F, G) -> tables (M, K, cells)."""
+    tables = np.zeros((*parts.shape[:2], stage.grid.layout.n_cells))
     for f, index in enumerate(chains.terms):
         first = stage.grid.layout.cells_of(index).start + 1
-        rest[first : first + chains.sizes[f]] = parts[:, :, f, : chains.sizes[f]].reshape(-1, chains.sizes[f]).T
-    return torch.from_numpy(rest).to(stage.grid.device)
+        tables[..., first : first + chains.sizes[f]] = parts[:, :, f, : chains.sizes[f]]
+    return tables

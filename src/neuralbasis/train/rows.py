@@ -1,4 +1,5 @@
-"""Rows: the sample as tensors, with the rows that each member holds out and how often each row is drawn."""
+"""Rows: the sample as tensors, with the rows that each member holds out, what these say of a loss, and how often each
+row is drawn."""
 
 from __future__ import annotations
 
@@ -51,6 +52,23 @@ class Rows:
     def take(self, index: Tensor) -> tuple[Tensor, Tensor | None]:
         return self.target[index], None if self.init is None else self.init[index]
 
+    def cpu(self) -> Rows:
+        """The same rows where the compiled loops read them."""
+        init = None if self.init is None else self.init.cpu()
+        return replace(
+            self, target=self.target.cpu(), weights=self.weights.cpu(), held_out=self.held_out.cpu(), init=init
+        )
+
+    def validation_parts(self, index: Tensor | slice = slice(None)) -> Tensor:
+        """(N, M) part of each loss in the validation loss: the mean over members of each one's mean over the rows it
+        holds out; of these rows alone, if they hold all that are held out."""
+        parts = self.weights[index, None] * self.held_out[index]
+        return parts / parts.sum(dim=0) / parts.shape[1]
+
+    def validate(self, losses: Tensor) -> Tensor:
+        """Losses (N, M) of all rows -> (N,) parts of the validation loss."""
+        return (losses.double() * self.validation_parts()).sum(dim=1)
+
 
 def place_rows(
     sample: Sample, objective: Objective, n_members: int, validation_size: float, rng: np.random.Generator, device
@@ -97,3 +115,8 @@ def copy_rare(strata: np.ndarray) -> np.ndarray:
     _, inverse, count = np.unique(strata, return_inverse=True, return_counts=True)
     copies = np.clip(RARE_SHARE * len(strata) / count, 1, MAX_COPIES).astype(np.int64)
     return copies[inverse]
+
+
+def standard_error(parts: Tensor) -> float:
+    """Of the sum of independent parts."""
+    return float(parts.std()) * math.sqrt(len(parts)) if len(parts) > 1 else 0.0

@@ -1,8 +1,8 @@
-"""Stage: terms that were trained together: a net and the grid it is read on."""
+"""Stage: terms that were trained together: a net, the grid it is read on, and what stands beside the net."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -14,17 +14,43 @@ from .points import GridEngine
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """A trained net with its grid, and the free part beside the bases (cells, C) if there is one."""
+    """A trained net with its grid; its share in the tables, and the free part (cells, C) beside it if there is one."""
 
     net: BasisNet
     grid: GridEngine
     rest: Tensor | None = None
+    share: float = 1.0
 
     @torch.no_grad()
     def table(self) -> Tensor:
         """All cells of all terms, (cells, C)."""
-        table = self.net.eval().table(self.grid.points)
+        table = self.share * self.net.eval().table(self.grid.points)
         return table if self.rest is None else table + self.rest
+
+    def add_part(self, tables: np.ndarray) -> Stage:
+        """The stage with these tables (M, K, cells) in its free part."""
+        part = torch.from_numpy(tables.reshape(-1, tables.shape[-1]).T.astype(np.float32)).to(self.grid.device)
+        return replace(self, rest=part if self.rest is None else self.rest + part)
+
+    def mix(self, share: float, tables: np.ndarray) -> Stage:
+        """So much of the stage, and of these tables (M, K, cells) what is left to 1."""
+        rest = None if self.rest is None else share * self.rest
+        return replace(self, share=share * self.share, rest=rest).add_part((1 - share) * tables)
+
+    def move(self, grid: GridEngine) -> Stage:
+        """The same main effects on a grid with other knots; between its knots, a free part is read as rows read it."""
+        if self.rest is None:
+            return replace(self, grid=grid)
+        old, new, rest = self.grid.layout, grid.layout, self.rest.cpu().numpy()
+        moved = np.empty((new.n_cells, rest.shape[1]), dtype=np.float32)
+        for index in range(len(new.terms)):
+            values, knots = rest[old.cells_of(index)], new.axes_of(index)[0].knots
+            place = np.interp(knots, old.axes_of(index)[0].knots, np.arange(1, len(values) - 1))
+            cells = np.r_[0, place, len(values) - 1]  # missing and unseen stay
+            left = np.minimum(cells.astype(int), len(values) - 2)
+            part = (cells - left)[:, None]
+            moved[new.cells_of(index)] = (1 - part) * values[left] + part * values[left + 1]
+        return replace(self, grid=grid, rest=torch.from_numpy(moved).to(grid.device))
 
     @torch.no_grad()
     def add_scores(self, init: Tensor | None) -> Tensor:

@@ -1,0 +1,85 @@
+"""Blend: a second model of the main effects, boosted from nothing, in which jumps need not undo a smooth shape first.
+
+    f_i = share · Σ_k h_k a_ik + (1 - share) · r_i        r_i = Σ_rounds step of the piece x_i falls in
+
+It is cut between knots that are finer than those of the bases: a jump has a place. One share for all terms and members
+is chosen by the held-out rows. Where a blend is kept, the axes keep of the finer knots what its shapes need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from torch import Tensor
+
+from ..axis import Axis
+from ..history import History
+from ..layout import Layout, lay_out
+from ..objective import Objective
+from .boosting import Pace, boost_members, find_tables
+from .free import accept, has_room
+from .points import GridEngine
+from .rows import Rows
+from .stage import Stage
+
+PACE = Pace(rate=0.2, least=15.0, max_rounds=300, patience=8)
+PARTS = 4  # knots that are added between two
+BEND = 0.02  # in the unit of the scores: what shapes may say between knots that are not kept
+MAX_WORK = 4e7  # of a round: larger tables do without
+
+
+def blend(
+    stage: Stage, numbers: np.ndarray, make_grid: Callable[[Layout], GridEngine], rows: Rows, objective: Objective,
+    history: History, threads: int,
+) -> Stage:  # fmt: skip
+    """The stage with boosted main effects in it, if that surely lowers the validation loss; `numbers` are (N, D)."""
+    layout, net = stage.grid.layout, stage.net
+    if any(len(term) > 1 for term in layout.terms) or not has_room(stage, rows):
+        return stage
+    if len(numbers) * len(layout.terms) * net.n_members * objective.n_outputs > MAX_WORK:
+        return stage
+    axes = [subdivide(axis, numbers[:, index]) for index, axis in enumerate(layout.axes)]
+    fine, rows = make_grid(lay_out(axes, layout.terms, {})), rows.cpu()
+    scores = stage.add_scores(rows.init).cpu()
+    start = net.intercept.detach().cpu().expand(scores.shape)
+    tables = find_tables(fine, 1)
+    assert tables is not None
+    start = start.clone() if rows.init is None else start + rows.init
+    found, boosted = boost_members(tables, start, rows, objective, PACE, threads)
+
+    def validate(share: float) -> Tensor:
+        return rows.validate(objective.loss(share * scores + (1 - share) * boosted, rows.target))
+
+    share = float(minimize_scalar(lambda share: float(validate(share).sum()), bounds=(0, 1), method="bounded").x)
+    if not accept("blend", validate(1.0), validate(share), history):
+        return stage
+    blended = stage.move(fine).mix(share, found)
+    return blended.move(make_grid(lay_out(thin_axes(blended, layout.axes), layout.terms, {})))
+
+
+def subdivide(axis: Axis, values: np.ndarray) -> Axis:
+    """The axis with more knots, at values of the column: of those between two knots the first of even parts."""
+    if axis.is_level:
+        return axis
+    distinct = np.setdiff1d(values[~np.isnan(values)], axis.knots)
+    _, start, count = np.unique(np.searchsorted(axis.knots, distinct), return_index=True, return_counts=True)
+    rank = np.arange(len(distinct)) - np.repeat(start, count)
+    part = rank * PARTS // np.repeat(count, count)
+    return axis.add_knots(distinct[(rank == 0) | (np.diff(part, prepend=-1) != 0)])
+
+
+def thin_axes(stage: Stage, axes: Sequence[Axis]) -> list[Axis]:
+    """These axes with the stage's knots between two of theirs, wherever a shape of the stage bends there."""
+    layout, thin = stage.grid.layout, list(axes)
+    table = stage.table().unflatten(1, (stage.net.n_members, -1)).mean(dim=1).cpu().numpy()
+    for index, (feature,) in enumerate(layout.terms):
+        axis, knots = layout.axes[feature], axes[feature].knots
+        known, values = np.isin(axis.knots, knots), table[layout.cells_of(index)][1:-1]
+        lines = np.stack([np.interp(axis.knots, knots, each) for each in values[known].T], axis=1)
+        bend = np.zeros(len(knots) + 1)
+        between = np.searchsorted(knots, axis.knots)
+        np.maximum.at(bend, between, np.abs(values - lines).max(axis=1))
+        thin[feature] = axes[feature].add_knots(axis.knots[bend[between] > BEND])
+    return thin

@@ -1,0 +1,140 @@
+"""Boosting: tables of main effects or pairs that grow from nothing, round by round.
+
+In a round every table is cut in pieces, a column's one after the other in up to five, a pair's in four, and each piece
+moves by a part of its Newton step. Every member goes on until its held-out rows lose.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import kernels
+from ..layout import Layout
+from ..objective import Objective
+from .points import GridEngine
+from .rows import Rows
+
+RIDGE = 4.0  # rows that are added to a piece; counted, as in `Pace`, by what they tell at best
+KERNELS = {1: kernels.cut_columns, 2: kernels.cut_pairs}
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How to boost: the part of a Newton step, rows that a piece needs, rounds at most, and rounds without a gain."""
+
+    rate: float
+    least: float
+    max_rounds: int
+    patience: int
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """Terms of one order that can be cut.
+
+    terms, offsets : of each its index in the layout, and where its table starts among all cells there
+    axes : (P, order)
+    positions, cells : (A, N) of the rows on the axes, and the cells nearest to them
+    sizes, nominal : (A,) cells of each axis, and whether they have no order
+    n_cells : of the layout
+    """
+
+    order: int
+    terms: list[int]
+    offsets: np.ndarray
+    axes: np.ndarray
+    positions: np.ndarray
+    cells: np.ndarray
+    sizes: np.ndarray
+    nominal: np.ndarray
+    n_cells: int
+
+    def count_work(self, n_channels: int) -> int:
+        """Cells of rows that a round reads."""
+        return self.positions.shape[1] * len(self.terms) * n_channels
+
+
+def find_tables(grid: GridEngine, order: int) -> Tables | None:
+    """Terms of this order whose columns have no anchor."""
+    layout = grid.layout
+    found = [index for index, term in enumerate(layout.terms) if len(term) == order and not _is_anchored(layout, term)]
+    if not found:
+        return None
+    axes = np.array([layout.term_axis[layout.term_start[index] :][:order] for index in found])
+    used, places = np.unique(axes, return_inverse=True)
+    sizes = np.array([layout.axes[axis].n_cells for axis in used])
+    positions = np.ascontiguousarray(grid.positions[:, used].T)
+    cells = np.rint(positions).astype(np.uint16 if sizes.max() < 2**16 else np.uint32)
+    nominal = np.array([layout.axes[axis].kind == "nominal" for axis in used])
+    return Tables(
+        order, found, layout.term_offset[found], places.reshape(axes.shape), positions, cells, sizes, nominal,
+        layout.n_cells,
+    )  # fmt: skip
+
+
+def _is_anchored(layout: Layout, term: tuple[int, ...]) -> bool:
+    return any(feature in layout.anchors for feature in term)
+
+
+class Booster:
+    """One member: its tables (K, cells), and its scores (N, K) as they follow."""
+
+    def __init__(self, tables: Tables, scores: Tensor, rows: Rows, objective: Objective, pace: Pace):
+        self.tables, self.scores, self.rows, self.objective, self.pace = tables, scores, rows, objective, pace
+        self.held = torch.nonzero(rows.held_out[:, 0])[:, 0]
+        self.weights = (rows.weights * ~rows.held_out[:, 0]).double().numpy()
+        self.found = np.zeros((scores.shape[1], tables.n_cells))
+
+    def boost(self) -> tuple[np.ndarray, Tensor]:
+        """The tables where the held-out rows lose least, and the scores of these rows there."""
+        best, best_scores, lowest, waited = self.found.copy(), self.scores[self.held], self.loss(), 0
+        for _ in range(self.pace.max_rounds):
+            self.cut()
+            if (loss := self.loss()) < lowest:
+                best, best_scores, lowest, waited = self.found.copy(), self.scores[self.held], loss, 0
+            elif (waited := waited + 1) > self.pace.patience:
+                break
+        return best, best_scores
+
+    def loss(self) -> float:
+        """Of the held-out rows."""
+        losses = self.objective.loss(self.scores[self.held, None], self.rows.target[self.held])[:, 0]
+        return float((losses.double() * self.rows.weights[self.held]).sum())
+
+    def cut(self) -> None:
+        """One round over all tables and outputs."""
+        tables, scores = self.tables, self.scores[:, None]
+        slopes = self.objective.slope(scores, self.rows.target)[:, 0].double().numpy()
+        variance = self.objective.variance(scores)
+        unit = 1.0 if variance is None else 0.25  # the most that a row can tell
+        for k in range(slopes.shape[1]):
+            curvature = self.weights.copy() if variance is None else variance[:, 0, k].double().numpy() * self.weights
+            moved = np.zeros(len(slopes))
+            KERNELS[tables.order](
+                tables.positions, tables.cells, tables.axes, tables.sizes, tables.nominal, RIDGE * unit,
+                self.pace.least * unit, self.pace.rate, slopes[:, k] * self.weights, curvature, self.found[k],
+                tables.offsets, moved,
+            )  # fmt: skip
+            self.scores[:, k] += torch.from_numpy(moved)
+
+
+def boost_members(
+    tables: Tables, scores: Tensor, rows: Rows, objective: Objective, pace: Pace, threads: int
+) -> tuple[np.ndarray, Tensor]:
+    """Tables (M, K, cells) of members that start from these scores (N, M, K), and the scores with those of held-out
+    rows as the tables have them."""
+    n_members, n_outputs = scores.shape[1:]
+    found, after = np.zeros((n_members, n_outputs, tables.n_cells)), scores.clone()
+
+    def work(_part: int, first: int, last: int) -> int:
+        for m in range(first, last):
+            member = Booster(tables, scores[:, m].clone(), rows.part(m, m + 1), objective, pace)
+            found[m], after[member.held, m] = member.boost()
+        return -1
+
+    kernels.share_rows(work, n_members, threads, 1)
+    return found, after
