@@ -38,19 +38,38 @@ def is_whole(weights: np.ndarray) -> bool:
 
 def tidy_rows(numbers: np.ndarray, sample: Sample, names: Sequence[str]) -> tuple[np.ndarray, Sample]:
     """Drop rows of weight 0; repeat and sort the rows of a small table, columns compared in the order of names."""
+    rows, sample = order_rows(numbers, sample, names)
+    return numbers[rows], sample
+
+
+def order_rows(numbers: np.ndarray, sample: Sample, names: Sequence[str]) -> tuple[np.ndarray | slice, Sample]:
+    """The rows that `tidy_rows` takes, all of them as a slice, and their sample."""
+    rows: np.ndarray | slice = slice(None)
     keep = sample.weights > 0
     if not keep.all():
-        numbers, sample = numbers[keep], sample.take(keep)
+        rows, sample = np.flatnonzero(keep), sample.take(keep)
     if is_whole(sample.weights) and sample.weights.sum() <= SMALL_TABLE:
-        copies = np.repeat(np.arange(len(numbers)), sample.weights.astype(int))
-        numbers, sample = numbers[copies], sample.take(copies)
-        sample = replace(sample, weights=np.ones(len(numbers)))
-    if len(numbers) <= SMALL_TABLE:
-        init = [] if sample.init is None else list(sample.init.T)
-        by_name = numbers[:, sorted(range(len(names)), key=names.__getitem__)]
-        order = np.lexsort([sample.weights, *init, sample.y, *by_name.T])
-        numbers, sample = numbers[order], sample.take(order)
-    return numbers, sample
+        copies = np.repeat(np.arange(len(sample.y)), sample.weights.astype(int))
+        rows, sample = np.arange(len(numbers))[rows][copies], sample.take(copies)
+        sample = replace(sample, weights=np.ones(len(copies)))
+    if len(sample.y) <= SMALL_TABLE:
+        rows = np.arange(len(numbers))[rows]
+        order = _sort_rows(numbers, rows, sample, sorted(range(len(names)), key=names.__getitem__))
+        rows, sample = rows[order], sample.take(order)
+    return rows, sample
+
+
+def _sort_rows(numbers: np.ndarray, rows: np.ndarray, sample: Sample, by_name: Sequence[int]) -> np.ndarray:
+    """Sorted by the last column, then the one before it and so on; a few of very many columns tell the rows apart."""
+    for count in (64, 4096):
+        if count < len(by_name):
+            last = numbers[np.ix_(rows, by_name[-count:])]
+            order = np.lexsort(last.T)
+            above, below = last[order[:-1]], last[order[1:]]
+            if ((above != below) & ~(np.isnan(above) & np.isnan(below))).any(axis=1).all():
+                return order
+    init = [] if sample.init is None else list(sample.init.T)
+    return np.lexsort([sample.weights, *init, sample.y, *numbers[rows][:, by_name].T])
 
 
 def read_floats(values: Any, name: str) -> np.ndarray:

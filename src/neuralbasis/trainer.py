@@ -6,11 +6,13 @@ ranked by `screen` on the same residuals.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from . import kernels
 from .encoder import Encoder
@@ -30,6 +32,7 @@ from .recipe import (
 from .sample import Sample
 from .screen import bin_columns, find_reach, list_triples, pick_terms, rank_terms
 from .terms import Plan, Ranked, Term, describe_ranking
+from .net import BasisNet
 from .train import ExactEngine, GridEngine, Rows, Stage, cut, refine, train
 
 
@@ -69,6 +72,8 @@ class Trainer:
         positions = layout.encode(self.numbers, self.threads)
         grid = GridEngine(layout, positions, self.sample.weights, self.threads, parameters.device)
         net = make_net(parameters, grid, self.objective, None if self.stages else self.sample, self.rng)
+        if self.rows.voices is not None:
+            give_voices(net, grid, self.rows.voices)
         engine = grid if parameters.engine == "grid" else ExactEngine(grid)
         order = max(len(term) for term in terms) if self.stages else 1
         settings = make_settings(parameters, len(positions), int(self.rows.copies.sum()), order, count_active(layout))
@@ -82,8 +87,9 @@ class Trainer:
             self.rows = replace(self.rows, init=stage.add_scores(self.rows.init))
 
     def _can_refine(self) -> bool:
-        """Free parts know no output penalty, and a fit that was stopped is done."""
+        """Free parts know no output penalty, those of pairs no voices, and a fit that was stopped is done."""
         wished = self.parameters.refine and not self.parameters.output_penalty
+        wished = wished and not (self.stages and self.rows.voices is not None)
         return wished and self.history.stopped_by not in ("time_limit", "callback")
 
     def _find_anchors(self) -> dict[int, Anchor]:
@@ -156,3 +162,13 @@ class Trainer:
         rest = [index for index in order if candidates[index] not in taken]
         reach = find_reach(bins, residuals, AUTO_CHANCE, weights, candidates, known["variances"])
         return [*picked, *(candidates[index] for index in rest)], np.r_[found, strengths[rest]], reach
+
+
+def give_voices(net: BasisNet, grid: GridEngine, voices: torch.Tensor) -> None:
+    """A member speaks of a term if it may speak of all its columns, voices (D, M)."""
+    terms = grid.layout.terms
+    of_term = torch.stack([voices[list(term)].all(dim=0) for term in terms]).to(grid.device)
+    orders = torch.tensor([len(term) for term in terms])
+    cells = torch.cat([torch.full((math.prod(grid.layout.table_shape(t)),), t) for t in range(len(terms))])
+    free = cells[torch.from_numpy(grid.cells.free >= 0)]
+    net.give_voices({order: of_term[orders == order] for order in sorted({len(term) for term in terms})}, of_term[free])
