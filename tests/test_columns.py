@@ -59,7 +59,7 @@ def object_column(*values):
 
 
 @pytest.mark.parametrize(
-    "dtype", ["f2", "f4", "f8", "g", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "bool", ">f8", ">i4"]
+    "dtype", ["f2", "f8", "g", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "bool", ">f4", ">f8", ">i4"]
 )
 def test_numeric_arrays_become_a_float64_matrix(dtype):
     X = np.array([[0, 1, 1], [1, 0, 1]], dtype=dtype)
@@ -69,6 +69,15 @@ def test_numeric_arrays_become_a_float64_matrix(dtype):
     assert table.matrix.dtype == np.dtype("float64")
     assert table.matrix.dtype.isnative
     assert table.matrix.tolist() == [[0.0, 1.0, 1.0], [1.0, 0.0, 1.0]]
+
+
+def test_single_precision_is_kept_and_its_columns_are_float64():
+    X = np.array([[0.1, 1.0], [np.nan, 0.0]], dtype=np.float32)
+    table = read_columns(X)
+    assert np.shares_memory(table.matrix, X)
+    assert table[0].numbers.dtype == np.dtype("float64")
+    np.testing.assert_array_equal(table[0].numbers, [np.float32(0.1), np.nan])
+    assert np.shares_memory(table.select(["feature_0000", "feature_0001"]).matrix, X)
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -83,8 +92,8 @@ def test_float64_is_not_copied(order):
 
 
 def test_converted_arrays_keep_their_order():
-    assert read_columns(np.ones((3, 2), dtype=np.float32, order="F")).matrix.flags.f_contiguous
-    assert read_columns(np.ones((3, 2), dtype=np.float32, order="C")).matrix.flags.c_contiguous
+    assert read_columns(np.ones((3, 2), dtype=np.int32, order="F")).matrix.flags.f_contiguous
+    assert read_columns(np.ones((3, 2), dtype=np.int32, order="C")).matrix.flags.c_contiguous
 
 
 def test_matrix_columns_are_reached_by_place():

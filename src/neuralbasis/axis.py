@@ -129,6 +129,14 @@ def continuous_axes(
     return [axes[column] for column in range(len(names))]
 
 
+_PLAIN = np.zeros(1), np.full(1, 0.5)
+
+
+def silent_axis(name: str) -> Axis:
+    """The axis of a numeric column that no term speaks of: one knot, which all such axes share."""
+    return Axis(name, "continuous", *_PLAIN)
+
+
 def level_axis(name: str, kind: str, levels: Sequence[str], mass: np.ndarray | None = None) -> Axis:
     """The axis of a nominal or ordinal column: one knot a level, evenly placed; `mass` is the weight of each."""
     if len(levels) == 0:

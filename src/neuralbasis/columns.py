@@ -93,7 +93,8 @@ class Column:
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """A table: one float64 ``matrix`` of shape (N, D), a tuple of D ``columns``, or ``stored`` entries; one of them."""
+    """A table: one ``matrix`` of shape (N, D), float32 or float64 as it came, a tuple of D ``columns``, or ``stored``
+    entries; one of them."""
 
     names: tuple[str, ...]
     n_rows: int
@@ -107,7 +108,7 @@ class Columns:
 
     def __getitem__(self, i: int) -> Column:
         if self.matrix is not None:
-            return Column(self.names[i], self.matrix[:, i])
+            return Column(self.names[i], self.matrix[:, i].astype(np.float64, copy=False))
         if self.stored is not None:
             return Column(self.names[i], self.stored.read_column(i))
         assert self.columns is not None
@@ -131,7 +132,11 @@ class Columns:
         place = {name: i for i, name in enumerate(self.names)}
         if missing := [name for name in names if name not in place]:
             raise ValueError(_describe_missing(missing, self.names))
-        places = [place[name] for name in names]
+        return self.take([place[name] for name in names])
+
+    def take(self, places: Sequence[int]) -> Columns:
+        """The columns at these places."""
+        names = tuple(self.names[i] for i in places)
         if self.matrix is not None:
             return Columns(names, self.n_rows, matrix=self.matrix[:, places])
         if self.stored is not None:
@@ -288,7 +293,8 @@ def _read_ndarray(X: np.ndarray, names: Sequence[str] | None) -> Columns:
     names = _number_columns(n_columns, names)
     X = _fill_masked(X)
     if X.dtype.kind in _NUMERIC:
-        return Columns(names, n_rows, matrix=np.asarray(X, dtype=np.float64), named=named)
+        single = X.dtype == np.float32  # a wide table of them would not fit in memory twice over
+        return Columns(names, n_rows, matrix=X if single else np.asarray(X, dtype=np.float64), named=named)
     columns = tuple(_read_array(name, X[:, i], parse_text=True) for i, name in enumerate(names))
     return Columns(names, n_rows, columns=columns, named=named)
 

@@ -64,15 +64,21 @@ class Encoder:
     def names(self) -> tuple[str, ...]:
         return tuple(axis.name for axis in self.axes)
 
-    def numbers(self, columns: Columns) -> Any:
-        """Columns in this encoder's order -> (N, D) float64, or `Stored` where the table is."""
+    def take(self, features: Sequence[int]) -> Encoder:
+        """The axes of some columns."""
+        return Encoder(tuple(self.axes[feature] for feature in features))
+
+    def numbers(self, columns: Columns, features: Sequence[int] | None = None) -> Any:
+        """Columns in this encoder's order -> (N, D) float64, `Stored` where the table is; or of some features alone."""
         if len(columns) != len(self.axes):
             raise ValueError(f"the model has {len(self.axes)} columns, but the table has {len(columns)}")
+        if features is not None:
+            return self.take(features).numbers(columns.take(features))
         if columns.stored is not None:
             _check_continuous(self.axes)
             return columns.stored
         if columns.matrix is not None and not any(axis.is_level for axis in self.axes):
-            return columns.matrix
+            return columns.matrix.astype(np.float64, copy=False)
         numbers = np.empty((columns.n_rows, len(self.axes)), order="F")
         for index, (axis, column) in enumerate(zip(self.axes, columns, strict=True)):
             numbers[:, index] = _column_numbers(axis, column)

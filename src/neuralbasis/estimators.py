@@ -57,16 +57,23 @@ class _NeuralBasisModel(BaseEstimator):
         Triples, counted in the same way.
     exclude : list, optional
         Columns, and tuples of columns, that must not be in the model, nor in a larger term.
+    max_terms : None, int or "auto"
+        At most so many main effects: the columns that say most, chosen before training by each member without the
+        rows it holds out; other columns have no term. None: all columns. "auto": all, but of a table with more
+        columns than rows (and than 500) those that held-out rows confirm. Interactions listed by name stay.
     heredity : {"strong", "weak", None}
         Look for triples where all three pairs were chosen, at least two of them, or everywhere.
-    scaling : {"quantile", "minmax", "gaussian"}
-        How a continuous column is placed on the shared axis.
+    scaling : {"auto", "quantile", "minmax", "gaussian"}
+        How a continuous column is placed on the shared axis. "auto" is "quantile"; where rows have few of very many
+        columns, all columns are placed together.
+    absent_value : float
+        What a sparse table holds where it stores nothing.
     engine : {"grid", "exact"}
         Evaluate the bases at the knots, or at the distinct values of each batch (the paper's way, slower).
     basis : {"mlp", "spline"} or callable
         The shared basis functions; a callable gets (n_inputs, n_bases, n_copies, generator) and returns a `Basis`.
-    n_bases : int
-        B, the number of basis functions of main effects.
+    n_bases : int or "auto"
+        B, the number of basis functions of main effects; "auto" grows with the logarithm of their number.
     n_interaction_bases : int
         B for pairs, and for triples.
     hidden : tuple of int
@@ -125,16 +132,18 @@ class _NeuralBasisModel(BaseEstimator):
         preset: str = "default",
         feature_names: Sequence[str] | None = None,
         feature_types: Sequence[Any] | None = None,
+        absent_value: float = 0.0,
         max_bins: int = 193,
         max_interaction_bins: int | str = "auto",
         interactions: Any = "auto",
         triples: Any = 0,
         exclude: Sequence[Any] | None = None,
+        max_terms: int | str | None = "auto",
         heredity: str | None = "strong",
-        scaling: str = "quantile",
+        scaling: str = "auto",
         engine: str = "grid",
         basis: str | Callable[..., Basis] = "mlp",
-        n_bases: int = 32,
+        n_bases: int | str = 32,
         n_interaction_bases: int = 32,
         hidden: Sequence[int] = (64, 64, 32),
         n_subnets: int = 1,
@@ -166,11 +175,13 @@ class _NeuralBasisModel(BaseEstimator):
         self.preset = preset
         self.feature_names = feature_names
         self.feature_types = feature_types
+        self.absent_value = absent_value
         self.max_bins = max_bins
         self.max_interaction_bins = max_interaction_bins
         self.interactions = interactions
         self.triples = triples
         self.exclude = exclude
+        self.max_terms = max_terms
         self.heredity = heredity
         self.scaling = scaling
         self.engine = engine

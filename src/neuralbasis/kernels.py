@@ -35,6 +35,7 @@ GUIDE = 2048  # buckets of an axis' guide table
 HUGE = 1e308  # a difference of knots beyond this may have overflowed
 CUTS = 4  # of a column in a round of boosting
 BLOCK = 1024  # rows worked on at a time: positions of a block stay in the cache
+N_GROUPS = 8  # of neighbouring bins, see `find_view`
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -710,6 +711,84 @@ def count_cells(first, last, terms, codes, n_bins, data, histogram):
                     cell = cells[i]
                     for c in range(n_channels):
                         table[cell, c] += rows[i, c]
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def find_view(sums, reach):
+    """How much the best view of a column exceeds what noise would explain, and which it is: line, parabola or groups.
+
+    sums (bins + 1, 1 + K) hold the weight and the weighted residuals of every bin, missing values last. A view explains
+    Σ (residuals · contrast)² / Σ weight · contrast² over its orthogonal contrasts; reach (2, 3) is what the strongest
+    of all columns would explain if they were noise, without and with a contrast for missing values.
+    """
+    n_bins, n_outputs = len(sums) - 1, sums.shape[1] - 1
+    lost, known, middle = sums[n_bins, 0], 0.0, 0.0
+    for b in range(n_bins):
+        known += sums[b, 0]
+        middle += sums[b, 0] * b
+    if known <= 0.0:
+        return -np.inf, 0
+    middle /= known
+    second, third, fourth = 0.0, 0.0, 0.0
+    for b in range(n_bins):
+        t = b - middle
+        second += sums[b, 0] * t * t
+        third += sums[b, 0] * t * t * t
+    spread, skew = second / known, third / max(second, 1e-300)
+    for b in range(n_bins):
+        t = b - middle
+        bend = t * t - spread - skew * t
+        fourth += sums[b, 0] * bend * bend
+    line, parabola, groups, gone = 0.0, 0.0, 0.0, 0.0
+    width = n_bins // N_GROUPS
+    for k in range(1, n_outputs + 1):
+        along, bent, total = 0.0, 0.0, 0.0
+        for g in range(N_GROUPS):
+            weight, part = 0.0, 0.0
+            for b in range(g * width, (g + 1) * width):
+                t = b - middle
+                along += sums[b, k] * t
+                bent += sums[b, k] * (t * t - spread - skew * t)
+                part += sums[b, k]
+                weight += sums[b, 0]
+            total += part
+            if weight > 0.0:
+                groups += part * part / weight
+        groups -= total * total / known
+        if second > 1e-9 * known:
+            line += along * along / second
+        if fourth > 1e-9 * known:
+            parabola += bent * bent / fourth
+        if lost > 0.0:
+            part = sums[n_bins, k]
+            gone += total * total / known + part * part / lost - (total + part) * (total + part) / (known + lost)
+    row = 1 if lost > 0.0 else 0
+    best, view = line + gone - reach[row, 0], 0
+    if line + parabola + gone - reach[row, 1] > best:
+        best, view = line + parabola + gone - reach[row, 1], 1
+    if groups + gone - reach[row, 2] > best:
+        best, view = groups + gone - reach[row, 2], 2
+    return best, view
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def weigh_columns(first, last, codes, data, reach, strengths):
+    """Strengths (D, M) of columns first … last - 1, see `find_view`; codes (D, N), data (N, M · (1 + K))."""
+    n_members = strengths.shape[1]
+    width = data.shape[1] // n_members
+    n_bins = 2 * N_GROUPS
+    sums = np.empty((n_bins + 1, data.shape[1]))
+    for column in range(first, last):
+        sums[:] = 0.0
+        code = codes[column]
+        for i in range(len(code)):
+            line = sums[code[i]]
+            for c in range(data.shape[1]):
+                line[c] += data[i, c]
+        for member in range(n_members):
+            begin = member * width
+            strengths[column, member] = find_view(sums[:, begin : begin + width], reach)[0]
     return -1
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -68,13 +68,17 @@ class AdditiveModel:
     summary: Summary | None = None
     _is_plain: bool = field(init=False, repr=False)
     _places: tuple[Mapping[str, float] | None, ...] = field(init=False, repr=False)
+    _used: list[int] | None = field(init=False, repr=False)  # columns that terms speak of, None for all
     _parts: tuple[_Part | FactoredPart, ...] = field(init=False, repr=False)
 
     def __post_init__(self):
+        used, shapes = _find_used(len(self.encoder.axes), self.shapes)
+        axes = self.encoder.axes if used is None else [self.encoder.axes[feature] for feature in used]
         places = [_number_levels(axis) for axis in self.encoder.axes]
         object.__setattr__(self, "_is_plain", not any(axis.is_level for axis in self.encoder.axes))
         object.__setattr__(self, "_places", tuple(places))
-        object.__setattr__(self, "_parts", _make_parts(self.encoder.axes, self.shapes))
+        object.__setattr__(self, "_used", used)
+        object.__setattr__(self, "_parts", _make_parts(axes, shapes))
 
     @property
     def layout(self) -> Layout:
@@ -151,22 +155,25 @@ class AdditiveModel:
 
     def _look_up(self, X: Any, per_term: bool) -> np.ndarray:
         numbers = self._numbers(X)
+        axes = self.encoder.axes if self._used is None else [self.encoder.axes[feature] for feature in self._used]
         out = np.zeros((len(numbers), len(self.shapes) if per_term else 1, self.n_outputs))
         if not per_term:
             out[:] = self.intercept
         for part in self._parts:
             bad = part.add_to(out, numbers, per_term, self.n_jobs)
-            raise_if_infinite(self.encoder.axes, bad)
+            raise_if_infinite(axes, bad)
         return out
 
     def _numbers(self, X: Any) -> np.ndarray:
+        """(N, columns that terms speak of)"""
         plain = type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and len(X) > 0 and self._is_plain
         if plain and X.shape[1] == len(self.encoder.axes):
-            return X  # the common case pays no conversion
+            return X if self._used is None else X[:, self._used]  # the common case pays no conversion
         rows = find_rows(X)
         if rows is not None:
-            return read_rows(rows, self.encoder.names, self._places)
-        return self.encoder.numbers(self.find_columns(X))
+            found = read_rows(rows, self.encoder.names, self._places)
+            return found if self._used is None else found[:, self._used]
+        return self.encoder.numbers(self.find_columns(X), self._used)
 
     def find_columns(self, X: Any) -> Columns:
         """By name where the table has names, otherwise by position."""
@@ -205,6 +212,19 @@ def find_model(model: Any) -> AdditiveModel:
     if not isinstance(found, AdditiveModel):
         raise TypeError(f"expected an AdditiveModel or a fitted estimator, not {type(model).__name__}; call fit first")
     return found
+
+
+def _find_used(n_columns: int, shapes: Sequence[AnyShape]) -> tuple[list[int] | None, Sequence[AnyShape]]:
+    """The columns that tables speak of, and the shapes with these numbered anew; None for all of them.
+
+    Factors read what a row stores, so they need not know.
+    """
+    used = sorted({feature for shape in shapes for feature in shape.term})
+    tables = [shape for shape in shapes if not isinstance(shape, FactoredShape)]
+    if len(used) == n_columns or len(tables) < len(shapes):
+        return None, shapes
+    number = {feature: index for index, feature in enumerate(used)}
+    return used, [replace(shape, term=tuple(number[feature] for feature in shape.term)) for shape in tables]
 
 
 def _make_parts(axes: Sequence[Axis], shapes: Sequence[AnyShape]) -> tuple[_Part | FactoredPart, ...]:

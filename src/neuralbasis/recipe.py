@@ -20,6 +20,7 @@ from sklearn.utils import check_random_state
 
 from .axis import SCALINGS, Axis
 from .bases import Basis, MLPBasis, SplineBasis, StartedBasis
+from .columns import Columns
 from .entries import Finder
 from .layout import Layout
 from .net import BasisNet
@@ -48,6 +49,8 @@ MAX_FREE = 1e6  # terms × members × classes beyond which classes are tied
 BYTES_A_TERM = 16 * 4 * 8  # the smallest useful table, and what training holds beside it
 LARGE_TABLE = 100_000  # rows from which there are fewer members
 WIDE_KNOTS = {1: 65, 2: 17, 3: 9}  # of the axis that all columns of a wide table share
+WIDE_NUMBERS, WIDE_SHARE = 20_000, 0.9  # terms × outputs, and absent values, from which a table is read by factors
+MIN_WIDE, WIDE = 500, 1.0  # columns, and columns for each row, beyond which columns are chosen before they are trained
 
 
 @dataclass(frozen=True)
@@ -77,13 +80,14 @@ PAPER = {
 }  # fmt: skip
 
 _COUNTS = {
-    "max_bins": 2, "n_bases": 1, "n_interaction_bases": 1, "n_subnets": 1, "fourier": 0, "early_stopping_rounds": 0,
+    "max_bins": 2, "n_interaction_bases": 1, "n_subnets": 1, "fourier": 0, "early_stopping_rounds": 0,
 }  # fmt: skip
+_AUTOMATIC = {"batch_size": 1, "max_steps": 1, "max_interaction_bins": 2, "outer_bags": 1, "n_bases": 1}
 _SHARES = ("dropout", "basis_dropout")
 _AMOUNTS = ("output_penalty", "weight_decay")
 _CHOICES = {
     "preset": tuple(PRESETS),
-    "scaling": SCALINGS,
+    "scaling": ("auto", *SCALINGS),
     "engine": ("grid", "exact"),
     "heredity": ("strong", "weak", None),
 }
@@ -105,9 +109,11 @@ def check_parameters(estimator: Any) -> None:
     if not isinstance(estimator.tied_classes, str) or estimator.tied_classes != "auto":
         is_flag = isinstance(estimator.tied_classes, (bool, np.bool_, int))
         _require("tied_classes", estimator.tied_classes, lambda _: is_flag, "True, False or 'auto'")
-    for name, smallest in (("batch_size", 1), ("max_steps", 1), ("max_interaction_bins", 2), ("outer_bags", 1)):
+    for name, smallest in _AUTOMATIC.items():
         if not isinstance(getattr(estimator, name), str) or getattr(estimator, name) != "auto":
             _require_integer(name, getattr(estimator, name), smallest, "'auto' or ")
+    if estimator.max_terms is not None and estimator.max_terms != "auto":
+        _require_integer("max_terms", estimator.max_terms, 1, "None, 'auto' or ")
     _require("learning_rate", estimator.learning_rate, lambda v: _is_number(v) and v > 0, "a number above 0")
     _require("validation_size", estimator.validation_size, _is_validation_size, "a share below 1 or a number of rows")
     _require("basis", estimator.basis, lambda v: v in ("mlp", "spline") or callable(v), "'mlp', 'spline' or a callable")
@@ -155,6 +161,11 @@ def settle(estimator: Any, n_rows: int) -> Any:
         preset = PRESETS[estimator.preset]
         settled.outer_bags = preset.members if n_rows < LARGE_TABLE else preset.members_large
     return settled
+
+
+def count_terms(estimator: Any, n_rows: int) -> float:
+    """Columns that all get a main effect; of more, some are chosen."""
+    return max(MIN_WIDE, WIDE * n_rows) if estimator.max_terms == "auto" else estimator.max_terms or math.inf
 
 
 def make_plan(estimator: Any, names: Sequence[str], classes: np.ndarray | None) -> Plan:
@@ -213,7 +224,7 @@ def make_net(
     """A net for the grid's terms, its intercept at the best constant model of the sample."""
     generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
     orders = [len(term) for term in grid.layout.terms]
-    bases = {order: _make_basis(estimator, order, generator) for order in sorted(set(orders))}
+    bases = {order: _make_basis(estimator, order, orders.count(order), generator) for order in sorted(set(orders))}
     net = BasisNet(
         bases, {order: orders.count(order) for order in bases}, grid.cells.n_free, estimator.outer_bags,
         objective.n_outputs, estimator.n_subnets, choose_tied(estimator, len(orders), objective.n_outputs),
@@ -224,9 +235,21 @@ def make_net(
     return net.to(grid.device)
 
 
-def _make_basis(estimator: Any, order: int, generator: torch.Generator) -> Basis:
+def choose_bases(estimator: Any, n_terms: int) -> int:
+    """B; "auto" grows with the logarithm of the number of main effects.
+
+    PAPER appendix: what B shared bases cannot say of D shapes falls like D · exp(-B^γ), so B = O(log D) are enough.
+
+    >>> from types import SimpleNamespace
+    >>> [choose_bases(SimpleNamespace(n_bases="auto"), n_terms) for n_terms in (1, 10, 1000, 100_000)]
+    [8, 18, 38, 59]
+    """
+    return round(8 + 4.4 * math.log(n_terms)) if estimator.n_bases == "auto" else estimator.n_bases
+
+
+def _make_basis(estimator: Any, order: int, n_terms: int, generator: torch.Generator) -> Basis:
     copies = estimator.outer_bags * estimator.n_subnets
-    n_bases = estimator.n_bases if order == 1 else estimator.n_interaction_bases
+    n_bases = choose_bases(estimator, n_terms) if order == 1 else estimator.n_interaction_bases
     if callable(estimator.basis):
         return estimator.basis(order, n_bases, copies, generator)
     if estimator.basis == "spline":
@@ -235,6 +258,22 @@ def _make_basis(estimator: Any, order: int, generator: torch.Generator) -> Basis
         order, n_bases, copies, estimator.hidden, estimator.fourier, MAX_FREQUENCY[order],
         FREQUENCY_DECAY, estimator.batch_norm, estimator.dropout, generator,
     )  # fmt: skip
+
+
+def is_wide(estimator: Any, columns: Columns, n_terms: int, n_outputs: int) -> bool:
+    """Is this a table of so many columns, of which rows have so few values, that it is read by factors?
+
+    A rule on what the table holds, not on how it comes. Other bases, engines and scalings read tables only.
+    """
+    plain = estimator.scaling == "auto" and estimator.engine == "grid" and estimator.basis == "mlp"
+    plain = plain and estimator.tied_classes in ("auto", False) and str(estimator.device) == "cpu"
+    if not plain or columns.columns is not None or estimator.feature_types is not None:
+        return False
+    if n_terms * n_outputs < WIDE_NUMBERS:
+        return False
+    stored, matrix = columns.stored, columns.matrix
+    present = len(stored.value) if stored is not None else np.count_nonzero(matrix != estimator.absent_value)
+    return bool(present <= (1 - WIDE_SHARE) * columns.n_rows * len(columns))
 
 
 def make_wide_basis(estimator: Any, finder: Finder, generator: torch.Generator) -> Basis:

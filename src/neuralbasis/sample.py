@@ -43,6 +43,19 @@ def is_whole(weights: np.ndarray) -> bool:
 
 def tidy_rows(numbers: np.ndarray | Stored, sample: Sample, names: Sequence[str]) -> tuple[np.ndarray | Stored, Sample]:
     """Drop rows of weight 0; repeat the rows of a small table and sort them, by digests in which names tell columns."""
+    rows, sample = order_rows(numbers, sample, names)
+    return take_rows(numbers, rows), sample
+
+
+def take_rows(numbers: np.ndarray | Stored, rows: np.ndarray | slice) -> np.ndarray | Stored:
+    """Some rows, or all of them as they are."""
+    if isinstance(rows, slice):
+        return numbers
+    return numbers.take(rows) if isinstance(numbers, Stored) else numbers[rows]
+
+
+def order_rows(numbers: np.ndarray | Stored, sample: Sample, names: Sequence[str]) -> tuple[np.ndarray | slice, Sample]:
+    """The rows that `tidy_rows` takes, all of them as a slice, and their sample."""
     rows = np.flatnonzero(sample.weights > 0)
     sample = sample.take(rows) if len(rows) < len(numbers) else sample
     if is_whole(sample.weights) and sample.weights.sum() <= SMALL_TABLE:
@@ -51,10 +64,8 @@ def tidy_rows(numbers: np.ndarray | Stored, sample: Sample, names: Sequence[str]
     if len(rows) <= SMALL_TABLE:
         init = [] if sample.init is None else list(sample.init.T)
         order = np.lexsort([sample.weights, *init, sample.y, digest_rows(numbers, names)[rows]])
-        rows, sample = rows[order], sample.take(order)
-    elif len(rows) == len(numbers):
-        return numbers, sample
-    return numbers.take(rows) if isinstance(numbers, Stored) else numbers[rows], sample
+        return rows[order], sample.take(order)
+    return slice(None) if len(rows) == len(numbers) else rows, sample
 
 
 def digest_rows(numbers: np.ndarray | Stored, names: Sequence[str]) -> np.ndarray:

@@ -92,6 +92,17 @@ class Stored:
         found[rows[entries]] = values[entries]
         return found
 
+    def read_block(self, columns: slice) -> np.ndarray:
+        """(N, columns) all values of a few columns side by side."""
+        starts, rows, values = self.by_column()
+        first, last, _ = columns.indices(self.n_columns)
+        entries = slice(starts[first], starts[last])
+        column = np.repeat(np.arange(last - first), np.diff(starts[first : last + 1]))
+        absent = self.absent if np.ndim(self.absent) == 0 else self.absent[first:last]
+        found = np.broadcast_to(np.asarray(absent, dtype=float), (len(self), last - first)).copy()
+        found[rows[entries], column] = values[entries]
+        return found
+
     def absent_of(self, column: int) -> float:
         return self.absent if np.ndim(self.absent) == 0 else self.absent[column]
 

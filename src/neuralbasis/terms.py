@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -64,6 +64,19 @@ class Plan:
         """All terms of this order that are allowed, of some features."""
         chosen = self.features if features is None else sorted(features)
         return (term for term in combinations(chosen, order) if self.allows(term))
+
+    def restrict(self, features: Sequence[int]) -> tuple[Plan, list[int]]:
+        """A plan with main effects of these columns alone, and the columns that it speaks of, its new numbers."""
+        kept = sorted({*features, *(feature for term in self.listed for feature in term)})
+        number = {feature: index for index, feature in enumerate(kept)}
+        excluded = [term for term in self.excluded if all(feature in number for feature in term)]
+        plan = replace(
+            self,
+            features=tuple(number[feature] for feature in sorted(features)),
+            listed=tuple(tuple(number[feature] for feature in term) for term in self.listed),
+            excluded=frozenset(tuple(number[feature] for feature in term) for term in excluded),
+        )
+        return plan, kept
 
     def list_wished(self, order: int) -> list[Term]:
         """Interactions of this order that are wished by name."""

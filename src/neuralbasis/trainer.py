@@ -6,16 +6,19 @@ ranked by `screen` on the same residuals.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from . import kernels
 from .encoder import Encoder
 from .history import History
 from .layout import Anchor, Layout, lay_out
+from .net import BasisNet
 from .objective import Objective
 from .recipe import (
     AUTO_CHANCE,
@@ -67,6 +70,8 @@ class Trainer:
         knots |= {order: count for order, count in self.knots.items() if order in knots}
         grid = self._make_grid(lay_out(axes, terms, knots, self._find_anchors()))
         net = make_net(parameters, grid, self.objective, None if self.stages else self.sample, self.rng)
+        if self.rows.voices is not None:
+            give_voices(net, grid, self.rows.voices)
         engine = grid if parameters.engine == "grid" else ExactEngine(grid)
         order = max(len(term) for term in terms) if self.stages else 1
         settings = make_settings(
@@ -86,16 +91,18 @@ class Trainer:
     def _add_free_parts(self, stage: Stage) -> Stage:
         """What bases cannot say, first of main effects and then of pairs; a blend gives the axes more knots.
 
-        Free parts know no output penalty, and a fit that was stopped is done.
+        Free parts know no output penalty, a fit that was stopped is done, and boosting knows no voices.
         """
         is_over = self.history.stopped_by in ("time_limit", "callback")
         if is_over or not self.parameters.refine or self.parameters.output_penalty:
             return stage
-        known = self.rows, self.objective, self.history, self.threads
+        known, is_free = (self.rows, self.objective, self.history, self.threads), self.rows.voices is None
         if self.stages:
-            return cut(stage, *known)
-        stage = blend(refine(stage, *known), self.numbers, self._make_grid, *known)
-        self.encoder = Encoder(stage.grid.layout.axes[: len(self.encoder.axes)])
+            return cut(stage, *known) if is_free else stage
+        stage = refine(stage, *known)
+        if is_free:
+            stage = blend(stage, self.numbers, self._make_grid, *known)
+            self.encoder = Encoder(stage.grid.layout.axes[: len(self.encoder.axes)])
         return stage
 
     def _find_anchors(self) -> dict[int, Anchor]:
@@ -168,3 +175,13 @@ class Trainer:
         rest = [index for index in order if candidates[index] not in taken]
         reach = find_reach(bins, residuals, AUTO_CHANCE, weights, candidates, known["variances"])
         return [*picked, *(candidates[index] for index in rest)], np.r_[found, strengths[rest]], reach
+
+
+def give_voices(net: BasisNet, grid: GridEngine, voices: torch.Tensor) -> None:
+    """A member speaks of a term if it may speak of all its columns, voices (D, M)."""
+    terms = grid.layout.terms
+    of_term = torch.stack([voices[list(term)].all(dim=0) for term in terms]).to(grid.device)
+    orders = torch.tensor([len(term) for term in terms])
+    cells = torch.cat([torch.full((math.prod(grid.layout.table_shape(t)),), t) for t in range(len(terms))])
+    free = cells[torch.from_numpy(grid.cells.free >= 0)]
+    net.give_voices({order: of_term[orders == order] for order in sorted({len(term) for term in terms})}, of_term[free])

@@ -1,4 +1,4 @@
-"""fit_wide: the line of data for wide tables, in which nearly all values are one absent value.
+"""WideTrainer: the line of data for wide tables, in which nearly all values are one absent value.
 
 stored table -> one shared axis -> entries of rows -> FactoredNet -> train -> Factors -> AdditiveModel
 
@@ -18,22 +18,18 @@ import torch
 from . import kernels
 from .axis import Axis
 from .encoder import Encoder
-from .entries import Entries, Finder, coarsen_axis, pool_axis
+from .entries import Entries, Finder, coarsen_axis
 from .factors import Factors
 from .history import History
+from .model import AdditiveModel
 from .objective import Objective
 from .recipe import WIDE_KNOTS, make_wide_basis, make_wide_settings
 from .sample import Sample
 from .shape import FactoredShape
 from .stored import Stored
-from .terms import Term
+from .summary import Summary
+from .terms import Plan, Term
 from .train import FactoredCrew, FactoredNet, Rows, count_mass, run
-
-
-def share_axis(stored: Stored, names: Sequence[str], weights: np.ndarray | None, max_knots: int) -> Encoder:
-    """One axis for all columns, under their names."""
-    axis = pool_axis(stored, weights, max_knots=max_knots)
-    return Encoder(tuple(replace(axis, name=name) for name in names))
 
 
 class WideTrainer:
@@ -47,8 +43,24 @@ class WideTrainer:
         self.objective, self.rows, self.rng = objective, rows, rng
         self.threads, self.history = kernels.count_threads(parameters.n_jobs), History()
 
-    def fit(self, terms: Sequence[Term]) -> list[Factors]:
-        """Train these terms, and read what was learned."""
+    def fit(self, plan: Plan) -> None:
+        """Train main effects and the interactions that are listed; what was learned is in `factors`."""
+        terms = [*plan.mains, *plan.listed]
+        self.factors = self._fit(terms)
+        n_terms = self.parameters.max_terms
+        if isinstance(n_terms, int) and n_terms < len(plan.features):
+            self.factors = self._fit([*self._list_strongest(n_terms), *plan.listed])
+
+    def _list_strongest(self, count: int) -> list[Term]:
+        """Main effects of the columns that say most; equal ones in the order of names."""
+        mains, names = self.factors[0], self.encoder.names
+        strength = mains.importances.mean(axis=1)
+        features = mains.finder.features[:, 0].tolist()
+        order = sorted(range(len(features)), key=lambda t: (-strength[t], names[features[t]]))
+        return [(features[t],) for t in order[:count]]
+
+    def _fit(self, terms: Sequence[Term]) -> list[Factors]:
+        """Train these terms together, and read what was learned."""
         finders = self._make_finders(terms)
         entries = {order: finder.find(self.stored, self.threads) for order, finder in finders.items()}
         net = self._make_net(finders, entries)
@@ -109,6 +121,14 @@ def count_cells(finder: Finder, entries: Entries, weights: np.ndarray) -> tuple[
     of_row = np.repeat(weights, np.diff(entries.starts))
     starts = np.searchsorted(key, np.arange(len(finder.features) + 1) * side**order)
     return key % side**order, np.bincount(inverse, of_row, minlength=len(key)), starts
+
+
+def compile_factors(
+    trainer: WideTrainer, objective: Objective, classes: np.ndarray | None, n_jobs: int | None, summary: Summary
+) -> AdditiveModel:
+    """The model of what was learned: factors, shapes that read them, and the score of a row without values."""
+    shapes = make_shapes(trainer.factors, trainer.encoder)
+    return AdditiveModel(trainer.encoder, trainer.intercept, shapes, objective.link, classes, n_jobs, summary)
 
 
 def make_shapes(factors: Sequence[Factors], encoder: Encoder) -> tuple[FactoredShape, ...]:

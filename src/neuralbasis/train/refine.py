@@ -41,6 +41,13 @@ class Chains:
     jump: np.ndarray
     spike: np.ndarray
 
+    def take(self, own: np.ndarray | slice) -> Chains:
+        """Some of them, numbered anew; all of them as they are."""
+        if isinstance(own, slice):
+            return self
+        terms = [self.terms[index] for index in own]
+        return Chains(terms, self.positions[own], self.sizes[own], self.jump[own], self.spike[own])
+
 
 def find_chains(stage: Stage) -> Chains | None:
     """Main effects of columns with an order and at least three values."""
@@ -71,13 +78,16 @@ def _find_deviations(share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 class _Path:
     """All members on their way down the prices: the parts (M, K, F, G), and the rows' moves (M, N, K)."""
 
-    def __init__(self, chains: Chains, scores: Tensor, rows: Rows, objective: Objective):
+    def __init__(
+        self, chains: Chains, scores: Tensor, rows: Rows, objective: Objective, voices: np.ndarray | None = None
+    ):
         self.chains, self.scores, self.rows, self.objective = chains, scores, rows, objective
         _, n_members, n_outputs = scores.shape
         self.chain = np.zeros((n_members, n_outputs, *chains.jump.shape))
         self.spike = np.zeros_like(self.chain)
         self.moved = np.zeros((n_members, n_outputs, len(scores)))
         self.weights = (rows.weights[:, None] * ~rows.held_out).double().numpy()
+        self.own = [slice(None)] * n_members if voices is None else [np.flatnonzero(voice) for voice in voices.T]
 
     def member_scores(self, member: int) -> Tensor:
         """(N, 1, K)"""
@@ -85,7 +95,8 @@ class _Path:
 
     def descend(self, member: int, price: float) -> None:
         """Refit one member at this price."""
-        scores, chains, weight = self.member_scores(member), self.chains, self.weights[:, member]
+        scores, weight, own = self.member_scores(member), self.weights[:, member], self.own[member]
+        chains = self.chains.take(own)
         slope = self.objective.slope(scores, self.rows.target)[:, 0].double().numpy()
         variance = self.objective.variance(scores)
         n_outputs = slope.shape[1]
@@ -95,11 +106,13 @@ class _Path:
             curvature = np.maximum(curvature * (2 if n_outputs > 1 else 1), 1e-6 * weight)
             rows = np.ascontiguousarray(slope[:, k] * weight)
             unit = price * max(float(np.sqrt((rows**2).sum())), 1e-12)
+            chain, spike = self.chain[member, k, own], self.spike[member, k, own]
             for _ in range(N_SWEEPS):
                 kernels.refine_columns(
                     chains.positions, chains.sizes, unit * chains.jump, unit * chains.spike, WIDTH, rows, curvature,
-                    self.chain[member, k], self.spike[member, k], self.moved[member, k],
+                    chain, spike, self.moved[member, k],
                 )  # fmt: skip
+            self.chain[member, k, own], self.spike[member, k, own] = chain, spike
 
     def descend_all(self, price: float, threads: int) -> None:
         def work(_part: int, first: int, last: int) -> int:
@@ -123,7 +136,8 @@ def refine(stage: Stage, rows: Rows, objective: Objective, history: History, thr
         return stage
     if chains.jump.size * stage.net.n_members * objective.n_outputs > MAX_NUMBERS:
         return stage
-    path = _Path(chains, stage.add_scores(rows.init).cpu(), rows.cpu(), objective)
+    voices = None if rows.voices is None else rows.voices[[stage.grid.layout.terms[t][0] for t in chains.terms]].numpy()
+    path = _Path(chains, stage.add_scores(rows.init).cpu(), rows.cpu(), objective, voices)
     before = best = path.validation_losses()
     kept, waited = path.chain, 0
     for price in PRICES:

@@ -27,6 +27,7 @@ class Rows:
     information : what a row tells, see `Objective.information`
     copies : (N,) how often a row is drawn in an epoch
     init : (N, 1 or M, K) given scores
+    voices : (D, M) columns that each member may speak of; None: all
     """
 
     target: Tensor
@@ -36,6 +37,7 @@ class Rows:
     information: float
     copies: np.ndarray
     init: Tensor | None = None
+    voices: Tensor | None = None
 
     def shares(self) -> Tensor:
         """(N, M) weight of each row in each member's loss, with mean 1 over the rows it learns from."""
