@@ -20,7 +20,6 @@ from sklearn.utils import check_random_state
 
 from .axis import SCALINGS, Axis
 from .bases import Basis, MLPBasis, SplineBasis, StartedBasis
-from .columns import Columns
 from .entries import Finder
 from .layout import Layout
 from .net import BasisNet
@@ -258,22 +257,6 @@ def _make_basis(estimator: Any, order: int, n_terms: int, generator: torch.Gener
         order, n_bases, copies, estimator.hidden, estimator.fourier, MAX_FREQUENCY[order],
         FREQUENCY_DECAY, estimator.batch_norm, estimator.dropout, generator,
     )  # fmt: skip
-
-
-def is_wide(estimator: Any, columns: Columns, n_terms: int, n_outputs: int) -> bool:
-    """Is this a table of so many columns, of which rows have so few values, that it is read by factors?
-
-    A rule on what the table holds, not on how it comes. Other bases, engines and scalings read tables only.
-    """
-    plain = estimator.scaling == "auto" and estimator.engine == "grid" and estimator.basis == "mlp"
-    plain = plain and estimator.tied_classes in ("auto", False) and str(estimator.device) == "cpu"
-    if not plain or columns.columns is not None or estimator.feature_types is not None:
-        return False
-    if n_terms * n_outputs < WIDE_NUMBERS:
-        return False
-    stored, matrix = columns.stored, columns.matrix
-    present = len(stored.value) if stored is not None else np.count_nonzero(matrix != estimator.absent_value)
-    return bool(present <= (1 - WIDE_SHARE) * columns.n_rows * len(columns))
 
 
 def make_wide_basis(estimator: Any, finder: Finder, generator: torch.Generator) -> Basis:

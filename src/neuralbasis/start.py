@@ -20,7 +20,7 @@ from .encoder import Encoder
 from .entries import pool_axis
 from .model import AdditiveModel
 from .objective import Objective, choose_objective
-from .recipe import WIDE_KNOTS, count_terms, is_wide
+from .recipe import WIDE_KNOTS, WIDE_NUMBERS, WIDE_SHARE, count_terms
 from .sample import Sample, order_rows, take_rows, tidy_rows
 from .select import Selection, select_columns
 from .shape import FactoredShape
@@ -71,6 +71,22 @@ def make_start(
         return share_axis(columns, sample, classes, plan, parameters, rng)
     must_choose = len(plan.features) > count_terms(parameters, columns.n_rows)
     return (choose_columns if must_choose else take_columns)(columns, sample, classes, plan, parameters, rng)
+
+
+def is_wide(parameters: Any, columns: Columns, n_terms: int, n_outputs: int) -> bool:
+    """Is this a table of so many columns, of which rows have so few values, that it is read by factors?
+
+    A rule on what the table holds, not on how it comes. Other bases, engines and scalings read tables only.
+    """
+    plain = parameters.scaling == "auto" and parameters.engine == "grid" and parameters.basis == "mlp"
+    plain = plain and parameters.tied_classes in ("auto", False) and str(parameters.device) == "cpu"
+    if not plain or columns.columns is not None or parameters.feature_types is not None:
+        return False
+    if n_terms * n_outputs < WIDE_NUMBERS:
+        return False
+    stored, matrix = columns.stored, columns.matrix
+    present = len(stored.value) if stored is not None else np.count_nonzero(matrix != parameters.absent_value)
+    return bool(present <= (1 - WIDE_SHARE) * columns.n_rows * len(columns))
 
 
 def share_axis(
