@@ -9,6 +9,7 @@ held-out rows lose least; the part is kept if all of them together confirm it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from .. import kernels
 from ..history import History
+from ..layout import line_up
 from ..objective import Objective
 from .loop import standard_error
 from .rows import Rows
@@ -48,21 +50,21 @@ class Pairs:
     n_cells: int
 
 
-def find_pairs(stage: Stage) -> Pairs | None:
-    """Pairs of columns without an anchor."""
+def find_pairs(stage: Stage, max_pairs: float = math.inf) -> Pairs | None:
+    """Pairs of columns without an anchor; None if there are none, or too many."""
     grid, layout = stage.grid, stage.grid.layout
     found = [
         index for index, term in enumerate(layout.terms)
         if len(term) == 2 and not any(feature in layout.anchors for feature in term)
     ]  # fmt: skip
-    if not found:
+    if not 0 < len(found) <= max_pairs:
         return None
     axes = np.array([layout.term_axis[layout.term_start[index] :][:2] for index in found])
     used, places = np.unique(axes, return_inverse=True)
     sizes = np.array([layout.axes[axis].n_cells for axis in used])
     places = places.reshape(axes.shape)
     counts = sizes[places].prod(axis=1)
-    positions = np.ascontiguousarray(grid.positions[:, used].T)
+    positions = line_up(grid.positions, used)
     return Pairs(
         found, places, np.r_[0, np.cumsum(counts)[:-1]], positions, np.rint(positions).astype(np.uint16), sizes,
         np.array([layout.axes[axis].kind == "nominal" for axis in used]), int(counts.sum()),
@@ -113,10 +115,8 @@ class _Member:
 
 def cut(stage: Stage, rows: Rows, objective: Objective, history: History, threads: int) -> Stage:
     """The stage with a free part of its pairs, if that surely lowers the validation loss."""
-    pairs = find_pairs(stage)
+    pairs = find_pairs(stage, MAX_NUMBERS / (len(rows.target) * stage.net.n_members * objective.n_outputs))
     if pairs is None or stage.net.tied or not bool(rows.held_out.any(dim=0).all()):
-        return stage
-    if len(rows.target) * len(pairs.terms) * stage.net.n_members * objective.n_outputs > MAX_NUMBERS:
         return stage
     host = replace(rows, target=rows.target.cpu(), weights=rows.weights.cpu(), held_out=rows.held_out.cpu())
     tables, before, after = _boost_members(pairs, stage.add_scores(rows.init).cpu(), host, objective, threads)
