@@ -21,7 +21,11 @@ MIN_WORK = 2**17  # numbers looked up: a thread with fewer costs more than it sa
 
 
 class CompiledLookUp:
-    """positions (N, A) float32 with the terms of a layout, on `threads` threads."""
+    """positions (N, A) float32 with the terms of a layout, on `threads` threads.
+
+    Sums are in double precision: rounded to the table's at the end, they hardly ever depend on what is summed first,
+    and training, which blows differences up, takes the same way whether a table is stored or not.
+    """
 
     def __init__(self, positions: np.ndarray, layout: Layout, threads: int = 1):
         self.positions, self.threads = positions, threads
@@ -42,25 +46,24 @@ class CompiledLookUp:
     def gather(self, taken: np.ndarray, table: Tensor, per_term: bool = False) -> Tensor:
         """table (cells, C) -> sums over the terms (b, 1, C), or contributions (b, T, C) of each term."""
         cells = table.numpy()
-        out = np.zeros((taken.shape[1], self.n_terms if per_term else 1, cells.shape[1]), dtype=cells.dtype)
+        out = np.zeros((taken.shape[1], self.n_terms if per_term else 1, cells.shape[1]))
 
         def work(_part, first, last):
             return kernels.gather_rows(first, last, taken, *self.arrays, cells, per_term, out)
 
         kernels.share_rows(work, len(out), self._threads(taken.shape[1] * cells.shape[1] * self.n_terms), min_rows=1)
-        return torch.from_numpy(out)
+        return torch.from_numpy(out).to(table.dtype)
 
     def scatter(self, taken: np.ndarray, grad: Tensor, n_cells: int) -> Tensor:
         """Gradient of what `gather` gave -> gradient (cells, C) of the table."""
-        slopes = grad.contiguous().numpy()
-        out = np.zeros((n_cells, slopes.shape[2]), dtype=slopes.dtype)
-        per_term = slopes.shape[1] > 1
+        slopes, per_term = grad.contiguous().double().numpy(), grad.shape[1] > 1
+        out = np.zeros((n_cells, slopes.shape[2]))
 
         def work(_part, first, last):
             return kernels.scatter_rows(first, last, taken, *self.arrays, slopes, per_term, out)
 
         self._share_terms(work, taken.shape[1] * slopes.shape[2] * self.n_terms)
-        return torch.from_numpy(out)
+        return torch.from_numpy(out).to(grad.dtype)
 
     def _share_terms(self, work: Callable[[int, int, int], int], size: int) -> None:
         """Terms of about equal effort for every thread."""
@@ -75,7 +78,7 @@ class CompiledLookUp:
 
 class StoredLookUp(CompiledLookUp):
     """The same for stored positions: what terms say where all values are absent once, and the difference of each term
-    that an entry of a row touches. Sums are in double precision, so that differences cost none."""
+    that an entry of a row touches."""
 
     def __init__(self, positions: Stored, layout: Layout, threads: int = 1):
         super().__init__(np.empty((0, 0)), layout, threads)
@@ -104,9 +107,9 @@ class StoredLookUp(CompiledLookUp):
         return torch.from_numpy(out).to(table.dtype)
 
     def scatter(self, taken: np.ndarray, grad: Tensor, n_cells: int) -> Tensor:
-        slopes, per_term = grad.contiguous().numpy(), grad.shape[1] > 1
+        slopes, per_term = grad.contiguous().double().numpy(), grad.shape[1] > 1
         out, rest = np.zeros((n_cells, slopes.shape[2])), np.empty((1, self.n_terms, slopes.shape[2]))
-        rest[:] = slopes.sum(axis=0, dtype=float)
+        rest[:] = slopes.sum(axis=0)
         n_rows = np.full(self.n_terms, len(taken))
 
         def work(_part, first, last):
