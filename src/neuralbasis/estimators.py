@@ -42,7 +42,10 @@ class _NeuralBasisModel(BaseEstimator):
     feature_names : list of str, optional
         Names of the columns; a data frame brings its own.
     feature_types : list, optional
-        For each column "auto", "continuous", "nominal", "ordinal", or a list of levels in their order.
+        For each column "auto", "continuous", "nominal", "ordinal", or a list of levels in their order. Columns of a
+        sparse table are continuous.
+    absent_value : float
+        What a SciPy sparse matrix holds where it stores nothing: 0, another number, or NaN for missing.
     max_bins : int
         At most so many knots for a main effect.
     max_interaction_bins : int or "auto"
@@ -220,7 +223,7 @@ class _NeuralBasisModel(BaseEstimator):
 
         Parameters
         ----------
-        X : table (NumPy, pandas, polars, Arrow, dict of columns)
+        X : table (NumPy, SciPy sparse, pandas, polars, Arrow, dict of columns)
         y : (N,) target
         sample_weight : (N,) weights, optional; a row of weight 2 is two equal rows, one of weight 0 is absent
         init_score : (N,) or (N, K) scores to start from, optional; the model learns what they leave
@@ -237,7 +240,7 @@ class _NeuralBasisModel(BaseEstimator):
         return self
 
     def _read_training_table(self, X) -> Columns:
-        columns = read_columns(X, self.feature_names)
+        columns = read_columns(X, self.feature_names, self.absent_value)
         if columns.n_rows < 2:
             raise ValueError("X has n_samples=1: a model needs at least 2 rows")
         if self.validation_size >= columns.n_rows:
@@ -279,7 +282,7 @@ class _NeuralBasisModel(BaseEstimator):
             return X
         if find_rows(X) is not None:
             return X
-        columns = read_columns(X)
+        columns = read_columns(X, absent=self.absent_value)
         names = _frame_names(X)
         if columns.named and names is None:  # a mapping: found by name
             return columns
@@ -323,6 +326,7 @@ class _NeuralBasisModel(BaseEstimator):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
         tags.input_tags.string = True
         tags.input_tags.categorical = True
         return tags

@@ -158,21 +158,33 @@ def _add_interaction(position, axes, strides, size, table, offset, skip_axis, sk
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _add_term(
+    term, position, size, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, table, out, first,
+    where,
+):  # fmt: skip
+    """One term for `size` rows of out from `first` on."""
+    low, high = term_start[term], term_start[term + 1]
+    if high - low == 1:
+        _add_main(position[term_axis[low]], size, table, term_offset[term], out, first, where)
+    else:
+        axes, strides = term_axis[low:high], term_stride[low:high]
+        _add_interaction(
+            position, axes, strides, size, table, term_offset[term], skip_axis[term], skip_place[term], out, first,
+            where,
+        )  # fmt: skip
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _add_terms(
     position, size, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, table, per_term, out, first
 ):
     """All terms for a block of rows, a term after the other: its table stays in the cache."""
     for term in range(len(term_offset)):
         where = term if per_term else 0
-        low, high = term_start[term], term_start[term + 1]
-        if high - low == 1:
-            _add_main(position[term_axis[low]], size, table, term_offset[term], out, first, where)
-        else:
-            axes, strides = term_axis[low:high], term_stride[low:high]
-            _add_interaction(
-                position, axes, strides, size, table, term_offset[term], skip_axis[term], skip_place[term], out, first,
-                where,
-            )  # fmt: skip
+        _add_term(
+            term, position, size, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, table, out,
+            first, where,
+        )  # fmt: skip
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -343,6 +355,21 @@ def _scatter_interaction(taken, axes, strides, grad, where, offset, skip_axis, s
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _scatter_term(
+    term, taken, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, grad, where, out
+):
+    """Add the gradients grad[:, where] of the rows taken (A, b) to the cells of one term."""
+    low, high = term_start[term], term_start[term + 1]
+    if high - low == 1:
+        _scatter_main(taken[term_axis[low]], grad, where, term_offset[term], out)
+    else:
+        axes, strides = term_axis[low:high], term_stride[low:high]
+        _scatter_interaction(
+            taken, axes, strides, grad, where, term_offset[term], skip_axis[term], skip_place[term], out
+        )
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def scatter_rows(
     first, last, taken, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, grad, per_term, out
 ):
@@ -352,13 +379,111 @@ def scatter_rows(
     """
     for term in range(first, last):
         where = term if per_term else 0
-        low, high = term_start[term], term_start[term + 1]
-        if high - low == 1:
-            _scatter_main(taken[term_axis[low]], grad, where, term_offset[term], out)
-        else:
-            axes, strides = term_axis[low:high], term_stride[low:high]
-            _scatter_interaction(
-                taken, axes, strides, grad, where, term_offset[term], skip_axis[term], skip_place[term], out
+        _scatter_term(
+            term, taken, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, grad, where, out
+        )
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def locate_stored(
+    first, last, starts, column, values, axes_start, axes, axis_column, axis_start, axis_level, knots, guide,
+    guide_start, guide_line, begins, axis, positions,
+):  # fmt: skip
+    """Stored rows first … last - 1 -> their entries on all axes of their columns: axis and position, from begins[row].
+
+    The axes of column c are axes[axes_start[c]:axes_start[c + 1]]; values (entries, 1). Returns as `locate_rows`.
+    """
+    found = np.empty(1)
+    for row in range(first, last):
+        place = begins[row]
+        for e in range(starts[row], starts[row + 1]):
+            for j in range(axes_start[column[e]], axes_start[column[e] + 1]):
+                a = axes[j]
+                start = axis_start[a]
+                if not _locate_column(
+                    values, 0, e, 1, axis_level[a], knots, start, axis_start[a + 1] - start, guide, guide_start[a],
+                    guide_line[a, 0], guide_line[a, 1], found,
+                ):  # fmt: skip
+                    return axis_column[a]
+                axis[place], positions[place] = a, found[0]
+                place += 1
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _is_first(start, before, term_axis, place, absent):
+    """Has a row no entry on the first `before` axes of a term?"""
+    j = start
+    while j < start + before and place[term_axis[j], 0] == absent[term_axis[j]]:
+        j += 1
+    return j == start + before
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def gather_stored(
+    first, last, rows, starts, axis, positions, absent, touch_start, touch_term, touch_before, term_start, term_axis,
+    term_stride, term_offset, skip_axis, skip_place, table, at_absent, per_term, out,
+):  # fmt: skip
+    """`gather_rows` for stored rows: out holds what terms say where all values are absent, at_absent (T, C) of each.
+
+    Only terms that an entry touches are looked up, each once (see `layout.list_touches`): the cost is that of the
+    entries. `place` holds the positions of one row.
+    """
+    place = absent.copy().reshape(-1, 1)
+    for i in range(first, last):
+        low, high = starts[rows[i]], starts[rows[i] + 1]
+        for e in range(low, high):
+            place[axis[e], 0] = positions[e]
+        for e in range(low, high):
+            for j in range(touch_start[axis[e]], touch_start[axis[e] + 1]):
+                term = touch_term[j]
+                if _is_first(term_start[term], touch_before[j], term_axis, place, absent):
+                    where = term if per_term else 0
+                    for k in range(out.shape[2]):
+                        out[i, where, k] -= at_absent[term, k]
+                    _add_term(
+                        term, place, 1, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, table,
+                        out, i, where,
+                    )  # fmt: skip
+        for e in range(low, high):
+            place[axis[e], 0] = absent[axis[e]]
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def scatter_stored(
+    first, last, rows, starts, axis, positions, absent, touch_start, touch_term, touch_before, term_start, term_axis,
+    term_stride, term_offset, skip_axis, skip_place, grad, per_term, rest, n_rows, out,
+):  # fmt: skip
+    """`scatter_rows` for stored rows: rest (1, T, C) holds the summed gradients of all rows, n_rows (T,) their number.
+
+    What touched rows take away from these stays for the cells where all values are absent; nothing, not rounding
+    either, where no row is left.
+    """
+    place = absent.copy().reshape(-1, 1)
+    for i in range(len(rows)):
+        low, high = starts[rows[i]], starts[rows[i] + 1]
+        for e in range(low, high):
+            place[axis[e], 0] = positions[e]
+        for e in range(low, high):
+            for j in range(touch_start[axis[e]], touch_start[axis[e] + 1]):
+                term = touch_term[j]
+                if first <= term < last and _is_first(term_start[term], touch_before[j], term_axis, place, absent):
+                    where = term if per_term else 0
+                    n_rows[term] -= 1
+                    for c in range(out.shape[1]):
+                        rest[0, term, c] -= grad[i, where, c]
+                    _scatter_term(
+                        term, place, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place,
+                        grad[i : i + 1], where, out,
+                    )  # fmt: skip
+        for e in range(low, high):
+            place[axis[e], 0] = absent[axis[e]]
+    for term in range(first, last):
+        if n_rows[term] > 0:
+            _scatter_term(
+                term, place, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, rest, term, out
             )
     return -1
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from . import kernels
 from .axis import Axis
+from .stored import Stored
 from .terms import Term
 
 
@@ -87,15 +89,57 @@ class Layout:
         start = int(self.term_offset[index])
         return slice(start, start + math.prod(self.table_shape(index)))
 
-    def encode(self, numbers: np.ndarray, threads: int = 1) -> np.ndarray:
-        """numbers (N, D) -> positions (N, A) float32."""
-        positions = np.empty((len(numbers), len(self.axes)), dtype=np.float32)
+    def encode(self, numbers: np.ndarray | Stored, threads: int = 1, dtype: type = np.float32) -> Any:
+        """numbers (N, D) -> positions (N, A); stored numbers -> stored positions, with the absent one on every axis."""
+        if isinstance(numbers, Stored):
+            return self._encode_stored(numbers, threads, dtype)
+        positions: np.ndarray = np.empty((len(numbers), len(self.axes)), dtype=dtype)
 
         def work(_part, first, last):
             return kernels.locate_rows(first, last, numbers, *self.axis_arrays, positions)
 
         raise_if_infinite(self.axes, kernels.share_rows(work, len(numbers), threads))
         return positions
+
+    def _encode_stored(self, numbers: Stored, threads: int, dtype: type) -> Stored:
+        absent = self.encode(np.full((1, numbers.n_columns), numbers.absent), dtype=dtype)[0]
+        axes = np.argsort(self.axis_column, kind="stable")
+        axes_start = np.searchsorted(self.axis_column[axes], np.arange(numbers.n_columns + 1))
+        starts = np.r_[0, np.cumsum(np.diff(axes_start)[numbers.column])][numbers.starts]
+        axis, positions = np.empty(starts[-1], dtype=np.int32), np.empty(starts[-1], dtype=dtype)
+
+        def work(_part, first, last):
+            entries = numbers.starts, numbers.column, numbers.value[:, None]
+            found = starts, axis, positions
+            return kernels.locate_stored(first, last, *entries, axes_start, axes, *self.axis_arrays, *found)
+
+        raise_if_infinite(self.axes, kernels.share_rows(work, len(numbers), threads))
+        moved = positions != absent[axis]  # a value beyond the last knots may stand where the absent one does
+        starts, axis, positions = np.r_[0, np.cumsum(moved)][starts], axis[moved], positions[moved]
+        return Stored(starts, axis, positions, absent, len(self.axes))
+
+
+def list_touches(layout: Layout, absent: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Terms that an entry on axis a touches: those from starts[a] to starts[a + 1], and how many of a term's axes come
+    before a in it. A row touches a term where it has an entry on a and none on the axes before.
+
+    An anchored term that the absent position on its axis skips is touched by entries on that axis alone.
+    """
+    term = np.repeat(np.arange(len(layout.terms)), np.diff(layout.term_start))
+    before = np.arange(len(term)) - layout.term_start[term]
+    skip_axis = layout.skip_axis[term]
+    is_skipped = (skip_axis >= 0) & (absent[skip_axis] == layout.skip_place[term])
+    kept = np.flatnonzero(~is_skipped | (layout.term_axis == skip_axis))
+    order = kept[np.argsort(layout.term_axis[kept], kind="stable")]
+    starts = np.searchsorted(layout.term_axis[order], np.arange(len(absent) + 1))
+    return starts, term[order], np.where(is_skipped, 0, before)[order]
+
+
+def line_up(positions: np.ndarray | Stored, axes: Sequence[int] | np.ndarray) -> np.ndarray:
+    """(axes, N) positions of all rows on some axes."""
+    if isinstance(positions, Stored):
+        return np.stack([positions.read_column(axis) for axis in axes])
+    return np.ascontiguousarray(positions[:, axes].T)
 
 
 def lay_out(

@@ -20,14 +20,17 @@ from .columns import Columns, find_rows, read_columns, read_rows
 from .document import read_fields, write_model
 from .encoder import Encoder
 from .factors import FactoredPart, Factors
-from .layout import Layout, flatten, raise_if_infinite
+from .layout import Layout, flatten, list_touches, raise_if_infinite
 from .link import inverse_link
 from .scorecard import Scorecard, describe, scorecard
 from .shape import AnyShape, FactoredShape, Shape, TiedShape
+from .stored import Stored
 from .summary import Summary
 from .terms import Term, term_name
 
 BLOCK_NUMBERS = 1 << 23  # contributions of tied terms worked on at a time
+BLOCK_ROWS, STORED_ROWS = 1 << 14, 64  # stored rows worked on at a time, and that are worth a thread
+MAX_BYTES = 2e9  # contributions of a stored table: more would be dense by surprise
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,12 +100,18 @@ class AdditiveModel:
     def n_outputs(self) -> int:
         return len(self.intercept)
 
+    @property
+    def absent_value(self) -> float:
+        """What a SciPy sparse matrix holds where it stores nothing; an estimator's parameter."""
+        wished = 0.0 if self.summary is None else self.summary.parameters.get("absent_value", 0.0)
+        return float(wished) if isinstance(wished, (int, float)) else np.nan  # a file holds None for it
+
     def scores(self, X: Any) -> np.ndarray:
         """(N, K) scores: intercept plus the contributions of all terms."""
         return self._look_up(X, per_term=False)[:, 0]
 
     def contributions(self, X: Any) -> np.ndarray:
-        """(N, T, K) contribution of every term to every row's score."""
+        """(N, T, K) contribution of every term to every row's score, also where the table is sparse."""
         return self._look_up(X, per_term=True)
 
     def predict(self, X: Any) -> np.ndarray:
@@ -155,6 +164,8 @@ class AdditiveModel:
 
     def _look_up(self, X: Any, per_term: bool) -> np.ndarray:
         numbers = self._numbers(X)
+        if per_term and isinstance(numbers, Stored):
+            self._check_size(len(numbers))
         axes = self.encoder.axes if self._used is None else [self.encoder.axes[feature] for feature in self._used]
         out = np.zeros((len(numbers), len(self.shapes) if per_term else 1, self.n_outputs))
         if not per_term:
@@ -164,7 +175,16 @@ class AdditiveModel:
             raise_if_infinite(axes, bad)
         return out
 
-    def _numbers(self, X: Any) -> np.ndarray:
+    def _check_size(self, n_rows: int) -> None:
+        needed = 8.0 * n_rows * len(self.shapes) * self.n_outputs
+        if needed > MAX_BYTES:
+            raise ValueError(
+                f"contributions of {n_rows:,} rows to {len(self.shapes):,} terms and {self.n_outputs} score(s) would "
+                f"take {needed / 1e9:,.1f} GB; ask for fewer rows at a time, at most "
+                f"{int(MAX_BYTES * n_rows / needed):,} of them"
+            )
+
+    def _numbers(self, X: Any) -> np.ndarray | Stored:
         """(N, columns that terms speak of)"""
         plain = type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and len(X) > 0 and self._is_plain
         if plain and X.shape[1] == len(self.encoder.axes):
@@ -177,7 +197,7 @@ class AdditiveModel:
 
     def find_columns(self, X: Any) -> Columns:
         """By name where the table has names, otherwise by position."""
-        columns = X if isinstance(X, Columns) else read_columns(X)
+        columns = X if isinstance(X, Columns) else read_columns(X, absent=self.absent_value)
         return columns.select(self.encoder.names) if columns.named else columns
 
 
@@ -247,9 +267,12 @@ class _Part:
         self.index, self.shapes = index, shapes
         self.tables = [shape.values if isinstance(shape, TiedShape) else shape.scores for shape in self.shapes]
         width = max(table.shape[-1] for table in self.tables)
+        self.absent: dict[str, tuple[tuple[np.ndarray, ...], np.ndarray]] = {}  # what `_find_absent` found last
         self.mix = self._join_mixes(width) if isinstance(self.shapes[0], TiedShape) else None
         tables = [_widen(table.reshape(-1, table.shape[-1]), width) for table in self.tables]
-        layout = flatten(axes, [shape.term for shape in self.shapes], [shape.axes for shape in self.shapes])
+        self.layout = layout = flatten(
+            axes, [shape.term for shape in self.shapes], [shape.axes for shape in self.shapes]
+        )
         self.arrays = (
             *layout.axis_arrays,
             *layout.term_arrays,
@@ -265,15 +288,15 @@ class _Part:
         mixes = [shape.mix.mean(axis=1) for shape in self.shapes if isinstance(shape, TiedShape)]
         return np.stack([_widen(mix.T, width).T for mix in mixes])
 
-    def add_to(self, out: np.ndarray, numbers: np.ndarray, per_term: bool, n_jobs: int | None) -> int:
+    def add_to(self, out: np.ndarray, numbers: np.ndarray | Stored, per_term: bool, n_jobs: int | None) -> int:
         """Add contributions of the rows into out (N, 1 or T, K); returns the column of an infinite value or -1."""
         if self.mix is None and (not per_term or len(self.index) == out.shape[1]):
             return self._score(numbers, per_term, out, n_jobs)
         step = max(1, BLOCK_NUMBERS // self.arrays[-1].shape[1] // len(self.index))
         for first in range(0, len(numbers), step):
-            rows = slice(first, first + step)
-            found = np.zeros((len(numbers[rows]), len(self.index), self.arrays[-1].shape[1]))
-            bad = self._score(numbers[rows], True, found, n_jobs)
+            rows = slice(first, min(first + step, len(numbers)))
+            found = np.zeros((rows.stop - first, len(self.index), self.arrays[-1].shape[1]))
+            bad = self._score(_take(numbers, rows), True, found, n_jobs)
             if bad >= 0:
                 return bad
             if self.mix is None:
@@ -284,9 +307,11 @@ class _Part:
                 out[rows, 0] += found.reshape(len(found), -1) @ self.mix.reshape(-1, self.mix.shape[2])
         return -1
 
-    def _score(self, numbers: np.ndarray, per_term: bool, out: np.ndarray, n_jobs: int | None) -> int:
+    def _score(self, numbers: np.ndarray | Stored, per_term: bool, out: np.ndarray, n_jobs: int | None) -> int:
         if not kernels.NUMBA:
             return self._score_numpy(numbers, per_term, out)
+        if isinstance(numbers, Stored):
+            return self._score_stored(numbers, per_term, out, kernels.count_threads(n_jobs))
 
         if len(numbers) < 2 * kernels.MIN_ROWS and not numbers.flags.carray:
             numbers = np.array(numbers, order="C")  # a layout that no kernel is compiled for would cost seconds
@@ -300,18 +325,54 @@ class _Part:
             return work(0, 0, len(numbers))
         return kernels.share_rows(work, len(numbers), kernels.count_threads(n_jobs))
 
-    def _score_numpy(self, numbers: np.ndarray, per_term: bool, out: np.ndarray) -> int:
+    def _score_stored(self, numbers: Stored, per_term: bool, out: np.ndarray, threads: int) -> int:
+        """What all terms say where every value is absent, and the difference that the entries of a row make."""
+        *arrays, table = self.arrays[len(self.layout.axis_arrays) :]
+        for first in range(0, len(numbers), BLOCK_ROWS):
+            rows = slice(first, min(first + BLOCK_ROWS, len(numbers)))
+            positions = self.layout.encode(_take(numbers, rows), threads, np.float64)
+            entries = positions.starts, positions.column, positions.value, positions.absent
+            touches, at_absent = self._find_absent(numbers.absent, positions.absent)
+            out[rows] += at_absent if per_term else at_absent.sum(axis=0)
+
+            def work(_part, low, high, block=out[rows], entries=(*entries, *touches), at_absent=at_absent):
+                order = np.arange(len(block))
+                return kernels.gather_stored(low, high, order, *entries, *arrays, table, at_absent, per_term, block)
+
+            kernels.share_rows(work, len(positions), threads, STORED_ROWS)
+        return -1
+
+    def _find_absent(self, absent: float, positions: np.ndarray) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+        """Which entries touch which terms, and what every term says (T, C) where all values are absent."""
+        known = self.absent.get(str(absent))
+        if known is None:
+            *arrays, table = self.arrays[len(self.layout.axis_arrays) :]
+            found = np.zeros((1, len(self.index), table.shape[1]))
+            kernels.gather_rows(0, 1, positions[:, None], *arrays, table, True, found)
+            known = list_touches(self.layout, positions), found[0]
+            self.absent = {str(absent): known}
+        return known
+
+    def _score_numpy(self, numbers: np.ndarray | Stored, per_term: bool, out: np.ndarray) -> int:
         """The same numbers without numba, a block of rows at a time."""
         for first in range(0, len(numbers), 65536):
-            rows = slice(first, first + 65536)
-            bad = np.flatnonzero(np.isinf(numbers[rows]).any(axis=0))
-            if len(bad):
+            rows = slice(first, min(first + 65536, len(numbers)))
+            block = _take(numbers, rows)
+            if not isinstance(block, Stored) and len(bad := np.flatnonzero(np.isinf(block).any(axis=0))):
                 return int(bad[0])
             for index, (shape, table) in enumerate(zip(self.shapes, self.tables, strict=True)):
-                places = [_positions(numbers[rows, f], a) for f, a in zip(shape.term, shape.axes, strict=True)]
+                places = [_positions(_read_column(block, f), a) for f, a in zip(shape.term, shape.axes, strict=True)]
                 found = _interpolate(table, places)
                 out[rows, index if per_term else 0, : found.shape[1]] += found
         return -1
+
+
+def _take(numbers: np.ndarray | Stored, rows: slice) -> Any:
+    return numbers.take_slice(rows.start, rows.stop) if isinstance(numbers, Stored) else numbers[rows]
+
+
+def _read_column(numbers: np.ndarray | Stored, column: int) -> np.ndarray:
+    return numbers.read_column(column) if isinstance(numbers, Stored) else numbers[:, column]
 
 
 def _number_levels(axis: Axis) -> Mapping[str, float] | None:

@@ -113,6 +113,7 @@ def check_parameters(estimator: Any) -> None:
             _require_integer(name, getattr(estimator, name), smallest, "'auto' or ")
     if estimator.max_terms is not None and estimator.max_terms != "auto":
         _require_integer("max_terms", estimator.max_terms, 1, "None, 'auto' or ")
+    _require("absent_value", estimator.absent_value, _is_number_or_missing, "a finite number or NaN")
     _require("learning_rate", estimator.learning_rate, lambda v: _is_number(v) and v > 0, "a number above 0")
     _require("validation_size", estimator.validation_size, _is_validation_size, "a share below 1 or a number of rows")
     _require("basis", estimator.basis, lambda v: v in ("mlp", "spline") or callable(v), "'mlp', 'spline' or a callable")
@@ -345,6 +346,10 @@ def _require_integer(name: str, value: Any, smallest: int, others: str = "") -> 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_number_or_missing(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and not math.isinf(value)
 
 
 def _is_none_or_positive(value: Any) -> bool:
