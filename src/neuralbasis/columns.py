@@ -90,7 +90,10 @@ class Column:
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """A table: one ``matrix`` of shape (N, D), float32 or float64 as it came, or a tuple of D ``columns``; never both."""
+    """A table: one ``matrix`` of shape (N, D), float64 or float32, or a tuple of D ``columns``; never both.
+
+    A matrix of float32 is kept as it came; each of its columns is read as float64.
+    """
 
     names: tuple[str, ...]
     n_rows: int

@@ -48,9 +48,7 @@ def fit_model(
     with training_threads(), seeded_dropout(rng):
         start = (choose_columns if must_choose else take_columns)(columns, sample, classes, plan, parameters, rng)
         check_memory(parameters, start.plan, start.objective.n_outputs)
-        trainer = Trainer(
-            parameters, start.encoder, start.numbers, start.sample, start.objective, start.rows, rng
-        )
+        trainer = Trainer(parameters, start.encoder, start.numbers, start.sample, start.objective, start.rows, rng)
         trainer.history.started = started
         ranking = (fit_stages if parameters.staged else fit_together)(trainer, start.plan)
     summary = summarize(estimator, columns, target, start.objective, trainer.history)

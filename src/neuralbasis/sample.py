@@ -63,7 +63,7 @@ def _sort_rows(numbers: np.ndarray, rows: np.ndarray, sample: Sample, by_name: S
     """Sorted by the last column, then the one before it and so on; a few of very many columns tell the rows apart."""
     for count in (64, 4096):
         if count < len(by_name):
-            last = numbers[np.ix_(rows, by_name[-count:])]
+            last = numbers[rows[:, None], by_name[-count:]]
             order = np.lexsort(last.T)
             above, below = last[order[:-1]], last[order[1:]]
             if ((above != below) & ~(np.isnan(above) & np.isnan(below))).any(axis=1).all():

@@ -6,13 +6,11 @@ ranked by `screen` on the same residuals.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from . import kernels
 from .encoder import Encoder
@@ -32,7 +30,6 @@ from .recipe import (
 from .sample import Sample
 from .screen import bin_columns, find_reach, list_triples, pick_terms, rank_terms
 from .terms import Plan, Ranked, Term, describe_ranking
-from .net import BasisNet
 from .train import ExactEngine, GridEngine, Rows, Stage, cut, refine, train
 
 
@@ -73,7 +70,7 @@ class Trainer:
         grid = GridEngine(layout, positions, self.sample.weights, self.threads, parameters.device)
         net = make_net(parameters, grid, self.objective, None if self.stages else self.sample, self.rng)
         if self.rows.voices is not None:
-            give_voices(net, grid, self.rows.voices)
+            net.give_voices(*grid.find_voices(self.rows.voices))
         engine = grid if parameters.engine == "grid" else ExactEngine(grid)
         order = max(len(term) for term in terms) if self.stages else 1
         settings = make_settings(parameters, len(positions), int(self.rows.copies.sum()), order, count_active(layout))
@@ -162,13 +159,3 @@ class Trainer:
         rest = [index for index in order if candidates[index] not in taken]
         reach = find_reach(bins, residuals, AUTO_CHANCE, weights, candidates, known["variances"])
         return [*picked, *(candidates[index] for index in rest)], np.r_[found, strengths[rest]], reach
-
-
-def give_voices(net: BasisNet, grid: GridEngine, voices: torch.Tensor) -> None:
-    """A member speaks of a term if it may speak of all its columns, voices (D, M)."""
-    terms = grid.layout.terms
-    of_term = torch.stack([voices[list(term)].all(dim=0) for term in terms]).to(grid.device)
-    orders = torch.tensor([len(term) for term in terms])
-    cells = torch.cat([torch.full((math.prod(grid.layout.table_shape(t)),), t) for t in range(len(terms))])
-    free = cells[torch.from_numpy(grid.cells.free >= 0)]
-    net.give_voices({order: of_term[orders == order] for order in sorted({len(term) for term in terms})}, of_term[free])
