@@ -18,6 +18,7 @@ from . import kernels
 from .stored import Stored
 
 SMALL_TABLE = 10_000  # rows
+BLOCK_NUMBERS = 1 << 22  # that are read in double precision at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,8 +82,10 @@ def digest_rows(numbers: np.ndarray | Stored, names: Sequence[str]) -> np.ndarra
             entries = numbers.starts, numbers.column, numbers.value.view(np.uint64)
             kernels.digest_stored(0, len(numbers), *entries, absent, keys, digests)
         else:
-            bits = np.asarray(numbers, dtype=np.float64).view(np.uint64)
-            kernels.digest_rows(0, len(numbers), bits, keys, digests)
+            step = max(1, BLOCK_NUMBERS // len(names))
+            for first in range(0, len(numbers), step):
+                block = np.ascontiguousarray(numbers[first : first + step], dtype=np.float64)
+                kernels.digest_rows(0, len(block), block.view(np.uint64), keys, digests[first : first + step])
     return digests
 
 

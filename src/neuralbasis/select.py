@@ -28,7 +28,7 @@ MAX_ROWS = 20_000  # rows that take part, beyond which a sample must do
 MAX_OUTPUTS = 8  # leading directions of the residuals of many classes
 MAX_LEADING = 2000  # columns that a member looks at again after a pick; the others wait for the next round
 ROUNDS = 5, 10, 20, 40, 80, 160, 320, 640  # picks after which all columns are looked at again
-RIDGE = 0.3  # of the joint fit, times the variance of a contrast
+RIDGES = 0.03, 0.3, 1.0  # of the joint fit, times the variance of a contrast: strong effects, or many weak ones
 MAX_SHARE = 0.5  # contrasts for each row of the joint fit
 MIN_VOTES = 2  # members that chose a column
 STRETCH = 2.0  # times as long as paths that fit best by themselves: the net shrinks what says little
@@ -108,8 +108,10 @@ def select_columns(
     degrees = n_free * np.stack([DEGREES, DEGREES + 1])
     reach = np.asarray(chdtri(degrees, min(0.5, 1 / len(by_name))))
     cells = Cells(cut_columns(numbers, rows, weights, names, by_name, threads), reach, threads)
-    paths = [_Path.begin(residuals, weights, held) for held in held_out.T]
-    length = _follow(paths, cells, max_terms)
+    trials = [[_Path.begin(residuals, weights, held, ridge) for held in held_out.T] for ridge in RIDGES]
+    lengths = [_follow(paths, cells, max_terms) for paths in trials]
+    best = int(np.argmin([_mean_losses(paths).min() for paths in trials]))
+    paths, length = trials[best], lengths[best]
     votes = _count_votes(paths, length)
     ranked = sorted(votes, key=lambda column: (-votes[column], _sum_ranks(paths, column, length), column))
     chosen = ranked[:max_terms] if max_terms else [c for c in ranked if _is_elected(votes[c], paths)] or ranked[:1]
@@ -191,8 +193,10 @@ def _cut(values: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
         ends = np.stack([(total < total[:, -1:] * k / N_BINS).sum(axis=1) for k in range(1, N_BINS)], axis=1)
     edges = np.take_along_axis(ordered, np.clip(ends, 0, values.shape[1] - 1), axis=1)
     codes = np.zeros(values.shape, dtype=np.uint8)
-    for k in range(N_BINS - 1):
+    for k in range(N_BINS - 1):  # above an edge counts twice, on it once: a rare lowest value is told from the next
         codes += values > edges[:, k : k + 1]
+        codes += values >= edges[:, k : k + 1]
+    codes //= 2
     codes[np.isnan(values)] = N_BINS
     return codes
 
@@ -215,11 +219,16 @@ def _follow(paths: Sequence[_Path], cells: Cells, max_terms: int | None) -> int:
             if enough or length < n_picks:
                 return enough[0] if enough else length
             continue
-        losses = np.mean([path.losses[: length + 1] for path in paths], axis=0)
-        best = max(1, round(STRETCH * int(np.argmin(losses))))
+        best = max(1, round(STRETCH * int(np.argmin(_mean_losses(paths)))))
         if best <= length or length < n_picks:
             return min(best, length)
     return length
+
+
+def _mean_losses(paths: Sequence[_Path]) -> np.ndarray:
+    """Of held-out rows, for every length that all members have reached."""
+    length = min(len(path.losses) for path in paths)
+    return np.mean([path.losses[:length] for path in paths], axis=0)
 
 
 def _count_elected(paths: Sequence[_Path], length: int) -> int:
@@ -231,6 +240,7 @@ class _Path:
     """One member: what its columns so far leave of the residuals, and the loss of the rows it holds out."""
 
     target: np.ndarray  # (N, K)
+    ridge: float
     weights: np.ndarray  # (N,), 0 where held out
     judges: np.ndarray  # (N,), 0 where not
     left: np.ndarray
@@ -240,10 +250,10 @@ class _Path:
     is_full: bool = False
 
     @classmethod
-    def begin(cls, residuals: np.ndarray, weights: np.ndarray, held: np.ndarray) -> _Path:
+    def begin(cls, residuals: np.ndarray, weights: np.ndarray, held: np.ndarray, ridge: float) -> _Path:
         own, judges = np.where(held, 0.0, weights), np.where(held, weights, 0.0)
         left = residuals - np.average(residuals, axis=0, weights=own)
-        path = cls(left, own, judges, left, np.empty((len(left), 0)))
+        path = cls(left, ridge, own, judges, left, np.empty((len(left), 0)))
         path.losses.append(path.loss())
         return path
 
@@ -276,7 +286,7 @@ class _Path:
         self.design = np.concatenate([self.design, contrasts], axis=1)
         weighted = self.design * self.weights[:, None]
         square = weighted.T @ self.design
-        square[np.diag_indices_from(square)] += RIDGE * self.weights.sum()
+        square[np.diag_indices_from(square)] += self.ridge * self.weights.sum()
         self.left = self.target - self.design @ np.linalg.solve(square, weighted.T @ self.target)
         self.picked.append(column)
         self.losses.append(self.loss())

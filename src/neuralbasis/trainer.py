@@ -6,19 +6,16 @@ ranked by `screen` on the same residuals.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from . import kernels
 from .encoder import Encoder
 from .history import History
 from .layout import Anchor, Layout, lay_out
-from .net import BasisNet
 from .objective import Objective
 from .recipe import (
     AUTO_CHANCE,
@@ -72,7 +69,7 @@ class Trainer:
         grid = self._make_grid(lay_out(axes, terms, knots, self._find_anchors()))
         net = make_net(parameters, grid, self.objective, None if self.stages else self.sample, self.rng)
         if self.rows.voices is not None:
-            give_voices(net, grid, self.rows.voices)
+            net.give_voices(*grid.find_voices(self.rows.voices))
         engine = grid if parameters.engine == "grid" else ExactEngine(grid)
         order = max(len(term) for term in terms) if self.stages else 1
         settings = make_settings(
@@ -186,13 +183,3 @@ class Trainer:
         if len(features) < len(axes):
             positions = positions.select(features) if isinstance(positions, Stored) else positions[:, features]
         return bin_columns(positions, [axes[feature] for feature in features], weights, threads=self.threads)
-
-
-def give_voices(net: BasisNet, grid: GridEngine, voices: torch.Tensor) -> None:
-    """A member speaks of a term if it may speak of all its columns, voices (D, M)."""
-    terms = grid.layout.terms
-    of_term = torch.stack([voices[list(term)].all(dim=0) for term in terms]).to(grid.device)
-    orders = torch.tensor([len(term) for term in terms])
-    cells = torch.cat([torch.full((math.prod(grid.layout.table_shape(t)),), t) for t in range(len(terms))])
-    free = cells[torch.from_numpy(grid.cells.free >= 0)]
-    net.give_voices({order: of_term[orders == order] for order in sorted({len(term) for term in terms})}, of_term[free])

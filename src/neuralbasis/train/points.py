@@ -115,6 +115,15 @@ class GridEngine:
         source[source < 0] = count + cells.n_free
         return Points(orders, torch.from_numpy(source).to(self.device))
 
+    def find_voices(self, voices: Tensor) -> tuple[dict[int, Tensor], Tensor]:
+        """Columns (D, M) that members speak of -> terms (T, M) by order, all of whose columns they speak of, and the
+        free cells (free, M) of these terms."""
+        terms, sizes = self.layout.terms, np.diff([*self.layout.term_offset, self.layout.n_cells])
+        speaks = torch.stack([voices[list(term)].all(dim=0) for term in terms]).to(self.device)
+        orders = np.array([len(term) for term in terms])
+        free = np.repeat(np.arange(len(terms)), sizes)[self.cells.free >= 0]
+        return {int(order): speaks[orders == order] for order in np.unique(orders)}, speaks[free]
+
     def with_threads(self, threads: int) -> GridEngine:
         """The same on so many threads."""
         other = copy(self)

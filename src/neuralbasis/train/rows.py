@@ -49,7 +49,8 @@ class Rows:
     def part(self, first: int, last: int) -> Rows:
         """The same rows for members first … last - 1."""
         init = self.init if self.init is None or self.init.shape[1] == 1 else self.init[:, first:last]
-        return replace(self, held_out=self.held_out[:, first:last], init=init)
+        voices = None if self.voices is None else self.voices[:, first:last]
+        return replace(self, held_out=self.held_out[:, first:last], init=init, voices=voices)
 
     def take(self, index: Tensor) -> tuple[Tensor, Tensor | None]:
         return self.target[index], None if self.init is None else self.init[index]
