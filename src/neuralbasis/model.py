@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import permutations
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -19,15 +21,17 @@ from .axis import Axis
 from .columns import Columns, find_rows, read_columns, read_rows
 from .document import read_fields, write_model
 from .encoder import Encoder
-from .factors import FactoredPart, Factors
+from .factors import Contributions, FactoredPart, Factors, fill_contributions, join_contributions
 from .layout import Layout, flatten, raise_if_infinite
 from .link import inverse_link
 from .scorecard import Scorecard, describe, scorecard
 from .shape import AnyShape, FactoredShape, Shape, TiedShape
+from .stored import Stored, store_rows
 from .summary import Summary
 from .terms import Term, term_name
 
 BLOCK_NUMBERS = 1 << 23  # contributions of tied terms worked on at a time
+MAX_NUMBERS = 1 << 29  # contributions of a wide model that are written out with their zeros
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,13 +89,24 @@ class AdditiveModel:
         """Axes and terms in flat arrays."""
         return flatten(self.encoder.axes, self.terms, [shape.axes for shape in self.shapes])
 
-    @property
+    @cached_property
     def terms(self) -> tuple[Term, ...]:
         return tuple(shape.term for shape in self.shapes)
 
-    @property
+    @cached_property
     def term_names(self) -> tuple[str, ...]:
-        return tuple(term_name(term, self.encoder.names) for term in self.terms)
+        names = self.encoder.names
+        return tuple(term_name(term, names) for term in self.terms)
+
+    @cached_property
+    def term_index(self) -> Mapping[str, int]:
+        """Index of each term by its name, with the columns of an interaction in any order."""
+        names = self.encoder.names
+        found: dict[str, int] = {}
+        for index, term in enumerate(self.terms):
+            for order in permutations(term):
+                found.setdefault(term_name(order, names), index)
+        return found
 
     @property
     def n_outputs(self) -> int:
@@ -104,6 +119,32 @@ class AdditiveModel:
     def contributions(self, X: Any) -> np.ndarray:
         """(N, T, K) contribution of every term to every row's score."""
         return self._look_up(X, per_term=True)
+
+    def list_contributions(self, X: Any) -> Contributions:
+        """The same without the zeros of wide models: of factors only those terms whose features a row all has."""
+        if not self.is_wide:
+            return fill_contributions(range(len(self.shapes)), self.contributions(X))
+        numbers = self._numbers(X)
+        if isinstance(numbers, np.ndarray):
+            infinite = np.isinf(numbers).any(axis=0)
+            raise_if_infinite(self.encoder.axes, int(infinite.argmax()) if infinite.any() else -1)
+        found = [part.list_contributions(numbers) for part in self._parts if isinstance(part, FactoredPart)]
+        tables = [t for t, shape in enumerate(self.shapes) if not isinstance(shape, FactoredShape)]
+        if tables:
+            alone = replace(self, shapes=tuple(self.shapes[t] for t in tables))
+            found.append(fill_contributions(tables, alone.contributions(X)))
+        return join_contributions(found)
+
+    def store(self, X: Any) -> Stored:
+        """Rows of a wide model without their absent values."""
+        numbers = self._numbers(X)
+        absent = next(part.factors.finder.absent for part in self._parts if isinstance(part, FactoredPart))
+        return store_rows(numbers, absent) if isinstance(numbers, np.ndarray) else numbers
+
+    @cached_property
+    def is_wide(self) -> bool:
+        """Are its terms, or some of them, kept in factors?"""
+        return any(isinstance(part, FactoredPart) for part in self._parts)
 
     def predict(self, X: Any) -> np.ndarray:
         """Values of a regression, or the most probable class."""
@@ -145,6 +186,18 @@ class AdditiveModel:
             found[part.index] = part.importances(importance_type)
         return found
 
+    def leanings(self) -> np.ndarray:
+        """(T, K) how far each term speaks for each score where a row has not its most frequent value, or against it.
+
+        That is `share · (1 - share) · difference`: what the term contributes to rows off that value more than on it,
+        and their share of the training rows. For a column that is 0 in most rows, such as a word, the sign says which
+        way its presence leans; a value that nearly all rows have, or nearly none, leans little.
+        """
+        found = np.zeros((len(self.shapes), self.n_outputs))
+        for part in self._parts:
+            found[part.index] = part.leanings()
+        return found
+
     def axes_by_feature(self) -> list[list[Axis]]:
         """For each column its own axis and then the coarser ones that interactions use."""
         found = [{len(axis.knots): axis} for axis in self.encoder.axes]
@@ -156,6 +209,8 @@ class AdditiveModel:
     def _look_up(self, X: Any, per_term: bool) -> np.ndarray:
         numbers = self._numbers(X)
         axes = self.encoder.axes if self._used is None else [self.encoder.axes[feature] for feature in self._used]
+        if per_term and self.is_wide:
+            _check_size(len(numbers), len(self.shapes), self.n_outputs)
         out = np.zeros((len(numbers), len(self.shapes) if per_term else 1, self.n_outputs))
         if not per_term:
             out[:] = self.intercept
@@ -204,6 +259,14 @@ def load(path: str | os.PathLike[str] | BinaryIO) -> AdditiveModel:
     (27, 'NeuralBasisRegressor')
     """
     return AdditiveModel(**read_fields(path))
+
+
+def _check_size(n_rows: int, n_terms: int, n_outputs: int) -> None:
+    if n_rows * n_terms * n_outputs > MAX_NUMBERS:
+        raise ValueError(
+            f"contributions of {n_rows:,} rows, {n_terms:,} terms and {n_outputs} scores, nearly all of them 0, would "
+            "not fit into memory; use list_contributions or explain_local, which leave the zeros out, or fewer rows"
+        )
 
 
 def find_model(model: Any) -> AdditiveModel:
@@ -259,6 +322,9 @@ class _Part:
 
     def importances(self, importance_type: str) -> list[float]:
         return [_importance(shape, importance_type) for shape in self.shapes]
+
+    def leanings(self) -> np.ndarray:
+        return np.stack([lean(shape.scores, shape.weights) for shape in self.shapes])
 
     def _join_mixes(self, width: int) -> np.ndarray:
         """(T, C, K) weights of the shapes in the mean of the members."""
@@ -332,6 +398,13 @@ def _importance(shape: Shape | TiedShape, importance_type: str) -> float:
     if importance_type == "min_max":
         return float(np.ptp(scores, axis=0).mean())
     return float(np.average(np.abs(scores), axis=0, weights=shape.weights[seen]).mean())
+
+
+def lean(scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """(K,) see `AdditiveModel.leanings`."""
+    scores, shares = scores.reshape(-1, scores.shape[-1]), weights.ravel() / (weights.sum() or 1.0)
+    usual = int(shares.argmax())
+    return shares[usual] * (shares @ (scores - scores[usual]))
 
 
 def _positions(values: np.ndarray, axis: Axis) -> np.ndarray:
