@@ -2,58 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from neuralbasis.encoder import Encoder
-from neuralbasis.entries import Finder, coarsen_axis, pool_axis
-from neuralbasis.factors import Factors
-from neuralbasis.model import AdditiveModel
-from neuralbasis.shape import FactoredShape, Shape
-from neuralbasis.wide import count_cells, make_shapes
-from tests.sparse_tables import draw_table, store
-
-PAIRS = [(0, 1), (4, 2), (1, 3)]
-
-
-def build_factors(table: np.ndarray, terms, order: int = 1, n_outputs: int = 3, seed: int = 0) -> Factors:
-    stored, rng = store(table), np.random.default_rng(seed)
-    axis = pool_axis(stored, max_knots=9)
-    finder = Finder.of(axis if order == 1 else coarsen_axis(axis, 0.0, 5), 0.0, terms, table.shape[1])
-    bases = rng.normal(size=[finder.side] * order + [2]).astype(np.float32)
-    for d in range(order):
-        np.moveaxis(bases, d, 0)[[finder.absent_cell, finder.side - 1]] = 0
-    coefficients = rng.normal(size=(len(terms), 2, n_outputs)).astype(np.float32)
-    cells = count_cells(finder, finder.find(stored), np.ones(len(table)))
-    return Factors(finder, bases.reshape(-1, 2), coefficients, np.abs(coefficients) / 10, *cells, float(len(table)))
-
-
-def build_models(table: np.ndarray, n_outputs: int = 3) -> tuple[AdditiveModel, AdditiveModel]:
-    """A model of factors, and one of the tables that they stand for."""
-    mains = build_factors(table, [(f,) for f in range(table.shape[1])], 1, n_outputs)
-    encoder = Encoder(tuple(_name(mains.finder.axis, f"word_{f}") for f in range(table.shape[1])))
-    shapes = make_shapes([mains, build_factors(table, PAIRS, 2, n_outputs)], encoder)
-    tables = tuple(Shape(s.term, s.axes, s.scores, s.spread, s.weights) for s in shapes)
-    link, classes = ("mlogit", np.array(["a", "b", "c"])) if n_outputs == 3 else ("identity", None)
-    intercept = np.arange(n_outputs, dtype=float)
-    return AdditiveModel(encoder, intercept, shapes, link, classes), AdditiveModel(
-        encoder, intercept, tables, link, classes
-    )
-
-
-def _name(axis, name):
-    return replace(axis, name=name)
-
-
-def rows_of_every_kind(n_columns: int = 6) -> np.ndarray:
-    """Knots, values between them, beyond them, absent and missing ones."""
-    rng = np.random.default_rng(1)
-    rows = np.where(rng.random((300, n_columns)) < 0.5, rng.normal(1.0, 2.0, (300, n_columns)), 0.0)
-    rows[rng.random(rows.shape) < 0.05] = np.nan
-    rows[0], rows[1] = 0.0, np.nan
-    return rows
+from neuralbasis.shape import FactoredShape, make_shapes
+from tests.sparse_tables import build_factors, build_models, draw_table, name_axis, rows_of_every_kind
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3])
@@ -88,7 +42,7 @@ def test_importances_are_those_of_the_tables():
 def test_a_shape_reads_as_a_table_of_its_columns_in_order():
     table = draw_table(4)
     factors = build_factors(table, [(4, 2)], 2)
-    shape = make_shapes([factors], Encoder(tuple(_name(factors.finder.axis, str(f)) for f in range(6))))[0]
+    shape = make_shapes([factors], Encoder(tuple(name_axis(factors.finder.axis, str(f)) for f in range(6))))[0]
     assert isinstance(shape, FactoredShape)
     assert shape.term == (2, 4)
     assert [axis.name for axis in shape.axes] == ["2", "4"]

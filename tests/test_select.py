@@ -214,7 +214,7 @@ def wide():
 
 
 def test_a_wide_table_gets_few_terms(wide):
-    X, y, model = wide
+    _X, _y, model = wide
     features = {feature for term in model.term_features_ for feature in term}
     assert {5, 300, 650} <= features
     assert len(features) < 15

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ class Encoder:
         ]
         return cls(tuple(axes))
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(axis.name for axis in self.axes)
 

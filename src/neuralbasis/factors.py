@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from .entries import Entries, Finder
 from .stored import Stored, store_rows
 
 BLOCK_ROWS = 4096  # worked on at a time: their entries stay in the cache
+BLOCK_CELLS = 1 << 14
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,26 +62,40 @@ class Factors:
     def importances(self) -> np.ndarray:
         """(T, K) mean size of the contributions over the training rows, of which most have none."""
         total = np.zeros((len(self), self.coefficients.shape[2]))
-        for term, values, weights in self._list_values():
-            np.add.at(total, term, weights[:, None] * np.abs(values))
+        for terms, begins, values, weights in self._list_values():
+            total[terms] = np.add.reduceat(weights[:, None] * np.abs(values), begins, axis=0)
         return total / self.total
+
+    @cached_property
+    def leanings(self) -> np.ndarray:
+        """(T, K) see `AdditiveModel.leanings`; the most frequent value is the absent one."""
+        mean, present = np.zeros((len(self), self.coefficients.shape[2])), np.zeros((len(self), 1))
+        for terms, begins, values, weights in self._list_values():
+            mean[terms] = np.add.reduceat(weights[:, None] * values, begins, axis=0)
+            present[terms, 0] = np.add.reduceat(weights, begins)
+        return mean / self.total * (1 - present / self.total)
 
     @cached_property
     def ranges(self) -> np.ndarray:
         """(T, K) from the least to the largest contribution of a training row; 0 is one of them."""
         least, most = np.zeros((2, len(self), self.coefficients.shape[2]))
-        for term, values, _ in self._list_values():
-            np.minimum.at(least, term, values)
-            np.maximum.at(most, term, values)
+        for terms, begins, values, _ in self._list_values():
+            least[terms] = np.minimum(np.minimum.reduceat(values, begins, axis=0), 0.0)
+            most[terms] = np.maximum(np.maximum.reduceat(values, begins, axis=0), 0.0)
         return most - least
 
-    def _list_values(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """The cells that training rows stand on, some at a time: their terms, values (c, K) and weights."""
-        term = np.repeat(np.arange(len(self)), np.diff(self.cell_starts))
-        for first in range(0, len(term), 1 << 16):
-            part = slice(first, first + (1 << 16))
-            values = np.einsum("cb,cbk->ck", self.bases[self.cells[part]], self.coefficients[term[part]])
-            yield term[part], values, self.weights[part]
+    def _list_values(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+        """Terms that training rows stand on, some at a time, and where each one's cells begin among the values (c, K)
+        and the weights (c,) of the cells."""
+        counts = np.diff(self.cell_starts)
+        seen = np.flatnonzero(counts)
+        starts = np.r_[self.cell_starts[seen], len(self.cells)]
+        edges = np.unique(np.r_[np.searchsorted(starts[:-1], np.arange(0, len(self.cells), BLOCK_CELLS)), len(seen)])
+        for first, last in pairwise(edges):
+            terms, own = seen[first:last], slice(starts[first], starts[last])
+            of_cell = np.repeat(terms, counts[terms])
+            values = np.einsum("cb,cbk->ck", self.bases[self.cells[own]], self.coefficients[of_cell])
+            yield terms, starts[first:last] - starts[first], values, self.weights[own]
 
     def find(self, stored: Stored, threads: int = 1) -> tuple[Entries, np.ndarray]:
         """Entries of the rows, and the bases there (E, B)."""
@@ -104,6 +120,48 @@ class Factors:
         kernels.share_rows(work, len(stored), threads, min_rows=64)
 
 
+@dataclass(frozen=True, eq=False)
+class Contributions:
+    """What terms contribute to rows, row by row; a term that is not there contributes 0.
+
+    starts : (N + 1,) where each row's begin
+    term : (E,) index of the term, increasing within a row
+    value : (E, K)
+    """
+
+    starts: np.ndarray
+    term: np.ndarray
+    value: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @property
+    def row(self) -> np.ndarray:
+        """(E,) row of each contribution."""
+        return np.repeat(np.arange(len(self)), np.diff(self.starts))
+
+    def of_row(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        """Terms and contributions of one row."""
+        own = slice(self.starts[index], self.starts[index + 1])
+        return self.term[own], self.value[own]
+
+
+def fill_contributions(terms: Sequence[int], values: np.ndarray) -> Contributions:
+    """Contributions (N, t, K) of all these terms to all rows."""
+    n_rows, n_terms, n_outputs = values.shape
+    starts = n_terms * np.arange(n_rows + 1)
+    return Contributions(starts, np.tile(np.array(terms, dtype=np.int64), n_rows), values.reshape(-1, n_outputs))
+
+
+def join_contributions(parts: Sequence[Contributions]) -> Contributions:
+    """Contributions of different terms to the same rows."""
+    row, term = (np.concatenate([getattr(part, name) for part in parts]) for name in ("row", "term"))
+    order = np.lexsort((term, row))
+    starts = np.searchsorted(row[order], np.arange(len(parts[0]) + 1))
+    return Contributions(starts, term[order], np.concatenate([part.value for part in parts])[order])
+
+
 class FactoredPart:
     """Factors within a model: `index` (T,) of their terms among all. See `model._Part`."""
 
@@ -114,6 +172,10 @@ class FactoredPart:
         """(T,) see `AdditiveModel.importances`."""
         found = self.factors.importances if importance_type == "avg_weight" else self.factors.ranges
         return found.mean(axis=1)
+
+    def leanings(self) -> np.ndarray:
+        """(T, K) see `AdditiveModel.leanings`."""
+        return self.factors.leanings
 
     def add_to(self, out: np.ndarray, numbers: np.ndarray | Stored, per_term: bool, n_jobs: int | None) -> int:
         """Add contributions of the rows into out (N, 1 or T, K); returns the column of an infinite value or -1."""
@@ -126,6 +188,12 @@ class FactoredPart:
         row = np.repeat(np.arange(len(entries)), np.diff(entries.starts))
         out[row, self.index[entries.term]] += values
         return -1
+
+    def list_contributions(self, numbers: np.ndarray | Stored) -> Contributions:
+        """The same of all rows, without zeros; infinite values count as the largest."""
+        stored = store_rows(numbers, self.factors.finder.absent) if isinstance(numbers, np.ndarray) else numbers
+        entries, values = self.factors.contributions(stored)
+        return Contributions(entries.starts, self.index[entries.term], values.astype(float))
 
     def _add_dense(self, out: np.ndarray, numbers: np.ndarray, per_term: bool, n_jobs: int | None) -> int:
         """The same for rows with all their values, a block at a time."""

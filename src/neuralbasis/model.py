@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import permutations
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -19,18 +21,18 @@ from .axis import Axis
 from .columns import Columns, find_rows, read_columns, read_rows
 from .document import read_fields, write_model
 from .encoder import Encoder
-from .factors import FactoredPart, Factors
+from .factors import Contributions, FactoredPart, Factors, fill_contributions, join_contributions
 from .layout import Layout, flatten, list_touches, raise_if_infinite
 from .link import inverse_link
 from .scorecard import Scorecard, describe, scorecard
 from .shape import AnyShape, FactoredShape, Shape, TiedShape
-from .stored import Stored
+from .stored import Stored, store_rows
 from .summary import Summary
 from .terms import Term, term_name
 
 BLOCK_NUMBERS = 1 << 23  # contributions of tied terms worked on at a time
 BLOCK_ROWS, STORED_ROWS = 1 << 14, 64  # stored rows worked on at a time, and that are worth a thread
-MAX_BYTES = 2e9  # contributions of a stored table: more would be dense by surprise
+MAX_BYTES = 2e9  # contributions of a stored table or a wide model: more would be dense by surprise
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,13 +90,24 @@ class AdditiveModel:
         """Axes and terms in flat arrays."""
         return flatten(self.encoder.axes, self.terms, [shape.axes for shape in self.shapes])
 
-    @property
+    @cached_property
     def terms(self) -> tuple[Term, ...]:
         return tuple(shape.term for shape in self.shapes)
 
-    @property
+    @cached_property
     def term_names(self) -> tuple[str, ...]:
-        return tuple(term_name(term, self.encoder.names) for term in self.terms)
+        names = self.encoder.names
+        return tuple(term_name(term, names) for term in self.terms)
+
+    @cached_property
+    def term_index(self) -> Mapping[str, int]:
+        """Index of each term by its name, with the columns of an interaction in any order."""
+        names = self.encoder.names
+        found: dict[str, int] = {}
+        for index, term in enumerate(self.terms):
+            for order in permutations(term):
+                found.setdefault(term_name(order, names), index)
+        return found
 
     @property
     def n_outputs(self) -> int:
@@ -113,6 +126,32 @@ class AdditiveModel:
     def contributions(self, X: Any) -> np.ndarray:
         """(N, T, K) contribution of every term to every row's score, also where the table is sparse."""
         return self._look_up(X, per_term=True)
+
+    def list_contributions(self, X: Any) -> Contributions:
+        """The same without the zeros of wide models: of factors only those terms whose features a row all has."""
+        if not self.is_wide:
+            return fill_contributions(range(len(self.shapes)), self.contributions(X))
+        numbers = self._numbers(X)
+        if isinstance(numbers, np.ndarray):
+            infinite = np.isinf(numbers).any(axis=0)
+            raise_if_infinite(self.encoder.axes, int(infinite.argmax()) if infinite.any() else -1)
+        found = [part.list_contributions(numbers) for part in self._parts if isinstance(part, FactoredPart)]
+        tables = [t for t, shape in enumerate(self.shapes) if not isinstance(shape, FactoredShape)]
+        if tables:
+            alone = replace(self, shapes=tuple(self.shapes[t] for t in tables))
+            found.append(fill_contributions(tables, alone.contributions(X)))
+        return join_contributions(found)
+
+    def store(self, X: Any) -> Stored:
+        """Rows of a wide model without their absent values."""
+        numbers = self._numbers(X)
+        absent = next(part.factors.finder.absent for part in self._parts if isinstance(part, FactoredPart))
+        return store_rows(numbers, absent) if isinstance(numbers, np.ndarray) else numbers
+
+    @cached_property
+    def is_wide(self) -> bool:
+        """Are its terms, or some of them, kept in factors?"""
+        return any(isinstance(part, FactoredPart) for part in self._parts)
 
     def predict(self, X: Any) -> np.ndarray:
         """Values of a regression, or the most probable class."""
@@ -154,6 +193,18 @@ class AdditiveModel:
             found[part.index] = part.importances(importance_type)
         return found
 
+    def leanings(self) -> np.ndarray:
+        """(T, K) how far each term speaks for each score where a row has not its most frequent value, or against it.
+
+        That is `share · (1 - share) · difference`: what the term contributes to rows off that value more than on it,
+        and their share of the training rows. For a column that is 0 in most rows, such as a word, the sign says which
+        way its presence leans; a value that nearly all rows have, or nearly none, leans little.
+        """
+        found = np.zeros((len(self.shapes), self.n_outputs))
+        for part in self._parts:
+            found[part.index] = part.leanings()
+        return found
+
     def axes_by_feature(self) -> list[list[Axis]]:
         """For each column its own axis and then the coarser ones that interactions use."""
         found = [{len(axis.knots): axis} for axis in self.encoder.axes]
@@ -164,15 +215,15 @@ class AdditiveModel:
 
     def _look_up(self, X: Any, per_term: bool) -> np.ndarray:
         numbers = self._numbers(X)
-        if per_term and isinstance(numbers, Stored):
+        if per_term and (self.is_wide or isinstance(numbers, Stored)):
             self._check_size(len(numbers))
-        axes = self.encoder.axes if self._used is None else [self.encoder.axes[feature] for feature in self._used]
         out = np.zeros((len(numbers), len(self.shapes) if per_term else 1, self.n_outputs))
         if not per_term:
             out[:] = self.intercept
         for part in self._parts:
             bad = part.add_to(out, numbers, per_term, self.n_jobs)
-            raise_if_infinite(axes, bad)
+            if bad >= 0:
+                raise_if_infinite(self.encoder.axes, bad if self._used is None else self._used[bad])
         return out
 
     def _check_size(self, n_rows: int) -> None:
@@ -181,7 +232,8 @@ class AdditiveModel:
             raise ValueError(
                 f"contributions of {n_rows:,} rows to {len(self.shapes):,} terms and {self.n_outputs} score(s) would "
                 f"take {needed / 1e9:,.1f} GB; ask for fewer rows at a time, at most "
-                f"{int(MAX_BYTES * n_rows / needed):,} of them"
+                f"{int(MAX_BYTES * n_rows / needed):,} of them, or use list_contributions, which leaves the zeros of a "
+                "wide model out"
             )
 
     def _numbers(self, X: Any) -> np.ndarray | Stored:
@@ -282,6 +334,9 @@ class _Part:
 
     def importances(self, importance_type: str) -> list[float]:
         return [_importance(shape, importance_type) for shape in self.shapes]
+
+    def leanings(self) -> np.ndarray:
+        return np.stack([lean(shape.scores, shape.weights) for shape in self.shapes])
 
     def _join_mixes(self, width: int) -> np.ndarray:
         """(T, C, K) weights of the shapes in the mean of the members."""
@@ -393,6 +448,13 @@ def _importance(shape: Shape | TiedShape, importance_type: str) -> float:
     if importance_type == "min_max":
         return float(np.ptp(scores, axis=0).mean())
     return float(np.average(np.abs(scores), axis=0, weights=shape.weights[seen]).mean())
+
+
+def lean(scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """(K,) see `AdditiveModel.leanings`."""
+    scores, shares = scores.reshape(-1, scores.shape[-1]), weights.ravel() / (weights.sum() or 1.0)
+    usual = int(shares.argmax())
+    return shares[usual] * (shares @ (scores - scores[usual]))
 
 
 def _positions(values: np.ndarray, axis: Axis) -> np.ndarray:

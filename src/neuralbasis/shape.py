@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from .axis import Axis
+from .encoder import Encoder
 from .factors import Factors
 from .terms import Term
 
@@ -97,7 +99,7 @@ class FactoredShape:
         found = np.zeros(len(self.factors.bases))
         found[self.factors.cells[cells]] = self.factors.weights[cells]
         absent = np.ravel_multi_index([self.factors.finder.absent_cell] * len(self.axes), self.factors.table_shape)
-        found[absent] = self.factors.total - found.sum()
+        found[absent] += self.factors.total - found.sum()  # values very near to the absent one count as absent
         return self._turn(found)
 
     def _turn(self, cells: np.ndarray) -> np.ndarray:
@@ -108,3 +110,15 @@ class FactoredShape:
 
 
 AnyShape = Shape | TiedShape | FactoredShape
+
+
+def make_shapes(factors: Sequence[Factors], encoder: Encoder) -> tuple[FactoredShape, ...]:
+    """One shape a term, in the order of the factors; the axes have the names of their columns."""
+    shapes: list[FactoredShape] = []
+    for part in factors:
+        axes, own = encoder.axes, part.finder.axis
+        if not np.array_equal(own.knots, axes[part.finder.features[0, 0]].knots):
+            axes = tuple(Axis(axis.name, own.kind, own.knots, own.places) for axis in axes)
+        for index, features in enumerate(np.sort(part.finder.features, axis=1).tolist()):
+            shapes.append(FactoredShape(part, index, tuple([axes[feature] for feature in features])))
+    return tuple(shapes)

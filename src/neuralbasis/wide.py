@@ -25,7 +25,7 @@ from .model import AdditiveModel
 from .objective import Objective
 from .recipe import WIDE_KNOTS, make_wide_basis, make_wide_settings
 from .sample import Sample
-from .shape import FactoredShape
+from .shape import make_shapes
 from .stored import Stored
 from .summary import Summary
 from .terms import Plan, Term
@@ -129,15 +129,3 @@ def compile_factors(
     """The model of what was learned: factors, shapes that read them, and the score of a row without values."""
     shapes = make_shapes(trainer.factors, trainer.encoder)
     return AdditiveModel(trainer.encoder, trainer.intercept, shapes, objective.link, classes, n_jobs, summary)
-
-
-def make_shapes(factors: Sequence[Factors], encoder: Encoder) -> tuple[FactoredShape, ...]:
-    """One shape a term, main effects first, by their columns."""
-    shapes = []
-    for part in factors:
-        axes = encoder.axes
-        if len(part.finder.axis.knots) != len(axes[0].knots):
-            axes = tuple(replace(part.finder.axis, name=name) for name in encoder.names)
-        for index, features in enumerate(part.finder.features.tolist()):
-            shapes.append(FactoredShape(part, index, tuple(axes[feature] for feature in sorted(features))))
-    return tuple(shapes)

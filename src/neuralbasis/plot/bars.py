@@ -38,7 +38,7 @@ def importances(
     width : of the figure in inches
     """
     explanation = explain_global(model)
-    chosen = [explanation.terms[index] for index in explanation.order[: check_count(n)]]
+    chosen = explanation.top(check_count(n))
     with open_canvas(path) as figure:
         figure.set_size_inches(inches := choose_width(width, 6.0), 0.8 + LINE * len(chosen))
         axes = figure.subplots()

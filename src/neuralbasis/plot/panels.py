@@ -73,7 +73,7 @@ def shapes(
     """
     explanation = explain_global(model)
     if terms is None:
-        chosen = [explanation.terms[index] for index in explanation.order[: check_count(n)]]
+        chosen = explanation.top(check_count(n))
     else:
         chosen = [explanation.find(term) for term in terms]
     drawn = choose_scale(explanation, classes, scale, reference)
@@ -124,7 +124,7 @@ def grid(
     path, classes, scale, free_y, width : see `shapes`
     """
     explanation = explain_global(model)
-    chosen = [explanation.terms[index] for index in explanation.order[: check_count(n)]]
+    chosen = explanation.top(check_count(n))
     drawn = choose_scale(explanation, classes, scale)
     layout = choose_layout(len(chosen), width, panel=2.4, across=5)
     return _draw_terms(chosen, drawn, free_y, layout, path, _write_formula(explanation, len(chosen)))
