@@ -1,9 +1,9 @@
 """Learners to compare, one file each: `fit(X, y, task, seed, quick=False, **options) -> fitted estimator`.
 
 `task` is "regression" or "classification"; `quick` fits as little as possible, to try the benchmark itself. Learners
-with terms take parameters of their estimator as options, `interactions=0` say, those of sparse matrices what their `fit`
-names; the others take none. Those with terms also have `contributions(model, X)`, what each term adds to the score of
-each row. A learner is imported only when it is used, so that none of them weighs on another's process.
+with terms take parameters of their estimator as options, `interactions=0` say, those of sparse matrices what their
+`fit` names; the others take none. Those with terms also have `contributions(model, X)`, what each term adds to the
+score of each row. A learner is imported only when it is used, so that none of them weighs on another's process.
 """
 
 from __future__ import annotations

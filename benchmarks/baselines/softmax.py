@@ -70,7 +70,7 @@ def fit(X: Any, y: Any, task: str, seed: int, quick: bool = False, max_epochs: i
     for epoch in range(2 if quick else max_epochs):
         layer.train(X, target, rng.permutation(rows))
         with torch.no_grad():
-            loss = float(layer.loss(X[held], target[held])) if validate else -epoch
+            loss = float(layer.loss(X[held], target[held])) if validate else -epoch  # the latest is the best
         if loss < best:
             best, epoch_of_best, model = loss, epoch, layer.read(classes)
         elif epoch - epoch_of_best >= PATIENCE:
