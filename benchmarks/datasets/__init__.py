@@ -31,7 +31,7 @@ def is_drawn(key: str) -> bool:
 
 
 def load(key: str, quick: bool = False, seed: int = 0) -> Dataset:
-    """The data set of this short name: one of `LOADERS`, also with rows to draw, of `FAMILIES` with its rows, of `NEWS`."""
+    """The data set of this short name: of `LOADERS`, also with rows to draw, `FAMILIES` with its rows, or `NEWS`."""
     if is_generated(key):
         return generate(key, quick, seed)
     if key in NEWS:

@@ -73,7 +73,7 @@ class World:
 
 @dataclass(frozen=True, eq=False)
 class Objects:
-    """A table (N, D) CSR, the classes of its rows, and the mean loss and accuracy of the truth that it was drawn from."""
+    """A table (N, D) CSR, the classes of its rows, and the loss and accuracy on them of the truth they are drawn from."""
 
     X: Any
     y: np.ndarray
@@ -136,7 +136,7 @@ def draw_objects(world: World, n_rows: int, seed: int) -> Objects:
 
 
 def _draw_pieces(world: World, n_rows: int, rng: np.random.Generator) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
-    """Pieces of the table, the classes of their rows, and the truth's log probability of them and whether it is right."""
+    """Pieces of the table, the classes of their rows, the truth's log probability of them and whether it is right."""
     for first in range(0, n_rows, PIECE):
         X = world.draw_columns(rng, min(PIECE, n_rows - first))
         scores = world.scores(X)
