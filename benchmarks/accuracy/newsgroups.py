@@ -125,12 +125,17 @@ def find_words(model: Any, news: News, group: str, n_words: int) -> list[tuple[s
     from scipy.sparse import diags_array
 
     X, own = news.data.X, news.data.X[news.data.y == group]
-    usual = np.asarray(X.sum(axis=0)).ravel() / np.maximum(X.getnnz(axis=0), 1)
-    share = own.getnnz(axis=0) / own.shape[0]
+    usual = np.asarray(X.sum(axis=0)).ravel() / count_documents(X)
+    share = count_documents(own) / own.shape[0]
     at = int(np.flatnonzero(model.classes_ == group)[0])
     added = model.decision_function(diags_array(usual, format="csr"))[:, at] - model.intercept_[at]
     strength = share * added
     return [(str(news.words[word]), float(strength[word])) for word in np.argsort(-strength)[:n_words]]
+
+
+def count_documents(X: Any) -> np.ndarray:
+    """(D,) documents that have each word."""
+    return np.bincount(X.indices, minlength=X.shape[1])
 
 
 def print_words(quick: bool, n_words: int = 12) -> None:

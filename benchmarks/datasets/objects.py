@@ -18,8 +18,8 @@ from scipy.optimize import brentq
 from scipy.special import log_softmax
 
 N_TOPICS = 60
-TOPICS_A_COLUMN = 4
-TOPIC_LIFT = 12.0  # how much more often a column is seen in its topics
+TOPICS_A_COLUMN = 2
+TOPIC_LIFT = 30.0  # how much more often a column is seen in its topics
 N_SPOKEN = 12  # classes that a column or a pair speaks for or against
 MAIN_DEVIATION, PAIR_DEVIATION = 3.0, 1.5  # of the scores' two parts
 PIECE = 10_000  # rows made at a time
@@ -73,7 +73,7 @@ class World:
 
 @dataclass(frozen=True, eq=False)
 class Objects:
-    """A table (N, D) CSR, the classes of its rows, and the loss and accuracy on them of the truth they are drawn from."""
+    """A table (N, D) CSR, the classes of its rows, and how well the truth that they were drawn from tells them."""
 
     X: Any
     y: np.ndarray
