@@ -17,7 +17,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_softmax
 
-N_TOPICS = 60
+N_TOPICS = 20
 TOPICS_A_COLUMN = 2
 TOPIC_LIFT = 30.0  # how much more often a column is seen in its topics
 N_SPOKEN = 12  # classes that a column or a pair speaks for or against
