@@ -148,11 +148,36 @@ def test_ridge_that_waits_is_the_ridge_of_every_step():
         np.testing.assert_allclose(values, early.net.coefficients[order], rtol=2e-4, atol=1e-6)
 
 
-def test_the_output_penalty_presses_on_a_term_by_its_entries():
+def test_ridge_and_output_penalty_press_on_a_term_by_its_entries():
     _, entries = make_net(draw_table(6))
     ridge = find_ridge(entries[1], 6, Regime(0.1, 0.1, 2.0, 3.0))
     count = np.bincount(entries[1].term, minlength=6)
-    np.testing.assert_allclose(ridge, 2.0 / 40 + 3.0 * count / count.sum())
+    np.testing.assert_allclose(ridge, 2.0 / 40 * np.sqrt(count / count.mean()) + 3.0 * count / count.sum())
+
+
+@pytest.mark.parametrize("true_scale", [0.5, 1.0, 2.5])
+def test_held_out_rows_give_the_coefficients_their_size(true_scale):
+    rng, table = np.random.default_rng(10), draw_table(10, n_rows=3000)
+    net, entries = make_net(table, n_members=1, n_outputs=1)
+    fill(net)
+    scores = np.zeros((3000, 1), np.float32)
+    for order, mine in entries.items():
+        found = net.table(order).detach().numpy()
+        mine.add_scores(mine.blend(found, net.finders[order].side), net.coefficients[order], scores)
+    y = (rng.random(3000) < 1 / (1 + np.exp(-true_scale * scores[:, 0]))).astype(float)
+    crew = make_crew(table, y, LogLoss(), n_members=1)
+    for order, values in net.coefficients.items():
+        crew.net.coefficients[order][:] = values
+    crew.net.load_state_dict(net.state_dict())
+    crew.optimizer.values.copy_(torch.cat([p.detach().reshape(-1) for p in net.parameters()]))
+    losses = crew.validation_losses()
+    assert crew.scale == pytest.approx(true_scale, rel=0.2)
+    crew.keep()
+    crew.restore()
+    crew.apply_scale()
+    np.testing.assert_allclose(crew.net.coefficients[1], np.float32(crew.scale) * net.coefficients[1], rtol=1e-6)
+    assert float(crew.validation_losses().sum()) == pytest.approx(float(losses.sum()), rel=1e-4)  # now at scale 1
+    assert crew.scale == pytest.approx(1.0, rel=0.05)
 
 
 def test_threads_do_not_change_a_fit():

@@ -24,7 +24,7 @@ from .model import AdditiveModel
 from .objective import Objective
 from .recipe import check_memory, make_plan, settle
 from .sample import Sample
-from .start import make_start
+from .start import is_wide, make_start
 from .summary import Summary, find_versions, read_clock, to_plain
 from .terms import Plan, Ranked
 from .train import training_threads
@@ -39,14 +39,16 @@ def fit_model(
 
     `target` is the target's name, if it has one.
     """
-    estimator, started, parameters = parameters, time.monotonic(), settle(parameters, columns.n_rows)
+    estimator, started = parameters, time.monotonic()
     rng = np.random.default_rng(check_random_state(parameters.random_state).randint(2**31))
     plan = make_plan(parameters, columns.names, classes)
+    wide = is_wide(parameters, columns, plan, classes)
+    parameters = settle(parameters, columns.n_rows, wide)
     with training_threads(), seeded_dropout(rng):
-        start = make_start(columns, sample, classes, plan, parameters, rng)
+        start = make_start(columns, sample, classes, plan, parameters, wide, rng)
         check_memory(parameters, start.plan, start.objective.n_outputs)
         known = parameters, start.encoder, start.numbers, start.sample, start.objective, start.rows, rng
-        trainer = WideTrainer(*known) if start.is_wide else Trainer(*known)
+        trainer = WideTrainer(*known) if wide else Trainer(*known)
         trainer.history.started = started
         ranking = fit_terms(trainer, start.plan)
     summary = summarize(estimator, columns, target, start.objective, trainer.history)

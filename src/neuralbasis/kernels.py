@@ -1024,12 +1024,17 @@ def pull_bases(position, side, grad, out):
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def add_entries(first, last, starts, term, blend, coefficients, out):
     """Add Σ_entries Σ_b blend_b a_tb to rows first … last - 1: blend (E, B), coefficients (T, B, C), out (b, C)."""
+    total = np.empty(out.shape[1], out.dtype)  # nothing else can lie there: the sums vectorise
     for i in range(first, last):
+        total[:] = 0
         for e in range(starts[i], starts[i + 1]):
+            t = term[e]
             for b in range(blend.shape[1]):
                 share = blend[e, b]
-                for c in range(out.shape[1]):
-                    out[i, c] += share * coefficients[term[e], b, c]
+                for c in range(len(total)):
+                    total[c] += share * coefficients[t, b, c]
+        for c in range(len(total)):
+            out[i, c] += total[c]
     return -1
 
 
@@ -1086,14 +1091,17 @@ def step_terms(first, last, touched, begin, entry, row, blend, slope, coefficien
     grad = np.zeros((n_bases, n_channels), coefficients.dtype)
     for j in range(first, last):
         term = touched[j]
+        values = coefficients[term]
         grad[:] = 0
         for place in range(begin[j], begin[j + 1]):
-            e, i = entry[place], row[place]
+            e, line = entry[place], slope[row[place]]
             for b in range(n_bases):
-                total = blend[e, b] * 0
+                share, own, mine = blend[e, b], values[b], grad[b]
+                total = share * 0
+                for c in range(n_channels):  # two loops, of which each vectorises
+                    total += own[c] * line[c]
                 for c in range(n_channels):
-                    grad[b, c] += blend[e, b] * slope[i, c]
-                    total += coefficients[term, b, c] * slope[i, c]
+                    mine[c] += share * line[c]
                 back[e, b] = total
         square = 0.0
         for b in range(n_bases):
@@ -1104,7 +1112,7 @@ def step_terms(first, last, touched, begin, entry, row, blend, slope, coefficien
             step = coefficients.dtype.type(rate / np.sqrt(power[term]))
             for b in range(n_bases):
                 for c in range(n_channels):
-                    coefficients[term, b, c] -= step * grad[b, c]
+                    values[b, c] -= step * grad[b, c]
     return -1
 
 

@@ -48,26 +48,29 @@ MAX_FREE = 1e6  # terms × members × classes beyond which classes are tied
 BYTES_A_TERM = 16 * 4 * 8  # the smallest useful table, and what training holds beside it
 LARGE_TABLE = 100_000  # rows from which there are fewer members
 WIDE_KNOTS = {1: 65, 2: 17, 3: 9}  # of the axis that all columns of a wide table share
+WIDE_BASES, WIDE_EPOCHS = 4, (4, 4, 8, 16)  # of wide tables: bases, and epochs of each round
+WIDE_GAIN = 0.02  # part of the validation loss that a round must gain, or it is the last
 WIDE_NUMBERS, WIDE_SHARE = 20_000, 0.9  # terms × outputs, and absent values, from which a table is read by factors
 MIN_WIDE, WIDE = 500, 1.0  # columns, and columns for each row, beyond which columns are chosen before they are trained
 
 
 @dataclass(frozen=True)
 class Preset:
-    """How much work "auto" stands for: members (fewer for a large table), steps and pairs as multiples of the usual,
-    and how many of the finest `KNOTS` are left out."""
+    """How much work "auto" stands for: members (fewer for a large table, and for a wide one), steps and pairs as
+    multiples of the usual, and how many of the finest `KNOTS` are left out."""
 
     members: int
     members_large: int
+    members_wide: int
     steps: float
     pairs: float
     coarser: int
 
 
 PRESETS = {
-    "fast": Preset(members=3, members_large=2, steps=0.35, pairs=0.4, coarser=1),
-    "default": Preset(members=7, members_large=4, steps=1.0, pairs=1.0, coarser=0),
-    "best": Preset(members=14, members_large=7, steps=2.0, pairs=2.0, coarser=0),
+    "fast": Preset(members=3, members_large=2, members_wide=2, steps=0.35, pairs=0.4, coarser=1),
+    "default": Preset(members=7, members_large=4, members_wide=3, steps=1.0, pairs=1.0, coarser=0),
+    "best": Preset(members=14, members_large=7, members_wide=7, steps=2.0, pairs=2.0, coarser=0),
 }
 STAGES = {1: "main effects", 2: "pairs", 3: "triples"}
 
@@ -154,12 +157,13 @@ def _check_contradictions(estimator: Any) -> None:
         raise ValueError("max_steps and max_epochs contradict each other: give one of them")
 
 
-def settle(estimator: Any, n_rows: int) -> Any:
+def settle(estimator: Any, n_rows: int, is_wide: bool = False) -> Any:
     """A copy of the estimator in which the number of members is a number."""
     settled = copy(estimator)
     if estimator.outer_bags == "auto":
         preset = PRESETS[estimator.preset]
-        settled.outer_bags = preset.members if n_rows < LARGE_TABLE else preset.members_large
+        usual = preset.members if n_rows < LARGE_TABLE else preset.members_large
+        settled.outer_bags = min(usual, preset.members_wide) if is_wide else usual
     return settled
 
 
@@ -261,28 +265,35 @@ def _make_basis(estimator: Any, order: int, n_terms: int, generator: torch.Gener
 
 
 def make_wide_basis(estimator: Any, finder: Finder, generator: torch.Generator) -> Basis:
-    """Starts as the values themselves, and as what is there: the two functions that linear models of words use."""
+    """Starts as the value itself, as what says that there is one, and as two functions by chance."""
     cells, order = finder.inner_cells, finder.features.shape[1]
     value = finder.axis.knots[cells - 1] - finder.absent
     product = reduce(np.multiply.outer, [value] * order).ravel()
-    start = np.stack([product, np.ones_like(product)], axis=1) / np.sqrt([[(product**2).mean() or 1.0, 1.0]])
+    size = math.sqrt((product**2).mean()) or 1.0
+    start = np.zeros((len(product), WIDE_BASES))
+    start[:, 0], start[:, 1] = product / size, 1.0
     return StartedBasis(
         torch.from_numpy(start.astype(np.float32)), order, max_frequency=MAX_FREQUENCY[order], generator=generator
     )
 
 
-def make_wide_settings(estimator: Any, n_rows: int, n_drawn: int) -> tuple[Settings, Regime]:
-    """Epochs, not steps, are what coefficients of rare columns need."""
-    batch_size = int(2 ** np.clip(round(math.log2(max(n_rows, 2) / 40)), 6, 10))
-    if estimator.batch_size != "auto":
-        batch_size = estimator.batch_size
-    epochs = 20 * PRESETS[estimator.preset].steps if estimator.max_epochs is None else estimator.max_epochs
-    max_steps = max(1, math.ceil(epochs * n_drawn / min(batch_size, n_drawn)))
-    settings = replace(
-        make_settings(estimator, n_rows, n_drawn), batch_size=batch_size,
-        max_steps=max_steps if estimator.max_steps == "auto" else estimator.max_steps,
-    )  # fmt: skip
-    return settings, Regime(rate=0.1, base_rate=0.003, ridge=0.0, output_penalty=0.1)
+def make_wide_settings(estimator: Any, n_rows: int, n_drawn: int) -> list[Settings]:
+    """One after the other as long as held-out rows gain; just one where the number of epochs or steps is given."""
+    batch_size = estimator.batch_size
+    if batch_size == "auto":
+        batch_size = int(2 ** np.clip(round(math.log2(max(n_rows, 2) / 300)), 5, 10))
+    usual = replace(make_settings(estimator, n_rows, n_drawn), batch_size=batch_size, n_checkpoints=4)
+    if estimator.max_steps != "auto":
+        return [usual]
+    given = estimator.max_epochs
+    epochs = [PRESETS[estimator.preset].steps * count for count in WIDE_EPOCHS] if given is None else [given]
+    steps = [max(1, math.ceil(count * n_drawn / min(batch_size, n_drawn))) for count in epochs]
+    return [replace(usual, max_steps=count) for count in steps]
+
+
+def make_regime(estimator: Any) -> Regime:
+    """The usual one, with the output penalty that is wished."""
+    return Regime(rate=0.08, base_rate=0.003, ridge=0.01, output_penalty=estimator.output_penalty)
 
 
 def count_active(layout: Layout) -> float:

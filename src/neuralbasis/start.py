@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from . import kernels
-from .axis import silent_axis
+from .axis import Axis, silent_axis
 from .columns import Columns
 from .encoder import Encoder
 from .entries import pool_axis
@@ -45,7 +45,6 @@ class Start:
     plan: Plan
     features: Sequence[int] | None = None
     whole: Encoder | None = None
-    is_wide: bool = False
 
     def widen(self, model: AdditiveModel) -> AdditiveModel:
         """A model of the columns that take part as one of the whole table."""
@@ -63,17 +62,16 @@ class Start:
 
 
 def make_start(
-    columns: Columns, sample: Sample, classes: np.ndarray | None, plan: Plan, parameters: Any, rng: np.random.Generator
-) -> Start:
+    columns: Columns, sample: Sample, classes: np.ndarray | None, plan: Plan, parameters: Any, wide: bool,
+    rng: np.random.Generator,
+) -> Start:  # fmt: skip
     """The start that a table asks for."""
-    n_outputs = 1 if classes is None or len(classes) == 2 else len(classes)
-    if is_wide(parameters, columns, len(plan.features) + len(plan.listed), n_outputs):
-        return share_axis(columns, sample, classes, plan, parameters, rng)
     must_choose = len(plan.features) > count_terms(parameters, columns.n_rows)
-    return (choose_columns if must_choose else take_columns)(columns, sample, classes, plan, parameters, rng)
+    make = share_axis if wide else choose_columns if must_choose else take_columns
+    return make(columns, sample, classes, plan, parameters, rng)
 
 
-def is_wide(parameters: Any, columns: Columns, n_terms: int, n_outputs: int) -> bool:
+def is_wide(parameters: Any, columns: Columns, plan: Plan, classes: np.ndarray | None) -> bool:
     """Is this a table of so many columns, of which rows have so few values, that it is read by factors?
 
     A rule on what the table holds, not on how it comes. Other bases, engines and scalings read tables only.
@@ -82,6 +80,7 @@ def is_wide(parameters: Any, columns: Columns, n_terms: int, n_outputs: int) -> 
     plain = plain and parameters.tied_classes in ("auto", False) and str(parameters.device) == "cpu"
     if not plain or columns.columns is not None or parameters.feature_types is not None:
         return False
+    n_terms, n_outputs = len(plan.features) + len(plan.listed), 1 if classes is None else max(1, len(classes) - 1)
     if n_terms * n_outputs < WIDE_NUMBERS:
         return False
     stored, matrix = columns.stored, columns.matrix
@@ -99,11 +98,11 @@ def share_axis(
         stored = store_rows(columns.matrix, parameters.absent_value)
     weights = None if (sample.weights == 1).all() else sample.weights
     axis = pool_axis(stored, weights, max_knots=min(parameters.max_bins, WIDE_KNOTS[1]))
-    encoder = Encoder(tuple(replace(axis, name=name) for name in columns.names))
+    encoder = Encoder(tuple(Axis(name, axis.kind, axis.knots, axis.places) for name in columns.names))
     numbers, tidy = tidy_rows(stored, sample, columns.names)
     objective = choose_objective(tidy, classes)
     rows = place_rows(tidy, objective, parameters.outer_bags, parameters.validation_size, rng, parameters.device)
-    return Start(encoder, numbers, tidy, objective, rows, plan, is_wide=True)
+    return Start(encoder, numbers, tidy, objective, rows, plan)
 
 
 def take_columns(

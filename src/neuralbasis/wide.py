@@ -8,6 +8,7 @@ and after it. Interactions are those that are wished by name.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -23,7 +24,7 @@ from .factors import Factors
 from .history import History
 from .model import AdditiveModel
 from .objective import Objective
-from .recipe import WIDE_KNOTS, make_wide_basis, make_wide_settings
+from .recipe import WIDE_GAIN, WIDE_KNOTS, make_regime, make_wide_basis, make_wide_settings
 from .sample import Sample
 from .shape import make_shapes
 from .stored import Stored
@@ -64,11 +65,24 @@ class WideTrainer:
         finders = self._make_finders(terms)
         entries = {order: finder.find(self.stored, self.threads) for order, finder in finders.items()}
         net = self._make_net(finders, entries)
-        settings, regime = make_wide_settings(self.parameters, len(self.stored), int(self.rows.copies.sum()))
-        crew = FactoredCrew(net, entries, self.rows, self.objective, settings, regime, self.threads)
-        run(crew, self.rows.copies, settings, self.history, self.rng)
+        rounds = make_wide_settings(self.parameters, len(self.stored), int(self.rows.copies.sum()))
+        known = self.rows, self.objective, rounds[0], make_regime(self.parameters), self.threads
+        crew = FactoredCrew(net, entries, *known)
+        for settings in rounds if crew.validates else rounds[:1]:
+            before = self._best_loss()
+            crew.begin(settings)
+            run(crew, self.rows.copies, settings, self.history, self.rng)
+            if self._is_over() or self._best_loss() > (1 - WIDE_GAIN) * before:
+                break
+        crew.apply_scale()
         self.intercepts = net.intercept.detach().double().numpy()
         return [self._read(net, order, found) for order, found in entries.items()]
+
+    def _best_loss(self) -> float:
+        return self.history.validation[self.history.best] if self.history.best >= 0 else math.inf
+
+    def _is_over(self) -> bool:
+        return self.history.stopped_by in ("time_limit", "callback")
 
     def _make_finders(self, terms: Sequence[Term]) -> dict[int, Finder]:
         """The terms of each order. Names, not the order of columns, decide which input of a basis a feature is."""

@@ -19,7 +19,8 @@ class StartedBasis(MLPBasis):
 
     Parameters
     ----------
-    start : (P, B) values of the given functions at the points at which the basis will be asked
+    start : (P, B) values of the given functions at the points at which the basis will be asked; a function that is zero
+        there starts as whatever the network says
     others : see `MLPBasis`
 
     Examples
@@ -40,8 +41,9 @@ class StartedBasis(MLPBasis):
             n_inputs, start.shape[1], 1, hidden, fourier, max_frequency, decay, batch_norm=False, generator=generator
         )
         self.register_buffer("start", start)
-        self.weights[-1].data.zero_()
-        self.biases[-1].data.zero_()
+        is_given = (start != 0).any(dim=0)
+        self.weights[-1].data[..., is_given] = 0
+        self.biases[-1].data[..., is_given] = 0
 
     def forward(self, points: Tensor, weight: Tensor) -> Tensor:
         return self.start + super().forward(points, weight)

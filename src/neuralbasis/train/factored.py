@@ -9,11 +9,13 @@ they miss is made up for when they are touched again. All members share the base
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from scipy.optimize import minimize_scalar
 from torch import Tensor, nn
 
 from .. import kernels
@@ -26,6 +28,7 @@ from .optimizer import FlatAdamW
 from .rows import Rows
 
 CHUNK = 8192  # rows scored at a time
+SCALES = -1.5, 1.5  # of the logarithm
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class Regime:
     """How fast a factored net learns.
 
     rate, base_rate : of the coefficients and of the bases, at the top of the schedule
-    ridge, output_penalty : strength of Σ a² (as so many rows' worth), and of the mean square of all contributions
+    ridge, output_penalty : see `find_ridge`
     """
 
     rate: float
@@ -104,13 +107,14 @@ def count_mass(finder: Finder, entries: Entries, weights: np.ndarray) -> np.ndar
 
 
 def find_ridge(entries: Entries, n_terms: int, regime: Regime) -> np.ndarray:
-    """(T,) ridge of the terms.
+    """(T,) ridge of the terms: as so many rows' worth, more for those with more entries.
 
     PAPER §4.3: the output penalty is on the mean square of f_t. The bases have a mean square of one over all entries of
     a row together, so it presses on a term by the share of entries that it has.
     """
     count = np.bincount(entries.term, minlength=n_terms)
-    return regime.ridge / len(entries) + regime.output_penalty * count / max(len(entries.term), 1)
+    share = count / max(len(entries.term), 1)
+    return regime.ridge / len(entries) * np.sqrt(n_terms * share) + regime.output_penalty * share
 
 
 class _Learner:
@@ -175,8 +179,9 @@ class FactoredCrew:
         self, net: FactoredNet, entries: Mapping[int, Entries], rows: Rows, objective: Objective, settings: Settings,
         regime: Regime, threads: int,
     ):  # fmt: skip
-        self.net, self.rows, self.objective, self.settings, self.regime = net, rows, objective, settings, regime
-        self.shares, self.steps = rows.shares(), 0
+        self.net, self.rows, self.objective, self.regime = net, rows, objective, regime
+        self.shares, self.scale = rows.shares(), 1.0
+        self.begin(settings)
         self.learners = [
             _Learner(net, order, found, find_ridge(found, len(net.coefficients[order]), regime), threads)
             for order, found in entries.items()
@@ -186,6 +191,10 @@ class FactoredCrew:
         weights = rows.held_out[self.held] * rows.weights[self.held, None]
         self.held_weights = weights / weights.sum(0) / net.n_members
         self.validates = len(self.held) > 0
+
+    def begin(self, settings: Settings) -> None:
+        """A new round of steps, from the present state."""
+        self.settings, self.steps = settings, 0
 
     def advance(self, batches: Sequence[np.ndarray], _noise: float) -> None:
         """A step for every batch."""
@@ -216,18 +225,33 @@ class FactoredCrew:
 
     @torch.no_grad()
     def validation_losses(self) -> Tensor:
-        """(held-out rows,) parts of the mean validation loss of the members."""
-        parts = [torch.empty(0)]
+        """(held-out rows,) parts of the mean validation loss of the members, at the scale that they would give it.
+
+        Few epochs find the direction of the coefficients long before their size, and more of them overfit.
+        """
+        if not self.validates:
+            return torch.empty(0)
         self._catch_up()
+        given, added, target = self._score_held()
+        some = slice(None, None, max(1, len(self.held) // CHUNK))
+
+        def lose(scale: float, part: slice) -> Tensor:
+            losses = self.objective.loss(given[part] + scale * added[part], target[part])
+            return (losses * self.held_weights[part]).sum(1)
+
+        found = minimize_scalar(lambda power: float(lose(math.exp(power), some).sum()), bounds=SCALES, method="bounded")
+        self.scale = math.exp(found.x)
+        return lose(self.scale, slice(None))
+
+    def _score_held(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Of all held-out rows: what is given before, what the terms add to it, (H, M, K), and the targets."""
+        scores = np.zeros((len(self.held), self.net.n_members * self.net.n_outputs), np.float32)
         for first in range(0, len(self.held), CHUNK):
-            rows = self.held[first : first + CHUNK]
-            scores = self._intercepts(len(rows))
+            chunk = slice(first, first + CHUNK)
             for learner in self.learners:
-                learner.add_scores(rows, scores)
-            target, init = self.rows.take(torch.from_numpy(rows))
-            losses = self.objective.loss(self._given(scores, init), target)
-            parts.append((losses * self.held_weights[first : first + CHUNK]).sum(1))
-        return torch.cat(parts)
+                learner.add_scores(self.held[chunk], scores[chunk])
+        target, init = self.rows.take(torch.from_numpy(self.held))
+        return self._given(self._intercepts(len(scores)), init), self._given(scores, None), target
 
     def _catch_up(self) -> None:
         for learner in self.learners:
@@ -235,10 +259,16 @@ class FactoredCrew:
 
     def keep(self) -> None:
         self._catch_up()
-        self.kept = self.optimizer.values.clone(), [learner.values.copy() for learner in self.learners]
+        self.kept = self.optimizer.values.clone(), [learner.values.copy() for learner in self.learners], self.scale
 
     def restore(self) -> None:
         self.optimizer.values.copy_(self.kept[0])
         for learner, values in zip(self.learners, self.kept[1], strict=True):
             learner.values[:] = values
+        self.scale = self.kept[2]
         self.net.eval()
+
+    def apply_scale(self) -> None:
+        """Give the coefficients the size that held-out rows would give them."""
+        for learner in self.learners:
+            learner.values *= np.float32(self.scale)
