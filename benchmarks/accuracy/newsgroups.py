@@ -161,6 +161,7 @@ def main() -> None:
     if given.quick:
         print("Quick run on generated documents: the figures mean nothing.\n")
     entrants = list_entrants(1 if given.quick else given.seeds, choose_c(given))
+    entrants = dict(list(entrants.items())[:2]) if given.quick else entrants
     found = {}
     for key, title in TITLES.items():
         found[key] = measure_all(key, entrants, given)
