@@ -94,13 +94,13 @@ def write_values(records: Sequence[Record], metric: str) -> str:
 
 
 def list_targets(svc_accuracy: float) -> list[tuple[str, str, Target]]:
-    """Set of documents, metric, target of our mean."""
+    """Set of documents, metric, target of our mean; of all documents it is what LinearSVC reaches in the same run."""
     return [
         ("news", "accuracy", at_least(PUBLISHED["paper, NBM"])),
         ("news", "fit seconds", at_most(600)),
         ("news", "peak MB", at_most(3000)),
         ("news", "predict rows/s", at_least(45_000)),
-        ("news_whole", "accuracy", at_least(round(svc_accuracy, 4))),
+        ("news_whole", "accuracy", Target(f"≥ {svc_accuracy:.4f}", lambda ours, _: ours >= svc_accuracy)),
     ]
 
 
