@@ -162,21 +162,15 @@ def test_newsgroups() -> None:
     split, whole, targets, words = read_tables(text)
     assert "the paper's split: 525 documents" in text
     assert "all training documents: 600 documents" in text
-    for table in (split, whole):
-        for column in ("accuracy", "fit seconds", "peak MB", "predict documents/s"):
-            assert_positive(table.numbers(column)[:5] if column == "accuracy" else measured(table, column))
-        assert table.names[:3] == ["neuralbasis", "LinearSVC", "logistic regression"]
-        assert table.rows[1][2] == "–"  # a support vector machine has no probabilities
-    assert split.names[5:] == ["paper, NBM", "paper, linear", "paper, MLP"]
+    assert split.names == ["neuralbasis", "LinearSVC", "paper, NBM", "paper, linear", "paper, MLP"]
+    assert_positive(split.numbers("accuracy"))
+    for column in ("accuracy", "peak MB", "predict documents/s"):
+        assert_positive(whole.numbers(column))
+    assert_positive(whole.numbers("fit seconds")[:1])  # the other is rounded to nothing
+    assert whole.rows[1][2] == "–"  # a support vector machine has no probabilities
     assert [row[3] for row in targets.rows] == ["met" if judge_line(row) else "missed" for row in targets.rows]
     for group, found in words.rows:
         assert all(word.startswith(f"{group}word") for word in found.split()[:3])
-
-
-def measured(table: Table, column: str) -> list[float]:
-    """Figures of the lines that are not published ones."""
-    own = Table(table.header, [row for row in table.rows if not row[0].startswith("paper")])
-    return own.numbers(column)
 
 
 def judge_line(row: list[str]) -> bool:
@@ -187,10 +181,10 @@ def judge_line(row: list[str]) -> bool:
 
 def test_objects() -> None:
     text = run("benchmarks.speed.objects", "--quick")
-    assert text.startswith("1,500 rows × 60 columns, 5 classes, 80% absent")
+    assert text.startswith("1,500 rows × 500 columns, 45 classes, 95% absent")
     table, targets = read_tables(text)
     assert table.names == ["neuralbasis, pairs", "neuralbasis, main effects", "linear softmax", "the truth"]
-    assert table.numbers("terms") == [110, 60, 60, 61]
+    assert table.numbers("terms") == [600, 500, 500, 501]
     assert all(0 < accuracy < 1 for accuracy in table.numbers("accuracy"))
     assert max(table.numbers("accuracy")[:3]) < table.numbers("accuracy")[3]
     for column in ("fit s", "peak MB", "predict rows/s"):
@@ -201,12 +195,11 @@ def test_objects() -> None:
 def test_sparse_growth() -> None:
     (table,) = read_tables(run("benchmarks.speed.sparse_growth", "--quick"))
     assert [row[:3] for row in table.rows] == [
-        ["entries", "2,000", "100"], ["entries", "4,000", "100"],
-        ["columns", "3,000", "50"], ["columns", "3,000", "100"],
+        ["entries", "2,000", "1,000"], ["entries", "4,000", "1,000"], ["columns", "3,000", "2,000"],
     ]  # fmt: skip
     for column in ("fit s", "epoch s", "predict s", "peak MB"):
         assert_positive(table.numbers(column))
-    assert table.numbers("ratio")[::2] == [1, 1]
+    assert table.numbers("ratio")[::2] == [1, 1]  # the first line of each part
 
 
 def test_serve() -> None:
@@ -397,7 +390,7 @@ def test_learners_of_sparse_matrices(name: str) -> None:
     data = datasets.load("news", quick=True)
     model = baselines.get(name).fit(data.X, data.y, data.task, seed=0)
     found = score(model, data.test.X, data.test.y, data.task)
-    assert found["accuracy"] > 0.95
+    assert found["accuracy"] > 0.6  # of 20 groups
     assert ("log_loss" in found) == (name != "linear_svc")
 
 

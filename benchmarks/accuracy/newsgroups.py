@@ -16,11 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from tqdm import tqdm
 
 from .. import baselines, datasets
-from ..datasets.news import News
 from ..measure import CELLS, Cell, Record, find_done, measure
 from ..table import judge, print_table, write_mean
 from .studies import read_values
@@ -30,7 +28,7 @@ TITLES = {"news": "the paper's split", "news_whole": "all training documents"}
 C_VALUES = (1, 5, 20, 100, 500)
 PUBLISHED = {"paper, NBM": 0.8446, "paper, linear": 0.8238, "paper, MLP": 0.8494}
 GROUPS = ("sci.space", "rec.sport.hockey", "comp.graphics", "talk.politics.guns")
-COLUMNS = {"accuracy": 4, "log_loss": 4, "fit seconds": 1, "peak MB": 0, "predict rows/s": 0}  # metric -> decimals
+COLUMNS = {"accuracy": 4, "log_loss": 4, "fit seconds": 2, "peak MB": 0, "predict rows/s": 0}  # metric -> decimals
 
 
 @dataclass(frozen=True)
@@ -96,13 +94,13 @@ def write_values(records: Sequence[Record], metric: str) -> str:
 
 
 def list_targets(svc_accuracy: float) -> list[tuple[str, str, Target]]:
-    """Set of documents, metric, target of our mean."""
+    """Set of documents, metric, target of our mean; of all documents it is what LinearSVC reaches in the same run."""
     return [
         ("news", "accuracy", at_least(PUBLISHED["paper, NBM"])),
         ("news", "fit seconds", at_most(600)),
         ("news", "peak MB", at_most(3000)),
         ("news", "predict rows/s", at_least(45_000)),
-        ("news_whole", "accuracy", at_least(round(svc_accuracy, 4))),
+        ("news_whole", "accuracy", Target(f"≥ {svc_accuracy:.4f}", lambda ours, _: ours >= svc_accuracy)),
     ]
 
 
@@ -116,33 +114,13 @@ def print_targets(found: Mapping[str, Mapping[str, list[Record]]]) -> None:
     print_table(["neuralbasis", "mean", "target", "verdict"], rows)
 
 
-def find_words(model: Any, news: News, group: str, n_words: int) -> list[tuple[str, float]]:
-    """The words that speak for a group most: what they add to its score in the mean over its documents.
-
-    A document of one word has the score of an empty one and what that word contributes, which is read here at the
-    word's usual value.
-    """
-    from scipy.sparse import diags_array
-
-    X, own = news.data.X, news.data.X[news.data.y == group]
-    usual = np.asarray(X.sum(axis=0)).ravel() / count_documents(X)
-    share = count_documents(own) / own.shape[0]
-    at = int(np.flatnonzero(model.classes_ == group)[0])
-    added = model.decision_function(diags_array(usual, format="csr"))[:, at] - model.intercept_[at]
-    strength = share * added
-    return [(str(news.words[word]), float(strength[word])) for word in np.argsort(-strength)[:n_words]]
-
-
-def count_documents(X: Any) -> np.ndarray:
-    """(D,) documents that have each word."""
-    return np.bincount(X.indices, minlength=X.shape[1])
-
-
 def print_words(quick: bool, n_words: int = 12) -> None:
+    """The words that speak for some groups most, of one more fit on all training documents."""
     news, groups = datasets.NEWS["news_whole"](quick), ("group0", "group1") if quick else GROUPS
-    data = news.data
-    model = baselines.get("ours").fit(data.X, data.y, data.task, 0, quick)
-    rows = [[group, " ".join(word for word, _ in find_words(model, news, group, n_words))] for group in groups]
+    X, y, names = news.data.X, news.data.y, news.words.tolist()
+    model = baselines.get("ours").fit(X, y, news.data.task, 0, quick, feature_names=names)
+    found = model.explain_global().by_class(n_words)
+    rows = [[group, " ".join(word.name for word in found[group].speaks_for)] for group in groups]
     print_table(["group", "words that speak for it, the strongest first"], rows)
 
 
@@ -161,6 +139,7 @@ def main() -> None:
     if given.quick:
         print("Quick run on generated documents: the figures mean nothing.\n")
     entrants = list_entrants(1 if given.quick else given.seeds, choose_c(given))
+    entrants = dict(list(entrants.items())[:2]) if given.quick else entrants
     found = {}
     for key, title in TITLES.items():
         found[key] = measure_all(key, entrants, given)

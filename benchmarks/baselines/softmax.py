@@ -15,7 +15,7 @@ from scipy.special import softmax
 from sklearn.model_selection import train_test_split
 from torch.nn.functional import cross_entropy, embedding_bag
 
-BATCH, RATE, PATIENCE = 512, 0.01, 5
+BATCH, RATE, PATIENCE = 512, 0.03, 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class Layer:
         return Softmax(self.weights.detach().numpy().copy(), self.intercepts.detach().numpy().copy(), classes)
 
 
-def fit(X: Any, y: Any, task: str, seed: int, quick: bool = False, max_epochs: int = 100, validate: bool = True) -> Any:
+def fit(X: Any, y: Any, task: str, seed: int, quick: bool = False, max_epochs: int = 300, validate: bool = True) -> Any:
     rng, (classes, target) = np.random.default_rng(seed), np.unique(y, return_inverse=True)
     layer, rows, held = Layer(X.shape[1], len(classes)), np.arange(len(target)), np.arange(0)
     if validate:

@@ -77,7 +77,7 @@ def make_documents(n_documents: int, seed: int, n_groups: int = 20) -> Documents
     groups = rng.permutation(np.arange(n_documents) % n_groups)
     texts = []
     for group in groups:
-        common, own = rng.geometric(0.05, 30), rng.geometric(0.3, 6)
+        common, own = rng.geometric(0.003, 30), rng.geometric(0.3, 6)
         texts.append(" ".join([*(f"Word{word}" for word in common), *(f"group{group}word{word}" for word in own)]))
     return Documents(texts, np.array([f"group{group}" for group in groups]))
 

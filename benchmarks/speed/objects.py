@@ -26,7 +26,12 @@ from ..memory import PeakMemory, resident_mb
 from ..table import judge, print_table, write_number
 
 PAIRS, MAINS, LINEAR = "neuralbasis, pairs", "neuralbasis, main effects", "linear softmax"
-TARGETS = {"fit_seconds": at_most(300), "peak_mb": at_most(12_000), "rows_per_second": at_least(20_000)}
+# title -> figure, target
+TARGETS = {
+    "fit s": ("fit_seconds", at_most(300)),
+    "peak MB": ("peak_mb", at_most(12_000)),
+    "predict rows/s": ("rows_per_second", at_least(20_000)),
+}
 PLANTED_SHARE = 100  # one in so many pairs of the model is planted
 
 
@@ -42,7 +47,7 @@ class Sizes:
     sparsity: float = 0.97
 
 
-QUICK = Sizes(1500, 300, 60, 5, 50, 0.8)
+QUICK = Sizes(1500, 300, 500, 45, 100, 0.95)
 
 
 @dataclass(frozen=True)
@@ -101,9 +106,9 @@ def write_mb(mb: float) -> str:
 
 def print_targets(line: Figures) -> None:
     rows = []
-    for name, target in TARGETS.items():
+    for title, (name, target) in TARGETS.items():
         value = getattr(line, name)
-        rows.append([name.replace("_", " "), write_number(value), target.text, judge(target.check(value, None))])
+        rows.append([title, write_number(value), target.text, judge(target.check(value, None))])
     print_table([line.learner, "value", "target", "verdict"], rows)
 
 
