@@ -564,7 +564,7 @@ def test_too_many_columns():
 def test_too_many_axes():
     parts, arrays = read_base()
     parts["axes"] += [parts["axes"][0]] * document.MAX_AXES
-    with pytest.raises(DocumentError, match="it has 16,394 axes; a model with tables has at most 16,384"):
+    with pytest.raises(DocumentError, match="its tables read 16,394 axes; those of a model read at most 16,384"):
         load_parts(parts, arrays)
 
 
