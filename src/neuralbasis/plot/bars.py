@@ -78,9 +78,7 @@ def leanings(
     chosen = list(found) if classes is None else list(classes)
     unknown = [label for label in chosen if label not in found]
     if unknown or not chosen:
-        raise ValueError(
-            f"classes must name classes of the model, not {unknown or chosen}; they are {list(found)[:20]}"
-        )
+        raise ValueError(f"classes must name some of the model's {list(found)[:20]}, not {unknown or chosen}")
     views = [found[label] for label in chosen]
     shown = [view.speaks_for + (view.speaks_against[::-1] if against else ()) for view in views]
     layout = choose_layout(len(chosen), width, panel=2.4, across=4)
@@ -194,7 +192,7 @@ def _draw_leanings(axes: Axes, label: str, bars: Sequence[Leaning], inches: floa
     """Horizontal bars to both sides of 0, the first on top."""
     places, sizes = np.arange(len(bars)), [bar.size for bar in bars]
     axes.barh(places, sizes, color=[RAISES if size > 0 else LOWERS for size in sizes], height=0.75)
-    axes.set_title(plain(label, int(10 * inches)))
+    axes.set_title(plain(label, int(9 * inches)))
     axes.set_yticks(places, [plain(bar.name, int(6 * inches)) for bar in bars])
     axes.set_ylim(max(len(bars), 1) - 0.4, -0.6)
     axes.axvline(0.0, color=GREY, linewidth=0.6)
