@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from neuralbasis import NeuralBasisClassifier, export, plot, report
-from neuralbasis.axis import Axis
+from neuralbasis.axis import Axis, silent_axis
 from neuralbasis.cli import main, pages
 from neuralbasis.encoder import Encoder
 from neuralbasis.entries import Finder
@@ -21,10 +21,10 @@ from neuralbasis.explain import explain_global, explain_local
 from neuralbasis.export import plain
 from neuralbasis.factors import Factors
 from neuralbasis.lazy import Lazy
-from neuralbasis.model import AdditiveModel
+from neuralbasis.model import AdditiveModel, load
 from neuralbasis.report import part
 from neuralbasis.scorecard import MAX_TABLES
-from neuralbasis.shape import make_shapes
+from neuralbasis.shape import Shape, make_shapes
 from tests.models import build_model
 from tests.sparse_tables import build_models, build_wide, draw_table, rows_of_every_kind
 from tests.test_report import read_page
@@ -219,6 +219,22 @@ def test_a_row_of_fifty_thousand_columns(wide):
         blend = (1 - part_up) * total[low] + part_up * total[low + 1]
         expected = blend @ wide.shapes[term].factors.coefficients[term]
         np.testing.assert_allclose(view.contributions[place], expected, rtol=1e-4)
+
+
+def test_few_terms_of_very_many_columns(tmp_path):
+    axes = [silent_axis(f"x{k}") for k in range(60_000)]
+    for k in (5, 59_999):
+        axes[k] = Axis(f"x{k}", "continuous", np.array([0.0, 1.0]), np.array([0.0, 1.0]))
+    tables = np.array([[0.0], [-1.0], [2.0], [0.0]])
+    shapes = [Shape((k,), (axes[k],), tables * k, tables * 0, np.ones(4)) for k in (5, 59_999)]
+    model = AdditiveModel(Encoder(tuple(axes)), np.zeros(1), tuple(shapes), "identity", n_jobs=1)
+    model.save(tmp_path / "model.nbm")
+    loaded, rows = load(tmp_path / "model.nbm"), np.zeros((2, 60_000))
+    rows[0, [5, 6]] = 1.0, 0.5
+    np.testing.assert_array_equal(loaded.scores(rows), model.scores(rows))
+    assert loaded.scores(rows)[:, 0].tolist() == [10 - 59_999, -5 - 59_999]
+    view = explain_local(loaded, rows).row(0)
+    assert (view.names, view.values) == (("x59999", "x5"), ((0.0,), (1.0,)))
 
 
 def test_lists_of_the_estimator_are_lazy(wide):

@@ -54,7 +54,7 @@ MAX_BASES = 10_000
 MAX_LABELS = 1 << 24  # letters of all classes, each as long as the longest
 MAX_SCORE = 1e200  # so that no sum of scores and no product with a weight overflows
 MAX_WEIGHT = 1e100
-MAX_BASE, MAX_COEFFICIENT = 1e6, 1e28  # so that MAX_BASES products of the two are a number in single precision
+MAX_BASE, MAX_COEFFICIENT = 1e9, 1e25  # so that MAX_BASES products of the two are a number in single precision
 
 
 class _Kind(NamedTuple):

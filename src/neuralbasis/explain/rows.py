@@ -23,6 +23,7 @@ from ..stored import Stored
 from .explanation import Explanation, Value, plain_values, squeeze
 
 MISSING = "missing"  # in the text of an interaction's values
+MANY_COLUMNS = 10_000  # of which only those that terms speak of are read
 
 
 def explain_local(model: Any, X: Any, y: Any = None) -> LocalExplanation:
@@ -99,8 +100,8 @@ class LocalExplanation(Explanation):
     Parameters
     ----------
     model : the model
-    values : for each row its raw values, one a column: a number, the text of a level, or None where missing; in a wide
-        model a mapping of column numbers to those that are not absent
+    values : for each row its raw values, one a column: a number, the text of a level, or None where missing; of very
+        many columns a mapping of column numbers to those that matter: not absent, and in a term
     contributions : (N, T, K); in a wide model a record of those that are not 0, see `factors.Contributions`
     scores : (N, K) intercept plus contributions
     predictions : (N,) values, or labels of classes
@@ -213,6 +214,10 @@ def _read_values(model: AdditiveModel, table: Any, rows: Sequence[Mapping[str, A
     if model.is_wide and not any(axis.is_level for axis in axes):
         stored = model.store(table)
         return Lazy(partial(_StoredRow, stored), len(stored))
+    if rows is None and len(axes) > MANY_COLUMNS:
+        used = sorted({feature for term in model.terms for feature in term})
+        values = _read_table([axes[feature] for feature in used], table.take(used))
+        return [dict(zip(used, row, strict=True)) for row in values]
     return _read_table(axes, table) if rows is None else _read_rows(axes, rows)
 
 
