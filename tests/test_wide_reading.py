@@ -180,7 +180,7 @@ def test_infinite_values_and_too_many_contributions_say_what_to_do(wide):
     model = build_words()
     with pytest.raises(ValueError, match="column 'the' holds an infinite value"):
         explain_local(model, [[0, 0, np.inf, 0, 0, 0]])
-    with pytest.raises(ValueError, match=r"of 4,000 rows, 50,000 terms .* use list_contributions or explain_local"):
+    with pytest.raises(ValueError, match=r"of 4,000 rows to 50,000 terms .* or use list_contributions"):
         wide.contributions(csr_array((4000, 50_000)))
 
 
