@@ -28,7 +28,7 @@ from neuralbasis.axis import Axis
 from neuralbasis.document import ARRAYS, FORMAT, DocumentError
 from neuralbasis.encoder import Encoder
 from neuralbasis.model import AdditiveModel, Shape, TiedShape, load
-from neuralbasis.shape import FactoredShape
+from neuralbasis.shape import FactoredShape, make_shapes
 from tests.formats.make import FOLDER, SUMMARY, make_model
 from tests.models import MIXED, NUMERIC, build_model, draw_numbers, name_columns, tie_model
 from tests.sparse_tables import build_models, build_wide, draw_table, rows_of_every_kind
@@ -226,6 +226,15 @@ def test_factors_come_back(n_outputs, tmp_path):
             found, expected = (np.asarray(getattr(shape.factors, name)) for shape in (mine, its))
             np.testing.assert_array_equal(found, expected)
             assert found.dtype == expected.dtype
+
+
+def test_bases_of_terms_that_never_occur_come_back(tmp_path):
+    """Bases are scaled by the entries there are: without any they are millions, and the coefficients 0."""
+    model = build_models(draw_table(1))[0]
+    factors = replace(model.shapes[0].factors, bases=model.shapes[0].factors.bases * np.float32(3e6))
+    huge = replace(model, shapes=make_shapes([factors], model.encoder))
+    rows = rows_of_every_kind()
+    np.testing.assert_array_equal(send(huge, tmp_path).scores(rows), huge.scores(rows))
 
 
 def test_fifty_thousand_columns_come_back(tmp_path):
@@ -564,7 +573,7 @@ def test_too_many_columns():
 def test_too_many_axes():
     parts, arrays = read_base()
     parts["axes"] += [parts["axes"][0]] * document.MAX_AXES
-    with pytest.raises(DocumentError, match="it has 16,394 axes; a model with tables has at most 16,384"):
+    with pytest.raises(DocumentError, match="its tables read 16,394 axes; those of a model read at most 16,384"):
         load_parts(parts, arrays)
 
 

@@ -13,9 +13,11 @@ from __future__ import annotations
 import json
 import math
 import os
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
+from itertools import accumulate
 from reprlib import repr as shorten
 from types import NoneType
 from typing import Any, BinaryIO, NamedTuple
@@ -28,6 +30,7 @@ from .axis import KINDS, Axis
 from .encoder import Encoder
 from .entries import Finder
 from .factors import Factors
+from .lazy import Lazy
 from .link import LINKS
 from .shape import FactoredShape, Shape, TiedShape, make_shapes
 from .summary import MAX_DEPTH, Summary
@@ -43,7 +46,7 @@ MAX_DOCUMENT = 1 << 26  # bytes of the JSON
 MAX_VALUES = 4_000_000  # values in it, about
 MAX_DIGITS = 20
 MAX_COLUMNS = 1 << 20
-MAX_AXES = 1 << 14  # of a model with tables, where each brings a guide table of 8 kB
+MAX_AXES = 1 << 14  # that tables read: each brings a guide table of 8 kB
 MAX_TERMS = 1 << 21  # in factors; terms with tables are values of the JSON
 MAX_ORDER = 6  # a row reads 2^order cells of a term
 MAX_TABLE = 1 << 26  # numbers in the table that a term of factors stands for
@@ -51,7 +54,7 @@ MAX_BASES = 10_000
 MAX_LABELS = 1 << 24  # letters of all classes, each as long as the longest
 MAX_SCORE = 1e200  # so that no sum of scores and no product with a weight overflows
 MAX_WEIGHT = 1e100
-MAX_BASE, MAX_COEFFICIENT = 1e6, 1e28  # so that MAX_BASES products of the two are a number in single precision
+MAX_BASE, MAX_COEFFICIENT = 1e9, 1e25  # so that MAX_BASES products of the two are a number in single precision
 
 
 class _Kind(NamedTuple):
@@ -139,7 +142,7 @@ class _Plan(NamedTuple):
 
     runs: list[_Run]
     coarse: list[_Line]
-    lines: list[_Line]
+    lines: Sequence[_Line]
     tables: list[_Table]
     groups: list[_Group]
     n_outputs: int
@@ -445,8 +448,10 @@ def _check_list(values: list[Any], what: str, kinds: tuple[type, ...], unique: b
 
 def _make_plan(columns: list[Any], axes: list[Any], terms: list[Any], factors: list[Any], n_outputs: int) -> _Plan:
     runs, coarse = _check_runs(columns), [_check_line(item) for item in axes]
-    lines = _list_lines(runs, coarse) if terms or coarse else []
-    return _Plan(runs, coarse, lines, _check_tables(terms, lines), _check_groups(factors, n_outputs), n_outputs)
+    lines = _list_lines(runs, coarse)
+    tables, groups = _check_tables(terms, lines), _check_groups(factors, n_outputs)
+    _check_axes(lines, coarse, tables, groups)
+    return _Plan(runs, coarse, lines, tables, groups, n_outputs)
 
 
 def _check_runs(columns: list[Any]) -> list[_Run]:
@@ -471,16 +476,28 @@ def _check_line(item: Any) -> _Line:
     return _Line(*_record(item, "an axis", column=int, n_knots=int, has_mass=bool))
 
 
-def _list_lines(runs: Sequence[_Run], coarse: Sequence[_Line]) -> list[_Line]:
+def _list_lines(runs: Sequence[_Run], coarse: Sequence[_Line]) -> Sequence[_Line]:
     """All axes that tables may lie on, the columns' own first."""
-    n_columns = sum(len(run.names) for run in runs)
-    if n_columns + len(coarse) > MAX_AXES:
-        count = n_columns + len(coarse)
-        raise DocumentError(f"it has {count:,} axes; a model with tables has at most {MAX_AXES:,}")
-    if any(not (0 <= line.column < n_columns and line.n_knots > 0) for line in coarse):
+    ends = list(accumulate(len(run.names) for run in runs))
+    if any(not (0 <= line.column < ends[-1] and line.n_knots > 0) for line in coarse):
         raise DocumentError("an axis belongs to no column, or has no knots")
-    own = [(run.n_knots, run.has_mass) for run in runs for _ in run.names]
-    return [*(_Line(column, *axis) for column, axis in enumerate(own)), *coarse]
+
+    def find(index: int) -> _Line:
+        if index >= ends[-1]:
+            return coarse[index - ends[-1]]
+        run = runs[bisect_right(ends, index)]
+        return _Line(index, run.n_knots, run.has_mass)
+
+    return Lazy(find, ends[-1] + len(coarse))
+
+
+def _check_axes(
+    lines: Sequence[_Line], coarse: Sequence[_Line], tables: Sequence[_Table], groups: Sequence[_Group]
+) -> None:
+    """Tables beside factors read all columns, other tables those of their terms."""
+    used = len(lines) if groups else len({feature for table in tables for feature in table.features}) + len(coarse)
+    if tables and used > MAX_AXES:
+        raise DocumentError(f"its tables read {used:,} axes; those of a model read at most {MAX_AXES:,}")
 
 
 def _check_tables(terms: list[Any], lines: Sequence[_Line]) -> list[_Table]:

@@ -19,9 +19,11 @@ from sklearn.utils.validation import _check_n_features, check_is_fitted, column_
 
 from .axis import Axis
 from .columns import Columns, find_rows, is_missing, read_columns
+from .lazy import Lazy
 from .link import inverse_link
 from .model import AdditiveModel
 from .sample import Sample, check_init_score, check_weights, read_floats
+from .shape import AnyShape
 
 if TYPE_CHECKING:
     from .bases import Basis
@@ -342,19 +344,28 @@ class _NeuralBasisModel(BaseEstimator):
         return list(self._fitted_model().terms)
 
     @property
-    def term_scores_(self) -> list[np.ndarray]:
-        """Table of each term; along each axis: missing, knots or levels, unseen; classes last."""
-        return [_squeeze(shape.scores) for shape in self._fitted_model().shapes]
+    def term_scores_(self) -> Sequence[np.ndarray]:
+        """Table of each term; along each axis: missing, knots or levels, unseen; classes last.
+
+        In a wide model the tables are made one by one, when they are asked for; so are the two lists below.
+        """
+        return self._read_shapes(lambda shape: _squeeze(shape.scores))
 
     @property
-    def standard_deviations_(self) -> list[np.ndarray]:
+    def standard_deviations_(self) -> Sequence[np.ndarray]:
         """Spread of `term_scores_` over the members."""
-        return [_squeeze(shape.spread) for shape in self._fitted_model().shapes]
+        return self._read_shapes(lambda shape: _squeeze(shape.spread))
 
     @property
-    def bin_weights_(self) -> list[np.ndarray]:
+    def bin_weights_(self) -> Sequence[np.ndarray]:
         """Training weight on each cell of each term."""
-        return [shape.weights for shape in self._fitted_model().shapes]
+        return self._read_shapes(lambda shape: shape.weights)
+
+    def _read_shapes(self, read: Callable[[AnyShape], np.ndarray]) -> Sequence[np.ndarray]:
+        model = self._fitted_model()
+        if model.is_wide:
+            return Lazy(lambda index: read(model.shapes[index]), len(model.shapes))
+        return [read(shape) for shape in model.shapes]
 
     @property
     def bins_(self) -> list[list[Any]]:

@@ -58,6 +58,11 @@ class Factors:
     def table_shape(self) -> tuple[int, ...]:
         return (self.finder.side,) * self.order
 
+    @property
+    def absent_cell(self) -> int:
+        """Where all features are absent."""
+        return int(np.ravel_multi_index([self.finder.absent_cell] * self.order, self.table_shape))
+
     @cached_property
     def importances(self) -> np.ndarray:
         """(T, K) mean size of the contributions over the training rows, of which most have none."""
@@ -69,11 +74,12 @@ class Factors:
     @cached_property
     def leanings(self) -> np.ndarray:
         """(T, K) see `AdditiveModel.leanings`; the most frequent value is the absent one."""
-        mean, present = np.zeros((len(self), self.coefficients.shape[2])), np.zeros((len(self), 1))
+        total = np.zeros((len(self), self.coefficients.shape[2]))
         for terms, begins, values, weights in self._list_values():
-            mean[terms] = np.add.reduceat(weights[:, None] * values, begins, axis=0)
-            present[terms, 0] = np.add.reduceat(weights, begins)
-        return mean / self.total * (1 - present / self.total)
+            total[terms] = np.add.reduceat(weights[:, None] * values, begins, axis=0)
+        term = np.repeat(np.arange(len(self)), np.diff(self.cell_starts))
+        present = np.bincount(term, self.weights * (self.cells != self.absent_cell), minlength=len(self))
+        return total / self.total * (1 - present / self.total)[:, None]
 
     @cached_property
     def ranges(self) -> np.ndarray:

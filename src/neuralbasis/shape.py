@@ -98,8 +98,8 @@ class FactoredShape:
         cells = slice(*self.factors.cell_starts[self.index : self.index + 2])
         found = np.zeros(len(self.factors.bases))
         found[self.factors.cells[cells]] = self.factors.weights[cells]
-        absent = np.ravel_multi_index([self.factors.finder.absent_cell] * len(self.axes), self.factors.table_shape)
-        found[absent] += self.factors.total - found.sum()  # values very near to the absent one count as absent
+        # Values very near to the absent one stand on its cell as well.
+        found[self.factors.absent_cell] += self.factors.total - found.sum()
         return self._turn(found)
 
     def _turn(self, cells: np.ndarray) -> np.ndarray:

@@ -7,8 +7,9 @@ exactly 0, and are neither computed nor listed.
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from ..stored import Stored
 from .explanation import Explanation, Value, plain_values, squeeze
 
 MISSING = "missing"  # in the text of an interaction's values
+MANY_COLUMNS = 10_000  # of which only those that terms speak of are read
 
 
 def explain_local(model: Any, X: Any, y: Any = None) -> LocalExplanation:
@@ -98,7 +100,8 @@ class LocalExplanation(Explanation):
     Parameters
     ----------
     model : the model
-    values : for each row its raw values, one a column: a number, the text of a level, or None where missing
+    values : for each row its raw values, one a column: a number, the text of a level, or None where missing; of very
+        many columns a mapping of column numbers to those that matter: not absent, and in a term
     contributions : (N, T, K); in a wide model a record of those that are not 0, see `factors.Contributions`
     scores : (N, K) intercept plus contributions
     predictions : (N,) values, or labels of classes
@@ -210,24 +213,33 @@ def _read_values(model: AdditiveModel, table: Any, rows: Sequence[Mapping[str, A
     axes = model.encoder.axes
     if model.is_wide and not any(axis.is_level for axis in axes):
         stored = model.store(table)
-        return Lazy(lambda i: _StoredRow(stored, i), len(stored))
+        return Lazy(partial(_StoredRow, stored), len(stored))
+    if rows is None and len(axes) > MANY_COLUMNS:
+        used = sorted({feature for term in model.terms for feature in term})
+        values = _read_table([axes[feature] for feature in used], table.take(used))
+        return [dict(zip(used, row, strict=True)) for row in values]
     return _read_table(axes, table) if rows is None else _read_rows(axes, rows)
 
 
-class _StoredRow(Sequence[Value]):
-    """The raw values of a row of which most are absent, one a column."""
+class _StoredRow(Mapping[int, Value]):
+    """The raw values of a row of a wide table: all that are not absent, by their columns; it knows the others too."""
 
     def __init__(self, stored: Stored, index: int):
-        self._stored, self._own = stored, slice(stored.starts[index], stored.starts[index + 1])
+        own = slice(stored.starts[index], stored.starts[index + 1])
+        values = [None if value != value else value for value in stored.value[own].tolist()]
+        self._stored, self._known = stored, dict(zip(stored.column[own].tolist(), values, strict=True))
 
     def __len__(self) -> int:
-        return self._stored.n_columns
+        return len(self._known)
 
-    def __getitem__(self, column: Any) -> Any:
-        columns, values = self._stored.column[self._own], self._stored.value[self._own]
-        place = int(np.searchsorted(columns, column))
-        found = values[place] if place < len(columns) and columns[place] == column else self._stored.absent_of(column)
-        return None if np.isnan(found) else float(found)
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._known)
+
+    def __getitem__(self, column: int) -> Value:
+        return self._known.get(column, float(self._stored.absent_of(column)))
+
+    def __repr__(self) -> str:
+        return repr(self._known)
 
 
 def _read_table(axes: Sequence[Axis], columns: Columns) -> tuple[tuple[Value, ...], ...]:

@@ -199,7 +199,7 @@ def _write_formula(explanation: GlobalExplanation, count: int) -> str:
     many = len(explanation.intercept) > 1
     start = "intercept of the class" if many else number(float(explanation.intercept[0]))
     hidden = len(explanation.terms) - count
-    rest = f" and of {hidden} weaker term{'s' * (hidden > 1)} not shown" if hidden else ""
+    rest = f" and of {hidden:,} weaker term{'s' * (hidden > 1)} not shown" if hidden else ""
     return f"{name} = {start} + the sum of {'this term' if count == 1 else f'these {count} terms'}{rest}"
 
 
