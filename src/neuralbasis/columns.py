@@ -168,7 +168,7 @@ def read_columns(X: Any, names: Sequence[str] | None = None, absent: float = 0.0
     >>> table[1].levels, table[1].codes
     (('blue', 'red'), array([1, 0], dtype=int32))
     """
-    if hasattr(X, "tocsr") and hasattr(X, "nnz"):
+    if _is_sparse(X):
         return _read_sparse(X, names, absent)
     if isinstance(X, np.ndarray):
         return _read_ndarray(X, names)
@@ -197,8 +197,8 @@ def find_rows(X: Any) -> Sequence[Mapping[str, Any]] | None:
     >>> find_rows({"age": [31, 45]}) is None
     True
     """
-    if isinstance(X, Mapping):
-        return [X] if any(map(_is_single, X.values())) else None
+    if isinstance(X, Mapping):  # so is one of SciPy's sparse matrices
+        return [X] if any(map(_is_single, X.values())) and not _is_sparse(X) else None
     return X if isinstance(X, (list, tuple)) and len(X) > 0 and isinstance(X[0], Mapping) else None
 
 
@@ -297,6 +297,11 @@ def _read_ndarray(X: np.ndarray, names: Sequence[str] | None) -> Columns:
         return Columns(names, n_rows, matrix=X if single else np.asarray(X, dtype=np.float64), named=named)
     columns = tuple(_read_array(name, X[:, i], parse_text=True) for i, name in enumerate(names))
     return Columns(names, n_rows, columns=columns, named=named)
+
+
+def _is_sparse(X: Any) -> bool:
+    """A matrix of SciPy, told without importing it."""
+    return hasattr(X, "tocsr") and hasattr(X, "nnz")
 
 
 def _read_sparse(X: Any, names: Sequence[str] | None, absent: float) -> Columns:
