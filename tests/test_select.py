@@ -214,7 +214,7 @@ def wide():
 
 
 def test_a_wide_table_gets_few_terms(wide):
-    X, y, model = wide
+    *_, model = wide
     features = {feature for term in model.term_features_ for feature in term}
     assert {5, 300, 650} <= features
     assert len(features) < 15
@@ -301,7 +301,8 @@ def test_none_takes_all_columns():
     X = np.random.default_rng(0).normal(size=(N, 510))
     one_step = {"max_steps": 1, "outer_bags": 1, "interactions": 0}
     assert len(NeuralBasisRegressor(**one_step, max_terms=None).fit(X, X[:, 5]).term_features_) == 510
-    assert len(NeuralBasisRegressor(**one_step).fit(X[:, :500], X[:, 5]).term_features_) == 500
+    assert len(NeuralBasisRegressor(**one_step).fit(X[:, :100], X[:, 5]).term_features_) == 100
+    assert len(NeuralBasisRegressor(**one_step).fit(X[:, :101], X[:, 5]).term_features_) < 50
 
 
 def test_listed_interactions_stay():

@@ -45,7 +45,7 @@ MAX_NUMBERS = 7e6  # cells × members × outputs of the interactions
 MAX_FREE = 1e6  # terms × members × classes beyond which classes are tied
 BYTES_A_TERM = 16 * 4 * 8  # the smallest useful table, and what training holds beside it
 LARGE_TABLE = 100_000  # rows from which there are fewer members
-MIN_WIDE, WIDE = 500, 1.0  # columns, and columns for each row, beyond which columns are chosen before they are trained
+MIN_WIDE, WIDE = 100, 0.25  # columns, and columns for each row, beyond which columns are chosen before training
 
 
 @dataclass(frozen=True)
