@@ -72,7 +72,7 @@ class AdditiveModel:
 
     def __post_init__(self):
         is_tied = [isinstance(shape, TiedShape) for shape in self.shapes]
-        used = sorted({feature for term in self.terms for feature in term})
+        used = _find_used(self.terms, len(self.encoder.axes))
         number = {feature: index for index, feature in enumerate(used)}
         axes = [self.encoder.axes[feature] for feature in used]
         shapes = [replace(shape, term=tuple(number[feature] for feature in shape.term)) for shape in self.shapes]
@@ -97,7 +97,8 @@ class AdditiveModel:
 
     @property
     def term_names(self) -> tuple[str, ...]:
-        return tuple(term_name(term, self.encoder.names) for term in self.terms)
+        names = self.encoder.names
+        return tuple(term_name(term, names) for term in self.terms)
 
     @property
     def n_outputs(self) -> int:
@@ -286,6 +287,12 @@ class _Part:
                 found = _interpolate(table, places)
                 out[rows, index if per_term else 0, : found.shape[1]] += found
         return -1
+
+
+def _find_used(terms: Sequence[Term], n_columns: int) -> list[int]:
+    """Columns that terms speak of; all, where most are used: taking them out would cost more than it saves."""
+    used = {feature for term in terms for feature in term}
+    return sorted(used) if 2 * len(used) < n_columns else list(range(n_columns))
 
 
 def _number_levels(axis: Axis) -> Mapping[str, float] | None:
