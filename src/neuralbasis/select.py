@@ -22,7 +22,8 @@ from .axis import continuous_axis
 from .sample import is_whole
 
 N_BINS = 2 * kernels.N_GROUPS  # of known values; one more is for missing ones
-DEGREES = np.array([1, 2, kernels.N_GROUPS - 1])  # degrees of freedom of the views: line, parabola, groups of bins
+DEGREES = np.array([1, 2, kernels.N_GROUPS - 1, 1])  # degrees of freedom of the views: line, parabola, groups, jump
+N_TRIED = np.array([1, 1, 1, N_BINS - 1])  # a jump may be anywhere
 BLOCK_CELLS = 1 << 22  # cells cut into bins at a time
 MAX_ROWS = 20_000  # rows that take part, beyond which a sample must do
 MAX_OUTPUTS = 8  # leading directions of the residuals of many classes
@@ -105,7 +106,7 @@ def select_columns(
     weights = weights if is_whole(weights) else weights / weights.mean()
     residuals = _lead(residuals, weights)
     degrees = max(1, residuals.shape[1] - 1) * np.stack([DEGREES, DEGREES + 1])
-    reach = np.asarray(chdtri(degrees, min(0.5, 1 / len(by_name))))
+    reach = np.asarray(chdtri(degrees, np.minimum(0.5, 1 / len(by_name)) / N_TRIED))
     cells = Cells(cut_columns(numbers, rows, weights, names, by_name, threads), reach, threads)
     trials = [[_Path.begin(residuals, weights, held, ridge) for held in held_out.T] for ridge in RIDGES]
     lengths = [_follow(paths, cells, max_terms) for paths in trials]
@@ -296,7 +297,9 @@ def _contrast(codes: np.ndarray, view: int, weights: np.ndarray) -> np.ndarray:
     missing = codes == N_BINS
     place = np.where(missing, 0.0, codes - np.average(codes, weights=weights * ~missing) if not missing.all() else 0.0)
     if view == 2:
-        parts = [codes * kernels.N_GROUPS // N_BINS == group for group in range(1, kernels.N_GROUPS)]
+        parts = [codes // (N_BINS // kernels.N_GROUPS) == group for group in range(1, kernels.N_GROUPS)]
+    elif view > 2:
+        parts = [~missing & (codes > view - 3)]
     else:
         parts = [place, place**2][: view + 1]
     raw = np.stack([*parts, missing], axis=1).astype(float)
