@@ -22,6 +22,7 @@ from ..memory import PeakMemory, resident_mb
 from ..table import judge, print_table, write_number
 
 N_TRUE, N_FRESH, N_SCREENED = 20, 500, 2000
+SMALLEST = 0.6  # effect, beside the largest
 NOISE = 0.5  # deviation, beside that of the effects
 MAX_SECONDS, MAX_MB, MAX_RANK = 20 * 60, 14_000, 100
 SHAPES = (
@@ -46,8 +47,8 @@ class Wide:
     true: np.ndarray
 
 
-def make_wide(n_rows: int, n_columns: int, n_fresh: int, seed: int) -> Wide:
-    """Columns are drawn a block at a time."""
+def make_wide(n_rows: int, n_columns: int, n_fresh: int, seed: int, smallest: float = SMALLEST) -> Wide:
+    """Columns are drawn a block at a time; effects have deviations of about `smallest` … 1."""
     rng = np.random.default_rng(seed)
     X, fresh = (np.empty((n, n_columns), dtype=np.float32) for n in (n_rows, n_fresh))
     for first in range(0, n_columns, 10_000):
@@ -55,7 +56,7 @@ def make_wide(n_rows: int, n_columns: int, n_fresh: int, seed: int) -> Wide:
         for part in (X, fresh):
             part[:, first : first + width] = rng.standard_normal((len(part), width), dtype=np.float32)
     true = np.sort(rng.choice(n_columns, N_TRUE, replace=False))
-    sizes = rng.permutation(np.linspace(0.4, 1.0, N_TRUE))
+    sizes = rng.permutation(np.linspace(smallest, 1.0, N_TRUE))
     score = np.zeros(n_rows + n_fresh)
     for index, (column, size) in enumerate(zip(true, sizes, strict=True)):
         values = np.concatenate([X[:, column], fresh[:, column]]).astype(float)
@@ -131,10 +132,11 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=900)
     parser.add_argument("--columns", type=int, default=860_000)
     parser.add_argument("--fresh", type=int, default=N_FRESH, help="rows to test on")
+    parser.add_argument("--smallest", type=float, default=SMALLEST, help="smallest effect, the largest being 1")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    print(f"{given.rows:,} rows × {given.columns:,} columns, seed {given.seed}\n")
-    data = make_wide(given.rows, given.columns, given.fresh, given.seed)
+    print(f"{given.rows:,} rows × {given.columns:,} columns, effects from {given.smallest:g}, seed {given.seed}\n")
+    data = make_wide(given.rows, given.columns, given.fresh, given.seed, given.smallest)
     print_table(["wide table", "value", "target", "verdict"], measure(data))
 
 

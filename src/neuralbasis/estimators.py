@@ -65,7 +65,8 @@ class _NeuralBasisModel(BaseEstimator):
     max_terms : None, int or "auto"
         At most so many main effects: the columns that say most, chosen before training by each member without the
         rows it holds out; other columns have no term. None: all columns. "auto": all, but of a table with more
-        columns than rows (and than 500) those that held-out rows confirm. Interactions listed by name stay.
+        than 100 columns, and than one for every four rows, those that held-out rows confirm. Interactions listed by
+        name stay.
     heredity : {"strong", "weak", None}
         Look for triples where all three pairs were chosen, at least two of them, or everywhere.
     scaling : {"auto", "quantile", "minmax", "gaussian"}

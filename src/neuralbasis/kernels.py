@@ -841,10 +841,11 @@ def count_cells(first, last, terms, codes, n_bins, data, histogram):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def find_view(sums, reach):
-    """How much the best view of a column exceeds what noise would explain, and which it is: line, parabola or groups.
+    """How much the best view of a column exceeds what noise would explain, and which it is.
 
+    Views are 0: a line, 1: a parabola, 2: groups of bins, 3 + b: a jump behind bin b.
     sums (bins + 1, 1 + K) hold the weight and the weighted residuals of every bin, missing values last. A view explains
-    Σ (residuals · contrast)² / Σ weight · contrast² over its orthogonal contrasts; reach (2, 3) is what the strongest
+    Σ (residuals · contrast)² / Σ weight · contrast² over its orthogonal contrasts; reach (2, 4) is what the strongest
     of all columns would explain if they were noise, without and with a contrast for missing values.
     """
     n_bins, n_outputs = len(sums) - 1, sums.shape[1] - 1
@@ -894,7 +895,29 @@ def find_view(sums, reach):
         best, view = line + parabola + gone - reach[row, 1], 1
     if groups + gone - reach[row, 2] > best:
         best, view = groups + gone - reach[row, 2], 2
+    jump, behind = _find_jump(sums, known)
+    if jump + gone - reach[row, 3] > best:
+        best, view = jump + gone - reach[row, 3], 3 + behind
     return best, view
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _find_jump(sums, known):
+    """What the best cut into two parts explains of known values of this weight, and the last bin before it."""
+    n_bins = len(sums) - 1
+    explained = np.zeros(n_bins)
+    for k in range(1, sums.shape[1]):
+        total = 0.0
+        for b in range(n_bins):
+            total += sums[b, k]
+        weight, part = 0.0, 0.0
+        for b in range(n_bins - 1):
+            weight += sums[b, 0]
+            part += sums[b, k] - total / known * sums[b, 0]
+            if 0.0 < weight < known:
+                explained[b] += part * part * known / (weight * (known - weight))
+    behind = int(np.argmax(explained))
+    return explained[behind], behind
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -287,13 +287,14 @@ def find_model(model: Any) -> AdditiveModel:
 
 
 def _find_used(n_columns: int, shapes: Sequence[AnyShape]) -> tuple[list[int] | None, Sequence[AnyShape]]:
-    """The columns that tables speak of, and the shapes with these numbered anew; None for all of them.
+    """The columns that tables speak of, and the shapes with these numbered anew.
 
-    Factors read what a row stores, so they need not know.
+    None for all of them, also where most are used: taking them out would cost more than it saves. Factors read what a
+    row stores, so they need not know.
     """
     used = sorted({feature for shape in shapes for feature in shape.term})
     tables = [shape for shape in shapes if not isinstance(shape, FactoredShape)]
-    if len(used) == n_columns or len(tables) < len(shapes):
+    if 2 * len(used) >= n_columns or len(tables) < len(shapes):
         return None, shapes
     number = {feature: index for index, feature in enumerate(used)}
     return used, [replace(shape, term=tuple(number[feature] for feature in shape.term)) for shape in tables]

@@ -51,7 +51,7 @@ WIDE_KNOTS = {1: 65, 2: 17, 3: 9}  # of the axis that all columns of a wide tabl
 WIDE_BASES, WIDE_EPOCHS = 4, (4, 4, 8, 16)  # of wide tables: bases, and epochs of each round
 WIDE_GAIN = 0.02  # part of the validation loss that a round must gain, or it is the last
 WIDE_NUMBERS, WIDE_SHARE = 20_000, 0.9  # terms × outputs, and absent values, from which a table is read by factors
-MIN_WIDE, WIDE = 500, 1.0  # columns, and columns for each row, beyond which columns are chosen before they are trained
+MIN_WIDE, WIDE = 100, 0.25  # columns, and columns for each row, beyond which columns are chosen before training
 
 
 @dataclass(frozen=True)

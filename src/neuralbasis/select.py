@@ -19,10 +19,12 @@ from scipy.special import chdtri
 
 from . import kernels
 from .axis import continuous_axis
+from .sample import is_whole
 from .stored import Stored
 
 N_BINS = 2 * kernels.N_GROUPS  # of known values; one more is for missing ones
-DEGREES = np.array([1, 2, kernels.N_GROUPS - 1])  # degrees of freedom of the views: line, parabola, groups of bins
+DEGREES = np.array([1, 2, kernels.N_GROUPS - 1, 1])  # degrees of freedom of the views: line, parabola, groups, jump
+N_TRIED = np.array([1, 1, 1, N_BINS - 1])  # a jump may be anywhere
 BLOCK_CELLS = 1 << 22  # cells cut into bins at a time
 MAX_ROWS = 20_000  # rows that take part, beyond which a sample must do
 MAX_OUTPUTS = 8  # leading directions of the residuals of many classes
@@ -50,15 +52,14 @@ class Cells:
     reach: np.ndarray
     threads: int = 1
 
-    def weigh(self, data: np.ndarray, n_members: int, columns: np.ndarray | None = None) -> np.ndarray:
-        """Strengths (D or some columns, M) for the rows' data (N, M · (1 + K)): weights and weighted residuals."""
-        codes = self.codes if columns is None else self.codes[columns]
-        strengths = np.empty((len(codes), n_members))
+    def weigh(self, data: np.ndarray, n_members: int) -> np.ndarray:
+        """Strengths (D, M) of the columns for the rows' data (N, M · (1 + K)): weights and weighted residuals."""
+        strengths = np.empty((len(self.codes), n_members))
 
         def work(_part, first, last):
-            return kernels.weigh_columns(first, last, codes, data, self.reach, strengths)
+            return kernels.weigh_columns(first, last, self.codes, data, self.reach, strengths)
 
-        kernels.share_rows(work, len(codes), self.threads, min_rows=256)
+        kernels.share_rows(work, len(self.codes), self.threads, min_rows=256)
         return strengths
 
 
@@ -103,21 +104,30 @@ def select_columns(
         part = np.sort((rng or np.random.default_rng(0)).choice(len(rows), MAX_ROWS, replace=False))
         rows, residuals, weights, held_out = rows[part], residuals[part], weights[part], held_out[part]
     by_name = np.array(sorted(range(len(names)) if candidates is None else candidates, key=names.__getitem__))
+    weights = weights if is_whole(weights) else weights / weights.mean()
     residuals = _lead(residuals, weights)
-    n_free = max(1, residuals.shape[1] - 1)
-    degrees = n_free * np.stack([DEGREES, DEGREES + 1])
-    reach = np.asarray(chdtri(degrees, min(0.5, 1 / len(by_name))))
+    degrees = max(1, residuals.shape[1] - 1) * np.stack([DEGREES, DEGREES + 1])
+    reach = np.asarray(chdtri(degrees, np.minimum(0.5, 1 / len(by_name)) / N_TRIED))
     cells = Cells(cut_columns(numbers, rows, weights, names, by_name, threads), reach, threads)
     trials = [[_Path.begin(residuals, weights, held, ridge) for held in held_out.T] for ridge in RIDGES]
     lengths = [_follow(paths, cells, max_terms) for paths in trials]
     best = int(np.argmin([_mean_losses(paths).min() for paths in trials]))
-    paths, length = trials[best], lengths[best]
-    votes = _count_votes(paths, length)
-    ranked = sorted(votes, key=lambda column: (-votes[column], _sum_ranks(paths, column, length), column))
-    chosen = ranked[:max_terms] if max_terms else [c for c in ranked if _is_elected(votes[c], paths)] or ranked[:1]
-    chosen = sorted(chosen, key=lambda column: by_name[column])
-    voices = [[column in path.picked[:length] for path in paths] for column in chosen]
+    chosen = sorted(_elect(trials[best], lengths[best], max_terms), key=by_name.__getitem__)
+    voices = [[column in path.picked[: lengths[best]] for path in trials[best]] for column in chosen]
     return Selection(by_name[chosen], np.array(voices, dtype=bool))
+
+
+def _elect(paths: Sequence[_Path], length: int, max_terms: int | None) -> list[int]:
+    """Columns with the most votes, those picked earlier first; without a wished number, all with enough votes."""
+    votes = _count_votes(paths, length)
+    ranks = {
+        column: sum(path.picked.index(column) if column in path.picked[:length] else length for path in paths)
+        for column in votes
+    }
+    ranked = sorted(votes, key=lambda column: (-votes[column], ranks[column], column))
+    if max_terms is not None:
+        return ranked[:max_terms]
+    return [column for column in ranked if _is_elected(votes[column], paths)] or ranked[:1]
 
 
 def _count_votes(paths: Sequence[_Path], length: int) -> Counter[int]:
@@ -127,11 +137,6 @@ def _count_votes(paths: Sequence[_Path], length: int) -> Counter[int]:
 def _is_elected(votes: int, paths: Sequence[_Path]) -> bool:
     """What a single member of several chose is mostly noise."""
     return votes >= min(MIN_VOTES, len(paths))
-
-
-def _sum_ranks(paths: Sequence[_Path], column: int, length: int) -> int:
-    """How early the members picked a column, all together."""
-    return sum(path.picked.index(column) if column in path.picked[:length] else length for path in paths)
 
 
 def _lead(residuals: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -298,7 +303,9 @@ def _contrast(codes: np.ndarray, view: int, weights: np.ndarray) -> np.ndarray:
     missing = codes == N_BINS
     place = np.where(missing, 0.0, codes - np.average(codes, weights=weights * ~missing) if not missing.all() else 0.0)
     if view == 2:
-        parts = [codes * kernels.N_GROUPS // N_BINS == group for group in range(1, kernels.N_GROUPS)]
+        parts = [codes // (N_BINS // kernels.N_GROUPS) == group for group in range(1, kernels.N_GROUPS)]
+    elif view > 2:
+        parts = [~missing & (codes > view - 3)]
     else:
         parts = [place, place**2][: view + 1]
     raw = np.stack([*parts, missing], axis=1).astype(float)
