@@ -545,7 +545,9 @@ def test_booleans_are_numbers():
     assert (axis.kind, axis.knots.tolist()) == ("continuous", [0.0, 1.0])
 
 
-@given(hnp.arrays(float, st.integers(2, 60), elements=st.floats(-100, 100)), st.lists(st.floats(-120, 120), max_size=20))
+@given(
+    hnp.arrays(float, st.integers(2, 60), elements=st.floats(-100, 100)), st.lists(st.floats(-120, 120), max_size=20)
+)
 def test_added_knots_lie_on_the_line_that_was_there(values, more):
     assume(len(np.unique(values)) > 1)
     axis = continuous_axis("a", values, max_knots=9)
