@@ -543,3 +543,25 @@ def test_extremes_of_a_dtype(dtype):
 def test_booleans_are_numbers():
     (axis,) = Encoder.fit(read_columns({"flag": np.array([True, False, True])})).axes
     assert (axis.kind, axis.knots.tolist()) == ("continuous", [0.0, 1.0])
+
+
+@given(
+    hnp.arrays(float, st.integers(2, 60), elements=st.floats(-100, 100)), st.lists(st.floats(-120, 120), max_size=20)
+)
+def test_added_knots_lie_on_the_line_that_was_there(values, more):
+    assume(len(np.unique(values)) > 1)
+    axis = continuous_axis("a", values, max_knots=9)
+    more = np.clip(more, axis.knots[0], axis.knots[-1])
+    fine = axis.add_knots(more)
+    assert np.isin(axis.knots, fine.knots).all()
+    assert np.isin(fine.knots, np.r_[axis.knots, more]).all()
+    np.testing.assert_allclose(fine.places, np.interp(fine.knots, axis.knots, axis.places))
+    assert (np.diff(fine.knots) > 0).all()
+    added = ~np.isin(fine.knots, axis.knots)
+    assert (np.diff(fine.places)[added[1:] | added[:-1]] >= MIN_GAP).all()
+
+
+def test_knots_too_close_to_tell_apart_are_not_added():
+    axis = continuous_axis("a", np.array([0.0, 1.0]))
+    assert axis.add_knots(np.array([0.5, 0.5 + 1e-9, 1e-9])).knots.tolist() == [0.0, 1.0]
+    assert axis.add_knots(np.array([0.25, 0.5])).knots.tolist() == [0.0, 0.25, 0.5, 1.0]

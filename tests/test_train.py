@@ -46,7 +46,7 @@ from neuralbasis.train.penalty import (
     find_loose_cells,
 )
 from neuralbasis.train.points import _stands_on_anchor
-from neuralbasis.train.rows import MAX_COPIES, RARE_SHARE, copy_rare, hold_out, standard_error
+from neuralbasis.train.rows import MAX_COPIES, RARE_SHARE, Rows, copy_rare, hold_out, standard_error
 from tests.models import MIXED, build_axes, build_layout, draw_numbers
 
 seeds = st.integers(0, 2**32 - 1)
@@ -819,6 +819,19 @@ def test_a_number_of_rows_is_the_most_that_is_held_out(asked, sizes):
     """Equal parts of the table that are not larger than asked for, and half of the table at most."""
     held = hold_out(np.zeros(100), 2, asked, np.random.default_rng(0))
     assert set(held.sum(axis=0)) == sizes
+
+
+def test_the_validation_loss_is_the_mean_over_members_of_each_ones_mean():
+    rng = np.random.default_rng(0)
+    held = torch.from_numpy(rng.random((40, 3)) < 0.4)
+    weights, losses = rng.random(40) + 0.5, rng.random((40, 3))
+    rows = Rows(torch.zeros(40), torch.from_numpy(weights).float(), held, 40.0, 1.0, np.ones(40, int))
+    means = [np.average(losses[h, m], weights=weights[h]) for m, h in enumerate(held.numpy().T)]
+    parts = rows.validate(torch.from_numpy(losses))
+    assert float(parts.sum()) == pytest.approx(np.mean(means), rel=1e-6)
+    assert (parts[~held.any(dim=1)] == 0).all()
+    some = torch.nonzero(held.any(dim=1))[:, 0]
+    torch.testing.assert_close(rows.validation_parts(some), rows.validation_parts()[some])
 
 
 def test_large_tables_hold_out_no_more_than_they_need():

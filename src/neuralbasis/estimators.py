@@ -99,7 +99,8 @@ class _NeuralBasisModel(BaseEstimator):
         Train interactions after the main effects, on what these leave, and keep them only if they help; False trains
         all terms together (the paper).
     refine : bool
-        Add a free part to main effects for jumps and spikes that shared bases cannot say, if held-out rows confirm it.
+        Add what shared bases cannot say, if held-out rows confirm it: jumps and spikes of main effects, where their
+        columns may get knots beyond `max_bins`, and edges of pairs.
     smoothness : float or "auto"
         Strength of the adaptive smoothness of the shapes; 0 is none. The exact engine has none.
     output_penalty, weight_decay : float

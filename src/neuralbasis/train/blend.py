@@ -26,7 +26,7 @@ from .rows import Rows
 from .stage import Stage
 
 PACE = Pace(rate=0.2, least=15.0, max_rounds=300, patience=8)
-PARTS = 4  # knots that are added between two
+PARTS = 8  # knots that are added between two, at most
 BEND = 0.02  # in the unit of the scores: what shapes may say between knots that are not kept
 MAX_WORK = 4e7  # of a round: larger tables do without
 
@@ -44,11 +44,10 @@ def blend(
     axes = [subdivide(axis, _read_column(numbers, index)) for index, axis in enumerate(layout.axes)]
     fine, rows = make_grid(lay_out(axes, layout.terms, {})), rows.cpu()
     scores = stage.add_scores(rows.init).cpu()
-    start = net.intercept.detach().cpu().expand(scores.shape)
+    start = net.intercept.detach().cpu() + (0.0 if rows.init is None else rows.init)
     tables = find_tables(fine, 1)
     assert tables is not None
-    start = start.clone() if rows.init is None else start + rows.init
-    found, boosted = boost_members(tables, start, rows, objective, PACE, threads)
+    found, boosted = boost_members(tables, start.expand(scores.shape), rows, objective, PACE, threads)
 
     def validate(share: float) -> Tensor:
         return rows.validate(objective.loss(share * scores + (1 - share) * boosted, rows.target))

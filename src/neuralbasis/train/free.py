@@ -25,7 +25,7 @@ def has_room(stage: Stage, rows: Rows) -> bool:
 def accept(name: str, before: Tensor, after: Tensor, history: History) -> bool:
     """Does the validation loss, given by its parts (N,), surely fall? Then the history tells of it."""
     gain = before - after
-    if float(gain.sum()) <= SURE * standard_error(gain):
-        return False
-    history.add(name, 0, float(after.sum()), keep=True)
-    return True
+    is_sure = float(gain.sum()) > SURE * standard_error(gain)
+    if is_sure:
+        history.add(name, 0, float(after.sum()), keep=True)
+    return is_sure
