@@ -72,8 +72,6 @@ class _NeuralBasisModel(BaseEstimator):
     scaling : {"auto", "quantile", "minmax", "gaussian"}
         How a continuous column is placed on the shared axis. "auto" is "quantile"; where rows have few of very many
         columns, all columns are placed together.
-    absent_value : float
-        What a sparse table holds where it stores nothing.
     engine : {"grid", "exact"}
         Evaluate the bases at the knots, or at the distinct values of each batch (the paper's way, slower).
     basis : {"mlp", "spline"} or callable

@@ -92,6 +92,12 @@ def share_axis(
     columns: Columns, sample: Sample, classes: np.ndarray | None, plan: Plan, parameters: Any, rng: np.random.Generator
 ) -> Start:
     """Start with a stored table, one axis for all its columns."""
+    if plan.n_triples or (plan.n_pairs and not plan.is_automatic):
+        raise ValueError(
+            f"interactions={parameters.interactions!r} and triples={parameters.triples!r} ask for a search, but of a "
+            f"table with {len(columns):,} columns, nearly all of whose values are absent, interactions are not "
+            "searched; list them as tuples of columns"
+        )
     stored = columns.stored
     if stored is None:
         assert columns.matrix is not None
