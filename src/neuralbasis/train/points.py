@@ -7,8 +7,10 @@ repeated values cost nothing. Both fill a `Points` for `BasisNet.table`; the for
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +22,6 @@ from ..net import OrderPoints, Points
 from ..stored import Stored
 from .lookup import CompiledLookUp, LookUp, choose_lookup
 
-KNOT, MISSING, UNSEEN = 0, 1, 2
 CPU = torch.device("cpu")
 
 
@@ -51,11 +52,9 @@ def describe_cells(layout: Layout) -> Cells:
     is_free, based, places = [], [], []
     for index, term in enumerate(layout.terms):
         axes = layout.axes_of(index)
-        roles = np.stack([grid.ravel() for grid in np.meshgrid(*map(_roles, axes), indexing="ij")], axis=1)
-        place = np.stack([grid.ravel() for grid in np.meshgrid(*map(_places, axes), indexing="ij")], axis=1)
-        knots, unseen = (roles == KNOT).all(axis=1), (roles == UNSEEN).any(axis=1)
+        knots, unseen, place = _describe_main(axes[0]) if len(axes) == 1 else _describe_interaction(axes)
         nominal = len(term) == 1 and axes[0].kind == "nominal"
-        spoken = ~_stands_on_anchor(layout, index)
+        spoken = ~_stands_on_anchor(layout, index) if len(term) > 1 else True
         based.append(spoken & knots & (not nominal))
         is_free.append(spoken & ~unseen & (nominal | ~knots))
         places.append(place)
@@ -75,12 +74,25 @@ def _stands_on_anchor(layout: Layout, index: int) -> np.ndarray:
     return found.ravel()
 
 
-def _roles(axis: Axis) -> np.ndarray:
-    return np.r_[MISSING, np.full(len(axis.knots), KNOT), UNSEEN]
+def _describe_main(axis: Axis) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Which cells are knots, which stand for the unseen, and their places (cells, 1), NaN where there is none."""
+    knots, unseen, places = (
+        np.ones(axis.n_cells, dtype=bool), np.zeros(axis.n_cells, dtype=bool), np.full((axis.n_cells, 1), np.nan)
+    )  # fmt: skip
+    knots[0] = knots[-1] = False
+    unseen[-1] = True
+    places[1:-1, 0] = axis.places
+    return knots, unseen, places
 
 
-def _places(axis: Axis) -> np.ndarray:
-    return np.r_[np.nan, axis.places, np.nan]
+def _describe_interaction(axes: Sequence[Axis]) -> tuple[Any, Any, np.ndarray]:
+    """The same for a table: all its axes stand on knots, any of them on the unseen, places (cells, o)."""
+    parts = zip(*map(_describe_main, axes), strict=True)
+    knots, unseen, places = (
+        np.stack([grid.ravel() for grid in np.meshgrid(*(one.ravel() for one in part), indexing="ij")], axis=1)
+        for part in parts
+    )
+    return knots.all(axis=1), unseen.any(axis=1), places
 
 
 class GridEngine:
