@@ -27,7 +27,7 @@ from .stage import Stage
 
 PACE = Pace(rate=0.2, least=15.0, max_rounds=300, patience=8)
 PARTS = 8  # knots that are added between two, at most
-BEND = 0.02  # in the unit of the scores: what shapes may say between knots that are not kept
+BEND = 0.05  # in the unit of the scores: what shapes may say between knots that are not kept
 MAX_WORK = 4e7  # of a round: larger tables do without
 
 
