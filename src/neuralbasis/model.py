@@ -292,8 +292,8 @@ def _find_used(n_columns: int, shapes: Sequence[AnyShape]) -> tuple[list[int] | 
     None for all of them, also where most are used: taking them out would cost more than it saves. Factors read what a
     row stores, so they need not know.
     """
-    used = sorted({feature for shape in shapes for feature in shape.term})
     tables = [shape for shape in shapes if not isinstance(shape, FactoredShape)]
+    used = sorted({feature for shape in tables for feature in shape.term})
     if 2 * len(used) >= n_columns or len(tables) < len(shapes):
         return None, shapes
     number = {feature: index for index, feature in enumerate(used)}
