@@ -87,7 +87,7 @@ def describe(model: Any) -> str:
     >>> X = np.linspace(0, 1, 200)[:, None]
     >>> model = NeuralBasisRegressor(feature_names=["time"], max_steps=20).fit(X, X[:, 0])
     >>> print(describe(model))
-    prediction = 0.5... + f(time)
+    prediction = 0... + f(time)
     <BLANKLINE>
     term  kind        lowest  highest  importance
     time  continuous ...
