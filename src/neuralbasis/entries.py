@@ -7,6 +7,7 @@ one axis, on which the absent value is a knot like any other.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -47,6 +48,8 @@ def coarsen_axis(axis: Axis, absent: float, max_knots: int) -> Axis:
 
 def _with_absent(axis: Axis, absent: float) -> Axis:
     where = int(np.searchsorted(axis.knots, absent))
+    if math.isnan(absent):  # missing values have a cell without a knot
+        return axis
     if where < len(axis.knots) and axis.knots[where] == absent:
         return axis
     # The bases say nothing at the absent value, so its place may be any between its neighbours'.
@@ -118,6 +121,8 @@ class Finder:
     @property
     def absent_cell(self) -> int:
         """The cell of the absent value along the axis."""
+        if math.isnan(self.absent):
+            return 0
         return int(np.flatnonzero(self.axis.knots == self.absent)[0]) + 1
 
     @property

@@ -65,11 +65,17 @@ class Factors:
 
     @cached_property
     def importances(self) -> np.ndarray:
-        """(T, K) mean size of the contributions over the training rows, of which most have none."""
-        total = np.zeros((len(self), self.coefficients.shape[2]))
+        """(T, K) mean distance of the contributions from their mean, over the training rows, of which most have none.
+
+        Tables are centred: the mean size of what they contribute is this distance.
+        """
+        found = np.zeros((len(self), self.coefficients.shape[2]))
         for terms, begins, values, weights in self._list_values():
-            total[terms] = np.add.reduceat(weights[:, None] * np.abs(values), begins, axis=0)
-        return total / self.total
+            mean = np.add.reduceat(weights[:, None] * values, begins, axis=0) / self.total
+            own = np.repeat(mean, np.diff(np.r_[begins, len(values)]), axis=0)
+            beyond = weights[:, None] * (np.abs(values - own) - np.abs(own))  # than if there were nothing
+            found[terms] = np.abs(mean) + np.add.reduceat(beyond, begins, axis=0) / self.total
+        return found
 
     @cached_property
     def leanings(self) -> np.ndarray:

@@ -267,7 +267,7 @@ def _make_basis(estimator: Any, order: int, n_terms: int, generator: torch.Gener
 def make_wide_basis(estimator: Any, finder: Finder, generator: torch.Generator) -> Basis:
     """Starts as the value itself, as what says that there is one, and as two functions by chance."""
     cells, order = finder.inner_cells, finder.features.shape[1]
-    value = finder.axis.knots[cells - 1] - finder.absent
+    value = finder.axis.knots[cells - 1] - (0.0 if math.isnan(finder.absent) else finder.absent)
     product = reduce(np.multiply.outer, [value] * order).ravel()
     size = math.sqrt((product**2).mean()) or 1.0
     start = np.zeros((len(product), WIDE_BASES))

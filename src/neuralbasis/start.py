@@ -24,7 +24,7 @@ from .recipe import WIDE_KNOTS, WIDE_NUMBERS, WIDE_SHARE, count_terms
 from .sample import Sample, order_rows, take_rows, tidy_rows
 from .select import Selection, select_columns
 from .shape import FactoredShape
-from .stored import store_rows
+from .stored import is_present, store_rows
 from .terms import Plan, Ranked, Term
 from .train import Rows, place_rows
 
@@ -83,8 +83,11 @@ def is_wide(parameters: Any, columns: Columns, plan: Plan, classes: np.ndarray |
     n_terms, n_outputs = len(plan.features) + len(plan.listed), 1 if classes is None else max(1, len(classes) - 1)
     if n_terms * n_outputs < WIDE_NUMBERS:
         return False
-    stored, matrix = columns.stored, columns.matrix
-    present = len(stored.value) if stored is not None else np.count_nonzero(matrix != parameters.absent_value)
+    if columns.stored is not None:
+        present = len(columns.stored.value)
+    else:
+        assert columns.matrix is not None
+        present = int(is_present(columns.matrix, parameters.absent_value).sum())
     return bool(present <= (1 - WIDE_SHARE) * columns.n_rows * len(columns))
 
 

@@ -107,9 +107,14 @@ class Stored:
         return self.absent if np.ndim(self.absent) == 0 else self.absent[column]
 
 
+def is_present(numbers: np.ndarray, absent: float) -> np.ndarray:
+    """Where values are other than the absent one, which may be NaN."""
+    return ~np.isnan(numbers) if absent != absent else numbers != absent
+
+
 def store_rows(numbers: np.ndarray, absent: float) -> Stored:
     """Rows (N, D) with all their values, kept without the absent one."""
-    row, column = np.nonzero(numbers != absent)
+    row, column = np.nonzero(is_present(numbers, absent))
     starts = np.searchsorted(row, np.arange(len(numbers) + 1))
     return Stored(starts, column.astype(np.int32), numbers[row, column].astype(np.float64), absent, numbers.shape[1])
 

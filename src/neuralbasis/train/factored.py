@@ -75,7 +75,7 @@ class FactoredNet(nn.Module):
         """(cells, B): values of the bases on all cells, of mean square 1 over the entries of a row."""
         points = self.points[order]
         values = self.bases[str(order)](points.places, points.weight)[0]
-        if order == 1:
+        if points.has_missing:
             values = torch.cat([values, self.missing])
         values = values * ((points.mass[:, None] * values.square()).sum(dim=0) + 1e-12).rsqrt()
         return values.new_zeros(points.n_cells, values.shape[1]).index_copy(0, points.cells, values)
@@ -91,7 +91,8 @@ class _Cells:
         grids = np.meshgrid(*[finder.inner_cells] * order, indexing="ij")
         cells = np.ravel_multi_index([grid.ravel() for grid in grids], (finder.side,) * order)
         places = np.stack([axis.places[grid.ravel() - 1] for grid in grids], axis=1)
-        known = cells if order > 1 else np.r_[cells, 0]
+        self.has_missing = order == 1 and finder.absent_cell > 0
+        known = np.r_[cells, 0] if self.has_missing else cells
         self.places = torch.from_numpy(places.astype(np.float32))
         self.weight = torch.from_numpy(np.maximum(mass[cells], 1e-9).astype(np.float32))
         self.cells = torch.from_numpy(known)
@@ -236,7 +237,7 @@ class FactoredCrew:
         some = slice(None, None, max(1, len(self.held) // CHUNK))
 
         def lose(scale: float, part: slice) -> Tensor:
-            losses = self.objective.loss(given[part] + scale * added[part], target[part])
+            losses = self.objective.loss(given[part].double() + scale * added[part], target[part])
             return (losses * self.held_weights[part]).sum(1)
 
         found = minimize_scalar(lambda power: float(lose(math.exp(power), some).sum()), bounds=SCALES, method="bounded")
