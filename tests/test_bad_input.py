@@ -505,6 +505,7 @@ def test_feature_names(feature_names, part):
 
 
 WRONG = {
+    "absent_value": [np.inf, "0", None, True],
     "preset": ["slow", "Fast", None, 1],
     "max_bins": [1, 2.5, "a", None, True],
     "max_interaction_bins": [1, None, "few"],
