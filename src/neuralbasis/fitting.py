@@ -49,7 +49,7 @@ def fit_model(
         trainer = Trainer(parameters, encoder, numbers, sample, objective, rows, rng)
         ranking = fit_stages(trainer, plan) if parameters.staged else fit_together(trainer, plan)
     summary = summarize(estimator, columns, target, objective, trainer.history)
-    model = compile_model(trainer.stages, trainer.encoder, objective, classes, parameters.n_jobs, summary)
+    model = compile_model(trainer.stages, encoder, objective, classes, parameters.n_jobs, summary)
     return model, trainer.history, ranking
 
 

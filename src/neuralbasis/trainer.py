@@ -84,7 +84,7 @@ class Trainer:
         return GridEngine(layout, positions, self.sample.weights, self.threads, self.parameters.device)
 
     def _add_free_parts(self, stage: Stage) -> Stage:
-        """What bases cannot say, first of main effects and then of pairs; a blend gives the axes more knots.
+        """What bases cannot say, first of main effects and then of pairs.
 
         Free parts know no output penalty, and a fit that was stopped is done.
         """
@@ -94,9 +94,7 @@ class Trainer:
         known = self.rows, self.objective, self.history, self.threads
         if self.stages:
             return cut(stage, *known)
-        stage = blend(refine(stage, *known), self.numbers, self._make_grid, *known)
-        self.encoder = Encoder(stage.grid.layout.axes[: len(self.encoder.axes)])
-        return stage
+        return blend(refine(stage, *known), self.numbers, self._make_grid, *known)
 
     def _find_anchors(self) -> dict[int, Anchor]:
         """Values that most rows of a column have; none before the main effects are trained."""
