@@ -141,7 +141,7 @@ def measure_here(cell: Cell) -> Record:
     load, before = os.getloadavg()[0], resident_mb()
     with PeakMemory() as memory:
         seconds, model = time_once(fit)
-    predict = model.predict if test.task == "regression" else model.predict_proba
+    predict = getattr(model, "predict_proba", model.predict)
     speed = len(test.y) / median_seconds(lambda: predict(test.X), 3)
     models = [model, *[fit(refit) for refit in range(1, cell.refits + 1)]]
     return Record(
@@ -191,6 +191,8 @@ def score(model: Any, X: Any, y: Any, task: str) -> dict[str, float]:
 
     if task == "regression":
         return {"rmse": math.sqrt(metrics.mean_squared_error(y, model.predict(X)))}
+    if not hasattr(model, "predict_proba"):
+        return {"accuracy": float(metrics.accuracy_score(y, model.predict(X)))}
     probabilities = model.predict_proba(X)
     two = probabilities.shape[1] == 2
     found = {

@@ -25,6 +25,7 @@ BENCHMARKS = {
         "All pairs of CoverType",
     ),
     "covertype_triples": ("benchmarks.accuracy.covertype --terms triples", "Triples of CoverType"),
+    "newsgroups": ("benchmarks.accuracy.newsgroups", "20 Newsgroups: a sparse and wide table"),
     "planted": ("benchmarks.accuracy.planted --ebm-mains", "Planted pairs"),
     "laboratory": ("benchmarks.accuracy.laboratory", "Learners beside each other on many problems"),
     "screen": ("benchmarks.speed.screen", "Screening of pairs"),
@@ -39,6 +40,8 @@ BENCHMARKS = {
     "stability": ("benchmarks.accuracy.stability", "Stability of the shapes"),
     "command": ("benchmarks.speed.command", "Command line over a large CSV"),
     "growth": ("benchmarks.speed.growth", "Growth with rows and columns"),
+    "sparse_growth": ("benchmarks.speed.sparse_growth", "Growth with stored entries and with columns"),
+    "objects": ("benchmarks.speed.objects", "A sparse table with a hundred thousand pairs"),
 }
 
 

@@ -98,11 +98,29 @@ def test_one_dimension_or_three(plain):
     refuse(lambda: plain.predict(X[0]), "Expected 2D array, got 1D array")
 
 
-@pytest.mark.parametrize("form", [scipy.sparse.csr_matrix, scipy.sparse.csr_array, scipy.sparse.coo_array])
-def test_sparse_tables(plain, form):
-    parts = ("Expected a dense table", form.__name__, "toarray")
-    refuse_fit(form(X), Y, *parts, kind=TypeError)
-    refuse(lambda: plain.predict(form(X)), *parts, kind=TypeError)
+def test_sparse_tables(plain):
+    sparse = scipy.sparse.csr_array(X)
+    odd = sparse.copy()
+    odd.data[5] = np.inf
+    name, row = f"'feature_{odd.indices[5]:04d}'", int(np.searchsorted(odd.indptr, 5, side="right")) - 1
+    refuse_fit(odd, Y, f"column {name} holds an infinite value in row {row}")
+    refuse(lambda: plain.predict(odd), f"column {name} holds an infinite value in row {row}")
+    refuse_fit(
+        sparse,
+        Y,
+        "feature_types of column 'feature_0000'",
+        "sparse",
+        feature_types=["nominal", "auto", "auto"],
+    )
+    refuse(lambda: plain.predict(sparse[:, :1]), "expecting")
+    refuse(lambda: plain.model_.predict(sparse[:, :1]), "the model has", "but the table has 1")
+    broken = sparse.copy()
+    broken.indices[0] = 99
+    refuse_fit(broken, Y, "the sparse matrix is broken", "column 99")
+    refuse(lambda: plain.predict(broken), "the sparse matrix is broken", "column 99")
+    refuse_fit(sparse[:0], Y[:0], "0 sample(s)")
+    refuse_fit(sparse, Y, "absent_value must be", absent_value=np.inf)
+    refuse_fit(sparse, Y, "absent_value must be", absent_value="0")
 
 
 @pytest.mark.parametrize(
@@ -490,6 +508,7 @@ WRONG = {
     "preset": ["slow", "Fast", None, 1],
     "max_bins": [1, 2.5, "a", None, True],
     "max_interaction_bins": [1, None, "few"],
+    "max_terms": [0, 1.5, "many", True],
     "heredity": ["some", True, 2],
     "n_interaction_bases": [0, 1.5, None],
     "staged": ["yes", None],
@@ -497,7 +516,7 @@ WRONG = {
     "scaling": ["log", None, ["quantile"]],
     "engine": ["fast", None],
     "basis": ["relu", None, 3],
-    "n_bases": [0, 1.5, None],
+    "n_bases": [0, 1.5, None, "many"],
     "hidden": [(0,), ("a",), (1.5,), 3, None, "ab"],
     "n_subnets": [0, None],
     "fourier": [-1, 1.5, None],

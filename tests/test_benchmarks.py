@@ -21,6 +21,7 @@ from benchmarks import baselines, datasets  # noqa: E402
 from benchmarks.accuracy import interactions, main_effects, planted  # noqa: E402
 from benchmarks.accuracy.studies import Line, move_splits, write_line  # noqa: E402
 from benchmarks.accuracy.targets import at_least_ebm, at_most, at_most_part_of_ebm  # noqa: E402
+from benchmarks.datasets.objects import draw_objects, find_frequent_pairs, make_world  # noqa: E402
 from benchmarks.measure import Cell, find_done, measure, read_option, score  # noqa: E402
 from benchmarks.memory import ON_LINUX, PeakMemory, resident_mb  # noqa: E402
 from benchmarks.table import judge, write_mean, write_number  # noqa: E402
@@ -154,6 +155,51 @@ def test_growth() -> None:
     assert [row[:2] for row in table.rows] == [["500", "5"]]
     for column in ("fit s", "steps", "MB before", "peak MB", "encode s", "epoch s", "predict s", "s / 10⁶ cells"):
         assert_positive(table.numbers(column))
+
+
+def test_newsgroups() -> None:
+    text = run("benchmarks.accuracy.newsgroups", "--quick")
+    split, whole, targets, words = read_tables(text)
+    assert "the paper's split: 525 documents" in text
+    assert "all training documents: 600 documents" in text
+    assert split.names == ["neuralbasis", "LinearSVC", "paper, NBM", "paper, linear", "paper, MLP"]
+    assert_positive(split.numbers("accuracy"))
+    for column in ("accuracy", "peak MB", "predict documents/s"):
+        assert_positive(whole.numbers(column))
+    assert_positive(whole.numbers("fit seconds")[:1])  # the other is rounded to nothing
+    assert whole.rows[1][2] == "–"  # a support vector machine has no probabilities
+    assert [row[3] for row in targets.rows] == ["met" if judge_line(row) else "missed" for row in targets.rows]
+    for group, found in words.rows:
+        assert all(word.startswith(f"{group}word") for word in found.split()[:3])
+
+
+def judge_line(row: list[str]) -> bool:
+    """Whether a line of value and target is met."""
+    value, (sign, limit) = float(row[1].replace(",", "")), row[2].replace(",", "").split()
+    return value <= float(limit) if sign == "≤" else value >= float(limit)
+
+
+def test_objects() -> None:
+    text = run("benchmarks.speed.objects", "--quick")
+    assert text.startswith("1,500 rows × 500 columns, 45 classes, 95% absent")
+    table, targets = read_tables(text)
+    assert table.names == ["neuralbasis, pairs", "neuralbasis, main effects", "linear softmax", "the truth"]
+    assert table.numbers("terms") == [600, 500, 500, 501]
+    assert all(0 < accuracy < 1 for accuracy in table.numbers("accuracy"))
+    assert max(table.numbers("accuracy")[:3]) < table.numbers("accuracy")[3]
+    for column in ("fit s", "peak MB", "predict rows/s"):
+        assert_positive(Table(table.header, table.rows[:3]).numbers(column))
+    assert [row[3] for row in targets.rows] == ["met" if judge_line(row) else "missed" for row in targets.rows]
+
+
+def test_sparse_growth() -> None:
+    (table,) = read_tables(run("benchmarks.speed.sparse_growth", "--quick"))
+    assert [row[:3] for row in table.rows] == [
+        ["entries", "2,000", "1,000"], ["entries", "4,000", "1,000"], ["columns", "3,000", "2,000"],
+    ]  # fmt: skip
+    for column in ("fit s", "epoch s", "predict s", "peak MB"):
+        assert_positive(table.numbers(column))
+    assert table.numbers("ratio")[::2] == [1, 1]  # the first line of each part
 
 
 def test_serve() -> None:
@@ -319,6 +365,53 @@ def test_planted_pairs_explain_the_target(n_classes: int) -> None:
     assert again.pairs == table.pairs
 
 
+def test_news_has_the_paper_s_numbers() -> None:
+    problem = datasets.find_missing_news()
+    if problem:
+        pytest.skip(problem)
+    data = datasets.load("news_validation")
+    assert data.X.shape == (9899, 146_016)
+    assert data.test.X.shape == (1415, 146_016)
+    assert data.X.nnz == np.count_nonzero(data.X.data)
+    assert len(np.unique(data.y)) == 20
+
+
+def test_absent_news_say_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("NEURALBASIS_DATA", str(tmp_path))
+    monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=r"set NEURALBASIS_DATA .* or SCIKIT_LEARN_DATA"):
+        datasets.load("news")
+    (tmp_path / "20news-bydate_py3.pkz").touch()
+    assert datasets.find_missing_news() is None
+
+
+@pytest.mark.parametrize("name", baselines.OF_STORED)
+def test_learners_of_sparse_matrices(name: str) -> None:
+    data = datasets.load("news", quick=True)
+    model = baselines.get(name).fit(data.X, data.y, data.task, seed=0)
+    found = score(model, data.test.X, data.test.y, data.task)
+    assert found["accuracy"] > 0.6  # of 20 groups
+    assert ("log_loss" in found) == (name != "linear_svc")
+
+
+def test_objects_are_seen_together() -> None:
+    world = make_world(n_columns=80, n_classes=6, sparsity=0.9, n_pairs=5)
+    table = draw_objects(world, 20_000, seed=1)
+    X = table.X
+    assert X.has_canonical_format
+    assert 1 - X.nnz / np.prod(X.shape) == pytest.approx(0.9, abs=0.005)
+    assert 0 < X.data.min() <= X.data.max() <= 1
+    pairs = find_frequent_pairs(X, 40)
+    seen = (X > 0).toarray()
+    together = [(seen[:, a] & seen[:, b]).mean() for a, b in pairs]
+    assert together == sorted(together, reverse=True)
+    alone = seen.mean(axis=0)[pairs].prod(axis=1)
+    assert np.mean(together / alone) > 2  # more often than if they were independent
+    right = world.scores(X).argmax(axis=1) == table.y
+    assert table.accuracy == pytest.approx(right.mean())
+    assert right.mean() > 0.03 + (world.main_scores(X).argmax(axis=1) == table.y).mean()
+
+
 def test_worst_rank() -> None:
     assert planted.find_worst([(0, 1), (3, 2), (0, 2)], [(0, 1), (2, 3)]) == 2
     assert planted.find_worst([(0, 1)], [(0, 1), (2, 3)]) == 2
@@ -330,7 +423,9 @@ def test_absent_data_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         datasets.load("heloc")
 
 
-@pytest.mark.parametrize("name", [n for n in sorted(baselines.LIBRARIES) if n not in ("ours", "ebm")])
+@pytest.mark.parametrize(
+    "name", [n for n in sorted(baselines.LIBRARIES) if n not in ("ours", "ebm", *baselines.OF_STORED)]
+)
 @pytest.mark.parametrize("key", ["ca", "heloc", "telco"])
 def test_other_learners(name: str, key: str) -> None:
     data = datasets.stand_in(key)

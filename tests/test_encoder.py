@@ -8,10 +8,11 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
 from neuralbasis.axis import continuous_axis
 from neuralbasis.columns import Columns, read_columns
-from neuralbasis.encoder import Encoder
+from neuralbasis.encoder import Encoder, _round_weights
 
 NAN = float("nan")
 
@@ -229,3 +230,57 @@ def test_fitting_reads_a_matrix_and_columns_alike():
         assert one.name == other.name
         np.testing.assert_array_equal(one.knots, other.knots)
         np.testing.assert_array_equal(one.places, other.places)
+
+
+# Stored tables
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([0.0, 1.0, np.nan]),
+    st.sampled_from(["none", "whole", "fractional"]),
+    st.sampled_from(["quantile", "minmax", "gaussian"]),
+    st.sampled_from([193, 5]),
+)
+def test_axes_of_a_stored_table_are_those_of_the_same_table_dense(seed, absent, weighing, scaling, max_knots):
+    rng = np.random.default_rng(seed)
+    n_rows, n_columns = rng.integers(2, 50), rng.integers(1, 7)
+    values = rng.integers(-4, 5, (n_rows, n_columns)) if seed % 2 else rng.normal(size=(n_rows, n_columns))
+    dense = np.where(rng.random((n_rows, n_columns)) < rng.random(), values, absent)
+    dense[1:][rng.random((n_rows - 1, n_columns)) < 0.05] = np.nan
+    dense[0] = rng.integers(0, 2, n_columns)  # no column is all missing
+    weights = {"none": None, "whole": rng.integers(0, 3, n_rows) + 0.0, "fractional": rng.exponential(size=n_rows) ** 9}
+    present = ~((dense == absent) | (np.isnan(dense) & np.isnan(absent)))
+    X = csr_array((dense[present], np.nonzero(present)), shape=dense.shape)
+    given_weights = weights[weighing]
+    if given_weights is not None:
+        given_weights[0] = 1.0
+    stored = Encoder.fit(read_columns(X, absent=absent), given_weights, None, scaling, max_knots)
+    plain = Encoder.fit(read_columns(dense), given_weights, None, scaling, max_knots)
+    for one, other in zip(stored.axes, plain.axes, strict=True):
+        assert (one.name, one.kind) == (other.name, other.kind)
+        assert one.knots.tolist() == other.knots.tolist()
+        assert one.places.tolist() == other.places.tolist()
+
+
+def test_numbers_of_a_stored_table_are_the_table():
+    columns = read_columns(csr_array(np.eye(3)))
+    assert Encoder.fit(columns).numbers(columns) is columns.stored
+
+
+def test_a_stored_column_without_a_value_is_constant_and_one_of_missing_values_is_refused():
+    columns = read_columns(csr_array(np.array([[0.0, 1.0], [0.0, 0.0]])))
+    assert [axis.knots.tolist() for axis in Encoder.fit(columns).axes] == [[0.0], [0.0, 1.0]]
+    with pytest.raises(ValueError, match="column 'feature_0000' has no value that is not missing"):
+        Encoder.fit(read_columns(csr_array(np.array([[0.0, 1.0], [0.0, 0.0]])), absent=np.nan))
+
+
+def test_weights_are_rounded_so_that_sums_are_exact():
+    weights = np.random.default_rng(0).exponential(size=1000) ** 5
+    rounded = _round_weights(weights)
+    np.testing.assert_allclose(rounded, weights, rtol=0, atol=weights.sum() * 2.0**-50)
+    assert rounded.sum() == rounded[::-1].cumsum()[-1] == rounded[:500].sum() + rounded[500:].sum()
+    assert (rounded > 0).all()
+    whole = np.arange(1000.0)
+    assert _round_weights(whole).tolist() == whole.tolist()

@@ -13,6 +13,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from scipy.sparse import csc_matrix
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
@@ -528,3 +529,32 @@ def test_same_seed_same_predictions_other_seed_others():
         NeuralBasisRegressor(**{**QUICK, "random_state": np.random.RandomState(5)}).fit(table, y) for _ in range(2)
     )
     np.testing.assert_array_equal(third.predict(table), fourth.predict(table))
+
+
+# Sparse tables
+
+
+def test_sparse_tables_from_fit_to_explanation():
+    rng = np.random.default_rng(0)
+    dense = np.where(rng.random((120, 4)) < 0.3, rng.integers(1, 4, (120, 4)), 0).astype(float)
+    y = np.where(dense[:, 0] + dense[:, 1] + 0.1 * rng.normal(size=120) > 1, "yes", "no")
+    sparse = csc_matrix(dense)
+    fitted = NeuralBasisClassifier(**QUICK).fit(sparse, y)
+    assert fitted.feature_types_in_ == ["continuous"] * 4
+    np.testing.assert_allclose(fitted.predict_proba(sparse), fitted.predict_proba(dense), rtol=1e-9)
+    np.testing.assert_array_equal(fitted.eval_terms(sparse), fitted.eval_terms(dense))
+    assert fitted.score(sparse, y) > 0.9
+    one, other = fitted.explain_local(sparse[:5], y[:5]), fitted.explain_local(dense[:5], y[:5])
+    assert one.values == other.values
+    np.testing.assert_array_equal(one.contributions, other.contributions)
+    assert cross_val_score(NeuralBasisClassifier(**QUICK), sparse, y, cv=2).mean() > 0.7
+
+
+def test_sparse_frames_are_fitted_and_predicted_by_name():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(np.where(rng.random((80, 3)) < 0.3, 1.0, 0.0), columns=["a", "b", "c"])
+    y = frame["a"] - frame["c"]
+    sparse = frame.astype(pd.SparseDtype(float, 0.0))
+    fitted = NeuralBasisRegressor(**QUICK).fit(sparse, y)
+    np.testing.assert_allclose(fitted.model_.predict(sparse[["c", "a", "b"]]), fitted.predict(frame), rtol=1e-9)
+    np.testing.assert_array_equal(fitted.predict(frame), NeuralBasisRegressor(**QUICK).fit(frame, y).predict(frame))

@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 
 from neuralbasis import kernels
 from neuralbasis.axis import continuous_axis, level_axis
-from neuralbasis.layout import Anchor, anchor_position, flatten, lay_out, make_guide, raise_if_infinite
+from neuralbasis.layout import (
+    Anchor,
+    anchor_position,
+    flatten,
+    lay_out,
+    line_up,
+    list_touches,
+    make_guide,
+    raise_if_infinite,
+)
+from neuralbasis.stored import Stored
 from tests.models import MAX_KNOTS, MIXED, all_terms, build_axes, build_layout, draw_numbers, slow_position
 
 
@@ -255,15 +265,16 @@ def test_no_infinite_value_raises_nothing(layout):
 @given(
     st.lists(st.floats(-1e308, 1e308, allow_nan=False), min_size=2, max_size=60, unique=True),
     st.lists(st.floats(-1e308, 1e308, allow_nan=False), max_size=20),
+    st.sampled_from([2, 16]),
 )
-def test_the_guide_table_brackets_every_value(knots, values):
+def test_the_guide_table_brackets_every_value(knots, values, few):
     knots = np.sort(np.array(knots))
-    guide, (low, scale) = make_guide(knots)
+    guide, (low, scale) = make_guide(knots, few)
     inside = np.array([v for v in [*values, *knots[:-1]] if knots[0] <= v < knots[-1]])
     with np.errstate(over="ignore"):
         bucket = np.clip((inside - low) * scale, 0, kernels.GUIDE - 1).astype(int)
     wanted = np.searchsorted(knots, inside, side="right") - 1
-    assert len(guide) == kernels.GUIDE + 1
+    assert len(guide) == (2 if len(knots) <= few else kernels.GUIDE + 1)
     assert (guide[bucket] <= wanted).all()
     assert (wanted <= guide[bucket + 1]).all()
 
@@ -273,3 +284,51 @@ def test_long_tails_do_not_crowd_the_bulk_of_a_guide_table():
     guide, (low, scale) = make_guide(knots)
     bucket = np.clip((knots[:149] - low) * scale, 0, kernels.GUIDE - 1).astype(int)
     assert (guide[bucket + 1] - guide[bucket]).mean() <= 1.5
+
+
+def test_of_very_many_axes_only_those_with_many_knots_have_a_guide_table_of_their_own(monkeypatch):
+    rng = np.random.default_rng(0)
+    axes = [continuous_axis(f"x{index}", rng.normal(size=size)) for index, size in enumerate([3, 20, 2, 3, 40, 1, 2])]
+    terms = [(index,) for index in range(len(axes))]
+    numbers = draw_numbers(rng, axes, 200)
+    few, many = lay_out(axes, terms, {}), None
+    with monkeypatch.context() as patch:
+        patch.setattr("neuralbasis.layout.MANY_AXES", 3)
+        many = lay_out(axes, terms, {})
+    assert len(few.guide) == 4 * (kernels.GUIDE + 1) + 2 * 2
+    assert len(many.guide) == kernels.GUIDE + 1 + 4 * 2
+    assert many.guide_start[0] == many.guide_start[3]
+    np.testing.assert_array_equal(few.encode(numbers), many.encode(numbers))
+
+
+# Stored numbers
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 2.5, np.nan]))
+def test_stored_numbers_stand_where_dense_ones_do(seed, absent):
+    rng = np.random.default_rng(seed)
+    layout = build_layout(rng, ("continuous",) * 4, (1, 2, 3))
+    numbers = draw_numbers(rng, layout.axes[:4], 30)
+    numbers[rng.random(numbers.shape) < 0.6] = absent
+    present = ~((numbers == absent) | (np.isnan(numbers) & np.isnan(absent)))
+    starts = np.r_[0, np.cumsum(present.sum(axis=1))]
+    stored = Stored(starts, np.nonzero(present)[1].astype(np.int32), numbers[present], absent, 4)
+    for dtype in (np.float32, np.float64):
+        dense, positions = layout.encode(numbers, dtype=dtype), layout.encode(stored, dtype=dtype)
+        assert (len(positions), positions.n_columns, positions.value.dtype) == (30, len(layout.axes), dtype)
+        assert (positions.value != positions.absent[positions.column]).all()
+        axes = rng.permutation(len(layout.axes))
+        np.testing.assert_array_equal(line_up(positions, axes), line_up(dense, axes))
+        np.testing.assert_array_equal(line_up(dense, axes), dense.T[axes])
+
+
+def test_touches_by_hand():
+    axes = [continuous_axis(name, np.arange(3.0)) for name in "abc"]
+    absent = np.array([1.0, 1.0, 1.0], dtype=np.float32)
+    layout = flatten(axes, [(0,), (0, 2), (1, 2)], [axes[:1], [axes[0], axes[2]], axes[1:]])
+    starts, terms, before = list_touches(layout, absent)
+    assert (starts.tolist(), terms.tolist(), before.tolist()) == ([0, 2, 3, 5], [0, 1, 2, 1, 2], [0, 0, 0, 1, 1])
+    anchored = flatten(axes, layout.terms, [axes[:1], [axes[0], axes[2]], axes[1:]], {2: Anchor(0.0, 0.9)})
+    starts, terms, before = list_touches(anchored, absent)  # where c is 0 its pairs say nothing
+    assert (starts.tolist(), terms.tolist(), before.tolist()) == ([0, 1, 1, 3], [0, 1, 2], [0, 0, 0])

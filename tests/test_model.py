@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
 import neuralbasis.model
 from neuralbasis import NeuralBasisRegressor, kernels
@@ -595,3 +597,74 @@ def test_a_model_cannot_be_changed_by_accident():
     model = make_tiny()
     with pytest.raises(AttributeError, match=re.escape("cannot assign to field 'intercept'")):
         model.intercept = np.array([0.0])
+
+
+# Stored tables
+
+
+def store_case(seed: int, absent: float, n_rows: int = 300, **options):
+    model, numbers, _ = make_case(seed, n_rows, kinds=NUMERIC, **options)
+    rng = np.random.default_rng(seed)
+    numbers[rng.random(numbers.shape) < 0.7] = absent
+    is_stored = ~((numbers == absent) | (np.isnan(numbers) & np.isnan(absent)))
+    X = csr_array((numbers[is_stored], np.nonzero(is_stored)), shape=numbers.shape)
+    return model, numbers, read_columns(X, absent=absent)
+
+
+@pytest.mark.parametrize("absent", [0.0, 3.7, np.nan])
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_a_stored_table_is_predicted_as_a_dense_one(absent, n_jobs, monkeypatch):
+    monkeypatch.setattr("neuralbasis.model.BLOCK_ROWS", 128)
+    model, numbers, columns = store_case(0, absent, n_outputs=3, link="mlogit", classes=CLASSES["mlogit"])
+    model = replace(model, n_jobs=n_jobs)
+    np.testing.assert_allclose(model.scores(columns), model.scores(numbers), rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(model.contributions(columns), model.contributions(numbers))
+    np.testing.assert_allclose(model.predict_proba(columns), model.predict_proba(numbers), rtol=1e-12, atol=1e-14)
+    np.testing.assert_array_equal(model.predict(columns), model.predict(numbers))
+    monkeypatch.setattr(kernels, "NUMBA", False)
+    np.testing.assert_allclose(model.scores(columns), model.scores(numbers), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(model.contributions(columns), model.contributions(numbers), rtol=1e-12, atol=1e-12)
+
+
+def test_stored_tables_with_other_absent_values_one_after_the_other():
+    for absent in (0.0, 1.0, 0.0, np.nan):
+        model, numbers, columns = store_case(1, absent)
+        np.testing.assert_allclose(model.scores(columns), model.scores(numbers), rtol=1e-12, atol=1e-12)
+
+
+def test_a_stored_table_is_predicted_by_a_model_in_factors():
+    model, numbers, columns = store_case(2, 0.0, n_outputs=3, link="mlogit", classes=CLASSES["mlogit"])
+    model = tie_model(np.random.default_rng(0), model, [0, 3, 5])
+    np.testing.assert_allclose(model.scores(columns), model.scores(numbers), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(model.contributions(columns), model.contributions(numbers), rtol=1e-12, atol=1e-12)
+
+
+def test_contributions_of_a_stored_table_that_would_be_huge(monkeypatch):
+    model, _, columns = store_case(3, 0.0)
+    monkeypatch.setattr("neuralbasis.model.MAX_BYTES", 100 * 8 * len(model.shapes))
+    with pytest.raises(ValueError, match=r"contributions of 300 rows .* fewer rows at a time, at most 100 of them"):
+        model.contributions(columns)
+    assert model.scores(columns).shape == (300, 1)
+
+
+def test_columns_of_a_stored_table_are_found_by_name():
+    model, numbers, _ = store_case(4, 0.0)
+    frame = pd.DataFrame(numbers, columns=model.encoder.names)[list(model.encoder.names[::-1])]
+    sparse = frame.fillna(9.0).astype(pd.SparseDtype(float, 0.0))
+    np.testing.assert_allclose(model.scores(sparse), model.scores(frame.fillna(9.0)), rtol=1e-12, atol=1e-12)
+
+
+def test_scipy_sparse_is_imported_only_for_sparse_tables():
+    code = """
+import sys, numpy as np
+from neuralbasis.axis import continuous_axis
+from neuralbasis.encoder import Encoder
+from neuralbasis.model import AdditiveModel, Shape
+axis = continuous_axis("a", np.arange(3.0))
+shape = Shape((0,), (axis,), np.ones((5, 1)), np.zeros((5, 1)), np.ones(5))
+model = AdditiveModel(Encoder((axis,)), np.zeros(1), (shape,), "identity")
+assert model.predict(np.ones((2, 1))).tolist() == [1.0, 1.0]
+assert "scipy.sparse" not in sys.modules
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr

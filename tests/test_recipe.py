@@ -47,7 +47,7 @@ INTEGERS = {  # smallest value that is right
     "max_bins": 2, "max_interaction_bins": 2, "n_bases": 1, "n_interaction_bases": 1, "n_subnets": 1, "outer_bags": 1,
     "fourier": 0, "early_stopping_rounds": 0, "batch_size": 1, "max_steps": 1,
 }  # fmt: skip
-AUTOMATIC = ("max_interaction_bins", "outer_bags", "batch_size", "max_steps")  # or "auto"
+AUTOMATIC = ("max_interaction_bins", "outer_bags", "batch_size", "max_steps", "n_bases")  # or "auto"
 WRONG = {
     "dropout": ("a number from 0 to below 1", [-0.1, 1, 1.5, "0.1", None, NAN, True]),
     "basis_dropout": ("a number from 0 to below 1", [-1e-9, 1.0, "none"]),
@@ -55,7 +55,7 @@ WRONG = {
     "weight_decay": ("a number of at least 0", [-1e-5, NAN, [0.1]]),
     "early_stopping_tolerance": ("'auto' or >= 0", [-0.01, "none", None, NAN, True]),
     "preset": ("one of ('fast', 'default', 'best')", ["Fast", "quick", None, 1, ["fast"]]),
-    "scaling": ("one of ('quantile', 'minmax', 'gaussian')", ["standard", None, 3]),
+    "scaling": ("one of ('auto', 'quantile', 'minmax', 'gaussian')", ["standard", None, 3]),
     "engine": ("one of ('grid', 'exact')", ["Grid", None, ""]),
     "heredity": ("one of ('strong', 'weak', None)", ["none", "Strong", 0, True]),
     "staged": ("True or False", ["yes", None, 0.5]),
@@ -75,7 +75,7 @@ WRONG = {
 }
 RIGHT = {
     "dropout": [0, 0.5], "output_penalty": [0, 2], "weight_decay": [0.0], "early_stopping_tolerance": ["auto", 0, 1e-3],
-    "scaling": ["quantile", "minmax", "gaussian"], "engine": ["grid", "exact"], "learning_rate": [1e-5, 1],
+    "scaling": ["auto", "quantile", "minmax", "gaussian"], "engine": ["grid", "exact"], "learning_rate": [1e-5, 1],
     "validation_size": [0, 0.0, 0.999, 1, 50, np.int64(7), np.float32(0.25)], "basis": ["spline", dict],
     "hidden": [(), [8], (64, 32), (np.int64(3),)], "max_epochs": [None, 0.5, 10], "time_limit": [None, 0.1, 60],
     "smoothness": ["auto", 0, 0.5], "batch_size": ["auto", 1, np.int32(5)], "max_steps": ["auto", 1],
@@ -119,7 +119,7 @@ def test_defaults_pass(kind):
 
 
 def test_fit_checks_before_it_reads_the_table():
-    with pytest.raises(ValueError, match="n_bases must be an integer of at least 1, not 0"):
+    with pytest.raises(ValueError, match="n_bases must be 'auto' or an integer of at least 1, not 0"):
         NeuralBasisRegressor(n_bases=0).fit(None, None)
 
 
@@ -397,7 +397,7 @@ def test_a_fit_leaves_the_parameters_as_they_are_and_has_the_preset_s_members(mo
         members.append(n_members)
         return place_rows(sample, objective, n_members, *arguments)
 
-    monkeypatch.setattr(neuralbasis.fitting, "place_rows", watch)
+    monkeypatch.setattr(neuralbasis.start, "place_rows", watch)
     X = np.random.default_rng(0).random((60, 2))
     model = NeuralBasisRegressor(preset="fast", hidden=(8,), max_steps=4, interactions=0)
     before = model.get_params()

@@ -22,10 +22,12 @@ from neuralbasis.axis import Axis, continuous_axis, level_axis
 from neuralbasis.encoder import Encoder
 from neuralbasis.explain import explain_global, explain_local
 from neuralbasis.model import AdditiveModel, Shape
+from neuralbasis.report import part
 from neuralbasis.report.page import SCRIPTS, write_block
 from neuralbasis.report.tables import Pack
 from tests.browser import Browser, find_browser
 from tests.models import build_model, draw_numbers, name_columns, tie_model
+from tests.sparse_tables import build_models, draw_table, rows_of_every_kind
 
 needs_browser = pytest.mark.skipif(find_browser() is None, reason="no Chromium: the page cannot be driven")
 SOURCES = Path(report.__file__).parent
@@ -552,6 +554,29 @@ def test_class_changes_importances_and_rows(open_page):
         assert values[-1] == pytest.approx(local.scores[3, output], abs=CLOSE)
         known = dict(zip(local.names, local.contributions[3, :, output], strict=True))
         check_contributions(dict(zip(page.read("#waterfall .name")[1:-1], values[1:-1], strict=True)), known)
+
+
+@needs_browser
+def test_the_page_of_a_wide_model_knows_what_it_does_not_show(open_page, monkeypatch):
+    monkeypatch.setattr(part, "MAX_TERMS", 3)
+    monkeypatch.setattr(part, "MAX_ROW_TERMS", 1)
+    model, rows = build_models(draw_table(0))[0], rows_of_every_kind()[2:6]
+    page = open_page(model, rows)
+    shown = page.count("#terms .card")
+    assert 3 <= shown < len(model.shapes)
+    assert f"{len(model.shapes)} numbers, one a term" in page.read("#lead")[0]
+    assert f"those that matter in the rows below, {shown} in all, are on this page" in page.read("#lead")[0]
+    for output in range(3):
+        page.set("#output", output)
+        page.set("#row", 2)
+        values = page.figures("#waterfall data")
+        assert page.read("#waterfall .name")[0] == "row without values"
+        assert values[-1] == pytest.approx(sum(values[:-1]), abs=1e-6)
+        assert values[-1] == pytest.approx(model.scores(rows)[2, output], abs=1e-6)
+        page.click("#take")
+        assert page.figures("#sum data") == pytest.approx([model.scores(rows)[2, output]], abs=1e-6)
+    page.set("#start", -1)  # a typical row has no values
+    assert page.figures("#sum data") == pytest.approx([model.intercept[2]])
 
 
 @needs_browser

@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
-from neuralbasis.sample import SMALL_TABLE, Sample, check_init_score, check_weights, is_whole, tidy_rows
+from neuralbasis import kernels
+from neuralbasis.sample import SMALL_TABLE, Sample, check_init_score, check_weights, digest_rows, is_whole, tidy_rows
+from neuralbasis.stored import Stored
 
 NAN = float("nan")
 NAMES = ("size", "age", "dose")
@@ -29,19 +32,85 @@ def assert_same(one, other):
 
 
 def test_small_tables_by_hand():
-    positions = np.array([[2, 1], [1, 2], [0, 0], [1, 1]], dtype=np.float32)
+    numbers = np.array([[2.0, 1.0], [1.0, 2.0], [0.0, 0.0], [1.0, 1.0]])
     sample = Sample(
         np.array([10.0, 20.0, 30.0, 40.0]), np.array([1.0, 2.0, 0.0, 1.0]), np.array([[5.0], [6], [7], [8]])
     )
-    tidy, rows = tidy_rows(positions, sample, ["age", "size"])  # compared by the last name first
-    assert tidy.tolist() == [[1, 1], [2, 1], [1, 2], [1, 2]]
-    assert rows.y.tolist() == [40.0, 10.0, 20.0, 20.0]
+    tidy, rows = tidy_rows(numbers, sample, ["age", "size"])
+    order = np.argsort(digest_rows(numbers, ["age", "size"]))
+    expected = [row for row in order for _ in range(int(sample.weights[row]))]
+    assert sorted(expected) == [0, 1, 1, 3]
+    assert tidy.tolist() == numbers[expected].tolist()
+    assert rows.y.tolist() == sample.y[expected].tolist()
     assert rows.weights.tolist() == [1.0, 1.0, 1.0, 1.0]
-    assert rows.init.tolist() == [[8.0], [5.0], [6.0], [6.0]]
-    tidy, rows = tidy_rows(positions, sample, ["size", "age"])
-    assert tidy.tolist() == [[1, 1], [1, 2], [1, 2], [2, 1]]
-    assert tidy.dtype == np.float32
-    assert rows.y.tolist() == [40.0, 20.0, 20.0, 10.0]
+    assert rows.init.tolist() == sample.init[expected].tolist()
+
+
+def test_equal_rows_are_sorted_by_target_then_given_scores_then_weight():
+    sample = Sample(
+        np.array([2.0, 1.0, 1.0, 1.0]), np.array([0.5, 0.5, 0.25, 0.5]), np.array([[0.0], [9.0], [3.0], [3.0]])
+    )
+    _, rows = tidy_rows(np.ones((4, 2)), sample, ["a", "b"])
+    assert rows.y.tolist() == [1.0, 1.0, 1.0, 2.0]
+    assert rows.init[:, 0].tolist() == [3.0, 3.0, 9.0, 0.0]
+    assert rows.weights.tolist() == [0.25, 0.5, 0.5, 0.5]
+
+
+# Digests
+
+
+def store(numbers, absent):
+    """The same table stored, by the definition."""
+    present = ~((numbers == absent) | (np.isnan(numbers) & np.isnan(absent)))
+    starts = np.r_[0, np.cumsum(present.sum(axis=1))]
+    return Stored(starts, np.nonzero(present)[1].astype(np.int32), numbers[present], absent, numbers.shape[1])
+
+
+@settings(deadline=None)
+@given(
+    arrays(float, st.tuples(st.integers(1, 8), st.integers(1, 5)), elements=st.sampled_from([0.0, 1.0, -2.5, NAN])),
+    st.sampled_from([0.0, 1.0, NAN, 7.0]),
+    st.randoms(use_true_random=False),
+)
+def test_a_digest_tells_rows_apart_whether_values_are_stored_and_whatever_the_order_of_columns(table, absent, random):
+    names = [f"column {index}" for index in range(table.shape[1])]
+    digests = digest_rows(table, names)
+    np.testing.assert_array_equal(digest_rows(store(table, absent), names), digests)
+    moved = random.sample(range(len(names)), len(names))
+    np.testing.assert_array_equal(digest_rows(table[:, moved], [names[i] for i in moved]), digests)
+    written = [str(row) for row in table.tolist()]
+    assert len(set(digests.tolist())) == len(set(written))
+
+
+def test_digests_know_values_by_their_column():
+    assert len(set(digest_rows(np.array([[1.0, 2.0], [2.0, 1.0], [3.0, 0.0], [0.0, 3.0]]), ["a", "b"]).tolist())) == 4
+    same = np.array([[-0.0, np.nan], [0.0, -np.nan], [0.0, np.array(0x7FF0000000000001).view(float)]])
+    assert len(set(digest_rows(same, ["a", "b"]).tolist())) == 1
+    assert digest_rows(np.zeros((1, 3)), ["a", "b", "c"]).tolist() == [0]
+
+
+def test_digests_without_numba_are_the_same():
+    table = np.random.default_rng(0).choice([0.0, 1.0, -0.0, NAN, 4.5], (6, 4))
+    plain = np.zeros(6, dtype=np.uint64)
+    keys = np.arange(4, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15 >> 3)
+    kernel = kernels.digest_rows.py_func if kernels.NUMBA else kernels.digest_rows
+    with np.errstate(over="ignore"):
+        kernel(0, 6, table.view(np.uint64), keys, plain)
+        compiled = np.zeros(6, dtype=np.uint64)
+        kernels.digest_rows(0, 6, table.view(np.uint64), keys, compiled)
+    np.testing.assert_array_equal(plain, compiled)
+
+
+@pytest.mark.parametrize("absent", [0.0, 3.0])
+def test_stored_rows_are_tidied_like_all_others(absent):
+    rng = np.random.default_rng(2)
+    numbers, y, init = draw_rows(rng, 50)
+    numbers = numbers.astype(float)
+    sample = Sample(y, rng.integers(0, 3, 50).astype(float), init)
+    tidy, rows = tidy_rows(numbers, sample, NAMES)
+    other, other_rows = tidy_rows(store(numbers, absent), sample, NAMES)
+    dense = np.stack([other.read_column(column) for column in range(3)], axis=1)
+    assert_same((tidy, rows), (dense, other_rows))
 
 
 @settings(deadline=None)
@@ -80,16 +149,15 @@ def test_the_order_of_columns_does_not_matter_where_they_are_compared_by_name():
 def test_fractional_weights_stay():
     positions = np.array([[2.0], [1.0], [3.0], [1.0]], dtype=np.float32)
     tidy, rows = tidy_rows(positions, Sample(np.arange(4.0), np.array([0.5, 2.0, 0.0, 1.0])), ["x"])
-    assert tidy.tolist() == [[1.0], [1.0], [2.0]]
-    assert rows.y.tolist() == [1.0, 3.0, 0.0]
-    assert rows.weights.tolist() == [2.0, 1.0, 0.5]
+    assert sorted(zip(tidy[:, 0].tolist(), rows.y, rows.weights, strict=True)) == [(1, 1, 2), (1, 3, 1), (2, 0, 0.5)]
     assert rows.init is None
 
 
 def test_large_weights_are_not_spelled_out():
     positions = np.array([[2.0], [1.0]], dtype=np.float32)
     tidy, rows = tidy_rows(positions, Sample(np.array([5.0, 6.0]), np.array([1.0, float(SMALL_TABLE)])), ["x"])
-    assert (tidy.tolist(), rows.y.tolist(), rows.weights.tolist()) == ([[1.0], [2.0]], [6.0, 5.0], [SMALL_TABLE, 1.0])
+    found = sorted(zip(tidy[:, 0].tolist(), rows.y, rows.weights, strict=True))
+    assert found == [(1, 6, SMALL_TABLE), (2, 5, 1)]
 
 
 def test_large_tables_keep_their_order_but_lose_rows_of_weight_zero():

@@ -80,7 +80,7 @@ def test_no_interactions(none):
 def test_a_pair_in_any_spelling(pair):
     found = plan([pair])
     assert (found.mains, found.listed, found.n_pairs) == (MAINS, ((0, 2),), 0)
-    assert parse_term(pair, NAMES) == (0, 2)
+    assert parse_term(pair, {name: index for index, name in enumerate(NAMES)}) == (0, 2)
 
 
 def test_interactions_are_sorted_and_come_once():

@@ -26,9 +26,10 @@ from neuralbasis.net import BasisNet
 from neuralbasis.objective import CrossEntropy, LogLoss, SquaredError, choose_objective
 from neuralbasis.recipe import make_net
 from neuralbasis.sample import Sample
-from neuralbasis.train import GridEngine, Settings, Stage, place_rows, train, training_threads
+from neuralbasis.stored import Stored
+from neuralbasis.train import ExactEngine, GridEngine, Settings, Stage, place_rows, train, training_threads
 from neuralbasis.train.crew import Crew, compute_gradients, schedule
-from neuralbasis.train.lookup import MIN_WORK, CompiledLookUp, TorchLookUp
+from neuralbasis.train.lookup import MIN_WORK, CompiledLookUp, StoredLookUp, TorchLookUp, choose_lookup
 from neuralbasis.train.loop import _batches, _Watch
 from neuralbasis.train.optimizer import FlatAdamW
 from neuralbasis.train.penalty import (
@@ -44,6 +45,7 @@ from neuralbasis.train.penalty import (
     find_edges,
     find_loose_cells,
 )
+from neuralbasis.train.points import _stands_on_anchor
 from neuralbasis.train.rows import MAX_COPIES, RARE_SHARE, Rows, copy_rare, hold_out, standard_error
 from tests.models import MIXED, build_axes, build_layout, draw_numbers
 
@@ -211,6 +213,84 @@ def test_anchored_look_ups_agree_where_anchors_are_zero():
     grad = torch.from_numpy(rng.normal(size=(500, 6, 2)).astype(np.float32))
     mine, other = (lookup.scatter(lookup.take(rows), grad, layout.n_cells)[~silent] for lookup in (grid.lookup, plain))
     torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-4)
+
+
+def store(numbers, absent):
+    """The same numbers stored, by the definition."""
+    present = ~((numbers == absent) | (np.isnan(numbers) & np.isnan(absent)))
+    starts = np.r_[0, np.cumsum(present.sum(axis=1))]
+    return Stored(starts, np.nonzero(present)[1].astype(np.int32), numbers[present], absent, numbers.shape[1])
+
+
+def draw_stored(rng, n_rows, absent, anchored):
+    """A layout of all orders over columns of which one has no absent value, one no other, and all some missing ones."""
+    numbers = np.where(rng.random((n_rows, 5)) < 0.3, rng.normal(size=(n_rows, 5)).round(1), absent)
+    numbers[:, 3], numbers[:, 4] = 1.0 if np.isnan(absent) else absent, rng.normal(size=n_rows)
+    numbers[5:20, 1] = np.nan
+    axes = [continuous_axis(f"x{index}", column) for index, column in enumerate(numbers.T)]
+    terms = [(0,), (1,), (2,), (3,), (4,), (0, 1), (1, 2), (0, 4), (2, 3), (0, 1, 2), (2, 3, 4)]
+    anchors = {0: Anchor(0.0, 0.8), 2: Anchor(0.0, 0.9)} if anchored else None
+    return lay_out(axes, terms, {2: 7, 3: 4}, anchors), numbers, store(numbers, absent)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("anchored", [False, True])
+@pytest.mark.parametrize("absent", [0.0, 1.0, 0.33, np.nan])
+def test_stored_and_compiled_look_ups_agree(absent, anchored, threads, monkeypatch):
+    """To the bit: sums are in double precision and then rounded."""
+    monkeypatch.setattr("neuralbasis.train.lookup.MIN_WORK", 1)
+    rng = np.random.default_rng(0)
+    layout, numbers, stored = draw_stored(rng, 150, absent, anchored)
+    plain = CompiledLookUp(layout.encode(numbers), layout, threads)
+    lookup = StoredLookUp(layout.encode(stored), layout, threads)
+    silent = np.concatenate([_stands_on_anchor(layout, index) for index in range(len(layout.terms))])
+    table = torch.from_numpy(np.where(silent[:, None], 0, rng.normal(size=(layout.n_cells, 3))).astype(np.float32))
+    rows = rng.integers(0, 150, 90)
+    for width in (1, len(layout.terms)):
+        scores = lookup.gather(lookup.take(rows), table, width > 1)
+        assert scores.dtype == torch.float32
+        torch.testing.assert_close(scores, plain.gather(plain.take(rows), table, width > 1), rtol=0, atol=0)
+        grad = torch.from_numpy(rng.normal(size=scores.shape).astype(np.float32))
+        mine, other = (one.scatter(one.take(rows), grad, layout.n_cells) for one in (lookup, plain))
+        torch.testing.assert_close(mine, other, rtol=1e-6, atol=1e-6)
+        assert ((mine == 0) == (other == 0)).all()
+
+
+def test_stored_rows_without_entries_and_without_any_other():
+    layout, _, _ = draw_stored(np.random.default_rng(0), 150, 0.0, False)
+    table = torch.from_numpy(np.random.default_rng(1).normal(size=(layout.n_cells, 1)))
+    for numbers in (np.zeros((3, 5)), np.full((3, 5), 2.0)):
+        plain = CompiledLookUp(layout.encode(numbers), layout)
+        lookup = StoredLookUp(layout.encode(store(numbers, 0.0)), layout)
+        rows, ones = np.array([2, 0]), torch.ones(2, 1, 1)
+        torch.testing.assert_close(lookup.gather(rows, table), plain.gather(plain.take(rows), table))
+        mine = lookup.scatter(rows, ones, layout.n_cells)
+        torch.testing.assert_close(mine, plain.scatter(plain.take(rows), ones, layout.n_cells), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("absent", [0.0, np.nan])
+def test_engines_on_stored_rows_are_those_on_all_values(absent):
+    layout, numbers, stored = draw_stored(np.random.default_rng(2), 150, absent, False)
+    weights = np.random.default_rng(3).random(150)
+    one, other = (GridEngine(layout, layout.encode(values), weights, 1) for values in (stored, numbers))
+    np.testing.assert_allclose(one.cell_weight, other.cell_weight, rtol=1e-12, atol=1e-12)
+    assert ((one.cell_weight == 0) == (other.cell_weight == 0)).all()
+    rows = np.arange(40, 90)
+    points, lookup, index = ExactEngine(one).batch(rows)
+    plain_points, plain, plain_index = ExactEngine(other).batch(rows)
+    assert isinstance(lookup, StoredLookUp)
+    for order, chosen in points.orders.items():
+        for name in ("places", "weight", "term", "point"):
+            torch.testing.assert_close(getattr(chosen, name), getattr(plain_points.orders[order], name))
+    table = torch.from_numpy(np.random.default_rng(4).normal(size=(len(points.source), 2)))
+    mine = lookup.gather(lookup.take(index), table, per_term=True)
+    torch.testing.assert_close(mine, plain.gather(plain.take(plain_index), table, per_term=True), rtol=0, atol=0)
+
+
+def test_stored_rows_are_trained_on_the_cpu():
+    layout, _, stored = draw_stored(np.random.default_rng(0), 150, 0.0, False)
+    with pytest.raises(ValueError, match="device='cuda' cannot train on a sparse table: set device='cpu'"):
+        choose_lookup(layout.encode(stored), layout, 1, torch.device("cuda"))
 
 
 def test_the_number_of_threads_does_not_change_a_gradient():

@@ -109,14 +109,18 @@ def test_wished_pairs_and_triples_are_trained_without_a_search():
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_interactions_of_pure_noise_are_dropped(task):
-    X, noise = draw()
-    model = make_estimator(task, interactions=4).fit(X, make_target(noise, task))
-    history = model.history_
-    assert model.term_features_ == MAINS
-    assert history.stage[history.best] == "main effects"
-    assert "pairs" in history.stage  # they were tried
-    assert sum(item.chosen for item in model.interaction_ranking_) == 4
+def test_interactions_of_pure_noise_are_nearly_always_dropped(task):
+    kept = 0
+    for seed in range(5):
+        X, noise = draw(seed=seed)
+        model = make_estimator(task, interactions=4).fit(X, make_target(noise, task))
+        history = model.history_
+        assert "pairs" in history.stage  # they were tried
+        assert sum(item.chosen for item in model.interaction_ranking_) == 4
+        is_dropped = model.term_features_ == MAINS
+        assert (history.stage[history.best] == "main effects") == is_dropped
+        kept += not is_dropped
+    assert kept <= 1
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -1,9 +1,9 @@
 """Learners to compare, one file each: `fit(X, y, task, seed, quick=False, **options) -> fitted estimator`.
 
 `task` is "regression" or "classification"; `quick` fits as little as possible, to try the benchmark itself. Learners
-with terms take parameters of their estimator as options, `interactions=0` say; the others take none. Those with terms
-also have `contributions(model, X)`, what each term adds to the score of each row. A learner is imported only when it is
-used, so that none of them weighs on another's process.
+with terms take parameters of their estimator as options, `interactions=0` say, those of sparse matrices what their
+`fit` names; the others take none. Those with terms also have `contributions(model, X)`, what each term adds to the
+score of each row. A learner is imported only when it is used, so that none of them weighs on another's process.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from types import ModuleType
 # learner -> the package it comes from
 LIBRARIES = {
     "ours": "neuralbasis", "ebm": "interpret", "xgboost": "xgboost", "hist_gradient_boosting": "sklearn",
-    "linear": "sklearn",
+    "linear": "sklearn", "linear_svc": "sklearn", "logistic": "sklearn", "softmax": "torch",
 }  # fmt: skip
 WITH_TERMS = ("ours", "ebm")
+OF_STORED = ("linear_svc", "logistic", "softmax")  # for classes and sparse matrices, without scaling
 
 
 def get(name: str) -> ModuleType:

@@ -1,6 +1,6 @@
 """Data sets by a short name: `load("ca")` reads a real one, `load("ca", quick=True)` makes a tiny table like it,
 `load("jumps/3000")` generates one of a family with so many rows, `load("heloc@800")` draws so many rows to train on and
-leaves all others to test.
+leaves all others to test. `load("news")` is sparse: documents by their words.
 
 The folder of real data sets is the environment variable NEURALBASIS_DATA; nothing is downloaded.
 """
@@ -10,12 +10,13 @@ from dataclasses import replace
 from .dataset import Dataset, Truth
 from .families import FAMILIES, generate
 from .generated import smooth_table, stand_in
+from .news import NEWS, find_missing_news
 from .planted import Planted, plant_pairs
 from .real import LOADERS, data_folder, find_missing
 
 __all__ = [
-    "FAMILIES", "LOADERS", "Dataset", "Planted", "Truth", "data_folder", "draw_rows", "find_missing", "generate",
-    "is_drawn", "is_generated", "load", "plant_pairs", "smooth_table", "stand_in",
+    "FAMILIES", "LOADERS", "NEWS", "Dataset", "Planted", "Truth", "data_folder", "draw_rows", "find_missing",
+    "find_missing_news", "generate", "is_drawn", "is_generated", "load", "plant_pairs", "smooth_table", "stand_in",
 ]  # fmt: skip
 
 
@@ -30,12 +31,14 @@ def is_drawn(key: str) -> bool:
 
 
 def load(key: str, quick: bool = False, seed: int = 0) -> Dataset:
-    """The data set of this short name: one of `LOADERS`, also with rows to draw, or one of `FAMILIES` with its rows."""
+    """The data set of this short name: of `LOADERS`, also with rows to draw, `FAMILIES` with its rows, or `NEWS`."""
     if is_generated(key):
         return generate(key, quick, seed)
+    if key in NEWS:
+        return NEWS[key](quick).data
     name, _, rows = key.partition("@")
     if name not in LOADERS or (rows and not rows.isdecimal()):
-        raise ValueError(f"a data set is one of {sorted(LOADERS)}, name@rows, or family/rows, not {key!r}")
+        raise ValueError(f"a data set is one of {sorted([*LOADERS, *NEWS])}, name@rows, or family/rows, not {key!r}")
     whole = _load_whole(name, quick)
     return draw_rows(whole, min(int(rows), len(whole.y) // 2), seed) if rows else whole
 

@@ -19,11 +19,12 @@ from typing import BinaryIO
 from .draft import replace_when_done
 
 SUMS = "SHA256SUMS"
-MAX_BYTES = 1 << 30  # of the file, and of all its entries unpacked
+MAX_BYTES = 1 << 31  # of the file, and of all its entries unpacked
 MAX_ENTRIES = 32
 MAX_DIRECTORY = 8192  # bytes of the zip's list of entries
 MAX_RATIO = 50  # an entry unpacks to at most so many times its size in the file; what packs better is stored as it is
 FREE_BYTES = 1 << 18  # … unless it is this small
+TRIED_BYTES = 1 << 20  # of a long entry that are packed first, to see whether it is worth while
 
 _END = struct.Struct("<4s4H2LH")  # the record that ends a zip
 _BROKEN = (  # what zipfile raises for broken zips
@@ -71,9 +72,15 @@ def _write_zip(file: BinaryIO, entries: Mapping[str, bytes]) -> None:
         for name, data in entries.items():
             info = zipfile.ZipInfo(name)  # of 1980, as zip counts: the bytes do not depend on the day
             info.create_system, info.external_attr = 3, 0o644 << 16  # nor on the machine
-            packed = len(zlib.compress(data))
-            info.compress_type = zipfile.ZIP_DEFLATED if len(data) <= _max_size(packed) else zipfile.ZIP_STORED
+            info.compress_type = _choose_packing(data)
             archive.writestr(info, data)
+
+
+def _choose_packing(data: bytes) -> int:
+    """Packed, unless it unpacks to suspiciously much, or is long and hardly packs: large arrays are read at once."""
+    if len(data) > TRIED_BYTES and len(zlib.compress(data[:TRIED_BYTES])) > 0.75 * TRIED_BYTES:
+        return zipfile.ZIP_STORED
+    return zipfile.ZIP_DEFLATED if len(data) <= _max_size(len(zlib.compress(data))) else zipfile.ZIP_STORED
 
 
 def _write_sums(entries: Mapping[str, bytes]) -> bytes:

@@ -9,7 +9,7 @@ them), or G + 1 (unseen).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -111,18 +111,37 @@ def continuous_axis(
             f"column {name!r} holds infinite values; neuralbasis expects finite numbers or missing values (NaN): "
             "replace them, for example with NaN or with the largest finite value"
         )
-    if len(distinct) == 0:
-        raise ValueError(f"column {name!r} has no value that is not missing; drop it or fill it before fitting")
-    if len(distinct) == 1:
-        return Axis(name, "continuous", distinct, np.array([0.5]))
-    if scaling == "minmax" and len(distinct) > max_knots:
-        places = np.linspace(0.0, 1.0, max_knots)
-        knots = np.minimum(distinct[0] * (1 - places) + distinct[-1] * places, distinct[-1])
-        return Axis(name, "continuous", *_part(knots, places))
-    scaled = _scale(distinct, mass, scaling)
-    if scaling == "minmax":
-        return Axis(name, "continuous", *_part(distinct, scaled))
-    return Axis(name, "continuous", *_snap(distinct, mass, scaled, max_knots))
+    return continuous_axes([name], np.array([0, len(distinct)]), distinct, mass, scaling, max_knots)[0]
+
+
+def continuous_axes(
+    names: Sequence[str], starts: np.ndarray, distinct: np.ndarray, mass: np.ndarray, scaling: str, max_knots: int
+) -> list[Axis]:
+    """Axes of many numeric columns from their distinct values, finite and increasing, and the weight of each.
+
+    Those of column d are `distinct[starts[d]:starts[d + 1]]`. Columns with equally many values are placed together.
+    """
+    sizes = np.diff(starts)
+    axes: dict[int, Axis] = {}
+    for size in np.unique(sizes):
+        columns = np.flatnonzero(sizes == size)
+        if size == 0:
+            name = names[columns[0]]
+            raise ValueError(f"column {name!r} has no value that is not missing; drop it or fill it before fitting")
+        entries = starts[columns, None] + np.arange(size)
+        put = _place_all if size <= max_knots else _place_some
+        knots, places = put(distinct[entries], mass[entries], scaling, max_knots)
+        for column, own, place in zip(columns.tolist(), knots, places, strict=True):
+            axes[column] = Axis(names[column], "continuous", own, place)
+    return [axes[column] for column in range(len(names))]
+
+
+_PLAIN = np.zeros(1), np.full(1, 0.5)
+
+
+def silent_axis(name: str) -> Axis:
+    """The axis of a numeric column that no term speaks of: one knot, which all such axes share."""
+    return Axis(name, "continuous", *_PLAIN)
 
 
 def level_axis(name: str, kind: str, levels: Sequence[str], mass: np.ndarray | None = None) -> Axis:
@@ -147,14 +166,44 @@ def _distinct_values(values: np.ndarray, weights: np.ndarray | None) -> tuple[np
     return distinct, np.bincount(inverse, weights[known], minlength=len(distinct))
 
 
+Placed = tuple[Iterable[np.ndarray], Iterable[np.ndarray]]
+
+
+def _place_all(distinct: np.ndarray, mass: np.ndarray, scaling: str, max_knots: int) -> Placed:
+    """Knots and places of columns with few distinct values (n, G): every value is a knot of its own."""
+    if distinct.shape[1] == 1:
+        return distinct, np.full(distinct.shape, 0.5)
+    scaled, last = _scale(distinct, mass, scaling), max_knots - 1
+    if scaling != "minmax":
+        return distinct, _push_apart(np.rint(scaled * last).astype(np.int64), last) / last
+    if (np.diff(scaled) >= MIN_GAP).all():
+        return distinct, scaled
+    knots, places = zip(*map(_part, distinct, scaled), strict=True)
+    return knots, places
+
+
+def _place_some(distinct: np.ndarray, mass: np.ndarray, scaling: str, max_knots: int) -> Placed:
+    """The same where there are more values than knots."""
+    if scaling == "minmax":
+        even = np.linspace(0.0, 1.0, max_knots)
+        ends = [(low * (1 - even) + high * even, high) for low, high in distinct[:, [0, -1]]]
+        found = [_part(np.minimum(knots, high), even) for knots, high in ends]
+    else:
+        scaled = _scale(distinct, mass, scaling)
+        found = [_snap(*parts, max_knots) for parts in zip(distinct, mass, scaled, strict=True)]
+    knots, places = zip(*found, strict=True)
+    return knots, places
+
+
 def _scale(distinct: np.ndarray, mass: np.ndarray, scaling: str) -> np.ndarray:
-    """Place of each distinct value in [0, 1], the first at 0 and the last at 1."""
+    """Place in [0, 1] of each distinct value (n, G), the first of a column at 0 and the last at 1."""
     # Halves first: the range of a column near the largest double must not overflow, that of subnormals not vanish.
-    unit = 0.5 if max(-distinct[0], distinct[-1]) > 1 else 1.0
-    minmax = (distinct * unit - distinct[0] * unit) / (distinct[-1] * unit - distinct[0] * unit)
+    low, high = distinct[:, :1], distinct[:, -1:]
+    unit = np.where(np.maximum(-low, high) > 1, 0.5, 1.0)
+    minmax = (distinct * unit - low * unit) / (high * unit - low * unit)
     if scaling == "minmax":
         return minmax
-    rank = (np.cumsum(mass) - mass / 2) / mass.sum()
+    rank = (np.cumsum(mass, axis=1) - mass / 2) / mass.sum(axis=1, keepdims=True)
     if scaling == "gaussian":
         from scipy.special import ndtri
 
@@ -164,7 +213,7 @@ def _scale(distinct: np.ndarray, mass: np.ndarray, scaling: str) -> np.ndarray:
 
 
 def _stretch(values: np.ndarray) -> np.ndarray:
-    return (values - values[0]) / (values[-1] - values[0])
+    return (values - values[:, :1]) / (values[:, -1:] - values[:, :1])
 
 
 def _part(knots: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -178,7 +227,7 @@ def _part(knots: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def _snap(distinct: np.ndarray, mass: np.ndarray, scaled: np.ndarray, max_knots: int) -> tuple[np.ndarray, np.ndarray]:
-    """Move values to the evenly spaced places of the shared axis; at most one knot a place.
+    """Move the values of a column to the evenly spaced places of the shared axis; at most one knot a place.
 
     A knot stands at the weighted median of the values that share its place, so that a value frequent enough to
     dominate its place is itself a knot. Beside a place that one frequent value has for itself, a knot stands at the
@@ -187,8 +236,6 @@ def _snap(distinct: np.ndarray, mass: np.ndarray, scaled: np.ndarray, max_knots:
     """
     last = max_knots - 1
     place = np.rint(scaled * last).astype(np.int64)
-    if len(distinct) <= max_knots:  # every value is a knot of its own: push equal places apart
-        return distinct, _push_apart(place, last) / last
     starts = np.flatnonzero(np.r_[True, place[1:] != place[:-1]])
     total = np.cumsum(mass)
     before = np.r_[0.0, total][starts]
@@ -203,9 +250,9 @@ def _snap(distinct: np.ndarray, mass: np.ndarray, scaled: np.ndarray, max_knots:
 
 
 def _push_apart(place: np.ndarray, last: int) -> np.ndarray:
-    """Increasing whole numbers 0 … last, at most that many, made different by moving as little as is simple."""
-    count = np.arange(len(place))
-    return np.minimum(np.maximum.accumulate(place - count) + count, last - count[::-1])
+    """Increasing whole numbers 0 … last (…, G), at most that many, made different by moving as little as is simple."""
+    count = np.arange(place.shape[-1])
+    return np.minimum(np.maximum.accumulate(place - count, axis=-1) + count, last - count[::-1])
 
 
 def _thin(places: np.ndarray, last: int) -> np.ndarray:

@@ -1,9 +1,10 @@
 """Any table to plain named columns; the only module that knows data frames.
 
-In: a NumPy array (plain, structured or masked), a pandas or polars frame, an Arrow table, a mapping of name -> 1-D
-array, or a list of rows. Out: ``Columns``, where each column is either numbers (float64, NaN = missing) or labels
-(int32 codes into text levels, -1 = missing). Frames state their types, so their text stays text; arrays of objects
-do not, so a column of texts such as "1.5" is read as numbers. A column without a single value is numbers, all NaN.
+In: a NumPy array (plain, structured or masked), a SciPy sparse matrix, a pandas or polars frame, an Arrow table, a
+mapping of name -> 1-D array, or a list of rows. Out: ``Columns``, where each column is either numbers (float64, NaN =
+missing) or labels (int32 codes into text levels, -1 = missing). What is sparse stays sparse: see `stored`. Frames state
+their types, so their text stays text; arrays of objects do not, so a column of texts such as "1.5" is read as numbers.
+A column without a single value is numbers, all NaN.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from .stored import Stored, read_entries, read_matrix
 
 if TYPE_CHECKING:
     from narwhals import DataFrame, Series
@@ -90,20 +93,24 @@ class Column:
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """A table: one float64 ``matrix`` of shape (N, D), or a tuple of D ``columns``; never both."""
+    """A table: one ``matrix`` of shape (N, D), float32 or float64 as it came, a tuple of D ``columns``, or ``stored``
+    entries; one of them."""
 
     names: tuple[str, ...]
     n_rows: int
     matrix: np.ndarray | None = None
     columns: tuple[Column, ...] | None = None
     named: bool = True  # False where the table has no names of its own and none were given
+    stored: Stored | None = None
 
     def __len__(self) -> int:
         return len(self.names)
 
     def __getitem__(self, i: int) -> Column:
         if self.matrix is not None:
-            return Column(self.names[i], self.matrix[:, i])
+            return Column(self.names[i], self.matrix[:, i].astype(np.float64, copy=False))
+        if self.stored is not None:
+            return Column(self.names[i], self.stored.read_column(i))
         assert self.columns is not None
         return self.columns[i]
 
@@ -125,21 +132,29 @@ class Columns:
         place = {name: i for i, name in enumerate(self.names)}
         if missing := [name for name in names if name not in place]:
             raise ValueError(_describe_missing(missing, self.names))
-        places = [place[name] for name in names]
+        return self.take([place[name] for name in names])
+
+    def take(self, places: Sequence[int]) -> Columns:
+        """The columns at these places."""
+        names = tuple(self.names[i] for i in places)
         if self.matrix is not None:
             return Columns(names, self.n_rows, matrix=self.matrix[:, places])
+        if self.stored is not None:
+            return Columns(names, self.n_rows, stored=self.stored.select(places))
         return Columns(names, self.n_rows, columns=tuple(self[i] for i in places))
 
 
-def read_columns(X: Any, names: Sequence[str] | None = None) -> Columns:
+def read_columns(X: Any, names: Sequence[str] | None = None, absent: float = 0.0) -> Columns:
     """Read a table.
 
     Parameters
     ----------
-    X : array, data frame, Arrow table, mapping of name -> 1-D array, or list of rows
-        N rows, D columns.
+    X : array, sparse matrix, data frame, Arrow table, mapping of name -> 1-D array, or list of rows
+        N rows, D columns. A pandas frame of nothing but sparse columns with one fill value stays sparse.
     names : sequence of D str, optional
         Names for the columns, instead of the table's own. A table without names has ``feature_0000``, ...
+    absent : float
+        What a SciPy sparse matrix holds where it stores nothing; a frame has its own fill value.
 
     Returns
     -------
@@ -153,8 +168,8 @@ def read_columns(X: Any, names: Sequence[str] | None = None) -> Columns:
     >>> table[1].levels, table[1].codes
     (('blue', 'red'), array([1, 0], dtype=int32))
     """
-    if hasattr(X, "toarray") and hasattr(X, "nnz"):
-        raise TypeError(f"Expected a dense table, got a sparse matrix ({type(X).__name__}). Use X.toarray() for now.")
+    if _is_sparse(X):
+        return _read_sparse(X, names, absent)
     if isinstance(X, np.ndarray):
         return _read_ndarray(X, names)
     if isinstance(X, Mapping):
@@ -167,8 +182,8 @@ def read_columns(X: Any, names: Sequence[str] | None = None) -> Columns:
     if hasattr(X, "__array__"):
         return _read_ndarray(np.asarray(X), names)
     raise TypeError(
-        "Expected a table (a NumPy array, a pandas or polars data frame, an Arrow table, a mapping of name -> 1-D "
-        f"array, or a list of rows), got {type(X).__name__}. Convert it to one of these."
+        "Expected a table (a NumPy array, a SciPy sparse matrix, a pandas or polars data frame, an Arrow table, a "
+        f"mapping of name -> 1-D array, or a list of rows), got {type(X).__name__}. Convert it to one of these."
     )
 
 
@@ -182,8 +197,8 @@ def find_rows(X: Any) -> Sequence[Mapping[str, Any]] | None:
     >>> find_rows({"age": [31, 45]}) is None
     True
     """
-    if isinstance(X, Mapping):
-        return [X] if any(map(_is_single, X.values())) else None
+    if isinstance(X, Mapping):  # so is one of SciPy's sparse matrices
+        return [X] if any(map(_is_single, X.values())) and not _is_sparse(X) else None
     return X if isinstance(X, (list, tuple)) and len(X) > 0 and isinstance(X[0], Mapping) else None
 
 
@@ -275,12 +290,30 @@ def _read_ndarray(X: np.ndarray, names: Sequence[str] | None) -> Columns:
     n_rows, n_columns = X.shape
     _check_not_empty(n_rows, n_columns)
     named = names is not None
-    names = _name_columns([f"feature_{i:04d}" for i in range(n_columns)], names)
+    names = _number_columns(n_columns, names)
     X = _fill_masked(X)
     if X.dtype.kind in _NUMERIC:
-        return Columns(names, n_rows, matrix=np.asarray(X, dtype=np.float64), named=named)
+        single = X.dtype == np.float32  # a wide table of them would not fit in memory twice over
+        return Columns(names, n_rows, matrix=X if single else np.asarray(X, dtype=np.float64), named=named)
     columns = tuple(_read_array(name, X[:, i], parse_text=True) for i, name in enumerate(names))
     return Columns(names, n_rows, columns=columns, named=named)
+
+
+def _is_sparse(X: Any) -> bool:
+    """A matrix of SciPy, told without importing it."""
+    return hasattr(X, "tocsr") and hasattr(X, "nnz")
+
+
+def _read_sparse(X: Any, names: Sequence[str] | None, absent: float) -> Columns:
+    if len(X.shape) != 2:
+        raise ValueError(f"Expected a 2D sparse matrix, got {len(X.shape)} dimension(s). Give it rows and columns.")
+    _check_real("X", X)
+    if X.dtype.kind not in _NUMERIC:
+        raise TypeError(f"Expected a sparse matrix of numbers, got values of type {X.dtype}. Convert it to numbers.")
+    n_rows, n_columns = X.shape
+    _check_not_empty(n_rows, n_columns)
+    named, names = names is not None, _number_columns(n_columns, names)
+    return Columns(names, n_rows, named=named, stored=read_matrix(X, names, absent))
 
 
 def _read_rows(rows: Sequence[Any]) -> np.ndarray:
@@ -334,8 +367,31 @@ def _read_frame(frame: DataFrame[Any], names: Sequence[str] | None) -> Columns:
     n_rows, n_columns = frame.shape
     names = _name_columns(frame.columns, names)
     _check_not_empty(n_rows, n_columns)
+    stored = _read_sparse_columns(frame, names)
+    if stored is not None:
+        return Columns(names, n_rows, stored=stored)
     columns = tuple(_read_series(name, series) for name, series in zip(names, frame.iter_columns(), strict=True))
     return Columns(names, n_rows, columns=columns)
+
+
+def _read_sparse_columns(frame: DataFrame[Any], names: Sequence[str]) -> Stored | None:
+    """pandas columns that are all sparse, of numbers and with one fill value; None for any other frame."""
+    native = frame.to_native()
+    if not hasattr(native, "sparse"):  # pandas' own answer: all columns are sparse
+        return None
+    arrays = [series.array for _, series in native.items()]
+    fills = np.array([array.fill_value for array in arrays], dtype=object)
+    if any(array.sp_values.dtype.kind not in _NUMERIC for array in arrays) or any(map(_is_odd_fill, fills)):
+        return None
+    absent = float(fills[0])
+    if not all(fill == absent or (fill != fill and absent != absent) for fill in map(float, fills)):
+        return None
+    entries = [(array.sp_index.to_int_index().indices, array.sp_values) for array in arrays]
+    return read_entries(entries, len(native), names, absent)
+
+
+def _is_odd_fill(fill: Any) -> bool:
+    return not isinstance(fill, _REAL) or math.isinf(fill)
 
 
 def _read_series(name: str, series: Series[Any]) -> Column:
@@ -493,6 +549,11 @@ def _parse_level(name: str, level: str) -> float:
         ) from None
 
 
+def _number_columns(count: int, names: Sequence[str] | None) -> tuple[str, ...]:
+    """The given names, or numbers."""
+    return _name_columns([f"feature_{i:04d}" for i in range(count)], names)
+
+
 def _name_columns(came: Sequence[Any], names: Sequence[str] | None) -> tuple[str, ...]:
     if names is not None and (not isinstance(names, Iterable) or isinstance(names, (str, Mapping, Set))):
         raise ValueError(f"feature_names must be a list of one name per column, not {names!r}.")
@@ -539,7 +600,7 @@ def _check_not_empty(n_rows: int, n_columns: int) -> None:
             )
 
 
-def _check_real(what: str, values: np.ndarray) -> None:
+def _check_real(what: str, values: Any) -> None:
     if values.dtype.kind == "c":
         raise ValueError(
             f"Complex data not supported: {what} holds {values.dtype} values. Give real and imaginary parts as columns."

@@ -44,7 +44,7 @@ def compile_model(
     intercept = intercepts.reshape(n_members, n_outputs).mean(axis=0) * objective.unit + objective.shift
     if n_outputs > 1:
         intercept = intercept - intercept.mean()
-    encoder = Encoder(stages[0].grid.layout.axes[: len(encoder.axes)])  # a blend may have given it knots
+    encoder = replace(encoder, axes=stages[0].grid.layout.axes[: len(encoder.axes)])  # a blend may have added knots
     return AdditiveModel(encoder, intercept, tuple(shapes), objective.link, classes, n_jobs, summary)
 
 

@@ -1,7 +1,9 @@
 """Document: an AdditiveModel <-> one versioned file without pickle; NumPy only.
 
 The file is an archive of `document.json`, which says what the model is made of, and of plain arrays (`knots.npy`, …),
-each holding the numbers of all axes or all terms one after the other. How many numbers there are follows from the JSON.
+each holding the numbers of all axes or all terms one after the other; those without numbers are left out. How many
+there are follows from the JSON. Columns that share an axis share its knots, and factors are a few large arrays, so that
+a hundred thousand columns are read at once.
 Reading trusts nothing: every value is checked before it is used, so that a file gives a model or a `DocumentError`.
 Predictions are bit for bit the same after reading; error bars (`spread`, `members`) keep seven digits.
 """
@@ -11,9 +13,11 @@ from __future__ import annotations
 import json
 import math
 import os
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
+from itertools import accumulate
 from reprlib import repr as shorten
 from types import NoneType
 from typing import Any, BinaryIO, NamedTuple
@@ -24,53 +28,81 @@ from . import __version__
 from .archive import DocumentError, read_archive, write_archive
 from .axis import KINDS, Axis
 from .encoder import Encoder
-from .layout import Layout
+from .entries import Finder
+from .factors import Factors
+from .lazy import Lazy
 from .link import LINKS
-from .shape import Shape, TiedShape
+from .shape import FactoredShape, Shape, TiedShape, make_shapes
 from .summary import MAX_DEPTH, Summary
 
 # To change the format: raise FORMAT, write the new form only, and keep reading the old ones (an old document is brought
-# to the new form right behind `_check_format`). In all formats `document.json` has "format" and "neuralbasis" (the
-# version that wrote it). `python -m tests.formats.make` writes a file of the new format to tests/formats; those of the
-# older ones stay there, and a test reads them all.
-FORMAT = 1
+# to the new form by `_renew`). In all formats `document.json` has "format" and "neuralbasis" (the version that wrote
+# it). `python -m tests.formats.make` writes a file of the new format to tests/formats; those of the older ones stay
+# there, and a test reads them all.
+FORMAT = 2
 
 DOCUMENT = "document.json"
 MAX_DOCUMENT = 1 << 26  # bytes of the JSON
-MAX_VALUES = 2_000_000  # values in it, about
+MAX_VALUES = 4_000_000  # values in it, about
 MAX_DIGITS = 20
-MAX_AXES = 1 << 14  # each brings a guide table of 8 kB
+MAX_COLUMNS = 1 << 20
+MAX_AXES = 1 << 14  # that tables read: each brings a guide table of 8 kB
+MAX_TERMS = 1 << 21  # in factors; terms with tables are values of the JSON
 MAX_ORDER = 6  # a row reads 2^order cells of a term
+MAX_TABLE = 1 << 26  # numbers in the table that a term of factors stands for
+MAX_BASES = 10_000
 MAX_LABELS = 1 << 24  # letters of all classes, each as long as the longest
 MAX_SCORE = 1e200  # so that no sum of scores and no product with a weight overflows
 MAX_WEIGHT = 1e100
+MAX_BASE, MAX_COEFFICIENT = 1e9, 1e25  # so that MAX_BASES products of the two are a number in single precision
+
+
+class _Kind(NamedTuple):
+    """How an array is stored: types, of which the smallest that is exact is taken; its range; its type in memory."""
+
+    types: tuple[str, ...]
+    low: float
+    high: float
+    memory: str = "f8"
+
 
 _EXACT = ("<f4", "<f8")
-_COUNTS = ("|u1", "<u2", "<u4", "<f4", "<f8")
-# Name -> types it may be stored in, the smallest that is exact; smallest and largest number.
-ARRAYS: dict[str, tuple[tuple[str, ...], float, float]] = {
-    "knots": (_EXACT, -np.finfo(float).max, np.finfo(float).max),
-    "places": (_EXACT, 0.0, 1.0),
-    "mass": (_COUNTS, 0.0, MAX_WEIGHT),
-    "weights": (_COUNTS, 0.0, MAX_WEIGHT),
-    "tables": (_EXACT, -MAX_SCORE, MAX_SCORE),
-    "spread": (_COUNTS, 0.0, MAX_SCORE),
-    "members": (_EXACT, -MAX_SCORE, MAX_SCORE),
-    "mix": (_EXACT, -MAX_WEIGHT, MAX_WEIGHT),
+_WHOLE = ("|u1", "<u2", "<u4")
+_COUNTS = (*_WHOLE, *_EXACT)
+ARRAYS = {
+    "knots": _Kind(_EXACT, -np.finfo(float).max, np.finfo(float).max),
+    "places": _Kind(_EXACT, 0.0, 1.0),
+    "mass": _Kind(_COUNTS, 0.0, MAX_WEIGHT),
+    "weights": _Kind(_COUNTS, 0.0, MAX_WEIGHT),
+    "tables": _Kind(_EXACT, -MAX_SCORE, MAX_SCORE),
+    "spread": _Kind(_COUNTS, 0.0, MAX_SCORE),
+    "members": _Kind(_EXACT, -MAX_SCORE, MAX_SCORE),
+    "mix": _Kind(_EXACT, -MAX_WEIGHT, MAX_WEIGHT),
+    "bases": _Kind(("<f4",), -MAX_BASE, MAX_BASE, "f4"),
+    "features": _Kind(_WHOLE, 0, MAX_COLUMNS, "i8"),
+    "coefficients": _Kind(("<f4",), -MAX_COEFFICIENT, MAX_COEFFICIENT, "f4"),
+    "deviations": _Kind(("<f4",), 0.0, MAX_COEFFICIENT, "f4"),
+    "cells": _Kind(_WHOLE, 0, MAX_TABLE, "i8"),
+    "cell_counts": _Kind(_WHOLE, 0, MAX_TABLE, "i8"),
+    "cell_weights": _Kind(_COUNTS, 0.0, MAX_WEIGHT),
 }
 _LABELS = {"str": (str,), "bool": (bool,), "object": (str, bool, int, float)}
 _LABELS |= {f"{sign}int{bits}": (int,) for sign in ("", "u") for bits in (8, 16, 32, 64)}
 _LABELS |= {f"float{bits}": (float,) for bits in (16, 32, 64)}
 
 
-class _Column(NamedTuple):
-    name: str
+class _Run(NamedTuple):
+    """Columns side by side that share their axis, as the document has them; its knots are in the arrays."""
+
+    names: list[str]
     kind: str
     levels: list[str] | None
+    n_knots: int
+    has_mass: bool
 
 
 class _Line(NamedTuple):
-    """An axis as the document has it; its knots are in the arrays."""
+    """An axis as the document has it: those of all columns, then the coarser ones of interactions."""
 
     column: int
     n_knots: int
@@ -87,6 +119,33 @@ class _Table(NamedTuple):
 
     def cells(self, lines: Sequence[_Line]) -> list[int]:
         return [lines[axis].n_knots + 2 for axis in self.axes]
+
+
+class _Group(NamedTuple):
+    """Factors as the document has them; `n_cells` that training rows stand on, `total` weight of all of these."""
+
+    order: int
+    n_terms: int
+    n_bases: int
+    n_knots: int
+    n_cells: int
+    absent: float
+    total: float
+
+    @property
+    def table_cells(self) -> int:
+        return (self.n_knots + 2) ** self.order
+
+
+class _Plan(NamedTuple):
+    """What a model is made of: all that decides how many numbers there are."""
+
+    runs: list[_Run]
+    coarse: list[_Line]
+    lines: Sequence[_Line]
+    tables: list[_Table]
+    groups: list[_Group]
+    n_outputs: int
 
 
 def write_model(model: Any, path: str | os.PathLike[str]) -> None:
@@ -107,38 +166,100 @@ def _naming(path: Any, problem: str) -> Iterator[None]:
 
 
 def _write_entries(model: Any) -> dict[str, bytes]:
-    layout = model.layout
-    arrays = {name: _join(parts) for name, parts in _collect_numbers(model, layout).items()}
-    types = {name: _choose_type(values, ARRAYS[name][0]) for name, values in arrays.items()}
+    tables, factors = _split_shapes(model)
+    runs = _find_runs(model.encoder.axes)
+    coarse, index_of = _number_axes(model.encoder.axes, tables)
+    axes = [*(run[0] for run in runs), *(axis for _, axis in coarse), *(part.finder.axis for part in factors)]
+    pieces = _collect_axes(axes) | _collect_tables(tables) | _collect_factors(factors)
+    arrays = {name: found for name in ARRAYS if len(found := _join(name, pieces[name]))}
+    types = {name: _choose_type(values, ARRAYS[name].types) for name, values in arrays.items()}
     document = {
         "format": FORMAT,
         "neuralbasis": __version__,
         "link": model.link,
         "intercept": np.asarray(model.intercept, dtype=float).tolist(),
         "classes": None if model.classes is None else _describe_classes(model.classes),
-        "columns": [_describe_column(axis) for axis in model.encoder.axes],
-        "axes": [_describe_axis(axis, layout, a) for a, axis in enumerate(layout.axes)],
-        "terms": [_describe_term(shape, layout, t) for t, shape in enumerate(model.shapes)],
+        "columns": [_describe_run(run) for run in runs],
+        "axes": [_describe_axis(axis, column, model.encoder.axes[column]) for column, axis in coarse],
+        "terms": [_describe_term(shape, [index_of[id(axis)] for axis in shape.axes]) for shape in tables],
+        "factors": [_describe_factors(part) for part in factors],
         "arrays": types,
         "summary": None if model.summary is None else asdict(model.summary),
     }
     text = json.dumps(document, separators=(",", ":")).encode()
-    return {DOCUMENT: text} | {f"{name}.npy": _write_array(arrays[name], types[name]) for name in ARRAYS}
+    return {DOCUMENT: text} | {f"{name}.npy": _write_array(arrays[name], types[name]) for name in arrays}
 
 
-def _collect_numbers(model: Any, layout: Layout) -> dict[str, list[np.ndarray]]:
-    """Pieces of every array, in the order of the axes and of the terms."""
-    plain = [shape for shape in model.shapes if isinstance(shape, Shape)]
-    tied = [shape for shape in model.shapes if isinstance(shape, TiedShape)]
+def _split_shapes(model: Any) -> tuple[list[Shape | TiedShape], list[Factors]]:
+    """Terms with tables, and the factors of all that follow them."""
+    tables = [shape for shape in model.shapes if not isinstance(shape, FactoredShape)]
+    rest = model.shapes[len(tables) :]
+    factors = list(dict.fromkeys(shape.factors for shape in rest if isinstance(shape, FactoredShape)))
+    wanted = [(id(part), index) for part in factors for index in range(len(part))]
+    if [(id(getattr(shape, "factors", None)), getattr(shape, "index", -1)) for shape in rest] != wanted:
+        raise DocumentError("terms of factors must stand behind all tables, each of them once and in their order")
+    return tables, factors
+
+
+def _find_runs(axes: Sequence[Axis]) -> list[list[Axis]]:
+    """Columns side by side whose axes differ in their names only."""
+    runs: list[list[Axis]] = []
+    for axis in axes:
+        if runs and _is_alike(runs[-1][-1], axis):
+            runs[-1].append(axis)
+        else:
+            runs.append([axis])
+    return runs
+
+
+def _is_alike(one: Axis, other: Axis) -> bool:
+    pairs = [(one.knots, other.knots), (one.places, other.places), (one.mass, other.mass)]
+    same = (mine is its or (mine is not None and its is not None and np.array_equal(mine, its)) for mine, its in pairs)
+    return (one.kind, one.levels) == (other.kind, other.levels) and all(same)
+
+
+def _number_axes(
+    axes: Sequence[Axis], shapes: Sequence[Shape | TiedShape]
+) -> tuple[list[tuple[int, Axis]], dict[int, int]]:
+    """Axes that are not a column's own, each with its column; and the number of every axis object."""
+    index_of = {id(axis): index for index, axis in enumerate(axes)}
+    coarse: list[tuple[int, Axis]] = []
+    for shape in shapes:
+        for feature, axis in zip(shape.term, shape.axes, strict=True):
+            if id(axis) not in index_of:
+                index_of[id(axis)] = len(axes) + len(coarse)
+                coarse.append((feature, axis))
+    return coarse, index_of
+
+
+def _collect_axes(axes: Sequence[Axis]) -> dict[str, list[Any]]:
+    """Pieces of the arrays, one behind another; so do the two below."""
+    masses = [axis.mass for axis in axes if axis.mass is not None]
+    return {"knots": [axis.knots for axis in axes], "places": [axis.places for axis in axes], "mass": masses}
+
+
+def _collect_tables(shapes: Sequence[Shape | TiedShape]) -> dict[str, list[Any]]:
+    plain = [shape for shape in shapes if isinstance(shape, Shape)]
     return {
-        "knots": [axis.knots for axis in layout.axes],
-        "places": [axis.places for axis in layout.axes],
-        "mass": [axis.mass for axis in layout.axes if axis.mass is not None],
-        "weights": [shape.weights for shape in model.shapes],
-        "tables": [shape.values if isinstance(shape, TiedShape) else shape.scores for shape in model.shapes],
+        "weights": [shape.weights for shape in shapes],
+        "tables": [shape.values if isinstance(shape, TiedShape) else shape.scores for shape in shapes],
         "spread": [_round(shape.spread) for shape in plain],
         "members": [_round(shape.members) for shape in plain if shape.members is not None],
-        "mix": [shape.mix for shape in tied],
+        "mix": [shape.mix for shape in shapes if isinstance(shape, TiedShape)],
+    }
+
+
+def _collect_factors(factors: Sequence[Factors]) -> dict[str, list[Any]]:
+    if any(array.dtype != np.float32 for part in factors for array in (part.bases, part.coefficients)):
+        raise DocumentError("bases and coefficients of factors must be in single precision (float32)")
+    return {
+        "bases": [part.bases for part in factors],
+        "features": [part.finder.features for part in factors],
+        "coefficients": [part.coefficients for part in factors],
+        "deviations": [part.deviations for part in factors],
+        "cells": [part.cells for part in factors],
+        "cell_counts": [np.diff(part.cell_starts) for part in factors],
+        "cell_weights": [part.weights for part in factors],
     }
 
 
@@ -149,8 +270,9 @@ def _round(values: np.ndarray) -> np.ndarray:
         return rounded if (abs(rounded - values) <= 1e-6 * abs(values).max()).all() else values
 
 
-def _join(parts: Sequence[np.ndarray]) -> np.ndarray:
-    return np.concatenate([np.asarray(part, dtype=float).ravel() for part in parts]) if parts else np.empty(0)
+def _join(name: str, parts: Sequence[np.ndarray]) -> np.ndarray:
+    memory = ARRAYS[name].memory
+    return np.concatenate([np.empty(0, memory), *(np.asarray(part, dtype=memory).ravel() for part in parts)])
 
 
 def _choose_type(values: np.ndarray, types: Sequence[str]) -> str:
@@ -159,22 +281,25 @@ def _choose_type(values: np.ndarray, types: Sequence[str]) -> str:
         return next((kind for kind in types if (values.astype(kind) == values).all()), types[-1])
 
 
-def _describe_column(axis: Axis) -> dict[str, Any]:
-    return {"name": axis.name, "kind": axis.kind, "levels": None if axis.levels is None else list(axis.levels)}
+def _describe_run(run: Sequence[Axis]) -> dict[str, Any]:
+    first = run[0]
+    levels = None if first.levels is None else list(first.levels)
+    return {"names": [axis.name for axis in run], "kind": first.kind, "levels": levels} | _describe_knots(first)
 
 
-def _describe_axis(axis: Axis, layout: Layout, index: int) -> dict[str, Any]:
+def _describe_axis(axis: Axis, column: int, own: Axis) -> dict[str, Any]:
     """Name, kind and levels are the column's; a coarser axis keeps those levels that are its knots."""
-    column = int(layout.axis_column[index])
-    own = layout.axes[column]
     levels = None if own.levels is None else tuple(own.levels[int(knot)] for knot in axis.knots)
     if (axis.name, axis.kind, axis.levels) != (own.name, own.kind, levels):
         raise DocumentError(f"an axis of column {own.name!r} has another name, kind or other levels than the column")
-    return {"column": column, "n_knots": len(axis.knots), "has_mass": axis.mass is not None}
+    return {"column": column} | _describe_knots(axis)
 
 
-def _describe_term(shape: Shape | TiedShape, layout: Layout, index: int) -> dict[str, Any]:
-    axes = layout.term_axis[layout.term_start[index] : layout.term_start[index + 1]].tolist()
+def _describe_knots(axis: Axis) -> dict[str, Any]:
+    return {"n_knots": len(axis.knots), "has_mass": axis.mass is not None}
+
+
+def _describe_term(shape: Shape | TiedShape, axes: list[int]) -> dict[str, Any]:
     is_tied = isinstance(shape, TiedShape)
     return {
         "features": [int(f) for f in shape.term],
@@ -182,6 +307,12 @@ def _describe_term(shape: Shape | TiedShape, layout: Layout, index: int) -> dict
         "n_members": 0 if is_tied or shape.members is None else shape.members.shape[-2],
         "tied": list(shape.mix.shape[:2]) if isinstance(shape, TiedShape) else None,
     }
+
+
+def _describe_factors(part: Factors) -> dict[str, Any]:
+    n_terms, n_bases, _ = part.coefficients.shape
+    sizes = (part.order, n_terms, n_bases, len(part.finder.axis.knots), len(part.cells))
+    return _Group(*sizes, float(part.finder.absent), float(part.total))._asdict()
 
 
 def _describe_classes(classes: np.ndarray) -> dict[str, Any]:
@@ -207,22 +338,26 @@ def _read_entries(entries: dict[str, bytes]) -> dict[str, Any]:
     document = _parse_json(entries.pop(DOCUMENT, None))
     _check_format(document)
     parts = _record(
-        document, "the document", format=int, neuralbasis=str, link=str, intercept=list, classes=(dict, NoneType),
-        columns=list, axes=list, terms=list, arrays=dict, summary=(dict, NoneType),
+        _renew(document), "the document", format=int, neuralbasis=str, link=str, intercept=list,
+        classes=(dict, NoneType), columns=list, axes=list, terms=list, factors=list, arrays=dict,
+        summary=(dict, NoneType),
     )  # fmt: skip
-    _, _, link, intercept, classes, columns, axes, terms, types, summary = parts
+    _, _, link, intercept, classes, columns, axes, terms, factors, types, summary = parts
     n_outputs = len(_check_list(intercept, "the intercept", (int, float)))
     if max(map(abs, intercept)) > MAX_SCORE:
         raise DocumentError(f"the intercept is beyond ±{MAX_SCORE:g}")
-    columns = _check_columns(columns)
-    lines = _check_lines(axes, len(columns))
-    tables = _check_tables(terms, lines)
-    arrays = _read_arrays(entries, types, _count_numbers(lines, tables, n_outputs))
-    made = list(_make_axes(columns, lines, arrays))
+    plan = _make_plan(columns, axes, terms, factors, n_outputs)
+    arrays = _read_arrays(entries, types, _count_numbers(plan))
+    own = [axis for run in plan.runs for axis in _make_run(run, arrays)]
+    made = [*own, *(_make_coarse(own[line.column], line, arrays) for line in plan.coarse)]
+    encoder = Encoder(tuple(own))
+    tables = tuple(_make_tables(plan, made, arrays))
+    parts = [_make_factors(group, encoder, arrays, n_outputs) for group in plan.groups]
+    _check_terms(tables, parts)
     return {
-        "encoder": Encoder(tuple(made[: len(columns)])),
+        "encoder": encoder,
         "intercept": np.array(intercept, dtype=float),
-        "shapes": tuple(_make_shapes(tables, made, arrays, n_outputs)),
+        "shapes": (*tables, *make_shapes(parts, encoder)),
         "link": link,
         "classes": _make_classes(link, n_outputs, classes),
         "summary": None if summary is None else _make_summary(summary),
@@ -277,6 +412,21 @@ def _check_format(document: Any) -> None:
         )
 
 
+def _renew(document: dict[str, Any]) -> dict[str, Any]:
+    """A document of an older format in the present form. Format 1 had columns and their axes apart, and no factors."""
+    columns, axes = document.get("columns"), document.get("axes")
+    if document["format"] > 1 or "factors" in document or type(columns) is not list or type(axes) is not list:
+        return document
+    runs = []
+    for index, column in enumerate(columns):
+        name, kind, levels = _record(column, "a column", name=str, kind=str, levels=(list, NoneType))
+        line = _check_line(axes[index]) if index < len(axes) else None
+        if line is None or line.column != index:
+            raise DocumentError("its first axes are not those of its columns")
+        runs.append(_Run([name], kind, levels, line.n_knots, line.has_mass)._asdict())
+    return document | {"columns": runs, "axes": axes[len(runs) :], "factors": []}
+
+
 def _record(value: Any, what: str, **kinds: type | tuple[type, ...]) -> list[Any]:
     """Values of a JSON object that must have these names and types, in the order of the names."""
     if type(value) is not dict or value.keys() != kinds.keys():
@@ -296,27 +446,58 @@ def _check_list(values: list[Any], what: str, kinds: tuple[type, ...], unique: b
     return values
 
 
-def _check_columns(columns: list[Any]) -> list[_Column]:
-    found = [_Column(*_record(item, "a column", name=str, kind=str, levels=(list, NoneType))) for item in columns]
-    _check_list([column.name for column in found], "names of columns", (str,), unique=True)
-    for name, kind, levels in found:
+def _make_plan(columns: list[Any], axes: list[Any], terms: list[Any], factors: list[Any], n_outputs: int) -> _Plan:
+    runs, coarse = _check_runs(columns), [_check_line(item) for item in axes]
+    lines = _list_lines(runs, coarse)
+    tables, groups = _check_tables(terms, lines), _check_groups(factors, n_outputs)
+    _check_axes(lines, coarse, tables, groups)
+    return _Plan(runs, coarse, lines, tables, groups, n_outputs)
+
+
+def _check_runs(columns: list[Any]) -> list[_Run]:
+    kinds: dict[str, Any] = {"names": list, "kind": str, "levels": (list, NoneType), "n_knots": int, "has_mass": bool}
+    found = [_Run(*_record(item, "a column", **kinds)) for item in columns]
+    names = _check_list([name for run in found for name in run.names], "names of columns", (str,), unique=True)
+    if len(names) > MAX_COLUMNS:
+        raise DocumentError(f"it has {len(names):,} columns; a model has at most {MAX_COLUMNS:,}")
+    for (name, *_), kind, levels, n_knots, _ in (run for run in found if run.names):
         if kind not in KINDS or (levels is None) != (kind == "continuous"):
             raise DocumentError(f"column {shorten(name)} has kind {shorten(kind)}, which does not go with its levels")
         if levels is not None:
             _check_list(levels, f"levels of column {shorten(name)}", (str,), unique=True)
+        if n_knots < 1:
+            raise DocumentError(f"column {shorten(name)} has no knots")
+    if not all(run.names for run in found):
+        raise DocumentError("one of its axes belongs to no column")
     return found
 
 
-def _check_lines(axes: list[Any], n_columns: int) -> list[_Line]:
-    """The columns' own axes come first, in their order."""
-    if len(axes) > MAX_AXES:
-        raise DocumentError(f"it has {len(axes):,} axes; a model has at most {MAX_AXES:,}")
-    found = [_Line(*_record(item, "an axis", column=int, n_knots=int, has_mass=bool)) for item in axes]
-    if [line.column for line in found[:n_columns]] != list(range(n_columns)):
-        raise DocumentError("its first axes are not those of its columns")
-    if any(not (0 <= line.column < n_columns and line.n_knots > 0) for line in found):
+def _check_line(item: Any) -> _Line:
+    return _Line(*_record(item, "an axis", column=int, n_knots=int, has_mass=bool))
+
+
+def _list_lines(runs: Sequence[_Run], coarse: Sequence[_Line]) -> Sequence[_Line]:
+    """All axes that tables may lie on, the columns' own first."""
+    ends = list(accumulate(len(run.names) for run in runs))
+    if any(not (0 <= line.column < ends[-1] and line.n_knots > 0) for line in coarse):
         raise DocumentError("an axis belongs to no column, or has no knots")
-    return found
+
+    def find(index: int) -> _Line:
+        if index >= ends[-1]:
+            return coarse[index - ends[-1]]
+        run = runs[bisect_right(ends, index)]
+        return _Line(index, run.n_knots, run.has_mass)
+
+    return Lazy(find, ends[-1] + len(coarse))
+
+
+def _check_axes(
+    lines: Sequence[_Line], coarse: Sequence[_Line], tables: Sequence[_Table], groups: Sequence[_Group]
+) -> None:
+    """Tables beside factors read all columns, other tables those of their terms."""
+    used = len(lines) if groups else len({feature for table in tables for feature in table.features}) + len(coarse)
+    if tables and used > MAX_AXES:
+        raise DocumentError(f"its tables read {used:,} axes; those of a model read at most {MAX_AXES:,}")
 
 
 def _check_tables(terms: list[Any], lines: Sequence[_Line]) -> list[_Table]:
@@ -340,20 +521,44 @@ def _check_tables(terms: list[Any], lines: Sequence[_Line]) -> list[_Table]:
     return found
 
 
-def _count_numbers(lines: Sequence[_Line], tables: Sequence[_Table], n_outputs: int) -> dict[str, int]:
+def _check_groups(factors: list[Any], n_outputs: int) -> list[_Group]:
+    kinds: dict[str, Any] = dict.fromkeys(("order", "n_terms", "n_bases", "n_knots", "n_cells"), int)
+    kinds |= dict.fromkeys(("absent", "total"), (int, float))
+    found = [_Group(*_record(item, "factors", **kinds)) for item in factors]
+    for group in found:
+        if not (1 <= group.order <= MAX_ORDER and 1 <= group.n_bases <= MAX_BASES and min(group[1:4]) >= 1):
+            raise DocumentError(f"factors of {shorten(group)} are not those of a model")
+        if group.table_cells * n_outputs > MAX_TABLE or not 0 < group.total <= MAX_WEIGHT or group.n_cells < 0:
+            raise DocumentError(f"factors of {shorten(group)} are larger than those of any model, or have no rows")
+    if len({group.order for group in found}) < len(found) or sum(group.n_terms for group in found) > MAX_TERMS:
+        raise DocumentError(f"it has two factors of the same order, or more than {MAX_TERMS:,} terms in factors")
+    return found
+
+
+def _count_numbers(plan: _Plan) -> dict[str, int]:
     """Length of every array."""
-    cells = [(math.prod(table.cells(lines)), table.tied) for table in tables]
-    n_members = [table.n_members for table in tables]
-    n_knots = sum(line.n_knots for line in lines)
+    cells = [(math.prod(table.cells(plan.lines)), table) for table in plan.tables]
+    axes: list[_Run | _Line] = [*plan.runs, *plan.coarse]
+    groups, n_outputs = plan.groups, plan.n_outputs
+    n_knots = sum(axis.n_knots for axis in axes) + sum(group.n_knots for group in groups)
+    n_coefficients = sum(group.n_terms * group.n_bases for group in groups) * n_outputs
+    n_cells = sum(group.n_cells for group in groups)
     return {
         "knots": n_knots,
         "places": n_knots,
-        "mass": sum(line.n_knots for line in lines if line.has_mass),
+        "mass": sum(axis.n_knots for axis in axes if axis.has_mass),
         "weights": sum(count for count, _ in cells),
-        "tables": sum(count * (tied[0] if tied else n_outputs) for count, tied in cells),
-        "spread": sum(count * n_outputs for count, tied in cells if not tied),
-        "members": sum(count * many * n_outputs for (count, _), many in zip(cells, n_members, strict=True)),
-        "mix": sum(math.prod(tied) * n_outputs for _, tied in cells if tied),
+        "tables": sum(count * (table.tied[0] if table.tied else n_outputs) for count, table in cells),
+        "spread": sum(count * n_outputs for count, table in cells if not table.tied),
+        "members": sum(count * table.n_members * n_outputs for count, table in cells),
+        "mix": sum(math.prod(table.tied) * n_outputs for table in plan.tables if table.tied),
+        "bases": sum(group.table_cells * group.n_bases for group in groups),
+        "features": sum(group.n_terms * group.order for group in groups),
+        "coefficients": n_coefficients,
+        "deviations": n_coefficients,
+        "cells": n_cells,
+        "cell_counts": sum(group.n_terms for group in groups),
+        "cell_weights": n_cells,
     }
 
 
@@ -368,25 +573,26 @@ def _write_header(kind: str, length: int) -> bytes:
 
 
 def _read_arrays(entries: dict[str, bytes], types: dict[str, Any], lengths: Mapping[str, int]) -> dict[str, _Numbers]:
-    if types.keys() != ARRAYS.keys() or entries.keys() != {f"{name}.npy" for name in ARRAYS}:
-        raise DocumentError(f"it must hold {DOCUMENT} and the arrays {', '.join(ARRAYS)}, and nothing else")
+    needed = [name for name in ARRAYS if lengths[name] or name in types]
+    if types.keys() != set(needed) or entries.keys() != {f"{name}.npy" for name in needed}:
+        raise DocumentError(f"it must hold {DOCUMENT} and the arrays {', '.join(needed)}, and nothing else")
     for name, kind in types.items():
-        if kind not in ARRAYS[name][0]:
+        if kind not in ARRAYS[name].types:
             raise DocumentError(f"array {name!r} cannot have the type {shorten(kind)}")
         data, header = entries[f"{name}.npy"], _write_header(kind, lengths[name])
         if not data.startswith(header) or len(data) != len(header) + lengths[name] * np.dtype(kind).itemsize:
             raise DocumentError(f"array {name!r} does not hold the {lengths[name]:,} numbers that the model needs")
-    return {name: _Numbers(name, entries.pop(f"{name}.npy"), types[name]) for name in ARRAYS}
+    return {name: _Numbers(name, entries.pop(f"{name}.npy"), types[name]) for name in needed}
 
 
 class _Numbers:
     """An array that is taken piece by piece."""
 
     def __init__(self, name: str, data: bytes, kind: str):
+        _, low, high, memory = ARRAYS[name]
         with np.errstate(invalid="ignore"):  # NaN that signals
-            self.values = np.frombuffer(data, kind, offset=len(_write_header(kind, 0))).astype(float)
+            self.values = np.frombuffer(data, kind, offset=len(_write_header(kind, 0))).astype(memory)
         self.first = 0
-        _, low, high = ARRAYS[name]
         if not ((self.values >= low) & (self.values <= high)).all():
             raise DocumentError(f"array {name!r} holds numbers outside {low:g} to {high:g}")
 
@@ -396,28 +602,38 @@ class _Numbers:
         return self.values[first : self.first].reshape(shape)
 
 
-def _make_axes(columns: Sequence[_Column], lines: Sequence[_Line], arrays: Mapping[str, _Numbers]) -> Iterator[Axis]:
-    for index, line in enumerate(lines):
-        name, kind, known = columns[line.column]
-        knots, places = arrays["knots"].take(line.n_knots), arrays["places"].take(line.n_knots)
-        if (knots[1:] <= knots[:-1]).any() or (places[1:] < places[:-1]).any():
-            raise DocumentError(f"knots of column {shorten(name)} do not increase")
-        levels = None if known is None else _take_levels(name, known, knots, is_own=index == line.column)
-        mass = arrays["mass"].take(line.n_knots) if line.has_mass else None
-        yield Axis(name, kind, knots, places, levels, mass)
+def _make_run(run: _Run, arrays: Mapping[str, _Numbers]) -> list[Axis]:
+    """The axes of columns that differ in their names only."""
+    first = _make_axis(run.names[0], run.kind, run, arrays)
+    if run.levels is not None:
+        first = replace(first, levels=_take_levels(first.name, run.levels, first.knots, is_own=True))
+    knots, places, levels, mass = first.knots, first.places, first.levels, first.mass
+    return [Axis(name, run.kind, knots, places, levels, mass) for name in run.names]
 
 
-def _take_levels(name: str, known: Sequence[str], knots: np.ndarray, is_own: bool) -> tuple[str, ...]:
+def _make_coarse(own: Axis, line: _Line, arrays: Mapping[str, _Numbers]) -> Axis:
+    axis = _make_axis(own.name, own.kind, line, arrays)
+    return axis if own.levels is None else replace(axis, levels=_take_levels(own.name, own.levels, axis.knots))
+
+
+def _make_axis(name: str, kind: str, size: _Run | _Line | _Group, arrays: Mapping[str, _Numbers]) -> Axis:
+    knots, places = arrays["knots"].take(size.n_knots), arrays["places"].take(size.n_knots)
+    if (knots[1:] <= knots[:-1]).any() or (places[1:] < places[:-1]).any():
+        raise DocumentError(f"knots of column {shorten(name)} do not increase")
+    has_mass = not isinstance(size, _Group) and size.has_mass
+    return Axis(name, kind, knots, places, None, arrays["mass"].take(size.n_knots) if has_mass else None)
+
+
+def _take_levels(name: str, known: Sequence[str], knots: np.ndarray, is_own: bool = False) -> tuple[str, ...]:
     """Those levels of a column that are knots of an axis; its own axis has all of them."""
     if (is_own and len(knots) != len(known)) or not np.isin(knots, np.arange(len(known))).all():
         raise DocumentError(f"knots of column {shorten(name)} are not its levels")
     return tuple(known[int(knot)] for knot in knots)
 
 
-def _make_shapes(
-    tables: Sequence[_Table], axes: Sequence[Axis], arrays: Mapping[str, _Numbers], n_outputs: int
-) -> Iterator[Shape | TiedShape]:
-    for table in tables:
+def _make_tables(plan: _Plan, axes: Sequence[Axis], arrays: Mapping[str, _Numbers]) -> Iterator[Shape | TiedShape]:
+    n_outputs = plan.n_outputs
+    for table in plan.tables:
         term, own = tuple(table.features), tuple(axes[axis] for axis in table.axes)
         cells = [axis.n_cells for axis in own]
         weights = arrays["weights"].take(*cells)
@@ -429,6 +645,60 @@ def _make_shapes(
             many = table.n_members
             members = arrays["members"].take(*cells, many, n_outputs) if many else None
             yield Shape(term, own, scores, spread, weights, members)
+
+
+def _make_factors(group: _Group, encoder: Encoder, arrays: Mapping[str, _Numbers], n_outputs: int) -> Factors:
+    """Every index is checked: compiled loops will follow them."""
+    axis, absent = _make_axis("", "continuous", group, arrays), float(group.absent)
+    if absent not in axis.knots:
+        raise DocumentError(f"the absent value {absent:g} of factors is not among their knots")
+    finder = Finder(axis, absent, arrays["features"].take(group.n_terms, group.order), len(encoder.axes))
+    _check_features(finder.features, encoder.axes)
+    bases = arrays["bases"].take(group.table_cells, group.n_bases)
+    table = bases.reshape(*[finder.side] * group.order, group.n_bases)
+    if any(np.moveaxis(table, d, 0)[finder.absent_cell].any() for d in range(group.order)):
+        raise DocumentError("bases of factors must be zero at the absent value")
+    sizes = group.n_terms, group.n_bases, n_outputs
+    coefficients, deviations = arrays["coefficients"].take(*sizes), arrays["deviations"].take(*sizes)
+    starts = np.r_[0, np.cumsum(arrays["cell_counts"].take(group.n_terms))]
+    cells, weights = arrays["cells"].take(group.n_cells), arrays["cell_weights"].take(group.n_cells)
+    factors = Factors(finder, bases, coefficients, deviations, cells, weights, starts, float(group.total))
+    _check_cells(factors)
+    return factors
+
+
+def _check_features(features: np.ndarray, axes: Sequence[Axis]) -> None:
+    """Columns of numbers, in the order in which a Finder looks for them, no term twice."""
+    if features.max() >= len(axes):
+        raise DocumentError(f"factors have a feature {features.max():,}, but there are {len(axes):,} columns")
+    is_level = np.fromiter((axis.is_level for axis in axes), dtype=bool, count=len(axes))
+    if is_level[features].any():
+        raise DocumentError("factors have a feature that is a column of levels")
+    order = np.lexsort(features.T[::-1])
+    if (np.diff(order) < 0).any():
+        raise DocumentError("terms of factors are not sorted by their features")
+    known = np.sort(features, axis=1)
+    if (known[:, 1:] == known[:, :-1]).any() or len(np.unique(known, axis=0)) < len(known):
+        raise DocumentError("a term of factors has a feature twice, or two of them have the same features")
+
+
+def _check_cells(factors: Factors) -> None:
+    """Cells that are there, increasing within a term, and no term on more rows than there are."""
+    starts, cells = factors.cell_starts, factors.cells
+    if starts[-1] != len(cells) or (len(cells) and cells.max() >= len(factors.bases)):
+        raise DocumentError("factors have cells that their terms do not have")
+    term = np.repeat(np.arange(len(factors)), np.diff(starts))
+    if ((np.diff(cells) <= 0) & (np.diff(term) == 0)).any():
+        raise DocumentError("cells of a term of factors do not increase")
+    weights = np.bincount(term, factors.weights, minlength=len(factors))
+    if weights.max(initial=0.0) > factors.total * (1 + 1e-6):
+        raise DocumentError("a term of factors stands on more rows than there are")
+
+
+def _check_terms(tables: Sequence[Shape | TiedShape], factors: Sequence[Factors]) -> None:
+    known = {frozenset(shape.term) for shape in tables}
+    if known and any(frozenset(term) in known for part in factors for term in part.finder.features.tolist()):
+        raise DocumentError("two of its terms have the same features")
 
 
 def _make_classes(link: str, n_outputs: int, classes: Any) -> np.ndarray | None:

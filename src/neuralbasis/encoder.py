@@ -1,7 +1,7 @@
 """Encoder: the axes of all columns; raw columns -> numbers.
 
 `numbers` (N, D) are what the kernels read: raw values of continuous columns, level indices of the others, NaN for
-missing, -1 for a level never seen.
+missing, -1 for a level never seen. A stored table is continuous columns, and its numbers are the table itself.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from .axis import KINDS, Axis, continuous_axis, level_axis
+from .axis import KINDS, Axis, continuous_axes, continuous_axis, level_axis
 from .columns import Column, Columns, is_missing, level_text
+from .stored import Stored
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,25 +51,87 @@ class Encoder:
         wishes = ["auto"] * len(columns) if feature_types is None else list(feature_types)
         if len(wishes) != len(columns):
             raise ValueError(f"feature_types has {len(wishes)} entries, but the table has {len(columns)} columns")
+        weights = None if weights is None else _round_weights(weights)
+        if columns.stored is not None:
+            _check_wishes(columns.names, wishes)
+            found = _weigh_values(columns.stored, weights)
+            return cls(tuple(continuous_axes(columns.names, *found, scaling, max_knots)))
         axes = [
             _fit_axis(column, wish, weights, scaling, max_knots) for column, wish in zip(columns, wishes, strict=True)
         ]
         return cls(tuple(axes))
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(axis.name for axis in self.axes)
 
-    def numbers(self, columns: Columns) -> np.ndarray:
-        """Columns in this encoder's order -> (N, D) float64."""
+    def take(self, features: Sequence[int]) -> Encoder:
+        """The axes of some columns."""
+        return Encoder(tuple(self.axes[feature] for feature in features))
+
+    def numbers(self, columns: Columns, features: Sequence[int] | None = None) -> Any:
+        """Columns in this encoder's order -> (N, D) float64, `Stored` where the table is; or of some features alone."""
         if len(columns) != len(self.axes):
             raise ValueError(f"the model has {len(self.axes)} columns, but the table has {len(columns)}")
+        if features is not None:
+            return self.take(features).numbers(columns.take(features))
+        if columns.stored is not None:
+            _check_continuous(self.axes)
+            return columns.stored
         if columns.matrix is not None and not any(axis.is_level for axis in self.axes):
-            return columns.matrix
+            return columns.matrix.astype(np.float64, copy=False)
         numbers = np.empty((columns.n_rows, len(self.axes)), order="F")
         for index, (axis, column) in enumerate(zip(self.axes, columns, strict=True)):
             numbers[:, index] = _column_numbers(axis, column)
         return numbers
+
+
+def _round_weights(weights: np.ndarray) -> np.ndarray:
+    """Weights of which all sums are exact, in any order: whole numbers stay, others move by a part in 10¹⁵ of the sum.
+
+    What is left of the sum without some rows is then, to the bit, the sum over the other rows.
+    """
+    unit = 2.0 ** (np.floor(np.log2(weights.sum())) - 50)
+    return np.where(weights > 0, np.maximum(np.rint(weights / unit), 1) * unit, 0.0)
+
+
+def _weigh_values(stored: Stored, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Distinct values of all columns that are not missing, and the weight of each; see `axis.continuous_axes`."""
+    starts, row, value = stored.by_column()
+    column = np.repeat(np.arange(stored.n_columns), np.diff(starts))
+    times = np.ones(len(stored)) if weights is None else weights
+    mass = times[row]
+    left = times.sum() - np.bincount(column, mass, minlength=stored.n_columns)  # weight of the absent value
+    others = np.flatnonzero(left > 0) if stored.absent == stored.absent else np.empty(0, int)
+    keep = (mass > 0) & ~np.isnan(value)
+    column, value = np.r_[column[keep], others], np.r_[value[keep], np.full(len(others), stored.absent)]
+    mass = np.r_[mass[keep], left[others]]
+    order = np.lexsort((value, column))
+    column, value = column[order], value[order]
+    is_first = np.ones(len(order), dtype=bool)
+    is_first[1:] = (column[1:] != column[:-1]) | (value[1:] != value[:-1])
+    first = np.flatnonzero(is_first)
+    sizes = np.bincount(column[first], minlength=stored.n_columns)
+    total = np.add.reduceat(mass[order], first) if len(first) else np.empty(0)
+    return np.r_[0, np.cumsum(sizes)], value[first], total
+
+
+def _check_wishes(names: Sequence[str], wishes: Sequence[Any]) -> None:
+    for name, wish in zip(names, wishes, strict=True):
+        if not (isinstance(wish, str) and wish in ("auto", "continuous")):
+            raise ValueError(
+                f"feature_types of column {name!r} is {wish!r}, but columns of a sparse table are numbers, 'auto' or "
+                "'continuous'; for levels give a dense table, such as a data frame or X.toarray()"
+            )
+
+
+def _check_continuous(axes: Sequence[Axis]) -> None:
+    for axis in axes:
+        if axis.is_level:
+            raise ValueError(
+                f"column {axis.name!r} is {axis.kind} in this model, but columns of a sparse table are continuous "
+                "numbers; give a dense table, such as a data frame or X.toarray()"
+            )
 
 
 def _fit_axis(column: Column, wish: Any, weights: np.ndarray | None, scaling: str, max_knots: int) -> Axis:

@@ -19,9 +19,11 @@ from sklearn.utils.validation import _check_n_features, check_is_fitted, column_
 
 from .axis import Axis
 from .columns import Columns, find_rows, is_missing, read_columns
+from .lazy import Lazy
 from .link import inverse_link
 from .model import AdditiveModel
 from .sample import Sample, check_init_score, check_weights, read_floats
+from .shape import AnyShape
 
 if TYPE_CHECKING:
     from .bases import Basis
@@ -42,7 +44,10 @@ class _NeuralBasisModel(BaseEstimator):
     feature_names : list of str, optional
         Names of the columns; a data frame brings its own.
     feature_types : list, optional
-        For each column "auto", "continuous", "nominal", "ordinal", or a list of levels in their order.
+        For each column "auto", "continuous", "nominal", "ordinal", or a list of levels in their order. Columns of a
+        sparse table are continuous.
+    absent_value : float
+        What a SciPy sparse matrix holds where it stores nothing: 0, another number, or NaN for missing.
     max_bins : int
         At most so many knots for a main effect.
     max_interaction_bins : int or "auto"
@@ -57,16 +62,22 @@ class _NeuralBasisModel(BaseEstimator):
         Triples, counted in the same way.
     exclude : list, optional
         Columns, and tuples of columns, that must not be in the model, nor in a larger term.
+    max_terms : None, int or "auto"
+        At most so many main effects: the columns that say most, chosen before training by each member without the
+        rows it holds out; other columns have no term. None: all columns. "auto": all, but of a table with more
+        than 100 columns, and than one for every four rows, those that held-out rows confirm. Interactions listed by
+        name stay.
     heredity : {"strong", "weak", None}
         Look for triples where all three pairs were chosen, at least two of them, or everywhere.
-    scaling : {"quantile", "minmax", "gaussian"}
-        How a continuous column is placed on the shared axis.
+    scaling : {"auto", "quantile", "minmax", "gaussian"}
+        How a continuous column is placed on the shared axis. "auto" is "quantile"; where rows have few of very many
+        columns, all columns are placed together.
     engine : {"grid", "exact"}
         Evaluate the bases at the knots, or at the distinct values of each batch (the paper's way, slower).
     basis : {"mlp", "spline"} or callable
         The shared basis functions; a callable gets (n_inputs, n_bases, n_copies, generator) and returns a `Basis`.
-    n_bases : int
-        B, the number of basis functions of main effects.
+    n_bases : int or "auto"
+        B, the number of basis functions of main effects; "auto" grows with the logarithm of their number.
     n_interaction_bases : int
         B for pairs, and for triples.
     hidden : tuple of int
@@ -126,16 +137,18 @@ class _NeuralBasisModel(BaseEstimator):
         preset: str = "default",
         feature_names: Sequence[str] | None = None,
         feature_types: Sequence[Any] | None = None,
+        absent_value: float = 0.0,
         max_bins: int = 193,
         max_interaction_bins: int | str = "auto",
         interactions: Any = "auto",
         triples: Any = 0,
         exclude: Sequence[Any] | None = None,
+        max_terms: int | str | None = "auto",
         heredity: str | None = "strong",
-        scaling: str = "quantile",
+        scaling: str = "auto",
         engine: str = "grid",
         basis: str | Callable[..., Basis] = "mlp",
-        n_bases: int = 32,
+        n_bases: int | str = 32,
         n_interaction_bases: int = 32,
         hidden: Sequence[int] = (64, 64, 32),
         n_subnets: int = 1,
@@ -167,11 +180,13 @@ class _NeuralBasisModel(BaseEstimator):
         self.preset = preset
         self.feature_names = feature_names
         self.feature_types = feature_types
+        self.absent_value = absent_value
         self.max_bins = max_bins
         self.max_interaction_bins = max_interaction_bins
         self.interactions = interactions
         self.triples = triples
         self.exclude = exclude
+        self.max_terms = max_terms
         self.heredity = heredity
         self.scaling = scaling
         self.engine = engine
@@ -210,7 +225,7 @@ class _NeuralBasisModel(BaseEstimator):
 
         Parameters
         ----------
-        X : table (NumPy, pandas, polars, Arrow, dict of columns)
+        X : table (NumPy, SciPy sparse, pandas, polars, Arrow, dict of columns)
         y : (N,) target
         sample_weight : (N,) weights, optional; a row of weight 2 is two equal rows, one of weight 0 is absent
         init_score : (N,) or (N, K) scores to start from, optional; the model learns what they leave
@@ -227,7 +242,7 @@ class _NeuralBasisModel(BaseEstimator):
         return self
 
     def _read_training_table(self, X) -> Columns:
-        columns = read_columns(X, self.feature_names)
+        columns = read_columns(X, self.feature_names, self.absent_value)
         if columns.n_rows < 2:
             raise ValueError("X has n_samples=1: a model needs at least 2 rows")
         if self.validation_size >= columns.n_rows:
@@ -269,7 +284,7 @@ class _NeuralBasisModel(BaseEstimator):
             return X
         if find_rows(X) is not None:
             return X
-        columns = read_columns(X)
+        columns = read_columns(X, absent=self.absent_value)
         names = _frame_names(X)
         if columns.named and names is None:  # a mapping: found by name
             return columns
@@ -313,6 +328,7 @@ class _NeuralBasisModel(BaseEstimator):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
         tags.input_tags.string = True
         tags.input_tags.categorical = True
         return tags
@@ -328,19 +344,28 @@ class _NeuralBasisModel(BaseEstimator):
         return list(self._fitted_model().terms)
 
     @property
-    def term_scores_(self) -> list[np.ndarray]:
-        """Table of each term; along each axis: missing, knots or levels, unseen; classes last."""
-        return [_squeeze(shape.scores) for shape in self._fitted_model().shapes]
+    def term_scores_(self) -> Sequence[np.ndarray]:
+        """Table of each term; along each axis: missing, knots or levels, unseen; classes last.
+
+        In a wide model the tables are made one by one, when they are asked for; so are the two lists below.
+        """
+        return self._read_shapes(lambda shape: _squeeze(shape.scores))
 
     @property
-    def standard_deviations_(self) -> list[np.ndarray]:
+    def standard_deviations_(self) -> Sequence[np.ndarray]:
         """Spread of `term_scores_` over the members."""
-        return [_squeeze(shape.spread) for shape in self._fitted_model().shapes]
+        return self._read_shapes(lambda shape: _squeeze(shape.spread))
 
     @property
-    def bin_weights_(self) -> list[np.ndarray]:
+    def bin_weights_(self) -> Sequence[np.ndarray]:
         """Training weight on each cell of each term."""
-        return [shape.weights for shape in self._fitted_model().shapes]
+        return self._read_shapes(lambda shape: shape.weights)
+
+    def _read_shapes(self, read: Callable[[AnyShape], np.ndarray]) -> Sequence[np.ndarray]:
+        model = self._fitted_model()
+        if model.is_wide:
+            return Lazy(lambda index: read(model.shapes[index]), len(model.shapes))
+        return [read(shape) for shape in model.shapes]
 
     @property
     def bins_(self) -> list[list[Any]]:

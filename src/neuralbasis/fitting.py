@@ -1,10 +1,13 @@
 """fit_model: the line of data, from raw columns and a target to an AdditiveModel. Everything random is drawn here.
 
-columns -> encoder -> numbers -> stages of terms (layout -> positions -> net -> train) -> compile
+columns -> start (axes, tidy rows, plan) -> stages of terms (layout -> positions -> net -> train) -> compile
+
+A table of which nearly all values are absent takes the way of `wide` instead.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -16,16 +19,17 @@ from sklearn.utils import check_random_state
 
 from .columns import Columns
 from .compile import compile_model
-from .encoder import Encoder
 from .history import History
 from .model import AdditiveModel
-from .objective import Objective, choose_objective
+from .objective import Objective
 from .recipe import check_memory, make_plan, settle
-from .sample import Sample, tidy_rows
+from .sample import Sample
+from .start import is_wide, make_start
 from .summary import Summary, find_versions, read_clock, to_plain
 from .terms import Plan, Ranked
-from .train import place_rows, training_threads
+from .train import training_threads
 from .trainer import Trainer
+from .wide import WideTrainer, compile_factors
 
 
 def fit_model(
@@ -35,22 +39,32 @@ def fit_model(
 
     `target` is the target's name, if it has one.
     """
-    estimator = parameters
+    estimator, started = parameters, time.monotonic()
     rng = np.random.default_rng(check_random_state(parameters.random_state).randint(2**31))
-    weights = None if (sample.weights == 1).all() else sample.weights
-    encoder = Encoder.fit(columns, weights, parameters.feature_types, parameters.scaling, parameters.max_bins)
-    plan = make_plan(parameters, encoder.names, classes)
-    parameters = settle(parameters, columns.n_rows)
-    numbers, sample = tidy_rows(encoder.numbers(columns), sample, encoder.names)
-    objective = choose_objective(sample, classes)
-    check_memory(parameters, plan, objective.n_outputs)
+    plan = make_plan(parameters, columns.names, classes)
+    wide = is_wide(parameters, columns, plan, classes)
+    parameters = settle(parameters, columns.n_rows, wide)
     with training_threads(), seeded_dropout(rng):
-        rows = place_rows(sample, objective, parameters.outer_bags, parameters.validation_size, rng, parameters.device)
-        trainer = Trainer(parameters, encoder, numbers, sample, objective, rows, rng)
-        ranking = fit_stages(trainer, plan) if parameters.staged else fit_together(trainer, plan)
-    summary = summarize(estimator, columns, target, objective, trainer.history)
-    model = compile_model(trainer.stages, encoder, objective, classes, parameters.n_jobs, summary)
-    return model, trainer.history, ranking
+        start = make_start(columns, sample, classes, plan, parameters, wide, rng)
+        check_memory(parameters, start.plan, start.objective.n_outputs)
+        known = parameters, start.encoder, start.numbers, start.sample, start.objective, start.rows, rng
+        trainer = WideTrainer(*known) if wide else Trainer(*known)
+        trainer.history.started = started
+        ranking = fit_terms(trainer, start.plan)
+    summary = summarize(estimator, columns, target, start.objective, trainer.history)
+    rest = start.objective, classes, parameters.n_jobs, summary
+    if isinstance(trainer, WideTrainer):
+        return compile_factors(trainer, *rest), trainer.history, ranking
+    model = compile_model(trainer.stages, start.encoder, *rest)
+    return start.widen(model), trainer.history, [start.widen_ranked(ranked) for ranked in ranking]
+
+
+def fit_terms(trainer: Trainer | WideTrainer, plan: Plan) -> list[Ranked]:
+    """Train what is planned, in the way that is wished; returns the interactions that were looked at."""
+    if isinstance(trainer, WideTrainer):
+        trainer.fit(plan)
+        return []
+    return fit_stages(trainer, plan) if trainer.parameters.staged else fit_together(trainer, plan)
 
 
 def fit_stages(trainer: Trainer, plan: Plan) -> list[Ranked]:

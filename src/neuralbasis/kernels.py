@@ -35,6 +35,7 @@ GUIDE = 2048  # buckets of an axis' guide table
 HUGE = 1e308  # a difference of knots beyond this may have overflowed
 CUTS = 4  # of a column in a round of boosting
 BLOCK = 1024  # rows worked on at a time: positions of a block stay in the cache
+N_GROUPS = 8  # of neighbouring bins, see `find_view`
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -80,7 +81,9 @@ def _locate_column(numbers, column, first, size, level, knots, start, count, gui
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def locate_rows(first, last, numbers, axis_column, axis_start, axis_level, knots, guide, guide_line, positions):
+def locate_rows(
+    first, last, numbers, axis_column, axis_start, axis_level, knots, guide, guide_start, guide_line, positions
+):
     """numbers (N, D) -> positions (N, A) for rows first … last - 1; returns the column of an infinite value or -1."""
     found = np.empty(BLOCK)
     for block in range(first, last, BLOCK):
@@ -89,7 +92,7 @@ def locate_rows(first, last, numbers, axis_column, axis_start, axis_level, knots
             start = axis_start[axis]
             if not _locate_column(
                 numbers, axis_column[axis], block, size, axis_level[axis], knots, start, axis_start[axis + 1] - start,
-                guide, axis * (GUIDE + 1), guide_line[axis, 0], guide_line[axis, 1], found,
+                guide, guide_start[axis], guide_line[axis, 0], guide_line[axis, 1], found,
             ):  # fmt: skip
                 return axis_column[axis]
             for i in range(size):
@@ -155,26 +158,38 @@ def _add_interaction(position, axes, strides, size, table, offset, skip_axis, sk
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _add_term(
+    term, position, size, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, table, out, first,
+    where,
+):  # fmt: skip
+    """One term for `size` rows of out from `first` on."""
+    low, high = term_start[term], term_start[term + 1]
+    if high - low == 1:
+        _add_main(position[term_axis[low]], size, table, term_offset[term], out, first, where)
+    else:
+        axes, strides = term_axis[low:high], term_stride[low:high]
+        _add_interaction(
+            position, axes, strides, size, table, term_offset[term], skip_axis[term], skip_place[term], out, first,
+            where,
+        )  # fmt: skip
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _add_terms(
     position, size, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, table, per_term, out, first
 ):
     """All terms for a block of rows, a term after the other: its table stays in the cache."""
     for term in range(len(term_offset)):
         where = term if per_term else 0
-        low, high = term_start[term], term_start[term + 1]
-        if high - low == 1:
-            _add_main(position[term_axis[low]], size, table, term_offset[term], out, first, where)
-        else:
-            axes, strides = term_axis[low:high], term_stride[low:high]
-            _add_interaction(
-                position, axes, strides, size, table, term_offset[term], skip_axis[term], skip_place[term], out, first,
-                where,
-            )  # fmt: skip
+        _add_term(
+            term, position, size, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, table, out,
+            first, where,
+        )  # fmt: skip
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def score_rows(
-    first, last, numbers, axis_column, axis_start, axis_level, knots, guide, guide_line,
+    first, last, numbers, axis_column, axis_start, axis_level, knots, guide, guide_start, guide_line,
     term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, table, per_term, out,
 ):  # fmt: skip
     """Add table look-ups of raw rows into out (N, 1, K), or (N, T, K) if `per_term`; returns as `locate_rows`."""
@@ -186,7 +201,7 @@ def score_rows(
             start = axis_start[axis]
             if not _locate_column(
                 numbers, axis_column[axis], block, size, axis_level[axis], knots, start, axis_start[axis + 1] - start,
-                guide, axis * (GUIDE + 1), guide_line[axis, 0], guide_line[axis, 1], position[axis],
+                guide, guide_start[axis], guide_line[axis, 0], guide_line[axis, 1], position[axis],
             ):  # fmt: skip
                 return axis_column[axis]
         _add_terms(
@@ -198,14 +213,58 @@ def score_rows(
 
 @njit(cache=True, error_model="numpy")
 def score_few_rows(
-    first, last, numbers, axis_column, axis_start, axis_level, knots, guide, guide_line, term_start, term_axis,
-    term_stride, term_offset, skip_axis, skip_place, table, per_term, out,
+    first, last, numbers, axis_column, axis_start, axis_level, knots, guide, guide_start, guide_line,
+    term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, table, per_term, out,
 ):  # fmt: skip
     """`score_rows` that keeps the GIL: in a few microseconds, threads would only wait for each other to get it back."""
     return score_rows(
-        first, last, numbers, axis_column, axis_start, axis_level, knots, guide, guide_line, term_start, term_axis,
-        term_stride, term_offset, skip_axis, skip_place, table, per_term, out,
+        first, last, numbers, axis_column, axis_start, axis_level, knots, guide, guide_start, guide_line,
+        term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, table, per_term, out,
     )  # fmt: skip
+
+
+MISSING_BITS, SIGN_BIT = 0x7FF0000000000000, 0x8000000000000000
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _digest(bits, key):
+    """A number that looks random, from the bits of a value and the key of its column; 0 for the value 0.
+
+    The last steps of the generator splitmix64. All missing values are alike, and so are 0 and -0. Sums and products
+    wrap around; where numba is absent, NumPy has to be told that they may.
+    """
+    if bits == np.uint64(0) or bits == np.uint64(SIGN_BIT):
+        return np.uint64(0)
+    if bits & np.uint64(SIGN_BIT - 1) > np.uint64(MISSING_BITS):
+        bits = np.uint64(SIGN_BIT - 1)
+    mixed = bits + key
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def digest_rows(first, last, bits, keys, digests):
+    """Add the digests of all values of rows first … last - 1, given as bits (N, D), to digests (N,)."""
+    for row in range(first, last):
+        for column in range(len(keys)):
+            digests[row] += _digest(bits[row, column], keys[column])
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def digest_stored(first, last, starts, column, bits, absent, keys, digests):
+    """The same for stored rows, as if every other value were there, with the bits `absent`."""
+    everywhere = np.uint64(0)
+    for c in range(len(keys)):
+        everywhere += _digest(absent, keys[c])
+    for row in range(first, last):
+        total = everywhere
+        for e in range(starts[row], starts[row + 1]):
+            key = keys[column[e]]
+            total += _digest(bits[e], key) - _digest(absent, key)
+        digests[row] += total
+    return -1
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -296,6 +355,21 @@ def _scatter_interaction(taken, axes, strides, grad, where, offset, skip_axis, s
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _scatter_term(
+    term, taken, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, grad, where, out
+):
+    """Add the gradients grad[:, where] of the rows taken (A, b) to the cells of one term."""
+    low, high = term_start[term], term_start[term + 1]
+    if high - low == 1:
+        _scatter_main(taken[term_axis[low]], grad, where, term_offset[term], out)
+    else:
+        axes, strides = term_axis[low:high], term_stride[low:high]
+        _scatter_interaction(
+            taken, axes, strides, grad, where, term_offset[term], skip_axis[term], skip_place[term], out
+        )
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def scatter_rows(
     first, last, taken, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, grad, per_term, out
 ):
@@ -305,13 +379,111 @@ def scatter_rows(
     """
     for term in range(first, last):
         where = term if per_term else 0
-        low, high = term_start[term], term_start[term + 1]
-        if high - low == 1:
-            _scatter_main(taken[term_axis[low]], grad, where, term_offset[term], out)
-        else:
-            axes, strides = term_axis[low:high], term_stride[low:high]
-            _scatter_interaction(
-                taken, axes, strides, grad, where, term_offset[term], skip_axis[term], skip_place[term], out
+        _scatter_term(
+            term, taken, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, grad, where, out
+        )
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def locate_stored(
+    first, last, starts, column, values, axes_start, axes, axis_column, axis_start, axis_level, knots, guide,
+    guide_start, guide_line, begins, axis, positions,
+):  # fmt: skip
+    """Stored rows first … last - 1 -> their entries on all axes of their columns: axis and position, from begins[row].
+
+    The axes of column c are axes[axes_start[c]:axes_start[c + 1]]; values (entries, 1). Returns as `locate_rows`.
+    """
+    found = np.empty(1)
+    for row in range(first, last):
+        place = begins[row]
+        for e in range(starts[row], starts[row + 1]):
+            for j in range(axes_start[column[e]], axes_start[column[e] + 1]):
+                a = axes[j]
+                start = axis_start[a]
+                if not _locate_column(
+                    values, 0, e, 1, axis_level[a], knots, start, axis_start[a + 1] - start, guide, guide_start[a],
+                    guide_line[a, 0], guide_line[a, 1], found,
+                ):  # fmt: skip
+                    return axis_column[a]
+                axis[place], positions[place] = a, found[0]
+                place += 1
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _is_first(start, before, term_axis, place, absent):
+    """Has a row no entry on the first `before` axes of a term?"""
+    j = start
+    while j < start + before and place[term_axis[j], 0] == absent[term_axis[j]]:
+        j += 1
+    return j == start + before
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def gather_stored(
+    first, last, rows, starts, axis, positions, absent, touch_start, touch_term, touch_before, term_start, term_axis,
+    term_stride, term_offset, skip_axis, skip_place, table, at_absent, per_term, out,
+):  # fmt: skip
+    """`gather_rows` for stored rows: out holds what terms say where all values are absent, at_absent (T, C) of each.
+
+    Only terms that an entry touches are looked up, each once (see `layout.list_touches`): the cost is that of the
+    entries. `place` holds the positions of one row.
+    """
+    place = absent.copy().reshape(-1, 1)
+    for i in range(first, last):
+        low, high = starts[rows[i]], starts[rows[i] + 1]
+        for e in range(low, high):
+            place[axis[e], 0] = positions[e]
+        for e in range(low, high):
+            for j in range(touch_start[axis[e]], touch_start[axis[e] + 1]):
+                term = touch_term[j]
+                if _is_first(term_start[term], touch_before[j], term_axis, place, absent):
+                    where = term if per_term else 0
+                    for k in range(out.shape[2]):
+                        out[i, where, k] -= at_absent[term, k]
+                    _add_term(
+                        term, place, 1, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, table,
+                        out, i, where,
+                    )  # fmt: skip
+        for e in range(low, high):
+            place[axis[e], 0] = absent[axis[e]]
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def scatter_stored(
+    first, last, rows, starts, axis, positions, absent, touch_start, touch_term, touch_before, term_start, term_axis,
+    term_stride, term_offset, skip_axis, skip_place, grad, per_term, rest, n_rows, out,
+):  # fmt: skip
+    """`scatter_rows` for stored rows: rest (1, T, C) holds the summed gradients of all rows, n_rows (T,) their number.
+
+    What touched rows take away from these stays for the cells where all values are absent; nothing, not rounding
+    either, where no row is left.
+    """
+    place = absent.copy().reshape(-1, 1)
+    for i in range(len(rows)):
+        low, high = starts[rows[i]], starts[rows[i] + 1]
+        for e in range(low, high):
+            place[axis[e], 0] = positions[e]
+        for e in range(low, high):
+            for j in range(touch_start[axis[e]], touch_start[axis[e] + 1]):
+                term = touch_term[j]
+                if first <= term < last and _is_first(term_start[term], touch_before[j], term_axis, place, absent):
+                    where = term if per_term else 0
+                    n_rows[term] -= 1
+                    for c in range(out.shape[1]):
+                        rest[0, term, c] -= grad[i, where, c]
+                    _scatter_term(
+                        term, place, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place,
+                        grad[i : i + 1], where, out,
+                    )  # fmt: skip
+        for e in range(low, high):
+            place[axis[e], 0] = absent[axis[e]]
+    for term in range(first, last):
+        if n_rows[term] > 0:
+            _scatter_term(
+                term, place, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, rest, term, out
             )
     return -1
 
@@ -667,6 +839,107 @@ def count_cells(first, last, terms, codes, n_bins, data, histogram):
     return -1
 
 
+@njit(cache=True, nogil=True, error_model="numpy")
+def find_view(sums, reach):
+    """How much the best view of a column exceeds what noise would explain, and which it is.
+
+    Views are 0: a line, 1: a parabola, 2: groups of bins, 3 + b: a jump behind bin b.
+    sums (bins + 1, 1 + K) hold the weight and the weighted residuals of every bin, missing values last. A view explains
+    Σ (residuals · contrast)² / Σ weight · contrast² over its orthogonal contrasts; reach (2, 4) is what the strongest
+    of all columns would explain if they were noise, without and with a contrast for missing values.
+    """
+    n_bins, n_outputs = len(sums) - 1, sums.shape[1] - 1
+    lost, known, middle = sums[n_bins, 0], 0.0, 0.0
+    for b in range(n_bins):
+        known += sums[b, 0]
+        middle += sums[b, 0] * b
+    if known <= 0.0:
+        return -np.inf, 0
+    middle /= known
+    second, third, fourth = 0.0, 0.0, 0.0
+    for b in range(n_bins):
+        t = b - middle
+        second += sums[b, 0] * t * t
+        third += sums[b, 0] * t * t * t
+    spread, skew = second / known, third / max(second, 1e-300)
+    for b in range(n_bins):
+        t = b - middle
+        bend = t * t - spread - skew * t
+        fourth += sums[b, 0] * bend * bend
+    line, parabola, groups, gone = 0.0, 0.0, 0.0, 0.0
+    width = n_bins // N_GROUPS
+    for k in range(1, n_outputs + 1):
+        along, bent, total = 0.0, 0.0, 0.0
+        for g in range(N_GROUPS):
+            weight, part = 0.0, 0.0
+            for b in range(g * width, (g + 1) * width):
+                t = b - middle
+                along += sums[b, k] * t
+                bent += sums[b, k] * (t * t - spread - skew * t)
+                part += sums[b, k]
+                weight += sums[b, 0]
+            total += part
+            if weight > 0.0:
+                groups += part * part / weight
+        groups -= total * total / known
+        if second > 1e-9 * known:
+            line += along * along / second
+        if fourth > 1e-9 * known:
+            parabola += bent * bent / fourth
+        if lost > 0.0:
+            part = sums[n_bins, k]
+            gone += total * total / known + part * part / lost - (total + part) * (total + part) / (known + lost)
+    row = 1 if lost > 0.0 else 0
+    best, view = line + gone - reach[row, 0], 0
+    if line + parabola + gone - reach[row, 1] > best:
+        best, view = line + parabola + gone - reach[row, 1], 1
+    if groups + gone - reach[row, 2] > best:
+        best, view = groups + gone - reach[row, 2], 2
+    jump, behind = _find_jump(sums, known)
+    if jump + gone - reach[row, 3] > best:
+        best, view = jump + gone - reach[row, 3], 3 + behind
+    return best, view
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _find_jump(sums, known):
+    """What the best cut into two parts explains of known values of this weight, and the last bin before it."""
+    n_bins = len(sums) - 1
+    explained = np.zeros(n_bins)
+    for k in range(1, sums.shape[1]):
+        total = 0.0
+        for b in range(n_bins):
+            total += sums[b, k]
+        weight, part = 0.0, 0.0
+        for b in range(n_bins - 1):
+            weight += sums[b, 0]
+            part += sums[b, k] - total / known * sums[b, 0]
+            if 0.0 < weight < known:
+                explained[b] += part * part * known / (weight * (known - weight))
+    behind = int(np.argmax(explained))
+    return explained[behind], behind
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def weigh_columns(first, last, codes, data, reach, strengths):
+    """Strengths (D, M) of columns first … last - 1, see `find_view`; codes (D, N), data (N, M · (1 + K))."""
+    n_members = strengths.shape[1]
+    width = data.shape[1] // n_members
+    n_bins = 2 * N_GROUPS
+    sums = np.empty((n_bins + 1, data.shape[1]))
+    for column in range(first, last):
+        sums[:] = 0.0
+        code = codes[column]
+        for i in range(len(code)):
+            line = sums[code[i]]
+            for c in range(data.shape[1]):
+                line[c] += data[i, c]
+        for member in range(n_members):
+            begin = member * width
+            strengths[column, member] = find_view(sums[:, begin : begin + width], reach)[0]
+    return -1
+
+
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def step_adam(grad, mean, square, values, average, first, second, bias1, bias2, rate, decay, epsilon, share):
     """A step of AdamW for every value, its exponential average, and the gradient back to zero, in one pass."""
@@ -681,6 +954,188 @@ def step_adam(grad, mean, square, values, average, first, second, bias1, bias2, 
         values[i] = shrink * values[i] - move * mean[i] / (np.sqrt(scale * square[i]) + tiny)
         average[i] += part * (values[i] - average[i])
         grad[i] = 0
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def count_entries(first, last, starts, column, group, features, count):
+    """How many terms have all their features among the stored values of each row first … last - 1.
+
+    starts (N + 1,) and column (S,): the stored values; group (D + 1,): the terms whose first feature a column is,
+    features (T, o) of the terms in that order.
+    """
+    seen = np.zeros(len(group) - 1, dtype=np.bool_)
+    for i in range(first, last):
+        for s in range(starts[i], starts[i + 1]):
+            seen[column[s]] = True
+        for s in range(starts[i], starts[i + 1]):
+            for t in range(group[column[s]], group[column[s] + 1]):
+                found = 1
+                for d in range(1, features.shape[1]):
+                    if not seen[features[t, d]]:
+                        found = 0
+                count[i] += found
+        for s in range(starts[i], starts[i + 1]):
+            seen[column[s]] = False
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def list_entries(first, last, starts, column, place, group, features, entry_starts, term, position):
+    """The same terms themselves: term (E,) and position (E, o) of the rows' entries, from place (S,) of the values."""
+    where = np.full(len(group) - 1, -1)
+    for i in range(first, last):
+        for s in range(starts[i], starts[i + 1]):
+            where[column[s]] = s
+        e = entry_starts[i]
+        for s in range(starts[i], starts[i + 1]):
+            for t in range(group[column[s]], group[column[s] + 1]):
+                found = True
+                for d in range(1, features.shape[1]):
+                    if where[features[t, d]] < 0:
+                        found = False
+                if found:
+                    term[e] = t
+                    for d in range(features.shape[1]):
+                        position[e, d] = place[where[features[t, d]]]
+                    e += 1
+        for s in range(starts[i], starts[i + 1]):
+            where[column[s]] = -1
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def blend_bases(first, last, position, side, bases, out):
+    """Bases (side ** o, B) at the positions of entries first … last - 1: multilinear between cells, out (E, B)."""
+    n_axes, one = position.shape[1], bases.dtype.type(1)
+    for e in range(first, last):
+        for b in range(bases.shape[1]):
+            out[e, b] = 0
+        for corner in range(1 << n_axes):
+            cell, share = 0, one
+            for d in range(n_axes):
+                whole = np.floor(position[e, d])
+                part = position[e, d] - whole
+                upper = corner >> d & 1
+                share *= part if upper else one - part
+                cell = cell * side + int(whole) + (upper and part > 0)
+            if share > 0:
+                for b in range(bases.shape[1]):
+                    out[e, b] += share * bases[cell, b]
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def pull_bases(position, side, grad, out):
+    """The way back of `blend_bases`: add grad (E, B) to the cells, out (side ** o, B)."""
+    n_axes, one = position.shape[1], out.dtype.type(1)
+    for e in range(len(position)):
+        for corner in range(1 << n_axes):
+            cell, share = 0, one
+            for d in range(n_axes):
+                whole = np.floor(position[e, d])
+                part = position[e, d] - whole
+                upper = corner >> d & 1
+                share *= part if upper else one - part
+                cell = cell * side + int(whole) + (upper and part > 0)
+            if share > 0:
+                for b in range(out.shape[1]):
+                    out[cell, b] += share * grad[e, b]
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def add_entries(first, last, starts, term, blend, coefficients, out):
+    """Add Σ_entries Σ_b blend_b a_tb to rows first … last - 1: blend (E, B), coefficients (T, B, C), out (b, C)."""
+    total = np.empty(out.shape[1], out.dtype)  # nothing else can lie there: the sums vectorise
+    for i in range(first, last):
+        total[:] = 0
+        for e in range(starts[i], starts[i + 1]):
+            t = term[e]
+            for b in range(blend.shape[1]):
+                share = blend[e, b]
+                for c in range(len(total)):
+                    total[c] += share * coefficients[t, b, c]
+        for c in range(len(total)):
+            out[i, c] += total[c]
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def sort_entries(starts, term, count, touched, begin, entry, row):
+    """Entries by term. Writes the terms in order of their first entry, where each one's entries begin, and these with
+    their rows; returns how many terms there are. `count` (T,) is zero before and after: a step costs what it holds."""
+    found = 0
+    for e in range(len(term)):
+        if count[term[e]] == 0:
+            touched[found] = term[e]
+            found += 1
+        count[term[e]] += 1
+    begin[0] = 0
+    for j in range(found):
+        begin[j + 1] = begin[j] + count[touched[j]]
+        count[touched[j]] = begin[j]
+    for i in range(len(starts) - 1):
+        for e in range(starts[i], starts[i + 1]):
+            place = count[term[e]]
+            entry[place], row[place] = e, i
+            count[term[e]] += 1
+    for j in range(found):
+        count[touched[j]] = 0
+    return found
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def shrink_terms(first, last, touched, coefficients, power, seen, clock, ridge):
+    """The decay that terms have missed since they were last touched: their rate, and so their decay, stood still.
+
+    clock: sum of the rates so far, seen (T,): as it was; power (T,): see `step_terms`.
+    """
+    for j in range(first, last):
+        term = touched[j]
+        if power[term] > 0:
+            part = coefficients.dtype.type(np.exp((seen[term] - clock) * ridge[term] / np.sqrt(power[term])))
+            for b in range(coefficients.shape[1]):
+                for c in range(coefficients.shape[2]):
+                    coefficients[term, b, c] *= part
+        seen[term] = clock
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "reassoc"})
+def step_terms(first, last, touched, begin, entry, row, blend, slope, coefficients, power, rate, back):
+    """Move the coefficients of touched terms against the slopes (b, C) of their rows' scores; entries as in
+    `sort_entries`.
+
+    AdaGrad with one rate a term: power (T,) sums the mean squares of its gradients. Writes back (E, B), the gradients
+    of the blends at the coefficients before the step.
+    """
+    n_bases, n_channels = coefficients.shape[1], coefficients.shape[2]
+    grad = np.zeros((n_bases, n_channels), coefficients.dtype)
+    for j in range(first, last):
+        term = touched[j]
+        values = coefficients[term]
+        grad[:] = 0
+        for place in range(begin[j], begin[j + 1]):
+            e, line = entry[place], slope[row[place]]
+            for b in range(n_bases):
+                share, own, mine = blend[e, b], values[b], grad[b]
+                total = share * 0
+                for c in range(n_channels):  # two loops, of which each vectorises
+                    total += own[c] * line[c]
+                for c in range(n_channels):
+                    mine[c] += share * line[c]
+                back[e, b] = total
+        square = 0.0
+        for b in range(n_bases):
+            for c in range(n_channels):
+                square += grad[b, c] * grad[b, c]
+        power[term] += square / (n_bases * n_channels)
+        if power[term] > 0:
+            step = coefficients.dtype.type(rate / np.sqrt(power[term]))
+            for b in range(n_bases):
+                for c in range(n_channels):
+                    values[b, c] -= step * grad[b, c]
     return -1
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from . import kernels
 from .axis import Axis
+from .stored import Stored
 from .terms import Term
 
 
@@ -32,7 +34,7 @@ class Anchor:
 class Layout:
     """Flat description of axes and terms.
 
-    Row a of the guide table starts at entry a · (GUIDE + 1), see `make_guide`. A term's axes are
+    The guide table of axis a starts at entry `guide_start[a]`, see `make_guide`. A term's axes are
     `term_axis[term_start[t]:term_start[t + 1]]`; its cells start at `term_offset[t]`, one step along axis d is
     `term_stride[term_start[t] + d]` cells. The main axes of all columns are the first axes.
     Rows whose position on `skip_axis[t]` is `skip_place[t]` contribute nothing to an anchored term; -1 is no axis.
@@ -44,6 +46,7 @@ class Layout:
     axis_level: np.ndarray
     knots: np.ndarray
     guide: np.ndarray
+    guide_start: np.ndarray
     guide_line: np.ndarray
     anchors: Mapping[int, Anchor]
     terms: tuple[Term, ...]
@@ -57,7 +60,8 @@ class Layout:
 
     @property
     def axis_arrays(self) -> tuple[np.ndarray, ...]:
-        return self.axis_column, self.axis_start, self.axis_level, self.knots, self.guide, self.guide_line
+        guide = self.guide, self.guide_start, self.guide_line
+        return self.axis_column, self.axis_start, self.axis_level, self.knots, *guide
 
     @property
     def term_arrays(self) -> tuple[np.ndarray, ...]:
@@ -83,17 +87,59 @@ class Layout:
     def cells_of(self, index: int) -> slice:
         """The term's piece of the flat array of cells."""
         start = int(self.term_offset[index])
-        return slice(start, start + int(np.prod(self.table_shape(index))))
+        return slice(start, start + math.prod(self.table_shape(index)))
 
-    def encode(self, numbers: np.ndarray, threads: int = 1) -> np.ndarray:
-        """numbers (N, D) -> positions (N, A) float32."""
-        positions = np.empty((len(numbers), len(self.axes)), dtype=np.float32)
+    def encode(self, numbers: np.ndarray | Stored, threads: int = 1, dtype: type = np.float32) -> Any:
+        """numbers (N, D) -> positions (N, A); stored numbers -> stored positions, with the absent one on every axis."""
+        if isinstance(numbers, Stored):
+            return self._encode_stored(numbers, threads, dtype)
+        positions: np.ndarray = np.empty((len(numbers), len(self.axes)), dtype=dtype)
 
         def work(_part, first, last):
             return kernels.locate_rows(first, last, numbers, *self.axis_arrays, positions)
 
         raise_if_infinite(self.axes, kernels.share_rows(work, len(numbers), threads))
         return positions
+
+    def _encode_stored(self, numbers: Stored, threads: int, dtype: type) -> Stored:
+        absent = self.encode(np.full((1, numbers.n_columns), numbers.absent), dtype=dtype)[0]
+        axes = np.argsort(self.axis_column, kind="stable")
+        axes_start = np.searchsorted(self.axis_column[axes], np.arange(numbers.n_columns + 1))
+        starts = np.r_[0, np.cumsum(np.diff(axes_start)[numbers.column])][numbers.starts]
+        axis, positions = np.empty(starts[-1], dtype=np.int32), np.empty(starts[-1], dtype=dtype)
+
+        def work(_part, first, last):
+            entries = numbers.starts, numbers.column, numbers.value[:, None]
+            found = starts, axis, positions
+            return kernels.locate_stored(first, last, *entries, axes_start, axes, *self.axis_arrays, *found)
+
+        raise_if_infinite(self.axes, kernels.share_rows(work, len(numbers), threads))
+        moved = positions != absent[axis]  # a value beyond the last knots may stand where the absent one does
+        starts, axis, positions = np.r_[0, np.cumsum(moved)][starts], axis[moved], positions[moved]
+        return Stored(starts, axis, positions, absent, len(self.axes))
+
+
+def list_touches(layout: Layout, absent: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Terms that an entry on axis a touches: those from starts[a] to starts[a + 1], and how many of a term's axes come
+    before a in it. A row touches a term where it has an entry on a and none on the axes before.
+
+    An anchored term that the absent position on its axis skips is touched by entries on that axis alone.
+    """
+    term = np.repeat(np.arange(len(layout.terms)), np.diff(layout.term_start))
+    before = np.arange(len(term)) - layout.term_start[term]
+    skip_axis = layout.skip_axis[term]
+    is_skipped = (skip_axis >= 0) & (absent[skip_axis] == layout.skip_place[term])
+    kept = np.flatnonzero(~is_skipped | (layout.term_axis == skip_axis))
+    order = kept[np.argsort(layout.term_axis[kept], kind="stable")]
+    starts = np.searchsorted(layout.term_axis[order], np.arange(len(absent) + 1))
+    return starts, term[order], np.where(is_skipped, 0, before)[order]
+
+
+def line_up(positions: np.ndarray | Stored, axes: Sequence[int] | np.ndarray) -> np.ndarray:
+    """(axes, N) positions of all rows on some axes."""
+    if isinstance(positions, Stored):
+        return np.stack([positions.read_column(axis) for axis in axes])
+    return np.ascontiguousarray(positions[:, axes].T)
 
 
 def lay_out(
@@ -152,19 +198,20 @@ def flatten(
             flat_axis.append(index_of[id(axis)])
         skips.append(_choose_skip(term, used, flat_axis[start[-1] :], anchors))
         cells = [axis.n_cells for axis in used]
-        stride.extend(int(np.prod(cells[d + 1 :])) for d in range(len(cells)))
+        stride.extend(math.prod(cells[d + 1 :]) for d in range(len(cells)))
         start.append(len(flat_axis))
-        offset.append(offset[-1] + int(np.prod(cells)))
+        offset.append(offset[-1] + math.prod(cells))
     counts = [len(axis.knots) for axis in all_axes]
-    guides, lines = zip(*(make_guide(axis.knots) for axis in all_axes), strict=True)
+    guide, guide_start, lines = _join_guides(all_axes)
     return Layout(
         axes=tuple(all_axes),
         axis_column=np.array(column_of, dtype=np.int64),
         axis_start=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
         axis_level=np.array([axis.is_level for axis in all_axes], dtype=np.bool_),
         knots=np.concatenate([axis.knots for axis in all_axes]),
-        guide=np.concatenate(guides),
-        guide_line=np.array(lines),
+        guide=guide,
+        guide_start=guide_start,
+        guide_line=lines,
         anchors=anchors,
         terms=tuple(terms),
         term_start=np.array(start, dtype=np.int64),
@@ -195,41 +242,74 @@ def anchor_position(axis: Axis, anchor: Anchor) -> int:
     return int(found[0]) + 1 if len(found) else -1
 
 
-def make_guide(knots: np.ndarray) -> tuple[np.ndarray, tuple[float, float]]:
+def _join_guides(axes: Sequence[Axis]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Guide tables one after the other, where that of each axis starts, and the lines (A, 2).
+
+    Of very many axes, those with equally few knots share one of a single bucket: they cost next to nothing, and a guide
+    table that does not stay in the cache would not help.
+    """
+    few = 2 if len(axes) <= MANY_AXES else FEW_KNOTS
+    known: dict[int, int] = {}
+    pieces: list[np.ndarray] = []
+    starts, lines, size = np.empty(len(axes), dtype=np.int64), np.zeros((len(axes), 2)), 0
+    for index, axis in enumerate(axes):
+        count = len(axis.knots)
+        start = known.get(count)
+        if start is None:
+            piece, lines[index] = make_guide(axis.knots, few)
+            pieces.append(piece)
+            start, size = size, size + len(piece)
+            if count <= few:
+                known[count] = start
+        starts[index] = start
+    return np.concatenate(pieces), starts, lines
+
+
+def make_guide(knots: np.ndarray, few: int = 2) -> tuple[np.ndarray, tuple[float, float]]:
     """A table that takes a value to the few knots around it: (GUIDE + 1,) entries, and the line value -> bucket.
 
-    Buckets are even over a range of knots, the outermost also hold what lies outside; of several ranges the one that
-    leaves fewest knots to search is taken, so that long tails do not crowd the bulk into one bucket. A value in bucket
-    j lies between the knots guide[j] and guide[j + 1]: rounding cannot break that, since the same monotone line takes
-    knots and values to buckets.
+    Few knots are all in one bucket: 2 entries. Otherwise buckets are even over a range of knots, the outermost also
+    hold what lies outside; of several ranges the one that leaves fewest knots to search is taken, so that long tails do
+    not crowd the bulk into one bucket. A value in bucket j lies between the knots guide[j] and guide[j + 1]: rounding
+    cannot break that, since the same monotone line takes knots and values to buckets.
     """
     last = len(knots) - 1
-    ranges = [(int(last * low), math.ceil(last * high)) for low in _GUIDE_LOW for high in _GUIDE_HIGH]
-    lines = {_guide_line(knots[low], knots[high]) for low, high in ranges}
-    line = min(sorted(lines), key=lambda line: _count_search(_find_buckets(knots, *line)))
-    before = np.searchsorted(_find_buckets(knots, *line), np.arange(kernels.GUIDE + 1))  # knots in earlier buckets
-    return np.clip(before - 1, 0, max(last - 1, 0)).astype(np.int32), line
+    if last < few:
+        return np.array([0, max(last - 1, 0)], dtype=np.int32), (0.0, 0.0)
+    places = [(int(last * low), math.ceil(last * high)) for low in _GUIDE_LOW for high in _GUIDE_HIGH]
+    lines = _guide_lines(*knots[np.array(places).T])
+    buckets = _find_buckets(knots, lines)
+    best = int(np.argmin(_count_search(buckets)))
+    size = np.bincount(buckets[best], minlength=kernels.GUIDE)
+    before = np.r_[0, np.cumsum(size)]  # knots in earlier buckets
+    return np.clip(before - 1, 0, last - 1).astype(np.int32), tuple(lines[best].tolist())
 
 
+MANY_AXES, FEW_KNOTS = 2048, 32
 _GUIDE_LOW, _GUIDE_HIGH = (0.0, 0.1, 0.25), [share / 20 for share in range(10, 21)]
 
 
-def _guide_line(low: float, high: float) -> tuple[float, float]:
+def _guide_lines(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """(L, 2) start and scale of each line."""
     with np.errstate(over="ignore", divide="ignore"):
-        scale = (kernels.GUIDE - 1) / (np.float64(high) - low)
-    return (float(low), float(scale)) if np.isfinite(scale) else (0.0, 0.0)  # 0 · (value - 0) is never NaN
+        scale = (kernels.GUIDE - 1) / (high - low)
+    return np.where(np.isfinite(scale)[:, None], np.stack([low, scale], axis=1), 0.0)  # 0 · (value - 0) is never NaN
 
 
-def _find_buckets(knots: np.ndarray, low: float, scale: float) -> np.ndarray:
+def _find_buckets(knots: np.ndarray, lines: np.ndarray) -> np.ndarray:
+    """(L, G) bucket of every knot by each line."""
     with np.errstate(over="ignore", invalid="ignore"):
-        places = (knots - low) * scale
+        places = (knots - lines[:, :1]) * lines[:, 1:]
     return np.nan_to_num(places, nan=0.0).clip(0, kernels.GUIDE - 1).astype(np.int64)
 
 
-def _count_search(buckets: np.ndarray) -> float:
-    """Mean steps of a binary search within the bucket of a knot."""
-    size = np.bincount(buckets)
-    return float((size * np.log2(1 + size)).sum())
+def _count_search(buckets: np.ndarray) -> np.ndarray:
+    """(L,) steps of binary searches for all knots within their buckets."""
+    is_first = np.ones(buckets.shape, dtype=bool)
+    is_first[:, 1:] = buckets[:, 1:] != buckets[:, :-1]
+    first = np.flatnonzero(is_first)
+    size = np.diff(np.r_[first, buckets.size])
+    return np.add.reduceat(size * np.log2(1 + size), np.searchsorted(first, np.arange(len(buckets)) * buckets.shape[1]))
 
 
 def raise_if_infinite(axes: Sequence[Axis], column: int) -> None:

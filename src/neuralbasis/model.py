@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import permutations
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -19,14 +21,18 @@ from .axis import Axis
 from .columns import Columns, find_rows, read_columns, read_rows
 from .document import read_fields, write_model
 from .encoder import Encoder
-from .layout import Layout, flatten, raise_if_infinite
+from .factors import Contributions, FactoredPart, Factors, fill_contributions, join_contributions
+from .layout import Layout, flatten, list_touches, raise_if_infinite
 from .link import inverse_link
 from .scorecard import Scorecard, describe, scorecard
-from .shape import Shape, TiedShape
+from .shape import AnyShape, FactoredShape, Shape, TiedShape
+from .stored import Stored, store_rows
 from .summary import Summary
 from .terms import Term, term_name
 
 BLOCK_NUMBERS = 1 << 23  # contributions of tied terms worked on at a time
+BLOCK_ROWS, STORED_ROWS = 1 << 14, 64  # stored rows worked on at a time, and that are worth a thread
+MAX_BYTES = 2e9  # contributions of a stored table or a wide model: more would be dense by surprise
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,50 +66,92 @@ class AdditiveModel:
 
     encoder: Encoder
     intercept: np.ndarray
-    shapes: tuple[Shape | TiedShape, ...]
+    shapes: tuple[AnyShape, ...]
     link: str
     classes: np.ndarray | None = None
     n_jobs: int | None = None
     summary: Summary | None = None
     _is_plain: bool = field(init=False, repr=False)
     _places: tuple[Mapping[str, float] | None, ...] = field(init=False, repr=False)
-    _parts: tuple[_Part, ...] = field(init=False, repr=False)
+    _used: list[int] | None = field(init=False, repr=False)  # columns that terms speak of, None for all
+    _parts: tuple[_Part | FactoredPart, ...] = field(init=False, repr=False)
 
     def __post_init__(self):
-        is_tied = [isinstance(shape, TiedShape) for shape in self.shapes]
-        parts = [
-            _Part(self.encoder.axes, self.shapes, [t for t, tied in enumerate(is_tied) if tied == wished])
-            for wished in sorted(set(is_tied))
-        ]
+        used, shapes = _find_used(len(self.encoder.axes), self.shapes)
+        axes = self.encoder.axes if used is None else [self.encoder.axes[feature] for feature in used]
         places = [_number_levels(axis) for axis in self.encoder.axes]
         object.__setattr__(self, "_is_plain", not any(axis.is_level for axis in self.encoder.axes))
         object.__setattr__(self, "_places", tuple(places))
-        object.__setattr__(self, "_parts", tuple(parts))
+        object.__setattr__(self, "_used", used)
+        object.__setattr__(self, "_parts", _make_parts(axes, shapes))
 
     @property
     def layout(self) -> Layout:
         """Axes and terms in flat arrays."""
         return flatten(self.encoder.axes, self.terms, [shape.axes for shape in self.shapes])
 
-    @property
+    @cached_property
     def terms(self) -> tuple[Term, ...]:
         return tuple(shape.term for shape in self.shapes)
 
-    @property
+    @cached_property
     def term_names(self) -> tuple[str, ...]:
-        return tuple(term_name(term, self.encoder.names) for term in self.terms)
+        names = self.encoder.names
+        return tuple(term_name(term, names) for term in self.terms)
+
+    @cached_property
+    def term_index(self) -> Mapping[str, int]:
+        """Index of each term by its name, with the columns of an interaction in any order."""
+        names = self.encoder.names
+        found: dict[str, int] = {}
+        for index, term in enumerate(self.terms):
+            for order in permutations(term):
+                found.setdefault(term_name(order, names), index)
+        return found
 
     @property
     def n_outputs(self) -> int:
         return len(self.intercept)
+
+    @property
+    def absent_value(self) -> float:
+        """What a SciPy sparse matrix holds where it stores nothing; an estimator's parameter."""
+        wished = 0.0 if self.summary is None else self.summary.parameters.get("absent_value", 0.0)
+        return float(wished) if isinstance(wished, (int, float)) else np.nan  # a file holds None for it
 
     def scores(self, X: Any) -> np.ndarray:
         """(N, K) scores: intercept plus the contributions of all terms."""
         return self._look_up(X, per_term=False)[:, 0]
 
     def contributions(self, X: Any) -> np.ndarray:
-        """(N, T, K) contribution of every term to every row's score."""
+        """(N, T, K) contribution of every term to every row's score, also where the table is sparse."""
         return self._look_up(X, per_term=True)
+
+    def list_contributions(self, X: Any) -> Contributions:
+        """The same without the zeros of wide models: of factors only those terms whose features a row all has."""
+        if not self.is_wide:
+            return fill_contributions(range(len(self.shapes)), self.contributions(X))
+        numbers = self._numbers(X)
+        if isinstance(numbers, np.ndarray):
+            infinite = np.isinf(numbers).any(axis=0)
+            raise_if_infinite(self.encoder.axes, int(infinite.argmax()) if infinite.any() else -1)
+        found = [part.list_contributions(numbers) for part in self._parts if isinstance(part, FactoredPart)]
+        tables = [t for t, shape in enumerate(self.shapes) if not isinstance(shape, FactoredShape)]
+        if tables:
+            alone = replace(self, shapes=tuple(self.shapes[t] for t in tables))
+            found.append(fill_contributions(tables, alone.contributions(X)))
+        return join_contributions(found)
+
+    def store(self, X: Any) -> Stored:
+        """Rows of a wide model without their absent values."""
+        numbers = self._numbers(X)
+        absent = next(part.factors.finder.absent for part in self._parts if isinstance(part, FactoredPart))
+        return store_rows(numbers, absent) if isinstance(numbers, np.ndarray) else numbers
+
+    @cached_property
+    def is_wide(self) -> bool:
+        """Are its terms, or some of them, kept in factors?"""
+        return any(isinstance(part, FactoredPart) for part in self._parts)
 
     def predict(self, X: Any) -> np.ndarray:
         """Values of a regression, or the most probable class."""
@@ -140,7 +188,22 @@ class AdditiveModel:
         """(T,) weighted mean of |scores| over the cells, or range of the scores; the mean over classes."""
         if importance_type not in ("avg_weight", "min_max"):
             raise ValueError(f"importance_type must be 'avg_weight' or 'min_max', not {importance_type!r}")
-        return np.array([_importance(shape, importance_type) for shape in self.shapes])
+        found = np.zeros(len(self.shapes))
+        for part in self._parts:
+            found[part.index] = part.importances(importance_type)
+        return found
+
+    def leanings(self) -> np.ndarray:
+        """(T, K) how far each term speaks for each score where a row has not its most frequent value, or against it.
+
+        That is `share · (1 - share) · difference`: what the term contributes to rows off that value more than on it,
+        and their share of the training rows. For a column that is 0 in most rows, such as a word, the sign says which
+        way its presence leans; a value that nearly all rows have, or nearly none, leans little.
+        """
+        found = np.zeros((len(self.shapes), self.n_outputs))
+        for part in self._parts:
+            found[part.index] = part.leanings()
+        return found
 
     def axes_by_feature(self) -> list[list[Axis]]:
         """For each column its own axis and then the coarser ones that interactions use."""
@@ -152,26 +215,41 @@ class AdditiveModel:
 
     def _look_up(self, X: Any, per_term: bool) -> np.ndarray:
         numbers = self._numbers(X)
+        if per_term and (self.is_wide or isinstance(numbers, Stored)):
+            self._check_size(len(numbers))
         out = np.zeros((len(numbers), len(self.shapes) if per_term else 1, self.n_outputs))
         if not per_term:
             out[:] = self.intercept
         for part in self._parts:
             bad = part.add_to(out, numbers, per_term, self.n_jobs)
-            raise_if_infinite(self.encoder.axes, bad)
+            if bad >= 0:
+                raise_if_infinite(self.encoder.axes, bad if self._used is None else self._used[bad])
         return out
 
-    def _numbers(self, X: Any) -> np.ndarray:
+    def _check_size(self, n_rows: int) -> None:
+        needed = 8.0 * n_rows * len(self.shapes) * self.n_outputs
+        if needed > MAX_BYTES:
+            raise ValueError(
+                f"contributions of {n_rows:,} rows to {len(self.shapes):,} terms and {self.n_outputs} score(s) would "
+                f"take {needed / 1e9:,.1f} GB; ask for fewer rows at a time, at most "
+                f"{int(MAX_BYTES * n_rows / needed):,} of them, or use list_contributions, which leaves the zeros of a "
+                "wide model out"
+            )
+
+    def _numbers(self, X: Any) -> np.ndarray | Stored:
+        """(N, columns that terms speak of)"""
         plain = type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and len(X) > 0 and self._is_plain
         if plain and X.shape[1] == len(self.encoder.axes):
-            return X  # the common case pays no conversion
+            return X if self._used is None else X[:, self._used]  # the common case pays no conversion
         rows = find_rows(X)
         if rows is not None:
-            return read_rows(rows, self.encoder.names, self._places)
-        return self.encoder.numbers(self.find_columns(X))
+            found = read_rows(rows, self.encoder.names, self._places)
+            return found if self._used is None else found[:, self._used]
+        return self.encoder.numbers(self.find_columns(X), self._used)
 
     def find_columns(self, X: Any) -> Columns:
         """By name where the table has names, otherwise by position."""
-        columns = X if isinstance(X, Columns) else read_columns(X)
+        columns = X if isinstance(X, Columns) else read_columns(X, absent=self.absent_value)
         return columns.select(self.encoder.names) if columns.named else columns
 
 
@@ -208,16 +286,46 @@ def find_model(model: Any) -> AdditiveModel:
     return found
 
 
+def _find_used(n_columns: int, shapes: Sequence[AnyShape]) -> tuple[list[int] | None, Sequence[AnyShape]]:
+    """The columns that tables speak of, and the shapes with these numbered anew.
+
+    None for all of them, also where most are used: taking them out would cost more than it saves. Factors read what a
+    row stores, so they need not know.
+    """
+    tables = [shape for shape in shapes if not isinstance(shape, FactoredShape)]
+    used = sorted({feature for shape in tables for feature in shape.term})
+    if 2 * len(used) >= n_columns or len(tables) < len(shapes):
+        return None, shapes
+    number = {feature: index for index, feature in enumerate(used)}
+    return used, [replace(shape, term=tuple(number[feature] for feature in shape.term)) for shape in tables]
+
+
+def _make_parts(axes: Sequence[Axis], shapes: Sequence[AnyShape]) -> tuple[_Part | FactoredPart, ...]:
+    """The terms by the way they are looked up: in tables, in tables of tied classes, in each one of the factors."""
+    tables: dict[type, dict[int, Shape | TiedShape]] = {Shape: {}, TiedShape: {}}
+    factors: dict[Factors, list[int]] = {}
+    for t, shape in enumerate(shapes):
+        if isinstance(shape, FactoredShape):
+            factors.setdefault(shape.factors, []).append(t)
+        else:
+            tables[type(shape)][t] = shape
+    plain = [_Part(axes, list(found.values()), list(found)) for found in tables.values() if found]
+    return (*plain, *(FactoredPart(part, index) for part, index in factors.items()))
+
+
 class _Part:
     """Terms of a model as the kernels read them: all that have tables, or all whose classes are tied."""
 
     def __init__(self, axes: Sequence[Axis], shapes: Sequence[Shape | TiedShape], index: Sequence[int]):
-        self.index, self.shapes = list(index), [shapes[t] for t in index]
+        self.index, self.shapes = index, shapes
         self.tables = [shape.values if isinstance(shape, TiedShape) else shape.scores for shape in self.shapes]
         width = max(table.shape[-1] for table in self.tables)
+        self.absent: dict[str, tuple[tuple[np.ndarray, ...], np.ndarray]] = {}  # what `_find_absent` found last
         self.mix = self._join_mixes(width) if isinstance(self.shapes[0], TiedShape) else None
         tables = [_widen(table.reshape(-1, table.shape[-1]), width) for table in self.tables]
-        layout = flatten(axes, [shape.term for shape in self.shapes], [shape.axes for shape in self.shapes])
+        self.layout = layout = flatten(
+            axes, [shape.term for shape in self.shapes], [shape.axes for shape in self.shapes]
+        )
         self.arrays = (
             *layout.axis_arrays,
             *layout.term_arrays,
@@ -225,20 +333,26 @@ class _Part:
             np.ascontiguousarray(np.concatenate(tables)),
         )
 
+    def importances(self, importance_type: str) -> list[float]:
+        return [_importance(shape, importance_type) for shape in self.shapes]
+
+    def leanings(self) -> np.ndarray:
+        return np.stack([lean(shape.scores, shape.weights) for shape in self.shapes])
+
     def _join_mixes(self, width: int) -> np.ndarray:
         """(T, C, K) weights of the shapes in the mean of the members."""
         mixes = [shape.mix.mean(axis=1) for shape in self.shapes if isinstance(shape, TiedShape)]
         return np.stack([_widen(mix.T, width).T for mix in mixes])
 
-    def add_to(self, out: np.ndarray, numbers: np.ndarray, per_term: bool, n_jobs: int | None) -> int:
+    def add_to(self, out: np.ndarray, numbers: np.ndarray | Stored, per_term: bool, n_jobs: int | None) -> int:
         """Add contributions of the rows into out (N, 1 or T, K); returns the column of an infinite value or -1."""
         if self.mix is None and (not per_term or len(self.index) == out.shape[1]):
             return self._score(numbers, per_term, out, n_jobs)
         step = max(1, BLOCK_NUMBERS // self.arrays[-1].shape[1] // len(self.index))
         for first in range(0, len(numbers), step):
-            rows = slice(first, first + step)
-            found = np.zeros((len(numbers[rows]), len(self.index), self.arrays[-1].shape[1]))
-            bad = self._score(numbers[rows], True, found, n_jobs)
+            rows = slice(first, min(first + step, len(numbers)))
+            found = np.zeros((rows.stop - first, len(self.index), self.arrays[-1].shape[1]))
+            bad = self._score(_take(numbers, rows), True, found, n_jobs)
             if bad >= 0:
                 return bad
             if self.mix is None:
@@ -249,9 +363,11 @@ class _Part:
                 out[rows, 0] += found.reshape(len(found), -1) @ self.mix.reshape(-1, self.mix.shape[2])
         return -1
 
-    def _score(self, numbers: np.ndarray, per_term: bool, out: np.ndarray, n_jobs: int | None) -> int:
+    def _score(self, numbers: np.ndarray | Stored, per_term: bool, out: np.ndarray, n_jobs: int | None) -> int:
         if not kernels.NUMBA:
             return self._score_numpy(numbers, per_term, out)
+        if isinstance(numbers, Stored):
+            return self._score_stored(numbers, per_term, out, kernels.count_threads(n_jobs))
 
         if len(numbers) < 2 * kernels.MIN_ROWS and not numbers.flags.carray:
             numbers = np.array(numbers, order="C")  # a layout that no kernel is compiled for would cost seconds
@@ -265,18 +381,54 @@ class _Part:
             return work(0, 0, len(numbers))
         return kernels.share_rows(work, len(numbers), kernels.count_threads(n_jobs))
 
-    def _score_numpy(self, numbers: np.ndarray, per_term: bool, out: np.ndarray) -> int:
+    def _score_stored(self, numbers: Stored, per_term: bool, out: np.ndarray, threads: int) -> int:
+        """What all terms say where every value is absent, and the difference that the entries of a row make."""
+        *arrays, table = self.arrays[len(self.layout.axis_arrays) :]
+        for first in range(0, len(numbers), BLOCK_ROWS):
+            rows = slice(first, min(first + BLOCK_ROWS, len(numbers)))
+            positions = self.layout.encode(_take(numbers, rows), threads, np.float64)
+            entries = positions.starts, positions.column, positions.value, positions.absent
+            touches, at_absent = self._find_absent(numbers.absent, positions.absent)
+            out[rows] += at_absent if per_term else at_absent.sum(axis=0)
+
+            def work(_part, low, high, block=out[rows], entries=(*entries, *touches), at_absent=at_absent):
+                order = np.arange(len(block))
+                return kernels.gather_stored(low, high, order, *entries, *arrays, table, at_absent, per_term, block)
+
+            kernels.share_rows(work, len(positions), threads, STORED_ROWS)
+        return -1
+
+    def _find_absent(self, absent: float, positions: np.ndarray) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+        """Which entries touch which terms, and what every term says (T, C) where all values are absent."""
+        known = self.absent.get(str(absent))
+        if known is None:
+            *arrays, table = self.arrays[len(self.layout.axis_arrays) :]
+            found = np.zeros((1, len(self.index), table.shape[1]))
+            kernels.gather_rows(0, 1, positions[:, None], *arrays, table, True, found)
+            known = list_touches(self.layout, positions), found[0]
+            self.absent = {str(absent): known}
+        return known
+
+    def _score_numpy(self, numbers: np.ndarray | Stored, per_term: bool, out: np.ndarray) -> int:
         """The same numbers without numba, a block of rows at a time."""
         for first in range(0, len(numbers), 65536):
-            rows = slice(first, first + 65536)
-            bad = np.flatnonzero(np.isinf(numbers[rows]).any(axis=0))
-            if len(bad):
+            rows = slice(first, min(first + 65536, len(numbers)))
+            block = _take(numbers, rows)
+            if not isinstance(block, Stored) and len(bad := np.flatnonzero(np.isinf(block).any(axis=0))):
                 return int(bad[0])
             for index, (shape, table) in enumerate(zip(self.shapes, self.tables, strict=True)):
-                places = [_positions(numbers[rows, f], a) for f, a in zip(shape.term, shape.axes, strict=True)]
+                places = [_positions(_read_column(block, f), a) for f, a in zip(shape.term, shape.axes, strict=True)]
                 found = _interpolate(table, places)
                 out[rows, index if per_term else 0, : found.shape[1]] += found
         return -1
+
+
+def _take(numbers: np.ndarray | Stored, rows: slice) -> Any:
+    return numbers.take_slice(rows.start, rows.stop) if isinstance(numbers, Stored) else numbers[rows]
+
+
+def _read_column(numbers: np.ndarray | Stored, column: int) -> np.ndarray:
+    return numbers.read_column(column) if isinstance(numbers, Stored) else numbers[:, column]
 
 
 def _number_levels(axis: Axis) -> Mapping[str, float] | None:
@@ -297,6 +449,13 @@ def _importance(shape: Shape | TiedShape, importance_type: str) -> float:
     if importance_type == "min_max":
         return float(np.ptp(scores, axis=0).mean())
     return float(np.average(np.abs(scores), axis=0, weights=shape.weights[seen]).mean())
+
+
+def lean(scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """(K,) see `AdditiveModel.leanings`."""
+    scores, shares = scores.reshape(-1, scores.shape[-1]), weights.ravel() / (weights.sum() or 1.0)
+    usual = int(shares.argmax())
+    return shares[usual] * (shares @ (scores - scores[usual]))
 
 
 def _positions(values: np.ndarray, axis: Axis) -> np.ndarray:

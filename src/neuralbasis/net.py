@@ -93,6 +93,7 @@ class BasisNet(nn.Module):
     """
 
     zero: Tensor
+    free_voice: Tensor | None
 
     def __init__(
         self,
@@ -121,6 +122,15 @@ class BasisNet(nn.Module):
         self.free = nn.Parameter(torch.zeros(n_free, channels))
         self.intercept = nn.Parameter(torch.zeros(n_members, n_outputs))
         self.register_buffer("zero", torch.zeros(1, channels))
+        self.register_buffer("free_voice", None)
+        for order in bases:
+            self.register_buffer(f"voice_{order}", None)
+
+    def give_voices(self, voices: Mapping[int, Tensor], free: Tensor) -> None:
+        """Let each member speak of some terms only: order -> (T, M), and (free cells, M); elsewhere it says 0."""
+        for order, voice in voices.items():
+            setattr(self, f"voice_{order}", voice.T.repeat_interleave(self.n_subnets, dim=0).float())  # (M·S, T)
+        self.free_voice = free.repeat_interleave(self.zero.shape[1] // self.n_members, dim=1).float()
 
     def combine(self, parts: Tensor) -> Tensor:
         """Sums over the terms (b, 1, M · K), or tied the terms' values (b, T, M · S), -> scores (b, M, K)."""
@@ -132,13 +142,13 @@ class BasisNet(nn.Module):
     @torch.no_grad()
     def pull(self, parts: Tensor, slope: Tensor) -> Tensor:
         """The way back of `combine`: gradients (b, M, K) of the scores -> those of the parts; parameters get theirs."""
-        _add_gradient(self.intercept, slope.sum(dim=0))
+        add_gradient(self.intercept, slope.sum(dim=0))
         if not self.tied:
             return slope.reshape(parts.shape)
         copies = slope.transpose(0, 1).repeat_interleave(self.n_subnets, dim=0)  # (M·S, b, K)
         of_mix, first = torch.bmm(parts.permute(2, 1, 0), copies), 0  # (M·S, T, K)
         for mix in self.mixes.values():
-            _add_gradient(mix, of_mix[:, first : first + mix.shape[1]])
+            add_gradient(mix, of_mix[:, first : first + mix.shape[1]])
             first += mix.shape[1]
         return torch.bmm(copies, self.mix().transpose(1, 2)).permute(1, 2, 0).contiguous()
 
@@ -149,7 +159,8 @@ class BasisNet(nn.Module):
     def table(self, points: Points) -> Tensor:
         """All cells of all terms, (cells, C)."""
         parts = [self._cells(order, chosen) for order, chosen in points.orders.items()]
-        return _Pick.apply(torch.cat([*parts, self.free, self.zero]), 0, points.source)
+        free = self.free if self.free_voice is None else self.free * self.free_voice
+        return _Pick.apply(torch.cat([*parts, free, self.zero]), 0, points.source)
 
     def _cells(self, order: int, points: OrderPoints) -> Tensor:
         key = str(order)
@@ -159,6 +170,9 @@ class BasisNet(nn.Module):
         cells = _multiply_groups(values, coefficients, points)  # (M·S, cells, L)
         if self.tied:
             cells = cells + self.offsets[key].transpose(1, 2).index_select(1, points.term)
+        if (voice := getattr(self, f"voice_{order}")) is not None:
+            cells = cells * voice.index_select(1, points.term)[..., None]
+        if self.tied:
             return cells[..., 0].transpose(0, 1)
         members = cells.unflatten(0, (self.n_members, self.n_subnets)).sum(1)  # (M, cells, K)
         return members.transpose(0, 1).flatten(1)
@@ -183,7 +197,7 @@ class BasisNet(nn.Module):
 
     def _members_of(self, name: str, tensor: Tensor, first: int, last: int) -> Tensor:
         """Members lie side by side along the first dimension, or as channels along the second."""
-        dim = 1 if name in ("free", "zero") else 0
+        dim = 1 if name in ("free", "zero", "free_voice") else 0
         width = tensor.shape[dim] // self.n_members
         return tensor.detach().narrow(dim, first * width, (last - first) * width)
 
@@ -192,7 +206,7 @@ class BasisNet(nn.Module):
         return sum(p.numel() for p in self.parameters()) // self.n_members
 
 
-def _add_gradient(parameter: nn.Parameter, grad: Tensor) -> None:
+def add_gradient(parameter: nn.Parameter, grad: Tensor) -> None:
     parameter.grad = grad if parameter.grad is None else parameter.grad.add_(grad)
 
 

@@ -37,6 +37,14 @@ class Objective:
         """(K,) score of the best constant model; 0 where scores are given."""
         raise NotImplementedError
 
+    def first_slope(self, sample: Sample) -> np.ndarray:
+        """(N, K) derivative of the loss at the best constant model, or at the given scores."""
+        scores = np.broadcast_to(self.first_score(sample), (len(sample.y), self.n_outputs))
+        start = torch.from_numpy(scores.astype(np.float32))
+        if sample.init is not None:
+            start = start + self.encode_init(sample.init)
+        return self.slope(start[:, None], self.encode(sample.y))[:, 0].double().numpy()
+
     def information(self, sample: Sample) -> float:
         """What a row tells about a score, as a share of what it could tell at best."""
         return 1.0

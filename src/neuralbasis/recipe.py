@@ -9,7 +9,8 @@ import math
 import os
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from numbers import Real
 from typing import Any
 
@@ -18,13 +19,14 @@ import torch
 from sklearn.utils import check_random_state
 
 from .axis import SCALINGS, Axis
-from .bases import Basis, MLPBasis, SplineBasis
+from .bases import Basis, MLPBasis, SplineBasis, StartedBasis
+from .entries import Finder
 from .layout import Layout
 from .net import BasisNet
 from .objective import Objective
 from .sample import Sample
 from .terms import Plan, Term, plan_terms
-from .train import CURVATURE, GridEngine, Settings
+from .train import CURVATURE, GridEngine, Regime, Settings
 
 # DIFF: the paper's network sees the place alone, is wider, normalises batches and ties classes. Behind Fourier inputs a
 # smaller network without batch norm learned as well or better, faster, with coefficients for each class.
@@ -45,24 +47,30 @@ MAX_NUMBERS = 7e6  # cells × members × outputs of the interactions
 MAX_FREE = 1e6  # terms × members × classes beyond which classes are tied
 BYTES_A_TERM = 16 * 4 * 8  # the smallest useful table, and what training holds beside it
 LARGE_TABLE = 100_000  # rows from which there are fewer members
+WIDE_KNOTS = {1: 65, 2: 17, 3: 9}  # of the axis that all columns of a wide table share
+WIDE_BASES, WIDE_EPOCHS = 4, (4, 4, 8, 16)  # of wide tables: bases, and epochs of each round
+WIDE_GAIN = 0.02  # part of the validation loss that a round must gain, or it is the last
+WIDE_NUMBERS, WIDE_SHARE = 20_000, 0.9  # terms × outputs, and absent values, from which a table is read by factors
+MIN_WIDE, WIDE = 100, 0.25  # columns, and columns for each row, beyond which columns are chosen before training
 
 
 @dataclass(frozen=True)
 class Preset:
-    """How much work "auto" stands for: members (fewer for a large table), steps and pairs as multiples of the usual,
-    and how many of the finest `KNOTS` are left out."""
+    """How much work "auto" stands for: members (fewer for a large table, and for a wide one), steps and pairs as
+    multiples of the usual, and how many of the finest `KNOTS` are left out."""
 
     members: int
     members_large: int
+    members_wide: int
     steps: float
     pairs: float
     coarser: int
 
 
 PRESETS = {
-    "fast": Preset(members=3, members_large=2, steps=0.35, pairs=0.4, coarser=1),
-    "default": Preset(members=7, members_large=4, steps=1.0, pairs=1.0, coarser=0),
-    "best": Preset(members=14, members_large=7, steps=2.0, pairs=2.0, coarser=0),
+    "fast": Preset(members=3, members_large=2, members_wide=2, steps=0.35, pairs=0.4, coarser=1),
+    "default": Preset(members=7, members_large=4, members_wide=3, steps=1.0, pairs=1.0, coarser=0),
+    "best": Preset(members=14, members_large=7, members_wide=7, steps=2.0, pairs=2.0, coarser=0),
 }
 STAGES = {1: "main effects", 2: "pairs", 3: "triples"}
 
@@ -74,13 +82,14 @@ PAPER = {
 }  # fmt: skip
 
 _COUNTS = {
-    "max_bins": 2, "n_bases": 1, "n_interaction_bases": 1, "n_subnets": 1, "fourier": 0, "early_stopping_rounds": 0,
+    "max_bins": 2, "n_interaction_bases": 1, "n_subnets": 1, "fourier": 0, "early_stopping_rounds": 0,
 }  # fmt: skip
+_AUTOMATIC = {"batch_size": 1, "max_steps": 1, "max_interaction_bins": 2, "outer_bags": 1, "n_bases": 1}
 _SHARES = ("dropout", "basis_dropout")
 _AMOUNTS = ("output_penalty", "weight_decay")
 _CHOICES = {
     "preset": tuple(PRESETS),
-    "scaling": SCALINGS,
+    "scaling": ("auto", *SCALINGS),
     "engine": ("grid", "exact"),
     "heredity": ("strong", "weak", None),
 }
@@ -102,9 +111,12 @@ def check_parameters(estimator: Any) -> None:
     if not isinstance(estimator.tied_classes, str) or estimator.tied_classes != "auto":
         is_flag = isinstance(estimator.tied_classes, (bool, np.bool_, int))
         _require("tied_classes", estimator.tied_classes, lambda _: is_flag, "True, False or 'auto'")
-    for name, smallest in (("batch_size", 1), ("max_steps", 1), ("max_interaction_bins", 2), ("outer_bags", 1)):
+    for name, smallest in _AUTOMATIC.items():
         if not isinstance(getattr(estimator, name), str) or getattr(estimator, name) != "auto":
             _require_integer(name, getattr(estimator, name), smallest, "'auto' or ")
+    if estimator.max_terms is not None and estimator.max_terms != "auto":
+        _require_integer("max_terms", estimator.max_terms, 1, "None, 'auto' or ")
+    _require("absent_value", estimator.absent_value, _is_number_or_missing, "a finite number or NaN")
     _require("learning_rate", estimator.learning_rate, lambda v: _is_number(v) and v > 0, "a number above 0")
     _require("validation_size", estimator.validation_size, _is_validation_size, "a share below 1 or a number of rows")
     _require("basis", estimator.basis, lambda v: v in ("mlp", "spline") or callable(v), "'mlp', 'spline' or a callable")
@@ -145,13 +157,19 @@ def _check_contradictions(estimator: Any) -> None:
         raise ValueError("max_steps and max_epochs contradict each other: give one of them")
 
 
-def settle(estimator: Any, n_rows: int) -> Any:
+def settle(estimator: Any, n_rows: int, is_wide: bool = False) -> Any:
     """A copy of the estimator in which the number of members is a number."""
     settled = copy(estimator)
     if estimator.outer_bags == "auto":
         preset = PRESETS[estimator.preset]
-        settled.outer_bags = preset.members if n_rows < LARGE_TABLE else preset.members_large
+        usual = preset.members if n_rows < LARGE_TABLE else preset.members_large
+        settled.outer_bags = min(usual, preset.members_wide) if is_wide else usual
     return settled
+
+
+def count_terms(estimator: Any, n_rows: int) -> float:
+    """Columns that all get a main effect; of more, some are chosen."""
+    return max(MIN_WIDE, WIDE * n_rows) if estimator.max_terms == "auto" else estimator.max_terms or math.inf
 
 
 def make_plan(estimator: Any, names: Sequence[str], classes: np.ndarray | None) -> Plan:
@@ -210,7 +228,7 @@ def make_net(
     """A net for the grid's terms, its intercept at the best constant model of the sample."""
     generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
     orders = [len(term) for term in grid.layout.terms]
-    bases = {order: _make_basis(estimator, order, generator) for order in sorted(set(orders))}
+    bases = {order: _make_basis(estimator, order, orders.count(order), generator) for order in sorted(set(orders))}
     net = BasisNet(
         bases, {order: orders.count(order) for order in bases}, grid.cells.n_free, estimator.outer_bags,
         objective.n_outputs, estimator.n_subnets, choose_tied(estimator, len(orders), objective.n_outputs),
@@ -221,9 +239,21 @@ def make_net(
     return net.to(grid.device)
 
 
-def _make_basis(estimator: Any, order: int, generator: torch.Generator) -> Basis:
+def choose_bases(estimator: Any, n_terms: int) -> int:
+    """B; "auto" grows with the logarithm of the number of main effects.
+
+    PAPER appendix: what B shared bases cannot say of D shapes falls like D · exp(-B^γ), so B = O(log D) are enough.
+
+    >>> from types import SimpleNamespace
+    >>> [choose_bases(SimpleNamespace(n_bases="auto"), n_terms) for n_terms in (1, 10, 1000, 100_000)]
+    [8, 18, 38, 59]
+    """
+    return round(8 + 4.4 * math.log(n_terms)) if estimator.n_bases == "auto" else estimator.n_bases
+
+
+def _make_basis(estimator: Any, order: int, n_terms: int, generator: torch.Generator) -> Basis:
     copies = estimator.outer_bags * estimator.n_subnets
-    n_bases = estimator.n_bases if order == 1 else estimator.n_interaction_bases
+    n_bases = choose_bases(estimator, n_terms) if order == 1 else estimator.n_interaction_bases
     if callable(estimator.basis):
         return estimator.basis(order, n_bases, copies, generator)
     if estimator.basis == "spline":
@@ -232,6 +262,38 @@ def _make_basis(estimator: Any, order: int, generator: torch.Generator) -> Basis
         order, n_bases, copies, estimator.hidden, estimator.fourier, MAX_FREQUENCY[order],
         FREQUENCY_DECAY, estimator.batch_norm, estimator.dropout, generator,
     )  # fmt: skip
+
+
+def make_wide_basis(estimator: Any, finder: Finder, generator: torch.Generator) -> Basis:
+    """Starts as the value itself, as what says that there is one, and as two functions by chance."""
+    cells, order = finder.inner_cells, finder.features.shape[1]
+    value = finder.axis.knots[cells - 1] - finder.absent
+    product = reduce(np.multiply.outer, [value] * order).ravel()
+    size = math.sqrt((product**2).mean()) or 1.0
+    start = np.zeros((len(product), WIDE_BASES))
+    start[:, 0], start[:, 1] = product / size, 1.0
+    return StartedBasis(
+        torch.from_numpy(start.astype(np.float32)), order, max_frequency=MAX_FREQUENCY[order], generator=generator
+    )
+
+
+def make_wide_settings(estimator: Any, n_rows: int, n_drawn: int) -> list[Settings]:
+    """One after the other as long as held-out rows gain; just one where the number of epochs or steps is given."""
+    batch_size = estimator.batch_size
+    if batch_size == "auto":
+        batch_size = int(2 ** np.clip(round(math.log2(max(n_rows, 2) / 300)), 5, 10))
+    usual = replace(make_settings(estimator, n_rows, n_drawn), batch_size=batch_size, n_checkpoints=4)
+    if estimator.max_steps != "auto":
+        return [usual]
+    given = estimator.max_epochs
+    epochs = [PRESETS[estimator.preset].steps * count for count in WIDE_EPOCHS] if given is None else [given]
+    steps = [max(1, math.ceil(count * n_drawn / min(batch_size, n_drawn))) for count in epochs]
+    return [replace(usual, max_steps=count) for count in steps]
+
+
+def make_regime(estimator: Any) -> Regime:
+    """The usual one, with the output penalty that is wished."""
+    return Regime(rate=0.08, base_rate=0.003, ridge=0.01, output_penalty=estimator.output_penalty)
 
 
 def count_active(layout: Layout) -> float:
@@ -295,6 +357,10 @@ def _require_integer(name: str, value: Any, smallest: int, others: str = "") -> 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_number_or_missing(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and not math.isinf(value)
 
 
 def _is_none_or_positive(value: Any) -> bool:

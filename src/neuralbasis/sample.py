@@ -2,17 +2,23 @@
 
 Rows of weight 0 are dropped. On small tables a row of weight 3 becomes three rows and all rows are sorted, before
 anything random is drawn: a weight then equals repetition exactly, and the order of rows and columns does not matter.
+Rows are sorted by a digest of their values, the same for a table whether its values are stored or all there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
+from . import kernels
+from .stored import Stored
+
 SMALL_TABLE = 10_000  # rows
+BLOCK_NUMBERS = 1 << 22  # that are read in double precision at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,21 +42,51 @@ def is_whole(weights: np.ndarray) -> bool:
     return bool((weights == np.floor(weights)).all())
 
 
-def tidy_rows(numbers: np.ndarray, sample: Sample, names: Sequence[str]) -> tuple[np.ndarray, Sample]:
-    """Drop rows of weight 0; repeat and sort the rows of a small table, columns compared in the order of names."""
-    keep = sample.weights > 0
-    if not keep.all():
-        numbers, sample = numbers[keep], sample.take(keep)
+def tidy_rows(numbers: np.ndarray | Stored, sample: Sample, names: Sequence[str]) -> tuple[np.ndarray | Stored, Sample]:
+    """Drop rows of weight 0; repeat the rows of a small table and sort them, by digests in which names tell columns."""
+    rows, sample = order_rows(numbers, sample, names)
+    return take_rows(numbers, rows), sample
+
+
+def take_rows(numbers: np.ndarray | Stored, rows: np.ndarray | slice) -> np.ndarray | Stored:
+    """Some rows, or all of them as they are."""
+    if isinstance(rows, slice):
+        return numbers
+    return numbers.take(rows) if isinstance(numbers, Stored) else numbers[rows]
+
+
+def order_rows(numbers: np.ndarray | Stored, sample: Sample, names: Sequence[str]) -> tuple[np.ndarray | slice, Sample]:
+    """The rows that `tidy_rows` takes, all of them as a slice, and their sample."""
+    rows = np.flatnonzero(sample.weights > 0)
+    sample = sample.take(rows) if len(rows) < len(numbers) else sample
     if is_whole(sample.weights) and sample.weights.sum() <= SMALL_TABLE:
-        copies = np.repeat(np.arange(len(numbers)), sample.weights.astype(int))
-        numbers, sample = numbers[copies], sample.take(copies)
-        sample = replace(sample, weights=np.ones(len(numbers)))
-    if len(numbers) <= SMALL_TABLE:
+        copies = np.repeat(np.arange(len(rows)), sample.weights.astype(int))
+        rows, sample = rows[copies], replace(sample.take(copies), weights=np.ones(len(copies)))
+    if len(rows) <= SMALL_TABLE:
         init = [] if sample.init is None else list(sample.init.T)
-        by_name = numbers[:, sorted(range(len(names)), key=names.__getitem__)]
-        order = np.lexsort([sample.weights, *init, sample.y, *by_name.T])
-        numbers, sample = numbers[order], sample.take(order)
-    return numbers, sample
+        order = np.lexsort([sample.weights, *init, sample.y, digest_rows(numbers, names)[rows]])
+        return rows[order], sample.take(order)
+    return slice(None) if len(rows) == len(numbers) else rows, sample
+
+
+def digest_rows(numbers: np.ndarray | Stored, names: Sequence[str]) -> np.ndarray:
+    """(N,) a number for every row that tells different rows apart, whatever the order of columns.
+
+    The sum of a digest of every value and its column's name, modulo 2⁶⁴; the value 0 has the digest 0.
+    """
+    hashes = b"".join(blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest() for name in names)
+    keys, digests = np.frombuffer(hashes, dtype="<u8").astype(np.uint64), np.zeros(len(numbers), dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        if isinstance(numbers, Stored):
+            absent = np.float64(numbers.absent).view(np.uint64)
+            entries = numbers.starts, numbers.column, numbers.value.view(np.uint64)
+            kernels.digest_stored(0, len(numbers), *entries, absent, keys, digests)
+        else:
+            step = max(1, BLOCK_NUMBERS // len(names))
+            for first in range(0, len(numbers), step):
+                block = np.ascontiguousarray(numbers[first : first + step], dtype=np.float64)
+                kernels.digest_rows(0, len(block), block.view(np.uint64), keys, digests[first : first + step])
+    return digests
 
 
 def read_floats(values: Any, name: str) -> np.ndarray:

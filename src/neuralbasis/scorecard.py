@@ -13,7 +13,7 @@ import operator
 from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import permutations, product
+from itertools import product
 from textwrap import wrap
 from typing import Any
 
@@ -21,11 +21,12 @@ import numpy as np
 
 from .axis import Axis
 from .columns import level_text
-from .shape import Shape, TiedShape
+from .shape import AnyShape
 
 WIDTH = 100  # characters of a line
 MAX_NAME = 30
 MAX_TERMS = 20
+MAX_TABLES = 2000
 MAX_BAR = 20
 MISSING, UNSEEN = "missing", "any other"
 STRAIGHT = 1e-12  # of a table's largest score: knots that lie so near to a straight line are merged
@@ -62,7 +63,12 @@ def scorecard(model: Any, term: Any = None, max_rows: int | None = None) -> Scor
     if max_rows is not None and operator.index(max_rows) < 2:
         raise ValueError(f"max_rows must be at least 2, the two ends of a range, or None for all; got {max_rows}")
     chosen = range(len(model.shapes)) if term is None else [find_term(model, term)]
-    names, spec = model.encoder.names, number_format(_largest(model))
+    if len(chosen) > MAX_TABLES:
+        raise ValueError(
+            f"the model has {len(chosen):,} terms, too many to print their tables; name one, as in scorecard(term="
+            f"{model.term_names[0]!r}), or print the model to see the strongest"
+        )
+    names, spec = model.encoder.names, number_format(_largest(model, chosen))
     tables = [_draw_up(model.shapes[t], [names[f] for f in model.terms[t]], spec, max_rows) for t in chosen]
     heading = _heading(model, spec) if term is None else ""
     return Scorecard(tuple(tables), output_labels(model), heading)
@@ -92,9 +98,9 @@ def describe(model: Any) -> str:
     shown = order[:MAX_TERMS]
     names = [_shorten(model.term_names[t], MAX_NAME) for t in shown]
     hidden = len(order) - len(shown)
-    lines = [*_formula(model, names, hidden), "", *_term_table(model, shown, names, importances)]
+    lines = [*_formula(model, shown, names, hidden), "", *_term_table(model, shown, names, importances)]
     if hidden:
-        lines.append(f"… and {hidden} more")
+        lines.append(f"… and {hidden:,} more")
     return "\n".join(lines)
 
 
@@ -164,11 +170,7 @@ def find_term(model: Any, term: Any) -> int:
     """Index of the term that a name, an index or a tuple of columns means."""
     names = model.encoder.names
     if isinstance(term, str):
-        known: dict[str, int] = {}
-        for index, features in enumerate(model.terms):
-            for order in permutations(features):
-                known.setdefault(" & ".join(names[f] for f in order), index)
-        found = known.get(term)
+        found = model.term_index.get(term)
     elif isinstance(term, Iterable):
         wanted = {names.index(c) if isinstance(c, str) and c in names else c for c in term}
         found = next((index for index, features in enumerate(model.terms) if set(features) == wanted), None)
@@ -204,12 +206,14 @@ def reachable_cells(axis: Axis) -> slice:
     return slice(None) if axis.is_level else slice(-1)
 
 
-def _reachable(shape: Shape | TiedShape) -> np.ndarray:
+def _reachable(shape: AnyShape) -> np.ndarray:
     return shape.scores[tuple(reachable_cells(axis) for axis in shape.axes)]
 
 
-def _largest(model: Any) -> float:
-    return max((float(np.abs(_reachable(shape)).max()) for shape in model.shapes), default=0.0)
+def _largest(model: Any, chosen: Sequence[int] | np.ndarray) -> float:
+    """Largest score of all terms; of the chosen ones only, where there are too many to look at them all."""
+    looked_at = chosen if len(model.shapes) > MAX_TABLES else range(len(model.shapes))
+    return max((float(np.abs(_reachable(model.shapes[t])).max()) for t in looked_at), default=0.0)
 
 
 def output_labels(model: Any) -> tuple[Any, ...]:
@@ -266,12 +270,12 @@ def _link_words(model: Any) -> list[str]:
     return []
 
 
-def _formula(model: Any, names: Sequence[str], hidden: int) -> list[str]:
-    spec = number_format(max(float(np.abs(model.intercept).max()), _largest(model)), DIGITS - 1)
+def _formula(model: Any, shown: np.ndarray, names: Sequence[str], hidden: int) -> list[str]:
+    spec = number_format(max(float(np.abs(model.intercept).max()), _largest(model, shown)), DIGITS - 1)
     start = _write(model.intercept[0], spec) if model.n_outputs == 1 else "intercept of the class"
     # A name must not be broken: wrap knows the no-break space as a letter.
     terms = [f"+\u00a0f({name})".replace(" ", "\u00a0") for name in names]
-    terms += [f"+\u00a0…\u00a0({hidden}\u00a0more)"] if hidden else []
+    terms += [f"+\u00a0…\u00a0({hidden:,}\u00a0more)"] if hidden else []
     text = " ".join([f"{score_name(model)} = {start}", *terms])
     lines = wrap(text, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
     return [*(line.replace("\u00a0", " ") for line in lines), *_link_words(model)]
@@ -279,7 +283,7 @@ def _formula(model: Any, names: Sequence[str], hidden: int) -> list[str]:
 
 def _term_table(model: Any, shown: np.ndarray, names: Sequence[str], importances: np.ndarray) -> list[str]:
     """One line a term: name, kind, range, importance and its bar."""
-    spec = number_format(_largest(model), DIGITS - 1)
+    spec = number_format(_largest(model, shown), DIGITS - 1)
     strength = number_format(float(importances.max(initial=0.0)), DIGITS - 1)
     rows = [("term", "kind", "lowest", "highest", "importance", "")]
     for t, name in zip(shown, names, strict=True):
@@ -299,7 +303,7 @@ def _align(rows: Sequence[Sequence[str]], sides: str) -> list[str]:
     return ["  ".join(row).rstrip() for row in cells]
 
 
-def _draw_up(shape: Shape | TiedShape, columns: Sequence[str], spec: str, max_rows: int | None) -> Table:
+def _draw_up(shape: AnyShape, columns: Sequence[str], spec: str, max_rows: int | None) -> Table:
     """Choose the cells of a term that are printed."""
     scores, spread = shape.scores, shape.spread
     cells = [

@@ -16,6 +16,8 @@ import numpy as np
 
 from . import kernels
 from .axis import Axis
+from .layout import line_up
+from .stored import Stored
 from .terms import Term
 
 MAX_BINS = 16
@@ -83,7 +85,7 @@ class Bins:
 
 
 def bin_columns(
-    positions: np.ndarray,
+    positions: np.ndarray | Stored,
     axes: Sequence[Axis],
     weights: np.ndarray | None = None,
     max_bins: int = MAX_BINS,
@@ -103,7 +105,7 @@ def bin_columns(
     def work(_part, first, last):
         for block in range(first, last, 16):  # whole cache lines of positions
             columns = range(block, min(block + 16, last))
-            for column, values in zip(columns, positions[:, columns.start : columns.stop].T.copy(), strict=True):
+            for column, values in zip(columns, line_up(positions, columns), strict=True):
                 n_known, n_bins = _bin_column(values, axes[column], weights, max_bins, codes[column])
                 counts[:, column] = n_known, n_bins
                 mass[column] = np.bincount(codes[column], weights, minlength=max_bins)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from .axis import Axis
+from .encoder import Encoder
+from .factors import Factors
 from .terms import Term
 
 
@@ -61,3 +64,61 @@ class TiedShape:
     def spread(self) -> np.ndarray:
         members = self.members
         return members.std(axis=-2, ddof=1) if self.mix.shape[1] > 1 else np.zeros_like(members[..., 0, :])
+
+
+@dataclass(frozen=True, eq=False)
+class FactoredShape:
+    """One term of `Factors`, read as a `Shape`: the same names, made when somebody asks."""
+
+    factors: Factors
+    index: int
+    axes: tuple[Axis, ...]
+    members: None = None
+
+    @property
+    def _features(self) -> np.ndarray:
+        return self.factors.finder.features[self.index]
+
+    @property
+    def term(self) -> Term:
+        return tuple(sorted(self._features.tolist()))
+
+    @property
+    def scores(self) -> np.ndarray:
+        return self._turn(self.factors.bases.astype(float) @ self.factors.coefficients[self.index])
+
+    @property
+    def spread(self) -> np.ndarray:
+        """Standard deviation over the members, as if their coefficients of different bases were independent."""
+        variance = self.factors.deviations[self.index].astype(float) ** 2
+        return self._turn(np.sqrt(self.factors.bases.astype(float) ** 2 @ variance))
+
+    @property
+    def weights(self) -> np.ndarray:
+        cells = slice(*self.factors.cell_starts[self.index : self.index + 2])
+        found = np.zeros(len(self.factors.bases))
+        found[self.factors.cells[cells]] = self.factors.weights[cells]
+        # Values very near to the absent one stand on its cell as well.
+        found[self.factors.absent_cell] += self.factors.total - found.sum()
+        return self._turn(found)
+
+    def _turn(self, cells: np.ndarray) -> np.ndarray:
+        """Cells (cells, …) as a table whose axes follow the increasing features."""
+        order = np.argsort(self._features)
+        table = cells.reshape(*self.factors.table_shape, *cells.shape[1:])
+        return table.transpose(*order, *range(len(order), table.ndim))
+
+
+AnyShape = Shape | TiedShape | FactoredShape
+
+
+def make_shapes(factors: Sequence[Factors], encoder: Encoder) -> tuple[FactoredShape, ...]:
+    """One shape a term, in the order of the factors; the axes have the names of their columns."""
+    shapes: list[FactoredShape] = []
+    for part in factors:
+        axes, own = encoder.axes, part.finder.axis
+        if not np.array_equal(own.knots, axes[part.finder.features[0, 0]].knots):
+            axes = tuple(Axis(axis.name, own.kind, own.knots, own.places) for axis in axes)
+        for index, features in enumerate(np.sort(part.finder.features, axis=1).tolist()):
+            shapes.append(FactoredShape(part, index, tuple([axes[feature] for feature in features])))
+    return tuple(shapes)

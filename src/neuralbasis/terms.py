@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -65,6 +65,19 @@ class Plan:
         chosen = self.features if features is None else sorted(features)
         return (term for term in combinations(chosen, order) if self.allows(term))
 
+    def restrict(self, features: Sequence[int]) -> tuple[Plan, list[int]]:
+        """A plan with main effects of these columns alone, and the columns that it speaks of, its new numbers."""
+        kept = sorted({*features, *(feature for term in self.listed for feature in term)})
+        number = {feature: index for index, feature in enumerate(kept)}
+        excluded = [term for term in self.excluded if all(feature in number for feature in term)]
+        plan = replace(
+            self,
+            features=tuple(number[feature] for feature in sorted(features)),
+            listed=tuple(tuple(number[feature] for feature in term) for term in self.listed),
+            excluded=frozenset(tuple(number[feature] for feature in term) for term in excluded),
+        )
+        return plan, kept
+
     def list_wished(self, order: int) -> list[Term]:
         """Interactions of this order that are wished by name."""
         return [term for term in self.listed if len(term) == order]
@@ -103,7 +116,8 @@ def plan_terms(interactions: Any, triples: Any, exclude: Any, names: Sequence[st
     >>> plan_terms("3x", 0, ["c"], ["a", "b", "c"]).n_pairs
     9
     """
-    excluded = frozenset(_parse_excluded(exclude, names))
+    known = {name: index for index, name in enumerate(names)}
+    excluded = frozenset(_parse_excluded(exclude, known))
     features = tuple(feature for feature in range(len(names)) if (feature,) not in excluded)
     if not features:
         raise ValueError("exclude leaves no column; a model needs at least one")
@@ -111,7 +125,7 @@ def plan_terms(interactions: Any, triples: Any, exclude: Any, names: Sequence[st
     if isinstance(interactions, (str, Real)):
         n_pairs = _count_terms("interactions", interactions, len(names), automatic)
     elif isinstance(interactions, Iterable) and getattr(interactions, "ndim", 1) != 0:
-        n_pairs, listed = 0, [parse_term(term, names) for term in interactions]
+        n_pairs, listed = 0, [parse_term(term, known) for term in interactions]
     else:
         raise ValueError(f"interactions must be {EXPECTED['interactions']}, not {interactions!r}")
     plan = Plan(
@@ -146,7 +160,7 @@ def _count_terms(parameter: str, wish: Any, n_features: int, automatic: int) -> 
     raise ValueError(f"{parameter} must be {EXPECTED[parameter]}, not {wish!r}")
 
 
-def _parse_excluded(exclude: Any, names: Sequence[str]) -> list[Term]:
+def _parse_excluded(exclude: Any, names: Mapping[str, int]) -> list[Term]:
     """Columns, pairs and triples that must not be in the model."""
     if exclude is None:
         return []
@@ -158,15 +172,15 @@ def _parse_excluded(exclude: Any, names: Sequence[str]) -> list[Term]:
     ]
 
 
-def _parse_part(part: Any, names: Sequence[str]) -> Term:
+def _parse_part(part: Any, names: Mapping[str, int]) -> Term:
     wished: Any = tuple(part) if isinstance(part, Iterable) else part  # once: an iterator can be read one time
     if isinstance(wished, tuple) and len(wished) == 1:
         return (_feature_index(wished[0], names, "exclude"),)
     return parse_term(wished, names, "exclude")
 
 
-def parse_term(term: Any, names: Sequence[str], parameter: str = "interactions") -> Term:
-    """A tuple of two or three different column names or indices -> a Term."""
+def parse_term(term: Any, names: Mapping[str, int], parameter: str = "interactions") -> Term:
+    """A tuple of two or three different column names or indices -> a Term; `names` of all columns and their indices."""
     if isinstance(term, str) or not isinstance(term, Iterable):
         raise ValueError(f"{parameter} must hold tuples of column names or indices, not {term!r}")
     wished = tuple(term)
@@ -178,11 +192,11 @@ def parse_term(term: Any, names: Sequence[str], parameter: str = "interactions")
     return tuple(features)
 
 
-def _feature_index(part: Any, names: Sequence[str], parameter: str) -> int:
+def _feature_index(part: Any, names: Mapping[str, int], parameter: str) -> int:
     if isinstance(part, str):
         if part not in names:
             raise ValueError(f"{parameter} names the column {part!r}, which is not in the table: {list(names)[:20]}")
-        return list(names).index(part)
+        return names[part]
     if not isinstance(part, Integral) or isinstance(part, bool):
         raise ValueError(f"{parameter} must name columns by their name or index, not by {part!r}")
     index = int(part)

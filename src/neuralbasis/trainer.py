@@ -28,7 +28,8 @@ from .recipe import (
     make_settings,
 )
 from .sample import Sample
-from .screen import bin_columns, find_reach, list_triples, pick_terms, rank_terms
+from .screen import Bins, bin_columns, find_reach, list_triples, pick_terms, rank_terms
+from .stored import Stored
 from .terms import Plan, Ranked, Term, describe_ranking
 from .train import ExactEngine, GridEngine, Rows, Stage, blend, cut, refine, train
 
@@ -42,7 +43,7 @@ class Trainer:
 
     parameters: Any
     encoder: Encoder
-    numbers: np.ndarray
+    numbers: np.ndarray | Stored
     sample: Sample
     objective: Objective
     rows: Rows
@@ -67,6 +68,8 @@ class Trainer:
         knots |= {order: count for order, count in self.knots.items() if order in knots}
         grid = self._make_grid(lay_out(axes, terms, knots, self._find_anchors()))
         net = make_net(parameters, grid, self.objective, None if self.stages else self.sample, self.rng)
+        if self.rows.voices is not None:
+            net.give_voices(*grid.find_voices(self.rows.voices))
         engine = grid if parameters.engine == "grid" else ExactEngine(grid)
         order = max(len(term) for term in terms) if self.stages else 1
         settings = make_settings(
@@ -86,15 +89,16 @@ class Trainer:
     def _add_free_parts(self, stage: Stage) -> Stage:
         """What bases cannot say, first of main effects and then of pairs.
 
-        Free parts know no output penalty, and a fit that was stopped is done.
+        Free parts know no output penalty, a fit that was stopped is done, and boosting knows no voices.
         """
         is_over = self.history.stopped_by in ("time_limit", "callback")
         if is_over or not self.parameters.refine or self.parameters.output_penalty:
             return stage
-        known = self.rows, self.objective, self.history, self.threads
+        known, is_free = (self.rows, self.objective, self.history, self.threads), self.rows.voices is None
         if self.stages:
-            return cut(stage, *known)
-        return blend(refine(stage, *known), self.numbers, self._make_grid, *known)
+            return cut(stage, *known) if is_free else stage
+        stage = refine(stage, *known)
+        return blend(stage, self.numbers, self._make_grid, *known) if is_free else stage
 
     def _find_anchors(self) -> dict[int, Anchor]:
         """Values that most rows of a column have; none before the main effects are trained."""
@@ -153,16 +157,26 @@ class Trainer:
         scores = self.rows.init.mean(dim=1, keepdim=True)
         residuals = -self.objective.slope(scores, self.rows.target)[:, 0].cpu().numpy()
         variance = self.objective.variance(scores)
-        weights, axes = self.rows.weights.cpu().numpy().astype(float), self.encoder.axes
-        positions = lay_out(axes, [(f,) for f in range(len(axes))], {}).encode(self.numbers, self.threads)
-        bins = bin_columns(positions, axes, weights, threads=self.threads)
+        weights = self.rows.weights.cpu().numpy().astype(float)
+        features = sorted({feature for term in candidates for feature in term})
+        bins, place = self._bin(features, weights), {feature: index for index, feature in enumerate(features)}
+        binned = [tuple(place[feature] for feature in term) for term in candidates]
         known: dict[str, Any] = {
-            "weights": weights, "candidates": candidates, "threads": self.threads, "rng": self.rng.spawn(1)[0],
+            "weights": weights, "candidates": binned, "threads": self.threads, "rng": self.rng.spawn(1)[0],
             "variances": None if variance is None else variance[:, 0].cpu().numpy(),
         }  # fmt: skip
         strengths = rank_terms(bins, residuals, **known)
         picked, found = pick_terms(bins, residuals, int(min(count, MAX_PICKED)), strengths=strengths, **known)
-        order, taken = np.argsort(-strengths, kind="stable"), set(picked)
-        rest = [index for index in order if candidates[index] not in taken]
-        reach = find_reach(bins, residuals, AUTO_CHANCE, weights, candidates, known["variances"])
-        return [*picked, *(candidates[index] for index in rest)], np.r_[found, strengths[rest]], reach
+        order, where = np.argsort(-strengths, kind="stable"), {term: index for index, term in enumerate(binned)}
+        first = [where[term] for term in picked]
+        rest = [index for index in order if index not in set(first)]
+        reach = find_reach(bins, residuals, AUTO_CHANCE, weights, binned, known["variances"])
+        return [candidates[index] for index in [*first, *rest]], np.r_[found, strengths[rest]], reach
+
+    def _bin(self, features: Sequence[int], weights: np.ndarray) -> Bins:
+        """Bins of these columns."""
+        axes = self.encoder.axes
+        positions = lay_out(axes, [(f,) for f in range(len(axes))], {}).encode(self.numbers, self.threads)
+        if len(features) < len(axes):
+            positions = positions.select(features) if isinstance(positions, Stored) else positions[:, features]
+        return bin_columns(positions, [axes[feature] for feature in features], weights, threads=self.threads)

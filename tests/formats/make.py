@@ -14,16 +14,19 @@ from pathlib import Path
 import numpy as np
 
 from neuralbasis.document import FORMAT
+from neuralbasis.encoder import Encoder
 from neuralbasis.model import AdditiveModel
+from neuralbasis.shape import make_shapes
 from neuralbasis.summary import Summary
 from tests.models import build_model, draw_numbers, name_columns, tie_model
+from tests.sparse_tables import build_factors, draw_table, name_axis
 
 FOLDER = Path(__file__).resolve().parent
 SUMMARY = Summary(
     estimator="NeuralBasisClassifier",
     parameters={"interactions": [["x0", "x1"]], "hidden": [64, 32], "time_limit": None, "learning_rate": 0.02},
     n_rows=1234,
-    n_columns=3,
+    n_columns=7,
     target="grade",
     shift=0.0,
     unit=1.0,
@@ -35,13 +38,18 @@ SUMMARY = Summary(
 
 
 def make_model() -> AdditiveModel:
-    """Every kind of column, pairs on coarser axes that keep some levels only, and a term of tied classes."""
+    """Every kind of column, pairs on coarser axes that keep some levels only, a term of tied classes, and factors."""
     rng = np.random.default_rng(5)
     model = build_model(
         rng, ("continuous", "nominal", "ordinal"), (1, 2), 3, "mlogit", np.array(["low", "mid", "high"])
     )
     tied = tie_model(rng, model, [4])
-    return AdditiveModel(tied.encoder, tied.intercept, tied.shapes, tied.link, tied.classes, 1, SUMMARY)
+    words = np.concatenate([np.zeros((40, 3)), draw_table(7, n_columns=4)], axis=1)
+    factors = [build_factors(words, [(f,) for f in range(3, 7)]), build_factors(words, [(3, 4), (6, 5)], order=2)]
+    axes = [name_axis(factors[0].finder.axis, f"word_{f}") for f in range(3, 7)]
+    encoder = Encoder((*tied.encoder.axes, *axes))
+    shapes = (*tied.shapes, *make_shapes(factors, encoder))
+    return AdditiveModel(encoder, tied.intercept, shapes, tied.link, tied.classes, 1, SUMMARY)
 
 
 def make_rows(model: AdditiveModel, n_rows: int = 24) -> list[dict[str, float | str | None]]:

@@ -7,6 +7,7 @@ from itertools import combinations, product
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 import torch
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, load
@@ -219,6 +220,71 @@ def test_order_of_columns_and_rows_does_not_matter(task, order):
 
 def split_names(estimator):
     return [name.split(" & ") for name in estimator.term_names_]
+
+
+def make_sparse(absent: float, n_rows: int = 200, seed: int = 0) -> tuple[sp.csr_array, np.ndarray]:
+    """Mostly absent columns, one of counts, one without an absent value, one with nothing else; and the same dense."""
+    rng = np.random.default_rng(seed)
+    dense = np.where(rng.random((n_rows, 5)) < 0.3, rng.normal(size=(n_rows, 5)).round(1), absent)
+    dense[:, 1] = rng.integers(0, 5, n_rows)
+    dense[:, 2] = rng.normal(size=n_rows)
+    dense[:, 3] = 1.0 if np.isnan(absent) else absent
+    dense[5:20, 0] = np.nan
+    is_stored = ~((dense == absent) | (np.isnan(dense) & np.isnan(absent)))
+    return sp.csr_array((dense[is_stored], np.nonzero(is_stored)), shape=dense.shape), dense
+
+
+SPARSE_ORDERS = {1: 0, 3: [(0, 1), (1, 4), (0, 1, 4)], "searched": 2}
+
+
+def make_sparse_target(dense: np.ndarray, task: str) -> np.ndarray:
+    known = np.nan_to_num(dense)
+    score = np.sin(2 * known[:, 0]) + 0.4 * known[:, 1] * (1 + known[:, 4])
+    score = score + 0.3 * np.random.default_rng(0).normal(size=len(dense))
+    return 10 * score if task == "regression" else np.digitize(score, [0.5] if task == "binary" else [0.2, 1.0])
+
+
+@pytest.mark.parametrize(("engine", "weighted"), [("grid", False), ("grid", True), ("exact", True)])
+@pytest.mark.parametrize("order", SPARSE_ORDERS)
+@pytest.mark.parametrize("task", CASES)
+def test_sparse_equals_dense(task, order, engine, weighted):
+    sparse, dense = make_sparse(0.0, 100)
+    y = make_sparse_target(dense, task)
+    weights = np.random.default_rng(1).random(len(y)) + 0.1 if weighted else None
+    parameters = {"interactions": SPARSE_ORDERS[order], "engine": engine, "max_steps": 6}
+    one = make_estimator(task, **parameters).fit(sparse, y, sample_weight=weights)
+    other = make_estimator(task, **parameters).fit(dense, y, sample_weight=weights)
+    assert one.term_names_ == other.term_names_
+    assert one.interaction_ranking_ == other.interaction_ranking_
+    np.testing.assert_allclose(one.model_.scores(dense), other.model_.scores(dense), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(one.model_.scores(sparse), one.model_.scores(dense), rtol=1e-9, atol=1e-9)
+    np.testing.assert_array_equal(one.model_.contributions(sparse), one.model_.contributions(dense))
+
+
+@pytest.mark.parametrize("absent", [1.0, -0.35, np.nan])
+def test_sparse_equals_dense_whatever_is_absent(absent, tmp_path):
+    sparse, dense = make_sparse(absent)
+    y = make_sparse_target(dense, "regression")
+    parameters = {"interactions": SPARSE_ORDERS[3]}
+    one = make_estimator("regression", absent_value=absent, **parameters).fit(sparse, y)
+    other = make_estimator("regression", **parameters).fit(dense, y)
+    np.testing.assert_allclose(one.predict(sparse), other.predict(dense), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(one.predict(dense), other.predict(dense), rtol=1e-9, atol=1e-9)
+    one.save(tmp_path / "model.nbm")
+    np.testing.assert_array_equal(load(tmp_path / "model.nbm").predict(sparse), one.predict(sparse))
+
+
+def test_the_order_of_rows_and_columns_of_a_sparse_table_does_not_matter():
+    sparse, dense = make_sparse(0.0)
+    y = make_sparse_target(dense, "binary")
+    names, moved = [f"column {index}" for index in range(5)], [3, 0, 4, 2, 1]
+    rows = np.random.default_rng(0).permutation(len(y))
+    first = make_estimator("binary", interactions=3, feature_names=names).fit(sparse, y)
+    second = make_estimator("binary", interactions=3, feature_names=[names[index] for index in moved])
+    second.fit(sparse[:, moved][rows], y[rows])
+    np.testing.assert_allclose(
+        second.model_.scores(sparse[:, moved]), first.model_.scores(sparse), rtol=1e-9, atol=1e-9
+    )
 
 
 def make_engines(task: str, order: int, seed: int = 0):

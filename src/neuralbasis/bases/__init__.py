@@ -3,5 +3,6 @@
 from .basis import Basis
 from .mlp import MLPBasis
 from .spline import SplineBasis
+from .started import StartedBasis
 
-__all__ = ["Basis", "MLPBasis", "SplineBasis"]
+__all__ = ["Basis", "MLPBasis", "SplineBasis", "StartedBasis"]

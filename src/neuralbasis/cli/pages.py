@@ -17,6 +17,7 @@ from .measures import Measure
 
 BAR_WIDTH = 24
 MAX_NAME = 48
+MAX_LISTED = 5000
 
 
 def write_json(values: Mapping[str, Any]) -> str:
@@ -38,21 +39,24 @@ def list_measures(measures: Sequence[Measure]) -> dict[str, dict[str, float]]:
 
 
 def list_model(model: AdditiveModel) -> dict[str, Any]:
-    """The model for a script: columns, terms with importance and range, intercept, link, classes."""
-    importances = model.importances()
-    tables = [shape.scores[tuple(map(reachable_cells, shape.axes))] for shape in model.shapes]
-    ranges = [(table.min(), table.max()) for table in tables]
+    """The model for a script: columns, terms with importance and range (of very many the strongest), link, classes."""
+    importances, n_terms = model.importances(), len(model.shapes)
+    listed = range(n_terms) if n_terms <= MAX_LISTED else np.argsort(-importances, kind="stable")[:MAX_LISTED]
     return {
         "link": model.link,
         "classes": None if model.classes is None else list(model.classes),
         "intercept": list(model.intercept),
         "columns": [_list_axis(axis) for axis in model.encoder.axes],
-        "terms": [
-            {"name": name, "importance": importance, "min": low, "max": high}
-            for name, importance, (low, high) in zip(model.term_names, importances, ranges, strict=True)
-        ],
+        "n_terms": n_terms,
+        "terms": [_list_term(model, t, importances[t]) for t in listed],
         "summary": None if model.summary is None else vars(model.summary),
     }
+
+
+def _list_term(model: AdditiveModel, t: int, importance: float) -> dict[str, Any]:
+    shape = model.shapes[t]
+    table = shape.scores[tuple(map(reachable_cells, shape.axes))]
+    return {"name": model.term_names[t], "importance": importance, "min": table.min(), "max": table.max()}
 
 
 def write_summary(model: AdditiveModel) -> str:
@@ -69,14 +73,18 @@ def write_summary(model: AdditiveModel) -> str:
 
 
 class Explanation:
-    """Why one row has its prediction: the contributions to the score of its class, largest first."""
+    """Why one row has its prediction: the contributions to the score of its class, largest first.
+
+    Of a wide model, those of the terms that the row touches.
+    """
 
     def __init__(self, model: AdditiveModel, row: Columns):
         self.model, self.prediction = model, model.predict(row)[0]
-        self.contributions = model.contributions(row)[0]  # (T, K)
+        terms, self.contributions = model.list_contributions(row).of_row(0)  # (T, K)
+        self.terms = terms.tolist()
         self.scores = model.scores(row)[0]
         self.probabilities = None if model.classes is None else model.predict_proba(row)[0]
-        self.values = _row_values(model, row)
+        self.values = _row_values(model, row, self.terms)
         self.output = int(self.scores.argmax()) if model.n_outputs > 1 else 0
         self.order = np.argsort(-np.abs(self.contributions[:, self.output]), kind="stable")
 
@@ -90,11 +98,11 @@ class Explanation:
             "intercept": self.model.intercept[0] if is_single else list(self.model.intercept),
             "contributions": [
                 {
-                    "term": self.model.term_names[t],
-                    "values": {names[f]: self.values[f] for f in terms[t]},
-                    "contribution": self.contributions[t, 0] if is_single else list(self.contributions[t]),
+                    "term": self.model.term_names[self.terms[place]],
+                    "values": {names[f]: self.values[f] for f in terms[self.terms[place]]},
+                    "contribution": self.contributions[place, 0] if is_single else list(self.contributions[place]),
                 }
-                for t in self.order
+                for place in self.order
             ],
         }
 
@@ -102,11 +110,11 @@ class Explanation:
         found, names = self.contributions[:, self.output], self.model.encoder.names
         largest = max(np.abs(found).max(initial=0.0), 1e-300)
         rows = [["intercept", write_number(self.model.intercept[self.output]), ""]]
-        for t in self.order:
+        for size, t in ((found[place], self.terms[place]) for place in self.order):
             values = [f"{names[f]} = {self._write_cell(f)}" for f in self.model.terms[t]]
-            bar = write_bar(abs(found[t]) / largest)
-            style = click.style(bar, fg="green" if found[t] > 0 else "red")
-            rows.append([_cut(" & ".join(values)), f"{'+' if found[t] > 0 else ''}{write_number(found[t])}", style])
+            bar = write_bar(abs(size) / largest)
+            style = click.style(bar, fg="green" if size > 0 else "red")
+            rows.append([_cut(" & ".join(values)), f"{'+' if size > 0 else ''}{write_number(size)}", style])
         rows.append([self._name_score(), write_number(self.scores[self.output]), ""])
         rows.append(["prediction", _write_value(self.prediction), self._write_probability()])
         return align(rows, left=(0, 2))
@@ -161,16 +169,17 @@ def align(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> str:
     return "\n".join(lines)
 
 
-def _row_values(model: AdditiveModel, row: Columns) -> list[Any]:
-    """Each column's value: a number, a level's text, or None for missing."""
-    values: list[Any] = []
-    for column, axis in zip(row, model.encoder.axes, strict=True):
+def _row_values(model: AdditiveModel, row: Columns, terms: Sequence[int]) -> dict[int, Any]:
+    """The value of each column of these terms: a number, a level's text, or None for missing."""
+    values: dict[int, Any] = {}
+    for feature in {feature for t in terms for feature in model.terms[t]}:
+        column, axis = row[feature], model.encoder.axes[feature]
         labels = column.to_labels() if axis.is_level else column
         if labels.codes is None or labels.levels is None or not axis.is_level:
             value = column.to_numbers().numbers
-            values.append(None if value is None or np.isnan(value[0]) else float(value[0]))
+            values[feature] = None if value is None or np.isnan(value[0]) else float(value[0])
         else:
-            values.append(None if labels.codes[0] < 0 else labels.levels[labels.codes[0]])
+            values[feature] = None if labels.codes[0] < 0 else labels.levels[labels.codes[0]]
     return values
 
 

@@ -3,16 +3,17 @@
     score = intercept + Σ_terms contribution          importance of a term = mean |contribution| over training rows
 
 In: an AdditiveModel, or an estimator that holds one as `model_`. Out: `explain_global`, every term with its table,
-spread and importance; `explain_local`, rows with the contribution of every term; `stability`, how far the shapes of
-several models lie from each other. `.data(key)` and `.visualize(key)` are spelled as in InterpretML.
+spread and importance, and the terms that speak for each class; `explain_local`, rows with the contribution of every
+term; `stability`, how far the shapes of several models lie from each other. `.data(key)` and `.visualize(key)` are
+spelled as in InterpretML.
 """
 
 from .comparison import Stability, stability
 from .explanation import Value
 from .rows import LocalExplanation, RowView, explain_local
-from .terms import GlobalExplanation, TermView, explain_global
+from .terms import ClassView, GlobalExplanation, Leaning, TermView, explain_global
 
 __all__ = [
-    "GlobalExplanation", "LocalExplanation", "RowView", "Stability", "TermView", "Value", "explain_global",
-    "explain_local", "stability",
+    "ClassView", "GlobalExplanation", "Leaning", "LocalExplanation", "RowView", "Stability", "TermView", "Value",
+    "explain_global", "explain_local", "stability",
 ]  # fmt: skip

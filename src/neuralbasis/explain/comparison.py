@@ -20,7 +20,7 @@ from ..axis import Axis, level_axis
 from ..columns import Column, Columns, write_frame
 from ..encoder import Encoder
 from ..model import AdditiveModel, find_model
-from ..shape import Shape, TiedShape
+from ..shape import AnyShape, Shape
 from .explanation import Value, list_cells, name_outputs, plain_values
 
 N_POINTS = 512  # even steps along a continuous column
@@ -139,11 +139,11 @@ def _merge(models: Sequence[AdditiveModel]) -> AdditiveModel:
     return AdditiveModel(encoder, intercept, tuple(shapes), models[0].link, models[0].classes, models[0].n_jobs)
 
 
-def _main_effects(model: AdditiveModel) -> dict[str, Shape | TiedShape]:
+def _main_effects(model: AdditiveModel) -> dict[str, AnyShape]:
     return {model.encoder.names[shape.term[0]]: shape for shape in model.shapes if len(shape.term) == 1}
 
 
-def _merge_shapes(shapes: Sequence[Shape | TiedShape], term: tuple[int, ...]) -> Shape:
+def _merge_shapes(shapes: Sequence[AnyShape], term: tuple[int, ...]) -> Shape:
     """One shape on all knots or levels of some: each of them is exact there, and linear between."""
     axis = _merge_axes([shape.axes[0] for shape in shapes])
     members = np.stack([_move_scores(shape, axis) for shape in shapes], axis=1)  # (cells, M, K)
@@ -162,19 +162,19 @@ def _merge_axes(axes: Sequence[Axis]) -> Axis:
     return replace(first, knots=knots, places=np.linspace(0.0, 1.0, len(knots)) if len(knots) > 1 else first.places)
 
 
-def _move_scores(shape: Shape | TiedShape, axis: Axis) -> np.ndarray:
+def _move_scores(shape: AnyShape, axis: Axis) -> np.ndarray:
     """(cells, K) scores of a main effect on the cells of another axis; the missing and the unseen one stay."""
     inner = _read_curve(shape.axes[0], shape.scores, list_cells(axis))
     return np.concatenate([shape.scores[:1], inner, shape.scores[-1:]])
 
 
-def _move_weights(shape: Shape | TiedShape, axis: Axis) -> np.ndarray:
+def _move_weights(shape: AnyShape, axis: Axis) -> np.ndarray:
     own = dict(zip(list_cells(shape.axes[0]), shape.weights[1:-1].tolist(), strict=True))
     inner = [own.get(value, 0.0) for value in list_cells(axis)]
     return np.array([shape.weights[0], *inner, shape.weights[-1]])
 
 
-def _read_members(shape: Shape | TiedShape, points: Sequence[Value]) -> np.ndarray:
+def _read_members(shape: AnyShape, points: Sequence[Value]) -> np.ndarray:
     """(M, P, K) shapes of the members at points."""
     members = np.asarray(shape.members)
     found = _read_curve(shape.axes[0], members.reshape(len(members), -1), points)
@@ -203,7 +203,7 @@ def _read_table(model: AdditiveModel, X: Any) -> dict[str, Column]:
     return dict(zip(model.encoder.names, columns, strict=True))
 
 
-def _choose_points(shape: Shape | TiedShape, weighted: bool, came: Column | None) -> dict[Value, float]:
+def _choose_points(shape: AnyShape, weighted: bool, came: Column | None) -> dict[Value, float]:
     """Points of a main effect, and what each of them counts."""
     axis, counts = shape.axes[0], _count_rows(shape)
     if came is not None:
@@ -218,7 +218,7 @@ def _choose_points(shape: Shape | TiedShape, weighted: bool, came: Column | None
     return counts if any(counts.values()) else dict.fromkeys(counts, 1.0)
 
 
-def _count_rows(shape: Shape | TiedShape) -> dict[Value, float]:
+def _count_rows(shape: AnyShape) -> dict[Value, float]:
     """Training weight of all knots or levels, and of the missing value where there was one."""
     counts: dict[Value, float] = {None: float(shape.weights[0])} if shape.weights[0] > 0 else {}
     return counts | dict(zip(list_cells(shape.axes[0]), shape.weights[1:-1].tolist(), strict=True))

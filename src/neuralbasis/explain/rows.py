@@ -1,20 +1,29 @@
-"""Rows: why single rows have their predictions, the contribution of every term to every score."""
+"""Rows: why single rows have their predictions, the contribution of every term to every score.
+
+A row of a wide model has few values that are not absent. Its terms are those of these values: all others contribute
+exactly 0, and are neither computed nor listed.
+"""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..axis import Axis
 from ..columns import Columns, find_rows, is_missing, level_text, write_frame
-from ..model import find_model
+from ..factors import Contributions
+from ..lazy import Lazy
+from ..model import AdditiveModel, find_model
+from ..stored import Stored
 from .explanation import Explanation, Value, plain_values, squeeze
 
 MISSING = "missing"  # in the text of an interaction's values
+MANY_COLUMNS = 10_000  # of which only those that terms speak of are read
 
 
 def explain_local(model: Any, X: Any, y: Any = None) -> LocalExplanation:
@@ -41,10 +50,10 @@ def explain_local(model: Any, X: Any, y: Any = None) -> LocalExplanation:
     model = find_model(model)
     rows = find_rows(X)
     table = model.find_columns(X) if rows is None else X
-    contributions = model.contributions(table)
+    contributions = model.list_contributions(table) if model.is_wide else model.contributions(table)
     return LocalExplanation(
         model=model,
-        values=_read_table(model.encoder.axes, table) if rows is None else _read_rows(model.encoder.axes, rows),
+        values=_read_values(model, table, rows),
         contributions=contributions,
         scores=model.scores(table),
         predictions=model.predict(table),
@@ -61,7 +70,7 @@ class RowView:
     ----------
     index : the row's place in the table
     output : which of the K scores the terms are sorted by
-    terms, names : (T,) indices and names of the terms
+    terms, names : (T,) indices and names of the terms; in a wide model, of those that the row touches
     values : (T,) raw values of each term's columns
     contributions : (T, K)
     intercept, scores : (K,)
@@ -91,16 +100,17 @@ class LocalExplanation(Explanation):
     Parameters
     ----------
     model : the model
-    values : for each row its raw values, one a column: a number, the text of a level, or None where missing
-    contributions : (N, T, K)
+    values : for each row its raw values, one a column: a number, the text of a level, or None where missing; of very
+        many columns a mapping of column numbers to those that matter: not absent, and in a term
+    contributions : (N, T, K); in a wide model a record of those that are not 0, see `factors.Contributions`
     scores : (N, K) intercept plus contributions
     predictions : (N,) values, or labels of classes
     probabilities : (N, classes), None for a regression
     actual : (N,) what really was, None if it was not given
     """
 
-    values: tuple[tuple[Value, ...], ...]
-    contributions: np.ndarray
+    values: Sequence[Any]
+    contributions: np.ndarray | Contributions
     scores: np.ndarray
     predictions: np.ndarray
     probabilities: np.ndarray | None
@@ -110,7 +120,9 @@ class LocalExplanation(Explanation):
         """One row, its terms sorted by the size of their contributions."""
         i = self._find_row(index)
         output = int(self.scores[i].argmax())
-        order = np.argsort(-np.abs(self.contributions[i, :, output]), kind="stable").tolist()
+        listed, contributions = self._list_terms(i)
+        strongest = np.argsort(-np.abs(contributions[:, output]), kind="stable")
+        order = listed[strongest].tolist()
         terms, names = self.model.terms, self.names
         return RowView(
             index=i,
@@ -118,7 +130,7 @@ class LocalExplanation(Explanation):
             terms=tuple(order),
             names=tuple(names[t] for t in order),
             values=tuple(tuple(self.values[i][feature] for feature in terms[t]) for t in order),
-            contributions=self.contributions[i, order],
+            contributions=contributions[strongest],
             intercept=self.intercept,
             scores=self.scores[i],
             prediction=_to_python(self.predictions[i]),
@@ -147,12 +159,22 @@ class LocalExplanation(Explanation):
         """
         terms, names, outputs = self.model.terms, self.names, self.outputs
         lines = []
-        for i, t, k in np.ndindex(self.contributions.shape):
-            line = {"row": i, "term": names[t], "value": _join_values([self.values[i][f] for f in terms[t]])}
-            line |= {"class": outputs[k]} if len(outputs) > 1 else {}
-            line |= {"contribution": float(self.contributions[i, t, k]), "score": float(self.scores[i, k])}
-            lines.append(line | {"prediction": _to_python(self.predictions[i])})
+        for i in range(len(self.scores)):
+            listed, contributions = self._list_terms(i)
+            values, prediction = self.values[i], _to_python(self.predictions[i])
+            for place, k in np.ndindex(contributions.shape):
+                t = listed[place]
+                line = {"row": i, "term": names[t], "value": _join_values([values[f] for f in terms[t]])}
+                line |= {"class": outputs[k]} if len(outputs) > 1 else {}
+                line |= {"contribution": float(contributions[place, k]), "score": float(self.scores[i, k])}
+                lines.append(line | {"prediction": prediction})
         return write_frame(lines)
+
+    def _list_terms(self, i: int) -> tuple[np.ndarray, np.ndarray]:
+        """Indices of the terms of a row, and what they contribute (t, K)."""
+        if isinstance(self.contributions, Contributions):
+            return self.contributions.of_row(i)
+        return np.arange(self.contributions.shape[1]), self.contributions[i]
 
     def _find_row(self, index: int) -> int:
         count, found = len(self.scores), operator.index(index)
@@ -161,11 +183,13 @@ class LocalExplanation(Explanation):
         return found % count
 
     def _describe_row(self, i: int) -> dict[str, Any]:
+        listed, contributions = self._list_terms(i)
+        terms, values = [self.model.terms[t] for t in listed], self.values[i]
         return {
             "type": "univariate",
-            "names": list(self.names),
-            "scores": squeeze(self.contributions[i]),
-            "values": [self.values[i][term[0]] if len(term) == 1 else "" for term in self.model.terms],
+            "names": [self.names[t] for t in listed],
+            "scores": squeeze(contributions),
+            "values": [values[term[0]] if len(term) == 1 else "" for term in terms],
             "extra": {"names": ["Intercept"], "scores": [squeeze(self.intercept)], "values": [1]},
             "perf": self._judge_row(i),
         } | self._describe_classes()
@@ -183,6 +207,39 @@ class LocalExplanation(Explanation):
 
     def __repr__(self) -> str:
         return f"LocalExplanation({len(self.scores)} rows, {len(self.model.shapes)} terms, {self.link})"
+
+
+def _read_values(model: AdditiveModel, table: Any, rows: Sequence[Mapping[str, Any]] | None) -> Sequence[Any]:
+    axes = model.encoder.axes
+    if model.is_wide and not any(axis.is_level for axis in axes):
+        stored = model.store(table)
+        return Lazy(partial(_StoredRow, stored), len(stored))
+    if rows is None and len(axes) > MANY_COLUMNS:
+        used = sorted({feature for term in model.terms for feature in term})
+        values = _read_table([axes[feature] for feature in used], table.take(used))
+        return [dict(zip(used, row, strict=True)) for row in values]
+    return _read_table(axes, table) if rows is None else _read_rows(axes, rows)
+
+
+class _StoredRow(Mapping[int, Value]):
+    """The raw values of a row of a wide table: all that are not absent, by their columns; it knows the others too."""
+
+    def __init__(self, stored: Stored, index: int):
+        own = slice(stored.starts[index], stored.starts[index + 1])
+        values = [None if value != value else value for value in stored.value[own].tolist()]
+        self._stored, self._known = stored, dict(zip(stored.column[own].tolist(), values, strict=True))
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._known)
+
+    def __getitem__(self, column: int) -> Value:
+        return self._known.get(column, float(self._stored.absent_of(column)))
+
+    def __repr__(self) -> str:
+        return repr(self._known)
 
 
 def _read_table(axes: Sequence[Axis], columns: Columns) -> tuple[tuple[Value, ...], ...]:

@@ -1,18 +1,24 @@
-"""Terms: a whole model as records, one view a term with its table, its spread over the members, its importance."""
+"""Terms: a whole model as records, one view a term with its table, its spread over the members, its importance.
+
+Views are made when somebody asks for them, so that a model of a hundred thousand terms is looked at as quickly as one
+of ten: `top` and `by_class` find the strongest, `search` those whose name holds a text.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache, cached_property, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..axis import Axis
 from ..columns import write_frame
-from ..model import AdditiveModel, find_model
+from ..lazy import Lazy
+from ..model import AdditiveModel, find_model, lean
 from ..scorecard import find_term, reachable_cells
-from ..shape import Shape, TiedShape
+from ..shape import AnyShape, FactoredShape
 from .explanation import Explanation, list_cells, squeeze
 
 
@@ -37,7 +43,7 @@ def explain_global(model: Any) -> GlobalExplanation:
     if isinstance(model, GlobalExplanation):
         return model
     model = find_model(model)
-    return GlobalExplanation(model, tuple(_view_term(model, t, name) for t, name in enumerate(model.term_names)))
+    return GlobalExplanation(model)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -50,6 +56,7 @@ class TermView:
     columns : names of its columns
     shape : its table, from which `axes`, `scores`, `spread`, `weights` and `members` are read
     importances : (K,) mean |contribution| to each score over the training rows
+    leanings : (K,) how far it speaks for each score, or against it, see `AdditiveModel.leanings`
     importance_spread : standard deviation of the importance over the members, for main effects; NaN where it is not
         known: for pairs and triples, and where there is one member only or none is kept
     low, high : range of the scores over the cells that rows can reach
@@ -58,8 +65,9 @@ class TermView:
     index: int
     name: str
     columns: tuple[str, ...]
-    shape: Shape | TiedShape
+    shape: AnyShape
     importances: np.ndarray
+    leanings: np.ndarray
     importance_spread: float
     low: float
     high: float
@@ -97,20 +105,109 @@ class TermView:
         return f"TermView({self.name!r}, importance {self.importance:.3g})"
 
 
+class Leaning(NamedTuple):
+    """How far a term speaks for a class (above 0) or against it."""
+
+    name: str
+    size: float
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.size:+.2g}".replace("-", "−")
+
+
+@dataclass(frozen=True)
+class ClassView:
+    """The terms that speak for a class most, and those that speak against it most, each the strongest first."""
+
+    label: Any
+    speaks_for: tuple[Leaning, ...]
+    speaks_against: tuple[Leaning, ...]
+
+    def __str__(self) -> str:
+        sides = (("for", self.speaks_for), ("against", self.speaks_against))
+        return "\n".join(f"{word} {self.label}: {', '.join(map(str, found))}" for word, found in sides)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class GlobalExplanation(Explanation):
     """A whole model; `terms` are in the model's order, `order` has the strongest first."""
 
-    terms: tuple[TermView, ...]
+    @cached_property
+    def terms(self) -> Sequence[TermView]:
+        """A view of each term, made when it is asked for."""
+        return Lazy(cache(partial(_view_term, self.model)), len(self.model.shapes))
 
-    @property
+    @cached_property
     def order(self) -> tuple[int, ...]:
         """Indices of the terms by importance, the strongest first."""
-        return tuple(np.argsort([-term.importance for term in self.terms], kind="stable").tolist())
+        return tuple(np.argsort(-self.model.importances(), kind="stable").tolist())
 
     def find(self, term: Any) -> TermView:
         """The term of this name, index or tuple of columns."""
         return self.terms[find_term(self.model, term)]
+
+    def search(self, text: str, n: int = 10) -> list[TermView]:
+        """Terms whose name holds a text, in upper or lower case: first the name itself, then names that begin with it.
+
+        Within each group the most important come first.
+        """
+        wanted = text.casefold()
+        names = [name.casefold() for name in self.names]
+        held = [t for t, name in enumerate(names) if wanted in name]
+        importances = self.model.importances()
+        held.sort(key=lambda t: (names[t] != wanted, not names[t].startswith(wanted), -importances[t], t))
+        return self.terms_at(held[:n])
+
+    def top(self, n: int = 10, class_: Any = None) -> list[TermView]:
+        """The most important terms, or those that speak most for a class or against it: see their `leanings`."""
+        if class_ is None:
+            return self.terms_at(self.order[:n])
+        return self.terms_at(np.argsort(-np.abs(self._lean_to(class_)), kind="stable")[:n])
+
+    def by_class(self, n: int = 10) -> dict[Any, ClassView]:
+        """For each class the n terms that speak for it most and the n that speak against it most.
+
+        What a term of a wide or one-hot table says at values that most rows do not have counts: see
+        `AdditiveModel.leanings`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from neuralbasis import NeuralBasisClassifier
+        >>> X = np.eye(3)[np.arange(90) % 3]
+        >>> words = NeuralBasisClassifier(feature_names=["goal", "engine", "prayer"], max_steps=50, interactions=0)
+        >>> found = explain_global(words.fit(X, np.array(["sport", "cars", "religion"])[np.arange(90) % 3])).by_class(1)
+        >>> {label: view.speaks_for[0].name for label, view in found.items()}
+        {'cars': 'engine', 'religion': 'prayer', 'sport': 'goal'}
+        """
+        return {label: self._view_class(label, n) for label in self._list_labels()}
+
+    def terms_at(self, indices: Iterable[int]) -> list[TermView]:
+        """Views of the terms with these indices."""
+        return [self.terms[int(index)] for index in indices]
+
+    def _list_labels(self) -> tuple[Any, ...]:
+        return self.outputs if self.classes is None else self.classes
+
+    def _view_class(self, label: Any, n: int) -> ClassView:
+        found = self._lean_to(label)
+        order = np.argsort(-found, kind="stable")
+        ends = [t for t in order[:n] if found[t] > 0], [t for t in order[::-1][:n] if found[t] < 0]
+        return ClassView(label, *(tuple(Leaning(self.names[t], float(found[t])) for t in end) for end in ends))
+
+    def _lean_to(self, label: Any) -> np.ndarray:
+        """(T,) leanings to one class; of two classes, the first is what speaks against the second."""
+        labels = self._list_labels()
+        if label not in labels:
+            raise ValueError(f"the model has no class {label!r}; its classes are {list(labels[:20])}")
+        place = labels.index(label)
+        if len(labels) > len(self.intercept):
+            return self._leanings[:, 0] * (1 if place else -1)
+        return self._leanings[:, place]
+
+    @cached_property
+    def _leanings(self) -> np.ndarray:
+        return self.model.leanings()
 
     def data(self, key: Any = None) -> dict[str, Any]:
         """Plain values in InterpretML's spelling.
@@ -141,8 +238,8 @@ class GlobalExplanation(Explanation):
         return write_frame([self._list_term(term) for term in self.terms])
 
     def _list_importances(self) -> dict[str, Any]:
-        scores = np.array([term.importance for term in self.terms])
-        spread = np.array([term.importance_spread for term in self.terms])
+        scores = self.model.importances()
+        spread = np.array([_spread_importance(shape) for shape in self.model.shapes])
         return {
             "type": "univariate",
             "names": list(self.names),
@@ -169,20 +266,29 @@ class GlobalExplanation(Explanation):
         return f"GlobalExplanation({len(self.terms)} terms, {self.link})"
 
 
-def _view_term(model: AdditiveModel, index: int, name: str) -> TermView:
+def _view_term(model: AdditiveModel, index: int) -> TermView:
     shape = model.shapes[index]
-    scores, members = shape.scores, shape.members if len(shape.term) == 1 else None
+    scores = shape.scores
     reachable = scores[tuple(reachable_cells(axis) for axis in shape.axes)]
+    importances, leanings = _weigh(shape)
     return TermView(
         index=index,
-        name=name,
+        name=model.term_names[index],
         columns=tuple(model.encoder.axes[feature].name for feature in shape.term),
         shape=shape,
-        importances=_mean_size(scores, shape.weights),
-        importance_spread=np.nan if members is None else _measure_spread(_mean_size(members, shape.weights)),
+        importances=importances,
+        leanings=leanings,
+        importance_spread=_spread_importance(shape),
         low=float(reachable.min()),
         high=float(reachable.max()),
     )
+
+
+def _weigh(shape: AnyShape) -> tuple[np.ndarray, np.ndarray]:
+    """(K,) importances and (K,) leanings of a term."""
+    if isinstance(shape, FactoredShape):
+        return shape.factors.importances[shape.index], shape.factors.leanings[shape.index]
+    return _mean_size(shape.scores, shape.weights), lean(shape.scores, shape.weights)
 
 
 def _mean_size(scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -191,6 +297,12 @@ def _mean_size(scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
     if not seen.any():
         return np.zeros(scores.shape[weights.ndim :])
     return np.average(np.abs(scores[seen]), axis=0, weights=weights[seen])
+
+
+def _spread_importance(shape: AnyShape) -> float:
+    """Standard deviation of the importance over the members, where their tables are kept: for main effects."""
+    members = shape.members if len(shape.axes) == 1 else None
+    return np.nan if members is None else _measure_spread(_mean_size(members, shape.weights))
 
 
 def _measure_spread(sizes: np.ndarray) -> float:

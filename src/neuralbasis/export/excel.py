@@ -21,8 +21,9 @@ import numpy as np
 from ..axis import Axis
 from ..draft import replace_when_done
 from ..layout import Layout, raise_if_infinite
-from ..model import AdditiveModel, find_model
+from ..model import AdditiveModel
 from ..scorecard import number_format, output_labels, reachable_cells, score_name
+from .plain import find_small
 
 if TYPE_CHECKING:
     from openpyxl.cell.cell import Cell
@@ -75,7 +76,7 @@ def to_excel(model: Any, path: str | os.PathLike, rows: Any = None) -> None:
         from openpyxl import Workbook
     except ImportError as error:
         raise ImportError("to_excel needs the package openpyxl: pip install 'neuralbasis[excel]'") from error
-    model, target = find_model(model), Path(path)
+    model, target = find_small(model), Path(path)
     if target.suffix.lower() != ".xlsx":
         raise ValueError(f"to_excel writes .xlsx files, but the path is {str(target)!r}; end it in .xlsx")
     values = _example(model) if rows is None else _raw_values(model, rows)

@@ -21,7 +21,8 @@ from neuralbasis import __version__
 from ..axis import Axis
 from ..draft import replace_when_done
 from ..layout import Layout
-from ..model import AdditiveModel, find_model
+from ..model import AdditiveModel
+from .plain import find_small
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
@@ -65,7 +66,7 @@ def to_onnx(model: Any, path: str | os.PathLike | None = None, *, missing: str =
     >>> np.allclose(prediction, model.predict(table), rtol=0, atol=1e-12)
     True
     """
-    found = find_model(model)
+    found = find_small(model)
     inputs = _name_inputs(found.encoder.names)
     graph = _Graph({*inputs, *OUTPUTS})
     scores = _add_scores(graph, found, inputs, missing)

@@ -6,6 +6,7 @@ they are read (each once), and one table a term. A column that no term reads is 
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,8 +16,9 @@ import numpy as np
 
 from ..columns import level_text
 from ..draft import replace_when_done
-from ..model import find_model
+from ..model import AdditiveModel, find_model
 
+MAX_NUMBERS = 10_000_000
 Label = bool | int | float | str
 
 
@@ -73,17 +75,31 @@ class Plain:
     classes: tuple[Label, ...] | None
 
 
+def find_small(model: Any) -> AdditiveModel:
+    """The model itself, or that of a fitted estimator, unless its tables are too large to be written out."""
+    found = find_model(model)
+    count = found.n_outputs * sum(math.prod(axis.n_cells for axis in shape.axes) for shape in found.shapes)
+    if count > MAX_NUMBERS:
+        raise ValueError(
+            f"the tables of the model's {len(found.shapes):,} terms hold {count:,} numbers, and an export writes at "
+            f"most {MAX_NUMBERS:,}; use save, whose file keeps what the terms share, or fit with fewer terms: "
+            "max_terms=1000"
+        )
+    return found
+
+
 def describe(model: Any) -> Plain:
     """The plain description of an AdditiveModel or of a fitted estimator."""
-    found = find_model(model)
+    found = find_small(model)
     if found.link == "identity" and found.n_outputs > 1:
         raise ValueError(f"this export writes regressions of one output, but the model has {found.n_outputs}")
     used = sorted({feature for term in found.terms for feature in term})
     own = [found.encoder.axes[feature] for feature in used]
+    column_of = {feature: column for column, feature in enumerate(used)}
     axes: dict[int, PlainAxis] = {}
     for shape in found.shapes:
         for feature, axis in zip(shape.term, shape.axes, strict=True):
-            axes.setdefault(id(axis), PlainAxis(used.index(feature), tuple(axis.knots.tolist()), axis.levels))
+            axes.setdefault(id(axis), PlainAxis(column_of[feature], tuple(axis.knots.tolist()), axis.levels))
     index_of = {key: index for index, key in enumerate(axes)}
     terms = [
         PlainTerm(name, tuple(index_of[id(axis)] for axis in shape.axes), shape.scores)

@@ -3,13 +3,14 @@
     shapes, shape, grid     the strongest terms, one term, a whole model
     by_class, push, slices  a term class by class, which class a pair pushes to, a pair as curves
     importances, waterfall  what matters in a model, why a row has its prediction
+    leanings                the terms, or words, that speak for each class
     compare, stability      the same term of several models, how far their shapes lie from each other
 
 In: an AdditiveModel, a fitted estimator or an explanation. Out: a matplotlib `Figure`, also written to a PNG, SVG or
 PDF file if a path is given. Figures are made without pyplot: no global state, no display.
 """
 
-from .bars import importances, stability, waterfall
+from .bars import importances, leanings, stability, waterfall
 from .canvas import COLOURS
 from .comparison import compare
 from .contrasts import push, slices
@@ -21,6 +22,7 @@ __all__ = [
     "compare",
     "grid",
     "importances",
+    "leanings",
     "push",
     "shape",
     "shapes",

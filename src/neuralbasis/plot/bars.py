@@ -1,4 +1,6 @@
-"""Bars: the importances of terms, the way from the intercept to the score of one row, the stability of shapes."""
+"""Bars: the importances of terms, what speaks for each class, the way from the intercept to the score of one row, the
+stability of shapes.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..explain import GlobalExplanation, LocalExplanation, RowView, Stability, explain_global, explain_local
+from ..explain import GlobalExplanation, Leaning, LocalExplanation, RowView, Stability, explain_global, explain_local
 from ..explain import stability as measure_stability
 from .canvas import COLOURS, GREY, LOWERS, RAISES, choose_width, number, open_canvas, plain
 from .maps import write_value
-from .panels import check_count
+from .panels import check_count, choose_layout
 from .reading import choose_scale, find_class
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ def importances(
     width : of the figure in inches
     """
     explanation = explain_global(model)
-    chosen = [explanation.terms[index] for index in explanation.order[: check_count(n)]]
+    chosen = explanation.top(check_count(n))
     with open_canvas(path) as figure:
         figure.set_size_inches(inches := choose_width(width, 6.0), 0.8 + LINE * len(chosen))
         axes = figure.subplots()
@@ -46,6 +48,50 @@ def importances(
         _draw_lengths(axes, [term.name for term in chosen], [term.importance for term in chosen], spread, inches)
         note = _say_hidden(len(explanation.terms) - len(chosen), "term")
         axes.set_xlabel(f"mean |{_unit(explanation)}|{note}")
+    return figure
+
+
+def leanings(
+    model: Any,
+    n: int = 8,
+    path: str | os.PathLike[str] | None = None,
+    classes: Sequence[Any] | None = None,
+    *,
+    against: bool = False,
+    width: float | None = None,
+) -> Figure:
+    """Draw the terms that speak for each class most, as bars, a panel for each class: words of texts, for example.
+
+    A bar is `AdditiveModel.leanings`: what the term contributes to the score of the class in rows off its most
+    frequent value (for a word: texts that have it) more than in other rows, weighed by their share.
+
+    Parameters
+    ----------
+    model : AdditiveModel, fitted estimator or GlobalExplanation, of classes
+    n : number of terms for each class
+    path : where to write the figure, by its ending as PNG, SVG or PDF; None writes nothing
+    classes : labels of the classes to draw; None draws all
+    against : whether to draw the terms that speak against a class below those that speak for it
+    width : of the figure in inches
+    """
+    found = explain_global(model).by_class(check_count(n))
+    chosen = list(found) if classes is None else list(classes)
+    unknown = [label for label in chosen if label not in found]
+    if unknown or not chosen:
+        raise ValueError(f"classes must name some of the model's {list(found)[:20]}, not {unknown or chosen}")
+    views = [found[label] for label in chosen]
+    shown = [view.speaks_for + (view.speaks_against[::-1] if against else ()) for view in views]
+    layout = choose_layout(len(chosen), width, panel=2.4, across=4)
+    n_rows = -(-len(chosen) // layout.across)
+    with open_canvas(path, layout.panel) as figure:
+        height = 0.6 + LINE * 0.75 * max(map(len, shown), default=1)
+        figure.set_size_inches(layout.width or layout.panel * layout.across, 0.4 + n_rows * height)
+        panels = figure.subplots(n_rows, layout.across, squeeze=False, sharex=True).ravel()
+        for axes, view, bars in zip(panels, views, shown, strict=False):
+            _draw_leanings(axes, str(view.label), bars, layout.panel)
+        for axes in panels[len(chosen) :]:
+            axes.set_axis_off()
+        figure.supxlabel("speaks for the class" + (", or against it (left)" if against else ""))
     return figure
 
 
@@ -142,8 +188,21 @@ def _draw_lengths(
     axes.set_xlim(0, 1.14 * ends.max(initial=0.0) or 1.0)
 
 
+def _draw_leanings(axes: Axes, label: str, bars: Sequence[Leaning], inches: float) -> None:
+    """Horizontal bars to both sides of 0, the first on top."""
+    places, sizes = np.arange(len(bars)), [bar.size for bar in bars]
+    axes.barh(places, sizes, color=[RAISES if size > 0 else LOWERS for size in sizes], height=0.75)
+    axes.set_title(plain(label, int(9 * inches)))
+    axes.set_yticks(places, [plain(bar.name, int(6 * inches)) for bar in bars])
+    axes.set_ylim(max(len(bars), 1) - 0.4, -0.6)
+    axes.axvline(0.0, color=GREY, linewidth=0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.locator_params(axis="x", nbins=3)
+
+
 def _say_hidden(hidden: int, noun: str) -> str:
-    return f"\n{hidden} weaker {noun}{'s' * (hidden > 1)} not shown" if hidden else ""
+    return f"\n{hidden:,} weaker {noun}{'s' * (hidden > 1)} not shown" if hidden else ""
 
 
 def _unit(explanation: GlobalExplanation) -> str:

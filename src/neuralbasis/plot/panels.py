@@ -73,7 +73,7 @@ def shapes(
     """
     explanation = explain_global(model)
     if terms is None:
-        chosen = [explanation.terms[index] for index in explanation.order[: check_count(n)]]
+        chosen = explanation.top(check_count(n))
     else:
         chosen = [explanation.find(term) for term in terms]
     drawn = choose_scale(explanation, classes, scale, reference)
@@ -124,7 +124,7 @@ def grid(
     path, classes, scale, free_y, width : see `shapes`
     """
     explanation = explain_global(model)
-    chosen = [explanation.terms[index] for index in explanation.order[: check_count(n)]]
+    chosen = explanation.top(check_count(n))
     drawn = choose_scale(explanation, classes, scale)
     layout = choose_layout(len(chosen), width, panel=2.4, across=5)
     return _draw_terms(chosen, drawn, free_y, layout, path, _write_formula(explanation, len(chosen)))
@@ -199,7 +199,7 @@ def _write_formula(explanation: GlobalExplanation, count: int) -> str:
     many = len(explanation.intercept) > 1
     start = "intercept of the class" if many else number(float(explanation.intercept[0]))
     hidden = len(explanation.terms) - count
-    rest = f" and of {hidden} weaker term{'s' * (hidden > 1)} not shown" if hidden else ""
+    rest = f" and of {hidden:,} weaker term{'s' * (hidden > 1)} not shown" if hidden else ""
     return f"{name} = {start} + the sum of {'this term' if count == 1 else f'these {count} terms'}{rest}"
 
 

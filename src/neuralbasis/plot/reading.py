@@ -162,8 +162,9 @@ def add_mains(explanation: GlobalExplanation, term: TermView) -> np.ndarray:
     """(c_1, …, c_o, K) scores of a term and of the main effects of its columns together, on the term's cells."""
     total = np.array(term.scores)
     for d, (column, axis) in enumerate(zip(term.columns, term.axes, strict=True)):
-        main = next((other for other in explanation.terms if other.columns == (column,)), None)
-        if main is not None:
+        feature = (explanation.columns.index(column),)
+        if feature in explanation.model.terms:
+            main = explanation.find(explanation.model.terms.index(feature))
             shape = [1] * len(term.axes)
             shape[d] = axis.n_cells
             total += _read_main(main, axis).reshape(*shape, -1)
@@ -179,7 +180,8 @@ def _read_main(main: TermView, axis: Axis) -> np.ndarray:
 def find_pair(explanation: GlobalExplanation, pair: Any) -> TermView:
     term = explanation.find(pair)
     if len(term.columns) != 2:
-        pairs = [other.name for other in explanation.terms if len(other.columns) == 2]
+        names = zip(explanation.names, explanation.model.terms, strict=True)
+        pairs = [name for name, features in names if len(features) == 2]
         listed = ", ".join(repr(name) for name in pairs[:10]) or "none"
         raise ValueError(f"expected a pair, not {term.name!r}; the model's pairs are: {listed}")
     return term

@@ -4,7 +4,8 @@
 
 In: an AdditiveModel or a fitted estimator, and rows to look at if there are any. Out: a page with every shape, what
 drives the prediction, how well it meets the rows, why single rows have their predictions, and a what-if panel. The
-page holds the model's own tables and computes by the model's own rule, so it cannot disagree with `predict`.
+page holds the model's own tables and computes by the model's own rule, so it cannot disagree with `predict`. Of a wide
+model it holds the strongest terms; what the others contribute to a row is one number a score.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from ..explain import explain_global
 from ..model import find_model
 from .check import describe_check
 from .page import assemble
-from .rows import describe_rows, read_table
+from .part import choose_part
+from .rows import choose_rows, describe_rows, read_table, take_rows
 from .tables import Pack, describe_model
 
 __all__ = ["write"]
@@ -59,11 +61,13 @@ def write(
     if X is None and (y is not None or rows is not None):
         raise ValueError(f"{'y' if y is not None else 'rows'} needs the rows themselves: give X as well")
     pack = Pack()
-    data = describe_model(found, explain_global(found), pack, title)
-    if X is not None:
-        table = read_table(found, X)
+    table = None if X is None else read_table(found, X)
+    chosen = [] if table is None else choose_rows(table.n_rows, rows)
+    part = choose_part(found, None if table is None else take_rows(table, chosen))
+    data = describe_model(part, explain_global(part.model), pack, title)
+    if table is not None:
         data["check"] = None if y is None else describe_check(found, table, y)
-        data["rows"] = describe_rows(found, table, y, rows)
+        data["rows"] = describe_rows(found, part, table, y, chosen)
     page = assemble(data, pack)
     with replace_when_done(path) as file:
         file.write(page)

@@ -107,8 +107,10 @@ function contribute(model, row) {
   });
 }
 
-function sumScores(model, contributions) {
-  return model.intercept.map((start, output) => contributions.reduce((total, found) => total + found[output], start));
+// `rest` is what terms that are not on the page contribute, or null.
+function sumScores(model, contributions, rest) {
+  return model.intercept.map((start, output) => (
+    contributions.reduce((total, found) => total + found[output], start) + (rest ? rest[output] : 0)));
 }
 
 // Probabilities of all classes, or null for a regression.

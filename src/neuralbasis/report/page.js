@@ -3,7 +3,7 @@
 const N_DRIVERS = 8; // bars in the overview
 
 const model = readModel();
-const state = { output: 0, query: "", sort: "importance", sameScale: true, row: 0, values: [] };
+const state = { output: 0, query: "", sort: "importance", sameScale: true, row: 0, values: [], rest: null };
 
 function find(id) {
   return document.getElementById(id);
@@ -21,6 +21,21 @@ function nameScore() {
   if (model.link === "logit") return `log odds of ${model.classes[1]}`;
   if (model.classes) return `score of ${model.outputs[state.output]}`;
   return model.outputs.length > 1 ? `prediction ${model.outputs[state.output]}` : "prediction";
+}
+
+// What the intercept is the score of: terms of a wide model are 0 where a value is absent, others on average.
+function nameStart() {
+  return model.wide ? "row without values" : "average row";
+}
+
+function fillTexts() {
+  const texts = {
+    score: nameScore(),
+    start: nameStart(),
+    zero: model.wide ? "what an absent value says" : "the average training row",
+    else: model.hidden ? `${plural(model.hidden, "further term")} have no picture here.` : "There is nothing else.",
+  };
+  for (const node of document.querySelectorAll("[data-say]")) node.textContent = texts[node.dataset.say];
 }
 
 // A picture is drawn once it comes near the window, and again when something changed.
@@ -56,20 +71,28 @@ function fillOverview() {
   const used = new Set(terms.flatMap((term) => term.columns)).size;
   const what = (target || (classes ? "a class" : "a number")) + (classes ? ` (one of ${classes.length} classes)` : "");
   find("title").textContent = model.title;
-  find("lead").textContent = `This model predicts ${what} from ${plural(used, "column")}. It adds up `
-    + `${plural(terms.length, "number")}, one a term, each read from a picture on this page. ${explainSum()}`;
+  const isPart = model.hidden > 0, all = isPart ? model.allColumns : used;
+  find("lead").textContent = `This model predicts ${what} from ${plural(all, "column")}. It adds up `
+    + `${plural(terms.length + model.hidden, "number")}, one a term, each read from a picture`
+    + `${isPart ? `; ${describePart()}` : ""} on this page. ${explainSum()}`;
   find("unit").textContent = explainUnit();
   const versions = Object.entries(summary ? summary.versions : {}).map((pair) => pair.join(" "));
   fillFacts(find("facts"), [
     summary && ["training rows", writeDigits(summary.rows, {})],
-    ["columns", used === columns.length ? String(used) : `${used} of ${columns.length} used`],
-    ["terms", countKinds()],
+    ["columns", isPart || used === columns.length ? writeDigits(all, {}) : `${used} of ${columns.length} used`],
+    ["terms", isPart ? writeDigits(terms.length + model.hidden, {}) : countKinds(), isPart && `${countKinds()} shown`],
     summary && summary.validation !== null && ["loss on held-out rows", writeNumber(summary.validation), judgeLoss()],
     summary && ["fitted", summary.date.slice(0, 10)],
   ]);
   find("footer").textContent = summary
     ? `${summary.estimator}, fitted ${summary.date}. ${versions.join(", ")}.`
     : "A model made by hand: nothing is known of a fit.";
+}
+
+function describePart() {
+  const count = writeDigits(model.terms.length, {});
+  if (!model.rows) return `the ${count} strongest are`;
+  return `the strongest and those that matter in the rows below, ${count} in all, are`;
 }
 
 function explainSum() {
@@ -114,12 +137,13 @@ function fillDrivers() {
   });
   fillBars(find("drivers"), items, 0, Math.max(0, ...order.map(strength)));
   const hidden = model.terms.length - order.length;
-  find("more-drivers").textContent = hidden ? `${plural(hidden, "weaker term")} below.` : "";
+  const unseen = model.hidden ? ` ${plural(model.hidden, "still weaker one")} not on this page.` : "";
+  find("more-drivers").textContent = hidden ? `${plural(hidden, "weaker term")} below.${unseen}` : "";
 }
 
 function chooseOutput(output) {
   state.output = output;
-  for (const node of document.querySelectorAll("[data-say=score]")) node.textContent = nameScore();
+  fillTexts();
   fillDrivers();
   sortTerms();
   repaint();

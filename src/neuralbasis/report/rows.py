@@ -13,6 +13,7 @@ from ..axis import Axis
 from ..columns import Column, Columns, find_rows, level_text
 from ..explain import explain_local
 from ..model import AdditiveModel
+from .part import Part
 
 N_ROWS = 8
 
@@ -25,21 +26,32 @@ def read_table(model: AdditiveModel, X: Any) -> Columns:
     return model.find_columns(X)
 
 
-def describe_rows(model: AdditiveModel, table: Columns, y: Any, rows: Sequence[int] | None) -> list[dict[str, Any]]:
-    """The chosen rows: index, values as the page's rule reads them, texts of levels never seen, and what came."""
-    chosen = _choose(table.n_rows, rows)
-    found = explain_local(model, _take(table, chosen), None if y is None else np.asarray(y)[chosen])
+def describe_rows(
+    model: AdditiveModel, part: Part, table: Columns, y: Any, chosen: Sequence[int]
+) -> list[dict[str, Any]]:
+    """The chosen rows: index, values as the page's rule reads them, texts of levels never seen, what terms that are not
+    on the page contribute, and what came."""
+    axes = part.model.encoder.axes
+    found = explain_local(model, take_rows(table, chosen), None if y is None else np.asarray(y)[list(chosen)])
     actual = [None] * len(chosen) if found.actual is None else found.actual.tolist()
+    shown = [[own[feature] for feature in part.features] for own in found.values]
+    rest = _find_rest(part, shown, found.scores) if part.n_hidden else [None] * len(chosen)
     described = []
-    for index, values, came in zip(chosen, found.values, actual, strict=True):
-        numbers = [_number(axis, value) for axis, value in zip(model.encoder.axes, values, strict=True)]
-        unseen = {c: values[c] for c, axis in enumerate(model.encoder.axes) if axis.is_level and numbers[c] == -1.0}
+    for index, values, others, came in zip(chosen, shown, rest, actual, strict=True):
+        numbers = [_number(axis, value) for axis, value in zip(axes, values, strict=True)]
+        unseen = {c: values[c] for c, axis in enumerate(axes) if axis.is_level and numbers[c] == -1.0}
         label = came if came is None or model.classes is None else level_text(came)
-        described.append({"index": index, "values": numbers, "unseen": unseen, "actual": label})
+        described.append({"index": index, "values": numbers, "unseen": unseen, "rest": others, "actual": label})
     return described
 
 
-def _choose(n_rows: int, rows: Sequence[int] | None) -> list[int]:
+def _find_rest(part: Part, rows: Sequence[Sequence[Any]], scores: np.ndarray) -> list[Any]:
+    """(N, K) what the terms that are not on the page contribute."""
+    names = part.model.encoder.names
+    return (scores - part.model.scores([dict(zip(names, row, strict=True)) for row in rows])).tolist()
+
+
+def choose_rows(n_rows: int, rows: Sequence[int] | None) -> list[int]:
     if rows is None:
         return list(range(min(N_ROWS, n_rows)))
     chosen = [operator.index(row) for row in rows]
@@ -49,7 +61,9 @@ def _choose(n_rows: int, rows: Sequence[int] | None) -> list[int]:
     return [row % n_rows for row in chosen]
 
 
-def _take(table: Columns, rows: Sequence[int]) -> Columns:
+def take_rows(table: Columns, rows: Sequence[int]) -> Columns:
+    if table.stored is not None:
+        return replace(table, stored=table.stored.take(np.array(rows, dtype=np.int64)), n_rows=len(rows))
     if table.matrix is not None:
         return replace(table, matrix=table.matrix[list(rows)], n_rows=len(rows))
     assert table.columns is not None

@@ -18,6 +18,7 @@ from ..explain import GlobalExplanation, TermView
 from ..model import AdditiveModel
 from ..shape import TiedShape
 from ..summary import to_plain
+from .part import Part
 
 MAX_MEMBER_NUMBERS = 600_000  # of all terms together, the strongest first: a wide model stays a file one can send
 STEPS = 2**16 - 1
@@ -62,10 +63,9 @@ class Pack:
         return np.concatenate([np.empty(0, self.TYPES[kind]), *self._arrays[kind]])
 
 
-def describe_model(
-    model: AdditiveModel, explanation: GlobalExplanation, pack: Pack, title: str | None
-) -> dict[str, Any]:
+def describe_model(part: Part, explanation: GlobalExplanation, pack: Pack, title: str | None) -> dict[str, Any]:
     """Everything the page says without rows."""
+    model = part.model
     axes, indices = _list_axes(model, pack)
     keeps = _choose_members(explanation.terms)
     terms = [
@@ -84,6 +84,9 @@ def describe_model(
         "columns": [_describe_column(axis, own.get(axis.name)) for axis in model.encoder.axes],
         "axes": axes,
         "terms": terms,
+        "wide": part.is_wide,
+        "hidden": part.n_hidden,
+        "allColumns": part.n_columns,
         "summary": None if model.summary is None else _describe_summary(model),
         "rows": None,
         "check": None,

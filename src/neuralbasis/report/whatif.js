@@ -6,17 +6,18 @@ const N_FIELDS = 30; // inputs before the others are asked for
 const fields = new Map(); // column -> shows its value
 let places = null; // terms whose contributions are shown, and the others
 
-function predictRow(values) {
-  const contributions = contribute(model, values), scores = sumScores(model, contributions);
+function predictRow({ values, rest }) {
+  const contributions = contribute(model, values), scores = sumScores(model, contributions, rest);
   return { contributions, scores, probabilities: findProbabilities(model, scores), winner: findWinner(model, scores) };
 }
 
 // The strongest contributions one by one, the others summed: [name, values, contribution, link].
-function listContributions([shown, others], contributions, values, unseen = {}) {
+function listContributions([shown, others], contributions, { values, rest, unseen = {} }) {
   const size = (term) => contributions[term.index][state.output];
   const list = shown.map((term) => [term.name, writeValues(term, values, unseen), size(term), `#term-${term.index}`]);
-  if (!others.length) return list;
-  return [...list, [plural(others.length, "other term"), "", others.reduce((sum, term) => sum + size(term), 0), null]];
+  const count = others.length + model.hidden, start = rest ? rest[state.output] : 0;
+  if (!count) return list;
+  return [...list, [plural(count, "other term"), "", others.reduce((sum, term) => sum + size(term), start), null]];
 }
 
 function splitTerms(contributions) {
@@ -52,19 +53,19 @@ function writeShare(share) {
 }
 
 function fillRow() {
-  const row = model.rows[state.row], found = predictRow(row.values), start = model.intercept[state.output];
+  const row = model.rows[state.row], found = predictRow(row), start = model.intercept[state.output];
   const came = row.actual === null ? [] : ["came", writeActual(row)];
   find("row").value = state.row;
   find("row-verdict").replaceChildren(...describeVerdict(found),
     ...came.map((text, i) => html("span", { class: i ? "came name" : "soft" }, text)));
   const stand = (name, value) => ({ name, from: value, to: value, value, text: writeNumber(value, 4), look: "plain" });
   let at = start;
-  const steps = listContributions(splitTerms(found.contributions), found.contributions, row.values, row.unseen);
+  const steps = listContributions(splitTerms(found.contributions), found.contributions, row);
   const items = steps.map(([name, note, value, link]) => {
     at += value;
     return makeBar(name, note, value, link, at - value, at);
   });
-  items.unshift(stand("average row", start));
+  items.unshift(stand(nameStart(), start));
   items.push(stand(nameScore(), found.scores[state.output]));
   const ends = items.flatMap((item) => [item.from, item.to]);
   fillBars(find("waterfall"), items, ...widen(Math.min(...ends), Math.max(...ends)));
@@ -115,6 +116,7 @@ function listenToWhatIf() {
 
 function startFrom(row) {
   state.values = row < 0 ? model.columns.map((column) => column.typical) : [...model.rows[row].values];
+  state.rest = row < 0 ? null : model.rows[row].rest;
   find("start").value = row;
   for (const show of fields.values()) show();
 }
@@ -187,10 +189,10 @@ function changeValue(c, value, isDone = false, source = null) {
 }
 
 function fillWhatIf(isDone) {
-  const found = predictRow(state.values), { contributions, scores, probabilities } = found;
+  const found = predictRow(state), { contributions, scores, probabilities } = found;
   if (isDone) places = splitTerms(contributions);
   find("verdict").replaceChildren(...describeVerdict(found));
-  const list = listContributions(places, contributions, state.values);
+  const list = listContributions(places, contributions, state);
   const reach = Math.max(findReach(), ...list.map((line) => Math.abs(line[2])));
   const bars = list.map(([name, note, value, link]) => makeBar(name, note, value, link, 0, value));
   fillBars(find("contributions"), bars, -reach, reach);
@@ -198,7 +200,7 @@ function fillWhatIf(isDone) {
     { name: model.classes[k], from: 0, to: share, value: share, text: writeShare(share), look: "plain" }));
   fillBars(find("probabilities"), chances, 0, 1);
   const score = scores[state.output];
-  find("sum").replaceChildren(`average row ${writeNumber(model.intercept[state.output], 4)} + contributions = `,
+  find("sum").replaceChildren(`${nameStart()} ${writeNumber(model.intercept[state.output], 4)} + contributions = `,
     `${shorten(nameScore(), 60)} `, writeFigure(score, writeNumber(score, 4)));
 }
 

@@ -4,7 +4,8 @@ their threads (crew), the loop, and the free parts that are found after it (refi
 from .blend import blend
 from .crew import Settings
 from .cuts import cut
-from .loop import train, training_threads
+from .factored import FactoredCrew, FactoredNet, Regime, count_mass
+from .loop import run, train, training_threads
 from .penalty import CURVATURE
 from .points import ExactEngine, GridEngine
 from .refine import refine
@@ -12,6 +13,6 @@ from .rows import Rows, place_rows
 from .stage import Stage
 
 __all__ = [
-    "CURVATURE", "ExactEngine", "GridEngine", "Rows", "Settings", "Stage", "blend", "cut", "place_rows", "refine",
-    "train", "training_threads",
+    "CURVATURE", "ExactEngine", "FactoredCrew", "FactoredNet", "GridEngine", "Regime", "Rows", "Settings", "Stage",
+    "blend", "count_mass", "cut", "place_rows", "refine", "run", "train", "training_threads",
 ]  # fmt: skip

@@ -18,6 +18,7 @@ from ..axis import Axis
 from ..history import History
 from ..layout import Layout, lay_out
 from ..objective import Objective
+from ..stored import Stored
 from .boosting import Pace, boost_members, find_tables
 from .free import accept, has_room
 from .points import GridEngine
@@ -31,8 +32,8 @@ MAX_WORK = 4e7  # of a round: larger tables do without
 
 
 def blend(
-    stage: Stage, numbers: np.ndarray, make_grid: Callable[[Layout], GridEngine], rows: Rows, objective: Objective,
-    history: History, threads: int,
+    stage: Stage, numbers: np.ndarray | Stored, make_grid: Callable[[Layout], GridEngine], rows: Rows,
+    objective: Objective, history: History, threads: int,
 ) -> Stage:  # fmt: skip
     """The stage with boosted main effects in it, if that surely lowers the validation loss; `numbers` are (N, D)."""
     layout, net = stage.grid.layout, stage.net
@@ -40,7 +41,7 @@ def blend(
         return stage
     if len(numbers) * len(layout.terms) * net.n_members * objective.n_outputs > MAX_WORK:
         return stage
-    axes = [subdivide(axis, numbers[:, index]) for index, axis in enumerate(layout.axes)]
+    axes = [subdivide(axis, _read_column(numbers, index)) for index, axis in enumerate(layout.axes)]
     fine, rows = make_grid(lay_out(axes, layout.terms, {})), rows.cpu()
     scores = stage.add_scores(rows.init).cpu()
     start = net.intercept.detach().cpu() + (0.0 if rows.init is None else rows.init)
@@ -56,6 +57,10 @@ def blend(
         return stage
     blended = stage.move(fine).mix(share, found)
     return blended.move(make_grid(lay_out(thin_axes(blended, layout.axes), layout.terms, {})))
+
+
+def _read_column(numbers: np.ndarray | Stored, column: int) -> np.ndarray:
+    return numbers.read_column(column) if isinstance(numbers, Stored) else numbers[:, column]
 
 
 def subdivide(axis: Axis, values: np.ndarray) -> Axis:

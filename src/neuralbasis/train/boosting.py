@@ -6,6 +6,7 @@ moves by a part of its Newton step. Every member goes on until its held-out rows
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .. import kernels
-from ..layout import Layout
+from ..layout import Layout, line_up
 from ..objective import Objective
 from .points import GridEngine
 from .rows import Rows
@@ -53,21 +54,17 @@ class Tables:
     nominal: np.ndarray
     n_cells: int
 
-    def count_work(self, n_channels: int) -> int:
-        """Cells of rows that a round reads."""
-        return self.positions.shape[1] * len(self.terms) * n_channels
 
-
-def find_tables(grid: GridEngine, order: int) -> Tables | None:
-    """Terms of this order whose columns have no anchor."""
+def find_tables(grid: GridEngine, order: int, max_terms: float = math.inf) -> Tables | None:
+    """Terms of this order whose columns have no anchor; None if there are none, or too many."""
     layout = grid.layout
     found = [index for index, term in enumerate(layout.terms) if len(term) == order and not _is_anchored(layout, term)]
-    if not found:
+    if not 0 < len(found) <= max_terms:
         return None
     axes = np.array([layout.term_axis[layout.term_start[index] :][:order] for index in found])
     used, places = np.unique(axes, return_inverse=True)
     sizes = np.array([layout.axes[axis].n_cells for axis in used])
-    positions = np.ascontiguousarray(grid.positions[:, used].T)
+    positions = line_up(grid.positions, used)
     cells = np.rint(positions).astype(np.uint16 if sizes.max() < 2**16 else np.uint32)
     nominal = np.array([layout.axes[axis].kind == "nominal" for axis in used])
     return Tables(

@@ -204,10 +204,10 @@ def compute_gradients(
     else:
         times = lookup.scatter(taken, values.new_ones(len(batch), 1, 1), len(values))
         penalty.add_exact_gradient(values, grad, times / len(batch))
-    _WithGradient.apply(table, grad).backward()
+    WithGradient.apply(table, grad).backward()
 
 
-class _WithGradient(torch.autograd.Function):
+class WithGradient(torch.autograd.Function):
     """A number whose gradient with respect to the table is given.
 
     `table.backward(grad)` would do, but torch then imports its symbolic shapes, a second in a fresh process.

@@ -21,10 +21,8 @@ MAX_WORK = 2e8  # of a round: larger tables do without
 
 def cut(stage: Stage, rows: Rows, objective: Objective, history: History, threads: int) -> Stage:
     """The stage with a free part of its pairs, if that surely lowers the validation loss."""
-    tables = find_tables(stage.grid, 2)
+    tables = find_tables(stage.grid, 2, MAX_WORK / (len(rows.target) * stage.net.n_members * objective.n_outputs))
     if tables is None or not has_room(stage, rows):
-        return stage
-    if tables.count_work(stage.net.n_members * objective.n_outputs) > MAX_WORK:
         return stage
     rows = rows.cpu()
     scores = stage.add_scores(rows.init).cpu()

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -28,17 +29,36 @@ MAX_ROUND, SHORT = 64, 0.1  # batches between two looks at the clock, fewer if t
 SURE = 0.5  # standard errors of its gain that a stage after the first has to gain
 
 
+class Learners(Protocol):
+    """What the loop asks of those it trains: `Crew`, `FactoredCrew`."""
+
+    @property
+    def steps(self) -> int: ...
+    @property
+    def validates(self) -> bool: ...
+    def advance(self, batches: Sequence[np.ndarray], noise: float, /) -> None: ...
+    def validation_losses(self) -> Tensor: ...
+    def keep(self) -> None: ...
+    def restore(self) -> None: ...
+
+
 def train(
     net: BasisNet, grid: GridEngine, engine: GridEngine | ExactEngine, rows: Rows, objective: Objective,
     settings: Settings, history: History, rng: np.random.Generator,
 ) -> bool:  # fmt: skip
     """Fit `net` in place and write on in the history; False if a stage after the first gains nothing."""
-    batches = _batches(rows.copies, settings.batch_size, settings.max_steps, rng)
-    with Crew(net, grid, engine, rows, objective, settings) as crew, _progress(settings) as bar:
-        watch, size = _Watch(crew, settings, history), 1
+    with Crew(net, grid, engine, rows, objective, settings) as crew:
+        return run(crew, rows.copies, settings, history, rng)
+
+
+def run(learners: Learners, copies: np.ndarray, settings: Settings, history: History, rng: np.random.Generator) -> bool:
+    """Lead learners through their batches to the best state on the way."""
+    batches = _batches(copies, settings.batch_size, settings.max_steps, rng)
+    with _progress(settings) as bar:
+        watch, size = _Watch(learners, settings, history), 1
         while found := list(islice(batches, min(size, watch.steps_left))):
             started = time.monotonic()
-            crew.advance(found, watch.noise)
+            learners.advance(found, watch.noise)
             bar.update(len(found))
             size = min(2 * size, MAX_ROUND) if time.monotonic() - started < SHORT else max(1, size // 2)
             if watch.is_due and watch.look(bar):
@@ -66,7 +86,7 @@ class _Watch:
     best, and what it gains in the end must exceed a part of the standard error of the gain.
     """
 
-    def __init__(self, crew: Crew, settings: Settings, history: History):
+    def __init__(self, crew: Learners, settings: Settings, history: History):
         self.crew, self.settings, self.history = crew, settings, history
         self.before, self.best_before = len(history.steps), history.best
         self.seen = 0  # steps of this stage at the last checkpoint

@@ -7,8 +7,10 @@ repeated values cost nothing. Both fill a `Points` for `BasisNet.table`; the for
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,10 +19,10 @@ from torch import Tensor
 from ..axis import Axis
 from ..layout import Layout, anchor_position
 from ..net import OrderPoints, Points
-from .lookup import CompiledLookUp, TorchLookUp
+from ..stored import Stored
+from .lookup import CompiledLookUp, LookUp, choose_lookup
 
-KNOT, MISSING, UNSEEN = 0, 1, 2
-LookUp = CompiledLookUp | TorchLookUp
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,11 +52,9 @@ def describe_cells(layout: Layout) -> Cells:
     is_free, based, places = [], [], []
     for index, term in enumerate(layout.terms):
         axes = layout.axes_of(index)
-        roles = np.stack([grid.ravel() for grid in np.meshgrid(*map(_roles, axes), indexing="ij")], axis=1)
-        place = np.stack([grid.ravel() for grid in np.meshgrid(*map(_places, axes), indexing="ij")], axis=1)
-        knots, unseen = (roles == KNOT).all(axis=1), (roles == UNSEEN).any(axis=1)
+        knots, unseen, place = _describe_main(axes[0]) if len(axes) == 1 else _describe_interaction(axes)
         nominal = len(term) == 1 and axes[0].kind == "nominal"
-        spoken = ~_stands_on_anchor(layout, index)
+        spoken = ~_stands_on_anchor(layout, index) if len(term) > 1 else True
         based.append(spoken & knots & (not nominal))
         is_free.append(spoken & ~unseen & (nominal | ~knots))
         places.append(place)
@@ -74,25 +74,35 @@ def _stands_on_anchor(layout: Layout, index: int) -> np.ndarray:
     return found.ravel()
 
 
-def _roles(axis: Axis) -> np.ndarray:
-    return np.r_[MISSING, np.full(len(axis.knots), KNOT), UNSEEN]
+def _describe_main(axis: Axis) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Which cells are knots, which stand for the unseen, and their places (cells, 1), NaN where there is none."""
+    knots, unseen, places = (
+        np.ones(axis.n_cells, dtype=bool), np.zeros(axis.n_cells, dtype=bool), np.full((axis.n_cells, 1), np.nan)
+    )  # fmt: skip
+    knots[0] = knots[-1] = False
+    unseen[-1] = True
+    places[1:-1, 0] = axis.places
+    return knots, unseen, places
 
 
-def _places(axis: Axis) -> np.ndarray:
-    return np.r_[np.nan, axis.places, np.nan]
+def _describe_interaction(axes: Sequence[Axis]) -> tuple[Any, Any, np.ndarray]:
+    """The same for a table: all its axes stand on knots, any of them on the unseen, places (cells, o)."""
+    parts = zip(*map(_describe_main, axes), strict=True)
+    knots, unseen, places = (
+        np.stack([grid.ravel() for grid in np.meshgrid(*(one.ravel() for one in part), indexing="ij")], axis=1)
+        for part in parts
+    )
+    return knots.all(axis=1), unseen.any(axis=1), places
 
 
 class GridEngine:
-    """Points at the knots; `weights` (N,) of the rows tell how much each knot counts."""
+    """Points at the knots; `weights` (N,) of the rows at `positions` (N, A) tell how much each knot counts."""
 
-    def __init__(self, layout: Layout, positions: np.ndarray, weights: np.ndarray, threads: int, device="cpu"):
+    def __init__(self, layout: Layout, positions: np.ndarray | Stored, weights: np.ndarray, threads: int, device="cpu"):
         self.layout, self.positions, self.device = layout, positions, torch.device(device)
         self.threads = threads
         self.cells = describe_cells(layout)
-        on_cpu = self.device.type == "cpu"
-        self.lookup: LookUp = (
-            CompiledLookUp(positions, layout, threads) if on_cpu else TorchLookUp(positions, layout, device)
-        )
+        self.lookup = choose_lookup(positions, layout, threads, self.device)
         self.cell_weight = weigh_cells(layout, positions, weights, threads)
         self.points = self._knots()
 
@@ -117,6 +127,15 @@ class GridEngine:
         source[source < 0] = count + cells.n_free
         return Points(orders, torch.from_numpy(source).to(self.device))
 
+    def find_voices(self, voices: Tensor) -> tuple[dict[int, Tensor], Tensor]:
+        """Columns (D, M) that members speak of -> terms (T, M) by order, all of whose columns they speak of, and the
+        free cells (free, M) of these terms."""
+        terms, sizes = self.layout.terms, np.diff([*self.layout.term_offset, self.layout.n_cells])
+        speaks = torch.stack([voices[list(term)].all(dim=0) for term in terms]).to(self.device)
+        orders = np.array([len(term) for term in terms])
+        free = np.repeat(np.arange(len(terms)), sizes)[self.cells.free >= 0]
+        return {int(order): speaks[orders == order] for order in np.unique(orders)}, speaks[free]
+
     def with_threads(self, threads: int) -> GridEngine:
         """The same on so many threads."""
         other = copy(self)
@@ -138,32 +157,33 @@ class ExactEngine:
         self.grid = grid
 
     def batch(self, rows: np.ndarray) -> tuple[Points, LookUp, np.ndarray]:
-        layout, device = self.grid.layout, self.grid.device
-        positions = self.grid.positions[rows]
-        index = np.empty((len(rows), len(layout.terms)), dtype=np.float32)
+        grid, layout, device = self.grid, self.grid.layout, self.grid.device
+        positions = grid.positions.take(rows) if isinstance(grid.positions, Stored) else grid.positions[rows]
         pieces: dict[int, list[tuple[np.ndarray, np.ndarray, int]]] = {}
-        waiting, count = [], 0
+        found, count = [], 0
         for order in sorted({len(term) for term in layout.terms}):
             terms = [t for t, term in enumerate(layout.terms) if len(term) == order]
             for rank, term in enumerate(terms):
-                based, place, fixed = self._places(term, positions)
-                distinct, inverse, times = _distinct_rows(place[based])
-                index[based, term] = count + inverse
-                waiting.append((term, ~based, fixed))
-                pieces.setdefault(order, []).append((distinct, times, rank))
+                where, on_axes, times = _read_term(positions, layout, term)
+                based, place, fixed = self._places(term, on_axes)
+                distinct, inverse, _ = _distinct_rows(place[based])
+                index = np.empty(len(on_axes))
+                index[based], index[~based] = count + inverse, -1 - fixed[~based]
+                found.append((term, where, index))
+                weight = np.bincount(inverse, times[based], minlength=len(distinct))
+                pieces.setdefault(order, []).append((distinct, weight, rank))
                 count += len(distinct)
-        for term, others, fixed in waiting:  # missing, unseen and nominal cells follow the based ones
-            index[others, term] = count + fixed[others]
         orders = {order: _join(parts, device) for order, parts in pieces.items()}
-        source = torch.arange(count + self.grid.cells.n_free + 1, device=device)
-        return Points(orders, source), self._lookup(index), np.arange(len(rows))
+        source = torch.arange(count + grid.cells.n_free + 1, device=device)
+        # Missing, unseen and nominal cells follow the based ones.
+        found = [(term, where, np.where(index < 0, count - 1 - index, index)) for term, where, index in found]
+        return Points(orders, source), self._lookup(found, len(rows)), np.arange(len(rows))
 
-    def _places(self, term: int, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """For one term and each row: is it based, its places, and otherwise its index among the free cells."""
+    def _places(self, term: int, on_axes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """For one term and positions (n, o): are they based, their places, and otherwise the index of the free cell."""
         layout, cells = self.grid.layout, self.grid.cells
         span = slice(layout.term_start[term], layout.term_start[term + 1])
         axes = layout.axes_of(term)
-        on_axes = positions[:, layout.term_axis[span]]
         floor = on_axes.astype(np.int64)
         cell = layout.term_offset[term] + floor @ layout.term_stride[span]
         place = np.stack(
@@ -172,20 +192,58 @@ class ExactEngine:
         free = np.where(cells.free[cell] >= 0, cells.free[cell], cells.n_free)
         return cells.based[cell], place, free
 
-    def _lookup(self, index: np.ndarray) -> LookUp:
+    def _lookup(self, found: list[tuple[int, np.ndarray, np.ndarray]], n_rows: int) -> LookUp:
         """Every term reads one cell: an integer position on an axis of its own."""
-        n_terms = index.shape[1]
+        n_terms = len(found)
         count = np.arange(n_terms + 1, dtype=np.int64)
         layout = Layout(
             axes=(), axis_column=count[:-1], axis_start=count, axis_level=np.ones(n_terms, bool), knots=np.empty(0),
-            guide=np.empty(0, np.int32), guide_line=np.empty((n_terms, 2)), anchors={},
+            guide=np.empty(0, np.int32), guide_start=count[:-1], guide_line=np.empty((n_terms, 2)), anchors={},
             terms=tuple((t,) for t in range(n_terms)), term_start=count, term_axis=count[:-1],
             term_stride=np.ones(n_terms, np.int64), term_offset=np.zeros(n_terms, np.int64),
             skip_axis=np.full(n_terms, -1), skip_place=np.zeros(n_terms, np.float32), n_cells=0,
         )  # fmt: skip
-        if self.grid.device.type == "cpu":
-            return CompiledLookUp(index, layout)
-        return TorchLookUp(index, layout, self.grid.device)
+        if isinstance(self.grid.positions, Stored):
+            return choose_lookup(_store_cells(found, n_rows), layout, 1, self.grid.device)
+        cells = np.empty((n_rows, n_terms), dtype=np.float32)
+        for term, _, index in found:
+            cells[:, term] = index
+        return choose_lookup(cells, layout, 1, self.grid.device)
+
+
+def _read_term(positions: np.ndarray | Stored, layout: Layout, term: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows, their positions (n, o) on the term's axes, and how many rows each stands for.
+
+    Of stored rows those that have an entry there; behind them the absent positions, for all others.
+    """
+    axes = layout.term_axis[layout.term_start[term] : layout.term_start[term + 1]]
+    if not isinstance(positions, Stored):
+        rows = np.arange(len(positions))
+        return rows, positions[:, axes], np.ones(len(rows))
+    starts, row, value = positions.by_column()
+    pieces = [slice(starts[axis], starts[axis + 1]) for axis in axes]
+    rows = np.unique(np.concatenate([row[piece] for piece in pieces]))
+    on_axes = np.tile(positions.absent[axes], (len(rows) + 1, 1))
+    for d, piece in enumerate(pieces):
+        on_axes[np.searchsorted(rows, row[piece]), d] = value[piece]
+    n_others = len(positions) - len(rows)
+    if n_others == 0:  # no point more than the rows have
+        on_axes[-1] = on_axes[0]
+    return rows, on_axes, np.r_[np.ones(len(rows)), n_others]
+
+
+def _store_cells(found: list[tuple[int, np.ndarray, np.ndarray]], n_rows: int) -> Stored:
+    """Cells of rows by term, that of the absent positions behind them -> stored positions."""
+    absent = np.empty(len(found), dtype=np.float32)
+    for term, _, index in found:
+        absent[term] = index[-1]
+    row = np.concatenate([rows for _, rows, _ in found])
+    axis = np.repeat([term for term, _, _ in found], [len(rows) for _, rows, _ in found])
+    cell = np.concatenate([index[:-1] for _, _, index in found]).astype(np.float32)
+    order = np.lexsort((axis, row))
+    order = order[cell[order] != absent[axis[order]]]
+    starts = np.searchsorted(row[order], np.arange(n_rows + 1))
+    return Stored(starts, axis[order].astype(np.int32), cell[order], absent, len(found))
 
 
 def order_points(place: np.ndarray, weight: np.ndarray, term: np.ndarray, device: torch.device) -> OrderPoints:
@@ -200,12 +258,10 @@ def order_points(place: np.ndarray, weight: np.ndarray, term: np.ndarray, device
     )  # fmt: skip
 
 
-def weigh_cells(layout: Layout, positions: np.ndarray, weights: np.ndarray, threads: int = 1) -> np.ndarray:
+def weigh_cells(layout: Layout, positions: np.ndarray | Stored, weights: np.ndarray, threads: int = 1) -> np.ndarray:
     """(cells,) weight of the rows on each cell, shared between neighbouring knots as interpolation does."""
-    lookup, total = (
-        CompiledLookUp(positions, replace(layout, skip_axis=np.full(len(layout.terms), -1)), threads),
-        torch.zeros(layout.n_cells, 1, dtype=torch.float64),
-    )
+    lookup = choose_lookup(positions, replace(layout, skip_axis=np.full(len(layout.terms), -1)), threads, CPU)
+    total = torch.zeros(layout.n_cells, 1, dtype=torch.float64)
     for first in range(0, len(positions), 65536):
         rows = np.arange(first, min(first + 65536, len(positions)))
         total += lookup.scatter(lookup.take(rows), torch.from_numpy(weights[rows, None, None]).double(), layout.n_cells)

@@ -11,7 +11,9 @@ that members hold out choose where to stop, or to leave it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain as join
 
 import numpy as np
 import torch
@@ -19,7 +21,9 @@ from torch import Tensor
 
 from .. import kernels
 from ..history import History
+from ..layout import line_up
 from ..objective import Objective
+from ..stored import Stored
 from .free import accept, has_room
 from .rows import Rows
 from .stage import Stage
@@ -28,18 +32,41 @@ PRICES = 1.4 * 0.5 ** (np.arange(12) / 2)  # times the deviation of the summed s
 N_SWEEPS, PATIENCE = 4, 2
 MAX_NUMBERS = 2e7  # cells × members × outputs of the free parts: very wide tables do without
 WIDTH = 1e-3  # jumps below this are priced like squares
+BLOCK_NUMBERS = 1 << 22  # stored positions that are lined up at a time
 MIN_KNOTS, MIN_SPIKE = 30, 0.005  # a spike is told from a chain of at least so many knots, and has this share of rows
 
 
 @dataclass(frozen=True, eq=False)
 class Chains:
-    """Main effects that can be refined: their terms, positions (F, N), knots (F,), and shares for the prices (F, G)."""
+    """Main effects that can be refined: their terms, axes and knots (F,), and shares for the prices (F, G).
+
+    `positions` (F, N) of the rows, or stored ones on all axes.
+    """
 
     terms: list[int]
-    positions: np.ndarray
+    positions: np.ndarray | Stored
+    axes: np.ndarray
     sizes: np.ndarray
     jump: np.ndarray
     spike: np.ndarray
+
+    def take(self, own: np.ndarray | slice) -> Chains:
+        """Some of them, numbered anew; all of them as they are."""
+        if isinstance(own, slice):
+            return self
+        positions = self.positions if isinstance(self.positions, Stored) else self.positions[own]
+        terms = [self.terms[index] for index in own]
+        return Chains(terms, positions, self.axes[own], self.sizes[own], self.jump[own], self.spike[own])
+
+    def blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """The main effects and the rows' positions (…, N): all at once, or some at a time where these are stored."""
+        if not isinstance(self.positions, Stored):
+            yield slice(None), self.positions
+            return
+        step = max(1, BLOCK_NUMBERS // len(self.positions))
+        for first in range(0, len(self.terms), step):
+            part = slice(first, first + step)
+            yield part, line_up(self.positions, self.axes[part])
 
 
 def find_chains(stage: Stage) -> Chains | None:
@@ -56,8 +83,9 @@ def find_chains(stage: Stage) -> Chains | None:
     for f, index in enumerate(found):
         mass = grid.cell_weight[layout.cells_of(index)][1:-1]
         jump[f, : sizes[f] - 1], spike[f, : sizes[f]] = _find_deviations(mass / max(mass.sum(), 1e-12))
-    columns = [layout.term_axis[layout.term_start[index]] for index in found]
-    return Chains(found, np.ascontiguousarray(grid.positions[:, columns].T), sizes, jump, spike)
+    axes = layout.term_axis[layout.term_start[found]]
+    positions = grid.positions if isinstance(grid.positions, Stored) else line_up(grid.positions, axes)
+    return Chains(found, positions, axes, sizes, jump, spike)
 
 
 def _find_deviations(share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -71,13 +99,16 @@ def _find_deviations(share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 class _Path:
     """All members on their way down the prices: the parts (M, K, F, G), and the rows' moves (M, N, K)."""
 
-    def __init__(self, chains: Chains, scores: Tensor, rows: Rows, objective: Objective):
+    def __init__(
+        self, chains: Chains, scores: Tensor, rows: Rows, objective: Objective, voices: np.ndarray | None = None
+    ):
         self.chains, self.scores, self.rows, self.objective = chains, scores, rows, objective
         _, n_members, n_outputs = scores.shape
         self.chain = np.zeros((n_members, n_outputs, *chains.jump.shape))
         self.spike = np.zeros_like(self.chain)
         self.moved = np.zeros((n_members, n_outputs, len(scores)))
         self.weights = (rows.weights[:, None] * ~rows.held_out).double().numpy()
+        self.own = [slice(None)] * n_members if voices is None else [np.flatnonzero(voice) for voice in voices.T]
 
     def member_scores(self, member: int) -> Tensor:
         """(N, 1, K)"""
@@ -85,7 +116,8 @@ class _Path:
 
     def descend(self, member: int, price: float) -> None:
         """Refit one member at this price."""
-        scores, chains, weight = self.member_scores(member), self.chains, self.weights[:, member]
+        scores, weight, own = self.member_scores(member), self.weights[:, member], self.own[member]
+        chains = self.chains.take(own)
         slope = self.objective.slope(scores, self.rows.target)[:, 0].double().numpy()
         variance = self.objective.variance(scores)
         n_outputs = slope.shape[1]
@@ -95,11 +127,13 @@ class _Path:
             curvature = np.maximum(curvature * (2 if n_outputs > 1 else 1), 1e-6 * weight)
             rows = np.ascontiguousarray(slope[:, k] * weight)
             unit = price * max(float(np.sqrt((rows**2).sum())), 1e-12)
-            for _ in range(N_SWEEPS):
+            chain, spike = self.chain[member, k, own], self.spike[member, k, own]
+            for part, positions in join.from_iterable(chains.blocks() for _ in range(N_SWEEPS)):
                 kernels.refine_columns(
-                    chains.positions, chains.sizes, unit * chains.jump, unit * chains.spike, WIDTH, rows, curvature,
-                    self.chain[member, k], self.spike[member, k], self.moved[member, k],
+                    positions, chains.sizes[part], unit * chains.jump[part], unit * chains.spike[part], WIDTH, rows,
+                    curvature, chain[part], spike[part], self.moved[member, k],
                 )  # fmt: skip
+            self.chain[member, k, own], self.spike[member, k, own] = chain, spike
 
     def descend_all(self, price: float, threads: int) -> None:
         def work(_part: int, first: int, last: int) -> int:
@@ -123,7 +157,8 @@ def refine(stage: Stage, rows: Rows, objective: Objective, history: History, thr
         return stage
     if chains.jump.size * stage.net.n_members * objective.n_outputs > MAX_NUMBERS:
         return stage
-    path = _Path(chains, stage.add_scores(rows.init).cpu(), rows.cpu(), objective)
+    voices = None if rows.voices is None else rows.voices[[stage.grid.layout.terms[t][0] for t in chains.terms]].numpy()
+    path = _Path(chains, stage.add_scores(rows.init).cpu(), rows.cpu(), objective, voices)
     before = best = path.validation_losses()
     kept, waited = path.chain, 0
     for price in PRICES:

@@ -27,6 +27,7 @@ class Rows:
     information : what a row tells, see `Objective.information`
     copies : (N,) how often a row is drawn in an epoch
     init : (N, 1 or M, K) given scores
+    voices : (D, M) columns that each member may speak of; None: all
     """
 
     target: Tensor
@@ -36,6 +37,7 @@ class Rows:
     information: float
     copies: np.ndarray
     init: Tensor | None = None
+    voices: Tensor | None = None
 
     def shares(self) -> Tensor:
         """(N, M) weight of each row in each member's loss, with mean 1 over the rows it learns from."""
@@ -47,7 +49,8 @@ class Rows:
     def part(self, first: int, last: int) -> Rows:
         """The same rows for members first … last - 1."""
         init = self.init if self.init is None or self.init.shape[1] == 1 else self.init[:, first:last]
-        return replace(self, held_out=self.held_out[:, first:last], init=init)
+        voices = None if self.voices is None else self.voices[:, first:last]
+        return replace(self, held_out=self.held_out[:, first:last], init=init, voices=voices)
 
     def take(self, index: Tensor) -> tuple[Tensor, Tensor | None]:
         return self.target[index], None if self.init is None else self.init[index]

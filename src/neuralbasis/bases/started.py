@@ -1,0 +1,49 @@
+"""StartedBasis: a network that starts from given functions and learns what to add to them.
+
+Where there are many columns and few values of each, coefficients learn quickly what known functions can say (the value
+itself, that there is one); the network bends these functions as the rows ask for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from .mlp import MLPBasis
+
+
+class StartedBasis(MLPBasis):
+    """An MLPBasis whose outputs are added to `start`.
+
+    Parameters
+    ----------
+    start : (P, B) values of the given functions at the points at which the basis will be asked; a function that is zero
+        there starts as whatever the network says
+    others : see `MLPBasis`
+
+    Examples
+    --------
+    >>> points = torch.linspace(0, 1, 5)[:, None]
+    >>> basis = StartedBasis(torch.cat([points, points**2], dim=1), n_inputs=1)
+    >>> bool((basis(points, torch.ones(5))[0] == torch.cat([points, points**2], dim=1)).all())
+    True
+    """
+
+    start: Tensor
+
+    def __init__(
+        self, start: Tensor, n_inputs: int, hidden: Sequence[int] = (32, 32), fourier: int = 16,
+        max_frequency: float = 32.0, decay: float = 2.0, generator: torch.Generator | None = None,
+    ):  # fmt: skip
+        super().__init__(
+            n_inputs, start.shape[1], 1, hidden, fourier, max_frequency, decay, batch_norm=False, generator=generator
+        )
+        self.register_buffer("start", start)
+        is_given = (start != 0).any(dim=0)
+        self.weights[-1].data[..., is_given] = 0
+        self.biases[-1].data[..., is_given] = 0
+
+    def forward(self, points: Tensor, weight: Tensor) -> Tensor:
+        return self.start + super().forward(points, weight)
