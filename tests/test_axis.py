@@ -565,3 +565,21 @@ def test_knots_too_close_to_tell_apart_are_not_added():
     axis = continuous_axis("a", np.array([0.0, 1.0]))
     assert axis.add_knots(np.array([0.5, 0.5 + 1e-9, 1e-9])).knots.tolist() == [0.0, 1.0]
     assert axis.add_knots(np.array([0.25, 0.5])).knots.tolist() == [0.0, 0.25, 0.5, 1.0]
+
+
+@given(
+    hnp.arrays(float, st.integers(3, 40), elements=st.floats(-100, 100)), st.lists(st.floats(-100, 100), max_size=20)
+)
+def test_cells_are_carried_to_added_knots_and_back(values, more):
+    assume(len(np.unique(values)) > 1)
+    axis = continuous_axis("a", values, max_knots=9)
+    fine = axis.add_knots(np.clip(more, axis.knots[0], axis.knots[-1]))
+    cells = np.random.default_rng(0).normal(size=(axis.n_cells, 2))
+    carried = axis.carry(cells, fine)
+    assert carried.shape == (fine.n_cells, 2)
+    np.testing.assert_array_equal(carried[[0, -1]], cells[[0, -1]])
+    for channel in range(2):
+        np.testing.assert_allclose(
+            carried[1:-1, channel], np.interp(fine.knots, axis.knots, cells[1:-1, channel]), atol=1e-9
+        )
+    np.testing.assert_allclose(fine.carry(carried, axis), cells, atol=1e-12)

@@ -287,6 +287,21 @@ def test_what_is_not_blended(why):
 # Whole fits
 
 
+def draw_stairs(task="regression", n_rows=8000, seed=0):
+    """Stairs of two columns (some values of the second missing), up and down, and levels."""
+    rng = np.random.default_rng(seed)
+    X = np.c_[rng.random((n_rows, 2)), rng.integers(0, 4, n_rows)]
+    stairs = [
+        sum((-1) ** k * (x > place) for k, place in enumerate((0.11, 0.23, 0.37, 0.52, 0.71, 0.86))) for x in X.T[:2]
+    ]
+    score = 2.0 * stairs[0] + 1.5 * stairs[1] + np.cos(2 * X[:, 2])
+    X[rng.random(n_rows) < 0.1, 1] = np.nan
+    if task == "regression":
+        return X, score + 0.1 * rng.normal(size=n_rows)
+    scores = np.stack([3 * score, np.full(n_rows, 1.5), 3 * X[:, 0]][: 3 if task == "multiclass" else 2], axis=1)
+    return X, (scores + rng.gumbel(size=scores.shape)).argmax(axis=1)
+
+
 def make_estimator(task="regression", **parameters):
     kind = NeuralBasisRegressor if task == "regression" else NeuralBasisClassifier
     return kind(**{**QUICK, **parameters})
@@ -294,27 +309,27 @@ def make_estimator(task="regression", **parameters):
 
 @pytest.mark.parametrize("task", TASKS)
 def test_the_compiled_model_says_what_the_stage_says(task, trainers):
-    model = make_estimator(task, n_jobs=1).fit(*draw_steps(task))
+    model = make_estimator(task, n_jobs=1).fit(*draw_stairs(task))
     (stage,) = trainers[0].stages
     assert "blend" in model.history_.stage
     assert stage.share < 1
-    numbers = trainers[0].numbers  # the rows in the order of the stage
+    numbers = trainers[0].numbers  # the rows in the order of the stage, which reads positions in single precision
     scores = stage.add_scores(None).mean(dim=1).double().numpy()
     if task == "regression":
         expected = trainers[0].objective.unit * scores[:, 0] + trainers[0].objective.shift
-        np.testing.assert_allclose(model.predict(numbers), expected, atol=1e-5 * np.ptp(expected))
+        np.testing.assert_allclose(model.predict(numbers), expected, atol=1e-4)
     elif task == "binary":
-        np.testing.assert_allclose(model.decision_function(numbers), scores[:, 0], atol=1e-5)
+        np.testing.assert_allclose(model.decision_function(numbers), scores[:, 0], atol=1e-4)
     else:
         expected = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
-        np.testing.assert_allclose(model.predict_proba(numbers), expected, atol=1e-5)
+        np.testing.assert_allclose(model.predict_proba(numbers), expected, atol=1e-4)
     assert [axis.knots.tolist() for axis in model.model_.encoder.axes] == [
         axis.knots.tolist() for axis in stage.grid.layout.axes
     ]
 
 
 def test_pairs_go_on_from_the_blend(trainers):
-    X, y = draw_steps()
+    X, y = draw_stairs()
     y = y + (X[:, 0] - 0.5) * (X[:, 2] > 1)
     options = {"interactions": [(0, 2)], "n_interaction_bases": 8, "max_interaction_bins": 9, "n_jobs": 1}
     model = make_estimator(**options).fit(X, y)
@@ -325,13 +340,13 @@ def test_pairs_go_on_from_the_blend(trainers):
     scores = second.add_scores(first.add_scores(None)).mean(dim=1).double().numpy()[:, 0]
     objective, numbers = trainers[0].objective, trainers[0].numbers
     expected = objective.unit * scores + objective.shift
-    np.testing.assert_allclose(model.predict(numbers), expected, atol=1e-5 * np.ptp(expected))
+    np.testing.assert_allclose(model.predict(numbers), expected, atol=1e-4)
 
 
-def test_steps_are_sharper_on_new_rows():
-    (X, y), (T, _) = draw_steps(n_rows=2000), draw_steps(n_rows=3000, seed=1)
-    truth = 2.0 * (T[:, 0] > 0.37) - 3.0 * (T[:, 0] > 0.71)
+def test_stairs_are_sharper_on_new_rows():
+    (X, y), (T, truth) = draw_stairs(), draw_stairs(n_rows=3000, seed=1)
     models = [make_estimator(refine=wish, max_steps=100).fit(X, y) for wish in (True, False)]
     assert ["blend" in model.history_.stage for model in models] == [True, False]
-    errors = [np.std(model.eval_terms(T)[:, 0] - truth) for model in models]
+    known = ~np.isnan(T[:, 1])
+    errors = [np.sqrt(np.mean((model.predict(T) - truth)[known] ** 2)) for model in models]
     assert errors[0] < 0.6 * errors[1]

@@ -72,6 +72,13 @@ class Axis:
         keep = (np.minimum(gap[1:], gap[:-1]) >= MIN_GAP) | np.isin(knots, self.knots)
         return replace(self, knots=knots[keep], places=places[keep])
 
+    def carry(self, cells: np.ndarray, other: Axis) -> np.ndarray:
+        """Values (cells of this axis, …) at the cells of another axis of the column, as rows on its knots read them."""
+        place = np.r_[0, np.interp(other.knots, self.knots, np.arange(1, len(cells) - 1)), len(cells) - 1]
+        left = np.minimum(place.astype(int), len(cells) - 2)
+        part = (place - left).reshape(-1, *[1] * (cells.ndim - 1))
+        return (1 - part) * cells[left] + part * cells[left + 1]
+
     def coarsen(self, max_knots: int) -> Axis:
         """The same column with at most `max_knots` knots, all of them knots of this axis.
 

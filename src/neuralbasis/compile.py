@@ -44,6 +44,7 @@ def compile_model(
     intercept = intercepts.reshape(n_members, n_outputs).mean(axis=0) * objective.unit + objective.shift
     if n_outputs > 1:
         intercept = intercept - intercept.mean()
+    encoder = replace(encoder, axes=stages[0].grid.layout.axes[: len(encoder.axes)])  # a blend may have added knots
     return AdditiveModel(encoder, intercept, tuple(shapes), objective.link, classes, n_jobs, summary)
 
 
@@ -71,14 +72,16 @@ def _read_tables(stage: Stage) -> Iterator[Table]:
 
 
 def _merge(tables: Iterable[Table]) -> list[Table]:
-    """One table a term: main effects that a later stage corrects are summed."""
+    """One table a term: main effects that a later stage corrects are summed, on the knots of the first."""
     found: dict[Term, Table] = {}
     for table in tables:
         before = found.setdefault(table.term, table)
         if before is table:
             continue
         if before.mix is None or table.mix is None:
-            found[table.term] = replace(before, values=before.to_outputs() + table.to_outputs(), mix=None)
+            (axis,), (finer,) = table.axes, before.axes
+            values = before.to_outputs() + axis.carry(table.to_outputs(), finer)
+            found[table.term] = replace(before, values=values, mix=None)
         else:
             values, mix = np.concatenate([before.values, table.values], -1), np.concatenate([before.mix, table.mix])
             found[table.term] = replace(before, values=values, mix=mix)

@@ -87,7 +87,7 @@ class Trainer:
         return GridEngine(layout, positions, self.sample.weights, self.threads, self.parameters.device)
 
     def _add_free_parts(self, stage: Stage) -> Stage:
-        """What bases cannot say, first of main effects and then of pairs; a blend gives the axes more knots.
+        """What bases cannot say, first of main effects and then of pairs.
 
         Free parts know no output penalty, a fit that was stopped is done, and boosting knows no voices.
         """
@@ -98,10 +98,7 @@ class Trainer:
         if self.stages:
             return cut(stage, *known) if is_free else stage
         stage = refine(stage, *known)
-        if is_free:
-            stage = blend(stage, self.numbers, self._make_grid, *known)
-            self.encoder = Encoder(stage.grid.layout.axes[: len(self.encoder.axes)])
-        return stage
+        return blend(stage, self.numbers, self._make_grid, *known) if is_free else stage
 
     def _find_anchors(self) -> dict[int, Anchor]:
         """Values that most rows of a column have; none before the main effects are trained."""

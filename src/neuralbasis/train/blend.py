@@ -3,7 +3,7 @@
     f_i = share · Σ_k h_k a_ik + (1 - share) · r_i        r_i = Σ_rounds step of the piece x_i falls in
 
 It is cut between knots that are finer than those of the bases: a jump has a place. One share for all terms and members
-is chosen by the held-out rows. Where a blend is kept, the axes keep of the finer knots what its shapes need.
+is chosen by the held-out rows. Where a blend is kept, the stage's axes keep of the finer knots what its shapes need.
 """
 
 from __future__ import annotations
@@ -75,9 +75,10 @@ def subdivide(axis: Axis, values: np.ndarray) -> Axis:
 
 
 def thin_axes(stage: Stage, axes: Sequence[Axis]) -> list[Axis]:
-    """These axes with the stage's knots between two of theirs, wherever a shape of the stage bends there."""
+    """These axes with the stage's knots between two of theirs, wherever its free part bends there."""
     layout, thin = stage.grid.layout, list(axes)
-    table = stage.table().unflatten(1, (stage.net.n_members, -1)).mean(dim=1).cpu().numpy()
+    assert stage.rest is not None
+    table = stage.rest.unflatten(1, (stage.net.n_members, -1)).mean(dim=1).cpu().numpy()
     for index, (feature,) in enumerate(layout.terms):
         axis, knots = layout.axes[feature], axes[feature].knots
         known, values = np.isin(axis.knots, knots), table[layout.cells_of(index)][1:-1]

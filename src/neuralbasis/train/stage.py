@@ -38,18 +38,14 @@ class Stage:
         return replace(self, share=share * self.share, rest=rest).add_part((1 - share) * tables)
 
     def move(self, grid: GridEngine) -> Stage:
-        """The same main effects on a grid with other knots; between its knots, a free part is read as rows read it."""
+        """The same main effects on a grid with other knots."""
         if self.rest is None:
             return replace(self, grid=grid)
         old, new, rest = self.grid.layout, grid.layout, self.rest.cpu().numpy()
         moved = np.empty((new.n_cells, rest.shape[1]), dtype=np.float32)
         for index in range(len(new.terms)):
-            values, knots = rest[old.cells_of(index)], new.axes_of(index)[0].knots
-            place = np.interp(knots, old.axes_of(index)[0].knots, np.arange(1, len(values) - 1))
-            cells = np.r_[0, place, len(values) - 1]  # missing and unseen stay
-            left = np.minimum(cells.astype(int), len(values) - 2)
-            part = (cells - left)[:, None]
-            moved[new.cells_of(index)] = (1 - part) * values[left] + part * values[left + 1]
+            (before,), (axis,) = old.axes_of(index), new.axes_of(index)
+            moved[new.cells_of(index)] = before.carry(rest[old.cells_of(index)], axis)
         return replace(self, grid=grid, rest=torch.from_numpy(moved).to(grid.device))
 
     @torch.no_grad()
