@@ -47,7 +47,7 @@ INTEGERS = {  # smallest value that is right
     "max_bins": 2, "max_interaction_bins": 2, "n_bases": 1, "n_interaction_bases": 1, "n_subnets": 1, "outer_bags": 1,
     "fourier": 0, "early_stopping_rounds": 0, "batch_size": 1, "max_steps": 1,
 }  # fmt: skip
-AUTOMATIC = ("max_interaction_bins", "outer_bags", "batch_size", "max_steps")  # or "auto"
+AUTOMATIC = ("max_interaction_bins", "outer_bags", "batch_size", "max_steps", "n_bases")  # or "auto"
 WRONG = {
     "dropout": ("a number from 0 to below 1", [-0.1, 1, 1.5, "0.1", None, NAN, True]),
     "basis_dropout": ("a number from 0 to below 1", [-1e-9, 1.0, "none"]),
@@ -119,7 +119,7 @@ def test_defaults_pass(kind):
 
 
 def test_fit_checks_before_it_reads_the_table():
-    with pytest.raises(ValueError, match="n_bases must be an integer of at least 1, not 0"):
+    with pytest.raises(ValueError, match="n_bases must be 'auto' or an integer of at least 1, not 0"):
         NeuralBasisRegressor(n_bases=0).fit(None, None)
 
 
