@@ -132,8 +132,9 @@ def test_attributes_in_the_spelling_of_ebm(fitted):
     history = estimator.history_
     assert len(history.validation) == len(history.steps) == len(history.seconds) > history.best >= 0
     n_main, n_pairs = history.stage.count("main effects"), history.stage.count("pairs")
-    refined, cut = ([name] * (name in history.stage) for name in ("refinement", "cuts"))  # if a free part helped
-    assert history.stage == ["main effects"] * n_main + refined + ["pairs"] * n_pairs + cut
+    free = ("refinement", "blend", "cuts")
+    refined, blended, cut = ([name] * (name in history.stage) for name in free)  # if a free part helped
+    assert history.stage == ["main effects"] * n_main + refined + blended + ["pairs"] * n_pairs + cut
     assert history.steps == sorted(history.steps)
     assert len(set(history.steps)) == n_main + n_pairs  # free parts take no steps
     assert history.stage[history.best] == (cut or ["pairs"])[0]

@@ -483,8 +483,9 @@ def test_the_compiled_model_says_what_the_stages_say(task, trainers):
     X[::17, 0] = np.nan
     model = make_estimator(task).fit(X, y)
     (stage,) = trainers[0].stages
-    assert model.history_.stage == ["main effects"] * 5 + ["refinement"]
-    assert model.history_.best == 5
+    blended = ["blend"] * ("blend" in model.history_.stage)
+    assert model.history_.stage == ["main effects"] * 5 + ["refinement"] + blended
+    assert model.history_.best == len(model.history_.stage) - 1
     assert stage.rest is not None
     scores = stage.add_scores(None).mean(dim=1).double().numpy()
     X = trainers[0].numbers  # the rows in the order of the stage

@@ -73,8 +73,10 @@ def test_interactions_are_automatic():
     assert importance[0, 1] > 5 * max(importance[term] for term in importance if term != (0, 1))
     history = model.history_
     n_main = history.stage.index("pairs")
-    assert history.stage == ["main effects"] * n_main + ["pairs"] * (len(history.steps) - n_main)
-    assert history.steps == sorted(set(history.steps))
+    n_pairs = history.stage.count("pairs")
+    cut = ["cuts"] * ("cuts" in history.stage)  # if a free part helped, which takes no steps
+    assert history.stage == ["main effects"] * n_main + ["pairs"] * n_pairs + cut
+    assert history.steps[: n_main + n_pairs] == sorted(set(history.steps))
     assert history.steps[n_main] - history.steps[n_main - 1] <= 60 // 25
     assert history.seconds == sorted(history.seconds)
     assert history.best >= n_main
@@ -111,26 +113,26 @@ def test_wished_pairs_and_triples_are_trained_without_a_search():
 @pytest.mark.parametrize("task", TASKS)
 def test_interactions_of_pure_noise_are_nearly_always_dropped(task):
     kept = 0
-    for seed in range(5):
+    for seed in range(10):
         X, noise = draw(seed=seed)
         model = make_estimator(task, interactions=4).fit(X, make_target(noise, task))
         history = model.history_
         assert "pairs" in history.stage  # they were tried
         assert sum(item.chosen for item in model.interaction_ranking_) == 4
         is_dropped = model.term_features_ == MAINS
-        assert (history.stage[history.best] == "main effects") == is_dropped
+        assert (history.stage[history.best] not in ("pairs", "cuts")) == is_dropped
         kept += not is_dropped
-    assert kept <= 1
+    assert kept <= 2
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_automatic_interactions_of_pure_noise_are_hardly_ever_chosen(task):
     chosen = 0
-    for seed in range(12):
+    for seed in range(24):
         X, noise = draw(300, 6, seed)
         model = make_estimator(task, max_steps=5).fit(X, make_target(noise, task))
         chosen += any(item.chosen for item in model.interaction_ranking_)
-    assert chosen <= 7  # the chance is AUTO_CHANCE each
+    assert chosen <= 14  # the chance is about AUTO_CHANCE each, 0.4 with three classes
 
 
 def test_a_pair_of_levels_that_says_nothing_is_pressed_flat():

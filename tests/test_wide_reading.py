@@ -57,8 +57,9 @@ def lean(word, output):
 
 def test_the_strongest_terms():
     explanation = explain_global(build_words())
-    assert [term.name for term in explanation.top(3)] == ["goal", "the", "engine"]
-    assert explanation.top(1)[0].importance == pytest.approx(0.2 * 4 / 3)
+    assert [term.name for term in explanation.top(3)] == ["goal", "engine", "goalkeeper"]
+    # Of a word in a share p of the texts: p (1 - p) off its mean where it is, and as much where it is not.
+    assert explanation.top(1)[0].importance == pytest.approx(2 * 0.2 * 0.8 * 4 / 3)
     assert [explanation.names[t] for t in explanation.order] == [term.name for term in explanation.top(6)]
     assert explanation.top(99)[-1].name == "rare"
 
@@ -108,7 +109,9 @@ def test_leanings_of_factors_are_those_of_their_tables(seed):
     views, expected = explain_global(factored).terms, explain_global(tables).terms
     for one, other in zip(views, expected, strict=True):
         np.testing.assert_allclose(one.leanings, other.leanings, atol=1e-6)
-        np.testing.assert_allclose(one.importances, other.importances, rtol=1e-5)
+        inner = other.scores - np.average(other.scores, axis=tuple(range(other.weights.ndim)), weights=other.weights)
+        far = np.average(np.abs(inner), axis=tuple(range(other.weights.ndim)), weights=other.weights)
+        np.testing.assert_allclose(one.importances, far, rtol=1e-5)
         assert one.low == pytest.approx(other.low)
 
 
@@ -126,7 +129,7 @@ def test_search_finds_the_name_first_then_what_begins_with_it():
     explanation = explain_global(build_words())
     assert [term.name for term in explanation.search("goal")] == ["goal", "goalkeeper", "Own goal"]
     assert [term.name for term in explanation.search("GOAL", n=2)] == ["goal", "goalkeeper"]
-    assert [term.name for term in explanation.search("e")] == ["engine", "the", "goalkeeper", "rare"]
+    assert [term.name for term in explanation.search("e")] == ["engine", "goalkeeper", "the", "rare"]
     assert explanation.search("xyz") == []
     assert explanation.find("goal") is explanation.terms[0]
 
@@ -309,7 +312,7 @@ def test_commands_list_few_terms(tmp_path, monkeypatch):
     run = CliRunner().invoke(main, ["show", str(tmp_path / "words.nbm"), "--json"])
     found = json.loads(run.output)
     assert found["n_terms"] == 6
-    assert [term["name"] for term in found["terms"]] == ["goal", "the"]
+    assert [term["name"] for term in found["terms"]] == ["goal", "engine"]
     given = ["goal=1", "engine=0", "the=0", "goalkeeper=1", "Own goal=0", "rare=0"]
     run = CliRunner().invoke(main, ["explain", str(tmp_path / "words.nbm"), *given, "--values", "--json"])
     assert [part["term"] for part in json.loads(run.output)["contributions"]] == ["goal", "goalkeeper"]
