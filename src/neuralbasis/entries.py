@@ -8,7 +8,7 @@ one axis, on which the absent value is a knot like any other.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -21,6 +21,7 @@ from .stored import Stored
 from .terms import Term
 
 MAX_POOLED = 4_000_000  # stored values that place the knots of the shared axis
+CHUNK_ENTRIES = 1 << 22  # worked on at a time
 
 
 def pool_axis(
@@ -80,6 +81,15 @@ class Entries:
         chosen = np.arange(starts[-1]) + np.repeat(self.starts[rows] - starts[:-1], size)
         return Entries(starts, self.term[chosen], self.position[chosen])
 
+    def chunks(self) -> Iterator[tuple[Entries, np.ndarray]]:
+        """Some rows at a time, without a copy, and the row of each of their entries."""
+        step = max(1, CHUNK_ENTRIES * len(self) // max(len(self.term), 1))
+        for first in range(0, len(self), step):
+            starts = self.starts[first : first + step + 1]
+            own = slice(starts[0], starts[-1])
+            part = Entries(starts - starts[0], self.term[own], self.position[own])
+            yield part, np.repeat(np.arange(first, first + len(part)), np.diff(starts))
+
     def blend(self, bases: np.ndarray, side: int, threads: int = 1) -> np.ndarray:
         """Bases (side ** o, B) at the positions of all entries, (E, B)."""
         out = np.empty((len(self.term), bases.shape[1]), dtype=bases.dtype)
@@ -96,7 +106,7 @@ class Entries:
         def work(_part: int, first: int, last: int) -> int:
             return kernels.add_entries(first, last, self.starts, self.term, blend, coefficients, out)
 
-        kernels.share_rows(work, len(self), threads, min_rows=64)
+        kernels.share_rows(work, len(self), threads, min_rows=16)
 
 
 @dataclass(frozen=True, eq=False)

@@ -282,7 +282,7 @@ def make_wide_settings(estimator: Any, n_rows: int, n_drawn: int) -> list[Settin
     batch_size = estimator.batch_size
     if batch_size == "auto":
         batch_size = int(2 ** np.clip(round(math.log2(max(n_rows, 2) / 300)), 5, 10))
-    usual = replace(make_settings(estimator, n_rows, n_drawn), batch_size=batch_size, n_checkpoints=4)
+    usual = replace(make_settings(estimator, n_rows, n_drawn), batch_size=batch_size, n_checkpoints=2)
     if estimator.max_steps != "auto":
         return [usual]
     given = estimator.max_epochs

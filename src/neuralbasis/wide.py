@@ -49,7 +49,8 @@ class WideTrainer:
         terms = [*plan.mains, *plan.listed]
         self.factors = self._fit(terms)
         n_terms = self.parameters.max_terms
-        if isinstance(n_terms, int) and n_terms < len(plan.features):
+        if isinstance(n_terms, int) and n_terms < len(plan.features) and not self._is_over():
+            self.history = History(started=self.history.started)
             self.factors = self._fit([*self._list_strongest(n_terms), *plan.listed])
 
     def _list_strongest(self, count: int) -> list[Term]:
@@ -129,12 +130,14 @@ class WideTrainer:
 
 def count_cells(finder: Finder, entries: Entries, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Cells nearest to the entries and their weight, term by term, and where each term's begin."""
-    side, order = finder.side, finder.features.shape[1]
-    cell = np.ravel_multi_index(np.rint(entries.position).astype(np.int64).T, (side,) * order)
-    key, inverse = np.unique(entries.term.astype(np.int64) * side**order + cell, return_inverse=True)
-    of_row = np.repeat(weights, np.diff(entries.starts))
-    starts = np.searchsorted(key, np.arange(len(finder.features) + 1) * side**order)
-    return key % side**order, np.bincount(inverse, of_row, minlength=len(key)), starts
+    shape = (len(finder.features), *[finder.side] * finder.features.shape[1])
+    size = math.prod(shape[1:])
+    totals = np.zeros(shape[0] * size)
+    for part, row in entries.chunks():
+        where = np.rint(part.position).astype(np.int64).T
+        np.add.at(totals, np.ravel_multi_index((part.term, *where), shape), weights[row])
+    keys = np.flatnonzero(totals)
+    return keys % size, totals[keys], np.searchsorted(keys, np.arange(shape[0] + 1) * size)
 
 
 def compile_factors(

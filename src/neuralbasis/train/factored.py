@@ -101,9 +101,9 @@ class _Cells:
 
 def count_mass(finder: Finder, entries: Entries, weights: np.ndarray) -> np.ndarray:
     """(cells,) entries of a row on each cell, in the weighted mean over rows."""
-    of_row = np.repeat(weights / weights.sum(), np.diff(entries.starts))
     mass = np.zeros((finder.side ** entries.position.shape[1], 1))
-    kernels.pull_bases(entries.position, finder.side, of_row[:, None], mass)
+    for part, row in entries.chunks():
+        kernels.pull_bases(part.position, finder.side, weights[row, None] / weights.sum(), mass)
     return mass[:, 0]
 
 
@@ -247,9 +247,10 @@ class FactoredCrew:
     def _score_held(self) -> tuple[Tensor, Tensor, Tensor]:
         """Of all held-out rows: what is given before, what the terms add to it, (H, M, K), and the targets."""
         scores = np.zeros((len(self.held), self.net.n_members * self.net.n_outputs), np.float32)
+        learners = [learner for learner in self.learners if learner.values.any()]  # the others say nothing yet
         for first in range(0, len(self.held), CHUNK):
             chunk = slice(first, first + CHUNK)
-            for learner in self.learners:
+            for learner in learners:
                 learner.add_scores(self.held[chunk], scores[chunk])
         target, init = self.rows.take(torch.from_numpy(self.held))
         return self._given(self._intercepts(len(scores)), init), self._given(scores, None), target

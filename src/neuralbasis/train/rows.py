@@ -116,7 +116,8 @@ def copy_rare(strata: np.ndarray) -> np.ndarray:
     more often leaves the expected gradient as it is and takes most of that noise away.
     """
     _, inverse, count = np.unique(strata, return_inverse=True, return_counts=True)
-    copies = np.clip(RARE_SHARE * len(strata) / count, 1, MAX_COPIES).astype(np.int64)
+    rare = min(RARE_SHARE, 0.5 / len(count))  # of very many classes, none is rare for having a small share
+    copies = np.clip(rare * len(strata) / count, 1, MAX_COPIES).astype(np.int64)
     return copies[inverse]
 
 
