@@ -9,7 +9,7 @@ import pytest
 
 from neuralbasis.encoder import Encoder
 from neuralbasis.shape import FactoredShape, make_shapes
-from tests.sparse_tables import build_factors, build_models, draw_table, name_axis, rows_of_every_kind
+from tests.sparse_tables import build_factors, build_models, draw_table, name_axis, rows_of_every_kind, store
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3])
@@ -19,6 +19,25 @@ def test_factors_and_tables_predict_the_same(n_outputs):
     rows = rows_of_every_kind()
     np.testing.assert_allclose(factored.scores(rows), plain.scores(rows), atol=2e-6)
     np.testing.assert_allclose(factored.contributions(rows), plain.contributions(rows), atol=2e-6)
+
+
+@pytest.mark.parametrize("n_bases", [1, 2, 3])
+def test_sorted_entries_add_up_to_the_same_scores(monkeypatch, n_bases):
+    factors = build_factors(draw_table(5), [(f,) for f in range(6)], 1, 3)
+    factors = replace(
+        factors,
+        bases=np.ascontiguousarray(np.tile(factors.bases, (1, 2))[:, :n_bases]),
+        coefficients=np.ascontiguousarray(np.tile(factors.coefficients, (1, 2, 1))[:, :n_bases]),
+    )
+    rows = store(np.nan_to_num(rows_of_every_kind()))
+    expected, found, alone = np.zeros((3, len(rows), 3))
+    factors.add_scores(rows, expected)
+    monkeypatch.setattr("neuralbasis.factors.SORTED_NUMBERS", 0)
+    factors.add_scores(rows, found)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+    for i in range(len(rows)):  # a row's sum does not depend on the rows beside it
+        factors.add_scores(rows.take_slice(i, i + 1), alone[i : i + 1])
+    np.testing.assert_array_equal(alone, found)
 
 
 def test_absent_values_contribute_nothing():

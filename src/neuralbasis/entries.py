@@ -100,6 +100,16 @@ class Entries:
         kernels.share_rows(work, len(self.term), threads)
         return out
 
+    def sort(self, count: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """The terms that are touched, where each one's entries begin, the entries term by term, and their rows.
+
+        `count` (T,) is a scratch of zeros.
+        """
+        size = len(self.term)
+        touched, begin, entry, row = (np.empty(size + 1, np.int64) for _ in range(4))
+        found = kernels.sort_entries(self.starts, self.term, count, touched, begin, entry, row)
+        return touched[:found], begin[: found + 1], entry[:size], row[:size]
+
     def add_scores(self, blend: np.ndarray, coefficients: np.ndarray, out: np.ndarray, threads: int = 1) -> None:
         """Add the contributions of all entries to the scores of their rows, out (N, K)."""
 

@@ -20,6 +20,7 @@ from .entries import Entries, Finder
 from .stored import Stored, store_rows
 
 BLOCK_ROWS = 4096  # worked on at a time: their entries stay in the cache
+SORTED_NUMBERS = 128  # coefficients of a term from which rows wait for their terms, instead of the other way round
 BLOCK_CELLS = 1 << 14
 
 
@@ -121,12 +122,17 @@ class Factors:
 
     def add_scores(self, stored: Stored, out: np.ndarray, threads: int = 1) -> None:
         """Add the contributions of the rows to out (N, K), a block of rows for each thread."""
+        is_large = self.coefficients[0].size >= SORTED_NUMBERS if len(self) else False
 
         def work(_part: int, first: int, last: int) -> int:
+            count = np.zeros(len(self), np.int64)
             for start in range(first, last, BLOCK_ROWS):
                 end = min(start + BLOCK_ROWS, last)
                 entries, blend = self.find(stored.take_slice(start, end))
-                entries.add_scores(blend, self.coefficients, out[start:end])
+                if is_large:
+                    kernels.add_sorted_entries(*entries.sort(count), blend, self.coefficients, out[start:end])
+                else:
+                    entries.add_scores(blend, self.coefficients, out[start:end])
             return -1
 
         kernels.share_rows(work, len(stored), threads, min_rows=64)

@@ -48,7 +48,8 @@ MAX_FREE = 1e6  # terms × members × classes beyond which classes are tied
 BYTES_A_TERM = 16 * 4 * 8  # the smallest useful table, and what training holds beside it
 LARGE_TABLE = 100_000  # rows from which there are fewer members
 WIDE_KNOTS = {1: 65, 2: 17, 3: 9}  # of the axis that all columns of a wide table share
-WIDE_BASES, WIDE_EPOCHS = 4, (4, 4, 8, 16)  # of wide tables: bases, and epochs of each round
+WIDE_BASES = {1: 4, 2: 2, 3: 2}  # of wide tables, by order of the term
+WIDE_EPOCHS = 4, 4, 8, 16  # of wide tables, round by round
 WIDE_GAIN = 0.02  # part of the validation loss that a round must gain, or it is the last
 WIDE_NUMBERS, WIDE_SHARE = 20_000, 0.9  # terms × outputs, and absent values, from which a table is read by factors
 MIN_WIDE, WIDE = 100, 0.25  # columns, and columns for each row, beyond which columns are chosen before training
@@ -265,12 +266,12 @@ def _make_basis(estimator: Any, order: int, n_terms: int, generator: torch.Gener
 
 
 def make_wide_basis(estimator: Any, finder: Finder, generator: torch.Generator) -> Basis:
-    """Starts as the value itself, as what says that there is one, and as two functions by chance."""
+    """Starts as the value itself (the product of several), as what says that there is one, the others by chance."""
     cells, order = finder.inner_cells, finder.features.shape[1]
     value = finder.axis.knots[cells - 1] - (0.0 if math.isnan(finder.absent) else finder.absent)
     product = reduce(np.multiply.outer, [value] * order).ravel()
     size = math.sqrt((product**2).mean()) or 1.0
-    start = np.zeros((len(product), WIDE_BASES))
+    start = np.zeros((len(product), WIDE_BASES[order]))
     start[:, 0], start[:, 1] = product / size, 1.0
     return StartedBasis(
         torch.from_numpy(start.astype(np.float32)), order, max_frequency=MAX_FREQUENCY[order], generator=generator

@@ -131,13 +131,8 @@ class _Learner:
     def begin(self, rows: np.ndarray, scores: np.ndarray) -> None:
         """Take a batch, catch up with its terms and add their contributions to scores (b, C)."""
         self.batch, self.table = self.entries.take(rows), self.net.table(self.order)
-        size = len(self.batch.term)
-        self.touched, self.begins = np.empty(size, np.int64), np.empty(size + 1, np.int64)
-        self.entry, self.row = np.empty(size, np.int64), np.empty(size, np.int64)
-        self.n_touched = kernels.sort_entries(
-            self.batch.starts, self.batch.term, self.count, self.touched, self.begins, self.entry, self.row
-        )
-        self.shrink(self.touched[: self.n_touched])
+        self.sorted = self.batch.sort(self.count)
+        self.shrink(self.sorted[0])
         side = self.net.finders[self.order].side
         self.blend = self.batch.blend(self.table.detach().numpy(), side, self.threads)
         self.batch.add_scores(self.blend, self.values, scores, self.threads)
@@ -147,12 +142,9 @@ class _Learner:
         back = np.empty_like(self.blend)
 
         def work(_part: int, first: int, last: int) -> int:
-            return kernels.step_terms(
-                first, last, self.touched, self.begins, self.entry, self.row, self.blend, slope, self.values,
-                self.power, rate, back,
-            )  # fmt: skip
+            return kernels.step_terms(first, last, *self.sorted, self.blend, slope, self.values, self.power, rate, back)
 
-        kernels.share_rows(work, self.n_touched, self.threads, min_rows=256)
+        kernels.share_rows(work, len(self.sorted[0]), self.threads, min_rows=256)
         grad = np.zeros(self.table.shape, np.float32)
         kernels.pull_bases(self.batch.position, self.net.finders[self.order].side, back, grad)
         WithGradient.apply(self.table, torch.from_numpy(grad / self.net.n_members)).backward()
