@@ -162,6 +162,11 @@ class Finder:
         return np.searchsorted(self.features[:, 0], np.arange(self.n_columns + 1))
 
     @cached_property
+    def others(self) -> np.ndarray:
+        """(o - 1, T) features of the terms behind the first."""
+        return np.ascontiguousarray(self.features[:, 1:].T, dtype=np.uint32)  # unsigned: no check for negative places
+
+    @cached_property
     def _layout(self):
         return lay_out([self.axis], [(0,)], {})
 
@@ -172,7 +177,7 @@ class Finder:
         known = stored.starts, stored.column
 
         def count_them(_part: int, first: int, last: int) -> int:
-            return kernels.count_entries(first, last, *known, self.group, self.features, count)
+            return kernels.count_entries(first, last, *known, self.group, self.others, count)
 
         kernels.share_rows(count_them, len(stored), threads, min_rows=256)
         starts = np.r_[0, np.cumsum(count)]
@@ -180,7 +185,7 @@ class Finder:
         position = np.empty((starts[-1], self.features.shape[1]), dtype=np.float32)
 
         def list_them(_part: int, first: int, last: int) -> int:
-            arrays = (*known, place, self.group, self.features, starts, term, position)
+            arrays = (*known, place, self.group, self.others, starts, term, position)
             return kernels.list_entries(first, last, *arrays)
 
         kernels.share_rows(list_them, len(stored), threads, min_rows=256)

@@ -958,11 +958,11 @@ def step_adam(grad, mean, square, values, average, first, second, bias1, bias2, 
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def count_entries(first, last, starts, column, group, features, count):
+def count_entries(first, last, starts, column, group, others, count):
     """How many terms have all their features among the stored values of each row first … last - 1.
 
     starts (N + 1,) and column (S,): the stored values; group (D + 1,): the terms whose first feature a column is,
-    features (T, o) of the terms in that order.
+    others (o - 1, T): their other features.
     """
     seen = np.zeros(len(group) - 1, dtype=np.bool_)
     for i in range(first, last):
@@ -971,8 +971,8 @@ def count_entries(first, last, starts, column, group, features, count):
         for s in range(starts[i], starts[i + 1]):
             for t in range(group[column[s]], group[column[s] + 1]):
                 found = 1
-                for d in range(1, features.shape[1]):
-                    if not seen[features[t, d]]:
+                for d in range(len(others)):
+                    if not seen[others[d, t]]:
                         found = 0
                 count[i] += found
         for s in range(starts[i], starts[i + 1]):
@@ -981,9 +981,9 @@ def count_entries(first, last, starts, column, group, features, count):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def list_entries(first, last, starts, column, place, group, features, entry_starts, term, position):
+def list_entries(first, last, starts, column, place, group, others, entry_starts, term, position):
     """The same terms themselves: term (E,) and position (E, o) of the rows' entries, from place (S,) of the values."""
-    where = np.full(len(group) - 1, -1)
+    where = np.full(len(group) - 1, -1, dtype=np.int64)
     for i in range(first, last):
         for s in range(starts[i], starts[i + 1]):
             where[column[s]] = s
@@ -991,13 +991,14 @@ def list_entries(first, last, starts, column, place, group, features, entry_star
         for s in range(starts[i], starts[i + 1]):
             for t in range(group[column[s]], group[column[s] + 1]):
                 found = True
-                for d in range(1, features.shape[1]):
-                    if where[features[t, d]] < 0:
+                for d in range(len(others)):
+                    if where[others[d, t]] < 0:
                         found = False
                 if found:
                     term[e] = t
-                    for d in range(features.shape[1]):
-                        position[e, d] = place[where[features[t, d]]]
+                    position[e, 0] = place[s]
+                    for d in range(len(others)):
+                        position[e, d + 1] = place[where[others[d, t]]]
                     e += 1
         for s in range(starts[i], starts[i + 1]):
             where[column[s]] = -1
@@ -1009,6 +1010,16 @@ def blend_bases(first, last, position, side, bases, out):
     """Bases (side ** o, B) at the positions of entries first … last - 1: multilinear between cells, out (E, B)."""
     n_axes, one = position.shape[1], bases.dtype.type(1)
     for e in range(first, last):
+        if n_axes == 2:  # written out: the loops below would take most of the time of a prediction
+            down, right = np.floor(position[e, 0]), np.floor(position[e, 1])
+            low, far = position[e, 0] - down, position[e, 1] - right
+            cell = int(down) * side + int(right)
+            below, beside = (side if low > 0 else 0), (1 if far > 0 else 0)
+            for b in range(bases.shape[1]):
+                top = bases[cell, b] + far * (bases[cell + beside, b] - bases[cell, b])
+                bottom = bases[cell + below, b] + far * (bases[cell + below + beside, b] - bases[cell + below, b])
+                out[e, b] = top + low * (bottom - top)
+            continue
         for b in range(bases.shape[1]):
             out[e, b] = 0
         for corner in range(1 << n_axes):
