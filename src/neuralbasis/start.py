@@ -109,8 +109,7 @@ def share_axis(
     axis = pool_axis(stored, weights, max_knots=min(parameters.max_bins, WIDE_KNOTS[1]))
     encoder = Encoder(tuple(Axis(name, axis.kind, axis.knots, axis.places) for name in columns.names))
     numbers, tidy = tidy_rows(stored, sample, columns.names)
-    objective = choose_objective(tidy, classes)
-    rows = place_rows(tidy, objective, parameters.outer_bags, parameters.validation_size, rng, parameters.device)
+    objective, rows = place_sample(tidy, classes, parameters, rng)
     return Start(encoder, numbers, tidy, objective, rows, plan)
 
 
@@ -120,8 +119,7 @@ def take_columns(
     """Start with all columns."""
     encoder = fit_encoder(columns, sample, parameters)
     numbers, tidy = tidy_rows(encoder.numbers(columns), sample, encoder.names)
-    objective = choose_objective(tidy, classes)
-    rows = place_rows(tidy, objective, parameters.outer_bags, parameters.validation_size, rng, parameters.device)
+    objective, rows = place_sample(tidy, classes, parameters, rng)
     return Start(encoder, numbers, tidy, objective, rows, plan)
 
 
@@ -134,8 +132,7 @@ def choose_columns(
     plain: Any = columns.matrix if columns.stored is None else columns.stored
     numbers = plain if whole is None else whole.numbers(columns)
     order, tidy = order_rows(numbers, sample, columns.names)
-    objective = choose_objective(tidy, classes)
-    rows = place_rows(tidy, objective, parameters.outer_bags, parameters.validation_size, rng, parameters.device)
+    objective, rows = place_sample(tidy, classes, parameters, rng)
     found = select_columns(
         numbers, np.arange(columns.n_rows)[order], -objective.first_slope(tidy), tidy.weights,
         choose_judges(rows, tidy, objective, parameters, rng), columns.names, plan.features,
@@ -151,6 +148,15 @@ def choose_columns(
     if bool(rows.held_out.any()):
         rows = replace(rows, voices=spread_voices(found, features))
     return Start(encoder, take_rows(encoder.numbers(few), order), tidy, objective, rows, plan, features, whole)
+
+
+def place_sample(
+    sample: Sample, classes: np.ndarray | None, parameters: Any, rng: np.random.Generator
+) -> tuple[Objective, Rows]:
+    """What is to be minimised, and the rows with those that each member holds out."""
+    objective = choose_objective(sample, classes)
+    size, device = parameters.validation_size, parameters.device
+    return objective, place_rows(sample, objective, parameters.outer_bags, size, rng, device)
 
 
 def fit_encoder(columns: Columns, sample: Sample, parameters: Any) -> Encoder:
