@@ -85,6 +85,10 @@ class ChildError(RuntimeError):
         self.reason = reason
 
 
+class LateError(ChildError):
+    """A fresh process that took too long and was ended."""
+
+
 def measure(cell: Cell, out: Path | None = None) -> Record:
     """The cell's record: from the file if it is there, otherwise from a fresh process."""
     done = find_done(cell, out)
@@ -119,10 +123,13 @@ def read_records(out: Path | None) -> list[Record]:
     return [Record.from_json(line) for line in out.read_text(encoding="utf-8").splitlines() if line]
 
 
-def run_child(module: str, argument: str) -> str:
-    """Run `python -m module --child argument`; the last line it prints is its answer."""
+def run_child(module: str, argument: str, limit: float | None = None) -> str:
+    """Run `python -m module --child argument`; the last line it prints is its answer. It has so many seconds."""
     command = [sys.executable, "-m", module, "--child", argument]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=limit)
+    except subprocess.TimeoutExpired:
+        raise LateError(f"{module} {argument}", f"stopped after {limit:.0f} s") from None
     sys.stderr.write(done.stderr)
     if done.returncode != 0:
         last = done.stderr.strip().splitlines()[-1:] or ["it said nothing"]

@@ -1,91 +1,295 @@
-"""All benchmarks in turn, each in a process of its own; prints every table.
+"""Run cells of the paper's tables, one fresh process each, and keep what they say as JSON lines.
 
-python -m benchmarks.run --only start predict --out results.md
+    python -m benchmarks.run comparison --data ca_housing --model NBM --variant paper --seed 0
+    python -m benchmarks.run --budget 2h
+
+Without names all cells are meant. They go by seed, the first seed of all before the second of any, and within a seed by
+their value. With a budget a cell begins only if it should end in time, by what cells like it took before, and none may
+take more than a third of the budget. What is done is not done again: for our learners with the same source, for others
+with the same version of their package (`--any-version`: with any; `--again`: always). So a run that was killed goes on
+where it stopped. `--list` shows the plan.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
+import json
+import re
 import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TextIO
+from statistics import median
+from typing import Any
 
-from .measure import ROOT
+from . import baselines
+from .datasets.paper import find_missing
+from .journal import append_line, read_lines
+from .measure import ChildError, LateError, read_option, run_child
+from .origin import describe_origin
+from .tables import TABLES, Cell, Job, find_job, read_data, read_file, read_table
 from .versions import read_versions
 
-# name -> module and its arguments, title
-BENCHMARKS = {
-    "main_effects": ("benchmarks.accuracy.main_effects", "Main effects: accuracy, time and memory"),
-    "interactions": ("benchmarks.accuracy.interactions", "Pairs: accuracy, time and memory"),
-    "covertype_pairs": (
-        "benchmarks.accuracy.covertype --terms pairs --set outer_bags=2 max_steps=3000 max_interaction_bins=49 "
-        "hidden=(128,128,64) n_interaction_bases=64",
-        "All pairs of CoverType",
-    ),
-    "covertype_triples": ("benchmarks.accuracy.covertype --terms triples", "Triples of CoverType"),
-    "newsgroups": ("benchmarks.accuracy.newsgroups", "20 Newsgroups: a sparse and wide table"),
-    "planted": ("benchmarks.accuracy.planted --ebm-mains", "Planted pairs"),
-    "laboratory": ("benchmarks.accuracy.laboratory", "Learners beside each other on many problems"),
-    "screen": ("benchmarks.speed.screen", "Screening of pairs"),
-    "epoch": ("benchmarks.speed.epoch", "One epoch of training"),
-    "predict": ("benchmarks.speed.predict", "Prediction"),
-    "predict_pairs": ("benchmarks.speed.predict --pairs 10", "Prediction with pairs"),
-    "start": ("benchmarks.speed.start", "Start"),
-    "serve": ("benchmarks.speed.serve", "Serving"),
-    "formats": ("benchmarks.speed.formats", "Formats: size and speed"),
-    "page": ("benchmarks.speed.page", "The page of a model"),
-    "figures": ("benchmarks.speed.figures", "Figures"),
-    "stability": ("benchmarks.accuracy.stability", "Stability of the shapes"),
-    "command": ("benchmarks.speed.command", "Command line over a large CSV"),
-    "growth": ("benchmarks.speed.growth", "Growth with rows and columns"),
-    "sparse_growth": ("benchmarks.speed.sparse_growth", "Growth with stored entries and with columns"),
-    "objects": ("benchmarks.speed.objects", "A sparse table with a hundred thousand pairs"),
-}
+LINES = Path(__file__).resolve().parent / "paper.jsonl"
+UNITS = {"s": 1, "m": 60, "h": 3600}
+LARGEST_SHARE = 1 / 3  # of the budget, for one cell
+LEAST_LIMIT, LIMIT_FACTOR = 120.0, 4.0  # a cell is stopped after so many seconds, or so many times its estimate
+QUICK_SECONDS = 10.0
+OF_NETWORKS = "networks"  # parameters are counted on torch modules
+WITH_DATA = ("fit", "shapes")
+
+Line = dict[str, Any]
 
 
-def say(text: str, file: TextIO | None) -> None:
-    print(text, end="", flush=True)
-    if file is not None:
-        file.write(text)
-        file.flush()
+def read_seconds(text: str) -> float:
+    """Seconds of a time such as 90s, 20m, 2h or 1.5h.
+
+    >>> read_seconds("2h"), read_seconds("90")
+    (7200.0, 90.0)
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 90s, 20m or 2h")
+    return float(found[1]) * UNITS[found[2] or "s"]
 
 
-def run(name: str, quick: bool, file: TextIO | None) -> bool:
-    """Print a heading and the output of one benchmark; False if it failed."""
-    call, title = BENCHMARKS[name]
-    say(f"\n## {title}\n\n`python -m {call}`\n\n", file)
-    command = [sys.executable, "-m", *call.split(), *(["--quick"] if quick else [])]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        for line in process.stdout or ():
-            say(line, file)
-    if process.returncode != 0:
-        say(f"failed with exit code {process.returncode}\n", file)
-    return process.returncode == 0
+def write_seconds(seconds: float) -> str:
+    """
+    >>> write_seconds(40), write_seconds(200), write_seconds(9000)
+    ('40 s', '3 min', '2 h 30 min')
+    """
+    if seconds < 99.5:
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
-def describe_machine() -> str:
-    versions = ", ".join(f"{name} {version}" for name, version in read_versions().items())
-    return f"# Benchmarks\n\n{os.cpu_count()} cores; {versions}\n"
+def list_cells(given: argparse.Namespace) -> list[Cell]:
+    """The cells that the command names, in the order of work."""
+    options = None if given.set is None else dict(given.set)
+    cells = [
+        cell for table in given.tables or TABLES for cell in read_table(table).list_cells(given.quick)
+        if (not given.data or cell.data in given.data)
+        and (not given.model or cell.model in given.model)
+        and (not given.variant or cell.variant in given.variant)
+        and (not given.seed or cell.seed in given.seed)
+        and (options is None or cell.options == options)
+    ]  # fmt: skip
+    return sorted(cells, key=lambda cell: (cell.seed, -cell.value, cell.minutes))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=list(BENCHMARKS), default=list(BENCHMARKS), metavar="NAME")
-    parser.add_argument("--out", type=Path, help="also write the tables to this file")
-    parser.add_argument("--quick", action="store_true", help="tiny generated tables, seconds instead of hours")
-    given = parser.parse_args()
-    file = given.out.open("w", encoding="utf-8") if given.out else None
+def find_package(learner: str) -> str:
+    """Whose version a learner's figures depend on."""
+    return "torch" if learner == OF_NETWORKS else baselines.LIBRARIES[learner]
+
+
+def find_absent(cells: Sequence[Cell]) -> dict[str, str]:
+    """Data sets and learners that are not here, with the reason."""
+    jobs = [find_job(cell) for cell in cells]
+    absent = {}
+    for data in dict.fromkeys(job.data for job in jobs if job.kind in WITH_DATA and not job.quick):
+        if problem := find_missing(data):
+            absent[data] = problem
+    for learner in dict.fromkeys(job.learner for job in jobs):
+        if learner != OF_NETWORKS and not baselines.is_installed(learner):
+            absent[learner] = f"the package {baselines.LIBRARIES[learner]} is not installed"
+    return absent
+
+
+@dataclass
+class History:
+    """What the lines say: which jobs are done, and how long they took."""
+
+    lines: list[Line] = field(default_factory=list)
+    any_version: bool = False
+
+    def __post_init__(self) -> None:
+        self.by_job: dict[str, list[Line]] = {}
+        for line in self.lines:
+            self._index(line)
+
+    def add(self, line: Line) -> None:
+        self.lines.append(line)
+        self._index(line)
+
+    def _index(self, line: Line) -> None:
+        if "job" in line:
+            job = Job(**line["job"])
+            self.by_job.setdefault(job.key, []).append(line)
+            self.by_job.setdefault(f"any seed {job.seedless}", []).append(line)
+
+    def find_done(self, job: Job) -> Line | None:
+        """The latest line of this job, failed or not, with the present version of what it runs."""
+        package = find_package(job.learner)
+        same = [
+            line for line in self.by_job.get(job.key, [])
+            if self.any_version or line["versions"][package] == read_versions()[package]
+        ]  # fmt: skip
+        return same[-1] if same else None
+
+    def estimate(self, cell: Cell, job: Job) -> float:
+        """Seconds: what other seeds took, or the table's guess corrected by how wrong it was for the learner."""
+        before = self.by_job.get(f"any seed {job.seedless}", [])
+        late = [line["limit"] * 1.5 for line in before if "limit" in line]
+        if took := [line["seconds"] for line in before if "failed" not in line]:
+            return float(median(took))
+        if late:
+            return float(max(late))
+        if job.quick:
+            return QUICK_SECONDS
+        return cell.minutes * 60 * self.find_pace(job.learner)
+
+    def find_pace(self, learner: str) -> float:
+        """How much longer than guessed the learner's jobs took; those of all learners if it has none."""
+        done = [line for line in self.lines if "minutes" in line and "failed" not in line and not line["job"]["quick"]]
+        own = [line for line in done if line["job"]["learner"] == learner] or done
+        ratios = [line["seconds"] / (60 * line["minutes"]) for line in own]
+        return min(max(median(ratios), 0.1), 10.0) if ratios else 1.0
+
+
+@dataclass
+class Budget:
+    """Seconds that a run may take; None is as long as it needs."""
+
+    seconds: float | None
+    start: float = field(default_factory=time.monotonic)
+
+    @property
+    def left(self) -> float:
+        return float("inf") if self.seconds is None else self.seconds - (time.monotonic() - self.start)
+
+    @property
+    def largest(self) -> float:
+        return float("inf") if self.seconds is None else self.seconds * LARGEST_SHARE
+
+    def find_limit(self, estimate: float) -> float | None:
+        if self.seconds is None:
+            return None
+        return max(min(self.left, max(LEAST_LIMIT, LIMIT_FACTOR * estimate)), 1.0)
+
+
+def is_finished(done: Line | None, limit: float | None) -> bool:
+    """A job that ran out of time is tried again when it may have half as much again."""
+    if done is None:
+        return False
+    return "limit" not in done or (limit is not None and limit < 1.5 * done["limit"])
+
+
+def run_cells(cells: Sequence[Cell], out: Path | None, history: History, budget: Budget, again: bool) -> Counter[str]:
+    """Run what is not done and fits; the counts of what became of the cells."""
+    counts: Counter[str] = Counter()
+    for number, cell in enumerate(cells, start=1):
+        job = find_job(cell)
+        estimate = history.estimate(cell, job)
+        limit = budget.find_limit(estimate)
+        if not again and is_finished(history.find_done(job), limit):
+            counts["done before"] += 1
+            continue
+        if estimate > min(budget.left, budget.largest):
+            counts["did not fit into the budget"] += 1
+            continue
+        left = "" if budget.seconds is None else f"; {write_seconds(budget.left)} left"
+        say(f"[{number} of {len(cells)}] {cell.title}: about {write_seconds(estimate)}{left}")
+        line = run_cell(cell, job, limit)
+        history.add(line)
+        if out is not None:
+            append_line(out, line)
+        say("    " + write_outcome(line))
+        counts["failed" if "failed" in line else "run"] += 1
+    return counts
+
+
+def run_cell(cell: Cell, job: Job, limit: float | None) -> Line:
+    """The line of a cell, from a process of its own."""
+    place = {name: value for name, value in asdict(cell).items() if name not in ("value", "minutes", "quick")}
+    start = time.monotonic()
+    fields: Line = {}
     try:
-        say(describe_machine(), file)
-        if given.quick:
-            say("\nA quick run on tiny generated tables: the figures and verdicts mean nothing.\n", file)
-        passed = [run(name, given.quick, file) for name in given.only]
-    finally:
-        if file is not None:
-            file.close()
-    sys.exit(0 if all(passed) else 1)
+        fields = json.loads(run_child("benchmarks.jobs", json.dumps(asdict(job)), limit))
+    except LateError as error:
+        fields = {"failed": error.reason, "limit": limit}
+    except ChildError as error:
+        fields = {"failed": error.reason}
+    seconds = time.monotonic() - start
+    return {
+        "cell": place, "job": asdict(job), **fields, "seconds": seconds, "minutes": cell.minutes, **describe_origin(),
+    }  # fmt: skip
+
+
+def write_outcome(line: Mapping[str, Any]) -> str:
+    took = f"{line['seconds']:.0f} s"
+    if "failed" in line:
+        return f"failed after {took}: {line['failed']}"
+    return f"{line['metric']} {line['value']:.4f}, {took}" if "metric" in line else took
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def note_absent(absent: Mapping[str, str], out: Path | None, history: History) -> None:
+    """Tell what is not here; the file keeps it for the report, without the folders of this machine."""
+    known = {line["absent"] for line in history.lines if "absent" in line}
+    for name, reason in absent.items():
+        say(f"left out: {name}: {reason}")
+        kind = "the data set" if name in read_data() else "the package"
+        if out is not None and name not in known:
+            append_line(out, {"absent": name, "reason": f"{kind} is not here", **describe_origin()})
+
+
+def split_absent(cells: Sequence[Cell], absent: Mapping[str, str]) -> tuple[list[Cell], int]:
+    """Cells that can run, and how many cannot."""
+    jobs = [(cell, find_job(cell)) for cell in cells]
+    able = [cell for cell, job in jobs if job.learner not in absent and (job.kind not in WITH_DATA or job.data not in absent)]
+    return able, len(cells) - len(able)
+
+
+def show_plan(cells: Sequence[Cell], history: History, write: Callable[[str], None] = print) -> None:
+    """One line a cell: seconds that it should take, or that it is done."""
+    for cell in cells:
+        job = find_job(cell)
+        state = "done" if history.find_done(job) else write_seconds(history.estimate(cell, job))
+        write(f"{state:>12}  {cell.command.removesuffix(' --again')}")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    models = [name for name in read_file("models") if name != "n_gpus"]
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"of {', '.join(TABLES)}; all if not given")
+    parser.add_argument("--data", nargs="+", choices=[*read_data(), "any"], metavar="NAME", help="data sets")
+    parser.add_argument("--model", nargs="+", choices=models, metavar="NAME", help=f"of {', '.join(models)}")
+    parser.add_argument("--variant", nargs="+", metavar="NAME", help="paper, grid, default, …: see models.toml")
+    parser.add_argument("--seed", nargs="+", type=int, metavar="N")
+    parser.add_argument("--set", nargs="+", type=read_option, metavar="NAME=VALUE", help="options of a row, n_bases=5")
+    parser.add_argument("--budget", type=read_seconds, metavar="TIME", help="90s, 20m, 2h")
+    parser.add_argument("--again", action="store_true", help="also what is done")
+    parser.add_argument("--any-version", action="store_true", help="lines of any version count as done")
+    parser.add_argument("--list", action="store_true", help="show what would run, and how long")
+    parser.add_argument("--quick", action="store_true", help="tiny generated tables, hardly any fitting, nothing kept")
+    parser.add_argument("--out", type=Path, help=f"file of lines; {LINES.name} beside the benchmarks if not given")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = make_parser()
+    given = parser.parse_args(arguments)
+    if unknown := sorted(set(given.tables) - set(TABLES)):
+        parser.error(f"there is no table {', '.join(unknown)}; tables are {', '.join(TABLES)}")
+    out = given.out or (None if given.quick else LINES)
+    history = History(read_lines(out), given.any_version)
+    cells = list_cells(given)
+    if not cells:
+        parser.error("no cell of the tables has these names; --list shows all")
+    absent = find_absent(cells)
+    if given.list:
+        show_plan(split_absent(cells, absent)[0], history)
+        return
+    note_absent(absent, out, history)
+    able, n_absent = split_absent(cells, absent)
+    counts = run_cells(able, out, history, Budget(given.budget), given.again)
+    say(", ".join(f"{count} {name}" for name, count in [*counts.items(), ("left out", n_absent)] if count))
 
 
 if __name__ == "__main__":

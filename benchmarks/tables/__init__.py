@@ -1,0 +1,173 @@
+"""The tables and figures of the paper as data: what each row runs, the published figures, how long a cell may take.
+
+A file of this folder is one of them, named by its LaTeX label. A cell is a place in a table: data × model × variant ×
+seed, and the options that the row adds. `find_job` says what it computes, from `models.toml` (learner and options of a
+model and its variant) and `optimal_hyper.toml` (the paper's settings). Cells of several tables may share a job.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parent
+TABLES = (
+    "params_and_throughput", "comparison", "comparison_sota", "num_bases", "num_subnets", "shape_functions", "params",
+    "params_multi_class",
+)  # fmt: skip
+LOWER_IS_BETTER = ("rmse", "mse", "error")
+GIVEN_ALL_ROWS = ("ours", "ebm")  # they hold rows out themselves, and read raw columns
+
+
+@dataclass(frozen=True)
+class Data:
+    """A data set of the paper: its name there, the metric, decimals; `differs` where ours is not the paper's."""
+
+    name: str
+    metric: str
+    places: int
+    n_columns: int
+    n_outputs: int
+    differs: str = ""
+
+    @property
+    def lower_is_better(self) -> bool:
+        return self.metric in LOWER_IS_BETTER
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a cell computes. `together` models of following seeds are one job of shapes."""
+
+    kind: str
+    data: str
+    learner: str
+    options: dict[str, Any]
+    seed: int = 0
+    quick: bool = False
+    together: int = 1
+
+    @property
+    def key(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @property
+    def seedless(self) -> str:
+        return replace(self, seed=0).key
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A place in a table; `value` tells its importance, `minutes` is a guess for two cores."""
+
+    table: str
+    data: str
+    model: str
+    variant: str
+    seed: int = 0
+    options: dict[str, Any] = field(default_factory=dict)
+    quick: bool = False
+    value: float = 0.0
+    minutes: float = 1.0
+
+    @property
+    def title(self) -> str:
+        return f"{self.table}: {self.model}, {self.variant}, {self.data}{self.write_options(', ')}, seed {self.seed}"
+
+    @property
+    def command(self) -> str:
+        """What runs this cell once more."""
+        names = ["--data", self.data, "--model", self.model, "--variant", self.variant]
+        given = shlex.join(["python", "-m", "benchmarks.run", self.table, *names, "--seed", str(self.seed)])
+        return f"{given}{' --set' if self.options else ''}{self.write_options(' ')} --again"
+
+    def write_options(self, before: str) -> str:
+        return "".join(f"{before}{name}={value}" for name, value in self.options.items())
+
+
+@dataclass(frozen=True)
+class Row:
+    """A model of a table. By data: published means (and deviations), parameters, rows a second. By variant: the value
+    of its cells, minutes by data, and where they differ from the table's, seeds, and models of one cell."""
+
+    model: str
+    options: dict[str, Any] = field(default_factory=dict)
+    published: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    throughput: Mapping[str, str] = field(default_factory=dict)
+    curve: Mapping[str, float] = field(default_factory=dict)
+    value: Mapping[str, float] = field(default_factory=dict)
+    seeds: Mapping[str, int] = field(default_factory=dict)
+    together: Mapping[str, int] = field(default_factory=dict)
+    minutes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the paper. Its kind says what a cell is: fit, throughput, shapes or ratios."""
+
+    name: str
+    label: str
+    title: str
+    caption: str
+    kind: str
+    seeds: int
+    rows: Sequence[Row]
+    data: Sequence[str] = ()
+    n_columns: Sequence[int] = ()
+
+    def list_cells(self, quick: bool = False) -> Iterator[Cell]:
+        """Cells are where minutes are; a quick run has two seeds."""
+        for row in self.rows:
+            for variant, minutes in row.minutes.items():
+                n_seeds = row.seeds.get(variant, self.seeds)
+                for data, guess in minutes.items():
+                    for seed in range(min(n_seeds, 2) if quick else n_seeds):
+                        place = self.name, data, row.model, variant, seed
+                        yield Cell(*place, row.options, quick, row.value[variant], guess)
+
+    def find_row(self, cell: Cell) -> Row:
+        return next(row for row in self.rows if (row.model, row.options) == (cell.model, cell.options))
+
+
+@lru_cache
+def read_file(name: str) -> dict[str, Any]:
+    return tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+@lru_cache
+def read_table(name: str) -> Table:
+    """A table by its name: one of `TABLES`."""
+    fields = dict(read_file(name))
+    rows = [Row(**row) for row in fields.pop("row")]
+    return Table(name=name, rows=rows, **fields)
+
+
+@lru_cache
+def read_data() -> dict[str, Data]:
+    return {key: Data(**fields) for key, fields in read_file("data").items()}
+
+
+def find_job(cell: Cell) -> Job:
+    """PAPER §4.3: a batch of the settings is that of one GPU, and a step has one of each GPU."""
+    table = read_table(cell.table)
+    models = read_file("models")
+    recipe = models[cell.model][cell.variant]
+    options = dict(recipe.get("options", {}))
+    if "settings" in recipe:
+        settings = dict(read_file("optimal_hyper")[recipe["settings"]][cell.data])
+        settings["batch_size"] *= models["n_gpus"]
+        options |= settings
+    if table.kind == "ratios":
+        options |= {"models": cell.model.split(" / "), "n_columns": table.n_columns}
+    together = table.find_row(cell).together.get(cell.variant, 1)
+    return Job(
+        table.kind, cell.data, recipe["learner"], options | cell.options, cell.seed, cell.quick,
+        min(together, 2) if cell.quick else together,
+    )  # fmt: skip
