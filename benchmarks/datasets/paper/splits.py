@@ -2,8 +2,8 @@
 
 Rows are drawn as numbers, in the order of the file; `take` then reads them from a frame, an array or a sparse matrix.
 
-DIFF: the paper publishes no seed. Ours is 0: with it, Newsgroups has exactly the published number of words, and other
-seeds do not. Classes keep their shares in every part. Published row numbers, where a set has them, go first.
+DIFF: the paper publishes no seed. Ours is 0, and classes keep their shares in every part: of the seeds 0 to 7, with and
+without that, only this gives Newsgroups exactly the published number of words. Published row numbers go first.
 """
 
 from __future__ import annotations

@@ -50,8 +50,9 @@ def read_table(path: Path, n_rows: int, n_columns: int) -> np.ndarray:
     import pandas as pd
 
     found = np.empty((n_rows, n_columns), np.float32)
-    with naming(path, f"{n_rows:,} lines of {n_columns} numbers separated by commas"):
-        for rows, piece in _place(pd.read_csv(path, header=None, dtype=np.float32, chunksize=PIECE_ROWS), n_rows):
+    expected = f"{n_rows:,} lines of {n_columns} numbers separated by commas"
+    with naming(path, expected), pd.read_csv(path, header=None, dtype=np.float32, chunksize=PIECE_ROWS) as pieces:
+        for rows, piece in _place(pieces, n_rows):
             if piece.shape[1] != n_columns:
                 raise ValueError(f"a line has {piece.shape[1]} values")
             found[rows] = piece.to_numpy()
