@@ -37,12 +37,18 @@ def stand_in(key: str, n_rows: int | None = None, seed: int = 0) -> Dataset:
     n_binary = round(binary_share * n_columns)
     if n_binary:
         X[:, -n_binary:] = X[:, -n_binary:] > 0.8
-    score = np.sin(2 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=len(X))
     table = _write_levels(X, n_binary) if key in WITH_LEVELS else X
+    task = "classification" if n_classes else "regression"
+    return Dataset(f"{key} (generated)", table, draw_target(rng, X, n_classes), task)
+
+
+def draw_target(rng: np.random.Generator, X: np.ndarray, n_classes: int) -> np.ndarray:
+    """y (N,) of the first two columns, and noise; classes, which are equally frequent, are numbered from 0."""
+    score = np.sin(2 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=len(X))
     if n_classes == 0:
-        return Dataset(f"{key} (generated)", table, score, "regression")
+        return score
     cuts = np.quantile(score, np.linspace(0, 1, n_classes + 1)[1:-1])
-    return Dataset(f"{key} (generated)", table, np.searchsorted(cuts, score), "classification")
+    return np.searchsorted(cuts, score)
 
 
 def _write_levels(X: np.ndarray, n_binary: int) -> Any:

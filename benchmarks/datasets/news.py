@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from .dataset import Dataset
-from .real import data_folder
+from .real import CACHE, find_file
 
 ARCHIVE = "20news-bydate_py3.pkz"
 VALIDATION_SIZE = 0.125
@@ -42,10 +42,7 @@ class News:
 
 def find_archive() -> Path | None:
     """The first archive that is there, or None."""
-    from sklearn.datasets import get_data_home
-
-    homes = [data_folder() / "sklearn_home", Path(get_data_home())]
-    return next((home / ARCHIVE for home in homes if (home / ARCHIVE).exists()), None)
+    return find_file(CACHE + ARCHIVE)
 
 
 def find_missing_news() -> str | None:

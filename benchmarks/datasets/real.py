@@ -1,6 +1,6 @@
 """Loaders of the real data sets, from a local folder.
 
-sklearn_home/                         scikit-learn's cache: California Housing, CoverType
+sklearn_home/                         scikit-learn's cache: California Housing, CoverType; or where scikit-learn has it
 fico_heloc/heloc_dataset_v1.csv       FICO HELOC; the special codes -7, -8, -9 stay as values
 credit/creditcard.parquet             credit card fraud
 more/magic_telescope.csv              MAGIC gamma telescope
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ FILES = {
     "abalone": "more/abalone.csv",
     "covertype_part": "sklearn_home/covertype/samples_py3",
 }
+CACHE = "sklearn_home/"
 PART = 20_000  # rows of a set of which only a part is taken
 
 
@@ -42,19 +44,34 @@ def data_folder() -> Path:
     return Path(os.environ.get("NEURALBASIS_DATA") or DEFAULT_FOLDER)
 
 
+def find_file(path: str) -> Path | None:
+    """Where this file of the data folder is, or None; files of sklearn_home may also be in scikit-learn's own cache."""
+    places = [data_folder() / path]
+    if path.startswith(CACHE):
+        own = Path(os.environ.get("SCIKIT_LEARN_DATA") or "~/scikit_learn_data").expanduser()
+        places.append(own / path.removeprefix(CACHE))
+    return next((place for place in places if place.exists()), None)
+
+
 def find_missing(key: str) -> str | None:
     """Why this data set, whole or in part, cannot be read here, or None if it can."""
     key = key.partition("@")[0]
-    if key not in FILES or (data_folder() / FILES[key]).exists():
+    if key not in FILES or find_file(FILES[key]):
         return None
     return f"{FILES[key]} is not there: set NEURALBASIS_DATA to the folder that holds it"
+
+
+def find_home(key: str) -> Path:
+    """The cache of scikit-learn that holds this data set."""
+    found = find_file(FILES[key]) or data_folder() / FILES[key]
+    return found.parents[FILES[key].count("/") - 1]
 
 
 def ca_housing() -> Dataset:
     """20,640 × 8, median house value in 100,000 dollars."""
     from sklearn.datasets import fetch_california_housing
 
-    data = fetch_california_housing(data_home=data_folder() / "sklearn_home", download_if_missing=False)
+    data = fetch_california_housing(data_home=find_home("ca"), download_if_missing=False)
     return Dataset("CA Housing", data.data.astype(float), data.target.astype(float), "regression")
 
 
@@ -62,24 +79,35 @@ def covertype() -> Dataset:
     """581,012 × 54, seven classes."""
     from sklearn.datasets import fetch_covtype
 
-    data = fetch_covtype(data_home=data_folder() / "sklearn_home", download_if_missing=False)
+    data = fetch_covtype(data_home=find_home("covertype"), download_if_missing=False)
     return Dataset("CoverType", data.data.astype(float), data.target.astype(int), "classification")
 
 
-def heloc() -> Dataset:
-    """10,459 × 23, 1 is a bad risk."""
+def read_heloc() -> Dataset:
+    """10,459 × 23, a frame of whole numbers, 1 is a bad risk."""
     import pandas as pd
 
     table = pd.read_csv(data_folder() / FILES["heloc"])
     bad = table.pop("RiskPerformance") == "Bad"
-    return Dataset("FICO HELOC", table.to_numpy(dtype=float), bad.to_numpy(dtype=int), "classification")
+    return Dataset("FICO HELOC", table, bad.to_numpy(dtype=int), "classification")
+
+
+def heloc() -> Dataset:
+    """The same as numbers."""
+    data = read_heloc()
+    return replace(data, X=data.X.to_numpy(dtype=float))
 
 
 def credit_fraud() -> Dataset:
     """284,807 × 30, 492 frauds."""
+    return read_fraud(data_folder() / FILES["fraud"])
+
+
+def read_fraud(path: Path) -> Dataset:
+    """The same from this file, parquet or csv."""
     import pandas as pd
 
-    table = pd.read_parquet(data_folder() / FILES["fraud"])
+    table = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
     fraud = table.pop("Class").to_numpy(dtype=int)
     return Dataset("Credit fraud", table.to_numpy(dtype=float), fraud, "classification")
 
