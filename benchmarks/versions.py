@@ -17,6 +17,7 @@ DISTRIBUTIONS = {
     "numpy": "numpy",
     "torch": "torch",
     "numba": "numba",
+    "nodegam": "nodegam",
 }
 
 

@@ -8,7 +8,9 @@ import neuralbasis.fitting  # noqa: F401  the first fit would import torch; impo
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
 
 
-def fit(X: Any, y: Any, task: str, seed: int, quick: bool = False, **options: Any) -> Any:
+def fit(
+    X: Any, y: Any, task: str, seed: int, quick: bool = False, validation: tuple[Any, Any] | None = None, **options: Any
+) -> Any:
     kind = NeuralBasisRegressor if task == "regression" else NeuralBasisClassifier
     limits = {"max_steps": 20, "max_epochs": None} if quick else {}
     return kind(**{"random_state": seed, **options, **limits}).fit(X, y)

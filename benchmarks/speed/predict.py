@@ -89,7 +89,7 @@ def measure_network(rows: np.ndarray, n_repeats: int) -> float:
     """Rows a second of the paper's network on every cell, a thousand rows at a time."""
     import torch
 
-    from .paper_network import PaperNetwork, thread_counts
+    from ..networks import PaperNetwork, thread_counts
 
     net, inputs = PaperNetwork(rows.shape[1], 1).eval(), torch.from_numpy(rows.astype(np.float32))
 
