@@ -13,11 +13,11 @@ ifneq ($(strip $(NEURALBASIS_DATA)),)
 export NEURALBASIS_DATA
 endif
 
-.PHONY: help demo test lint programs bench pictures clean
+.PHONY: help demo test lint programs bench bench-paper pictures clean
 
 help: ## show this list
 	@echo "neuralbasis: make <target>"
-	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  \1\t\2/' | expand -t 12
+	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 15
 
 # Passive waiting: on a busy machine idle threads of torch and scikit-learn would spin against each other.
 demo: $(STAMP) ## fit two bundled data sets, compare with two baselines; pictures and pages go to demo_output/
@@ -42,7 +42,14 @@ test: lint programs ## lint, then every test and doctest
 	MPLBACKEND=Agg $(RUN) -m pytest
 
 bench: $(STAMP) ## the benchmark tables; NEURALBASIS_DATA names the folder of real data sets
-	$(RUN) -m benchmarks.run
+	$(RUN) -m benchmarks.record
+	$(RUN) -m benchmarks.accuracy.laboratory
+	$(RUN) -m benchmarks.report
+
+BUDGET ?= 3h
+bench-paper: $(STAMP) ## the paper's experiments as far as BUDGET goes (3h), then benchmarks/RESULTS.md; goes on where it stopped
+	$(RUN) -m benchmarks.run --budget $(BUDGET)
+	$(RUN) -m benchmarks.report
 
 pictures: $(STAMP) ## draw the pictures of the README and the docs again
 	$(RUN) examples/pictures.py

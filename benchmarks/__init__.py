@@ -1,5 +1,6 @@
 """Benchmarks of neuralbasis: accuracy, time and memory beside EBM and the published figures.
 
-`python -m benchmarks.run` prints all tables; each script also runs alone (`python -m benchmarks.speed.predict`), and
-each has `--quick`, which uses tiny generated tables and says nothing about speed or accuracy. Not in the wheel.
+`python -m benchmarks.run` does the paper's experiments, `python -m benchmarks.record` all others; each script also runs
+alone (`python -m benchmarks.speed.predict`). `python -m benchmarks.report` writes RESULTS.md from the lines they leave.
+Each has `--quick`, which uses tiny generated tables and says nothing about speed or accuracy. Not in the wheel.
 """

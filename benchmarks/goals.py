@@ -5,7 +5,16 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 
-from .results import Results, is_at_least_as_good, match_count, read_count, write_published, write_values
+from .results import (
+    NO_DATA,
+    NO_PACKAGE,
+    Results,
+    is_at_least_as_good,
+    match_count,
+    read_count,
+    write_published,
+    write_values,
+)
 from .stability import measure_stability
 from .table import judge, write_number, write_table
 from .tables import TABLES, Cell, Row, Table, find_job, read_data, read_table
@@ -27,9 +36,7 @@ def write_targets(results: Results) -> str:
 
 def find_cell(table: Table, data: str, model: str, variant: str) -> tuple[Row, Cell]:
     """The first cell of these names, and its row."""
-    cell = next(
-        cell for cell in table.list_cells() if (cell.data, cell.model, cell.variant) == (data, model, variant)
-    )
+    cell = next(cell for cell in table.list_cells() if (cell.data, cell.model, cell.variant) == (data, model, variant))
     return table.find_row(cell), cell
 
 
@@ -40,8 +47,8 @@ def judge_reproduced(results: Results) -> Goal:
     values, options = results.find_values(cell), find_job(cell).options
     met = statistics.fmean(values) <= mean + 2 * deviation if values else None
     target = (
-        f"exact engine, the paper's settings ({options['epochs']:,} epochs, batches of {options['batch_size']:,}): NBM on "
-        f"CA Housing within two deviations of {write_published(row, cell.data)}, or better"
+        f"exact engine, the paper's settings ({options['epochs']:,} epochs, batches of {options['batch_size']:,}): "
+        f"NBM on CA Housing within two deviations of {write_published(row, cell.data)}, or better"
     )
     return target, write_values(values, cell.data), judge(met)
 
@@ -56,7 +63,8 @@ def judge_beaten(results: Results) -> Iterator[Goal]:
             row, cell = find_cell(table, data, model, "default")
             values, found = results.find_values(cell), read_data()[data]
             sign = "≤" if found.lower_is_better else "≥"
-            target = f"{model} at our defaults, {found.name}: {found.metric} {sign} {row.published[data][0]:.{found.places}f}"
+            limit = f"{found.metric} {sign} {row.published[data][0]:.{found.places}f}"
+            target = f"{model} at our defaults, {found.name}: {limit}"
             yield target, write_values(values, data), judge(is_at_least_as_good(values, row, data))
 
 
@@ -68,7 +76,9 @@ def judge_parameters(results: Results) -> Goal:
             lines = results.find(find_cell(table, data, row.model, "network")[1])
             verdicts.append(match_count(lines[-1]["parameters"], published) if lines else "not run")
     n_equal = sum(verdict.startswith("equal") for verdict in verdicts)
-    figure = f"{n_equal} of {len(verdicts)}, {verdicts.count('equal, cut')} of them cut, {verdicts.count('not run')} not run"
+    figure = (
+        f"{n_equal} of {len(verdicts)}, {verdicts.count('equal, cut')} of them cut, {verdicts.count('not run')} not run"
+    )
     met = None if "not run" in verdicts and "differs" not in verdicts else n_equal == len(verdicts)
     return "parameters equal to the published rounding", figure, judge(met)
 
@@ -109,7 +119,7 @@ def judge_stability(results: Results) -> Iterator[Goal]:
 def count_cells(results: Results) -> Goal:
     """How much of what data and packages allow has a figure."""
     cells = [cell for name in TABLES for cell in read_table(name).list_cells() if cell.seed == 0]
-    able = [cell for cell in cells if results.find(cell) or " is not here" not in results.explain(cell)]
+    able = [cell for cell in cells if results.find(cell) or results.explain(cell) not in (NO_DATA, NO_PACKAGE)]
     n_run = sum(bool(results.find(cell)) for cell in able)
     figure = f"{n_run} of {len(able)} cells that data and packages allow have a figure, of {len(cells)} in all"
     return "everything that data allow", figure, "reported"

@@ -5,8 +5,9 @@
 fit: a learner, and its metrics on the test rows. throughput: parameters and rows a second. shapes: the shapes of models
 that differ by their seed, at points of each column. ratios: parameters of one network over those of another.
 
-Our estimators, EBM and NODE-GAM hold rows out themselves: they have the training and validation rows together, in raw columns.
-The others have the table as the paper prepares it, train on the training rows and may stop by the validation rows.
+Our estimators, EBM and NODE-GAM hold rows out themselves: they have the training and validation rows together, in raw
+columns. The others have the table as the paper prepares it, train on the training rows and may stop by the validation
+rows.
 """
 
 from __future__ import annotations
@@ -153,14 +154,14 @@ def find_shapes(job: Job) -> dict[str, Any]:
     metric = read_data()[job.data].metric
     return {
         "seeds": list(seeds), "readings": list(tables), "shapes": shapes, "metric": metric,
-        "points": np.round(tables["even steps"].T, 6).tolist(), "columns": name_columns(splits.train.X),
+        "points": np.round(tables["even steps"].T, 6).tolist(),
         "density": [count_rows(column) for column in np.asarray(splits.train.X, dtype=float).T],
         "value": statistics.fmean(found[metric] for found in metrics), "fit_seconds": statistics.median(seconds),
     }  # fmt: skip
 
 
 def place_points(table: np.ndarray) -> dict[str, np.ndarray]:
-    """Tables (P, D) whose columns are the points of a reading: even steps, and shares of distinct values and of rows."""
+    """Tables (P, D) whose columns are the points of a reading: even steps, shares of distinct values, of rows."""
     shares = (np.arange(N_POINTS) + 0.5) / N_POINTS
     distinct = [np.quantile(np.unique(column), shares, method="nearest") for column in table.T]
     return {
@@ -183,10 +184,6 @@ def read_shapes(job: Job, model: Any, X: Any) -> np.ndarray:
     """(N, D): what each column adds to the score of each row."""
     contributions = baselines.get(job.learner).contributions(model, X)
     return spread_columns(np.asarray(contributions), model.term_features_, X.shape[1])
-
-
-def name_columns(X: Any) -> list[str]:
-    return [str(name) for name in getattr(X, "columns", range(X.shape[1]))]
 
 
 def count_rows(column: np.ndarray) -> list[float]:

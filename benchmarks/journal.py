@@ -15,7 +15,7 @@ def read_lines(path: Path | None) -> list[dict[str, Any]]:
     if path is None or not path.exists():
         return []
     whole, _, _torn = path.read_text(encoding="utf-8", errors="replace").rpartition("\n")
-    return [json.loads(line) for line in whole.splitlines() if line]
+    return [json.loads(line) for line in whole.split("\n") if line]
 
 
 def append_line(path: Path, fields: Mapping[str, Any]) -> None:

@@ -1,5 +1,5 @@
-"""The figures of the paper, drawn from the lines of `paper.jsonl`: shapes of many models, ratios of parameters, accuracy
-against the number of bases. A figure without lines is not drawn."""
+"""The figures of the paper, drawn from the lines of `paper.jsonl`: shapes of many models, ratios of parameters,
+accuracy against the number of bases. A figure without lines is not drawn."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .accuracy.stability import COLUMNS
 from .results import Results, draw_curve
 from .stability import Spread, measure_stability
 from .tables import Row, Table, read_data, read_table
@@ -26,9 +27,11 @@ def draw_pictures(results: Results, folder: Path) -> None:
     matplotlib.use("Agg")
     folder.mkdir(parents=True, exist_ok=True)
     figures = {
-        "shape_functions": draw_shapes(results), "num_bases": draw_bases(results), "params": draw_ratios("params", results),
+        "shape_functions": draw_shapes(results),
+        "num_bases": draw_bases(results),
+        "params": draw_ratios("params", results),
         "params_multi_class": draw_ratios("params_multi_class", results),
-    }  # fmt: skip
+    }
     from matplotlib import pyplot
 
     for name, figure in figures.items():
@@ -56,8 +59,7 @@ def draw_shapes(results: Results) -> Any:
     spreads = find_spreads(results)
     if not spreads:
         return None
-    names = next((spread.columns for spread in spreads.values() if not spread.columns[0].isdecimal()), None)
-    n_columns = len(next(iter(spreads.values())).columns)
+    n_columns = len(COLUMNS)
     figure, axes = pyplot.subplots(
         len(spreads), n_columns, figsize=(2.2 * n_columns, 2.2 * len(spreads)), squeeze=False, layout="constrained"
     )
@@ -65,11 +67,12 @@ def draw_shapes(results: Results) -> Any:
         panels[0].set_ylabel(f"{kind}\n{spread.n_models} models")
         for column, panel in enumerate(panels):
             draw_panel(panel, spread, column)
-            panel.set_title((names or spread.columns)[column], fontsize=9)
-    for column in range(n_columns):  # one scale for all kinds of model, by the calmest
-        limits = min((panel.get_ylim() for panel in axes[:, column]), key=lambda pair: pair[1] - pair[0])
+            panel.set_title(COLUMNS[column], fontsize=9)
+    for column in range(n_columns):  # one scale for all kinds of model; a few wild ones may leave it
+        shapes = [spread.shapes[:, spread_reading(spread), column].ravel() for spread in spreads.values()]
+        low, high = np.percentile(np.concatenate(shapes), [0.5, 99.5])
         for panel in axes[:, column]:
-            panel.set_ylim(2 * limits[0], 2 * limits[1])
+            panel.set_ylim(low - 0.1 * (high - low) - 1e-9, high + 0.1 * (high - low) + 1e-9)
     return figure
 
 
@@ -94,7 +97,9 @@ def draw_ratios(name: str, results: Results) -> Any:
 
     table = read_table(name)
     models = list(dict.fromkeys(row.model for row in table.rows))
-    figure, axes = pyplot.subplots(1, len(models), figsize=(4.5 * len(models), 3.4), squeeze=False, layout="constrained")
+    figure, axes = pyplot.subplots(
+        1, len(models), figsize=(4.5 * len(models), 3.4), squeeze=False, layout="constrained"
+    )
     for model, panel in zip(models, axes[0], strict=True):
         rows = [row for row in table.rows if row.model == model]
         for shade, row in zip(np.linspace(0.9, 0.35, len(rows)), rows, strict=True):

@@ -25,6 +25,7 @@ from .results import (
     draw_curve,
     is_at_least_as_good,
     match_count,
+    write_minutes,
     write_published,
     write_values,
 )
@@ -37,12 +38,12 @@ FIRST_SPLIT = 300  # of the laboratory: nothing was chosen by these
 INTRODUCTION = """\
 # Results
 
-Written by `python -m benchmarks.report` from the lines of `paper.jsonl`, `laboratory.jsonl` and `records.jsonl`, never by
-hand. All accuracies are of rows that the model was not fitted on. Machines are shared and noisy: trust ratios within a table,
-not seconds across tables."""
+Written by `python -m benchmarks.report` from the lines of `paper.jsonl`, `laboratory.jsonl` and `records.jsonl`, never
+by hand. All accuracies are of rows that the model was not fitted on. Machines are shared and noisy: trust ratios within
+a table, not seconds across tables."""
 FIT_LEGEND = (
-    "Mean ± standard deviation over seeds, with the number of seeds in brackets. **Bold**: at the published figure or better. "
-    "The rows and the seed of the paper's splits are not published, so that test rows differ from its."
+    "Mean ± standard deviation over seeds, with the number of seeds in brackets. **Bold**: at the published figure or "
+    "better. The rows and the seed of the paper's splits are not published, so that test rows differ from its."
 )
 
 
@@ -107,7 +108,9 @@ def write_fits(table: Table, results: Results) -> str:
             last = row
         lines.append([name_row(row, variant), *[write_fit(cells.get(data), row, results) for data in table.data]])
     header = ["model", *[head_column(data) for data in table.data]]
-    differing = [f"{read_data()[data].name}*: {read_data()[data].differs}." for data in table.data if read_data()[data].differs]
+    differing = [
+        f"{read_data()[data].name}*: {read_data()[data].differs}." for data in table.data if read_data()[data].differs
+    ]
     return "\n\n".join([write_table(header, lines), FIT_LEGEND, *differing])
 
 
@@ -120,7 +123,7 @@ def write_fit(cell: Cell | None, row: Row, results: Results) -> str:
     if cell is None:
         return "–"
     values = results.find_values(cell)
-    text = write_values(values, cell.data)
+    text = write_values(values, cell.data) if values else results.mark(cell)
     return f"**{text}**" if is_at_least_as_good(values, row, cell.data) else text
 
 
@@ -178,7 +181,7 @@ def write_shapes(table: Table, results: Results) -> str:
 
 def write_ratios(table: Table, results: Results) -> str:
     lines = []
-    for row, variant, cells in group_rows(table):
+    for row, _variant, cells in group_rows(table):
         classes = f"{row.model}, {row.options['n_outputs']:,} outputs"
         found = results.find(next(iter(cells.values())))
         counted = found[-1]["ratios"] if found else {}
@@ -196,14 +199,19 @@ def write_details(table: Table, results: Results) -> str:
     reasons: dict[str, list[str]] = {}
     for cell in cells:
         if not results.find(cell):
-            reasons.setdefault(results.explain(cell), []).append(name_cell(cell))
+            name = f"{name_cell(cell)} (about {write_minutes(cell.minutes)})"
+            reasons.setdefault(results.explain(cell), []).append(name)
     parts = []
     if run:
         header = ["cell", "seeds", "fit s", "peak MB", "parameters", "neuralbasis", "measured", "command"]
         parts.append(write_table(header, [write_detail(cell, results.find(cell)) for cell in run]))
     if reasons:
         parts.append("Not run:\n\n" + "\n".join(f"- {reason}: {'; '.join(names)}" for reason, names in reasons.items()))
-    return "<details><summary>The cells, and the commands that run them again</summary>\n\n" + "\n\n".join(parts) + "\n\n</details>"
+    return (
+        "<details><summary>The cells, and the commands that run them again</summary>\n\n"
+        + "\n\n".join(parts)
+        + "\n\n</details>"
+    )
 
 
 def name_cell(cell: Cell) -> str:
@@ -242,7 +250,9 @@ def write_laboratory(cells: Sequence[Record], record: Mapping[str, Any]) -> str:
 
 def write_record(record: Mapping[str, Any], heading: str) -> str:
     """A record: title, command, where and when, the note, what was printed, remarks."""
-    source = f"; commit {record['commit']}{', changed' if record.get('changed') else ''}" if record.get("commit") else ""
+    source = (
+        f"; commit {record['commit']}{', changed' if record.get('changed') else ''}" if record.get("commit") else ""
+    )
     copied = "; copied from an earlier report" if record.get("transcribed") else ""
     parts = [
         f"{heading} {record['title']}",

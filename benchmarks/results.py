@@ -7,10 +7,11 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .tables import Cell, Job, Row, find_job, read_data
 from .table import write_mean
+from .tables import Cell, Job, Row, find_job, read_data
 
 Line = Mapping[str, Any]
+NO_DATA, NO_PACKAGE, NO_TIME = "the data set is not here", "the package is not here", "no time yet"
 UNITS = {"": 1, "K": 1e3, "M": 1e6}
 
 
@@ -46,14 +47,15 @@ class Results:
         return [line["value"] for line in self.find(cell)]
 
     def explain(self, cell: Cell) -> str:
-        """Why a cell has no figures, in a few words."""
+        """Why a cell has no figures."""
         job = find_job(cell)
         if job.seedless in self.failed:
             return f"failed: {self.failed[job.seedless]}"
-        for name in (job.data, job.learner):
-            if name in self.absent:
-                return self.absent[name]
-        return f"no time yet, about {write_minutes(cell.minutes)}"
+        return next((self.absent[name] for name in (job.data, job.learner) if name in self.absent), NO_TIME)
+
+    def mark(self, cell: Cell) -> str:
+        """The same in a word or two."""
+        return {NO_DATA: "no data", NO_PACKAGE: "no package", NO_TIME: "not run"}.get(self.explain(cell), "failed")
 
 
 def write_minutes(minutes: float) -> str:

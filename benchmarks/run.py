@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
 import time
@@ -27,9 +28,10 @@ from typing import Any
 from . import baselines
 from .datasets.paper import find_missing
 from .journal import append_line, read_lines
-from .measure import ChildError, LateError, read_option, run_child
+from .measure import ROOT, ChildError, LateError, read_option, run_child
 from .origin import describe_origin
-from .tables import TABLES, Cell, Job, find_job, read_data, read_file, read_table
+from .results import NO_DATA, NO_PACKAGE
+from .tables import TABLES, Cell, Job, find_job, read_data, read_file, read_model, read_table
 from .versions import read_versions
 
 LINES = Path(__file__).resolve().parent / "paper.jsonl"
@@ -211,11 +213,19 @@ def run_cell(cell: Cell, job: Job, limit: float | None) -> Line:
     except LateError as error:
         fields = {"failed": error.reason, "limit": limit}
     except ChildError as error:
-        fields = {"failed": error.reason}
+        fields = {"failed": hide_folders(error.reason)}
     seconds = time.monotonic() - start
     return {
         "cell": place, "job": asdict(job), **fields, "seconds": seconds, "minutes": cell.minutes, **describe_origin(),
     }  # fmt: skip
+
+
+def hide_folders(text: str) -> str:
+    """Without the folders of this machine, which mean nothing elsewhere."""
+    folders = {os.environ.get("NEURALBASIS_DATA", ""): "$NEURALBASIS_DATA", str(ROOT): ".", sys.prefix: "…"}
+    for folder, name in folders.items():
+        text = text.replace(folder, name) if folder else text
+    return text
 
 
 def write_outcome(line: Mapping[str, Any]) -> str:
@@ -234,15 +244,19 @@ def note_absent(absent: Mapping[str, str], out: Path | None, history: History) -
     known = {line["absent"] for line in history.lines if "absent" in line}
     for name, reason in absent.items():
         say(f"left out: {name}: {reason}")
-        kind = "the data set" if name in read_data() else "the package"
         if out is not None and name not in known:
-            append_line(out, {"absent": name, "reason": f"{kind} is not here", **describe_origin()})
+            reason = NO_DATA if name in read_data() else NO_PACKAGE
+            append_line(out, {"absent": name, "reason": reason, **describe_origin()})
 
 
 def split_absent(cells: Sequence[Cell], absent: Mapping[str, str]) -> tuple[list[Cell], int]:
     """Cells that can run, and how many cannot."""
     jobs = [(cell, find_job(cell)) for cell in cells]
-    able = [cell for cell, job in jobs if job.learner not in absent and (job.kind not in WITH_DATA or job.data not in absent)]
+    able = [
+        cell
+        for cell, job in jobs
+        if job.learner not in absent and (job.kind not in WITH_DATA or job.data not in absent)
+    ]
     return able, len(cells) - len(able)
 
 
@@ -259,7 +273,8 @@ def make_parser() -> argparse.ArgumentParser:
     models = [name for name in read_file("models") if name != "n_gpus"]
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"of {', '.join(TABLES)}; all if not given")
     parser.add_argument("--data", nargs="+", choices=[*read_data(), "any"], metavar="NAME", help="data sets")
-    parser.add_argument("--model", nargs="+", choices=models, metavar="NAME", help=f"of {', '.join(models)}")
+    known = f"of {', '.join(models)}; NB2M is NB²M"
+    parser.add_argument("--model", nargs="+", type=read_model, choices=models, metavar="NAME", help=known)
     parser.add_argument("--variant", nargs="+", metavar="NAME", help="paper, grid, default, …: see models.toml")
     parser.add_argument("--seed", nargs="+", type=int, metavar="N")
     parser.add_argument("--set", nargs="+", type=read_option, metavar="NAME=VALUE", help="options of a row, n_bases=5")

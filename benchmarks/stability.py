@@ -18,7 +18,6 @@ class Spread:
     overall: dict[str, float]
     points: np.ndarray
     density: np.ndarray
-    columns: Sequence[str]
     value: float
     fit_seconds: float
 
@@ -42,7 +41,6 @@ def measure_stability(lines: Sequence[Mapping[str, Any]]) -> Spread | None:
         dict(zip(first["readings"], map(float, deviations), strict=True)),
         np.array(first["points"]),
         np.array(first["density"]),
-        first["columns"],
         statistics.fmean(line["value"] for line in lines),
         statistics.median(line["fit_seconds"] for line in lines),
     )

@@ -235,12 +235,16 @@ def test_command() -> None:
     assert read_tables(text)
 
 
-def test_run_prints_and_writes_tables(tmp_path: Path) -> None:
-    """The runner, on the fastest benchmark."""
-    out = tmp_path / "results.md"
-    printed = run("benchmarks.run", "--quick", "--only", "start", "--out", str(out))
-    assert out.read_text(encoding="utf-8") == printed
+def test_record_prints_and_keeps_tables(tmp_path: Path) -> None:
+    """The recorder, on the fastest benchmark."""
+    out = tmp_path / "records.jsonl"
+    printed = run("benchmarks.record", "start", "--quick", "--note", "a busy machine", "--out", str(out))
     assert "## Start" in printed
+    (line,) = map(json.loads, out.read_text(encoding="utf-8").splitlines())
+    assert line["output"] in printed
+    assert (line["name"], line["note"]) == ("start", "a busy machine")
+    assert line["command"] == "python -m benchmarks.speed.start"
+    assert {"date", "machine", "versions", "commit", "changed"} <= set(line)
     (table,) = read_tables(printed)
     assert table.names == ["import neuralbasis", "the fitted model's class", "the estimators"]
     assert_positive(table.numbers("seconds"))

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import shlex
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+import tomllib
 
 FOLDER = Path(__file__).resolve().parent
 TABLES = (
@@ -83,7 +84,7 @@ class Cell:
     @property
     def command(self) -> str:
         """What runs this cell once more."""
-        names = ["--data", self.data, "--model", self.model, "--variant", self.variant]
+        names = ["--data", self.data, "--model", write_model(self.model), "--variant", self.variant]
         given = shlex.join(["python", "-m", "benchmarks.run", self.table, *names, "--seed", str(self.seed)])
         return f"{given}{' --set' if self.options else ''}{self.write_options(' ')} --again"
 
@@ -134,6 +135,19 @@ class Table:
 
     def find_row(self, cell: Cell) -> Row:
         return next(row for row in self.rows if (row.model, row.options) == (cell.model, cell.options))
+
+
+def write_model(name: str) -> str:
+    """A model's name as keyboards have it.
+
+    >>> write_model("NB²M"), read_model("NB2M")
+    ('NB2M', 'NB²M')
+    """
+    return name.replace("²", "2").replace("³", "3")
+
+
+def read_model(name: str) -> str:
+    return name.replace("2M", "²M").replace("3M", "³M")
 
 
 @lru_cache
