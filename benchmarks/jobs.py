@@ -30,7 +30,7 @@ from .memory import PeakMemory, resident_mb
 from .shapes import spread_columns
 from .tables import GIVEN_ALL_ROWS, Job, read_data
 
-N_POINTS = 50  # at which a shape is kept
+N_POINTS = 40  # at which a shape is kept
 NETWORKS = ("nam", "nbm", "mlp")
 MODELS_OF_THROUGHPUT = {
     ("nam", 1): "nam", ("nbm", 1): "nbm", ("ours", 1): "compiled",
@@ -148,7 +148,7 @@ def find_shapes(job: Job) -> dict[str, Any]:
         time_of_fit, model = time_once(lambda s=seed: fit_model(job, splits, s))
         means = read_shapes(job, model, splits.train.X).mean(axis=0)
         found = [read_shapes(job, model, like(splits.train.X, table)) - means for table in tables.values()]
-        shapes.append(np.round([each.T for each in found], 4).tolist())
+        shapes.append(np.round([each.T for each in found], 3).tolist())
         metrics.append(find_metrics(model, splits.test, splits.task))
         seconds.append(time_of_fit)
     metric = read_data()[job.data].metric

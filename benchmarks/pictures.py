@@ -1,5 +1,5 @@
 """The figures of the paper, drawn from the lines of `paper.jsonl`: shapes of many models, ratios of parameters,
-accuracy against the number of bases. A figure without lines is not drawn."""
+accuracy against the number of bases. Measurements that have no lines are not drawn."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ class History:
         package = find_package(job.learner)
         same = [
             line for line in self.by_job.get(job.key, [])
-            if self.any_version or line["versions"][package] == read_versions()[package]
+            if self.any_version or line["versions"].get(package) == read_versions()[package]
         ]  # fmt: skip
         return same[-1] if same else None
 

@@ -95,7 +95,8 @@ class Cell:
 @dataclass(frozen=True)
 class Row:
     """A model of a table. By data: published means (and deviations), parameters, rows a second. By variant: the value
-    of its cells, minutes by data, and where they differ from the table's, seeds, and models of one cell."""
+    of its cells (or by data, with "other"), minutes by data, and where they differ from the table's, seeds, and models
+    of one cell."""
 
     model: str
     options: dict[str, Any] = field(default_factory=dict)
@@ -103,10 +104,14 @@ class Row:
     parameters: Mapping[str, str] = field(default_factory=dict)
     throughput: Mapping[str, str] = field(default_factory=dict)
     curve: Mapping[str, float] = field(default_factory=dict)
-    value: Mapping[str, float] = field(default_factory=dict)
+    value: Mapping[str, float | Mapping[str, float]] = field(default_factory=dict)
     seeds: Mapping[str, int] = field(default_factory=dict)
     together: Mapping[str, int] = field(default_factory=dict)
     minutes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    def find_value(self, variant: str, data: str) -> float:
+        value = self.value[variant]
+        return value.get(data, value["other"]) if isinstance(value, Mapping) else value
 
 
 @dataclass(frozen=True)
@@ -131,7 +136,7 @@ class Table:
                 for data, guess in minutes.items():
                     for seed in range(min(n_seeds, 2) if quick else n_seeds):
                         place = self.name, data, row.model, variant, seed
-                        yield Cell(*place, row.options, quick, row.value[variant], guess)
+                        yield Cell(*place, row.options, quick, row.find_value(variant, data), guess)
 
     def find_row(self, cell: Cell) -> Row:
         return next(row for row in self.rows if (row.model, row.options) == (cell.model, cell.options))
