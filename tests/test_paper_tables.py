@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -196,10 +197,10 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     names = ["comparison", "--quick", "--model", "Linear", "--data", "ca_housing", "fico"]
     command = [sys.executable, "-m", "benchmarks.run", *names, "--out", str(out)]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
-        until = time.monotonic() + 120
-        while not read_lines(out) and time.monotonic() < until:
-            time.sleep(0.05)
+        wait_until(lambda: read_lines(out))
+        children = list_children(process.pid)
         os.kill(process.pid, signal.SIGKILL)
+    wait_until(lambda: not any(map(is_running, children)))  # what it had begun does not go on
     (first,) = read_lines(out)
     with out.open("a") as file:
         file.write('{"cell": {"table": "comp')  # half a line, as a crash leaves it
@@ -212,6 +213,27 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert all(0 < line["value"] < 1 and line["seconds"] > line["fit_seconds"] > 0 for line in lines)
     assert {"commit", "changed", "date", "machine", "versions", "peak_mb"} <= set(first)
+
+
+def wait_until(is_true: Callable[[], object]) -> None:
+    until = time.monotonic() + 120
+    while not is_true():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def list_children(pid: int) -> list[int]:
+    """None where there is no /proc."""
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(child) for child in path.read_text().split()] if path.exists() else []
+
+
+def is_running(pid: int) -> bool:
+    """Not so if it is gone, or waits for a parent to take note."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 @settings(max_examples=30)
