@@ -233,7 +233,9 @@ def main() -> None:
     parser.add_argument("--child", required=True, metavar="JSON", help="the job")
     job = Job(**json.loads(parser.parse_args().child))
     end_with_parent()
-    print(json.dumps(compute(job), ensure_ascii=False))
+    with PeakMemory() as memory:
+        fields = compute(job)
+    print(json.dumps({"peak_mb": memory.mb, **fields}, ensure_ascii=False))
 
 
 if __name__ == "__main__":

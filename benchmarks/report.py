@@ -105,6 +105,7 @@ def write_fits(table: Table, results: Results) -> str:
     for row, variant, cells in group_rows(table):
         if row is not last:
             lines.append([name_row(row, "published"), *[write_published(row, data) for data in table.data]])
+            lines += write_sizes(row, table, results)
             last = row
         lines.append([name_row(row, variant), *[write_fit(cells.get(data), row, results) for data in table.data]])
     header = ["model", *[head_column(data) for data in table.data]]
@@ -112,6 +113,19 @@ def write_fits(table: Table, results: Results) -> str:
         f"{read_data()[data].name}*: {read_data()[data].differs}." for data in table.data if read_data()[data].differs
     ]
     return "\n\n".join([write_table(header, lines), FIT_LEGEND, *differing])
+
+
+def write_sizes(row: Row, table: Table, results: Results) -> list[list[str]]:
+    """Lines of a row's parameters, where the paper's table has them, and of its rows a second."""
+    if not row.parameters:
+        return []
+    cells = [cell for cell in first_cells(table) if (cell.model, cell.options) == (row.model, row.options)]
+    counted = {cell.data: count for cell in cells if (count := read_field(results, cell, "parameters"))}
+    return [
+        [name_row(row, "parameters, published"), *[row.parameters.get(data, "–") for data in table.data]],
+        [name_row(row, "parameters, counted"), *[write_count(counted.get(data), row, data) for data in table.data]],
+        [name_row(row, "rows/s, published, V100"), *[row.throughput.get(data, "–") for data in table.data]],
+    ]
 
 
 def head_column(data: str) -> str:
@@ -128,24 +142,19 @@ def write_fit(cell: Cell | None, row: Row, results: Results) -> str:
 
 
 def write_throughput(table: Table, results: Results) -> str:
-    lines = []
-    for row in table.rows:
-        variants = {variant: cells for each, variant, cells in group_rows(table) if each is row}
-        counted = {data: read_field(results, cell, "parameters") for data, cell in variants["network"].items()}
-        lines += [
-            [f"{row.model}, parameters, published", *[row.parameters.get(data, "–") for data in table.data]],
-            [f"{row.model}, parameters, counted", *[write_count(counted.get(data), row, data) for data in table.data]],
-            [f"{row.model}, rows/s, published, V100", *[row.throughput.get(data, "–") for data in table.data]],
-            *[
-                [f"{row.model}, rows/s, {variant}", *[write_speed(cells.get(data), results) for data in table.data]]
-                for variant, cells in variants.items()
-            ],
-        ]  # fmt: skip
+    lines, last = [], None
+    for row, variant, cells in group_rows(table):
+        if row is not last:
+            lines += write_sizes(row, table, results)
+            last = row
+        speeds = [write_speed(cells.get(data), results) for data in table.data]
+        lines.append([f"{row.model}, rows/s, {variant}", *speeds])
     return write_table(["", *[read_data()[data].name for data in table.data]], lines)
 
 
-def read_field(results: Results, cell: Cell | None, name: str) -> float | None:
-    lines = [] if cell is None else results.find(cell)
+def read_field(results: Results, cell: Cell, name: str) -> float | None:
+    """A figure of the latest line of a cell."""
+    lines = results.find(cell)
     return lines[-1].get(name) if lines else None
 
 

@@ -34,7 +34,7 @@ def measure_stability(lines: Sequence[Mapping[str, Any]]) -> Spread | None:
     shapes = np.array([shape for line in lines for shape in line["shapes"]])
     if len(shapes) < 2:
         return None
-    deviations = shapes.std(axis=0).mean(axis=(1, 2))  # (readings,)
+    deviations = shapes.std(axis=0, ddof=1).mean(axis=(1, 2))  # (readings,)
     first = lines[0]
     return Spread(
         shapes,

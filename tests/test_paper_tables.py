@@ -269,7 +269,7 @@ def test_stability_is_a_deviation_over_models() -> None:
     lines = [{"shapes": [[still, still]], **fields}, {"shapes": [[moved, still]], **fields}]
     found = measure_stability(lines)
     assert found is not None
-    assert found.overall == {"even steps": (1 + 0 + 0 + 1) / 4, "rows": 0.0}
+    assert found.overall == {"even steps": pytest.approx(2 * 2**0.5 / 4), "rows": 0.0}
     assert found.n_models == 2
     assert measure_stability(lines[:1]) is None
 
