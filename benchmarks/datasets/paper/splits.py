@@ -143,8 +143,8 @@ def check_sizes(splits: Splits, sizes: Sizes, slack: int = 0) -> None:
     """Are these the paper's rows, features and classes? Rows may move by the slack between the first two parts."""
     found = tuple(len(part.y) for part in splits.parts)
     expected = sizes.count_rows()
-    moved = sum(found[:2]) == sum(expected[:2]) and abs(found[0] - expected[0]) <= slack
-    if found[2] != expected[2] or not moved:
+    is_known = sum(found[:2]) == sum(expected[:2]) and abs(found[0] - expected[0]) <= slack
+    if found[2] != expected[2] or not is_known:
         raise ValueError(f"{splits.name}: expected {write(expected)} rows in the three parts, got {write(found)}")
     features = {count_features(part.X, splits.recipe) for part in splits.parts}
     if features != {sizes.n_features}:
