@@ -3,7 +3,8 @@
 Rows are drawn as numbers, in the order of the file; `take` then reads them from a frame, an array or a sparse matrix.
 
 DIFF: the paper publishes no seed. Ours is 0, and classes keep their shares in every part: of the seeds 0 to 7, with and
-without that, only this gives Newsgroups exactly the published number of words. Published row numbers go first.
+without that, only this gives Newsgroups exactly the published number of words. Published row numbers go first. Figures
+of another draw differ by more than the paper's ±, which is of fits: linear regression on CA Housing, 30 draws, ±0.010.
 """
 
 from __future__ import annotations
