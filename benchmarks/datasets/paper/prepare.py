@@ -116,7 +116,8 @@ def scale_gaussian(tables: Tables) -> None:
     """PAPER §4.1, after NODE-GAM. Columns that are constant in the rows to train become 0.
 
     A little noise on the sample keeps a frequent value in the middle of its ranks: without it the least and the largest
-    value would go to the far ends of the normal, where the two values of a binary column are 10 apart. DIFF: NODE-GAM has noise too, of a size of its own for each set.
+    value would go to the far ends of the normal, where the two values of a binary column are 10 apart.
+    DIFF: NODE-GAM has noise too, of a size of its own for each set.
     """
     from sklearn.preprocessing import QuantileTransformer
 
