@@ -6,6 +6,7 @@ Tests write the files to a folder of their own, which NEURALBASIS_DATA then name
 from __future__ import annotations
 
 import bz2
+import doctest
 import gzip
 import http.server
 import json
@@ -17,6 +18,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import ModuleType
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
@@ -30,6 +33,7 @@ pd = pytest.importorskip("pandas")
 
 from benchmarks.datasets import paper  # noqa: E402
 from benchmarks.datasets.paper import SETS, File, Part, Sizes, Source, Splits, prepare  # noqa: E402
+from benchmarks.datasets.paper import splits as splits_module  # noqa: E402
 from benchmarks.datasets.paper.download import download, fetch  # noqa: E402
 from benchmarks.datasets.paper.mimic2 import CODES, COLUMNS  # noqa: E402
 from benchmarks.datasets.paper.source import RECORDED, compute_digest  # noqa: E402
@@ -278,6 +282,7 @@ def write_cub(folder: Path, n_pictures: int = 90) -> None:
 def test_cub_is_drawn_from_the_shares_of_classes(folder: Path) -> None:
     write_cub(folder)
     splits = shrink("cub", Sizes(60, 30, None, 3, 3)).load()
+    assert splits.name == "CUB (drawn)"
     assert [part.X.shape for part in splits.parts] == [(54, 3), (6, 3), (30, 3)]
     assert (splits.test.y == np.repeat([0, 1, 2], 10)).all()
     means = np.stack([splits.train.X[splits.train.y == label].mean(axis=0) for label in range(3)])
@@ -291,6 +296,7 @@ def test_cub_reads_scores_where_they_are(folder: Path) -> None:
     write_concepts(folder / "cub/concepts.npz")
     splits = shrink("cub", Sizes(30, 15, None, 4, 3)).load()
     assert splits.test.X[:, 0].tolist() == list(range(30, 45))
+    assert splits.name == "CUB"
 
 
 def test_common_objects_are_sparse() -> None:
@@ -348,6 +354,9 @@ def test_a_zip_file_without_its_member_is_named(folder: Path) -> None:
         ("credit", "credit/creditcard.csv", "Time,V1\n1,2\n"),
         ("credit", "credit/creditcard.parquet", "PAR1"),
         ("inaturalist", "inaturalist/concepts.npz", "PK"),
+        ("fico", "fico_heloc/heloc_dataset_v1.csv", "Risk,x\nBad,1\n"),
+        ("ca_housing", "sklearn_home/cal_housing_py3.pkz", "x"),
+        ("newsgroups", "sklearn_home/20news-bydate_py3.pkz", "x"),
     ],
 )
 def test_other_tables_are_named(folder: Path, key: str, name: str, content: str) -> None:
@@ -554,6 +563,14 @@ def test_fetching_a_set(folder: Path, address: str, capsys: pytest.CaptureFixtur
     assert [path.name for path in (folder / "set").iterdir()] == ["numbers"]
 
 
+def test_what_scikit_learn_cannot_fetch_is_named(folder: Path) -> None:
+    source = replace(SETS["ca_housing"], fetch=lambda home: urlopen("http://127.0.0.1:9/cal_housing.tgz"))
+    with pytest.raises(
+        OSError, match=r"could not fetch it: .* sklearn_home/cal_housing_py3\.pkz not in .*SCIKIT_LEARN_DATA"
+    ):
+        fetch(source)
+
+
 def test_sets_that_nobody_can_fetch_say_what_to_place(folder: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"mimic2/mimic2\.data not in .*PhysioNet"):
         paper.load("mimic2", fetch=True)
@@ -578,6 +595,21 @@ def test_caches_of_scikit_learn_are_found(folder: Path) -> None:
     write(folder / "cache/covertype/samples_py3", b"")
     write(folder / "cache/covertype/targets_py3", b"")
     assert [paper.find_missing(key) for key in ("ca_housing", "covertype")] == [None, None]
+
+
+def test_a_broken_record_of_checksums_is_named(folder: Path) -> None:
+    write_concepts(folder / "inaturalist/concepts.npz")
+    write(folder / RECORDED, "{")
+    with pytest.raises(ValueError, match=r"checksums\.json: expected"):
+        paper.load("inaturalist")
+
+
+@pytest.mark.parametrize(
+    "module", [paper, splits_module, sys.modules[prepare.__module__]], ids=lambda module: module.__name__
+)
+def test_examples(module: ModuleType) -> None:
+    found = doctest.testmod(module)
+    assert (found.failed, found.attempted > 0) == (0, True)
 
 
 def test_an_unknown_set_is_told() -> None:

@@ -1,8 +1,9 @@
 """Data sets by a short name: `load("ca")` reads a real one, `load("ca", quick=True)` makes a tiny table like it,
 `load("jumps/3000")` generates one of a family with so many rows, `load("heloc@800")` draws so many rows to train on and
-leaves all others to test. `load("news")` is sparse: documents by their words.
+leaves all others to test. `load("news")` is sparse: documents by their words. The folder `paper` has the paper's sets
+in its splits.
 
-The folder of real data sets is the environment variable NEURALBASIS_DATA; nothing is downloaded.
+The folder of real data sets is the environment variable NEURALBASIS_DATA; nothing is downloaded unasked.
 """
 
 from dataclasses import replace

@@ -30,12 +30,12 @@ def try_to_fetch(source: Source) -> bool:
 
 
 def write_row(source: Source) -> tuple[str, ...]:
-    state = "missing" if source.find_missing() else "drawn" if source.drawn else "there"
+    state = "missing" if source.find_missing() else "drawn" if source.is_drawn else "there"
     return source.title, source.key, write(source.sizes.count_rows()), f"{source.sizes.n_features:,}", state
 
 
 def write_note(source: Source) -> str:
-    return source.find_missing() or (f"{source.title}: {source.drawn}" if source.drawn else "")
+    return source.find_missing() or (f"{source.title}: {source.drawn}" if source.is_drawn else "")
 
 
 if __name__ == "__main__":

@@ -8,10 +8,12 @@ from pathlib import Path
 from ..real import ca_housing
 from .source import File, Source
 from .splits import Part, Sizes, split_shares
+from .text import naming
 
 
 def read(paths: Sequence[Path], sizes: Sizes) -> tuple[Part, Part, Part]:
-    data = ca_housing()
+    with naming(paths[0], "scikit-learn's cache of it"):
+        data = ca_housing()
     return split_shares(data.X, data.y, data.task)
 
 

@@ -70,5 +70,5 @@ CUB = Source(
         File(("cub/concepts.npz",), optional=True),
     ),
     advice="unpack CUB_200_2011.tgz, place these files of it there (attributes.txt lies beside its folder)",
-    drawn="scores drawn from the real shares of each class, unless cub/concepts.npz is there",
+    drawn="scores drawn from the real shares of each class; cub/concepts.npz would be read instead",
 )  # fmt: skip

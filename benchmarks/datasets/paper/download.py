@@ -23,7 +23,10 @@ def fetch(source: Source) -> None:
     if source.find_missing() is None and all(file.find() or not file.url for file in source.files):
         return
     if source.fetch is not None:
-        source.fetch(data_folder() / CACHE)
+        try:
+            source.fetch(data_folder() / CACHE)
+        except OSError as error:
+            raise OSError(f"scikit-learn could not fetch it: {error}; {source.find_missing()}") from error
     for file in source.files:
         if file.url is None or file.find() is not None:
             continue

@@ -12,12 +12,14 @@ from pathlib import Path
 from ..real import read_heloc
 from .source import File, Source
 from .splits import Part, Sizes, split_shares
+from .text import naming
 
 LEVELS = {"MaxDelq2PublicRecLast12M": 10, "MaxDelqEver": 8}
 
 
 def read(paths: Sequence[Path], sizes: Sizes) -> tuple[Part, Part, Part]:
-    data = read_heloc()
+    with naming(paths[0], "RiskPerformance and 23 columns of whole numbers"):
+        data = read_heloc()
     return split_shares(data.X.astype(dict.fromkeys(LEVELS, "category")), data.y, data.task)
 
 

@@ -16,7 +16,7 @@ from .source import File, Source
 from .splits import Part, Sizes, draw_queries, read_rows, take
 from .text import read_svmlight
 
-FOLDER = "microsoft/MSLR-WEB10K.zip"
+ARCHIVE = "microsoft/MSLR-WEB10K.zip"
 USUAL_QUERY = 120  # rows
 
 
@@ -34,9 +34,9 @@ MICROSOFT = Source(
     page="https://www.microsoft.com/en-us/research/project/mslr/",
     files=(
         File(
-            (FOLDER,),
+            (ARCHIVE,),
             "https://api.onedrive.com/v1.0/shares/s!AtsMfWUz5l8nbOIoJ6Ks0bEMp78/root/content",
-            {FOLDER: "2902142ea33f18c59414f654212de5063033b707d5c3939556124b1120d3a0ba"},
+            {ARCHIVE: "2902142ea33f18c59414f654212de5063033b707d5c3939556124b1120d3a0ba"},
         ),
         File(("microsoft/train_idx.txt",), "https://www.dropbox.com/s/pba6dyibyogep46/train_idx.txt?dl=1",
              optional=True),

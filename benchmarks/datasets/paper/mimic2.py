@@ -3,7 +3,8 @@
 mimic2/mimic2.data has a patient a line, 18 whole or decimal numbers separated by blanks, without a header, in the order
 of `COLUMNS`, the outcome last. Seven columns hold codes.
 
-DIFF: NODE-GAM's five folds come with its copy of the file and are not published as row numbers; ours are drawn.
+DIFF: NODE-GAM's folds come packed with its own copy of the file, and the paper does not say which it uses; ours are
+drawn.
 """
 
 from __future__ import annotations

@@ -15,10 +15,12 @@ from ..news import ARCHIVE, Documents, count_words, read_documents, split_docume
 from ..real import CACHE
 from .source import File, Source
 from .splits import Part, Sizes
+from .text import naming
 
 
 def read(paths: Sequence[Path], sizes: Sizes) -> tuple[Part, Part, Part]:
-    return read_parts(quick=False)
+    with naming(paths[0], "scikit-learn's cache of it"):
+        return read_parts(quick=False)
 
 
 def read_parts(quick: bool) -> tuple[Part, Part, Part]:

@@ -117,6 +117,7 @@ def scale_gaussian(tables: Tables) -> None:
 
     A little noise on the sample keeps a frequent value in the middle of its ranks: without it the least and the largest
     value would go to the far ends of the normal, where the two values of a binary column are 10 apart.
+    DIFF: NODE-GAM has noise too, of a size of its own for each set.
     """
     from sklearn.preprocessing import QuantileTransformer
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ..real import CACHE, data_folder, find_file
 from .splits import Part, Sizes, Splits, check_sizes
+from .text import naming
 
 RECORDED = "checksums.json"
 BLOCK = 1 << 22
@@ -44,11 +45,12 @@ class Source:
     """A set of the paper.
 
     read : paths of the files that are there, in their order, and the sizes -> the three parts
+    n_columns : of the raw table, where they are not as many as its features
     page : where people find the data; `advice` what to do there where a program cannot
     levels : columns of levels and how many they have, for the stand-in
     slack : rows by which the first two parts may differ from the paper's
     fetch : makes the files where they are scikit-learn's to fetch
-    drawn : the rows are generated, and this is how; None where they are real
+    drawn : how the rows are generated where none are real; None for real ones
     """
 
     key: str
@@ -82,6 +84,11 @@ class Source:
         can = self.fetch or any(file.url for file in self.files)
         return f"python -m benchmarks.datasets.paper --fetch {self.key}" if can else ""
 
+    @property
+    def is_drawn(self) -> bool:
+        """Are the rows generated here? Not where an optional file has real ones."""
+        return self.drawn is not None and not any(file.optional and file.find() for file in self.files)
+
     def load(self) -> Splits:
         """Raw columns in the paper's parts, with the paper's sizes and from unchanged files."""
         problem = self.find_missing()
@@ -89,7 +96,8 @@ class Source:
             raise FileNotFoundError(problem)
         paths = [found for file in self.files if (found := file.find())]
         digests = check_files(paths, self.files)
-        splits = Splits(self.title, self.task, *self.read(paths, self.sizes), self.recipe)
+        name = f"{self.title} (drawn)" if self.is_drawn else self.title
+        splits = Splits(name, self.task, *self.read(paths, self.sizes), self.recipe)
         check_sizes(splits, self.sizes, self.slack)
         record_digests(digests)
         return splits
@@ -124,7 +132,8 @@ def compute_digest(path: Path) -> str:
 
 def read_digests() -> dict[str, str]:
     path = data_folder() / RECORDED
-    return json.loads(path.read_text()) if path.exists() else {}
+    with naming(path, "checksums by file"):
+        return json.loads(path.read_text()) if path.exists() else {}
 
 
 def record_digests(digests: Mapping[str, str]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import pickle
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
@@ -21,7 +22,7 @@ import numpy as np
 
 PIECE_ROWS = 200_000
 PIECE_LINES = 10_000
-BROKEN = (ValueError, EOFError, OSError, KeyError, zlib.error, zipfile.BadZipFile)
+BROKEN = (ValueError, EOFError, OSError, KeyError, zlib.error, zipfile.BadZipFile, pickle.UnpicklingError)
 
 
 @contextmanager
