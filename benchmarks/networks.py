@@ -170,7 +170,9 @@ class NeuralAdditive(AdditiveNetwork):
 class ReluNets(nn.Module):
     """(Q, o, b) -> (Q, b): Q networks 64-64-32 side by side.
 
-    Rows lie last, so that what is a channel for each network and unit is a channel for torch's batch norm too.
+    Rows lie last, so that what is a channel for each network and unit is a channel for torch's batch norm too. Of 39
+    networks on 1,024 rows, forward and back, this took 56 ms of one core; grouped convolutions took 69 ms with rows
+    last and 192 ms with rows first, a loop over the networks 56 ms. Dropout draws its masks as slowly as all the rest.
     """
 
     def __init__(self, n_nets: int, n_inputs: int, dropout: float = 0.0):

@@ -2,6 +2,8 @@
 
 Options are spelt and counted as the paper has them; its hyper-parameters can be given as they are printed. Training
 goes on to the end of the cosine schedule: validation rows are not used, and none are held out.
+DIFF: neuralbasis warms up, averages the last values, normalises the bases too, and drops a basis for all rows of a
+point at once, not for each row.
 """
 
 from __future__ import annotations
