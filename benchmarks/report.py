@@ -31,7 +31,7 @@ from .results import (
 )
 from .stability import measure_stability
 from .table import write_number, write_table
-from .tables import TABLES, Cell, Row, Table, read_data, read_table
+from .tables import TABLES, Cell, Row, Table, read_data, read_file, read_table
 
 FOLDER = Path(__file__).resolve().parent
 FIRST_SPLIT = 300  # of the laboratory: nothing was chosen by these
@@ -57,6 +57,7 @@ def write_report(lines: Sequence[Mapping], records: Sequence[Mapping], cells: Se
         INTRODUCTION,
         "## Targets\n\n" + write_targets(results),
         *[write_paper_table(read_table(name), results) for name in TABLES],
+        write_settings(),
         write_laboratory(cells, latest.get("laboratory", {})),
         "## Other benchmarks\n\nWhat their commands printed, the latest of each.",
         *[write_record(record, "###") for record in others],
@@ -239,6 +240,19 @@ def write_detail(cell: Cell, lines: Sequence[Mapping]) -> list[str]:
         name_cell(cell), str(len(lines)), middle("fit_seconds"), middle("peak_mb"), parameters, ", ".join(versions),
         lines[-1]["date"], f"`{cell.command}`",
     ]  # fmt: skip
+
+
+def write_settings() -> str:
+    """The appendix's settings, which the variants `paper` and `grid` take."""
+    found = read_file("optimal_hyper")
+    models = ("NBM", "NB²M")
+    names = list(next(iter(found["NBM"].values())))
+    lines = [
+        [f"{model}, {read_data()[data].name}", *[f"{settings[name]:g}" for name in names]]
+        for model in models for data, settings in found[model].items()
+    ]  # fmt: skip
+    caption = f"The paper's `{found['label']}`. {' '.join(found['caption'].split())}"
+    return "\n\n".join([f"## {found['title']}", caption, write_table(["model, data", *names], lines)])
 
 
 def write_laboratory(cells: Sequence[Record], record: Mapping[str, Any]) -> str:
