@@ -35,7 +35,7 @@ class Results:
             return
         self.done.setdefault(job.seedless, {})[job.seed] = line
         self.failed.pop(job.seedless, None)
-        for name in (job.data, job.learner):  # it has come
+        for name in job.needs:  # they have come
             self.absent.pop(name, None)
 
     def find(self, cell: Cell) -> list[Line]:
@@ -51,7 +51,7 @@ class Results:
         job = find_job(cell)
         if job.seedless in self.failed:
             return f"failed: {self.failed[job.seedless]}"
-        return next((self.absent[name] for name in (job.data, job.learner) if name in self.absent), NO_TIME)
+        return next((self.absent[name] for name in job.needs if name in self.absent), NO_TIME)
 
     def mark(self, cell: Cell) -> str:
         """The same in a word or two."""

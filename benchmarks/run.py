@@ -40,7 +40,6 @@ LARGEST_SHARE = 1 / 3  # of the budget, for one cell
 LEAST_LIMIT, LIMIT_FACTOR = 120.0, 4.0  # a cell is stopped after so many seconds, or so many times its estimate
 QUICK_SECONDS = 10.0
 OF_NETWORKS = "networks"  # parameters are counted on torch modules
-WITH_DATA = ("fit", "shapes")
 
 Line = dict[str, Any]
 
@@ -91,7 +90,7 @@ def find_absent(cells: Sequence[Cell]) -> dict[str, str]:
     """Data sets and learners that are not here, with the reason."""
     jobs = [find_job(cell) for cell in cells]
     absent = {}
-    for data in dict.fromkeys(job.data for job in jobs if job.kind in WITH_DATA and not job.quick):
+    for data in dict.fromkeys(job.data for job in jobs if job.reads_data and not job.quick):
         if problem := find_missing(data):
             absent[data] = problem
     for learner in dict.fromkeys(job.learner for job in jobs):
@@ -251,12 +250,7 @@ def note_absent(absent: Mapping[str, str], out: Path | None, history: History) -
 
 def split_absent(cells: Sequence[Cell], absent: Mapping[str, str]) -> tuple[list[Cell], int]:
     """Cells that can run, and how many cannot."""
-    jobs = [(cell, find_job(cell)) for cell in cells]
-    able = [
-        cell
-        for cell, job in jobs
-        if job.learner not in absent and (job.kind not in WITH_DATA or job.data not in absent)
-    ]
+    able = [cell for cell in cells if not absent.keys() & set(find_job(cell).needs)]
     return able, len(cells) - len(able)
 
 

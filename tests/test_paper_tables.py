@@ -303,6 +303,16 @@ def test_later_lines_replace_earlier_ones() -> None:
     assert results.failed == {}
 
 
+def test_throughput_needs_no_data() -> None:
+    cell = next(cell for cell in CELLS if (cell.table, cell.data) == ("params_and_throughput", "inaturalist"))
+    fit = next(cell for cell in CELLS if (cell.table, cell.data) == ("comparison", "inaturalist"))
+    results = Results([{"absent": "inaturalist", "reason": NO_DATA}, make_line(cell, rows_per_second=1.0)])
+    assert [results.mark(other) for other in (replace(cell, model="NB²M"), fit)] == ["not run", "no data"]
+    absent = {"inaturalist": "no file", "node_gam": "no package"}
+    able, n_absent = run.split_absent([cell, fit], absent)
+    assert (able, n_absent) == ([cell], 1)
+
+
 def test_results_are_what_the_report_writes() -> None:
     """RESULTS.md is never edited by hand: `python -m benchmarks.report` writes it."""
     records = read_records(BENCHMARKS / "laboratory.jsonl")

@@ -55,6 +55,16 @@ class Job:
     together: int = 1
 
     @property
+    def reads_data(self) -> bool:
+        """Others know the numbers of columns and outputs only."""
+        return self.kind in ("fit", "shapes")
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What must be here: the learner's package, and the data set."""
+        return (self.data, self.learner) if self.reads_data else (self.learner,)
+
+    @property
     def key(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)
 
