@@ -5,14 +5,15 @@
 
 Without names all cells are meant. They go by seed, the first seed of all before the second of any, and within a seed by
 their value. With a budget a cell begins only if it should end in time, by what cells like it took before, and none may
-take more than a third of the budget. What is done is not done again: for our learners with the same source, for others
-with the same version of their package (`--any-version`: with any; `--again`: always). So a run that was killed goes on
+take more than a third of the budget. What is done is not done again: for learners of ours with the same source, for
+others with the same version of their package (`--any-version`: with any; `--again`: always). So a run that was killed goes on
 where it stopped. `--list` shows the plan.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -21,6 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -34,12 +36,14 @@ from .results import NO_DATA, NO_PACKAGE
 from .tables import TABLES, Cell, Job, find_job, read_data, read_file, read_model, read_table
 from .versions import read_versions
 
-LINES = Path(__file__).resolve().parent / "paper.jsonl"
+FOLDER = Path(__file__).resolve().parent
+LINES = FOLDER / "paper.jsonl"
 UNITS = {"s": 1, "m": 60, "h": 3600}
 LARGEST_SHARE = 1 / 3  # of the budget, for one cell
 LEAST_LIMIT, LIMIT_FACTOR = 120.0, 4.0  # a cell is stopped after so many seconds, or so many times its estimate
 QUICK_SECONDS = 10.0
 OF_NETWORKS = "networks"  # parameters are counted on torch modules
+WRITTEN_HERE = ("nam", "mlp", "nbm", OF_NETWORKS)
 
 Line = dict[str, Any]
 
@@ -81,9 +85,16 @@ def list_cells(given: argparse.Namespace) -> list[Cell]:
     return sorted(cells, key=lambda cell: (cell.seed, -cell.value, cell.minutes))
 
 
-def find_package(learner: str) -> str:
-    """Whose version a learner's figures depend on."""
-    return "torch" if learner == OF_NETWORKS else baselines.LIBRARIES[learner]
+@lru_cache
+def find_version(learner: str) -> str:
+    """Of what a learner runs: its package, and for networks that are written here a hash of their files."""
+    package = "torch" if learner == OF_NETWORKS else baselines.LIBRARIES[learner]
+    version = read_versions()[package]
+    if learner not in WRITTEN_HERE:
+        return version
+    files = [FOLDER / "baselines" / f"{learner}.py", FOLDER / "networks.py"]
+    source = b"".join(path.read_bytes() for path in files if path.exists())
+    return f"{version}+{hashlib.sha256(source).hexdigest()[:8]}"
 
 
 def find_absent(cells: Sequence[Cell]) -> dict[str, str]:
@@ -123,11 +134,9 @@ class History:
 
     def find_done(self, job: Job) -> Line | None:
         """The latest line of this job, failed or not, with the present version of what it runs."""
-        package = find_package(job.learner)
-        same = [
-            line for line in self.by_job.get(job.key, [])
-            if self.any_version or line["versions"].get(package) == read_versions()[package]
-        ]  # fmt: skip
+        same = self.by_job.get(job.key, [])
+        if not self.any_version:
+            same = [line for line in same if line["version"] == find_version(job.learner)]
         return same[-1] if same else None
 
     def estimate(self, cell: Cell, job: Job) -> float:
@@ -215,7 +224,8 @@ def run_cell(cell: Cell, job: Job, limit: float | None) -> Line:
         fields = {"failed": hide_folders(error.reason)}
     seconds = time.monotonic() - start
     return {
-        "cell": place, "job": asdict(job), **fields, "seconds": seconds, "minutes": cell.minutes, **describe_origin(),
+        "cell": place, "job": asdict(job), "version": find_version(job.learner), **fields, "seconds": seconds,
+        "minutes": cell.minutes, **describe_origin(),
     }  # fmt: skip
 
 

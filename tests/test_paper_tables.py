@@ -135,7 +135,16 @@ def test_cells_go_by_seed_and_then_by_value() -> None:
 def make_line(cell: Cell, **fields: Any) -> dict[str, Any]:
     job = find_job(cell)
     place = {"table": cell.table, "data": cell.data, "model": cell.model, "variant": cell.variant, "seed": cell.seed}
-    return {"cell": place, "job": job.__dict__, "seconds": 60.0, "minutes": cell.minutes, **fields, **ORIGIN}
+    version = run.find_version(job.learner)
+    return {
+        "cell": place,
+        "job": job.__dict__,
+        "version": version,
+        "seconds": 60.0,
+        "minutes": cell.minutes,
+        **fields,
+        **ORIGIN,
+    }
 
 
 def test_time_is_learned_from_the_lines() -> None:
@@ -154,7 +163,7 @@ def test_what_counts_as_done() -> None:
     job, line = find_job(cell), make_line(cell, value=0.7)
     assert History([line]).find_done(job) == line
     assert History([line]).find_done(replace(job, seed=1)) is None
-    older = {**line, "versions": {**line["versions"], "sklearn": "0.1"}}
+    older = {**line, "version": "0.1"}
     assert History([older]).find_done(job) is None
     assert History([older], any_version=True).find_done(job) == older
     assert is_finished(make_line(cell, failed="it broke"), 100.0)
@@ -338,4 +347,6 @@ def test_lines_have_no_folders_of_a_machine() -> None:
 def test_learners_of_the_tables_have_a_package() -> None:
     learners = {find_job(cell).learner for cell in CELLS}
     assert learners - {"networks"} <= set(baselines.LIBRARIES)
-    assert run.find_package("networks") == "torch"
+    assert run.find_version("linear") == read_versions()["sklearn"]
+    assert run.find_version("ours") == read_versions()["neuralbasis"]
+    assert run.find_version("nam").startswith(read_versions()["torch"] + "+")
