@@ -6,8 +6,8 @@
 Without names all cells are meant. They go by seed, the first seed of all before the second of any, and within a seed by
 their value. With a budget a cell begins only if it should end in time, by what cells like it took before, and none may
 take more than a third of the budget. What is done is not done again: for learners of ours with the same source, for
-others with the same version of their package (`--any-version`: with any; `--again`: always). So a run that was killed goes on
-where it stopped. `--list` shows the plan.
+others with the same version of their package (`--any-version`: with any; `--again`: always). So a run that was killed
+goes on where it stopped. `--list` shows the plan.
 """
 
 from __future__ import annotations
