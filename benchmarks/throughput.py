@@ -135,7 +135,7 @@ def fit_batch(net: AdditiveNetwork, max_batch: int) -> int:
 
 
 def make_compiled(kind: Kind, size: Size, max_batch: int) -> tuple[Callable[[], Any], int, list[int]]:
-    """The same for the compiled model, on threads of its own."""
+    """The same for the compiled model, on as many threads as torch would take."""
     model, rows = fit_briefly(kind, size), make_rows(size, max_batch, np.random.default_rng(1))
     return lambda: model.scores(rows), max_batch, [torch.get_num_threads()]
 
@@ -148,7 +148,7 @@ def fit_briefly(kind: Kind, size: Size) -> Any:
     X, y = make_rows(size, n_rows, rng), np.arange(n_rows) % size.n_outputs
     pairs = "all" if kind.order > 1 else 0
     settings = {"interactions": pairs, "staged": False, "outer_bags": 1, "max_steps": 2, "validation_size": 0,
-                "refine": False, "max_terms": None}  # fmt: skip
+                "refine": False, "max_terms": None, "n_jobs": torch.get_num_threads()}  # fmt: skip
     if size.n_outputs == 1:
         return NeuralBasisRegressor(**settings).fit(X, rng.normal(size=n_rows)).model_
     return NeuralBasisClassifier(**settings).fit(X, y).model_
