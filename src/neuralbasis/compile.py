@@ -14,11 +14,10 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
-from .axis import Axis
 from .encoder import Encoder
 from .model import AdditiveModel
 from .objective import Objective
-from .purify import Table, purify
+from .purify import Table, is_silent, purify
 from .shape import Shape, TiedShape
 from .summary import Summary
 from .terms import Term
@@ -107,20 +106,10 @@ def _spread_mix(mix: np.ndarray, n_members: int) -> np.ndarray:
 
 def _make_shape(table: Table, unit: float, n_members: int, n_outputs: int, keep: bool) -> Shape | TiedShape:
     """Mean and spread of a purified table, in the target's unit; the members of a main effect, if they are kept."""
-    values = np.where(_is_silent(table.axes, table.weights)[..., None], 0.0, table.values) * unit
+    values = np.where(is_silent(table.axes, table.weights)[..., None], 0.0, table.values) * unit
     if table.mix is not None:
         return TiedShape(table.term, table.axes, values, table.mix.reshape(-1, n_members, n_outputs), table.weights)
     cells = values.reshape(*values.shape[:-1], n_members, n_outputs)
     spread = cells.std(axis=-2, ddof=1) if n_members > 1 else np.zeros_like(cells[..., 0, :])
     members = cells if keep and len(table.term) == 1 else None
     return Shape(table.term, table.axes, cells.mean(axis=-2), spread, table.weights, members)
-
-
-def _is_silent(axes: Sequence[Axis], weights: np.ndarray) -> np.ndarray:
-    """Cells that no basis and no row speaks for: they contribute nothing."""
-    based = np.ones(weights.shape, dtype=bool)
-    for d, axis in enumerate(axes):
-        is_knot = np.zeros(axis.n_cells, dtype=bool)
-        is_knot[1:-1] = len(axes) > 1 or axis.kind != "nominal"
-        based &= is_knot.reshape([-1 if k == d else 1 for k in range(len(axes))])
-    return ~based & (weights == 0)

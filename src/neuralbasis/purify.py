@@ -85,6 +85,16 @@ def purify(tables: Sequence[Table], intercept: np.ndarray) -> tuple[list[Table],
     return list(found.values()), _receive(constant, inbox[()]).values
 
 
+def is_silent(axes: Sequence[Axis], weights: np.ndarray) -> np.ndarray:
+    """Cells that no basis and no row speaks for: they contribute nothing."""
+    based = np.ones(weights.shape, dtype=bool)
+    for d, axis in enumerate(axes):
+        is_knot = np.zeros(axis.n_cells, dtype=bool)
+        is_knot[1:-1] = len(axes) > 1 or axis.kind != "nominal"
+        based &= is_knot.reshape([-1 if k == d else 1 for k in range(len(axes))])
+    return ~based & (weights == 0)
+
+
 def _check_channels(tables: Sequence[Table], n_outputs: int) -> None:
     if len({table.term for table in tables}) < len(tables):
         raise ValueError("every term must have one table, but two tables speak of the same features")
