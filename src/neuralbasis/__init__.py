@@ -22,6 +22,7 @@ _HOME = {
     "NeuralBasisClassifier": "estimators",
     "AdditiveModel": "model",
     "load": "model",
+    "tune": "tuning",
     "document": None,
     "explain": None,
     "export": None,
