@@ -2,8 +2,8 @@
 
     python -m benchmarks.accuracy.tuning --problems german,abalone,telco,heloc --splits 2 --trials 12
 
-For each problem and split: `neuralbasis.tune` on the training rows, then test losses of the settings it chose and of the
-defaults, both fitted on all training rows. Cells are kept as JSON lines and a run goes on where another one stopped.
+For each problem and split: `neuralbasis.tune` on the training rows, then test losses of the settings it chose and of
+the defaults, both fitted on all training rows. Cells are kept as JSON lines; a run goes on where another one stopped.
 """
 
 from __future__ import annotations

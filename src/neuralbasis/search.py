@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .progress import Bar, open_bar
+from .progress import open_bar
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -100,11 +100,11 @@ def search(
     with _quiet_optuna():
         desk = _Desk(_open_study(storage, mine), dimensions, sampler, random_state, unchanged)
         with open_bar(n_trials, "trials", "trial", verbose, min(desk.n_done, n_trials)) as bar:
-            started = time.monotonic()
-            while desk.n_done < n_trials and (desk.n_done == 0 or time.monotonic() - started < (time_limit or math.inf)):
+            end = time.monotonic() + (math.inf if time_limit is None else time_limit)
+            while desk.n_done < n_trials and (desk.n_done == 0 or time.monotonic() < end):
                 desk.run(measure)
                 bar.update()
-                _tell(bar, desk.list_trials(), time_limit, started)
+                bar.set_postfix_str(_describe(desk.list_trials(), end - time.monotonic()))
         return desk.list_trials()
 
 
@@ -241,7 +241,7 @@ def _is_range(low: Any, high: Any, kind: Any = None) -> bool:
 def _check_limits(n_trials: Any, time_limit: Any, sampler: Any) -> None:
     if not isinstance(n_trials, Integral) or isinstance(n_trials, bool) or n_trials < 1:
         raise ValueError(f"n_trials must be an integer of at least 1, not {n_trials!r}")
-    if time_limit is not None and not (isinstance(time_limit, Real) and time_limit > 0):
+    if time_limit is not None and not (isinstance(time_limit, Real) and float(time_limit) > 0):
         raise ValueError(f"time_limit must be None or seconds above 0, not {time_limit!r}")
     if sampler not in SAMPLERS:
         raise ValueError(f"sampler must be one of {SAMPLERS}, not {sampler!r}")
@@ -262,9 +262,12 @@ def _quiet_optuna() -> Iterator[None]:
         logging.set_verbosity(before)
 
 
-def _tell(bar: Bar, trials: Sequence[Trial], time_limit: float | None, started: float) -> None:
-    """The least loss so far and, where there is a limit, how long trials will still be begun."""
+def _describe(trials: Sequence[Trial], seconds_left: float) -> str:
+    """The least loss so far and, where there is a limit, how long trials will still be begun.
+
+    >>> _describe([Trial(0, {}, 0.5, 1.0)], 12.3), _describe([Trial(0, {}, math.nan, 1.0, "no")], math.inf)
+    ('best 0.5, 12 s left', 'all failed')
+    """
     losses = [trial.loss for trial in trials if trial.error is None]
     best = f"best {min(losses):.5g}" if losses else "all failed"
-    left = "" if time_limit is None else f", limit in {max(0, time_limit - time.monotonic() + started):.0f} s"
-    bar.set_postfix_str(best + left)
+    return best if math.isinf(seconds_left) else f"{best}, {max(0, seconds_left):.0f} s left"

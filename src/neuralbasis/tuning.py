@@ -66,7 +66,9 @@ class Tuning:
             values = [_write(t.settings[name]) if name in t.settings else "as it stands" for name in names]
             rows.append([str(t.number), loss, f"{t.seconds:.1f}", *values])
         seconds = sum(t.seconds for t in self.trials)
-        lines = [f"{len(self.trials)} trials, {len(failed)} failed, {seconds:.0f} s; the best is trial {self.best.number}"]
+        lines = [
+            f"{len(self.trials)} trials, {len(failed)} failed, {seconds:.0f} s; the best is trial {self.best.number}"
+        ]
         lines += ["", *_align(rows)]
         if len(ranked) > MAX_LISTED:
             lines.append(f"… and {len(ranked) - MAX_LISTED} more")
@@ -105,8 +107,8 @@ def tune(
     estimator : NeuralBasisRegressor or NeuralBasisClassifier; it is not changed, and is itself the first trial
     X, y, sample_weight : as for `fit`
     space : what to draw
-        "default", the few parameters that can matter at our defaults; "paper", the published model and the ranges it was
-        tuned in (give the estimator `max_epochs`); or a dict: parameter -> a list of values, (low, high) or
+        "default", the few parameters that can matter at our defaults; "paper", the published model and the ranges it
+        was tuned in (give the estimator `max_epochs`); or a dict: parameter -> a list of values, (low, high) or
         (low, high, "log").
     n_trials : in all, those that `storage` has already included
     time_limit : seconds after which no trial is begun; the last one, and the fit on all rows, come on top
@@ -124,24 +126,23 @@ def tune(
     --------
     >>> import numpy as np
     >>> from neuralbasis import NeuralBasisRegressor, tune
-    >>> X = np.linspace(0, 1, 200)[:, None]
-    >>> estimator = NeuralBasisRegressor(max_steps=20, outer_bags=2, interactions=0)
-    >>> tuning = tune(estimator, X, np.sin(6 * X[:, 0]), {"learning_rate": [1e-5, 0.02]}, n_trials=4, verbose=False)
-    >>> len(tuning.trials), tuning.estimator.learning_rate
-    (4, 0.02)
+    >>> X = np.random.default_rng(0).random((300, 2))
+    >>> estimator = NeuralBasisRegressor(max_steps=50, outer_bags=2, interactions=0)
+    >>> tuning = tune(estimator, X, X[:, 0] * X[:, 1], {"interactions": [0, 1]}, n_trials=4, verbose=False)
+    >>> len(tuning.trials), tuning.estimator.interactions
+    (4, 1)
     """
     chosen = _read_space(space, estimator)
-    measure = _make_measure(estimator, X, y, sample_weight, validation, validation_size, scoring, random_state)
+    jury = _make_jury(estimator, X, y, sample_weight, validation, validation_size, scoring, random_state)
     trials = search(
-        measure, chosen, n_trials=n_trials, time_limit=time_limit, sampler=sampler, storage=storage,
-        random_state=random_state, unchanged=True, identity=_identify(estimator, y, sample_weight, validation, validation_size, scoring),
-        verbose=verbose,
+        jury.measure, chosen, n_trials=n_trials, time_limit=time_limit, sampler=sampler, storage=storage,
+        random_state=random_state, unchanged=True, identity=jury.identify(), verbose=verbose,
     )  # fmt: skip
     best = best_trial(trials)
     tuned = clone(estimator).set_params(**best.settings)
     if refit:
         tuned.fit(X, y, sample_weight=sample_weight)
-    return Tuning(tuned, best, trials, _name_loss(estimator, scoring))
+    return Tuning(tuned, best, trials, jury.loss_name)
 
 
 def _read_space(space: str | Mapping[str, Any], estimator: Any) -> Mapping[str, Any]:
@@ -165,59 +166,70 @@ def _write_paper_space() -> dict[str, Any]:
     return {**{name: [value] for name, value in PAPER.items()}, **PAPER_RANGES}
 
 
-def _make_measure(
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A table, its target, and how much each row counts."""
+
+    X: Any
+    y: np.ndarray
+    weights: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Jury:
+    """What a loss is: settings of an estimator, fitted on some rows, measured on others."""
+
+    estimator: Any
+    fitted: Rows
+    measured: Rows
+    scoring: str | Callable | None
+
+    def measure(self, settings: Mapping[str, Any]) -> float:
+        rows = self.fitted
+        return self._find_loss(clone(self.estimator).set_params(**settings).fit(rows.X, rows.y, rows.weights))
+
+    def _find_loss(self, model: Any) -> float:
+        rows = self.measured
+        if self.scoring is not None:
+            return -float(get_scorer(self.scoring)(model, rows.X, rows.y, sample_weight=rows.weights))
+        if not is_classifier(model):
+            return math.sqrt(np.average((rows.y - model.predict(rows.X)) ** 2, weights=rows.weights))
+        codes = np.searchsorted(model.classes_, rows.y).clip(max=len(model.classes_) - 1)
+        probability = model.predict_proba(rows.X)[np.arange(len(codes)), codes] * (model.classes_[codes] == rows.y)
+        return float(np.average(-np.log(np.maximum(probability, SMALLEST)), weights=rows.weights))
+
+    @property
+    def loss_name(self) -> str:
+        if self.scoring is None:
+            return "log loss" if is_classifier(self.estimator) else "RMSE"
+        return f"−{self.scoring if isinstance(self.scoring, str) else to_plain(self.scoring)}"
+
+    def identify(self) -> dict[str, str]:
+        """What the losses depend on beside the settings, for the file of trials."""
+        parameters = {n: to_plain(v) for n, v in self.estimator.get_params(deep=False).items() if n not in _ASIDE}
+        rows = [part.tolist() for rows in (self.fitted, self.measured) for part in (rows.y, rows.weights)]
+        return {
+            "estimator": f"{type(self.estimator).__name__} {parameters}",
+            "rows": hashlib.sha256(repr(rows).encode()).hexdigest(),
+            "scoring": self.loss_name,
+        }
+
+
+def _make_jury(
     estimator: Any, X: Any, y: Any, sample_weight: Any, validation: tuple[Any, Any] | None, validation_size: float,
     scoring: str | Callable | None, random_state: int,
-) -> Callable[[dict[str, Any]], float]:  # fmt: skip
-    """From settings to the loss of a fit with them."""
+) -> Jury:  # fmt: skip
     y = np.asarray(y)
     weights = check_weights(sample_weight, len(y))
-    if validation is None:
-        if not 0 < validation_size < 1:
-            raise ValueError(f"validation_size must be a share between 0 and 1, not {validation_size!r}")
-        is_held = hold_out(y, validation_size, is_classifier(estimator), random_state) & (weights > 0)
-        if not is_held.any():
-            raise ValueError(f"validation_size={validation_size!r} of {len(y)} rows holds none out; give a larger share")
-        seen, measured = (X, y, weights * is_held), weights * ~is_held
-    else:
-        seen, measured = (validation[0], np.asarray(validation[1]), np.ones(len(validation[1]))), weights
-
-    def measure(settings: dict[str, Any]) -> float:
-        fitted = clone(estimator).set_params(**settings).fit(X, y, sample_weight=measured)
-        return _find_loss(fitted, *seen, scoring)
-
-    return measure
-
-
-def _find_loss(fitted: Any, X: Any, y: np.ndarray, weights: np.ndarray, scoring: str | Callable | None) -> float:
-    """On rows that have a weight."""
-    if scoring is not None:
-        return -float(get_scorer(scoring)(fitted, X, y, sample_weight=weights))
-    if not is_classifier(fitted):
-        return math.sqrt(np.average((y - fitted.predict(X)) ** 2, weights=weights))
-    codes = np.searchsorted(fitted.classes_, y).clip(max=len(fitted.classes_) - 1)
-    probability = fitted.predict_proba(X)[np.arange(len(y)), codes] * (fitted.classes_[codes] == y)
-    return float(np.average(-np.log(np.maximum(probability, SMALLEST)), weights=weights))
-
-
-def _name_loss(estimator: Any, scoring: str | Callable | None) -> str:
-    if scoring is None:
-        return "log loss" if is_classifier(estimator) else "RMSE"
-    return f"−{scoring if isinstance(scoring, str) else getattr(scoring, '__name__', type(scoring).__name__)}"
-
-
-def _identify(
-    estimator: Any, y: Any, sample_weight: Any, validation: tuple[Any, Any] | None, validation_size: float, scoring: Any
-) -> dict[str, str]:
-    """What a loss depends on beside its settings, for the file of trials."""
-    rows = [None if part is None else np.asarray(part).tolist() for part in (y, sample_weight, validation and validation[1])]
-    parameters = {n: to_plain(v) for n, v in estimator.get_params(deep=False).items() if n not in _ASIDE}
-    return {
-        "estimator": f"{type(estimator).__name__} {parameters}",
-        "rows": hashlib.sha256(repr(rows).encode()).hexdigest(),
-        "validation_size": repr(validation_size),
-        "scoring": str(to_plain(scoring)),
-    }
+    if validation is not None:
+        other = np.asarray(validation[1])
+        return Jury(estimator, Rows(X, y, weights), Rows(validation[0], other, np.ones(len(other))), scoring)
+    if not 0 < validation_size < 1:
+        raise ValueError(f"validation_size must be a share between 0 and 1, not {validation_size!r}")
+    is_held = hold_out(y, validation_size, is_classifier(estimator), random_state) & (weights > 0)
+    if not is_held.any():
+        raise ValueError(f"validation_size={validation_size!r} of {len(y)} rows holds none out; give a larger share")
+    return Jury(estimator, Rows(X, y, weights * ~is_held), Rows(X, y, weights * is_held), scoring)
 
 
 def _write(value: Any) -> str:
