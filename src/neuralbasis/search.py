@@ -95,9 +95,9 @@ def search(
     (50, True)
     """
     _check_limits(n_trials, time_limit, sampler)
-    dimensions = {name: _read_dimension(name, wish) for name, wish in space.items()}
     mine = {**(identity or {}), "space": repr(dict(space)), "sampler": sampler, "random_state": repr(random_state)}
     with _quiet_optuna():
+        dimensions = {name: _read_dimension(name, wish) for name, wish in space.items()}
         desk = _Desk(_open_study(storage, mine), dimensions, sampler, random_state, unchanged)
         with open_bar(n_trials, "trials", "trial", verbose, min(desk.n_done, n_trials)) as bar:
             end = time.monotonic() + (math.inf if time_limit is None else time_limit)
@@ -175,7 +175,8 @@ class _Desk:
 
     def _filed(self) -> list[Any]:
         """Trials that came to an end; one that was killed has no seconds."""
-        return [trial for trial in self.study.trials if trial.state.is_finished() and "seconds" in trial.user_attrs]
+        trials = self.study.get_trials(deepcopy=False)
+        return [trial for trial in trials if trial.state.is_finished() and "seconds" in trial.user_attrs]
 
     def _read(self, found: Mapping[str, Any]) -> dict[str, Any]:
         return {name: dimension.read(found[name]) for name, dimension in self.dimensions.items() if name in found}

@@ -42,12 +42,14 @@ class Tuning:
     best : the trial of the least loss
     trials : all of them, in their order
     loss_name : what the losses are
+    drawn : parameters that had several values to draw from
     """
 
     estimator: Any
     best: Trial
     trials: list[Trial]
     loss_name: str
+    drawn: tuple[str, ...]
 
     def to_rows(self) -> list[dict[str, Any]]:
         """A record a trial: `pandas.DataFrame(tuning.to_rows())` is a frame."""
@@ -59,11 +61,10 @@ class Tuning:
     def __str__(self) -> str:
         ranked = sorted(self.trials, key=lambda t: (t.error is not None, t.loss))
         failed = [t for t in self.trials if t.error is not None]
-        names = list(dict.fromkeys(name for t in self.trials for name in t.settings if self._is_varied(name)))
-        rows = [["trial", self.loss_name, "seconds", *names]]
+        rows = [["trial", self.loss_name, "seconds", *self.drawn]]
         for t in ranked[:MAX_LISTED]:
             loss = "failed" if t.error is not None else f"{t.loss:#.5g}"
-            values = [_write(t.settings[name]) if name in t.settings else "as it stands" for name in names]
+            values = [_write(t.settings[name]) if name in t.settings else "as it stands" for name in self.drawn]
             rows.append([str(t.number), loss, f"{t.seconds:.1f}", *values])
         seconds = sum(t.seconds for t in self.trials)
         lines = [
@@ -75,9 +76,6 @@ class Tuning:
         return "\n".join([*lines, *(f"trial {t.number} failed with {t.error}" for t in failed)])
 
     __repr__ = __str__
-
-    def _is_varied(self, name: str) -> bool:
-        return len({repr(t.settings[name]) for t in self.trials if name in t.settings}) > 1
 
 
 def tune(
@@ -108,8 +106,8 @@ def tune(
     X, y, sample_weight : as for `fit`
     space : what to draw
         "default", the few parameters that can matter at our defaults; "paper", the published model and the ranges it
-        was tuned in (give the estimator `max_epochs`); or a dict: parameter -> a list of values, (low, high) or
-        (low, high, "log").
+        was tuned in (give the estimator `max_epochs`); both leave alone what the estimator has not at its default.
+        Or a dict: parameter -> a list of values, (low, high) or (low, high, "log").
     n_trials : in all, those that `storage` has already included
     time_limit : seconds after which no trial is begun; the last one, and the fit on all rows, come on top
     validation : (X, y) to measure on, instead of holding rows out; they stay out of the last fit
@@ -142,25 +140,34 @@ def tune(
     tuned = clone(estimator).set_params(**best.settings)
     if refit:
         tuned.fit(X, y, sample_weight=sample_weight)
-    return Tuning(tuned, best, trials, jury.loss_name)
+    drawn = tuple(name for name, wish in chosen.items() if len(wish) > 1)
+    return Tuning(tuned, best, trials, jury.loss_name, drawn)
 
 
 def _read_space(space: str | Mapping[str, Any], estimator: Any) -> Mapping[str, Any]:
+    known = estimator.get_params(deep=False)
     if isinstance(space, str):
         if space not in ("default", "paper"):
             raise ValueError(f"space must be 'default', 'paper' or a dict of parameters, not {space!r}")
-        return DEFAULT_SPACE if space == "default" else _write_paper_space()
-    known = estimator.get_params(deep=False)
+        usual = type(estimator)().get_params(deep=False)
+        wishes = DEFAULT_SPACE if space == "default" else _write_paper_space()
+        space = {name: wish for name, wish in wishes.items() if known[name] == usual[name]}
     unknown = [name for name in space if name not in known]
-    if unknown or not space:
+    if unknown:
         raise ValueError(
-            f"space must name parameters of {type(estimator).__name__}, such as 'smoothness'; it names "
-            f"{', '.join(map(repr, unknown)) or 'none'}"
+            f"space must name parameters of {type(estimator).__name__}, such as 'smoothness', not "
+            f"{', '.join(map(repr, unknown))}"
         )
+    if not space:
+        raise ValueError("space leaves nothing to draw: give a dict of parameters, or leave some at their defaults")
     return space
 
 
 def _write_paper_space() -> dict[str, Any]:
+    """The paper's settings and the ranges of the others.
+
+    DIFF: our output penalty is summed over the terms, the paper's is their mean; its range is wide enough for both.
+    """
     from .recipe import PAPER  # brings torch
 
     return {**{name: [value] for name, value in PAPER.items()}, **PAPER_RANGES}
