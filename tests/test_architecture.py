@@ -20,7 +20,19 @@ PACKAGE = "neuralbasis"
 SOURCE = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 
 NUMPY_SIDE = ["stored", "columns", "axis", "encoder", "terms", "screen", "select", "link", "layout", "model", "kernels"]
-NUMPY_SIDE += ["lazy", "entries", "factors", "purify", "shape", "summary", "draft", "archive", "document", "scorecard"]
+NUMPY_SIDE += [
+    "lazy",
+    "entries",
+    "factors",
+    "purify",
+    "shape",
+    "summary",
+    "draft",
+    "archive",
+    "document",
+    "scorecard",
+    "bound",
+]
 TORCH_SIDE = ["bases", "net", "objective", "train", "compile"]
 READERS = ["explain", "plot", "report", "edit", "export", "cli"]
 BOTH_SIDES = {"compile", "estimators", "fitting", "start", "trainer", "wide"}

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import tomllib
 
+from neuralbasis.search import best_trial
+
+if not (Path(__file__).resolve().parents[1] / "benchmarks").is_dir():
+    pytest.skip("the benchmarks are not part of this copy of the source", allow_module_level=True)
+
 from benchmarks import baselines
+from benchmarks.accuracy import tuning
 from benchmarks.datasets.paper import load, prepare
 from benchmarks.measure import score
 from benchmarks.search import RANGES, choose_space, main, make_contest, read_model, run_contest, write_settings
 from benchmarks.tables import read_file
-from neuralbasis.search import best_trial
 
 DROPOUTS = [0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
 
@@ -96,3 +102,19 @@ def test_the_command(capsys):
     assert read_model("NB2M") == "NB²M"
     with pytest.raises(SystemExit):
         main(["--data", "fico", "--model", "tree"])
+
+
+def test_what_tuning_gains_is_measured_on_test_rows(capsys, tmp_path):
+    cell = tuning.measure_gain("diabetes", 3, n_trials=2, quick=True)
+    assert cell["loss"] == "rmse"
+    assert cell["validation"]["tuned"] == min(trial["loss"] for trial in cell["trials"])
+    assert cell["validation"]["defaults"] == cell["trials"][0]["loss"]
+    if not cell["settings"]:
+        assert cell["test"]["tuned"] == cell["test"]["defaults"]
+    line = {**cell, "data": "a", "validation": {"defaults": 2.0, "tuned": 1.0}, "test": {"defaults": 2.0, "tuned": 3.0}}
+    assert tuning.write_gains([line])[0][:5] == ["a", "1", "0.5000", "1.500", "1.500 … 1.500"]
+    (tmp_path / "cells").write_text(json.dumps({**line, "split": 7, "n_trials": 4}) + "\n")
+    tuning.main(
+        ["--problems", "a", "--splits", "1", "--first-split", "7", "--trials", "4", "--out", str(tmp_path / "cells")]
+    )
+    assert "| a " in capsys.readouterr().out

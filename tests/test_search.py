@@ -199,7 +199,8 @@ def test_wrong_spaces(name):
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("n_trials", 0), ("n_trials", 1.5), ("time_limit", -1), ("sampler", "grid")]
+    ("option", "value"),
+    [("n_trials", 0), ("n_trials", 1.5), ("time_limit", -1), ("sampler", "grid"), ("random_state", None)],
 )
 def test_wrong_limits(option, value):
     with pytest.raises(ValueError, match=f"{option} must be .* not {value!r}"):

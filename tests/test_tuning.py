@@ -206,6 +206,11 @@ def test_wrong_shares(share):
         tune(NeuralBasisRegressor(), *draw_rows(), RATES, validation_size=share)
 
 
+def test_a_wrong_seed_is_named():
+    with pytest.raises(ValueError, match="random_state must be an integer of at least 0, not -1"):
+        tune(NeuralBasisRegressor(), *draw_rows(), RATES, random_state=-1)
+
+
 def test_bad_data_is_an_error_at_once():
     X, y = draw_rows()
     X[3, 1] = np.inf

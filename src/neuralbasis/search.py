@@ -94,7 +94,7 @@ def search(
     >>> len(trials), abs(best_trial(trials).settings["x"] - 3) < 0.5
     (50, True)
     """
-    _check_limits(n_trials, time_limit, sampler)
+    check_limits(n_trials, time_limit, sampler, random_state)
     mine = {**(identity or {}), "space": repr(dict(space)), "sampler": sampler, "random_state": repr(random_state)}
     with _quiet_optuna():
         dimensions = {name: _read_dimension(name, wish) for name, wish in space.items()}
@@ -239,13 +239,16 @@ def _is_range(low: Any, high: Any, kind: Any = None) -> bool:
     return is_number and bool(low < high) and (kind is None or (kind == "log" and bool(low > 0)))
 
 
-def _check_limits(n_trials: Any, time_limit: Any, sampler: Any) -> None:
+def check_limits(n_trials: Any, time_limit: Any, sampler: Any, random_state: Any) -> None:
+    """One clear error for the first argument of a search that is wrong."""
     if not isinstance(n_trials, Integral) or isinstance(n_trials, bool) or n_trials < 1:
         raise ValueError(f"n_trials must be an integer of at least 1, not {n_trials!r}")
     if time_limit is not None and not (isinstance(time_limit, Real) and float(time_limit) > 0):
         raise ValueError(f"time_limit must be None or seconds above 0, not {time_limit!r}")
     if sampler not in SAMPLERS:
         raise ValueError(f"sampler must be one of {SAMPLERS}, not {sampler!r}")
+    if not isinstance(random_state, Integral) or isinstance(random_state, bool) or int(random_state) < 0:
+        raise ValueError(f"random_state must be an integer of at least 0, not {random_state!r}")
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.metrics import get_scorer
 
 from .sample import check_weights, hold_out
-from .search import PAPER_RANGES, Trial, best_trial, search
+from .search import PAPER_RANGES, Trial, best_trial, check_limits, search
 from .summary import to_plain
 
 # What tuning at our defaults may change; docs/defaults.md says how little it brings.
@@ -130,6 +130,7 @@ def tune(
     >>> len(tuning.trials), tuning.estimator.interactions
     (4, 1)
     """
+    check_limits(n_trials, time_limit, sampler, random_state)
     chosen = _read_space(space, estimator)
     jury = _make_jury(estimator, X, y, sample_weight, validation, validation_size, scoring, random_state)
     trials = search(
