@@ -98,7 +98,7 @@ def tune(
 ) -> Tuning:
     """Choose an estimator's parameters by the loss on rows that are held out once.
 
-    The defaults are meant to be left alone: on the tables we tried, a search gained little (docs/defaults.md).
+    The defaults are meant to be left alone: on the tables we tried, a search gained nothing (docs/defaults.md).
 
     Parameters
     ----------
