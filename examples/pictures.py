@@ -1,4 +1,4 @@
-"""Draw the seven pictures of the README and the docs again: `make pictures`. The page needs Chromium."""
+"""Draw the eight pictures of the README and the docs again: `make pictures`. The page needs Chromium."""
 
 from __future__ import annotations
 
@@ -69,9 +69,13 @@ def picture_diabetes() -> None:
     plot.grid(NeuralBasisRegressor(interactions=pairs, staged=False).fit(X, y), path=DOCS / "grid.png")
 
 
+def picture_bound() -> None:
+    plot.bound(path=DOCS / "bound.png")
+
+
 def main() -> None:
     DOCS.mkdir(exist_ok=True)
-    for picture in (picture_cancer, picture_cars, picture_wine, picture_diabetes):
+    for picture in (picture_cancer, picture_cars, picture_wine, picture_diabetes, picture_bound):
         picture()
     print(f"written: {', '.join(sorted(path.name for path in DOCS.glob('*.png')))}")
 

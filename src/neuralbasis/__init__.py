@@ -23,6 +23,7 @@ _HOME = {
     "AdditiveModel": "model",
     "load": "model",
     "merge": "merging",
+    "tune": "tuning",
     "document": None,
     "explain": None,
     "export": None,

@@ -90,6 +90,16 @@ def digest_rows(numbers: np.ndarray | Stored, names: Sequence[str]) -> np.ndarra
     return digests
 
 
+def hold_out(y: np.ndarray, share: float, is_class: bool, seed: int) -> np.ndarray:
+    """Which rows to hold out (N,): at random; of each class the same share, and never all of one."""
+    order = np.random.default_rng(seed).permutation(len(y))
+    if is_class:
+        order = order[np.argsort(np.unique(y, return_inverse=True)[1][order], kind="stable")]
+    is_held = np.zeros(len(y), dtype=bool)
+    is_held[order] = np.diff(np.floor(np.arange(len(y) + 1) * share)) > 0
+    return is_held & np.isin(y, y[~is_held]) if is_class else is_held
+
+
 def read_floats(values: Any, name: str) -> np.ndarray:
     """An array of float64; an error that names the argument where it does not hold real numbers."""
     try:

@@ -33,6 +33,36 @@ def table_options(command: Callable) -> Callable:
     return command
 
 
+def model_options(command: Callable) -> Callable:
+    """What to fit, and how: what `fit` and `tune` share."""
+    for option in reversed((
+        click.argument("data", type=TABLE),
+        click.option("--target", required=True, metavar="COLUMN", help="What to predict."),
+        click.option(
+            "--model", "path", type=click.Path(dir_okay=False), help="File to write; by default the data's name, .nbm."
+        ),
+        click.option("--force", is_flag=True, help="Replace a model file that is there already."),
+        click.option("--task", type=click.Choice(["auto", "regression", "classification"]), default="auto"),
+        click.option(
+            "--test-size", type=click.FloatRange(0, 1, max_open=True), default=0.2, help="Share of rows held out."
+        ),
+        click.option("--refit", is_flag=True, help="After the scores, fit again on all rows, and save that model."),
+        click.option("--weights", metavar="COLUMN", help="Weights of the rows."),
+        click.option("--exclude", multiple=True, metavar="COLUMN,…", help="Columns to leave out; 'a & b' for a pair."),
+        click.option(
+            "--feature-types", multiple=True, metavar="COLUMN=TYPE", help="continuous, nominal, ordinal or low<high."
+        ),
+        click.option("--interactions", metavar="WHICH", help="How many pairs: 0, 10, 3x, auto; or 'a & b, a & c'."),
+        click.option("--preset", type=click.Choice(["fast", "default", "best"]), help="How much work to do."),
+        click.option("--seed", type=int, default=42, help="Same seed, same model."),
+        click.option(
+            "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Any other parameter of the estimators."
+        ),
+    )):  # fmt: skip
+        command = option(command)
+    return command
+
+
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.option("--debug", is_flag=True, envvar="NEURALBASIS_DEBUG", help="Show the traceback of an error.")
 @click.version_option(neuralbasis.__version__, prog_name="neuralbasis")
@@ -45,23 +75,8 @@ def main(debug: bool) -> None:
 
 
 @main.command()
-@click.argument("data", type=TABLE)
-@click.option("--target", required=True, metavar="COLUMN", help="What to predict.")
-@click.option(
-    "--model", "path", type=click.Path(dir_okay=False), help="File to write; by default the data's name, .nbm."
-)
-@click.option("--force", is_flag=True, help="Replace a model file that is there already.")
-@click.option("--task", type=click.Choice(["auto", "regression", "classification"]), default="auto")
-@click.option("--test-size", type=click.FloatRange(0, 1, max_open=True), default=0.2, help="Share of rows held out.")
-@click.option("--refit", is_flag=True, help="After the scores, fit again on all rows, and save that model.")
-@click.option("--weights", metavar="COLUMN", help="Weights of the rows.")
-@click.option("--exclude", multiple=True, metavar="COLUMN,…", help="Columns to leave out; 'a & b' for a pair.")
-@click.option("--feature-types", multiple=True, metavar="COLUMN=TYPE", help="continuous, nominal, ordinal or low<high.")
-@click.option("--interactions", metavar="WHICH", help="How many pairs: 0, 10, 3x, auto; or 'a & b, a & c'.")
-@click.option("--preset", type=click.Choice(["fast", "default", "best"]), help="How much work to do.")
+@model_options
 @click.option("--time-limit", type=float, metavar="SECONDS", help="Stop training after so long.")
-@click.option("--seed", type=int, default=42, help="Same seed, same model.")
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Any other parameter of the estimators.")
 @AS_JSON
 @table_options
 def fit(data: str, path: str | None, force: bool, as_json: bool, **given: Any) -> None:
@@ -71,17 +86,46 @@ def fit(data: str, path: str | None, force: bool, as_json: bool, **given: Any) -
     neuralbasis fit houses.csv --target price
     neuralbasis fit credit.parquet --target default --model credit.nbm --exclude id --set outer_bags=14
     """
-    from .outputs import check_output
     from .trial import run_trial
 
-    path = path or _name_model(data)
-    check_output(path, data)
-    if os.path.exists(path) and not force:
-        raise Failure(f"{path} exists already; --force replaces it, --model names another file")
+    path = _check_model(path, data, force)
     table = _open_table(data, given)
     trial = run_trial(table, _read_wishes(given))
     trial.model.save(path)
     click.echo(_write_trial_json(trial, path) if as_json else _write_trial(trial, path))
+
+
+@main.command()
+@model_options
+@click.option(
+    "--trials", "n_trials", type=click.IntRange(1), default=20, help="Settings to try, the first as they are."
+)
+@click.option("--time-limit", type=float, metavar="SECONDS", help="Begin no trial after so long.")
+@click.option("--space", type=click.Choice(["default", "paper"]), default="default", help="What to draw settings from.")
+@click.option("--sampler", type=click.Choice(["random", "tpe"]), default="random", help="How to draw them.")
+@click.option("--storage", type=click.Path(dir_okay=False), help="File of trials; the same command goes on with it.")
+@AS_JSON
+@table_options
+def tune(data: str, path: str | None, force: bool, as_json: bool, **given: Any) -> None:
+    """Search for better settings, then fit as `fit` does.
+
+    Settings are compared on a fifth of the rows to fit on; the scores are of other rows, which no trial has seen.
+
+    \b
+    neuralbasis tune houses.csv --target price --trials 20
+    neuralbasis tune credit.parquet --target default --time-limit 3600 --storage credit.trials
+    """
+    from .tuning import Plan, run_search
+
+    path = _check_model(path, data, force)
+    table = _open_table(data, given)
+    plan = Plan(*(given.pop(name) for name in ("n_trials", "time_limit", "space", "sampler", "storage")))
+    trial, tuning = run_search(table, _read_wishes(given), plan)
+    trial.model.save(path)
+    if as_json:
+        click.echo(_write_trial_json(trial, path, trials=tuning.to_rows(), settings=tuning.best.settings))
+    else:
+        click.echo(f"{tuning}\n\n{_write_trial(trial, path)}")
 
 
 @main.command()
@@ -310,6 +354,17 @@ def _open_table(path: str, given: dict[str, Any]) -> Any:
     return read_file(path, file, Dialect(**{name: given.pop(name) for name in ("delimiter", "encoding", "missing")}))
 
 
+def _check_model(path: str | None, data: str, force: bool) -> str:
+    """Where the model goes: by default beside the work, under the data's name."""
+    from .outputs import check_output
+
+    path = path or _name_model(data)
+    check_output(path, data)
+    if os.path.exists(path) and not force:
+        raise Failure(f"{path} exists already; --force replaces it, --model names another file")
+    return path
+
+
 def _name_model(data: str) -> str:
     if data == "-":
         raise click.UsageError("name the file to write with --model: standard input has no name")
@@ -317,9 +372,9 @@ def _name_model(data: str) -> str:
 
 
 def _read_wishes(given: dict[str, Any]) -> Wishes:
-    """What `fit` was asked for, its parameters under the estimators' names."""
+    """What `fit` or `tune` was asked for, its parameters under the estimators' names."""
     settings = read_settings(given.pop("settings"), neuralbasis.NeuralBasisRegressor().get_params())
-    spelled = {name: given.pop(name) for name in ("preset", "time_limit", "interactions")}
+    spelled = {name: given.pop(name, None) for name in ("preset", "time_limit", "interactions")}
     parameters = {name: value for name, value in spelled.items() if value is not None}
     if "interactions" in parameters:
         parameters["interactions"] = read_interactions(parameters["interactions"])
@@ -349,7 +404,7 @@ def _write_trial(trial: Any, path: str) -> str:
     return "\n".join(lines)
 
 
-def _write_trial_json(trial: Any, path: str) -> str:
+def _write_trial_json(trial: Any, path: str, **others: Any) -> str:
     from . import pages
 
     return pages.write_json(
@@ -361,5 +416,6 @@ def _write_trial_json(trial: Any, path: str) -> str:
             "refitted": trial.is_refitted,
             "scores": pages.list_measures(trial.measures),
             "terms": list(trial.model.term_names),
+            **others,
         }
     )

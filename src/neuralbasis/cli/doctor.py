@@ -15,7 +15,10 @@ import neuralbasis
 from .. import kernels
 
 REQUIRED = ("numpy", "scipy", "scikit-learn", "threadpoolctl", "torch", "numba", "narwhals", "tqdm", "click", "pyarrow")
-OPTIONAL = {"matplotlib": "plot", "onnx": "export --to onnx", "openpyxl": "export --to excel", "pandas": "data frames"}
+OPTIONAL = {
+    "matplotlib": "plot", "onnx": "export --to onnx", "openpyxl": "export --to excel", "optuna": "tune",
+    "pandas": "data frames",
+}  # fmt: skip
 
 
 def examine() -> dict[str, Any]:

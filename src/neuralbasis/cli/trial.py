@@ -1,8 +1,9 @@
-"""Trials: fit on a part of a table, measure on the rest; what `neuralbasis fit` does."""
+"""Trials: fit on a part of a table, measure on the rest; what `neuralbasis fit` and `tune` do."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,9 +13,9 @@ import pyarrow.compute
 
 import neuralbasis
 
+from .. import sample
 from ..columns import level_text
 from ..model import AdditiveModel
-from ..sample import check_weights
 from .failure import Failure, note
 from .measures import Measure
 from .stream import measure, missing_target
@@ -52,12 +53,17 @@ class Rows:
         return Rows(self.X.take(rows), self.y[rows], weights)
 
 
-def run_trial(table: CsvTable | ParquetTable, wishes: Wishes) -> Trial:
-    """Read the table, hold rows out, fit, measure, and fit again on all rows if that is wished."""
+def run_trial(
+    table: CsvTable | ParquetTable, wishes: Wishes, choose: Callable[[Any, Rows], Any] = lambda estimator, _: estimator
+) -> Trial:
+    """Read the table, hold rows out, fit, measure, and fit again on all rows if that is wished.
+
+    `choose` makes of the estimator the one to fit, from the rows to fit on.
+    """
     rows, task = read_rows(table, wishes)
-    estimator = make_estimator(rows, task, wishes)
     is_held = hold_out(rows.y, wishes.test_size, task, wishes.parameters.get("random_state", 42))
     train, held = np.flatnonzero(~is_held), np.flatnonzero(is_held)
+    estimator = choose(make_estimator(rows, task, wishes), rows.take(train) if len(held) else rows)
     model = _fit(estimator, rows.take(train) if len(held) else rows, wishes.target)
     measures = _measure(model, rows.take(train), rows.take(held), wishes.target) if len(held) else []
     is_refitted = wishes.refit and len(held) > 0
@@ -79,7 +85,7 @@ def read_rows(table: CsvTable | ParquetTable, wishes: Wishes) -> tuple[Rows, str
     y, task = read_target(found[wishes.target], wishes.target, wishes.task)
     weights = None
     if wishes.weights:
-        weights = check_weights(found[wishes.weights].to_numpy(), found.num_rows)
+        weights = sample.check_weights(found[wishes.weights].to_numpy(), found.num_rows)
     return Rows(found.select(features), y, weights), task
 
 
@@ -121,14 +127,8 @@ def make_estimator(rows: Rows, task: str, wishes: Wishes) -> Any:
 
 
 def hold_out(y: np.ndarray, share: float, task: str, seed: int) -> np.ndarray:
-    """Which rows to hold out (N,): at random; of each class the same share, and never all of one."""
-    order = np.random.default_rng(seed).permutation(len(y))
-    if task == "classification":
-        order = order[np.argsort(np.unique(y, return_inverse=True)[1][order], kind="stable")]
-    is_held = np.zeros(len(y), dtype=bool)
-    is_held[order] = np.diff(np.floor(np.arange(len(y) + 1) * share)) > 0
-    if task == "classification":
-        is_held &= np.isin(y, y[~is_held])
+    """Which rows to hold out (N,), of each class the same share; some, if a share is wished."""
+    is_held = sample.hold_out(y, share, task == "classification", seed)
     if share > 0 and not is_held.any():
         raise Failure(f"--test-size {share} of {len(y)} rows holds none out; give a larger share, or 0 for no scores")
     return is_held

@@ -5,12 +5,14 @@
     importances, waterfall  what matters in a model, why a row has its prediction
     leanings                the terms, or words, that speak for each class
     compare, stability      the same term of several models, how far their shapes lie from each other
+    bound                   how many bases theory asks for, of no model in particular
 
 In: an AdditiveModel, a fitted estimator or an explanation. Out: a matplotlib `Figure`, also written to a PNG, SVG or
 PDF file if a path is given. Figures are made without pyplot: no global state, no display.
 """
 
 from .bars import importances, leanings, stability, waterfall
+from .bases import bound
 from .canvas import COLOURS
 from .comparison import compare
 from .contrasts import push, slices
@@ -18,6 +20,7 @@ from .panels import by_class, grid, shape, shapes
 
 __all__ = [
     "COLOURS",
+    "bound",
     "by_class",
     "compare",
     "grid",

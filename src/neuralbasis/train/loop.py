@@ -16,11 +16,11 @@ from typing import Protocol
 import numpy as np
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from ..history import History
 from ..net import BasisNet
 from ..objective import Objective
+from ..progress import Bar, open_bar
 from .crew import Crew, Settings
 from .points import ExactEngine, GridEngine
 from .rows import Rows, standard_error
@@ -54,7 +54,7 @@ def train(
 def run(learners: Learners, copies: np.ndarray, settings: Settings, history: History, rng: np.random.Generator) -> bool:
     """Lead learners through their batches to the best state on the way."""
     batches = _batches(copies, settings.batch_size, settings.max_steps, rng)
-    with _progress(settings) as bar:
+    with open_bar(settings.max_steps, settings.stage, "step", settings.verbose) as bar:
         watch, size = _Watch(learners, settings, history), 1
         while found := list(islice(batches, min(size, watch.steps_left))):
             started = time.monotonic()
@@ -127,7 +127,7 @@ class _Watch:
     def is_due(self) -> bool:
         return self.crew.steps % self.every == 0 or self.crew.steps == self.settings.max_steps or self._is_late()
 
-    def look(self, bar: tqdm) -> bool:
+    def look(self, bar: Bar) -> bool:
         """Score the averaged values; True when training should stop."""
         losses, step = self.crew.validation_losses(), self.crew.steps
         loss = float(losses.sum()) if len(losses) else math.nan
@@ -172,10 +172,6 @@ class _Watch:
         self.crew.restore()
         if not self.improved:
             self.history.best = self.best_before
-
-
-def _progress(settings: Settings) -> tqdm:
-    return tqdm(total=settings.max_steps, desc=settings.stage, unit="step", disable=not settings.verbose, leave=True)
 
 
 @contextmanager
