@@ -38,8 +38,9 @@ programs:
 			|| echo "no $${pair%%=*} (Debian's $${pair##*=}): the tests that drive it will be skipped"; \
 	done
 
+# Two processes: the suite is meant for two cores.
 test: lint programs ## lint, then every test and doctest
-	MPLBACKEND=Agg $(RUN) -m pytest
+	MPLBACKEND=Agg $(RUN) -m pytest -n 2
 
 bench: $(STAMP) ## the benchmark tables; NEURALBASIS_DATA names the folder of real data sets
 	$(RUN) -m benchmarks.record
