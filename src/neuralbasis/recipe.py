@@ -33,7 +33,7 @@ from .train import CURVATURE, GridEngine, Regime, Settings
 SMOOTHNESS = {CURVATURE: (3.0, 30.0), 1: (3.0, 3.0), 2: (60.0, 5.0), 3: (60.0, 5.0)}  # strength, floor; see `Penalty`
 MAX_FREQUENCY = {1: 32.0, 2: 8.0, 3: 8.0}  # periods over the axis, by order of the term
 FREQUENCY_DECAY = 1.5
-INTERACTION_STEPS = (300, 1000)
+INTERACTION_STEPS = (300, 2500)
 AUTO_PAIRS = {"regression": 5, "classes": 3}  # times the number of columns
 MAX_AUTO_PAIRS = 300
 AUTO_CHANCE = 0.3  # of taking any interaction if all are noise
@@ -342,9 +342,10 @@ def choose_batch_size(n_rows: int, order: int = 1) -> int:
 
 
 def choose_steps(n_rows: int, order: int = 1) -> int:
-    """400 up to a thousand rows, then growing more slowly than the rows, 2,500 at most; half of that for pairs."""
-    steps = int(np.clip(400 * (n_rows / 1000) ** 0.45, 400, 2500))
-    return steps if order == 1 else int(np.clip(steps / 2, *INTERACTION_STEPS))
+    """400 up to a thousand rows, then growing more slowly than the rows; half as many for interactions, which need no
+    fewer where rows are many. 2,500 at most for both."""
+    steps = 400 * max(n_rows / 1000, 1.0) ** 0.45
+    return int(min(steps, 2500)) if order == 1 else int(np.clip(steps / 2, *INTERACTION_STEPS))
 
 
 def _require(name: str, value: Any, is_right, expected: str) -> None:
