@@ -14,8 +14,8 @@ def read_lines(path: Path | None) -> list[dict[str, Any]]:
     """All whole lines; none if the file is not there."""
     if path is None or not path.exists():
         return []
-    whole, _, _torn = path.read_text(encoding="utf-8", errors="replace").rpartition("\n")
-    return [json.loads(line) for line in whole.split("\n") if line]
+    whole, _, _torn = path.read_bytes().rpartition(b"\n")
+    return [json.loads(line) for line in whole.split(b"\n") if line]
 
 
 def append_line(path: Path, fields: Mapping[str, Any]) -> None:

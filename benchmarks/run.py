@@ -274,7 +274,7 @@ def show_plan(cells: Sequence[Cell], history: History, write: Callable[[str], No
 
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    models = [name for name in read_file("models") if name != "n_gpus"]
+    models = list(read_file("models"))
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"of {', '.join(TABLES)}; all if not given")
     parser.add_argument("--data", nargs="+", choices=[*read_data(), "any"], metavar="NAME", help="data sets")
     known = f"of {', '.join(models)}; NB2M is NB²M"

@@ -131,8 +131,6 @@ def make_contest(
     recipe = models[model][variant]
     published = read_file("optimal_hyper").get(recipe.get("settings"), {}).get(data, {})
     length = {name: published[name] for name in ("epochs", "batch_size") if name in published}
-    if "batch_size" in length:
-        length["batch_size"] *= models["n_gpus"]  # a step of the paper has a batch of each GPU
     splits = load(data, quick)
     splits = splits if recipe["learner"] in GIVEN_ALL_ROWS else prepare(splits)
     fixed = {**recipe.get("options", {}), **length, **options}
@@ -157,10 +155,8 @@ def run_contest(contest: Contest, n_trials: int, budget: float | None = None, sa
 
 
 def write_settings(contest: Contest, best: Trial) -> str:
-    """The best settings as `tables/optimal_hyper.toml` has them, a batch as that of one GPU."""
+    """The best settings as `tables/optimal_hyper.toml` has them."""
     length = {name: contest.options[name] for name in ("epochs", "batch_size") if name in contest.options}
-    if "batch_size" in length:
-        length["batch_size"] //= read_file("models")["n_gpus"]
     fields = ", ".join(f"{name} = {write_value(value)}" for name, value in {**length, **best.settings}.items())
     name = contest.model if contest.model.isascii() else f'"{contest.model}"'
     return f"[{name}]\n{contest.data} = {{ {fields} }}"

@@ -85,7 +85,7 @@ def test_a_failed_trial_is_a_line_too(tmp_path):
 
 def test_settings_are_written_as_the_table_has_them():
     contest = make_contest("fico", "NB²M", "grid", {}, 0, True, None)
-    assert contest.options["batch_size"] == 8192
+    assert contest.options["batch_size"] == 1024
     trials = run_contest(contest, 1)
     found = tomllib.loads(write_settings(contest, best_trial(trials)))["NB²M"]["fico"]
     assert found.keys() == read_file("optimal_hyper")["NB²M"]["fico"].keys()
