@@ -251,15 +251,17 @@ def test_active_interactions_are_counted_without_what_anchors_skip():
 @pytest.mark.parametrize("n_columns", [1, 8, 59, 61, 1000])
 def test_automatic_pairs_follow_the_columns(n_columns):
     names = [f"x{index}" for index in range(n_columns)]
-    for kind, classes, task in [
-        (NeuralBasisRegressor, None, "regression"),
-        (NeuralBasisClassifier, np.array([0, 1]), "classes"),
-        (NeuralBasisClassifier, np.arange(5), "classes"),
+    for kind, classes, n_rows, task in [
+        (NeuralBasisRegressor, None, 500, "regression"),
+        (NeuralBasisRegressor, None, LARGE_TABLE, "regression"),
+        (NeuralBasisClassifier, np.array([0, 1]), LARGE_TABLE - 1, "classes"),
+        (NeuralBasisClassifier, np.arange(5), 500, "classes"),
+        (NeuralBasisClassifier, np.arange(5), LARGE_TABLE, "large"),
     ]:
-        chosen = make_plan(kind(), names, classes)
+        chosen = make_plan(kind(), names, classes, n_rows)
         assert (chosen.n_pairs, chosen.n_triples) == (min(AUTO_PAIRS[task] * n_columns, MAX_AUTO_PAIRS), 0)
     given = make_plan(
-        NeuralBasisRegressor(interactions=[(0, 1)], triples="2x", exclude=["x2"]), ["x0", "x1", "x2"], None
+        NeuralBasisRegressor(interactions=[(0, 1)], triples="2x", exclude=["x2"]), ["x0", "x1", "x2"], None, 500
     )
     assert given == Plan((0, 1), ((0, 1),), 0, 6, frozenset({(2,)}))
 
@@ -364,9 +366,9 @@ def test_steps_follow_the_preset(n_rows, order):
 def test_pairs_follow_the_preset(n_columns, classes, task):
     names = [f"x{index}" for index in range(n_columns)]
     for preset, times in (("fast", 0.4), ("default", 1.0), ("best", 2.0)):
-        chosen = make_plan(NeuralBasisClassifier(preset=preset), names, classes)
+        chosen = make_plan(NeuralBasisClassifier(preset=preset), names, classes, 500)
         assert chosen.n_pairs == min(math.ceil(times * AUTO_PAIRS[task] * n_columns), MAX_AUTO_PAIRS)
-        given = make_plan(NeuralBasisClassifier(preset=preset, interactions=3), names, classes)
+        given = make_plan(NeuralBasisClassifier(preset=preset, interactions=3), names, classes, 500)
         assert given.n_pairs == 3
 
 

@@ -41,7 +41,7 @@ def fit_model(
     """
     estimator, started = parameters, time.monotonic()
     rng = np.random.default_rng(check_random_state(parameters.random_state).randint(2**31))
-    plan = make_plan(parameters, columns.names, classes)
+    plan = make_plan(parameters, columns.names, classes, columns.n_rows)
     wide = is_wide(parameters, columns, plan, classes)
     parameters = settle(parameters, columns.n_rows, wide)
     with training_threads(), seeded_dropout(rng):

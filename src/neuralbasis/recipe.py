@@ -34,7 +34,7 @@ SMOOTHNESS = {CURVATURE: (3.0, 30.0), 1: (3.0, 3.0), 2: (60.0, 5.0), 3: (60.0, 5
 MAX_FREQUENCY = {1: 32.0, 2: 8.0, 3: 8.0}  # periods over the axis, by order of the term
 FREQUENCY_DECAY = 1.5
 INTERACTION_STEPS = (300, 2500)
-AUTO_PAIRS = {"regression": 5, "classes": 3}  # times the number of columns
+AUTO_PAIRS = {"regression": 5, "classes": 3, "large": 5}  # times the number of columns; classes of a large table
 MAX_AUTO_PAIRS = 300
 AUTO_CHANCE = 0.3  # of taking any interaction if all are noise
 MAX_SCREENED = {2: 500, 3: 90}  # columns in which interactions of an order are searched
@@ -46,7 +46,7 @@ MAX_ACTIVE = 40  # interactions active in a row from which the learning rate shr
 MAX_NUMBERS = 7e6  # cells × members × outputs of the interactions
 MAX_FREE = 1e6  # terms × members × classes beyond which classes are tied
 BYTES_A_TERM = 16 * 4 * 8  # the smallest useful table, and what training holds beside it
-LARGE_TABLE = 100_000  # rows from which there are fewer members
+LARGE_TABLE = 100_000  # rows from which there are fewer members and, of classes, more pairs
 WIDE_KNOTS = {1: 65, 2: 17, 3: 9}  # of the axis that all columns of a wide table share
 WIDE_BASES = {1: 4, 2: 2, 3: 2}  # of wide tables, by order of the term
 WIDE_EPOCHS = 4, 4, 8, 16  # of wide tables, round by round
@@ -173,10 +173,10 @@ def count_terms(estimator: Any, n_rows: int) -> float:
     return max(MIN_WIDE, WIDE * n_rows) if estimator.max_terms == "auto" else estimator.max_terms or math.inf
 
 
-def make_plan(estimator: Any, names: Sequence[str], classes: np.ndarray | None) -> Plan:
+def make_plan(estimator: Any, names: Sequence[str], classes: np.ndarray | None, n_rows: int) -> Plan:
     """The wished terms; "auto" pairs are some times the columns."""
-    times = AUTO_PAIRS["regression" if classes is None else "classes"] * PRESETS[estimator.preset].pairs
-    automatic = min(math.ceil(times * len(names)), MAX_AUTO_PAIRS)
+    kind = "regression" if classes is None else "classes" if n_rows < LARGE_TABLE else "large"
+    automatic = min(math.ceil(AUTO_PAIRS[kind] * PRESETS[estimator.preset].pairs * len(names)), MAX_AUTO_PAIRS)
     return plan_terms(estimator.interactions, estimator.triples, estimator.exclude, names, automatic)
 
 
