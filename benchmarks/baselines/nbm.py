@@ -21,6 +21,7 @@ PAPER = {
     "outer_bags": 1, "smoothness": 0.0, "refine": False, "max_terms": None, "validation_size": 0,
 }  # fmt: skip
 N_BASES = {1: 100, 2: 200, 3: 200}
+MAX_BINS = 20_000  # of the exact engine: the tables keep the network's word for every value that was trained on
 MAX_ACTIVE = 40  # interactions beyond which neuralbasis lowers the learning rate; the paper does not
 
 
@@ -36,6 +37,7 @@ def fit(
         **PAPER,
         "random_state": seed,
         "engine": engine,
+        **({"max_bins": MAX_BINS} if engine == "exact" else {}),
         "scaling": scaling,
         "interactions": "all" if order > 1 else 0,
         "triples": "all" if order > 2 else 0,

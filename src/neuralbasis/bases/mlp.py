@@ -92,7 +92,9 @@ class MLPBasis(Basis):
             if len(self.gains):
                 values = self._normalise(values, weight, layer)
             if layer < last:
-                values = functional.dropout(functional.relu(values), self.dropout, self.training)
+                values = functional.relu(values)
+            if layer < last and self.dropout:  # torch would copy the values even to drop none
+                values = functional.dropout(values, self.dropout, self.training)
         return values
 
     def _inputs(self, points: Tensor) -> Tensor:
@@ -113,4 +115,5 @@ class MLPBasis(Basis):
         after it.
         """
         mean, variance = weighted_moments(values, weight)
-        return (values - mean) * torch.rsqrt(variance + 1e-5) * self.gains[layer] + self.shifts[layer]
+        scale = torch.rsqrt(variance + 1e-5) * self.gains[layer]
+        return torch.addcmul(self.shifts[layer] - mean * scale, values, scale)
