@@ -2,5 +2,6 @@
 
 `python -m benchmarks.run` does the paper's experiments, `python -m benchmarks.record` all others; each script also runs
 alone (`python -m benchmarks.speed.predict`). `python -m benchmarks.report` writes RESULTS.md from the lines they leave.
-Each has `--quick`, which uses tiny generated tables and says nothing about speed or accuracy. Not in the wheel.
+All that measure have `--quick`, which uses tiny generated tables and says nothing about speed or accuracy. Not in the
+wheel.
 """

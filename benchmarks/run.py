@@ -4,10 +4,10 @@
     python -m benchmarks.run --budget 2h
 
 Without names all cells are meant. They go by seed, the first seed of all before the second of any, and within a seed by
-their value. With a budget a cell begins only if it should end in time, by what cells like it took before, and none may
-take more than a third of the budget. What is done is not done again: for learners of ours with the same source, for
-others with the same version of their package (`--any-version`: with any; `--again`: always). So a run that was killed
-goes on where it stopped. `--list` shows the plan.
+their value. With a budget a cell begins only if it should end in time, and take no more than a third of the budget, by
+what cells like it took before. What is done, or failed, is not done again: for learners of ours with the same source,
+for others with the same version of their package (`--any-version`: with any; `--again`: always); what ran out of time
+is tried again with half as much time again. So a run that was killed goes on where it stopped. `--list` shows the plan.
 """
 
 from __future__ import annotations
@@ -265,10 +265,11 @@ def split_absent(cells: Sequence[Cell], absent: Mapping[str, str]) -> tuple[list
 
 
 def show_plan(cells: Sequence[Cell], history: History, write: Callable[[str], None] = print) -> None:
-    """One line a cell: seconds that it should take, or that it is done."""
+    """One line a cell: the time that it should take, or that it is done or failed."""
     for cell in cells:
         job = find_job(cell)
-        state = "done" if history.find_done(job) else write_seconds(history.estimate(cell, job))
+        done, estimate = history.find_done(job), write_seconds(history.estimate(cell, job))
+        state = estimate if done is None else "failed" if "failed" in done else "done"
         write(f"{state:>12}  {cell.command.removesuffix(' --again')}")
 
 
