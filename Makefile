@@ -44,7 +44,7 @@ test: lint programs ## lint, then every test and doctest
 
 bench: $(STAMP) ## the benchmark tables; NEURALBASIS_DATA names the folder of real data sets
 	$(RUN) -m benchmarks.record
-	$(RUN) -m benchmarks.accuracy.laboratory
+	$(RUN) -m benchmarks.accuracy.laboratory --splits 3 --first-split 300
 	$(RUN) -m benchmarks.report
 
 BUDGET ?= 3h
