@@ -25,9 +25,9 @@ from .jobs import find_metrics
 from .journal import append_line
 from .measure import read_option
 from .origin import describe_origin
-from .run import read_seconds
+from .run import hide_folders, read_seconds
 from .table import print_table, write_number
-from .tables import GIVEN_ALL_ROWS, read_data, read_file
+from .tables import GIVEN_ALL_ROWS, read_data, read_file, read_model
 
 LINES = Path(__file__).resolve().parent / "search.jsonl"
 N_LISTED = 10
@@ -93,7 +93,7 @@ class Contest:
         try:
             line["value"] = find_metrics(self.fit(settings), self.splits.valid, self.splits.task)[data.metric]
         except Exception as error:
-            line["error"] = f"{type(error).__name__}: {error}"
+            line["error"] = hide_folders(f"{type(error).__name__}: {error}")
             raise
         finally:
             line |= {"seconds": time.monotonic() - started, **describe_origin()}
@@ -115,11 +115,8 @@ class Contest:
 
     @property
     def storage(self) -> Path | None:
-        return (
-            None
-            if self.out is None
-            else self.out.with_suffix(".trials") / f"{self.data} {self.model} {self.variant}.trials"
-        )
+        name = f"{self.data} {self.model} {self.variant}.trials"
+        return None if self.out is None else self.out.with_suffix(".trials") / name
 
 
 def make_contest(
@@ -184,18 +181,11 @@ def list_best(contest: Contest, trials: Sequence[Trial]) -> list[list[str]]:
     return lines
 
 
-def read_model(text: str) -> str:
-    """A model of the paper; NB2M is NB²M."""
-    name = text.replace("A2M", "A²M").replace("B2M", "B²M")
-    if name not in RANGES:
-        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(RANGES)}")
-    return name
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, choices=list(SETS), help="a set of the paper")
-    parser.add_argument("--model", required=True, type=read_model, help=f"one of {', '.join(RANGES)}")
+    known = f"one of {', '.join(RANGES)}; NB2M is NB²M"
+    parser.add_argument("--model", required=True, type=read_model, choices=list(RANGES), metavar="NAME", help=known)
     parser.add_argument("--variant", help="a row of tables/models.toml; paper or default if not given")
     parser.add_argument("--trials", type=int, default=20, help="in all, those of earlier runs included")
     parser.add_argument("--budget", type=read_seconds, help="after 90s, 30m or 2h no trial is begun")

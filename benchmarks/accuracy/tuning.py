@@ -3,13 +3,13 @@
     python -m benchmarks.accuracy.tuning --problems german,abalone,telco,heloc --splits 2 --trials 12
 
 For each problem and split: `neuralbasis.tune` on the training rows, then test losses of the settings it chose and of
-the defaults, both fitted on all training rows. Cells are kept as JSON lines; a run goes on where another one stopped.
+the defaults, both fitted on all training rows. Cells are kept as JSON lines; a run goes on where another one stopped,
+whatever its version (`--out` names another file to measure anew).
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import statistics
 import time
@@ -19,6 +19,7 @@ from typing import Any
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, tune
 
+from ..journal import append_line, read_lines
 from ..measure import Cell, score, split
 from ..table import print_table, write_number
 from ..versions import read_versions
@@ -52,10 +53,6 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-def read_cells(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
-
-
 def write_gains(cells: Sequence[dict[str, Any]]) -> list[list[str]]:
     """A line a problem: tuned losses as shares of the defaults', geometric means over splits."""
     lines = []
@@ -77,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=CELLS)
     parser.add_argument("--quick", action="store_true", help="a tiny generated table, one split, nothing kept")
     given = parser.parse_args(arguments)
-    known = [] if given.quick else read_cells(given.out)
+    known = [] if given.quick else read_lines(given.out)
     cells = []
     for seed in range(given.first_split, given.first_split + (1 if given.quick else given.splits)):
         for data in given.problems.split(","):
@@ -86,8 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             if cell is None:
                 cell = measure_gain(data, seed, given.trials, given.quick)
                 if not given.quick:
-                    with given.out.open("a", encoding="utf-8") as file:
-                        file.write(json.dumps(cell) + "\n")
+                    append_line(given.out, cell)
             cells.append(cell)
     header = ["tuned / defaults", "splits", "validation loss", "test loss", "test, splits", "seconds"]
     print_table(header, write_gains(cells))
