@@ -43,7 +43,9 @@ by hand. All accuracies are of rows that the model was not fitted on. Machines a
 a table, not seconds across tables."""
 FIT_LEGEND = (
     "Mean ± standard deviation over seeds, with the number of seeds in brackets. **Bold**: at the published figure or "
-    "better. The rows and the seed of the paper's splits are not published, so that test rows differ from its."
+    "better. The rows and the seed of the paper's splits are not published, so that test rows differ from its. Our "
+    "estimators (`default`, `large`), EBM and NODE-GAM hold rows out themselves: they are given the training and the "
+    "validation rows together, in raw columns. All others train on the prepared training rows only."
 )
 
 
@@ -150,7 +152,12 @@ def write_throughput(table: Table, results: Results) -> str:
             last = row
         speeds = [write_speed(cells.get(data), results) for data in table.data]
         lines.append([f"{row.model}, rows/s, {variant}", *speeds])
-    return write_table(["", *[read_data()[data].name for data in table.data]], lines)
+    written = write_table(["", *[read_data()[data].name for data in table.data]], lines)
+    obstacles = [
+        (line["obstacle"], name_cell(cell))
+        for cell in first_cells(table) for line in results.find(cell) if "obstacle" in line
+    ]  # fmt: skip
+    return f"{written}\n\nRows a second not measured:\n\n{write_reasons(obstacles)}" if obstacles else written
 
 
 def read_field(results: Results, cell: Cell, name: str) -> float | None:
@@ -206,22 +213,33 @@ def write_details(table: Table, results: Results) -> str:
     """How to rerun each cell, what it took; and why the others were not run."""
     cells = first_cells(table)
     run = [cell for cell in cells if results.find(cell)]
-    reasons: dict[str, list[str]] = {}
-    for cell in cells:
-        if not results.find(cell):
-            name = f"{name_cell(cell)} (about {write_minutes(cell.minutes)})"
-            reasons.setdefault(results.explain(cell), []).append(name)
+    reasons = [
+        (results.explain(cell), f"{name_cell(cell)} (about {write_minutes(cell.minutes)})")
+        for cell in cells if not results.find(cell)
+    ]  # fmt: skip
     parts = []
     if run:
         header = ["cell", "seeds", "fit s", "peak MB", "parameters", "neuralbasis", "measured", "command"]
         parts.append(write_table(header, [write_detail(cell, results.find(cell)) for cell in run]))
     if reasons:
-        parts.append("Not run:\n\n" + "\n".join(f"- {reason}: {'; '.join(names)}" for reason, names in reasons.items()))
+        parts.append(f"Not run:\n\n{write_reasons(reasons)}")
     return (
         "<details><summary>The cells, and the commands that run them again</summary>\n\n"
         + "\n\n".join(parts)
         + "\n\n</details>"
     )
+
+
+def write_reasons(found: Sequence[tuple[str, str]]) -> str:
+    """One line a reason, with all that it holds for.
+
+    >>> write_reasons([("no data", "a"), ("no time", "b"), ("no data", "c")])
+    '- no data: a; c\\n- no time: b'
+    """
+    names: dict[str, list[str]] = {}
+    for reason, name in found:
+        names.setdefault(reason, []).append(name)
+    return "\n".join(f"- {reason}: {'; '.join(held)}" for reason, held in names.items())
 
 
 def name_cell(cell: Cell) -> str:
