@@ -22,8 +22,11 @@ import numpy as np
 import torch
 
 from .networks import AdditiveNetwork, NeuralAdditive, PaperNetwork, make_network, thread_counts
+from .results import read_count
 from .table import print_table, write_number
+from .tables import read_data, read_table, write_model
 
+TABLE = read_table("params_and_throughput")
 MAX_BATCH, MAX_RUNS = 8192, 100
 MEMORY = 4e9  # bytes that the values of a batch may take
 
@@ -45,20 +48,18 @@ class Kind:
     order: int
 
 
+STORED = {"newsgroups": 150}  # entries of a row
 SIZES = {
-    "ca_housing": Size(8, 1), "fico": Size(39, 1), "covertype": Size(54, 7), "inaturalist": Size(278, 1486),
-    "newsgroups": Size(146_016, 20, 150),
-}  # fmt: skip
+    data: Size(read_data()[data].n_columns, read_data()[data].n_outputs, STORED.get(data, 0)) for data in TABLE.data
+}
 MODELS = {
     "nam": Kind("nam", 1), "nbm": Kind("nbm", 1), "compiled": Kind("compiled", 1),
     "na2m": Kind("nam", 2), "nb2m": Kind("nbm", 2), "compiled2": Kind("compiled", 2),
 }  # fmt: skip
-# PAPER tab. params_and_throughput: rows a second on a V100
+# rows a second on a V100
 PUBLISHED = {
-    "nam": {"ca_housing": 0.5e6, "fico": 123e3, "covertype": 80e3, "newsgroups": 23, "inaturalist": 15e3},
-    "nbm": {"ca_housing": 3.4e6, "fico": 821e3, "covertype": 530e3, "newsgroups": 9e3, "inaturalist": 74e3},
-    "na2m": {"ca_housing": 119e3, "fico": 6e3, "covertype": 3e3, "inaturalist": 99},
-    "nb2m": {"ca_housing": 641e3, "fico": 30e3, "covertype": 15e3, "inaturalist": 374},
+    write_model(row.model).lower(): {data: read_count(text) for data, text in row.throughput.items()}
+    for row in TABLE.rows
 }
 
 
