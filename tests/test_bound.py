@@ -95,6 +95,12 @@ def test_wrong_arguments(wrong):
         generalization_bound(**{"n_bases": 4, "n_columns": 3, "n_rows": 100, **wrong})
 
 
+@pytest.mark.parametrize("wrong", [{"n_columns": 0}, {"n_rows": 0}, {"weight_norm": 0}, {"weight_norm": -1}])
+def test_wrong_arguments_of_the_best_number(wrong):
+    with pytest.raises(ValueError, match="must be"):
+        best_n_bases(**{"n_columns": 3, "n_rows": 100, **wrong})
+
+
 def test_the_picture_marks_the_best_numbers(tmp_path):
     figure = plot.bound([10, 1000], n_rows=1000, path=tmp_path / "bound.png")
     left, right = figure.axes

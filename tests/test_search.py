@@ -126,6 +126,15 @@ def test_a_file_of_another_search_is_refused(change, tmp_path):
         search(lambda f: f["x"], n_trials=2, storage=tmp_path / "trials", **{**begun, change: others[change]})
 
 
+@pytest.mark.parametrize("text", ["a,b\n1,2\n", '{"a": 1}\n', "[1]\n"])
+def test_a_file_of_something_else_is_refused_and_left_alone(text, tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"table\.csv' is not a file of trials; name a new file"):
+        search(lambda f: f["x"], {"x": (0.0, 1.0)}, n_trials=2, storage=path)
+    assert path.read_text() == text
+
+
 def test_failures_are_told_and_kept(tmp_path):
     def sometimes(found):
         if found["x"] < 0.5:

@@ -206,6 +206,11 @@ def test_wrong_shares(share):
         tune(NeuralBasisRegressor(), *draw_rows(), RATES, validation_size=share)
 
 
+def test_validation_rows_are_a_pair():
+    with pytest.raises(ValueError, match="validation must be None or a pair"):
+        tune(NeuralBasisRegressor(), *draw_rows(), RATES, validation=0.2)
+
+
 def test_a_wrong_seed_is_named():
     with pytest.raises(ValueError, match="random_state must be an integer of at least 0, not -1"):
         tune(NeuralBasisRegressor(), *draw_rows(), RATES, random_state=-1)
@@ -267,6 +272,8 @@ def test_the_command_keeps_a_model_and_refuses_another_search(houses, tmp_path):
     said = run(houses, "--target", "price", "--model", out, code=1).stderr
     assert "exists already" in said
     assert out.read_text() == "mine"
+    said = run(houses, "--target", "price", "--model", tmp_path / "new.nbm", "--storage", houses, code=1).stderr
+    assert "houses.csv is read and cannot be written" in said
     given = [houses, "--target", "price", "--trials", 1, "--storage", trials, "--model", tmp_path / "new.nbm"]
     run(*given)
     assert "holds trials of another search: random_state, rows differ" in run(

@@ -103,6 +103,7 @@ def best_n_bases(n_columns: int, n_rows: int, *, weight_norm: float = 1.0, decay
     >>> [best_n_bases(n_columns, n_rows=10_000) for n_columns in (1, 10, 100, 1000, 10_000)]
     [5, 8, 10, 13, 15]
     """
+    generalization_bound(1, n_columns, n_rows, weight_norm=weight_norm, decay=decay)  # tells what is wrong
     limit = 1
     # A basis more costs ‖w‖ / √(N (B + 1)) at least. Once that exceeds all of the truncation, no more are worth it.
     while n_columns * decay.sum_beyond(limit) > weight_norm / math.sqrt(n_rows * (limit + 1)):

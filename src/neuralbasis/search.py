@@ -189,8 +189,13 @@ def _open_study(storage: str | os.PathLike[str] | None, identity: Mapping[str, s
     from optuna.storages.journal import JournalFileBackend
     from optuna.trial import TrialState
 
-    kept = InMemoryStorage() if storage is None else JournalStorage(JournalFileBackend(os.fspath(storage)))
-    study = create_study(storage=kept, study_name=_STUDY, direction="minimize", load_if_exists=True)
+    try:
+        kept = InMemoryStorage() if storage is None else JournalStorage(JournalFileBackend(os.fspath(storage)))
+        study = create_study(storage=kept, study_name=_STUDY, direction="minimize", load_if_exists=True)
+    except (ValueError, KeyError, TypeError) as error:  # lines that are no JSON, or not Optuna's
+        raise ValueError(
+            f"storage {os.fspath(storage or '')!r} is not a file of trials; name a new file, or one that a search wrote"
+        ) from error
     known = study.user_attrs.get("identity", identity)
     others = sorted(name for name in {*known, *identity} if known.get(name) != identity.get(name))
     if others:

@@ -112,7 +112,7 @@ def tune(
     time_limit : seconds after which no trial is begun; the last one, and the fit on all rows, come on top
     validation : (X, y) to measure on, instead of holding rows out; they stay out of the last fit
     validation_size : share of the rows to hold out, of each class the same
-    scoring : a name or a callable of scikit-learn, larger is better (the loss is its negative)
+    scoring : a name or a callable of scikit-learn that takes `sample_weight`; larger is better, the loss its negative
         None is the log loss, or the root of the mean squared error.
     sampler : "random", or "tpe" (learns from the trials before)
     storage : a file that keeps every trial; call again with it, after a stop or with a larger `n_trials`, to go on
@@ -230,6 +230,8 @@ def _make_jury(
     y = np.asarray(y)
     weights = check_weights(sample_weight, len(y))
     if validation is not None:
+        if not (isinstance(validation, (tuple, list)) and len(validation) == 2):
+            raise ValueError(f"validation must be None or a pair (X, y), not a {type(validation).__name__}")
         other = np.asarray(validation[1])
         return Jury(estimator, Rows(X, y, weights), Rows(validation[0], other, np.ones(len(other))), scoring)
     if not 0 < validation_size < 1:

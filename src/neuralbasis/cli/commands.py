@@ -115,9 +115,12 @@ def tune(data: str, path: str | None, force: bool, as_json: bool, **given: Any) 
     neuralbasis tune houses.csv --target price --trials 20
     neuralbasis tune credit.parquet --target default --time-limit 3600 --storage credit.trials
     """
+    from .outputs import check_output
     from .tuning import Plan, run_search
 
     path = _check_model(path, data, force)
+    if given["storage"] is not None:
+        check_output(given["storage"], data)
     table = _open_table(data, given)
     plan = Plan(*(given.pop(name) for name in ("n_trials", "time_limit", "space", "sampler", "storage")))
     trial, tuning = run_search(table, _read_wishes(given), plan)
