@@ -214,7 +214,9 @@ def run_cells(cells: Sequence[Cell], out: Path | None, history: History, budget:
 def run_cell(cell: Cell, job: Job, limit: float | None) -> Line:
     """The line of a cell, from a process of its own."""
     place = {name: value for name, value in asdict(cell).items() if name not in ("value", "minutes", "quick")}
-    start = time.monotonic()
+    for found_before in (read_versions, find_version):  # the process reads the source as it is now
+        found_before.cache_clear()
+    version, origin, start = find_version(job.learner), describe_origin(), time.monotonic()
     fields: Line = {}
     try:
         fields = json.loads(run_child("benchmarks.jobs", json.dumps(asdict(job)), limit))
@@ -224,8 +226,8 @@ def run_cell(cell: Cell, job: Job, limit: float | None) -> Line:
         fields = {"failed": hide_folders(error.reason)}
     seconds = time.monotonic() - start
     return {
-        "cell": place, "job": asdict(job), "version": find_version(job.learner), **fields, "seconds": seconds,
-        "minutes": cell.minutes, **describe_origin(),
+        "cell": place, "job": asdict(job), "version": version, **fields, "seconds": seconds, "minutes": cell.minutes,
+        **origin,
     }  # fmt: skip
 
 

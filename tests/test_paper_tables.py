@@ -193,6 +193,18 @@ def test_times_are_read_and_written() -> None:
     assert [write_seconds(seconds) for seconds in (40, 200, 9000)] == ["40 s", "3 min", "2 h 30 min"]
 
 
+def test_a_line_has_the_version_of_its_own_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = CELLS[0]
+    job = replace(find_job(cell), learner="ours")
+    monkeypatch.setattr(run, "run_child", lambda *given: "{}")
+    run.find_version("ours")
+    monkeypatch.setattr("benchmarks.versions._source_hash", lambda: "changed")
+    assert run.run_cell(cell, job, None)["version"].endswith("+changed")
+    monkeypatch.undo()
+    read_versions.cache_clear()
+    run.find_version.cache_clear()
+
+
 def test_a_cell_that_fails_says_why() -> None:
     cell = next(replace(cell, quick=True) for cell in CELLS if cell.title.startswith("comparison: Linear, default, ca"))
     line = run.run_cell(cell, replace(find_job(cell), options={"nonsense": 1}), None)
