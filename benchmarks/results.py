@@ -31,7 +31,7 @@ class Results:
             return
         job = Job(**line["job"])
         if "failed" in line:
-            self.failed[job.seedless] = line["failed"]
+            self.failed[job.seedless] = f"{NO_TIME if 'limit' in line else 'failed'}: {line['failed']}"
             return
         self.done.setdefault(job.seedless, {})[job.seed] = line
         self.failed.pop(job.seedless, None)
@@ -50,12 +50,13 @@ class Results:
         """Why a cell has no figures."""
         job = find_job(cell)
         if job.seedless in self.failed:
-            return f"failed: {self.failed[job.seedless]}"
+            return self.failed[job.seedless]
         return next((self.absent[name] for name in job.needs if name in self.absent), NO_TIME)
 
     def mark(self, cell: Cell) -> str:
         """The same in a word or two."""
-        return {NO_DATA: "no data", NO_PACKAGE: "no package", NO_TIME: "not run"}.get(self.explain(cell), "failed")
+        marks = {NO_DATA: "no data", NO_PACKAGE: "no package", NO_TIME: "not run"}
+        return marks.get(self.explain(cell).partition(":")[0], "failed")
 
 
 def write_minutes(minutes: float) -> str:

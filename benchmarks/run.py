@@ -271,7 +271,7 @@ def show_plan(cells: Sequence[Cell], history: History, write: Callable[[str], No
     for cell in cells:
         job = find_job(cell)
         done, estimate = history.find_done(job), write_seconds(history.estimate(cell, job))
-        state = estimate if done is None else "failed" if "failed" in done else "done"
+        state = estimate if done is None or "limit" in done else "failed" if "failed" in done else "done"
         write(f"{state:>12}  {cell.command.removesuffix(' --again')}")
 
 

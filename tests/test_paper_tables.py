@@ -324,6 +324,12 @@ def test_later_lines_replace_earlier_ones() -> None:
     assert results.failed == {}
 
 
+def test_a_cell_that_was_stopped_has_not_failed() -> None:
+    cell = next(cell for cell in CELLS if cell.model == "Linear")
+    results = Results([make_line(cell, failed="stopped after 60 s", limit=60.0)])
+    assert (results.mark(cell), results.explain(cell)) == ("not run", "no time yet: stopped after 60 s")
+
+
 def test_throughput_needs_no_data() -> None:
     cell = next(cell for cell in CELLS if (cell.table, cell.data) == ("params_and_throughput", "inaturalist"))
     fit = next(cell for cell in CELLS if (cell.table, cell.data) == ("comparison", "inaturalist"))
