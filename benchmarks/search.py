@@ -195,6 +195,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=LINES, help="file of JSON lines")
     parser.add_argument("--quick", action="store_true", help="a tiny generated table, hardly any fitting, nothing kept")
     given = parser.parse_args(arguments)
+    variants = read_file("models")[given.model]
+    if given.variant not in (None, *variants):
+        parser.error(f"{given.model} has no variant {given.variant!r}; it has {', '.join(variants)}")
     if not given.quick and (reason := find_missing(given.data)):
         parser.error(reason)
     out = None if given.quick else given.out

@@ -102,6 +102,9 @@ def test_the_command(capsys):
     with pytest.raises(SystemExit):
         main(["--data", "fico", "--model", "tree"])
     assert "invalid choice: 'tree'" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["--data", "fico", "--model", "NB2M", "--variant", "tree"])
+    assert "NB²M has no variant 'tree'; it has paper, grid" in capsys.readouterr().err
 
 
 def test_what_tuning_gains_is_measured_on_test_rows(capsys, tmp_path):
