@@ -140,7 +140,7 @@ class History:
         return same[-1] if same else None
 
     def estimate(self, cell: Cell, job: Job) -> float:
-        """Seconds: what other seeds took, or the table's guess corrected by how wrong it was for the learner."""
+        """Seconds: what other seeds took, or the table's guess corrected by how wrong such guesses were."""
         before = self.by_job.get(f"any seed {job.seedless}", [])
         late = [line["limit"] * 1.5 for line in before if "limit" in line]
         if took := [line["seconds"] for line in before if "failed" not in line]:
@@ -149,12 +149,16 @@ class History:
             return float(max(late))
         if job.quick:
             return QUICK_SECONDS
-        return cell.minutes * 60 * self.find_pace(job.learner)
+        return cell.minutes * 60 * self.find_pace(job)
 
-    def find_pace(self, learner: str) -> float:
-        """How much longer than guessed the learner's jobs took; those of all learners if it has none."""
+    def find_pace(self, job: Job) -> float:
+        """How much longer than guessed the learner's jobs of this kind took; those of all learners if it has none.
+
+        A count of parameters says nothing about the time of a fit.
+        """
         done = [line for line in self.lines if "minutes" in line and "failed" not in line and not line["job"]["quick"]]
-        own = [line for line in done if line["job"]["learner"] == learner] or done
+        alike = [line for line in done if line["job"]["kind"] == job.kind]
+        own = [line for line in alike if line["job"]["learner"] == job.learner] or alike
         ratios = [line["seconds"] / (60 * line["minutes"]) for line in own]
         return min(max(median(ratios), 0.1), 10.0) if ratios else 1.0
 

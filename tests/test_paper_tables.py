@@ -154,6 +154,9 @@ def test_time_is_learned_from_the_lines() -> None:
     assert History().estimate(cell, job) == 60 * cell.minutes
     seen = History([make_line(other, seconds=2 * 60 * other.minutes, value=0.7)])
     assert seen.estimate(cell, job) == 2 * 60 * cell.minutes  # twice as slow as guessed
+    counted = next(cell for cell in CELLS if (cell.model, cell.variant) == ("NBM", "network"))
+    seen.add(make_line(counted, seconds=6 * counted.minutes, parameters=5))
+    assert seen.estimate(cell, job) == 2 * 60 * cell.minutes  # a job of another kind tells nothing
     seen.add(make_line(replace(cell, seed=3), seconds=77.0, value=0.8))
     assert seen.estimate(cell, job) == 77
 
