@@ -186,5 +186,7 @@ def test_bad_input_is_named():
     named = replace(other, encoder=Encoder((replace(other.encoder.axes[0], name="x"),)))
     with pytest.raises(ValueError, match="column 'x' is continuous in one model and nominal in another"):
         merge([first, named])
+    with pytest.raises(TypeError, match="expected a list of models, such as"):
+        merge(first)
     with pytest.raises(ValueError, match="expected at least one model"):
         merge([])

@@ -10,7 +10,7 @@ where they have both seen rows. NumPy only: what is shared between places is fit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -76,6 +76,8 @@ def merge(models: Sequence[Any], weights: Sequence[float] | None = None) -> Addi
 
 def _read_models(models: Sequence[Any], weights: Sequence[float] | None) -> tuple[list[AdditiveModel], np.ndarray]:
     """Models that count, their columns in the order of the first, and what a row of each counts."""
+    if not isinstance(models, Iterable):
+        raise TypeError(f"merge expected a list of models, such as [first, second], not {type(models).__name__}")
     found = [find_model(model) for model in models]
     if not found:
         raise ValueError("merge expected at least one model, but the list is empty")
