@@ -340,7 +340,7 @@ def check_numbers(X: Any) -> None:
     if values.dtype.kind not in "fiub" or not np.isfinite(values).all():
         raise ValueError(
             "a network needs a table of finite numbers, but there are levels or gaps; prepare the table first: "
-            "benchmarks.datasets.paper.prepare encodes levels and fills gaps"
+            "benchmarks.datasets.paper.prepare turns levels into numbers; fill or drop the gaps"
         )
 
 
