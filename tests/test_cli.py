@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, r2_score, roc_auc_score
 
 import neuralbasis
+import neuralbasis.memory
 from neuralbasis.axis import Axis, level_axis
 from neuralbasis.cli import main
 from neuralbasis.cli.measures import measure_classes, measure_values
@@ -118,6 +119,53 @@ def houses(tmp_path) -> Path:
 
 
 FIT = ["--exclude", "id,weight", "--feature-types", "zip=nominal", *QUICK]
+
+
+@pytest.fixture
+def parts(houses) -> Path:
+    """The houses in a folder of three Parquet files of two row groups each."""
+    table, folder = pa.csv.read_csv(houses), houses.parent / "parts"
+    folder.mkdir()
+    for number in range(3):
+        pq.write_table(table.slice(134 * number, 134), folder / f"part-{number}.parquet", row_group_size=67)
+    return folder
+
+
+def test_fit_takes_several_files_a_folder_or_a_pattern(houses, parts, tmp_path):
+    """A table that fits in memory is fitted as if it were one file."""
+    whole = tmp_path / "whole.parquet"
+    pq.write_table(pa.csv.read_csv(houses), whole)
+    run("fit", whole, "--target", "price", "--model", tmp_path / "whole.nbm", *FIT)
+    known = neuralbasis.load(tmp_path / "whole.nbm")
+    for data in ([parts], [f"{parts}/*.parquet"], sorted(parts.iterdir())):
+        found = run("fit", *data, "--target", "price", "--model", tmp_path / "found.nbm", "--force", *FIT)
+        assert "80 rows held out" in found.output
+        model = neuralbasis.load(tmp_path / "found.nbm")
+        assert model.term_names == known.term_names
+        assert all((one.scores == other.scores).all() for one, other in zip(model.shapes, known.shapes, strict=True))
+
+
+def test_fit_of_a_table_beyond_memory_holds_pieces_out(parts, tmp_path, monkeypatch):
+    monkeypatch.setattr(neuralbasis.memory, "CELL_BYTES", 1e7)  # so few rows are too many
+    given = ["--memory-limit", "1GB", "--json", "--refit", *FIT]
+    found = run("fit", parts, "--target", "good", "--model", tmp_path / "m.nbm", *given)
+    said = json.loads(found.stdout)
+    assert said["task"] == "classification"
+    assert said["rows"] == {"train": 333, "held_out": 67}
+    assert said["refitted"]
+    assert said["scores"]["AUC"]["value"] > 0.8
+    assert neuralbasis.load(tmp_path / "m.nbm").classes.tolist() == ["no", "yes"]
+
+
+def test_names_and_places_of_several_files(parts, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    files = sorted(parts.iterdir())
+    assert "--model: the data have several names" in fails("fit", *files, "--target", "price", code=2)
+    assert "no file matches" in fails("fit", "none/*.parquet", "--target", "price", "--model", "m.nbm")
+    assert "does not exist" in fails("fit", "none.parquet", "--target", "price", "--model", "m.nbm", code=2)
+    assert "did you mean 'price'" in fails("fit", parts, "--target", "prise", "--model", "m.nbm")
+    run("fit", parts, "--target", "price", *FIT)
+    assert (tmp_path / "parts.nbm").exists()
 
 
 def test_predictions_are_the_model_s(case) -> None:
