@@ -153,7 +153,7 @@ def test_fit_of_a_table_beyond_memory_holds_pieces_out(parts, tmp_path, monkeypa
     assert said["task"] == "classification"
     assert said["rows"] == {"train": 333, "held_out": 67}
     assert said["refitted"]
-    assert said["scores"]["AUC"]["value"] > 0.8
+    assert said["scores"]["AUROC"]["value"] > 0.8
     assert neuralbasis.load(tmp_path / "m.nbm").classes.tolist() == ["no", "yes"]
 
 
