@@ -27,10 +27,12 @@ import neuralbasis.memory
 from neuralbasis.axis import Axis, level_axis
 from neuralbasis.cli import main
 from neuralbasis.cli.measures import measure_classes, measure_values
-from neuralbasis.cli.tables import Dialect, needed_types, read_batch, read_file
-from neuralbasis.cli.trial import hold_out
+from neuralbasis.cli.tables import Dialect, SourceTable, needed_types, read_batch, read_file
+from neuralbasis.cli.trial import find_task, hold_out, hold_pieces
+from neuralbasis.cli.wishes import Wishes
 from neuralbasis.encoder import Encoder
 from neuralbasis.model import AdditiveModel, Shape
+from neuralbasis.stream.source import open_files
 
 from .models import build_model, draw_numbers, name_columns
 
@@ -155,6 +157,32 @@ def test_fit_of_a_table_beyond_memory_holds_pieces_out(parts, tmp_path, monkeypa
     assert said["refitted"]
     assert said["scores"]["AUROC"]["value"] > 0.8
     assert neuralbasis.load(tmp_path / "m.nbm").classes.tolist() == ["no", "yes"]
+
+
+@pytest.mark.parametrize(
+    ("target", "task", "expected"),
+    [
+        ("good", "auto", "classification"),
+        ("price", "auto", "regression"),
+        ("flag", "auto", "classification"),
+        ("weight", "auto", "regression"),
+        ("weight", "classification", "classification"),
+    ],
+)
+def test_the_task_of_a_table_beyond_memory(parts, target, task, expected):
+    for piece in parts.iterdir():
+        table = pq.read_table(piece)
+        pq.write_table(table.append_column("flag", pa.array(np.arange(len(table)) % 2)), piece)
+    source = open_files([parts])
+    assert find_task(SourceTable(source, Dialect()), Wishes(target, task)) == expected
+
+
+def test_pieces_are_held_out_at_random(parts):
+    source = open_files([parts])
+    for share, count in ((0.0, 0), (0.01, 1), (0.2, 1), (0.5, 3), (0.9, 5)):
+        assert hold_pieces(source, share, 42).sum() == count
+    assert any((hold_pieces(source, 0.2, 42) != hold_pieces(source, 0.2, seed)).any() for seed in range(5))
+    assert not hold_pieces(source.take(source.pieces[:1]), 0.2, 42).any()
 
 
 def test_names_and_places_of_several_files(parts, tmp_path, monkeypatch):

@@ -118,11 +118,11 @@ def hold_pieces(source: Any, share: float, seed: int) -> np.ndarray:
 
 def find_task(table: Any, wishes: Wishes) -> str:
     """What is wished, or what the target asks for: texts, truth values and two numbers are classes."""
+    if wishes.task != "auto":
+        return wishes.task
     distinct: np.ndarray | None = None
     for batch in table.batches({wishes.target: TEXT}):
         column = batch.column(0)
-        if wishes.task != "auto":
-            return wishes.task
         if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
             return "regression" if pa.types.is_decimal(column.type) else "classification"
         found = pa.compute.unique(column).to_numpy(zero_copy_only=False)
