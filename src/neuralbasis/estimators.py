@@ -21,7 +21,7 @@ from .axis import Axis
 from .columns import Columns, find_rows, is_missing, read_columns
 from .lazy import Lazy
 from .link import inverse_link
-from .model import AdditiveModel
+from .model import AdditiveModel, find_model
 from .sample import Sample, check_init_score, check_weights, read_floats
 from .shape import AnyShape
 
@@ -130,6 +130,8 @@ class _NeuralBasisModel(BaseEstimator):
         Where to train: "cpu" or a torch device.
     random_state : int, RandomState or None
         Same seed, same model.
+    warm_start : bool
+        Let a second `fit` go on from the present model, as `update` does, instead of beginning anew.
     """
 
     def __init__(
@@ -176,6 +178,7 @@ class _NeuralBasisModel(BaseEstimator):
         n_jobs: int | None = None,
         device: str = "cpu",
         random_state: int | np.random.RandomState | None = 42,
+        warm_start: bool = False,
     ):
         self.preset = preset
         self.feature_names = feature_names
@@ -219,6 +222,7 @@ class _NeuralBasisModel(BaseEstimator):
         self.n_jobs = n_jobs
         self.device = device
         self.random_state = random_state
+        self.warm_start = warm_start
 
     def fit(self, X, y, sample_weight=None, init_score=None):
         """Fit the model to a table and a target.
@@ -234,27 +238,70 @@ class _NeuralBasisModel(BaseEstimator):
         from .recipe import check_parameters
 
         check_parameters(self)
+        if self.warm_start and hasattr(self, "model_"):
+            return self.update(X, y, sample_weight, init_score)
         columns = self._read_training_table(X)
-        sample = self._read_sample(y, sample_weight, init_score, columns.n_rows)
+        sample = self._read_sample(y, sample_weight, init_score, columns.n_rows, is_new=True)
         name = getattr(y, "name", None)
         found = fit_model(self, columns, sample, getattr(self, "classes_", None), None if name is None else str(name))
         self.model_, self.history_, self.interaction_ranking_ = found
         return self
 
-    def _read_training_table(self, X) -> Columns:
+    def update(self, X, y, sample_weight=None, init_score=None):
+        """Go on from the fitted model with new rows, in a part of the time that a fit takes.
+
+        Columns, knots and terms stay as they are; a correction of every shape is learned on the new rows, and kept as
+        far as held-out rows gain by it. Rows count alike, whether the model has seen them before or sees them now, but
+        where the new rows are sure that something has changed, its shape follows them. `bin_weights_` add up.
+        Error bars are those of the old rows where nothing was learned, of the new ones where a shape is theirs; tables
+        of single members are not kept. A level that is new gets a knot in its column's main effect, if the column has
+        no order; interactions read it as unseen. Classes must be those of the fit.
+
+        Parameters
+        ----------
+        X, y, sample_weight : new rows as for `fit`, with the same columns in any order
+        init_score : (N,) or (N, K) scores that the model's are added to, where it was fitted with such scores
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from neuralbasis import NeuralBasisRegressor
+        >>> x = np.random.default_rng(0).random((900, 1))
+        >>> model = NeuralBasisRegressor(max_steps=100).fit(x[:600], x[:600, 0])
+        >>> _ = model.update(x[600:], 3 * x[600:, 0])  # the world has changed
+        >>> round(float(np.ptp(model.predict([[0.1], [0.9]]))), 1), model.model_.summary.n_rows
+        (2.4, 900)
+        """
+        from .recipe import check_parameters
+        from .updating import update_model
+
+        model = self._fitted_model()
+        check_parameters(self)
         columns = read_columns(X, self.feature_names, self.absent_value)
+        self._check_rows(columns)
+        columns = model.find_columns(columns)
+        sample = self._read_sample(y, sample_weight, init_score, columns.n_rows)
+        self.model_, self.history_ = update_model(self, model, columns, sample)
+        return self
+
+    def _check_rows(self, columns: Columns) -> None:
         if columns.n_rows < 2:
             raise ValueError("X has n_samples=1: a model needs at least 2 rows")
         if self.validation_size >= columns.n_rows:
             raise ValueError(
                 f"validation_size={self.validation_size!r} leaves no row to train on: X has {columns.n_rows} rows"
             )
+
+    def _read_training_table(self, X) -> Columns:
+        columns = read_columns(X, self.feature_names, self.absent_value)
+        self._check_rows(columns)
         self._has_names = columns.named and self.feature_names is None and _frame_names(X) != []
         self.n_features_in_ = len(columns)
         self.feature_names_in_ = np.array(columns.names, dtype=object)
         return columns
 
-    def _read_sample(self, y, sample_weight, init_score, n_rows: int) -> Sample:
+    def _read_sample(self, y, sample_weight, init_score, n_rows: int, is_new: bool = False) -> Sample:
+        """The rows' target, weights and given scores; classes are learned from a new target, and known otherwise."""
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         y = column_or_1d(y, warn=True)
@@ -264,7 +311,7 @@ class _NeuralBasisModel(BaseEstimator):
         if len(y) != n_rows:
             raise ValueError(f"X and y have inconsistent numbers of samples: [{n_rows}, {len(y)}]")
         weights = check_weights(sample_weight, n_rows)
-        y = self._encode_target(y, weights)
+        y = self._encode_target(y, weights, is_new)
         return Sample(y, weights, check_init_score(init_score, n_rows, self._n_outputs()))
 
     def _scores(self, X, init_score=None) -> np.ndarray:
@@ -409,7 +456,7 @@ class NeuralBasisRegressor(RegressorMixin, _NeuralBasisModel):
     def _n_outputs(self) -> int:
         return 1
 
-    def _encode_target(self, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    def _encode_target(self, y: np.ndarray, weights: np.ndarray, is_new: bool) -> np.ndarray:
         y = read_floats(y, "y of a regression")
         _require_finite(y)
         if np.abs(y).max() > MAX_TARGET:
@@ -439,7 +486,7 @@ class NeuralBasisClassifier(ClassifierMixin, _NeuralBasisModel):
     def _n_outputs(self) -> int:
         return 1 if len(self.classes_) == 2 else len(self.classes_)
 
-    def _encode_target(self, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    def _encode_target(self, y: np.ndarray, weights: np.ndarray, is_new: bool) -> np.ndarray:
         kinds = {type(label) for label in y} if y.dtype == object else set()
         if len(kinds) > 1 and str in kinds:
             names = sorted(kind.__name__ for kind in kinds)
@@ -447,10 +494,15 @@ class NeuralBasisClassifier(ClassifierMixin, _NeuralBasisModel):
                 f"y mixes labels of the types {', '.join(names)}; write all of them as text, or as numbers"
             )
         check_classification_targets(y)
-        self.classes_ = np.unique(y[weights > 0])
-        if len(self.classes_) < 2:
+        came = np.unique(y[weights > 0])
+        if is_new:
+            self.classes_ = came
+            if len(came) < 2:
+                raise ValueError(f"y has one class only, {came.tolist()[0]!r}; a classifier needs at least two classes")
+        elif len(new := came[~np.isin(came, self.classes_)]):
             raise ValueError(
-                f"y has one class only, {self.classes_.tolist()[0]!r}; a classifier needs at least two classes"
+                f"y has the class {new.tolist()[0]!r}, but the model knows {self.classes_.tolist()[:20]} alone; fit "
+                "anew to add a class, or leave these rows out"
             )
         return np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
 
@@ -468,6 +520,45 @@ class NeuralBasisClassifier(ClassifierMixin, _NeuralBasisModel):
         scores = self._scores(X, init_score)
         winner = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else scores.argmax(axis=1)
         return self.classes_[winner]
+
+
+def update(model: Any, X, y, sample_weight=None, init_score=None, **parameters: Any) -> AdditiveModel:
+    """A model that goes on with new rows, see `NeuralBasisRegressor.update`; the given one stays as it is.
+
+    Parameters
+    ----------
+    model : a fitted estimator, or a model as `load` and `merge` give it
+    X, y, sample_weight, init_score : new rows with the model's columns
+    parameters : of an estimator, such as `preset` or `random_state`; others are as they were when the model was fitted
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from neuralbasis import NeuralBasisRegressor, update
+    >>> x = np.random.default_rng(0).random((900, 1))
+    >>> yesterday = NeuralBasisRegressor(max_steps=100).fit(x[:600], x[:600, 0]).model_
+    >>> today = update(yesterday, x[600:], 1 + x[600:, 0])
+    >>> round(float(today.predict([[0.5]])[0]), 1), yesterday.summary.n_rows, today.summary.n_rows
+    (1.5, 600, 900)
+    """
+    known = find_model(model)
+    kind = NeuralBasisRegressor if known.classes is None else NeuralBasisClassifier
+    before = {} if known.summary is None else known.summary.parameters
+    estimator = kind(**{name: before[name] for name in _LASTING if name in before} | parameters)
+    estimator.model_ = known
+    estimator.n_features_in_, estimator.feature_names_in_ = len(known.encoder.axes), np.array(known.encoder.names)
+    if known.classes is not None:
+        estimator.classes_ = known.classes
+    return estimator.update(X, y, sample_weight, init_score).model_
+
+
+# Parameters that an update takes over from the fit; others speak of terms and knots, which stay, or of the run.
+_LASTING = (
+    "preset", "absent_value", "n_bases", "n_interaction_bases", "hidden", "n_subnets", "fourier", "batch_norm",
+    "dropout", "basis_dropout", "tied_classes", "refine", "smoothness", "output_penalty", "weight_decay",
+    "learning_rate", "batch_size", "max_steps", "max_epochs", "validation_size", "outer_bags",
+    "early_stopping_rounds", "early_stopping_tolerance",
+)  # fmt: skip
 
 
 def _require_finite(y: np.ndarray) -> None:

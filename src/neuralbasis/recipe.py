@@ -94,7 +94,7 @@ _CHOICES = {
     "engine": ("grid", "exact"),
     "heredity": ("strong", "weak", None),
 }
-_FLAGS = ("batch_norm", "staged", "refine", "verbose")
+_FLAGS = ("batch_norm", "staged", "refine", "verbose", "warm_start")
 
 
 def check_parameters(estimator: Any) -> None:
