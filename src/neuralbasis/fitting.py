@@ -27,7 +27,7 @@ from .sample import Sample
 from .start import is_wide, make_start
 from .summary import Summary, find_versions, read_clock, to_plain
 from .terms import Plan, Ranked
-from .train import training_threads
+from .train import Group, find_group, training_threads
 from .trainer import Trainer
 from .wide import WideTrainer, compile_factors
 
@@ -39,15 +39,16 @@ def fit_model(
 
     `target` is the target's name, if it has one.
     """
-    estimator, started = parameters, time.monotonic()
-    rng = np.random.default_rng(check_random_state(parameters.random_state).randint(2**31))
+    estimator, started, group = parameters, time.monotonic(), meet(parameters, columns)
+    rng = np.random.default_rng(group.agree(check_random_state(parameters.random_state).randint(2**31)))
     plan = make_plan(parameters, columns.names, classes, columns.n_rows)
     wide = is_wide(parameters, columns, plan, classes)
     parameters = settle(parameters, columns.n_rows, wide)
+    parameters.verbose = parameters.verbose and group.rank == 0
     with training_threads(), seeded_dropout(rng):
         start = make_start(columns, sample, classes, plan, parameters, wide, rng)
         check_memory(parameters, start.plan, start.objective.n_outputs)
-        known = parameters, start.encoder, start.numbers, start.sample, start.objective, start.rows, rng
+        known = parameters, start.encoder, start.numbers, start.sample, start.objective, start.rows, rng, group
         trainer = WideTrainer(*known) if wide else Trainer(*known)
         trainer.history.started = started
         ranking = fit_terms(trainer, start.plan)
@@ -57,6 +58,23 @@ def fit_model(
         return compile_factors(trainer, *rest), trainer.history, ranking
     model = compile_model(trainer.stages, start.encoder, *rest)
     return start.widen(model), trainer.history, [start.widen_ranked(ranked) for ranked in ranking]
+
+
+def meet(parameters: Any, columns: Columns) -> Group:
+    """The processes that fit this table together; each has all of it."""
+    group = find_group()
+    came = group.gather((columns.n_rows, columns.names))
+    if other := next((each for each in came if each != came[0]), None):
+        raise ValueError(
+            f"{group.size} processes fit one model together, so all of them must have the same table, but one has "
+            f"{came[0][0]:,} rows × {len(came[0][1]):,} columns and another {other[0]:,} × {len(other[1]):,}"
+        )
+    if group.size > 1 and parameters.engine == "exact":
+        raise ValueError(
+            "engine='exact' trains in one process: its tables are those of a batch; set engine='grid', or start one "
+            f"process instead of {group.size}"
+        )
+    return group
 
 
 def fit_terms(trainer: Trainer | WideTrainer, plan: Plan) -> list[Ranked]:

@@ -21,6 +21,8 @@ from torch import Tensor, nn
 
 from ..net import BasisNet
 from ..objective import Objective
+from .feed import Pool
+from .group import ALONE, Group
 from .optimizer import FlatAdamW
 from .penalty import CURVATURE, Penalty, Smoothness
 from .points import ExactEngine, GridEngine
@@ -55,7 +57,7 @@ class Crew:
 
     def __init__(
         self, net: BasisNet, grid: GridEngine, engine: GridEngine | ExactEngine, rows: Rows, objective: Objective,
-        settings: Settings,
+        settings: Settings, group: Group = ALONE,
     ):  # fmt: skip
         self.net, n_parts = net, count_parts(net, engine)
         self.edges = np.linspace(0, net.n_members, n_parts + 1).astype(int).tolist()
@@ -63,29 +65,32 @@ class Crew:
         smoothness = release_smoothness(settings.smoothness, rows.information)
         penalty = Penalty(grid, rows.n_effective, smoothness, settings.output_penalty)
         if n_parts == 1:
-            self.parts = [Part(net, grid, engine, rows, penalty, objective, settings, held)]
+            self.parts = [Part(net, grid, rows, penalty, objective, settings, held, group)]
         else:
             share = grid.with_threads(max(1, grid.threads // n_parts))
             self.parts = [
-                Part(net.part(*ends), share, share, rows.part(*ends), copy(penalty), objective, settings, held)
-                for ends in pairwise(self.edges)
+                Part(net.part(*e), share, rows.part(*e), copy(penalty), objective, settings, held, group.lane(index))
+                for index, e in enumerate(pairwise(self.edges))
             ]
-        self.pool = ThreadPoolExecutor(n_parts - 1) if min(n_parts, grid.threads) > 1 else None
+        self.pool: Pool | None = None
+        self.threads = ThreadPoolExecutor(n_parts - 1) if min(n_parts, grid.threads) > 1 else None
         self.validates = len(held) > 0
 
     def __enter__(self) -> Crew:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        if self.pool is not None:
-            self.pool.shutdown(cancel_futures=True)
+        if self.threads is not None:
+            self.threads.shutdown(cancel_futures=True)
 
     @property
     def steps(self) -> int:
         return self.parts[0].step
 
-    def advance(self, batches: Sequence[np.ndarray], noise: float) -> None:
-        """Train all members on these batches."""
+    def advance(self, pool: Pool, batches: Sequence[np.ndarray], noise: float) -> None:
+        """Train all members on these batches of a pool."""
+        if pool is not self.pool:
+            self._take(pool)
         self._each(lambda part: part.advance(batches, noise))
 
     def validation_losses(self) -> Tensor:
@@ -106,11 +111,17 @@ class Crew:
                 self.net.absorb(part.net, first)
         self.net.eval()
 
+    def _take(self, pool: Pool) -> None:
+        """Give every part its members' share of a pool."""
+        self.pool = pool
+        for part, ends in zip(self.parts, pairwise(self.edges), strict=True):
+            part.pool = pool if len(self.parts) == 1 else pool.part(*ends, part.grid.threads)
+
     def _each(self, work: Callable[[Part], Any]) -> list[Any]:
         """What `work` gives for each part, the first in this thread."""
-        if self.pool is None:
+        if self.threads is None:
             return [work(part) for part in self.parts]
-        others = [self.pool.submit(work, part) for part in self.parts[1:]]
+        others = [self.threads.submit(work, part) for part in self.parts[1:]]
         return [work(self.parts[0]), *[other.result() for other in others]]
 
 
@@ -131,22 +142,23 @@ def _is_separable(basis: nn.Module) -> bool:
 
 @dataclass(eq=False)
 class Part:
-    """Some members: their net, rows, penalty and optimiser; `held` are the rows that any of the crew holds out."""
+    """Some members: their net, the rows they are judged by, penalty and optimiser; `held` are the rows that any of the
+    crew holds out, `pool` has those that batches are drawn from."""
 
     net: BasisNet
     grid: GridEngine
-    engine: GridEngine | ExactEngine
     rows: Rows
     penalty: Penalty
     objective: Objective
     settings: Settings
     held: np.ndarray
+    group: Group
     step: int = 0
     kept: Tensor = field(default_factory=lambda: torch.empty(0))
+    pool: Pool = field(init=False)
 
     def __post_init__(self) -> None:
         settings, net = self.settings, self.net
-        self.shares = self.rows.shares()
         self.held_weights = self.rows.validation_parts(torch.from_numpy(self.held).to(self.grid.device))
         self.optimizer = FlatAdamW(net.parameters(), settings.weight_decay, settings.averaging * settings.max_steps)
         net.train()
@@ -158,7 +170,7 @@ class Part:
             if self.step % REFRESH == 0:
                 with torch.no_grad():
                     self.penalty.refresh(self.net.table(self.grid.points), noise, self.step / max_steps)
-            compute_gradients(self.net, self.engine, batch, self.rows, self.shares, self.objective, self.penalty)
+            compute_gradients(self.net, self.pool, batch, self.objective, self.penalty, self.group)
             self.step += 1
             self.optimizer.step(self.settings.learning_rate * schedule(self.step / max_steps))
 
@@ -171,35 +183,42 @@ class Part:
         present = values.clone()
         values.copy_(self.optimizer.average)
         self.net.eval()
-        table, lookup, parts = self.net.table(self.grid.points), self.grid.lookup, []
-        for first in range(0, len(self.held), 65536):
-            index = self.held[first : first + 65536]
+        table, lookup = self.net.table(self.grid.points), self.grid.lookup
+        found, own = table.new_zeros(len(self.held)), self.group.share(len(self.held))
+        for first in range(own.start, own.stop, 65536):
+            some = slice(first, min(first + 65536, own.stop))
+            index = self.held[some]
             target, init = self.rows.take(torch.from_numpy(index).to(self.grid.device))
             scores = self.net.combine(lookup.gather(lookup.take(index), table, self.net.tied))
             losses = self.objective.loss(scores if init is None else scores + init, target)
-            parts.append((losses * self.held_weights[first : first + 65536]).sum(1))
+            found[some] = (losses * self.held_weights[some]).sum(1)
         values.copy_(present)
         self.net.train()
-        return torch.cat(parts)
+        return self.group.sum(found).to(found.dtype)
 
 
 def compute_gradients(
-    net: BasisNet, engine: GridEngine | ExactEngine, batch: np.ndarray, rows: Rows, shares: Tensor,
-    objective: Objective, penalty: Penalty,
-) -> None:  # fmt: skip
-    """One batch: the table forward, the rows' gradient as a histogram over its cells, and back through the net."""
-    points, lookup, index = engine.batch(batch)
+    net: BasisNet, pool: Pool, batch: np.ndarray, objective: Objective, penalty: Penalty, group: Group = ALONE
+) -> None:
+    """One batch: the table forward, the rows' gradient as a histogram over its cells, and back through the net.
+
+    Every process has a histogram of the rows it holds; their sum is the whole batch's, and all else is the same.
+    """
+    held = pool.hold(batch)
+    points, lookup, index = pool.engine.batch(held)
     table = net.table(points)
     values, taken = table.detach(), lookup.take(index)
-    where = torch.from_numpy(batch).to(values.device)
-    target, init = rows.take(where)
+    where = torch.from_numpy(held).to(values.device)
+    target, init = pool.target[where], None if pool.init is None else pool.init[where]
     parts = lookup.gather(taken, values, net.tied)
     with torch.no_grad():
         scores = net.combine(parts)
     slope = objective.slope(scores if init is None else scores + init, target)
-    pull = net.pull(parts, slope * (shares[where] / len(batch))[..., None])
-    grad = lookup.scatter(taken, pull, len(values))
-    if isinstance(engine, GridEngine):
+    pull, own = net.pull(parts, slope * (pool.shares[where] / len(batch))[..., None])
+    total, *own = group.sum_all([lookup.scatter(taken, pull.to(lookup.sums), len(values)), *own])
+    net.add_gradients(own)
+    grad = total.to(values.dtype)
+    if isinstance(pool.engine, GridEngine):
         penalty.add_gradient(values, grad)
     else:
         times = lookup.scatter(taken, values.new_ones(len(batch), 1, 1), len(values))

@@ -189,7 +189,7 @@ class FactoredCrew:
         """A new round of steps, from the present state."""
         self.settings, self.steps = settings, 0
 
-    def advance(self, batches: Sequence[np.ndarray], _noise: float) -> None:
+    def advance(self, _pool: Rows, batches: Sequence[np.ndarray], _noise: float) -> None:
         """A step for every batch."""
         for batch in batches:
             self.steps += 1

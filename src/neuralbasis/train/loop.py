@@ -10,8 +10,8 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
-from typing import Protocol
+from itertools import repeat
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -22,6 +22,8 @@ from ..net import BasisNet
 from ..objective import Objective
 from ..progress import Bar, open_bar
 from .crew import Crew, Settings
+from .feed import Feed, Pool, share_pool
+from .group import ALONE, Group
 from .points import ExactEngine, GridEngine
 from .rows import Rows, standard_error
 
@@ -36,7 +38,7 @@ class Learners(Protocol):
     def steps(self) -> int: ...
     @property
     def validates(self) -> bool: ...
-    def advance(self, batches: Sequence[np.ndarray], noise: float, /) -> None: ...
+    def advance(self, pool: Any, batches: Sequence[np.ndarray], noise: float, /) -> None: ...
     def validation_losses(self) -> Tensor: ...
     def keep(self) -> None: ...
     def restore(self) -> None: ...
@@ -44,39 +46,33 @@ class Learners(Protocol):
 
 def train(
     net: BasisNet, grid: GridEngine, engine: GridEngine | ExactEngine, rows: Rows, objective: Objective,
-    settings: Settings, history: History, rng: np.random.Generator,
+    settings: Settings, history: History, rng: np.random.Generator, group: Group = ALONE,
+    pools: Iterator[Pool] | None = None,
 ) -> bool:  # fmt: skip
-    """Fit `net` in place and write on in the history; False if a stage after the first gains nothing."""
-    with Crew(net, grid, engine, rows, objective, settings) as crew:
-        return run(crew, rows.copies, settings, history, rng)
+    """Fit `net` in place and write on in the history; False if a stage after the first gains nothing.
+
+    The net is judged by `rows`, and trained on `pools`: the same rows, unless others are given.
+    """
+    if pools is None:
+        pools = repeat(share_pool(engine, rows, group))
+    with Crew(net, grid, engine, rows, objective, settings, group) as crew:
+        return run(crew, Feed(pools, settings.batch_size, settings.max_steps, rng), settings, history, group)
 
 
-def run(learners: Learners, copies: np.ndarray, settings: Settings, history: History, rng: np.random.Generator) -> bool:
+def run(learners: Learners, feed: Feed, settings: Settings, history: History, group: Group = ALONE) -> bool:
     """Lead learners through their batches to the best state on the way."""
-    batches = _batches(copies, settings.batch_size, settings.max_steps, rng)
     with open_bar(settings.max_steps, settings.stage, "step", settings.verbose) as bar:
-        watch, size = _Watch(learners, settings, history), 1
-        while found := list(islice(batches, min(size, watch.steps_left))):
+        watch, size = _Watch(learners, settings, history, group), 1
+        while found := feed.draw(min(size, watch.steps_left)):
             started = time.monotonic()
-            learners.advance(found, watch.noise)
+            learners.advance(feed.pool, found, watch.noise)
             bar.update(len(found))
             size = min(2 * size, MAX_ROUND) if time.monotonic() - started < SHORT else max(1, size // 2)
+            size = group.agree(size)
             if watch.is_due and watch.look(bar):
                 break
         watch.restore_best()
     return watch.improved
-
-
-def _batches(copies: np.ndarray, size: int, n_steps: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """Shuffled rows, every row as often as it has copies before a new epoch; batches may span two epochs."""
-    epoch = np.repeat(np.arange(len(copies)), copies)
-    size = min(size, len(epoch))
-    waiting = rng.permutation(epoch)
-    for _ in range(n_steps):
-        if len(waiting) < size:
-            waiting = np.concatenate([waiting, rng.permutation(epoch)])
-        batch, waiting = waiting[:size], waiting[size:]
-        yield batch
 
 
 class _Watch:
@@ -86,8 +82,8 @@ class _Watch:
     best, and what it gains in the end must exceed a part of the standard error of the gain.
     """
 
-    def __init__(self, crew: Learners, settings: Settings, history: History):
-        self.crew, self.settings, self.history = crew, settings, history
+    def __init__(self, crew: Learners, settings: Settings, history: History, group: Group = ALONE):
+        self.crew, self.settings, self.history, self.group = crew, settings, history, group
         self.before, self.best_before = len(history.steps), history.best
         self.seen = 0  # steps of this stage at the last checkpoint
         self.every = max(1, settings.max_steps // settings.n_checkpoints)
@@ -155,7 +151,7 @@ class _Watch:
     def _should_stop(self) -> bool:
         history = self.history
         waited = len(history.steps) - max(history.best + 1, self.before)
-        if any(callback(history) for callback in self.settings.callbacks):
+        if self.group.agree(any(callback(history) for callback in self.settings.callbacks)):
             history.stopped_by = "callback"
         elif self._is_late():
             history.stopped_by = "time_limit"
@@ -165,7 +161,7 @@ class _Watch:
 
     def _is_late(self) -> bool:
         limit = self.settings.time_limit
-        return limit is not None and time.monotonic() - self.history.started > limit
+        return limit is not None and self.group.agree(time.monotonic() - self.history.started > limit)
 
     def restore_best(self) -> None:
         """Give the net the best averaged values; a stage without gain leaves no trace in `history.best`."""
