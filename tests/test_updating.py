@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -81,7 +83,7 @@ def test_a_shape_follows_a_change_and_the_others_stay(fitted):
 def test_a_new_mean_moves_the_intercept_alone(fitted):
     X, y = draw(3000, 4)
     moved = update(fitted, X, y + 100, n_jobs=1)
-    assert moved.intercept[0] - fitted.intercept_[0] == pytest.approx(100, abs=0.1)
+    assert moved.intercept[0] - fitted.intercept_[0] == pytest.approx(100, abs=0.05)
     assert risk(moved) == pytest.approx(100**2, rel=0.01)
 
 
@@ -117,11 +119,10 @@ def test_a_model_from_a_file_is_updated_alike(fitted, updated, tmp_path):
 
 
 def test_a_warm_start_goes_on_from_the_model(fitted, updated):
-    warm = clone(fitted).set_params(warm_start=True).fit(*draw(3000, 0)).fit(*NEW)
+    warm = copy(fitted).set_params(warm_start=True).fit(*NEW)
     np.testing.assert_array_equal(warm.predict(TEST), updated.predict(TEST))
     assert warm.history_.stage[0] == "before"
-    cold = clone(fitted).fit(*draw(3000, 0)).fit(*NEW)
-    assert cold.model_.summary.n_rows == 3000
+    assert fitted.model_.summary.n_rows == 3000
 
 
 def test_without_held_out_rows_all_rows_count_alike(fitted):
@@ -141,7 +142,7 @@ def draw_classes(n_rows: int, seed: int, n_classes: int) -> tuple[dict[str, np.n
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_a_new_level_is_learned(n_classes):
     """Bern is only in the new rows."""
-    fitted = NeuralBasisClassifier(**FAST, interactions=0).fit(*draw_classes(2000, 0, n_classes))
+    fitted = NeuralBasisClassifier(**FAST, interactions=0, max_steps=150).fit(*draw_classes(2000, 0, n_classes))
     assert fitted.bins_[1][0] == {"Oslo": 1, "Rome": 2}
     X, y = draw_classes(2000, 1, n_classes)
     before = fitted.model_
