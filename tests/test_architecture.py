@@ -24,7 +24,7 @@ NUMPY_SIDE += ["lazy", "entries", "factors", "purify", "shape", "summary", "draf
 NUMPY_SIDE += ["bound", "merging"]
 TORCH_SIDE = ["bases", "net", "objective", "train", "compile"]
 READERS = ["explain", "plot", "report", "edit", "export", "cli"]
-BOTH_SIDES = {"compile", "estimators", "fitting", "start", "trainer", "updating", "wide"}
+BOTH_SIDES = {"checkpoint", "compile", "estimators", "fitting", "start", "trainer", "updating", "wide"}
 # The training side calls the compiled loops (the backward pass of a look-up is a histogram) and is handed the records
 # that describe their arrays. It sees no frames, no encoder, no fitted model.
 SHARED = {"kernels", "layout", "axis", "terms", "stored", "entries"}
@@ -288,7 +288,9 @@ def test_imports_point_one_way(tree: Tree, line: list[str]) -> None:
 
 
 def test_only_fitting_and_compiling_see_both_sides(tree: Tree) -> None:
-    assert_none(two_sided(tree), "only fitting and its stations, updating, compile and estimators import both sides")
+    assert_none(
+        two_sided(tree), "only fitting and its stations, updating, checkpoint, compile and estimators import both sides"
+    )
 
 
 def test_readers_stand_apart(tree: Tree) -> None:

@@ -130,6 +130,11 @@ class _NeuralBasisModel(BaseEstimator):
         Where to train: "cpu" or a torch device.
     random_state : int, RandomState or None
         Same seed, same model.
+    checkpoint_dir : str or path, optional
+        Folder in which training leaves its state as it goes, so that a fit that was cut off can go on:
+        `fit(X, y, resume=True)`. A fit has a folder of its own.
+    checkpoint_every : float
+        Seconds between two such checkpoints.
     warm_start : bool
         Let a second `fit` go on from the present model, as `update` does, instead of beginning anew.
     """
@@ -178,6 +183,8 @@ class _NeuralBasisModel(BaseEstimator):
         n_jobs: int | None = None,
         device: str = "cpu",
         random_state: int | np.random.RandomState | None = 42,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
+        checkpoint_every: float = 300.0,
         warm_start: bool = False,
     ):
         self.preset = preset
@@ -222,9 +229,11 @@ class _NeuralBasisModel(BaseEstimator):
         self.n_jobs = n_jobs
         self.device = device
         self.random_state = random_state
+        self.checkpoint_dir = checkpoint_dir
+        self.checkpoint_every = checkpoint_every
         self.warm_start = warm_start
 
-    def fit(self, X, y, sample_weight=None, init_score=None):
+    def fit(self, X, y, sample_weight=None, init_score=None, resume=False):
         """Fit the model to a table and a target.
 
         Parameters
@@ -233,6 +242,9 @@ class _NeuralBasisModel(BaseEstimator):
         y : (N,) target
         sample_weight : (N,) weights, optional; a row of weight 2 is two equal rows, one of weight 0 is absent
         init_score : (N,) or (N, K) scores to start from, optional; the model learns what they leave
+        resume : go on from the last checkpoint in `checkpoint_dir`, with the same rows and parameters, to the model
+            that the fit would have given; without a checkpoint, or behind a fit that came to its end with other rows or
+            parameters, the fit starts anew
         """
         from .fitting import fit_model  # brings torch, which predictions do not need
         from .recipe import check_parameters
@@ -243,7 +255,8 @@ class _NeuralBasisModel(BaseEstimator):
         columns = self._read_training_table(X)
         sample = self._read_sample(y, sample_weight, init_score, columns.n_rows, is_new=True)
         name = getattr(y, "name", None)
-        found = fit_model(self, columns, sample, getattr(self, "classes_", None), None if name is None else str(name))
+        target = None if name is None else str(name)
+        found = fit_model(self, columns, sample, getattr(self, "classes_", None), target, resume)
         self.model_, self.history_, self.interaction_ranking_ = found
         return self
 

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from sklearn.utils import check_random_state
 
+from .checkpoint import describe_fit, open_checkpoints
 from .columns import Columns
 from .compile import compile_model
 from .history import History
@@ -33,14 +34,21 @@ from .wide import WideTrainer, compile_factors
 
 
 def fit_model(
-    parameters: Any, columns: Columns, sample: Sample, classes: np.ndarray | None, target: str | None = None
+    parameters: Any,
+    columns: Columns,
+    sample: Sample,
+    classes: np.ndarray | None,
+    target: str | None = None,
+    resume: bool = False,
 ) -> tuple[AdditiveModel, History, list[Ranked]]:
     """Fit with an estimator's parameters (checked before); `classes` are labels, None for a regression.
 
-    `target` is the target's name, if it has one.
+    `target` is the target's name, if it has one. To resume is to go on from the checkpoints of the same fit.
     """
     estimator, started, group = parameters, time.monotonic(), meet(parameters, columns)
-    rng = np.random.default_rng(group.agree(check_random_state(parameters.random_state).randint(2**31)))
+    keeper = open_checkpoints(parameters.checkpoint_dir, parameters.checkpoint_every, resume, group)
+    seed = group.agree(check_random_state(parameters.random_state).randint(2**31))
+    rng = np.random.default_rng(keeper.choose_seed(seed))
     plan = make_plan(parameters, columns.names, classes, columns.n_rows)
     wide = is_wide(parameters, columns, plan, classes)
     parameters = settle(parameters, columns.n_rows, wide)
@@ -48,10 +56,12 @@ def fit_model(
     with training_threads(), seeded_dropout(rng):
         start = make_start(columns, sample, classes, plan, parameters, wide, rng)
         check_memory(parameters, start.plan, start.objective.n_outputs)
-        known = parameters, start.encoder, start.numbers, start.sample, start.objective, start.rows, rng, group
+        keeper.check(describe_fit(estimator.get_params(deep=False), columns.names, start.numbers, start.sample))
+        known = parameters, start.encoder, start.numbers, start.sample, start.objective, start.rows, rng, group, keeper
         trainer = WideTrainer(*known) if wide else Trainer(*known)
         trainer.history.started = started
         ranking = fit_terms(trainer, start.plan)
+        keeper.finish()
     summary = summarize(estimator, columns, target, start.objective, trainer.history)
     rest = start.objective, classes, parameters.n_jobs, summary
     if isinstance(trainer, WideTrainer):

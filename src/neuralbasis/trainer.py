@@ -31,7 +31,7 @@ from .sample import Sample
 from .screen import Bins, bin_columns, find_reach, list_triples, pick_terms, rank_terms
 from .stored import Stored
 from .terms import Plan, Ranked, Term, describe_ranking
-from .train import ALONE, ExactEngine, GridEngine, Group, Rows, Stage, blend, cut, refine, train
+from .train import ALONE, FORGETFUL, ExactEngine, GridEngine, Group, Keeper, Rows, Stage, blend, cut, refine, train
 
 
 @dataclass(eq=False)
@@ -49,6 +49,7 @@ class Trainer:
     rows: Rows
     rng: np.random.Generator
     group: Group = ALONE
+    keeper: Keeper = FORGETFUL
     stages: list[Stage] = field(default_factory=list)
     history: History = field(default_factory=History)
     knots: dict[int, int] = field(default_factory=dict)
@@ -76,7 +77,8 @@ class Trainer:
         settings = make_settings(
             parameters, len(self.numbers), int(self.rows.copies.sum()), order, count_active(grid.layout)
         )
-        improved = train(net, grid, engine, self.rows, self.objective, settings, self.history, self.rng, self.group)
+        known = self.rows, self.objective, settings, self.history, self.rng, self.group
+        improved = train(net, grid, engine, *known, keeper=self.keeper)
         if improved or wished or not self.stages:
             stage = self._add_free_parts(Stage(net, grid))
             self.stages.append(stage)

@@ -10,25 +10,35 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 
-class State(Protocol):
+class RunState(Protocol):
     """What can be remembered of a run."""
 
     def read(self) -> dict[str, Any]: ...
-    def write(self, state: dict[str, Any], is_over: bool, /) -> None: ...
+    def write(self, state: dict[str, Any], is_over: bool) -> None: ...
 
 
 class Keeper:
     """Remembers nothing."""
 
-    def begin(self, _state: State) -> bool:
+    def choose_seed(self, drawn: int) -> int:
+        """The seed of a fit: the one that was drawn, or that of the fit which goes on."""
+        return drawn
+
+    def check(self, _fit: dict[str, Any]) -> None:
+        """Refuse to go on with another fit than the one that is described."""
+
+    def begin(self, _state: RunState) -> bool:
         """Give a run that begins what is known of it; True if it was over."""
         return False
 
-    def note(self, _state: State) -> None:
+    def note(self, _state: RunState) -> None:
         """A round of batches is done."""
 
-    def end(self, _state: State) -> None:
+    def end(self, _state: RunState) -> None:
         """The run is over."""
+
+    def finish(self) -> None:
+        """So is the fit."""
 
 
 FORGETFUL = Keeper()

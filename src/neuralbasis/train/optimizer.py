@@ -14,7 +14,6 @@ from torch import nn
 
 from .. import kernels
 
-
 _MOVING = "values", "mean", "square", "average"
 
 
