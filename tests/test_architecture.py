@@ -22,10 +22,21 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 
 NUMPY_SIDE = ["stored", "columns", "axis", "encoder", "terms", "screen", "select", "link", "layout", "model", "kernels"]
 NUMPY_SIDE += ["lazy", "entries", "factors", "purify", "shape", "summary", "draft", "archive", "document", "scorecard"]
-NUMPY_SIDE += ["bound", "merging", "stream"]
+NUMPY_SIDE += ["bound", "merging", "nested", "stream"]
 TORCH_SIDE = ["bases", "net", "objective", "train", "compile"]
 READERS = ["explain", "plot", "report", "edit", "export", "cli"]
-BOTH_SIDES = {"checkpoint", "compile", "estimators", "fitting", "start", "trainer", "updating", "wide"}
+BOTH_SIDES = {
+    "beyond",
+    "checkpoint",
+    "compile",
+    "estimators",
+    "fitting",
+    "start",
+    "supply",
+    "trainer",
+    "updating",
+    "wide",
+}
 # The training side calls the compiled loops (the backward pass of a look-up is a histogram) and is handed the records
 # that describe their arrays. It sees no frames, no encoder, no fitted model.
 SHARED = {"kernels", "layout", "axis", "terms", "stored", "entries"}

@@ -15,7 +15,8 @@ from hypothesis.extra import numpy as arrays
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
 from neuralbasis.archive import DocumentError
-from neuralbasis.checkpoint import list_checkpoints, read_checkpoint, write_checkpoint
+from neuralbasis.checkpoint import list_checkpoints
+from neuralbasis.nested import read_nested, write_nested
 
 SMALL = {"n_jobs": 1, "outer_bags": 2, "max_steps": 60, "hidden": (16, 16), "n_bases": 8, "n_interaction_bases": 4}
 
@@ -96,9 +97,9 @@ def test_a_seed_that_was_drawn_is_remembered(tmp_path):
 
 def test_time_that_has_passed_counts(tmp_path):
     cut_off("regression", tmp_path, 9)
-    content = read_checkpoint(list_checkpoints(tmp_path)[-1])
+    content = read_nested(list_checkpoints(tmp_path)[-1])
     content["under_way"]["watch"]["history"]["passed"] = 1000.0
-    write_checkpoint(tmp_path / "fit-000999.checkpoint", content)
+    write_nested(tmp_path / "fit-000999.checkpoint", content)
     stopped = make("regression", tmp_path, time_limit=900.0).fit(*draw("regression"), resume=True)
     assert stopped.history_.stopped_by == "time_limit"
 
@@ -150,7 +151,7 @@ def test_a_damaged_file_gives_way_to_the_one_before(tmp_path, size):
     data[len(data) // 2] ^= 255
     newest.write_bytes(data[:size] if size >= 0 else data)
     with pytest.raises(DocumentError):
-        read_checkpoint(newest)
+        read_nested(newest)
     with pytest.warns(UserWarning, match=newest.name):
         resumed = make("regression", tmp_path).fit(X, y, resume=True)
     np.testing.assert_array_equal(resumed.predict(X), make("regression").fit(X, y).predict(X))
@@ -195,5 +196,5 @@ NUMBERS = arrays.arrays(st.sampled_from([np.float32, np.float64, np.int64, np.ui
 @given(st.dictionaries(st.text("abc", min_size=1), st.recursive(PLAIN | NUMBERS, st.lists, max_leaves=8)))
 def test_files_hold_plain_values_and_arrays(tmp_path_factory, content):
     path = tmp_path_factory.mktemp("files") / "fit-000001.checkpoint"
-    write_checkpoint(path, content)
-    np.testing.assert_equal(read_checkpoint(path), content)
+    write_nested(path, content)
+    np.testing.assert_equal(read_nested(path), content)

@@ -127,11 +127,12 @@ def _end(pid: int) -> None:
 def _inspect(folder: Path, outcome: Outcome) -> None:
     """Every checkpoint there is must be readable, and so must a model."""
     from neuralbasis import load
-    from neuralbasis.checkpoint import list_checkpoints, read_checkpoint
+    from neuralbasis.checkpoint import list_checkpoints
+    from neuralbasis.nested import read_nested
 
     for path in list_checkpoints(folder / "state"):
         try:
-            read_checkpoint(path)
+            read_nested(path)
             outcome.checkpoints += 1
         except (OSError, ValueError) as error:
             outcome.damaged += 1

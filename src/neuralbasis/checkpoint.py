@@ -2,7 +2,7 @@
 
     fit-000007.checkpoint        an archive of two entries: state.json and arrays.npz
 
-A file holds the runs that are over and the one that is under way, with the seed and a description of the fit; what
+A file holds the runs that are over and the one that is under way, with a description of the fit and the seed; what
 lies between runs is found again from the seed. A file appears whole or not at all, the last two are kept, and a damaged
 one gives way to the one before. The first process writes, and what it reads is sent to the others. The last file of a
 fit that came to its end says so: a fit that begins after it replaces it.
@@ -11,7 +11,6 @@ fit that came to its end says so: a fit that begins after it replaces it.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import time
@@ -24,19 +23,19 @@ from typing import Any
 import numpy as np
 
 from . import __version__
-from .archive import DocumentError, read_archive, write_archive
+from .archive import DocumentError
+from .nested import read_nested, write_nested
 from .sample import Sample, take_rows
 from .stored import Stored
 from .summary import to_plain
 from .train import FORGETFUL, Group, Keeper, RunState
 
-FORMAT = 1
 KEPT = 2  # files
 MAX_ROWS = 1000  # whose numbers are in the digest of a table
 # Parameters that may be others when a fit goes on: they concern the run, not the model.
 FREE = {
     "n_jobs", "verbose", "callbacks", "time_limit", "device", "checkpoint_dir", "checkpoint_every", "cache_dir",
-    "keep_cache", "memory_limit", "warm_start",
+    "keep_cache", "warm_start",
 }  # fmt: skip
 
 
@@ -64,7 +63,7 @@ def _look_into(folder: Path, resume: bool) -> Any:
         return None
     for path in reversed(list_checkpoints(folder)):
         try:
-            return {**read_checkpoint(path), "path": path}
+            return {**read_nested(path), "path": path}
         except (OSError, DocumentError) as error:
             warnings.warn(f"{path} cannot be read, so the checkpoint before it is tried: {error}", stacklevel=2)
     warnings.warn(f"there is no checkpoint in {folder} to resume from: the fit starts anew", stacklevel=2)
@@ -78,14 +77,14 @@ class Checkpoints(Keeper):
         self.folder, self.every, self.group, self.found = folder, every, group, found
         self.over: list[dict[str, Any]] = []  # states of runs that are over
         self.was_over = False  # the present run, when it began
-        self.seed = 0
+        self.choices: dict[str, Any] = {}
         self.fit: dict[str, Any] = {}
         self.files = [] if found is None else [found["path"]]  # of this fit, as far as they are kept
         self.written = time.monotonic()
 
-    def choose_seed(self, drawn: int) -> int:
-        self.seed = drawn if self.found is None else self.found["seed"]
-        return self.seed
+    def choose(self, name: str, value: Any) -> Any:
+        self.choices[name] = value if self.found is None else self.found["choices"].get(name, value)
+        return self.choices[name]
 
     def check(self, fit: dict[str, Any]) -> None:
         self.fit = json.loads(json.dumps(fit))  # as it will be read
@@ -130,10 +129,10 @@ class Checkpoints(Keeper):
         there = list_checkpoints(self.folder)
         path = self.folder / f"fit-{_number(there[-1]) + 1 if there else 1:06d}.checkpoint"
         content = {
-            "seed": self.seed, "fit": self.fit, "over": self.over, "under_way": under_way, "is_done": is_done,
+            "choices": self.choices, "fit": self.fit, "over": self.over, "under_way": under_way, "is_done": is_done,
         }  # fmt: skip
         try:
-            write_checkpoint(path, content)
+            write_nested(path, content)
             self.files = [*self.files, path][-KEPT:]
             for other in set(there) - set(self.files):
                 other.unlink(missing_ok=True)
@@ -186,49 +185,3 @@ def _find_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
         if old[part] != new[part]:
             return f"{part} {old[part]} instead of {new[part]}"
     return "of rows with other values"
-
-
-# Files
-
-
-def write_checkpoint(path: Path, content: dict[str, Any]) -> None:
-    """Nested plain values and arrays -> one file."""
-    arrays: list[np.ndarray] = []
-    text = json.dumps({"format": FORMAT, **_pack(content, arrays)})
-    packed = io.BytesIO()
-    np.savez(packed, *arrays)
-    write_archive(path, {"state.json": text.encode(), "arrays.npz": packed.getvalue()})
-
-
-def read_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What `write_checkpoint` wrote; nothing in the file is executed. A `DocumentError` if it is damaged."""
-    with open(path, "rb") as file:
-        entries = read_archive(file)
-    try:
-        content = json.loads(entries["state.json"])
-        if content.pop("format") != FORMAT:
-            raise DocumentError("it was written by another version of neuralbasis")
-        with np.load(io.BytesIO(entries["arrays.npz"]), allow_pickle=False) as arrays:
-            return _unpack(content, arrays)
-    except (KeyError, TypeError, ValueError) as error:
-        raise DocumentError(f"it is not a checkpoint of neuralbasis ({error})") from None
-
-
-def _pack(value: Any, arrays: list[np.ndarray]) -> Any:
-    """Arrays go to the list, and their numbers stand for them."""
-    if isinstance(value, np.ndarray):
-        arrays.append(value)
-        return {"array": len(arrays) - 1}
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, Mapping):
-        return {name: _pack(item, arrays) for name, item in value.items()}
-    return [_pack(item, arrays) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def _unpack(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    if isinstance(value, dict):
-        if value.keys() == {"array"}:
-            return arrays[f"arr_{value['array']}"]
-        return {name: _unpack(item, arrays) for name, item in value.items()}
-    return [_unpack(item, arrays) for item in value] if isinstance(value, list) else value

@@ -28,6 +28,8 @@ from .shape import AnyShape
 if TYPE_CHECKING:
     from .bases import Basis
     from .explain import GlobalExplanation, LocalExplanation
+    from .stream.source import Source
+    from .train import Keeper
 
 
 class _NeuralBasisModel(BaseEstimator):
@@ -127,6 +129,13 @@ class _NeuralBasisModel(BaseEstimator):
         Threads; None and -1 are all cores.
     device : str
         Where to train: "cpu" or a torch device.
+    memory_limit : int or str, optional
+        Of a fit to files: bytes that the process may hold ("2GB"). A table that needs more is not read into memory, but
+        put on disk and trained from there, in random parts. None is half of the memory that is free.
+    cache_dir : path, optional
+        Folder for what is put on disk, about as much as the files; None is a temporary one.
+    keep_cache : bool
+        Leave it in `cache_dir`, where the next fit to the same files finds it.
     random_state : int, RandomState or None
         Same seed, same model.
     checkpoint_dir : str or path, optional
@@ -182,6 +191,9 @@ class _NeuralBasisModel(BaseEstimator):
         verbose: bool = False,
         n_jobs: int | None = None,
         device: str = "cpu",
+        memory_limit: int | str | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
+        keep_cache: bool = False,
         random_state: int | np.random.RandomState | None = 42,
         checkpoint_dir: str | os.PathLike[str] | None = None,
         checkpoint_every: float = 300.0,
@@ -229,6 +241,9 @@ class _NeuralBasisModel(BaseEstimator):
         self.verbose = verbose
         self.n_jobs = n_jobs
         self.device = device
+        self.memory_limit = memory_limit
+        self.cache_dir = cache_dir
+        self.keep_cache = keep_cache
         self.random_state = random_state
         self.checkpoint_dir = checkpoint_dir
         self.checkpoint_every = checkpoint_every
@@ -239,26 +254,52 @@ class _NeuralBasisModel(BaseEstimator):
 
         Parameters
         ----------
-        X : table (NumPy, SciPy sparse, pandas, polars, Arrow, dict of columns)
-        y : (N,) target
-        sample_weight : (N,) weights, optional; a row of weight 2 is two equal rows, one of weight 0 is absent
+        X : table (NumPy, SciPy sparse, pandas, polars, Arrow, dict of columns), or a source of one: a path or glob of
+            Parquet or CSV files, a folder, a list of paths, an Arrow dataset, or an iterable of record batches that can
+            be iterated again; `feature_names` then says which columns to take
+        y : (N,) target; the name of its column where X is a source
+        sample_weight : (N,) weights, optional; a row of weight 2 is two equal rows, one of weight 0 is absent; the name
+            of their column where X is a source
         init_score : (N,) or (N, K) scores to start from, optional; the model learns what they leave
         resume : go on from the last checkpoint in `checkpoint_dir`, with the same rows and parameters, to the model
             that the fit would have given; without a checkpoint, or behind a fit that came to its end with other rows or
             parameters, the fit starts anew
         """
-        from .fitting import fit_model  # brings torch, which predictions do not need
+        from .fitting import open_keeper  # brings torch, which predictions do not need
         from .recipe import check_parameters
 
         check_parameters(self)
         if self.warm_start and hasattr(self, "model_"):
             return self.update(X, y, sample_weight, init_score)
+        keeper = open_keeper(self, resume)
+        if (source := _find_source(X)) is not None:
+            return self._fit_source(source, y, sample_weight, init_score, keeper)
+        name = getattr(y, "name", None)
+        return self._fit_table(X, y, sample_weight, init_score, None if name is None else str(name), keeper)
+
+    def _fit_table(self, X, y, sample_weight, init_score, target: str | None, keeper: Keeper):
+        from .fitting import fit_model  # brings torch, which predictions do not need
+
         columns = self._read_training_table(X)
         sample = self._read_sample(y, sample_weight, init_score, columns.n_rows, is_new=True)
-        name = getattr(y, "name", None)
-        target = None if name is None else str(name)
-        found = fit_model(self, columns, sample, getattr(self, "classes_", None), target, resume)
+        found = fit_model(self, columns, sample, getattr(self, "classes_", None), target, keeper)
         self.model_, self.history_, self.interaction_ranking_ = found
+        return self
+
+    def _fit_source(self, source: Source, y, sample_weight, init_score, keeper: Keeper):
+        from .beyond import fit_source, read_in_memory
+        from .stream.survey import choose_roles
+
+        _require_names(y, sample_weight, init_score)
+        roles = choose_roles(source, y, sample_weight, self.feature_names)
+        if (parts := read_in_memory(self, source, roles, keeper)) is not None:
+            return self._fit_table(*parts, None, roles.target, keeper)
+        found = fit_source(self, source, roles, isinstance(self, ClassifierMixin), keeper)
+        self.model_, self.history_, self.interaction_ranking_ = found
+        if self.model_.classes is not None:
+            self.classes_ = self.model_.classes
+        self._has_names, self.n_features_in_ = self.feature_names is None, len(roles.features)
+        self.feature_names_in_ = np.array(roles.features, dtype=object)
         return self
 
     def update(self, X, y, sample_weight=None, init_score=None):
@@ -291,12 +332,30 @@ class _NeuralBasisModel(BaseEstimator):
 
         model = self._fitted_model()
         check_parameters(self)
+        if (source := _find_source(X)) is not None:
+            X, y, sample_weight = self._read_source(source, y, sample_weight, init_score)
         columns = read_columns(X, self.feature_names, self.absent_value)
         self._check_rows(columns)
         columns = model.find_columns(columns)
         sample = self._read_sample(y, sample_weight, init_score, columns.n_rows)
         self.model_, self.history_ = update_model(self, model, columns, sample)
         return self
+
+    def _read_source(self, source: Source, y, sample_weight, init_score) -> Any:
+        """New rows of files, which must fit in memory."""
+        from .beyond import read_in_memory
+        from .stream.survey import choose_roles
+        from .train import FORGETFUL
+
+        _require_names(y, sample_weight, init_score)
+        roles = choose_roles(source, y, sample_weight, list(self._fitted_model().encoder.names))
+        parts = read_in_memory(self, source, roles, FORGETFUL)
+        if parts is None:
+            raise ValueError(
+                "update reads its rows into memory, but these need more than memory_limit; update with some of the "
+                "files at a time, or fit anew"
+            )
+        return parts
 
     def _check_rows(self, columns: Columns) -> None:
         if columns.n_rows < 2:
@@ -573,6 +632,26 @@ _LASTING = (
     "learning_rate", "batch_size", "max_steps", "max_epochs", "validation_size", "outer_bags",
     "early_stopping_rounds", "early_stopping_tolerance",
 )  # fmt: skip
+
+
+def _find_source(X) -> Source | None:
+    """The source that X is; arrays, frames and mappings are tables in memory."""
+    if hasattr(X, "shape") or hasattr(X, "columns") or isinstance(X, Mapping):
+        return None
+    from .stream.source import open_source
+
+    return open_source(X)
+
+
+def _require_names(y, sample_weight, init_score) -> None:
+    """What goes with a source are names of its columns."""
+    if init_score is not None:
+        raise ValueError("init_score needs a table in memory: a source of rows has no scores to start from")
+    for name, value in (("y", y), ("sample_weight", sample_weight)):
+        if not isinstance(value, str) and not (value is None and name == "sample_weight"):
+            raise ValueError(
+                f"X is a source of rows, so {name} must be the name of one of its columns, not {type(value).__name__}"
+            )
 
 
 def _require_finite(y: np.ndarray) -> None:

@@ -20,9 +20,9 @@ class RunState(Protocol):
 class Keeper:
     """Remembers nothing."""
 
-    def choose_seed(self, drawn: int) -> int:
-        """The seed of a fit: the one that was drawn, or that of the fit which goes on."""
-        return drawn
+    def choose(self, _name: str, value: Any) -> Any:
+        """A choice that a fit must make once: this one, or that of the fit which goes on."""
+        return value
 
     def check(self, _fit: dict[str, Any]) -> None:
         """Refuse to go on with another fit than the one that is described."""
