@@ -84,7 +84,7 @@ class Processes(Group):
         return self.own + sum(lane.sent for lane in self.lanes[1:])
 
     def sum(self, tensor: Tensor) -> Tensor:
-        total = tensor.detach().double()
+        total = tensor.detach().to(torch.float64, copy=True)
         self.own += total.nbytes
         distributed.all_reduce(total, group=self.group)
         return total
