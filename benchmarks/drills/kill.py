@@ -39,7 +39,7 @@ class Way:
 
     def command(self, folder: Path, resume: bool, n_rows: int) -> list[str]:
         job = ["-m", "benchmarks.drills.job", str(folder), "--rows", str(n_rows)]
-        job += ["--stream", "--memory", "1"] if self.is_stream else []
+        job += ["--stream"] if self.is_stream else []
         job += ["--resume"] if resume else []
         if self.n_processes == 1:
             return [sys.executable, *job]
