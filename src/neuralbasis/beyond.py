@@ -52,7 +52,7 @@ def fit_source(
     check_way(parameters, roles)
     estimator, group, started = parameters, find_group(), time.monotonic()
     seed, threads = keeper.choose("seed", draw_seed(parameters, group)), kernels.count_threads(parameters.n_jobs)
-    survey = make_survey(source, roles, is_classifier, parameters, group, threads)
+    survey = make_survey(source, roles, is_classifier, parameters, group, threads, choose_folder(parameters))
     parameters, rng = settle(parameters, survey.n_rows, False, group.rank), np.random.default_rng(seed)
     plan = make_plan(parameters, roles.features, survey.classes, survey.n_rows)
     limit = keeper.choose("limit", group.agree(read_limit(parameters.memory_limit)))
@@ -105,8 +105,8 @@ def open_cache(
 
     A fit with checkpoints that fails leaves it to the one that goes on.
     """
-    known, is_over = choose_folder(parameters), False
-    folder, threads = known or tempfile.mkdtemp(prefix="neuralbasis-"), kernels.count_threads(parameters.n_jobs)
+    folder, is_over = choose_folder(parameters) or tempfile.mkdtemp(prefix="neuralbasis-"), False
+    threads = kernels.count_threads(parameters.n_jobs)
     try:
         yield make_cache(
             source, survey, folder, 1 + division.n_pools, seed, group, threads, parameters.verbose, division.n_bench
