@@ -17,9 +17,10 @@ from neuralbasis.layout import lay_out
 from neuralbasis.objective import choose_objective
 from neuralbasis.recipe import make_net
 from neuralbasis.sample import Sample
-from neuralbasis.train import ExactEngine, GridEngine, Settings, loop, place_rows, train, training_threads
+from neuralbasis.train import ALONE, ExactEngine, GridEngine, Settings, loop, place_rows, train, training_threads
 from neuralbasis.train import crew as module
 from neuralbasis.train.crew import Crew, count_parts, release_smoothness
+from neuralbasis.train.feed import share_pool
 from neuralbasis.train.loop import _Watch
 from neuralbasis.train.rows import standard_error
 
@@ -120,6 +121,11 @@ def make_crew(threads=1, **settings):
     return Crew(*known, Settings(**settings))
 
 
+def make_pool():
+    problem = make_problem()
+    return share_pool(problem.grid, problem.rows, ALONE)
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_an_error_in_a_part_is_raised(threads, monkeypatch):
     def fail():
@@ -138,7 +144,7 @@ def test_an_interrupted_crew_leaves_no_part_at_work(monkeypatch):
 
     def work():
         with crew:
-            crew.advance([np.arange(50)] * 5, 1.0)
+            crew.advance(make_pool(), [np.arange(50)] * 5, 1.0)
 
     crew = make_crew(2, max_steps=50)
     monkeypatch.setattr(crew.parts[0], "advance", interrupt)
@@ -147,7 +153,7 @@ def test_an_interrupted_crew_leaves_no_part_at_work(monkeypatch):
     steps = crew.parts[1].step
     time.sleep(0.05)
     assert crew.parts[1].step == steps
-    assert not any(thread.is_alive() for thread in crew.pool._threads)
+    assert not any(thread.is_alive() for thread in crew.threads._threads)
 
 
 def test_parts_work_at_the_same_time(monkeypatch):
@@ -161,10 +167,10 @@ def test_parts_work_at_the_same_time(monkeypatch):
     with make_crew(2) as crew:
         for part in crew.parts:
             monkeypatch.setattr(part, "advance", meet)
-        crew.advance([np.arange(50)], 1.0)
+        crew.advance(make_pool(), [np.arange(50)], 1.0)
     assert len(seen) == 2
     with make_crew(1) as alone:
-        assert alone.pool is None
+        assert alone.threads is None
 
 
 def test_threads_are_shared_out():
@@ -176,7 +182,7 @@ def test_threads_are_shared_out():
 def test_what_was_kept_comes_back():
     with make_crew(max_steps=20) as crew:
         for _ in range(2):
-            crew.advance([np.arange(50)] * 5, 1.0)
+            crew.advance(make_pool(), [np.arange(50)] * 5, 1.0)
             assert {part.step for part in crew.parts} == {crew.steps}
             if crew.steps == 5:
                 crew.keep()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import repeat
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,7 @@ from neuralbasis.entries import Finder, pool_axis
 from neuralbasis.history import History
 from neuralbasis.objective import CrossEntropy, LogLoss, SquaredError
 from neuralbasis.sample import Sample
-from neuralbasis.train import FactoredCrew, FactoredNet, Regime, Settings, count_mass, place_rows, run
+from neuralbasis.train import FactoredCrew, FactoredNet, Feed, Regime, Settings, count_mass, place_rows, run
 from neuralbasis.train.factored import find_ridge
 from tests.sparse_tables import draw_table, store
 
@@ -39,6 +41,10 @@ def make_crew(table, y, objective, settings=None, regime=REGIME, threads=1, **op
     return FactoredCrew(
         net, entries, rows, objective, settings or Settings(batch_size=16, max_steps=50), regime, threads
     )
+
+
+def make_feed(crew, settings, rng):
+    return Feed(repeat(crew.rows), settings.batch_size, settings.max_steps, rng)
 
 
 def dense_scores(net, table, coefficients, tables):
@@ -186,7 +192,7 @@ def test_threads_do_not_change_a_fit():
     for threads in (1, 3):
         settings = Settings(batch_size=300, max_steps=8)
         crew = make_crew(table, y, CrossEntropy(3), settings, threads=threads)
-        run(crew, crew.rows.copies, settings, History(), np.random.default_rng(0))
+        run(crew, make_feed(crew, settings, np.random.default_rng(0)), settings, History())
         found.append(crew.net.coefficients[1])
     np.testing.assert_array_equal(*found)
 
@@ -201,7 +207,7 @@ def test_held_out_rows_teach_their_member_nothing():
     two.rows.held_out.copy_(one.rows.held_out)
     two.shares.copy_(one.shares)
     for crew in (one, two):
-        crew.advance([np.arange(60)] * 5, 1.0)
+        crew.advance(crew.rows, [np.arange(60)] * 5, 1.0)
     np.testing.assert_array_equal(one.net.coefficients[1], two.net.coefficients[1])
 
 
@@ -214,6 +220,6 @@ def test_training_finds_a_planted_shape_and_a_planted_pair():
     settings = Settings(batch_size=64, max_steps=1500)
     crew = make_crew(table, y, objective, settings, Regime(0.1, 0.01, 0.01, 0.0))
     history = History()
-    run(crew, crew.rows.copies, settings, history, rng)
+    run(crew, make_feed(crew, settings, rng), settings, history)
     error = 2 * history.validation[history.best] * y.var()  # from half squared errors in units of y's deviation
     assert error < 0.02 * y.var()

@@ -27,10 +27,11 @@ from neuralbasis.objective import CrossEntropy, LogLoss, SquaredError, choose_ob
 from neuralbasis.recipe import make_net
 from neuralbasis.sample import Sample
 from neuralbasis.stored import Stored
-from neuralbasis.train import ExactEngine, GridEngine, Settings, Stage, place_rows, train, training_threads
+from neuralbasis.train import ALONE, ExactEngine, GridEngine, Settings, Stage, place_rows, train, training_threads
 from neuralbasis.train.crew import Crew, compute_gradients, schedule
+from neuralbasis.train.feed import share_pool
 from neuralbasis.train.lookup import MIN_WORK, CompiledLookUp, StoredLookUp, TorchLookUp, choose_lookup
-from neuralbasis.train.loop import _batches, _Watch
+from neuralbasis.train.loop import _Watch
 from neuralbasis.train.optimizer import FlatAdamW
 from neuralbasis.train.penalty import (
     N_BLOCKS,
@@ -895,28 +896,6 @@ def test_targets_of_a_regression_are_no_classes():
     assert rare.copies.tolist() == [1] * 99 + [5]
 
 
-@settings(deadline=None)
-@given(seeds, st.lists(st.integers(1, 4), min_size=1, max_size=30), st.integers(1, 40), st.integers(1, 25))
-def test_every_row_comes_as_often_as_it_has_copies_in_an_epoch(seed, copies, size, n_steps):
-    copies = np.array(copies)
-    batches = list(_batches(copies, size, n_steps, np.random.default_rng(seed)))
-    assert len(batches) == n_steps
-    assert {len(batch) for batch in batches} == {min(size, copies.sum())}
-    drawn, epoch = np.concatenate(batches), copies.sum()
-    for first in range(0, len(drawn), epoch):
-        times = np.bincount(drawn[first : first + epoch], minlength=len(copies))
-        assert (times <= copies).all()
-        if first + epoch <= len(drawn):
-            assert (times == copies).all()
-    again = np.concatenate(list(_batches(copies, size, n_steps, np.random.default_rng(seed))))
-    np.testing.assert_array_equal(drawn, again)
-
-
-def test_epochs_are_shuffled_anew():
-    first, second = _batches(np.ones(100, int), 100, 2, np.random.default_rng(0))
-    assert first.tolist() != second.tolist() != list(range(100))
-
-
 # The loop
 
 
@@ -1109,7 +1088,7 @@ def test_gradients_of_a_batch_are_those_of_the_loss_and_the_penalties(task, tied
             parameter.add_(torch.randn(parameter.shape) / 3)
     penalty = Penalty(grid, 50.0, UNEVEN, output_penalty=0.3)
     penalty.refresh(net.table(grid.points).detach(), 0.5)
-    compute_gradients(net, grid, batch, rows, rows.shares(), objective, penalty)
+    compute_gradients(net, share_pool(grid, rows, ALONE), batch, objective, penalty)
     found = [parameter.grad.clone() for parameter in net.parameters()]
     net.zero_grad()
     table, lookup = net.table(grid.points), TorchLookUp(grid.positions, grid.layout)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,16 +21,15 @@ from .axis import Axis
 from .columns import Columns, find_rows, is_missing, read_columns
 from .lazy import Lazy
 from .link import inverse_link
-from .model import AdditiveModel
-from .sample import Sample, check_init_score, check_weights, read_floats
+from .model import AdditiveModel, find_model
+from .sample import MAX_TARGET, Sample, check_init_score, check_weights, read_floats
 from .shape import AnyShape
 
 if TYPE_CHECKING:
     from .bases import Basis
     from .explain import GlobalExplanation, LocalExplanation
-
-
-MAX_TARGET = 1e150
+    from .stream.source import Source
+    from .train import Keeper
 
 
 class _NeuralBasisModel(BaseEstimator):
@@ -50,6 +49,8 @@ class _NeuralBasisModel(BaseEstimator):
         What a SciPy sparse matrix holds where it stores nothing: 0, another number, or NaN for missing.
     max_bins : int
         At most so many knots for a main effect.
+    knots : mapping, optional
+        For some columns of numbers, by name, the knots themselves: increasing values.
     max_interaction_bins : int or "auto"
         At most so many knots for a column in a pair (a pair with a column of few values may have more along the
         other); a quarter of that in a triple. "auto" is 49, fewer for few rows or very many pairs.
@@ -128,8 +129,22 @@ class _NeuralBasisModel(BaseEstimator):
         Threads; None and -1 are all cores.
     device : str
         Where to train: "cpu" or a torch device.
+    memory_limit : int or str, optional
+        Of a fit to files: bytes that the process may hold ("2GB"). A table that needs more is not read into memory, but
+        put on disk and trained from there, in random parts. None is half of the memory that is free.
+    cache_dir : path, optional
+        Folder for what is put on disk, about as much as the files; None is a temporary one.
+    keep_cache : bool
+        Leave it in `cache_dir`, where the next fit to the same files finds it.
     random_state : int, RandomState or None
         Same seed, same model.
+    checkpoint_dir : str or path, optional
+        Folder in which training leaves its state as it goes, so that a fit that was cut off can go on:
+        `fit(X, y, resume=True)`. A fit has a folder of its own.
+    checkpoint_every : float
+        Seconds between two such checkpoints.
+    warm_start : bool
+        Let a second `fit` go on from the present model, as `update` does, instead of beginning anew.
     """
 
     def __init__(
@@ -139,6 +154,7 @@ class _NeuralBasisModel(BaseEstimator):
         feature_types: Sequence[Any] | None = None,
         absent_value: float = 0.0,
         max_bins: int = 193,
+        knots: Mapping[str, Sequence[float]] | None = None,
         max_interaction_bins: int | str = "auto",
         interactions: Any = "auto",
         triples: Any = 0,
@@ -175,13 +191,20 @@ class _NeuralBasisModel(BaseEstimator):
         verbose: bool = False,
         n_jobs: int | None = None,
         device: str = "cpu",
+        memory_limit: int | str | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
+        keep_cache: bool = False,
         random_state: int | np.random.RandomState | None = 42,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
+        checkpoint_every: float = 300.0,
+        warm_start: bool = False,
     ):
         self.preset = preset
         self.feature_names = feature_names
         self.feature_types = feature_types
         self.absent_value = absent_value
         self.max_bins = max_bins
+        self.knots = knots
         self.max_interaction_bins = max_interaction_bins
         self.interactions = interactions
         self.triples = triples
@@ -218,43 +241,140 @@ class _NeuralBasisModel(BaseEstimator):
         self.verbose = verbose
         self.n_jobs = n_jobs
         self.device = device
+        self.memory_limit = memory_limit
+        self.cache_dir = cache_dir
+        self.keep_cache = keep_cache
         self.random_state = random_state
+        self.checkpoint_dir = checkpoint_dir
+        self.checkpoint_every = checkpoint_every
+        self.warm_start = warm_start
 
-    def fit(self, X, y, sample_weight=None, init_score=None):
+    def fit(self, X, y, sample_weight=None, init_score=None, resume=False):
         """Fit the model to a table and a target.
 
         Parameters
         ----------
-        X : table (NumPy, SciPy sparse, pandas, polars, Arrow, dict of columns)
-        y : (N,) target
-        sample_weight : (N,) weights, optional; a row of weight 2 is two equal rows, one of weight 0 is absent
+        X : table (NumPy, SciPy sparse, pandas, polars, Arrow, dict of columns), or a source of one: a path or glob of
+            Parquet or CSV files, a folder, a list of paths, an Arrow dataset, or an iterable of record batches that can
+            be iterated again; `feature_names` then says which columns to take
+        y : (N,) target; the name of its column where X is a source
+        sample_weight : (N,) weights, optional; a row of weight 2 is two equal rows, one of weight 0 is absent; the name
+            of their column where X is a source
         init_score : (N,) or (N, K) scores to start from, optional; the model learns what they leave
+        resume : go on from the last checkpoint in `checkpoint_dir`, with the same rows and parameters, to the model
+            that the fit would have given; without a checkpoint, or behind a fit that came to its end with other rows or
+            parameters, the fit starts anew
         """
-        from .fitting import fit_model  # brings torch, which predictions do not need
+        from .fitting import open_keeper  # brings torch, which predictions do not need
         from .recipe import check_parameters
 
         check_parameters(self)
-        columns = self._read_training_table(X)
-        sample = self._read_sample(y, sample_weight, init_score, columns.n_rows)
+        if self.warm_start and hasattr(self, "model_"):
+            return self.update(X, y, sample_weight, init_score)
+        keeper = open_keeper(self, resume)
+        if (source := _find_source(X)) is not None:
+            return self._fit_source(source, y, sample_weight, init_score, keeper)
         name = getattr(y, "name", None)
-        found = fit_model(self, columns, sample, getattr(self, "classes_", None), None if name is None else str(name))
+        return self._fit_table(X, y, sample_weight, init_score, None if name is None else str(name), keeper)
+
+    def _fit_table(self, X, y, sample_weight, init_score, target: str | None, keeper: Keeper):
+        from .fitting import fit_model  # brings torch, which predictions do not need
+
+        columns = self._read_training_table(X)
+        sample = self._read_sample(y, sample_weight, init_score, columns.n_rows, is_new=True)
+        found = fit_model(self, columns, sample, getattr(self, "classes_", None), target, keeper)
         self.model_, self.history_, self.interaction_ranking_ = found
         return self
 
-    def _read_training_table(self, X) -> Columns:
+    def _fit_source(self, source: Source, y, sample_weight, init_score, keeper: Keeper):
+        from .beyond import fit_source, read_in_memory
+        from .stream.survey import choose_roles
+
+        _require_names(y, sample_weight, init_score)
+        roles = choose_roles(source, y, sample_weight, self.feature_names)
+        if (parts := read_in_memory(self, source, roles, keeper)) is not None:
+            return self._fit_table(*parts, None, roles.target, keeper)
+        found = fit_source(self, source, roles, isinstance(self, ClassifierMixin), keeper)
+        self.model_, self.history_, self.interaction_ranking_ = found
+        if self.model_.classes is not None:
+            self.classes_ = self.model_.classes
+        self._has_names, self.n_features_in_ = self.feature_names is None, len(roles.features)
+        self.feature_names_in_ = np.array(roles.features, dtype=object)
+        return self
+
+    def update(self, X, y, sample_weight=None, init_score=None):
+        """Go on from the fitted model with new rows, in a part of the time that a fit takes.
+
+        Columns, knots and terms stay as they are; a correction of every shape is learned on the new rows, and kept as
+        far as held-out rows gain by it. Rows count alike, whether the model has seen them before or sees them now, but
+        where the new rows are sure that something has changed, its shape follows them. `bin_weights_` add up.
+        Error bars are those of the old rows where nothing was learned, of the new ones where a shape is theirs; tables
+        of single members are not kept. A level that is new gets a knot in its column's main effect, if the column has
+        no order; interactions read it as unseen. Classes must be those of the fit.
+
+        Parameters
+        ----------
+        X, y, sample_weight : new rows as for `fit`, with the same columns in any order
+        init_score : (N,) or (N, K) scores that the model's are added to, where it was fitted with such scores
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from neuralbasis import NeuralBasisRegressor
+        >>> x = np.random.default_rng(0).random((900, 1))
+        >>> model = NeuralBasisRegressor(max_steps=100).fit(x[:600], x[:600, 0])
+        >>> _ = model.update(x[600:], 3 * x[600:, 0])  # the world has changed
+        >>> round(float(np.ptp(model.predict([[0.1], [0.9]]))), 1), model.model_.summary.n_rows
+        (2.4, 900)
+        """
+        from .recipe import check_parameters
+        from .updating import update_model
+
+        model = self._fitted_model()
+        check_parameters(self)
+        if (source := _find_source(X)) is not None:
+            X, y, sample_weight = self._read_source(source, y, sample_weight, init_score)
         columns = read_columns(X, self.feature_names, self.absent_value)
+        self._check_rows(columns)
+        columns = model.find_columns(columns)
+        sample = self._read_sample(y, sample_weight, init_score, columns.n_rows)
+        self.model_, self.history_ = update_model(self, model, columns, sample)
+        return self
+
+    def _read_source(self, source: Source, y, sample_weight, init_score) -> Any:
+        """New rows of files, which must fit in memory."""
+        from .beyond import read_in_memory
+        from .stream.survey import choose_roles
+        from .train import FORGETFUL
+
+        _require_names(y, sample_weight, init_score)
+        roles = choose_roles(source, y, sample_weight, list(self._fitted_model().encoder.names))
+        parts = read_in_memory(self, source, roles, FORGETFUL)
+        if parts is None:
+            raise ValueError(
+                "update reads its rows into memory, but these need more than memory_limit; update with some of the "
+                "files at a time, or fit anew"
+            )
+        return parts
+
+    def _check_rows(self, columns: Columns) -> None:
         if columns.n_rows < 2:
             raise ValueError("X has n_samples=1: a model needs at least 2 rows")
         if self.validation_size >= columns.n_rows:
             raise ValueError(
                 f"validation_size={self.validation_size!r} leaves no row to train on: X has {columns.n_rows} rows"
             )
+
+    def _read_training_table(self, X) -> Columns:
+        columns = read_columns(X, self.feature_names, self.absent_value)
+        self._check_rows(columns)
         self._has_names = columns.named and self.feature_names is None and _frame_names(X) != []
         self.n_features_in_ = len(columns)
         self.feature_names_in_ = np.array(columns.names, dtype=object)
         return columns
 
-    def _read_sample(self, y, sample_weight, init_score, n_rows: int) -> Sample:
+    def _read_sample(self, y, sample_weight, init_score, n_rows: int, is_new: bool = False) -> Sample:
+        """The rows' target, weights and given scores; classes are learned from a new target, and known otherwise."""
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         y = column_or_1d(y, warn=True)
@@ -264,7 +384,7 @@ class _NeuralBasisModel(BaseEstimator):
         if len(y) != n_rows:
             raise ValueError(f"X and y have inconsistent numbers of samples: [{n_rows}, {len(y)}]")
         weights = check_weights(sample_weight, n_rows)
-        y = self._encode_target(y, weights)
+        y = self._encode_target(y, weights, is_new)
         return Sample(y, weights, check_init_score(init_score, n_rows, self._n_outputs()))
 
     def _scores(self, X, init_score=None) -> np.ndarray:
@@ -409,7 +529,7 @@ class NeuralBasisRegressor(RegressorMixin, _NeuralBasisModel):
     def _n_outputs(self) -> int:
         return 1
 
-    def _encode_target(self, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    def _encode_target(self, y: np.ndarray, weights: np.ndarray, is_new: bool) -> np.ndarray:
         y = read_floats(y, "y of a regression")
         _require_finite(y)
         if np.abs(y).max() > MAX_TARGET:
@@ -439,7 +559,7 @@ class NeuralBasisClassifier(ClassifierMixin, _NeuralBasisModel):
     def _n_outputs(self) -> int:
         return 1 if len(self.classes_) == 2 else len(self.classes_)
 
-    def _encode_target(self, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    def _encode_target(self, y: np.ndarray, weights: np.ndarray, is_new: bool) -> np.ndarray:
         kinds = {type(label) for label in y} if y.dtype == object else set()
         if len(kinds) > 1 and str in kinds:
             names = sorted(kind.__name__ for kind in kinds)
@@ -447,10 +567,15 @@ class NeuralBasisClassifier(ClassifierMixin, _NeuralBasisModel):
                 f"y mixes labels of the types {', '.join(names)}; write all of them as text, or as numbers"
             )
         check_classification_targets(y)
-        self.classes_ = np.unique(y[weights > 0])
-        if len(self.classes_) < 2:
+        came = np.unique(y[weights > 0])
+        if is_new:
+            self.classes_ = came
+            if len(came) < 2:
+                raise ValueError(f"y has one class only, {came.tolist()[0]!r}; a classifier needs at least two classes")
+        elif len(new := came[~np.isin(came, self.classes_)]):
             raise ValueError(
-                f"y has one class only, {self.classes_.tolist()[0]!r}; a classifier needs at least two classes"
+                f"y has the class {new.tolist()[0]!r}, but the model knows {self.classes_.tolist()[:20]} alone; fit "
+                "anew to add a class, or leave these rows out"
             )
         return np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
 
@@ -468,6 +593,65 @@ class NeuralBasisClassifier(ClassifierMixin, _NeuralBasisModel):
         scores = self._scores(X, init_score)
         winner = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else scores.argmax(axis=1)
         return self.classes_[winner]
+
+
+def update(model: Any, X, y, sample_weight=None, init_score=None, **parameters: Any) -> AdditiveModel:
+    """A model that goes on with new rows, see `NeuralBasisRegressor.update`; the given one stays as it is.
+
+    Parameters
+    ----------
+    model : a fitted estimator, or a model as `load` and `merge` give it
+    X, y, sample_weight, init_score : new rows with the model's columns
+    parameters : of an estimator, such as `preset` or `random_state`; others are as they were when the model was fitted
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from neuralbasis import NeuralBasisRegressor, update
+    >>> x = np.random.default_rng(0).random((900, 1))
+    >>> yesterday = NeuralBasisRegressor(max_steps=100).fit(x[:600], x[:600, 0]).model_
+    >>> today = update(yesterday, x[600:], 1 + x[600:, 0])
+    >>> round(float(today.predict([[0.5]])[0]), 1), yesterday.summary.n_rows, today.summary.n_rows
+    (1.5, 600, 900)
+    """
+    known = find_model(model)
+    kind = NeuralBasisRegressor if known.classes is None else NeuralBasisClassifier
+    before = {} if known.summary is None else known.summary.parameters
+    estimator = kind(**{name: before[name] for name in _LASTING if name in before} | parameters)
+    estimator.model_ = known
+    estimator.n_features_in_, estimator.feature_names_in_ = len(known.encoder.axes), np.array(known.encoder.names)
+    if known.classes is not None:
+        estimator.classes_ = known.classes
+    return estimator.update(X, y, sample_weight, init_score).model_
+
+
+# Parameters that an update takes over from the fit; others speak of terms and knots, which stay, or of the run.
+_LASTING = (
+    "preset", "absent_value", "n_bases", "n_interaction_bases", "hidden", "n_subnets", "fourier", "batch_norm",
+    "dropout", "basis_dropout", "tied_classes", "refine", "smoothness", "output_penalty", "weight_decay",
+    "learning_rate", "batch_size", "max_steps", "max_epochs", "validation_size", "outer_bags",
+    "early_stopping_rounds", "early_stopping_tolerance",
+)  # fmt: skip
+
+
+def _find_source(X) -> Source | None:
+    """The source that X is; arrays, frames and mappings are tables in memory."""
+    if hasattr(X, "shape") or hasattr(X, "columns") or isinstance(X, Mapping):
+        return None
+    from .stream.source import open_source
+
+    return open_source(X)
+
+
+def _require_names(y, sample_weight, init_score) -> None:
+    """What goes with a source are names of its columns."""
+    if init_score is not None:
+        raise ValueError("init_score needs a table in memory: a source of rows has no scores to start from")
+    for name, value in (("y", y), ("sample_weight", sample_weight)):
+        if not isinstance(value, str) and not (value is None and name == "sample_weight"):
+            raise ValueError(
+                f"X is a source of rows, so {name} must be the name of one of its columns, not {type(value).__name__}"
+            )
 
 
 def _require_finite(y: np.ndarray) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from sklearn.utils import check_random_state
 
+from .checkpoint import describe_fit, open_checkpoints
 from .columns import Columns
 from .compile import compile_model
 from .history import History
@@ -27,36 +28,70 @@ from .sample import Sample
 from .start import is_wide, make_start
 from .summary import Summary, find_versions, read_clock, to_plain
 from .terms import Plan, Ranked
-from .train import training_threads
+from .train import FORGETFUL, Group, Keeper, find_group, training_threads
 from .trainer import Trainer
 from .wide import WideTrainer, compile_factors
 
 
 def fit_model(
-    parameters: Any, columns: Columns, sample: Sample, classes: np.ndarray | None, target: str | None = None
+    parameters: Any,
+    columns: Columns,
+    sample: Sample,
+    classes: np.ndarray | None,
+    target: str | None = None,
+    keeper: Keeper = FORGETFUL,
 ) -> tuple[AdditiveModel, History, list[Ranked]]:
     """Fit with an estimator's parameters (checked before); `classes` are labels, None for a regression.
 
-    `target` is the target's name, if it has one.
+    `target` is the target's name, if it has one. The keeper remembers how far a fit has come.
     """
-    estimator, started = parameters, time.monotonic()
-    rng = np.random.default_rng(check_random_state(parameters.random_state).randint(2**31))
+    estimator, group, started = parameters, meet(parameters, columns), time.monotonic()
+    rng = np.random.default_rng(keeper.choose("seed", draw_seed(parameters, group)))
     plan = make_plan(parameters, columns.names, classes, columns.n_rows)
     wide = is_wide(parameters, columns, plan, classes)
-    parameters = settle(parameters, columns.n_rows, wide)
+    parameters = settle(parameters, columns.n_rows, wide, group.rank)
     with training_threads(), seeded_dropout(rng):
         start = make_start(columns, sample, classes, plan, parameters, wide, rng)
         check_memory(parameters, start.plan, start.objective.n_outputs)
-        known = parameters, start.encoder, start.numbers, start.sample, start.objective, start.rows, rng
+        keeper.check(describe_fit(estimator.get_params(deep=False), columns.names, start.numbers, start.sample))
+        known = parameters, start.encoder, start.numbers, start.sample, start.objective, start.rows, rng, group, keeper
         trainer = WideTrainer(*known) if wide else Trainer(*known)
         trainer.history.started = started
         ranking = fit_terms(trainer, start.plan)
-    summary = summarize(estimator, columns, target, start.objective, trainer.history)
+        keeper.finish()
+    summary = summarize(estimator, columns.n_rows, len(columns), target, start.objective, trainer.history)
     rest = start.objective, classes, parameters.n_jobs, summary
     if isinstance(trainer, WideTrainer):
         return compile_factors(trainer, *rest), trainer.history, ranking
     model = compile_model(trainer.stages, start.encoder, *rest)
     return start.widen(model), trainer.history, [start.widen_ranked(ranked) for ranked in ranking]
+
+
+def open_keeper(parameters: Any, resume: bool) -> Keeper:
+    """Who remembers how far a fit has come."""
+    return open_checkpoints(parameters.checkpoint_dir, parameters.checkpoint_every, resume, find_group())
+
+
+def draw_seed(parameters: Any, group: Group) -> int:
+    """One seed for all processes."""
+    return group.agree(check_random_state(parameters.random_state).randint(2**31))
+
+
+def meet(parameters: Any, columns: Columns) -> Group:
+    """The processes that fit this table together; each has all of it."""
+    group = find_group()
+    came = group.gather((columns.n_rows, columns.names))
+    if other := next((each for each in came if each != came[0]), None):
+        raise ValueError(
+            f"{group.size} processes fit one model together, so all of them must have the same table, but one has "
+            f"{came[0][0]:,} rows × {len(came[0][1]):,} columns and another {other[0]:,} × {len(other[1]):,}"
+        )
+    if group.size > 1 and parameters.engine == "exact":
+        raise ValueError(
+            "engine='exact' trains in one process: its tables are those of a batch; set engine='grid', or start one "
+            f"process instead of {group.size}"
+        )
+    return group
 
 
 def fit_terms(trainer: Trainer | WideTrainer, plan: Plan) -> list[Ranked]:
@@ -88,14 +123,16 @@ def fit_together(trainer: Trainer, plan: Plan) -> list[Ranked]:
     return ranking + ranked_triples
 
 
-def summarize(estimator: Any, columns: Columns, target: str | None, objective: Objective, history: History) -> Summary:
+def summarize(
+    estimator: Any, n_rows: int, n_columns: int, target: str | None, objective: Objective, history: History
+) -> Summary:
     """What was fitted, to what, and how it went."""
     events = {name: value for name, value in asdict(history).items() if name != "started"}
     return Summary(
         estimator=type(estimator).__name__,
         parameters=to_plain(estimator.get_params(deep=False)),
-        n_rows=columns.n_rows,
-        n_columns=len(columns),
+        n_rows=n_rows,
+        n_columns=n_columns,
         target=target,
         shift=objective.shift,
         unit=objective.unit,

@@ -11,7 +11,7 @@ the only difference between engines. `combine` takes what rows looked up in the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
@@ -136,25 +136,41 @@ class BasisNet(nn.Module):
         """Sums over the terms (b, 1, M · K), or tied the terms' values (b, T, M · S), -> scores (b, M, K)."""
         if not self.tied:
             return parts.view(len(parts), self.n_members, self.n_outputs) + self.intercept
-        copies = torch.bmm(parts.permute(2, 0, 1), self.mix())  # (M·S, b, K)
+        copies = torch.bmm(parts.permute(2, 0, 1), self.mix().to(parts.dtype))  # (M·S, b, K)
         return copies.unflatten(0, (self.n_members, self.n_subnets)).sum(1).transpose(0, 1) + self.intercept
 
     @torch.no_grad()
-    def pull(self, parts: Tensor, slope: Tensor) -> Tensor:
-        """The way back of `combine`: gradients (b, M, K) of the scores -> those of the parts; parameters get theirs."""
-        add_gradient(self.intercept, slope.sum(dim=0))
+    def pull(self, parts: Tensor, slope: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """The way back of `combine`: gradients (b, M, K) of the scores -> those of the parts, and those of what
+        `combine` adds to them, see `add_gradients`."""
         if not self.tied:
-            return slope.reshape(parts.shape)
+            return slope.reshape(parts.shape), [slope.sum(dim=0)]
         copies = slope.transpose(0, 1).repeat_interleave(self.n_subnets, dim=0)  # (M·S, b, K)
-        of_mix, first = torch.bmm(parts.permute(2, 1, 0), copies), 0  # (M·S, T, K)
-        for mix in self.mixes.values():
-            add_gradient(mix, of_mix[:, first : first + mix.shape[1]])
-            first += mix.shape[1]
-        return torch.bmm(copies, self.mix().transpose(1, 2)).permute(1, 2, 0).contiguous()
+        of_mix = torch.bmm(parts.permute(2, 1, 0), copies)  # (M·S, T, K)
+        mix = self.mix().transpose(1, 2).to(slope.dtype)
+        return torch.bmm(copies, mix).permute(1, 2, 0).contiguous(), [slope.sum(dim=0), of_mix]
+
+    def add_gradients(self, own: Sequence[Tensor]) -> None:
+        """Give the intercept and, where classes are tied, their weights the gradients that `pull` found."""
+        intercept, *of_mix = (grad.to(self.intercept.dtype) for grad in own)
+        add_gradient(self.intercept, intercept)
+        for grad in of_mix:
+            sizes = [mix.shape[1] for mix in self.mixes.values()]
+            for mix, part in zip(self.mixes.values(), grad.split(sizes, dim=1), strict=True):
+                add_gradient(mix, part)
 
     def mix(self) -> Tensor:
         """Weights (M · S, T, K) of tied terms in the classes, terms by order."""
         return torch.cat(list(self.mixes.values()), dim=1)
+
+    @property
+    def outer(self) -> list[Tensor]:
+        """What scores need besides a table: intercepts and, where classes are tied, their weights."""
+        return [self.intercept.detach(), *(mix.detach() for mix in self.mixes.values())]
+
+    def blank_table(self, points: Points) -> Tensor:
+        """Room for a table that another process fills."""
+        return self.zero.new_empty(len(points.source), self.zero.shape[1])
 
     def table(self, points: Points) -> Tensor:
         """All cells of all terms, (cells, C)."""

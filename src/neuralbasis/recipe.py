@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -22,6 +22,7 @@ from .axis import SCALINGS, Axis
 from .bases import Basis, MLPBasis, SplineBasis, StartedBasis
 from .entries import Finder
 from .layout import Layout
+from .memory import read_limit
 from .net import BasisNet
 from .objective import Objective
 from .sample import Sample
@@ -94,7 +95,7 @@ _CHOICES = {
     "engine": ("grid", "exact"),
     "heredity": ("strong", "weak", None),
 }
-_FLAGS = ("batch_norm", "staged", "refine", "verbose")
+_FLAGS = ("batch_norm", "staged", "refine", "verbose", "keep_cache", "warm_start")
 
 
 def check_parameters(estimator: Any) -> None:
@@ -117,11 +118,15 @@ def check_parameters(estimator: Any) -> None:
             _require_integer(name, getattr(estimator, name), smallest, "'auto' or ")
     if estimator.max_terms is not None and estimator.max_terms != "auto":
         _require_integer("max_terms", estimator.max_terms, 1, "None, 'auto' or ")
+    _require("knots", estimator.knots, lambda v: v is None or isinstance(v, Mapping), "None or a mapping of columns")
     _require("absent_value", estimator.absent_value, _is_number_or_missing, "a finite number or NaN")
     _require("learning_rate", estimator.learning_rate, lambda v: _is_number(v) and v > 0, "a number above 0")
     _require("validation_size", estimator.validation_size, _is_validation_size, "a share below 1 or a number of rows")
     _require("basis", estimator.basis, lambda v: v in ("mlp", "spline") or callable(v), "'mlp', 'spline' or a callable")
     _require("hidden", estimator.hidden, _is_sizes, "a sequence of positive integers")
+    read_limit(estimator.memory_limit)
+    if estimator.keep_cache and estimator.cache_dir is None:
+        raise ValueError("keep_cache=True needs a cache_dir: a cache in a temporary folder would never be found again")
     _require("max_epochs", estimator.max_epochs, _is_none_or_positive, "None or a number above 0")
     _require("time_limit", estimator.time_limit, _is_none_or_positive, "None or seconds above 0")
     for name in ("smoothness", "early_stopping_tolerance"):
@@ -132,6 +137,9 @@ def check_parameters(estimator: Any) -> None:
 
 def _check_surroundings(estimator: Any) -> None:
     """Parameters that concern the run rather than the model."""
+    folder, every = estimator.checkpoint_dir, estimator.checkpoint_every
+    _require("checkpoint_dir", folder, lambda v: isinstance(v, (str, os.PathLike, type(None))), "None or a folder")
+    _require("checkpoint_every", every, lambda v: _is_number(v) and v >= 0, "seconds of at least 0")
     _require("callbacks", estimator.callbacks, _is_none_or_callables, "None or a list of callables")
     if estimator.n_jobs is not None and (not _is_integer(estimator.n_jobs) or estimator.n_jobs == 0):
         raise ValueError(f"n_jobs must be None, a number of threads, or -1 for all cores, not {estimator.n_jobs!r}")
@@ -158,9 +166,10 @@ def _check_contradictions(estimator: Any) -> None:
         raise ValueError("max_steps and max_epochs contradict each other: give one of them")
 
 
-def settle(estimator: Any, n_rows: int, is_wide: bool = False) -> Any:
-    """A copy of the estimator in which the number of members is a number."""
+def settle(estimator: Any, n_rows: int, is_wide: bool = False, rank: int = 0) -> Any:
+    """A copy of the estimator in which the number of members is a number; the first of several processes shows bars."""
     settled = copy(estimator)
+    settled.verbose = estimator.verbose and rank == 0
     if estimator.outer_bags == "auto":
         preset = PRESETS[estimator.preset]
         usual = preset.members if n_rows < LARGE_TABLE else preset.members_large
@@ -329,6 +338,11 @@ def make_settings(estimator: Any, n_rows: int, n_drawn: int, order: int = 1, n_a
         callbacks=tuple(estimator.callbacks or ()),
         stage=STAGES[order] if estimator.staged else "all terms",
     )
+
+
+def see_all_rows(settings: Settings, n_drawn: int) -> Settings:
+    """At least as many steps as draw every row once."""
+    return replace(settings, max_steps=max(settings.max_steps, math.ceil(n_drawn / settings.batch_size)))
 
 
 def choose_batch_size(n_rows: int, order: int = 1) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ import torch
 from . import kernels
 from .axis import Axis, silent_axis
 from .columns import Columns
-from .encoder import Encoder
+from .encoder import Encoder, check_knots
 from .entries import pool_axis
 from .model import AdditiveModel
 from .objective import Objective, choose_objective
@@ -27,6 +27,10 @@ from .shape import FactoredShape
 from .stored import is_present, store_rows
 from .terms import Plan, Ranked, Term
 from .train import Rows, place_rows
+
+if TYPE_CHECKING:
+    from .stream.cache import Block
+    from .stream.survey import Survey
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +70,7 @@ def make_start(
     rng: np.random.Generator,
 ) -> Start:  # fmt: skip
     """The start that a table asks for."""
+    check_knots(parameters.knots, columns.names)
     must_choose = len(plan.features) > count_terms(parameters, columns.n_rows)
     make = share_axis if wide else choose_columns if must_choose else take_columns
     return make(columns, sample, classes, plan, parameters, rng)
@@ -78,6 +83,7 @@ def is_wide(parameters: Any, columns: Columns, plan: Plan, classes: np.ndarray |
     """
     plain = parameters.scaling == "auto" and parameters.engine == "grid" and parameters.basis == "mlp"
     plain = plain and parameters.tied_classes in ("auto", False) and str(parameters.device) == "cpu"
+    plain = plain and not parameters.knots
     if not plain or columns.columns is not None or parameters.feature_types is not None:
         return False
     n_terms, n_outputs = len(plan.features) + len(plan.listed), 1 if classes is None else max(1, len(classes) - 1)
@@ -123,6 +129,20 @@ def take_columns(
     return Start(encoder, numbers, tidy, objective, rows, plan)
 
 
+def take_bench(block: Block, survey: Survey, plan: Plan, parameters: Any, rng: np.random.Generator) -> Start:
+    """Start with the bench of a larger table, whose rows stand for all: in densities, and in what penalties weigh."""
+    numbers, tidy = tidy_rows(block.numbers, Sample(block.y, block.weights), survey.encoder.names)
+    if survey.classes is not None and len(found := np.unique(tidy.y)) < 2:
+        raise ValueError(
+            f"of {len(tidy.y):,} random rows, all are of class {survey.classes[found[0]]!r} of the target "
+            f"{survey.roles.target!r}; give more memory, or fewer rows of this class"
+        )
+    objective, rows = place_sample(tidy, survey.classes, parameters, rng)
+    weight = survey.weight_sum / tidy.weights.sum() if len(tidy.y) < survey.n_rows else 1.0
+    rows = replace(rows, n_effective=survey.weight_sum if survey.whole_weights else float(survey.n_rows))
+    return Start(survey.encoder, numbers, replace(tidy, weights=weight * tidy.weights), objective, rows, plan)
+
+
 def choose_columns(
     columns: Columns, sample: Sample, classes: np.ndarray | None, plan: Plan, parameters: Any, rng: np.random.Generator
 ) -> Start:
@@ -162,7 +182,8 @@ def place_sample(
 def fit_encoder(columns: Columns, sample: Sample, parameters: Any) -> Encoder:
     weights = None if (sample.weights == 1).all() else sample.weights
     scaling = "quantile" if parameters.scaling == "auto" else parameters.scaling
-    return Encoder.fit(columns, weights, parameters.feature_types, scaling, parameters.max_bins)
+    knots = {name: values for name, values in (parameters.knots or {}).items() if name in columns.names}
+    return Encoder.fit(columns, weights, parameters.feature_types, scaling, parameters.max_bins, knots)
 
 
 def choose_judges(

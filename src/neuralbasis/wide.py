@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from .shape import make_shapes
 from .stored import Stored
 from .summary import Summary
 from .terms import Plan, Term
-from .train import FactoredCrew, FactoredNet, Rows, count_mass, run
+from .train import ALONE, FORGETFUL, FactoredCrew, FactoredNet, Feed, Group, Keeper, Rows, count_mass, run
 
 
 class WideTrainer:
@@ -38,10 +39,10 @@ class WideTrainer:
 
     def __init__(
         self, parameters: Any, encoder: Encoder, stored: Stored, sample: Sample, objective: Objective, rows: Rows,
-        rng: np.random.Generator,
+        rng: np.random.Generator, group: Group = ALONE, keeper: Keeper = FORGETFUL,
     ):  # fmt: skip
         self.parameters, self.encoder, self.stored, self.sample = parameters, encoder, stored, sample
-        self.objective, self.rows, self.rng = objective, rows, rng
+        self.objective, self.rows, self.rng, self.group, self.keeper = objective, rows, rng, group, keeper
         self.threads, self.history = kernels.count_threads(parameters.n_jobs), History()
 
     def fit(self, plan: Plan) -> None:
@@ -72,7 +73,8 @@ class WideTrainer:
         for settings in rounds if crew.validates else rounds[:1]:
             before = self._best_loss()
             crew.begin(settings)
-            run(crew, self.rows.copies, settings, self.history, self.rng)
+            feed = Feed(repeat(self.rows), settings.batch_size, settings.max_steps, self.rng)
+            run(crew, feed, settings, self.history, self.group, self.keeper)
             if self._is_over() or self._best_loss() > (1 - WIDE_GAIN) * before:
                 break
         crew.apply_scale()

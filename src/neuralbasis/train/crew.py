@@ -19,8 +19,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..net import BasisNet
+from ..net import BasisNet, Points
 from ..objective import Objective
+from .feed import Pool
+from .group import ALONE, Group
 from .optimizer import FlatAdamW
 from .penalty import CURVATURE, Penalty, Smoothness
 from .points import ExactEngine, GridEngine
@@ -55,7 +57,7 @@ class Crew:
 
     def __init__(
         self, net: BasisNet, grid: GridEngine, engine: GridEngine | ExactEngine, rows: Rows, objective: Objective,
-        settings: Settings,
+        settings: Settings, group: Group = ALONE,
     ):  # fmt: skip
         self.net, n_parts = net, count_parts(net, engine)
         self.edges = np.linspace(0, net.n_members, n_parts + 1).astype(int).tolist()
@@ -63,29 +65,33 @@ class Crew:
         smoothness = release_smoothness(settings.smoothness, rows.information)
         penalty = Penalty(grid, rows.n_effective, smoothness, settings.output_penalty)
         if n_parts == 1:
-            self.parts = [Part(net, grid, engine, rows, penalty, objective, settings, held)]
+            self.parts = [Part(net, grid, rows, penalty, objective, settings, held, group)]
         else:
             share = grid.with_threads(max(1, grid.threads // n_parts))
             self.parts = [
-                Part(net.part(*ends), share, share, rows.part(*ends), copy(penalty), objective, settings, held)
-                for ends in pairwise(self.edges)
+                Part(net.part(*e), share, rows.part(*e), copy(penalty), objective, settings, held, group.lane(index))
+                for index, e in enumerate(pairwise(self.edges))
             ]
-        self.pool = ThreadPoolExecutor(n_parts - 1) if min(n_parts, grid.threads) > 1 else None
+        self.pool: Pool | None = None
+        n_threads = min(n_parts, max(grid.threads, group.size))  # one part works while another waits for processes
+        self.threads = ThreadPoolExecutor(n_parts - 1) if n_threads > 1 else None
         self.validates = len(held) > 0
 
     def __enter__(self) -> Crew:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        if self.pool is not None:
-            self.pool.shutdown(cancel_futures=True)
+        if self.threads is not None:
+            self.threads.shutdown(cancel_futures=True)
 
     @property
     def steps(self) -> int:
         return self.parts[0].step
 
-    def advance(self, batches: Sequence[np.ndarray], noise: float) -> None:
-        """Train all members on these batches."""
+    def advance(self, pool: Pool, batches: Sequence[np.ndarray], noise: float) -> None:
+        """Train all members on these batches of a pool."""
+        if pool is not self.pool:
+            self._take(pool)
         self._each(lambda part: part.advance(batches, noise))
 
     def validation_losses(self) -> Tensor:
@@ -101,16 +107,32 @@ class Crew:
     def restore(self) -> None:
         """Give the whole net what was kept."""
         for part, first in zip(self.parts, self.edges, strict=False):
+            part.group.spread([part.kept])
             part.optimizer.values.copy_(part.kept)
             if part.net is not self.net:
                 self.net.absorb(part.net, first)
         self.net.eval()
 
+    def state(self) -> dict[str, Any]:
+        """The state of all parts, wherever they are at home: all processes ask for it at once."""
+        return {"parts": [part.state() for part in self.parts]}
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+        for part, found in zip(self.parts, state["parts"], strict=True):
+            part.resume(found)
+
+    def _take(self, pool: Pool) -> None:
+        """Give every part its members' share of a pool."""
+        self.pool = pool
+        for part, ends in zip(self.parts, pairwise(self.edges), strict=True):
+            part.pool = pool if len(self.parts) == 1 else pool.part(*ends, part.grid.threads)
+
     def _each(self, work: Callable[[Part], Any]) -> list[Any]:
         """What `work` gives for each part, the first in this thread."""
-        if self.pool is None:
+        if self.threads is None:
             return [work(part) for part in self.parts]
-        others = [self.pool.submit(work, part) for part in self.parts[1:]]
+        others = [self.threads.submit(work, part) for part in self.parts[1:]]
         return [work(self.parts[0]), *[other.result() for other in others]]
 
 
@@ -131,36 +153,48 @@ def _is_separable(basis: nn.Module) -> bool:
 
 @dataclass(eq=False)
 class Part:
-    """Some members: their net, rows, penalty and optimiser; `held` are the rows that any of the crew holds out."""
+    """Some members: their net, the rows they are judged by, penalty and optimiser; `held` are the rows that any of the
+    crew holds out, `pool` has those that batches are drawn from."""
 
     net: BasisNet
     grid: GridEngine
-    engine: GridEngine | ExactEngine
     rows: Rows
     penalty: Penalty
     objective: Objective
     settings: Settings
     held: np.ndarray
+    group: Group
     step: int = 0
     kept: Tensor = field(default_factory=lambda: torch.empty(0))
+    pool: Pool = field(init=False)
 
     def __post_init__(self) -> None:
         settings, net = self.settings, self.net
-        self.shares = self.rows.shares()
         self.held_weights = self.rows.validation_parts(torch.from_numpy(self.held).to(self.grid.device))
         self.optimizer = FlatAdamW(net.parameters(), settings.weight_decay, settings.averaging * settings.max_steps)
         net.train()
 
     def advance(self, batches: Sequence[np.ndarray], noise: float) -> None:
-        """A step for every batch."""
-        max_steps = self.settings.max_steps
+        """A step for every batch; the net is evaluated and moved at home."""
+        max_steps, at_home = self.settings.max_steps, self.group.at_home
         for batch in batches:
-            if self.step % REFRESH == 0:
+            if at_home and self.step % REFRESH == 0:
                 with torch.no_grad():
                     self.penalty.refresh(self.net.table(self.grid.points), noise, self.step / max_steps)
-            compute_gradients(self.net, self.engine, batch, self.rows, self.shares, self.objective, self.penalty)
+            compute_gradients(self.net, self.pool, batch, self.objective, self.penalty, self.group)
             self.step += 1
-            self.optimizer.step(self.settings.learning_rate * schedule(self.step / max_steps))
+            if at_home:
+                self.optimizer.step(self.settings.learning_rate * schedule(self.step / max_steps))
+
+    def state(self) -> dict[str, Any]:
+        optimizer, penalty = self.optimizer.state(), self.penalty.state()
+        kept = self.kept.cpu().numpy()
+        return self.group.agree({"step": self.step, "optimizer": optimizer, "penalty": penalty, "kept": kept})
+
+    def resume(self, state: dict[str, Any]) -> None:
+        self.step, self.kept = state["step"], torch.from_numpy(state["kept"]).to(self.grid.device)
+        self.optimizer.restore(state["optimizer"])
+        self.penalty.restore(state["penalty"])
 
     @torch.no_grad()
     def validation_losses(self) -> Tensor:
@@ -171,40 +205,57 @@ class Part:
         present = values.clone()
         values.copy_(self.optimizer.average)
         self.net.eval()
-        table, lookup, parts = self.net.table(self.grid.points), self.grid.lookup, []
-        for first in range(0, len(self.held), 65536):
-            index = self.held[first : first + 65536]
+        table, lookup = make_table(self.net, self.grid.points, self.group), self.grid.lookup
+        own = self.group.share(len(self.held))
+        found = table.new_zeros(len(self.held), dtype=lookup.sums)
+        for first in range(own.start, own.stop, 65536):
+            some = slice(first, min(first + 65536, own.stop))
+            index = self.held[some]
             target, init = self.rows.take(torch.from_numpy(index).to(self.grid.device))
-            scores = self.net.combine(lookup.gather(lookup.take(index), table, self.net.tied))
+            scores = self.net.combine(lookup.gather(lookup.take(index), table, self.net.tied).to(lookup.sums))
             losses = self.objective.loss(scores if init is None else scores + init, target)
-            parts.append((losses * self.held_weights[first : first + 65536]).sum(1))
+            found[some] = (losses * self.held_weights[some]).sum(1)
         values.copy_(present)
         self.net.train()
-        return torch.cat(parts)
+        return self.group.sum(found)
 
 
 def compute_gradients(
-    net: BasisNet, engine: GridEngine | ExactEngine, batch: np.ndarray, rows: Rows, shares: Tensor,
-    objective: Objective, penalty: Penalty,
-) -> None:  # fmt: skip
-    """One batch: the table forward, the rows' gradient as a histogram over its cells, and back through the net."""
-    points, lookup, index = engine.batch(batch)
-    table = net.table(points)
+    net: BasisNet, pool: Pool, batch: np.ndarray, objective: Objective, penalty: Penalty, group: Group = ALONE
+) -> None:
+    """One batch: the table forward, the rows' gradient as a histogram over its cells, and back through the net.
+
+    Every process has a histogram of the rows it holds; their sum is the whole batch's, and goes back at home.
+    """
+    held = pool.hold(batch)
+    points, lookup, index = pool.engine.batch(held)
+    table = make_table(net, points, group)
     values, taken = table.detach(), lookup.take(index)
-    where = torch.from_numpy(batch).to(values.device)
-    target, init = rows.take(where)
-    parts = lookup.gather(taken, values, net.tied)
+    where = torch.from_numpy(held).to(values.device)
+    target, init = pool.target[where], None if pool.init is None else pool.init[where]
+    parts = lookup.gather(taken, values, net.tied).to(lookup.sums)
     with torch.no_grad():
         scores = net.combine(parts)
     slope = objective.slope(scores if init is None else scores + init, target)
-    pull = net.pull(parts, slope * (shares[where] / len(batch))[..., None])
-    grad = lookup.scatter(taken, pull, len(values))
-    if isinstance(engine, GridEngine):
+    pull, own = net.pull(parts, slope * (pool.shares[where] / len(batch))[..., None])
+    total, *own = group.collect([lookup.scatter(taken, pull, len(values)), *own])
+    if not group.at_home:
+        return
+    net.add_gradients(own)
+    grad = total.to(values.dtype)
+    if isinstance(pool.engine, GridEngine):
         penalty.add_gradient(values, grad)
     else:
         times = lookup.scatter(taken, values.new_ones(len(batch), 1, 1), len(values))
         penalty.add_exact_gradient(values, grad, times / len(batch))
     WithGradient.apply(table, grad).backward()
+
+
+def make_table(net: BasisNet, points: Points, group: Group) -> Tensor:
+    """The net's table, evaluated at home and known to all processes, with what else scores need."""
+    table = net.table(points) if group.at_home else net.blank_table(points)
+    group.spread([table.detach(), *net.outer])
+    return table
 
 
 class WithGradient(torch.autograd.Function):

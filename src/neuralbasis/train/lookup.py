@@ -24,8 +24,10 @@ class CompiledLookUp:
     """positions (N, A) float32 with the terms of a layout, on `threads` threads.
 
     Sums are in double precision: rounded to the table's at the end, they hardly ever depend on what is summed first,
-    and training, which blows differences up, takes the same way whether a table is stored or not.
+    and training, which blows differences up, takes the same way whether a table is stored or not, and whoever sums.
     """
+
+    sums = torch.float64  # of losses and gradients over rows, whichever process has them
 
     def __init__(self, positions: np.ndarray, layout: Layout, threads: int = 1):
         self.positions, self.threads = positions, threads
@@ -122,6 +124,8 @@ class StoredLookUp(CompiledLookUp):
 
 class TorchLookUp:
     """The same by torch indexing, for accelerators."""
+
+    sums = torch.float32  # not all accelerators know double precision
 
     def __init__(self, positions: np.ndarray, layout: Layout, device: torch.device | str = "cpu"):
         self.positions = torch.from_numpy(positions).to(device)

@@ -10,8 +10,8 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
-from typing import Protocol
+from itertools import repeat
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -22,11 +22,15 @@ from ..net import BasisNet
 from ..objective import Objective
 from ..progress import Bar, open_bar
 from .crew import Crew, Settings
+from .feed import Feed, Pool, share_pool
+from .group import ALONE, Group
+from .keeper import FORGETFUL, Keeper
 from .points import ExactEngine, GridEngine
 from .rows import Rows, standard_error
 
 MAX_ROUND, SHORT = 64, 0.1  # batches between two looks at the clock, fewer if they would take longer than seconds
 SURE = 0.5  # standard errors of its gain that a stage after the first has to gain
+_LOSSES = "losses_before", "lowest_losses", "best_losses"
 
 
 class Learners(Protocol):
@@ -36,47 +40,72 @@ class Learners(Protocol):
     def steps(self) -> int: ...
     @property
     def validates(self) -> bool: ...
-    def advance(self, batches: Sequence[np.ndarray], noise: float, /) -> None: ...
+    def advance(self, pool: Any, batches: Sequence[np.ndarray], noise: float, /) -> None: ...
     def validation_losses(self) -> Tensor: ...
     def keep(self) -> None: ...
     def restore(self) -> None: ...
+    def state(self) -> dict[str, Any]: ...
+    def resume(self, state: dict[str, Any], /) -> None: ...
 
 
 def train(
     net: BasisNet, grid: GridEngine, engine: GridEngine | ExactEngine, rows: Rows, objective: Objective,
-    settings: Settings, history: History, rng: np.random.Generator,
+    settings: Settings, history: History, rng: np.random.Generator, group: Group = ALONE,
+    pools: Iterator[Pool] | None = None, keeper: Keeper = FORGETFUL,
 ) -> bool:  # fmt: skip
-    """Fit `net` in place and write on in the history; False if a stage after the first gains nothing."""
-    with Crew(net, grid, engine, rows, objective, settings) as crew:
-        return run(crew, rows.copies, settings, history, rng)
+    """Fit `net` in place and write on in the history; False if a stage after the first gains nothing.
+
+    The net is judged by `rows`, and trained on `pools`: the same rows, unless others are given.
+    """
+    if pools is None:
+        pools = repeat(share_pool(engine, rows, group))
+    with Crew(net, grid, engine, rows, objective, settings, group) as crew:
+        return run(crew, Feed(pools, settings.batch_size, settings.max_steps, rng), settings, history, group, keeper)
 
 
-def run(learners: Learners, copies: np.ndarray, settings: Settings, history: History, rng: np.random.Generator) -> bool:
-    """Lead learners through their batches to the best state on the way."""
-    batches = _batches(copies, settings.batch_size, settings.max_steps, rng)
+def run(
+    learners: Learners, feed: Feed, settings: Settings, history: History, group: Group = ALONE,
+    keeper: Keeper = FORGETFUL,
+) -> bool:  # fmt: skip
+    """Lead learners through their batches to the best state on the way; go on from what the keeper knows of it."""
     with open_bar(settings.max_steps, settings.stage, "step", settings.verbose) as bar:
-        watch, size = _Watch(learners, settings, history), 1
-        while found := list(islice(batches, min(size, watch.steps_left))):
+        watch, size = _Watch(learners, settings, history, group), 1
+        state = _State(learners, watch, feed)
+        is_over = keeper.begin(state)
+        bar.update(learners.steps)
+        while not is_over and (found := feed.draw(min(size, watch.steps_left))):
             started = time.monotonic()
-            learners.advance(found, watch.noise)
+            learners.advance(feed.pool, found, watch.noise)
             bar.update(len(found))
             size = min(2 * size, MAX_ROUND) if time.monotonic() - started < SHORT else max(1, size // 2)
-            if watch.is_due and watch.look(bar):
-                break
+            size = group.agree(size)
+            is_over = watch.is_due and watch.look(bar)
+            keeper.note(state)
+        keeper.end(state)
         watch.restore_best()
     return watch.improved
 
 
-def _batches(copies: np.ndarray, size: int, n_steps: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """Shuffled rows, every row as often as it has copies before a new epoch; batches may span two epochs."""
-    epoch = np.repeat(np.arange(len(copies)), copies)
-    size = min(size, len(epoch))
-    waiting = rng.permutation(epoch)
-    for _ in range(n_steps):
-        if len(waiting) < size:
-            waiting = np.concatenate([waiting, rng.permutation(epoch)])
-        batch, waiting = waiting[:size], waiting[size:]
-        yield batch
+class _State:
+    """All that changes while learners are led through their batches, as plain values and arrays."""
+
+    def __init__(self, learners: Learners, watch: _Watch, feed: Feed):
+        self.learners, self.watch, self.feed = learners, watch, feed
+
+    def read(self) -> dict[str, Any]:
+        return {
+            "learners": self.learners.state(), "watch": self.watch.state(), "feed": self.feed.state(),
+            "rng": self.feed.rng.bit_generator.state, "dropout": torch.get_rng_state().numpy(),
+        }  # fmt: skip
+
+    def write(self, state: dict[str, Any], is_over: bool) -> None:
+        """Take a state over; batches are not needed any more once training is over."""
+        self.learners.resume(state["learners"])
+        self.watch.restore(state["watch"])
+        if not is_over:
+            self.feed.restore(state["feed"])
+        self.feed.rng.bit_generator.state = state["rng"]
+        torch.set_rng_state(torch.from_numpy(state["dropout"]))
 
 
 class _Watch:
@@ -86,8 +115,8 @@ class _Watch:
     best, and what it gains in the end must exceed a part of the standard error of the gain.
     """
 
-    def __init__(self, crew: Learners, settings: Settings, history: History):
-        self.crew, self.settings, self.history = crew, settings, history
+    def __init__(self, crew: Learners, settings: Settings, history: History, group: Group = ALONE):
+        self.crew, self.settings, self.history, self.group = crew, settings, history, group
         self.before, self.best_before = len(history.steps), history.best
         self.seen = 0  # steps of this stage at the last checkpoint
         self.every = max(1, settings.max_steps // settings.n_checkpoints)
@@ -155,7 +184,7 @@ class _Watch:
     def _should_stop(self) -> bool:
         history = self.history
         waited = len(history.steps) - max(history.best + 1, self.before)
-        if any(callback(history) for callback in self.settings.callbacks):
+        if self.group.agree(any(callback(history) for callback in self.settings.callbacks)):
             history.stopped_by = "callback"
         elif self._is_late():
             history.stopped_by = "time_limit"
@@ -165,7 +194,19 @@ class _Watch:
 
     def _is_late(self) -> bool:
         limit = self.settings.time_limit
-        return limit is not None and time.monotonic() - self.history.started > limit
+        return limit is not None and self.group.agree(time.monotonic() - self.history.started > limit)
+
+    def state(self) -> dict[str, Any]:
+        losses = {name: getattr(self, name).cpu().numpy() for name in _LOSSES}
+        known = {name: getattr(self, name) for name in ("before", "best_before", "seen", "lowest", "noise")}
+        return {**known, **losses, "history": self.history.state()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+        self.history.restore(state["history"])
+        for name, value in state.items():
+            if name != "history":
+                setattr(self, name, torch.from_numpy(value) if name in _LOSSES else value)
 
     def restore_best(self) -> None:
         """Give the net the best averaged values; a stage without gain leaves no trace in `history.best`."""

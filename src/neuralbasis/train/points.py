@@ -145,6 +145,18 @@ class GridEngine:
             other.lookup.threads = threads
         return other
 
+    def read(self, positions: np.ndarray | Stored) -> GridEngine:
+        """The same knots, read by rows at other positions."""
+        other = copy(self)
+        other.positions = positions
+        other.lookup = choose_lookup(positions, self.layout, self.threads, self.device)
+        return other
+
+    def take(self, own: slice) -> GridEngine:
+        """The same knots, read by some of the rows."""
+        positions, rows = self.positions, range(len(self.positions))[own]
+        return self.read(positions.take(np.array(rows)) if isinstance(positions, Stored) else positions[own])
+
     def batch(self, rows: np.ndarray) -> tuple[Points, LookUp, np.ndarray]:
         """Points to evaluate and how these rows read them."""
         return self.points, self.lookup, rows
