@@ -12,7 +12,7 @@ from benchmarks.drills.kill import Way, measure, start
 from neuralbasis.checkpoint import list_checkpoints
 from neuralbasis.nested import read_nested
 
-OPTIONS = ("--rows", "3000", "--steps", "100")
+OPTIONS = ("--rows", "3000", "--steps", "60")
 
 
 def kill_and_go_on(way: Way, folder: Path) -> float:
