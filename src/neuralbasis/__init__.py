@@ -27,6 +27,7 @@ _HOME = {
     "document": None,
     "explain": None,
     "export": None,
+    "launch": None,
     "plot": None,
     "report": None,
 }
