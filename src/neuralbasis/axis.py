@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -61,6 +62,11 @@ class Axis:
     def is_level(self) -> bool:
         return self.levels is not None
 
+    @cached_property
+    def places_of_levels(self) -> dict[str, float]:
+        """The number of every level."""
+        return {level: float(index) for index, level in enumerate(self.levels or ())}
+
     def add_knots(self, values: np.ndarray) -> Axis:
         """The same column with knots at these values too; what is between two knots stays where it is.
 
@@ -105,13 +111,38 @@ def continuous_axis(
     name: str, values: np.ndarray, weights: np.ndarray | None = None, scaling: str = "quantile", max_knots: int = 193
 ) -> Axis:
     """Fit the axis of a numeric column on the training rows; NaN is missing, other values must be finite."""
-    distinct, mass = _distinct_values(values, weights)
-    if np.isinf(distinct[[0, -1]]).any() if len(distinct) else False:
+    distinct, mass = distinct_values(values, weights)
+    check_finite(name, distinct[[0, -1]] if len(distinct) else distinct)
+    return continuous_axes([name], np.array([0, len(distinct)]), distinct, mass, scaling, max_knots)[0]
+
+
+def check_finite(name: str, values: np.ndarray) -> None:
+    """Refuse infinite values; NaN is missing."""
+    if np.isinf(values).any():
         raise ValueError(
             f"column {name!r} holds infinite values; neuralbasis expects finite numbers or missing values (NaN): "
             "replace them, for example with NaN or with the largest finite value"
         )
-    return continuous_axes([name], np.array([0, len(distinct)]), distinct, mass, scaling, max_knots)[0]
+
+
+def given_axis(name: str, knots: Sequence[float], scaling: str = "quantile", max_knots: int = 193) -> Axis:
+    """The axis of a numeric column whose knots are given; they are placed as if each had the same share of the rows.
+
+    Examples
+    --------
+    >>> given_axis("age", [18, 30, 66], scaling="minmax").places.tolist()
+    [0.0, 0.25, 1.0]
+    """
+    try:
+        values = np.array([float(knot) for knot in knots])
+    except (TypeError, ValueError):
+        raise ValueError(f"knots of column {name!r} must be a list of numbers, not {knots!r}") from None
+    if len(values) == 0 or not np.isfinite(values).all() or (np.diff(values) <= 0).any():
+        raise ValueError(
+            f"knots of column {name!r} must be finite and increasing, at least one of them, not {list(knots)!r}"
+        )
+    starts, mass = np.array([0, len(values)]), np.ones(len(values))
+    return continuous_axes([name], starts, values, mass, scaling, max(max_knots, len(values)))[0]
 
 
 def continuous_axes(
@@ -153,7 +184,7 @@ def level_axis(name: str, kind: str, levels: Sequence[str], mass: np.ndarray | N
     return Axis(name, kind, np.arange(count, dtype=float), places, tuple(levels), mass)
 
 
-def _distinct_values(values: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+def distinct_values(values: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Distinct non-missing values in increasing order and the weight of each."""
     if weights is None:
         ordered = np.sort(values)  # NaN sorts last

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from .axis import KINDS, Axis, continuous_axes, continuous_axis, level_axis
+from .axis import KINDS, Axis, check_finite, continuous_axes, continuous_axis, given_axis, level_axis
 from .columns import Column, Columns, is_missing, level_text
 from .stored import Stored
 
@@ -44,20 +45,23 @@ class Encoder:
         feature_types: Sequence[Any] | None = None,
         scaling: str = "quantile",
         max_knots: int = 193,
+        knots: Mapping[str, Sequence[float]] | None = None,
     ) -> Encoder:
-        """One axis a column; `feature_types` is "auto", "continuous", "nominal", "ordinal" or a list of levels."""
-        if isinstance(feature_types, (str, Mapping, Set)) or not isinstance(feature_types, (Iterable, type(None))):
-            raise ValueError(f"feature_types must be a list of one entry per column, not {feature_types!r}")
-        wishes = ["auto"] * len(columns) if feature_types is None else list(feature_types)
-        if len(wishes) != len(columns):
-            raise ValueError(f"feature_types has {len(wishes)} entries, but the table has {len(columns)} columns")
+        """One axis a column; `feature_types` is "auto", "continuous", "nominal", "ordinal" or a list of levels.
+
+        `knots` are given to some columns by name.
+        """
+        wishes, knots = list_wishes(feature_types, len(columns)), knots or {}
         weights = None if weights is None else _round_weights(weights)
         if columns.stored is not None:
             _check_wishes(columns.names, wishes)
             found = _weigh_values(columns.stored, weights)
-            return cls(tuple(continuous_axes(columns.names, *found, scaling, max_knots)))
+            axes = continuous_axes(columns.names, *found, scaling, max_knots)
+            given = {name: given_axis(name, values, scaling, max_knots) for name, values in knots.items()}
+            return cls(tuple(given.get(axis.name, axis) for axis in axes))
         axes = [
-            _fit_axis(column, wish, weights, scaling, max_knots) for column, wish in zip(columns, wishes, strict=True)
+            fit_axis(column, wish, weights, scaling, max_knots, knots.get(column.name))
+            for column, wish in zip(columns, wishes, strict=True)
         ]
         return cls(tuple(axes))
 
@@ -82,8 +86,26 @@ class Encoder:
             return columns.matrix.astype(np.float64, copy=False)
         numbers = np.empty((columns.n_rows, len(self.axes)), order="F")
         for index, (axis, column) in enumerate(zip(self.axes, columns, strict=True)):
-            numbers[:, index] = _column_numbers(axis, column)
+            numbers[:, index] = column_numbers(axis, column)
         return numbers
+
+
+def list_wishes(feature_types: Sequence[Any] | None, n_columns: int) -> list[Any]:
+    """What each column is to be."""
+    if isinstance(feature_types, (str, Mapping, Set)) or not isinstance(feature_types, (Iterable, type(None))):
+        raise ValueError(f"feature_types must be a list of one entry per column, not {feature_types!r}")
+    wishes = ["auto"] * n_columns if feature_types is None else list(feature_types)
+    if len(wishes) != n_columns:
+        raise ValueError(f"feature_types has {len(wishes)} entries, but the table has {n_columns} columns")
+    return wishes
+
+
+def check_knots(knots: Mapping[str, Sequence[float]] | None, names: Sequence[str]) -> None:
+    """Given knots must be of columns that are there."""
+    if unknown := [name for name in knots or {} if name not in names]:
+        close = get_close_matches(str(unknown[0]), names, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else "name columns of the table"
+        raise ValueError(f"knots are given for the column {unknown[0]!r}, which the table does not have; {hint}")
 
 
 def _round_weights(weights: np.ndarray) -> np.ndarray:
@@ -134,8 +156,17 @@ def _check_continuous(axes: Sequence[Axis]) -> None:
             )
 
 
-def _fit_axis(column: Column, wish: Any, weights: np.ndarray | None, scaling: str, max_knots: int) -> Axis:
+def fit_axis(
+    column: Column,
+    wish: Any = "auto",
+    weights: np.ndarray | None = None,
+    scaling: str = "quantile",
+    max_knots: int = 193,
+    knots: Sequence[float] | None = None,
+) -> Axis:
+    """The axis of one column; it may be the whole column, or its distinct values and their weights."""
     if isinstance(wish, (list, tuple)):
+        _refuse_knots(column.name, knots)
         return level_axis(column.name, "ordinal", _wished_levels(column, wish))
     if not isinstance(wish, str) or wish not in ("auto", *KINDS):
         raise ValueError(
@@ -148,13 +179,24 @@ def _fit_axis(column: Column, wish: Any, weights: np.ndarray | None, scaling: st
         values = _read_numbers(column)
         if weights is not None and np.isinf(values).any():
             weights = None  # a row of weight 0 is not on the axis, but an infinite value is refused in every row
-        return continuous_axis(column.name, values, weights, scaling, max_knots)
+        if knots is None:
+            return continuous_axis(column.name, values, weights, scaling, max_knots)
+        check_finite(column.name, values)
+        return given_axis(column.name, knots, scaling, max_knots)
+    _refuse_knots(column.name, knots)
     codes, levels = _read_labels(column)
     known = codes >= 0
     mass = np.bincount(codes[known], None if weights is None else weights[known], minlength=len(levels))
     # A table that declares ordered levels means all of them, seen or not.
     keep = np.arange(len(levels)) if column.ordered else np.flatnonzero(mass > 0)
     return level_axis(column.name, wish, [levels[index] for index in keep], mass[keep])
+
+
+def _refuse_knots(name: str, knots: Sequence[float] | None) -> None:
+    if knots is not None:
+        raise ValueError(
+            f"knots are given for the column {name!r}, which holds levels; give knots to columns of numbers"
+        )
 
 
 def _wished_levels(column: Column, wish: Sequence[Any]) -> list[str]:
@@ -179,13 +221,12 @@ def _level_name(column: Column, level: Any) -> str:
     return level_text(float(level) if is_number else level)
 
 
-def _column_numbers(axis: Axis, column: Column) -> np.ndarray:
+def column_numbers(axis: Axis, column: Column) -> np.ndarray:
     """Raw values of a continuous column, or indices of levels (NaN missing, -1 unseen)."""
     if axis.levels is None:
         return _read_numbers(column)
     codes, levels = _read_labels(column)
-    known = {level: float(index) for index, level in enumerate(axis.levels)}
-    index_of = np.array([*(known.get(level, -1.0) for level in levels), np.nan], dtype=float)
+    index_of = np.array([*(axis.places_of_levels.get(level, -1.0) for level in levels), np.nan], dtype=float)
     return index_of[codes]  # code -1, missing, reads the NaN at the end
 
 

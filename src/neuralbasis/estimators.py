@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,15 +22,12 @@ from .columns import Columns, find_rows, is_missing, read_columns
 from .lazy import Lazy
 from .link import inverse_link
 from .model import AdditiveModel
-from .sample import Sample, check_init_score, check_weights, read_floats
+from .sample import MAX_TARGET, Sample, check_init_score, check_weights, read_floats
 from .shape import AnyShape
 
 if TYPE_CHECKING:
     from .bases import Basis
     from .explain import GlobalExplanation, LocalExplanation
-
-
-MAX_TARGET = 1e150
 
 
 class _NeuralBasisModel(BaseEstimator):
@@ -50,6 +47,8 @@ class _NeuralBasisModel(BaseEstimator):
         What a SciPy sparse matrix holds where it stores nothing: 0, another number, or NaN for missing.
     max_bins : int
         At most so many knots for a main effect.
+    knots : mapping, optional
+        For some columns of numbers, by name, the knots themselves: increasing values.
     max_interaction_bins : int or "auto"
         At most so many knots for a column in a pair (a pair with a column of few values may have more along the
         other); a quarter of that in a triple. "auto" is 49, fewer for few rows or very many pairs.
@@ -139,6 +138,7 @@ class _NeuralBasisModel(BaseEstimator):
         feature_types: Sequence[Any] | None = None,
         absent_value: float = 0.0,
         max_bins: int = 193,
+        knots: Mapping[str, Sequence[float]] | None = None,
         max_interaction_bins: int | str = "auto",
         interactions: Any = "auto",
         triples: Any = 0,
@@ -182,6 +182,7 @@ class _NeuralBasisModel(BaseEstimator):
         self.feature_types = feature_types
         self.absent_value = absent_value
         self.max_bins = max_bins
+        self.knots = knots
         self.max_interaction_bins = max_interaction_bins
         self.interactions = interactions
         self.triples = triples

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -117,6 +117,7 @@ def check_parameters(estimator: Any) -> None:
             _require_integer(name, getattr(estimator, name), smallest, "'auto' or ")
     if estimator.max_terms is not None and estimator.max_terms != "auto":
         _require_integer("max_terms", estimator.max_terms, 1, "None, 'auto' or ")
+    _require("knots", estimator.knots, lambda v: v is None or isinstance(v, Mapping), "None or a mapping of columns")
     _require("absent_value", estimator.absent_value, _is_number_or_missing, "a finite number or NaN")
     _require("learning_rate", estimator.learning_rate, lambda v: _is_number(v) and v > 0, "a number above 0")
     _require("validation_size", estimator.validation_size, _is_validation_size, "a share below 1 or a number of rows")

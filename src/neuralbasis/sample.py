@@ -17,6 +17,7 @@ from . import kernels
 from .stored import Stored
 
 SMALL_TABLE = 10_000  # rows
+MAX_TARGET = 1e150  # whose square is a number still
 BLOCK_NUMBERS = 1 << 22  # that are read in double precision at a time
 
 

@@ -16,7 +16,7 @@ import torch
 from . import kernels
 from .axis import Axis, silent_axis
 from .columns import Columns
-from .encoder import Encoder
+from .encoder import Encoder, check_knots
 from .entries import pool_axis
 from .model import AdditiveModel
 from .objective import Objective, choose_objective
@@ -66,6 +66,7 @@ def make_start(
     rng: np.random.Generator,
 ) -> Start:  # fmt: skip
     """The start that a table asks for."""
+    check_knots(parameters.knots, columns.names)
     must_choose = len(plan.features) > count_terms(parameters, columns.n_rows)
     make = share_axis if wide else choose_columns if must_choose else take_columns
     return make(columns, sample, classes, plan, parameters, rng)
@@ -78,6 +79,7 @@ def is_wide(parameters: Any, columns: Columns, plan: Plan, classes: np.ndarray |
     """
     plain = parameters.scaling == "auto" and parameters.engine == "grid" and parameters.basis == "mlp"
     plain = plain and parameters.tied_classes in ("auto", False) and str(parameters.device) == "cpu"
+    plain = plain and not parameters.knots
     if not plain or columns.columns is not None or parameters.feature_types is not None:
         return False
     n_terms, n_outputs = len(plan.features) + len(plan.listed), 1 if classes is None else max(1, len(classes) - 1)
@@ -162,7 +164,8 @@ def place_sample(
 def fit_encoder(columns: Columns, sample: Sample, parameters: Any) -> Encoder:
     weights = None if (sample.weights == 1).all() else sample.weights
     scaling = "quantile" if parameters.scaling == "auto" else parameters.scaling
-    return Encoder.fit(columns, weights, parameters.feature_types, scaling, parameters.max_bins)
+    knots = {name: values for name, values in (parameters.knots or {}).items() if name in columns.names}
+    return Encoder.fit(columns, weights, parameters.feature_types, scaling, parameters.max_bins, knots)
 
 
 def choose_judges(

@@ -28,6 +28,7 @@ from .table import open_dataset
 from .worker import COURSE, MODEL, Task, work
 
 READING = 1.0  # CPUs that Ray Data needs beside the workers
+BLOCK_BYTES = 16 << 20  # what is dealt at a time: shards of not quite small tables differ little
 
 
 class WholeShards(train.DataConfig):
@@ -45,6 +46,7 @@ class WholeShards(train.DataConfig):
             dataset = dataset.copy(dataset)
             dataset.context.execution_options = self.default_ingest_options()
             dataset.context.execution_options.preserve_order = True
+            dataset.context.target_max_block_size = BLOCK_BYTES
             for shards, shard in zip(found, dataset.streaming_split(world_size, equal=False), strict=True):
                 shards[name] = shard
         return found

@@ -1,0 +1,219 @@
+"""Sketches: what a pass keeps of a column, however many rows there are; those of two parts merge into that of both.
+
+A column of numbers is a list of weighted points. Up to `MAX_EXACT` distinct values it is the values themselves, and
+what is made of it is exactly what the whole column would give. Beyond, points are thinned: neighbours that together
+have at most 1 / `POINTS` of the weight become one at their median. A value with more weight than that stays alone,
+and so do the smallest and the largest. Buffers of points merge two by two, like the digits of a binary counter, so a
+row is thinned log₂ of their number times at most, and every rank is true to `error` of the weight. Nothing is drawn at
+random: the same rows give the same points, and weights need no rounding.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from ..axis import distinct_values
+
+MAX_EXACT = 1 << 14  # distinct values
+POINTS = 1 << 13
+MAX_LEVELS = 1_000_000  # texts of a column that are counted
+
+Points = tuple[np.ndarray, np.ndarray]  # increasing values, and the weight of each
+
+
+class NumberSketch:
+    """Weighted points of a column of numbers, and what its values are like.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sketch = NumberSketch()
+    >>> sketch.add(np.array([2.0, 1.0, np.nan, 2.0]))
+    >>> [part.tolist() for part in sketch.points()], sketch.missing, sketch.error, sketch.is_whole
+    ([[1.0, 2.0], [1.0, 2.0]], 1.0, 0.0, True)
+    """
+
+    def __init__(self, max_exact: int = MAX_EXACT):
+        self.max_exact = max_exact
+        self.missing = 0.0
+        self.is_whole = self.is_single = True  # whole numbers, values of single precision
+        self._waiting: list[Points] = []
+        self._n_waiting = 0
+        self._levels: list[Points | None] = []
+        self._depth = 0  # how often a row was thinned at most
+
+    @property
+    def error(self) -> float:
+        """How far the rank of a value may be off, as a share of the weight."""
+        return self._depth / POINTS
+
+    def add(self, values: np.ndarray, weights: np.ndarray | None = None) -> None:
+        """Take in rows; NaN is missing. Weights are positive."""
+        points = distinct_values(values, weights)
+        total = float(len(values)) if weights is None else float(weights.sum())
+        self.missing += max(0.0, total - float(points[1].sum()))
+        self._note_types(points[0])
+        self._take(points[0].astype(np.float64), points[1])
+
+    def merge(self, other: NumberSketch) -> None:
+        """Take in all that another sketch has seen."""
+        self.missing += other.missing
+        self.is_whole &= other.is_whole
+        self.is_single &= other.is_single
+        self._depth = max(self._depth, other._depth)
+        for level, points in enumerate(other._levels):
+            if points is not None:
+                self._carry(points, level)
+        for points in other._waiting:
+            self._take(*points)
+
+    def points(self) -> Points:
+        """All points: the distinct values and their weights, if `error` is 0."""
+        return join_points([*self._waiting, *(points for points in self._levels if points is not None)])
+
+    def seal(self) -> None:
+        """Thin all points to one buffer, which is small to keep and to send."""
+        if any(points is not None for points in self._levels):
+            points = thin_points(self.points())
+            self._levels, self._waiting, self._n_waiting = [points], [], 0
+            self._depth += 1
+
+    def to_bytes(self) -> bytes:
+        """All of the sketch, without pickle."""
+        buffers = [*self._waiting, *(points or (np.empty(0), np.empty(0)) for points in self._levels)]
+        facts = [self.max_exact, self.missing, self.is_whole, self.is_single, self._depth, len(self._waiting)]
+        file = io.BytesIO()
+        np.savez(file, np.array(facts, dtype=float), *(part for points in buffers for part in points))
+        return file.getvalue()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> NumberSketch:
+        with np.load(io.BytesIO(data), allow_pickle=False) as file:
+            facts, *parts = (file[f"arr_{index}"] for index in range(len(file.files)))
+        sketch, buffers = cls(int(facts[0])), list(zip(parts[::2], parts[1::2], strict=True))
+        sketch.missing, sketch.is_whole, sketch.is_single = float(facts[1]), bool(facts[2]), bool(facts[3])
+        sketch._depth, n_waiting = int(facts[4]), int(facts[5])
+        sketch._waiting = buffers[:n_waiting]
+        sketch._n_waiting = sum(len(points[0]) for points in sketch._waiting)
+        sketch._levels = [points if len(points[0]) else None for points in buffers[n_waiting:]]
+        return sketch
+
+    def _note_types(self, distinct: np.ndarray) -> None:
+        if self.is_whole and len(distinct):
+            self.is_whole = bool((distinct == np.rint(distinct)).all())
+        if self.is_single and distinct.dtype != np.float32:
+            with np.errstate(over="ignore"):
+                self.is_single = bool((distinct.astype(np.float32) == distinct).all())
+
+    def _take(self, values: np.ndarray, mass: np.ndarray) -> None:
+        """Put points to those that wait; when they are many, make them one list, and thin it if that is long too."""
+        self._waiting.append((values, mass))
+        self._n_waiting += len(values)
+        if self._n_waiting <= 2 * self.max_exact:
+            return
+        points = join_points(self._waiting)
+        if len(points[0]) <= self.max_exact and not self._levels:
+            self._waiting, self._n_waiting = [points], len(points[0])
+        else:
+            self._waiting, self._n_waiting = [], 0
+            self._depth = max(self._depth, 1)
+            self._carry(thin_points(points), 0)
+
+    def _carry(self, points: Points, level: int) -> None:
+        """Put a buffer into its level, as a binary counter adds one."""
+        self._levels += [None] * (level + 1 - len(self._levels))
+        found = self._levels[level]
+        if found is None:
+            self._levels[level] = points
+            return
+        self._levels[level] = None
+        self._depth = max(self._depth, level + 2)
+        self._carry(thin_points(join_points([found, points])), level + 1)
+
+
+class LevelSketch:
+    """Weights of the texts of a column; `declared` texts keep the order in which they come, others are sorted.
+
+    Of more than `MAX_LEVELS` texts the lightest half is forgotten; `lost` is the most that a forgotten text may weigh.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sketch = LevelSketch()
+    >>> sketch.add(["red", "blue"], np.array([2.0, 1.0]), missing=1.0)
+    >>> sketch.weigh()
+    (('blue', 'red'), array([1., 2.]))
+    """
+
+    def __init__(self, declared: bool = False, ordered: bool = False, max_levels: int = MAX_LEVELS):
+        self.declared, self.ordered, self.max_levels = declared, ordered, max_levels
+        self.missing = self.lost = 0.0
+        self._mass: dict[str, float] = {}
+
+    def add(self, texts: Sequence[str], mass: np.ndarray, missing: float = 0.0) -> None:
+        self.missing += missing
+        for text, weight in zip(texts, mass.tolist(), strict=True):
+            self._mass[text] = self._mass.get(text, 0.0) + weight
+        if len(self._mass) > self.max_levels:
+            self._forget()
+
+    def merge(self, other: LevelSketch) -> None:
+        self.lost += other.lost
+        self.declared |= other.declared
+        self.ordered |= other.ordered
+        self.add(list(other._mass), np.array(list(other._mass.values())), other.missing)
+
+    def weigh(self) -> tuple[tuple[str, ...], np.ndarray]:
+        """The texts in order, and their weights."""
+        texts = tuple(self._mass) if self.declared else tuple(sorted(self._mass))
+        return texts, np.array([self._mass[text] for text in texts], dtype=float)
+
+    def to_bytes(self) -> bytes:
+        facts = self.declared, self.ordered, self.max_levels, self.missing, self.lost
+        return json.dumps([facts, self._mass]).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> LevelSketch:
+        (declared, ordered, max_levels, missing, lost), mass = json.loads(data)
+        sketch = cls(declared, ordered, max_levels)
+        sketch.missing, sketch.lost, sketch._mass = missing, lost, mass
+        return sketch
+
+    def _forget(self) -> None:
+        limit = float(np.median(list(self._mass.values())))
+        self._mass = {text: weight for text, weight in self._mass.items() if weight > limit}
+        self.lost += limit
+
+
+def join_points(parts: Iterable[Points]) -> Points:
+    """The points of all parts, equal values made one."""
+    parts = list(parts)
+    if len(parts) == 1:
+        return parts[0]
+    values = np.concatenate([part[0] for part in parts] or [np.empty(0)])
+    mass = np.concatenate([part[1] for part in parts] or [np.empty(0)])
+    order = np.argsort(values, kind="stable")  # quick on parts that are sorted
+    values, mass = values[order], mass[order]
+    starts = np.flatnonzero(np.r_[True, values[1:] != values[:-1]]) if len(values) else np.empty(0, int)
+    return values[starts], np.add.reduceat(mass, starts) if len(starts) else mass
+
+
+def thin_points(points: Points, n_points: int = POINTS) -> Points:
+    """About so many points: neighbours become one at their median; those of more than an even share stay alone."""
+    values, mass = points
+    total = np.cumsum(mass)
+    share = total[-1] / n_points
+    alone = mass > share
+    alone[[0, -1]] = True
+    cell = ((total - mass / 2) / share).astype(np.int64)
+    is_first = np.ones(len(values), dtype=bool)
+    is_first[1:] = (cell[1:] != cell[:-1]) | alone[1:] | alone[:-1]
+    starts = np.flatnonzero(is_first)
+    group = np.add.reduceat(mass, starts)
+    median = np.searchsorted(total, total[starts] - mass[starts] + group / 2)
+    ends = np.r_[starts[1:], len(values)] - 1
+    return values[np.clip(median, starts, ends)], group
