@@ -34,7 +34,7 @@ BLOCK_BYTES = 16 << 20  # what is dealt at a time: shards of not quite small tab
 class WholeShards(train.DataConfig):
     """Blocks dealt in their order, each to the worker that has fewest rows, and no row left out.
 
-    DIFF: Ray's own way makes shards of equal length by leaving rows out, and deals blocks to where they are near. Here a
+    Ray's own way makes shards of equal length by leaving rows out, and deals blocks to where they are near. Here a
     worker has the same rows in every pass, and again after a failure.
     """
 
@@ -97,7 +97,12 @@ def ray(
     >>> import neuralbasis
     >>> model = neuralbasis.NeuralBasisClassifier(memory_limit="8GB")
     >>> neuralbasis.launch.ray(
-    ...     model, "s3://shop/clicks/", "bought", workers=16, resources_per_worker={"CPU": 4}, storage_path="s3://shop/fits"
+    ...     model,
+    ...     "s3://shop/clicks/",
+    ...     "bought",
+    ...     workers=16,
+    ...     resources_per_worker={"CPU": 4},
+    ...     storage_path="s3://shop/fits",
     ... )  # doctest: +SKIP
     """
     if workers < 1:
@@ -138,8 +143,8 @@ def warn_if_crowded(asked: float) -> None:
     here = cluster_resources().get("CPU", 0.0)
     if asked + READING > here:
         warnings.warn(
-            f"the workers ask for {asked:g} of the cluster's {here:g} CPUs, and reading needs {READING:g} more; unless the "
-            "cluster grows they will wait: ask for fewer workers, or fewer CPUs in resources_per_worker",
+            f"the workers ask for {asked:g} of the cluster's {here:g} CPUs, and reading needs {READING:g} more; unless "
+            "the cluster grows they will wait: ask for fewer workers, or fewer CPUs in resources_per_worker",
             stacklevel=3,
         )
 
