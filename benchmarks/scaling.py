@@ -142,7 +142,7 @@ def time_sum(n_bytes: int, count: int = 30) -> float:
 
 def run_task(task: dict[str, Any], processes: int) -> Any:
     """What the first of some fresh processes finds; each has one thread."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--master-port", "0"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--standalone"]
     with tempfile.TemporaryDirectory() as cache:
         found = subprocess.run(
             [*command, "-m", "benchmarks.scaling", "--task", json.dumps(task)], cwd=ROOT, stdout=subprocess.PIPE,

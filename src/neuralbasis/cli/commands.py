@@ -11,7 +11,7 @@ import click
 
 import neuralbasis
 
-from .failure import CommandGroup, Failure
+from .failure import CommandGroup, Failure, is_first
 from .wishes import Wishes, read_feature_types, read_interactions, read_pairs, read_settings, split_names
 
 TABLE = click.Path(exists=True, dir_okay=False, allow_dash=True)
@@ -85,14 +85,16 @@ def fit(data: str, path: str | None, force: bool, as_json: bool, **given: Any) -
     \b
     neuralbasis fit houses.csv --target price
     neuralbasis fit credit.parquet --target default --model credit.nbm --exclude id --set outer_bags=14
+    torchrun --nproc-per-node 4 -m neuralbasis fit credit.parquet --target default
     """
     from .trial import run_trial
 
     path = _check_model(path, data, force)
     table = _open_table(data, given)
     trial = run_trial(table, _read_wishes(given))
-    trial.model.save(path)
-    click.echo(_write_trial_json(trial, path) if as_json else _write_trial(trial, path))
+    if is_first():
+        trial.model.save(path)
+        click.echo(_write_trial_json(trial, path) if as_json else _write_trial(trial, path))
 
 
 @main.command()
