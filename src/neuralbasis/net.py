@@ -136,7 +136,7 @@ class BasisNet(nn.Module):
         """Sums over the terms (b, 1, M · K), or tied the terms' values (b, T, M · S), -> scores (b, M, K)."""
         if not self.tied:
             return parts.view(len(parts), self.n_members, self.n_outputs) + self.intercept
-        copies = torch.bmm(parts.permute(2, 0, 1), self.mix())  # (M·S, b, K)
+        copies = torch.bmm(parts.permute(2, 0, 1), self.mix().to(parts.dtype))  # (M·S, b, K)
         return copies.unflatten(0, (self.n_members, self.n_subnets)).sum(1).transpose(0, 1) + self.intercept
 
     @torch.no_grad()
@@ -147,7 +147,8 @@ class BasisNet(nn.Module):
             return slope.reshape(parts.shape), [slope.sum(dim=0)]
         copies = slope.transpose(0, 1).repeat_interleave(self.n_subnets, dim=0)  # (M·S, b, K)
         of_mix = torch.bmm(parts.permute(2, 1, 0), copies)  # (M·S, T, K)
-        return torch.bmm(copies, self.mix().transpose(1, 2)).permute(1, 2, 0).contiguous(), [slope.sum(dim=0), of_mix]
+        mix = self.mix().transpose(1, 2).to(slope.dtype)
+        return torch.bmm(copies, mix).permute(1, 2, 0).contiguous(), [slope.sum(dim=0), of_mix]
 
     def add_gradients(self, own: Sequence[Tensor]) -> None:
         """Give the intercept and, where classes are tied, their weights the gradients that `pull` found."""

@@ -13,10 +13,11 @@ import hashlib
 import json
 import os
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ FLUSH_BYTES = 64 << 20
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Rows of a cache: numbers (n, D) float64 as the kernels read them, y (n,) targets or class indices, weights (n,)"""
+    """Rows of a cache: numbers (n, D) as the kernels read them, y (n,) targets or class indices, weights (n,)"""
 
     numbers: np.ndarray
     y: np.ndarray
@@ -104,13 +105,13 @@ class Cache:
         try:
             with open(path, "rb", buffering=0) as file:
                 file.seek(chunk.offset)
-                n_read = _fill(file, memoryview(data))
+                n_read = _fill(file, data.data)
         except FileNotFoundError as error:
             raise _damage(path, "is gone") from error
         if n_read < len(data):
             raise _damage(path, "is cut short")
         if (bucket, number) not in self._sound:
-            if zlib.crc32(data) != chunk.checksum:
+            if zlib.crc32(data.data) != chunk.checksum:
                 raise _damage(path, f"was changed (chunk {number} has another checksum)")
             self._sound.add((bucket, number))
         offset, stop = 0, start + rows.stop - rows.start
@@ -161,10 +162,8 @@ def remove_cache(folder: str | os.PathLike[str]) -> None:
     for pattern in ("bucket-*.rank-*.bin", "manifest.rank-*.json*"):
         for path in folder.glob(pattern):
             path.unlink(missing_ok=True)
-    try:
+    with suppress(OSError):  # other files are in it, or it is gone
         folder.rmdir()
-    except OSError:
-        pass  # other files are in it, or it is gone
 
 
 def share_rows(n_rows: int, n_buckets: int, first_bucket_rows: int | None) -> np.ndarray:
@@ -263,12 +262,9 @@ class Writer:
 
     def add(self, batch: pa.RecordBatch) -> None:
         batch, weights = drop_rows(batch, self.survey.roles)
-        reads = [self._read_feature(batch, index) for index in range(len(self.survey.types))]
-        reads.append(lambda: self._read_target(batch))
-        if weights is not None:
-            reads.append(lambda: weights)
-        for waiting, kind, read in zip(self._waiting, self.types, reads, strict=True):
-            waiting.append(pack(read(), kind))
+        packed = self.pool.map(lambda index: self._pack(batch, weights, index), range(len(self.types)))
+        for waiting, column in zip(self._waiting, packed, strict=True):
+            waiting.append(column)
         self._n_waiting += batch.num_rows
         if self._n_waiting >= self.max_rows:
             self.flush()
@@ -281,30 +277,30 @@ class Writer:
         edges = np.r_[0, np.cumsum(self._rng.multinomial(self._n_waiting, self.shares))].tolist()
         columns = list(self.pool.map(lambda parts: np.concatenate(parts)[order], self._waiting))
         self._waiting, self._n_waiting = [[] for _ in self.types], 0
-        list(
-            self.pool.map(
-                lambda b: self._write(b, [c[edges[b] : edges[b + 1]] for c in columns]), range(len(edges) - 1)
-            )
-        )
+        parts = [[column[first:last] for column in columns] for first, last in pairwise(edges)]
+        list(self.pool.map(self._write, range(len(parts)), parts))
 
     def _write(self, bucket: int, columns: Sequence[np.ndarray]) -> None:
         if len(columns[0]) == 0:
             return
-        chunk = np.concatenate([column.view(np.uint8) for column in columns])
-        before = self.chunks[bucket]
-        offset = self.files[bucket].tell()
-        view = memoryview(chunk)
-        while len(view):
-            view = view[self.files[bucket].write(view) :]
-        before.append(Chunk(offset, len(columns[0]), zlib.crc32(chunk)))
+        data = np.concatenate([column.view(np.uint8) for column in columns]).data
+        offset, rest = self.files[bucket].tell(), data
+        while len(rest):
+            rest = rest[self.files[bucket].write(rest) :]
+        self.chunks[bucket].append(Chunk(offset, len(columns[0]), zlib.crc32(data)))
 
-    def _read_feature(self, batch: pa.RecordBatch, index: int) -> Callable[[], np.ndarray]:
-        axis = self.survey.encoder.axes[index]
-        return lambda: column_numbers(axis, read_column(batch, axis.name))
-
-    def _read_target(self, batch: pa.RecordBatch) -> np.ndarray:
-        array, classes = batch.column(self.survey.roles.target), self.survey.classes
-        return read_target(self.survey.roles.target, array) if classes is None else index_labels(array, classes)
+    def _pack(self, batch: pa.RecordBatch, weights: np.ndarray | None, index: int) -> np.ndarray:
+        """A column of a batch: a feature, the target, or the weight."""
+        survey, axes = self.survey, self.survey.encoder.axes
+        if index < len(axes):
+            numbers = column_numbers(axes[index], read_column(batch, axes[index].name))
+        elif index == len(axes):
+            name, array = survey.roles.target, batch.column(survey.roles.target)
+            numbers = read_target(name, array) if survey.classes is None else index_labels(array, survey.classes)
+        else:
+            assert weights is not None
+            numbers = weights
+        return pack(numbers, self.types[index])
 
 
 def pack(numbers: np.ndarray, kind: str) -> np.ndarray:

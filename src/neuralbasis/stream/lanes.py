@@ -46,7 +46,8 @@ def read_ahead(items: Iterable[Item], depth: int = AHEAD) -> Iterator[Item]:
     def put(item: Any) -> None:
         while not stopped.is_set():
             try:
-                return waiting.put(item, timeout=0.1)
+                waiting.put(item, timeout=0.1)
+                return
             except queue.Full:
                 continue
 

@@ -186,7 +186,8 @@ class Tally:
 
     @classmethod
     def unpack(cls, roles: Roles, wishes: Sequence[Any], is_classifier: bool, packed: Sequence[bytes]) -> Tally:
-        tally, kinds = cls(roles, wishes, is_classifier), {b"n": NumberSketch, b"l": LevelSketch}
+        kinds: dict[bytes, Any] = {b"n": NumberSketch, b"l": LevelSketch}
+        tally = cls(roles, wishes, is_classifier)
         tally.n_rows, tally.weight_sum, tally.whole_weights = json.loads(packed[0])
         tally.target.read_bytes(packed[1])
         tally.sketches = [kinds[data[:1]].from_bytes(data[1:]) if data else None for data in packed[2:]]

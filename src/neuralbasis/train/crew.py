@@ -184,17 +184,18 @@ class Part:
         values.copy_(self.optimizer.average)
         self.net.eval()
         table, lookup = self.net.table(self.grid.points), self.grid.lookup
-        found, own = table.new_zeros(len(self.held)), self.group.share(len(self.held))
+        own = self.group.share(len(self.held))
+        found = table.new_zeros(len(self.held), dtype=lookup.sums)
         for first in range(own.start, own.stop, 65536):
             some = slice(first, min(first + 65536, own.stop))
             index = self.held[some]
             target, init = self.rows.take(torch.from_numpy(index).to(self.grid.device))
-            scores = self.net.combine(lookup.gather(lookup.take(index), table, self.net.tied))
+            scores = self.net.combine(lookup.gather(lookup.take(index), table, self.net.tied).to(lookup.sums))
             losses = self.objective.loss(scores if init is None else scores + init, target)
             found[some] = (losses * self.held_weights[some]).sum(1)
         values.copy_(present)
         self.net.train()
-        return self.group.sum(found).to(found.dtype)
+        return self.group.sum(found)
 
 
 def compute_gradients(
@@ -210,12 +211,12 @@ def compute_gradients(
     values, taken = table.detach(), lookup.take(index)
     where = torch.from_numpy(held).to(values.device)
     target, init = pool.target[where], None if pool.init is None else pool.init[where]
-    parts = lookup.gather(taken, values, net.tied)
+    parts = lookup.gather(taken, values, net.tied).to(lookup.sums)
     with torch.no_grad():
         scores = net.combine(parts)
     slope = objective.slope(scores if init is None else scores + init, target)
     pull, own = net.pull(parts, slope * (pool.shares[where] / len(batch))[..., None])
-    total, *own = group.sum_all([lookup.scatter(taken, pull.to(lookup.sums), len(values)), *own])
+    total, *own = group.sum_all([lookup.scatter(taken, pull, len(values)), *own])
     net.add_gradients(own)
     grad = total.to(values.dtype)
     if isinstance(pool.engine, GridEngine):

@@ -27,7 +27,7 @@ class CompiledLookUp:
     and training, which blows differences up, takes the same way whether a table is stored or not, and whoever sums.
     """
 
-    sums = torch.float64  # of gradients that are handed on
+    sums = torch.float64  # of losses and gradients over rows, whichever process has them
 
     def __init__(self, positions: np.ndarray, layout: Layout, threads: int = 1):
         self.positions, self.threads = positions, threads

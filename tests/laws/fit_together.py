@@ -1,0 +1,64 @@
+"""Fits that several processes do together: what `test_processes` runs under torchrun.
+
+`python fit_together.py folder`: every process fits the same tables, and writes what it found to the folder.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
+from neuralbasis.train import find_group
+
+QUICK = {"hidden": (16, 16), "n_bases": 8, "n_interaction_bases": 8, "n_jobs": 1, "random_state": 0, "outer_bags": 3}
+FITS = {
+    "regression": (NeuralBasisRegressor, {"interactions": 2, "max_steps": 120}),
+    "binary": (NeuralBasisClassifier, {"interactions": 0, "max_steps": 120}),
+    "classes": (NeuralBasisClassifier, {"interactions": [(0, 1), (2, 4)], "max_steps": 60}),
+    "tied": (NeuralBasisClassifier, {"interactions": 1, "max_steps": 60, "tied_classes": True}),
+    "dropout": (NeuralBasisClassifier, {"interactions": 0, "max_steps": 30, "dropout": 0.2, "batch_norm": True}),
+}
+
+
+def draw(task: str, n_rows: int = 3000) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Five columns, one of levels, one with missing values; a pair, a jump, and a rare class."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_rows, 4))
+    level = rng.choice(list("abcd"), n_rows)
+    score = np.sin(2 * X[:, 0]) + X[:, 0] * X[:, 1] + (X[:, 2] > 0.3) + 0.5 * (level == "c")
+    X[rng.random(n_rows) < 0.1, 3] = np.nan
+    table = {f"x{i}": X[:, i] for i in range(4)} | {"level": level}
+    noisy = score + 0.3 * rng.normal(size=n_rows)
+    if task == "regression":
+        return table, noisy
+    return table, np.array(["low", "mid", "high"])[np.digitize(noisy, [0, 1.5])] if task == "classes" else noisy > 3.2
+
+
+def fit_tables(task: str) -> dict[str, np.ndarray]:
+    """Tables of all terms and the intercept."""
+    kind, parameters = FITS[task]
+    model = kind(**QUICK, **parameters).fit(*draw(task))
+    return dict(zip(model.term_names_, model.term_scores_, strict=True)) | {"intercept": np.array(model.intercept_)}
+
+
+def count_bytes(n_rows: int, n_steps: int) -> tuple[int, int]:
+    """Bytes that this process gave to the sums of so many steps; a double for each cell and intercept of a member."""
+    before, parameters = find_group().sent, {"max_steps": n_steps, "interactions": 0, "validation_size": 0}
+    model = NeuralBasisRegressor(**QUICK, **parameters).fit(*draw("regression", n_rows))
+    n_cells = sum(table.size for table in model.term_scores_)
+    return find_group().sent - before, 8 * n_steps * QUICK["outer_bags"] * (n_cells + 1)
+
+
+def main(folder: Path) -> None:
+    rank = os.environ["RANK"]
+    for task in FITS:
+        np.savez(folder / f"{task}-{rank}.npz", **fit_tables(task))
+    np.savez(folder / f"bytes-{rank}.npz", few=count_bytes(3000, 5), many=count_bytes(6000, 5))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
