@@ -127,6 +127,7 @@ def ray(
     )
     with workers_errors():
         result = trainer.fit()
+    assert result.checkpoint is not None  # the model: a worker that ends has reported it
     with result.checkpoint.as_directory() as folder:
         return restore(estimator, Path(folder))
 
@@ -167,6 +168,7 @@ def restore(estimator: Any, folder: Path) -> Any:
     """The estimator as it is after `fit`, from what the first worker reported."""
     course = json.loads((folder / COURSE).read_text(encoding="utf-8"))
     model = load(folder / MODEL)
+    assert model.summary is not None
     parameters = to_plain(estimator.get_params(deep=False))  # the user's, not those of a worker
     estimator.model_ = replace(model, summary=replace(model.summary, parameters=parameters))
     estimator.history_ = History(**course["history"])
