@@ -25,7 +25,7 @@ NUMPY_SIDE += ["lazy", "entries", "factors", "purify", "shape", "summary", "draf
 NUMPY_SIDE += ["bound", "merging", "predictions", "stream"]
 TORCH_SIDE = ["bases", "net", "objective", "train", "compile"]
 READERS = ["explain", "plot", "report", "edit", "export", "cli"]
-BOTH_SIDES = {"compile", "estimators", "fitting", "start", "trainer", "wide"}
+BOTH_SIDES = {"compile", "estimators", "beyond", "fitting", "start", "supply", "trainer", "wide"}
 # The training side calls the compiled loops (the backward pass of a look-up is a histogram) and is handed the records
 # that describe their arrays. It sees no frames, no encoder, no fitted model.
 SHARED = {"kernels", "layout", "axis", "terms", "stored", "entries"}

@@ -28,6 +28,7 @@ from .shape import AnyShape
 if TYPE_CHECKING:
     from .bases import Basis
     from .explain import GlobalExplanation, LocalExplanation
+    from .stream.source import Source
 
 
 class _NeuralBasisModel(BaseEstimator):
@@ -127,6 +128,13 @@ class _NeuralBasisModel(BaseEstimator):
         Threads; None and -1 are all cores.
     device : str
         Where to train: "cpu" or a torch device.
+    memory_limit : int or str, optional
+        Of a fit to files: bytes that the process may hold ("2GB"). A table that needs more is not read into memory, but
+        put on disk and trained from there, in random parts. None is half of the memory that is free.
+    cache_dir : path, optional
+        Folder for what is put on disk, about as much as the files; None is a temporary one.
+    keep_cache : bool
+        Leave it in `cache_dir`, where the next fit to the same files finds it.
     random_state : int, RandomState or None
         Same seed, same model.
     """
@@ -175,6 +183,9 @@ class _NeuralBasisModel(BaseEstimator):
         verbose: bool = False,
         n_jobs: int | None = None,
         device: str = "cpu",
+        memory_limit: int | str | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
+        keep_cache: bool = False,
         random_state: int | np.random.RandomState | None = 42,
     ):
         self.preset = preset
@@ -219,6 +230,9 @@ class _NeuralBasisModel(BaseEstimator):
         self.verbose = verbose
         self.n_jobs = n_jobs
         self.device = device
+        self.memory_limit = memory_limit
+        self.cache_dir = cache_dir
+        self.keep_cache = keep_cache
         self.random_state = random_state
 
     def fit(self, X, y, sample_weight=None, init_score=None):
@@ -226,20 +240,45 @@ class _NeuralBasisModel(BaseEstimator):
 
         Parameters
         ----------
-        X : table (NumPy, SciPy sparse, pandas, polars, Arrow, dict of columns)
-        y : (N,) target
-        sample_weight : (N,) weights, optional; a row of weight 2 is two equal rows, one of weight 0 is absent
+        X : table (NumPy, SciPy sparse, pandas, polars, Arrow, dict of columns), or a source of one: a path or glob of
+            Parquet or CSV files, a folder, a list of paths, an Arrow dataset, or an iterable of record batches that can
+            be iterated again; `feature_names` then says which columns to take
+        y : (N,) target; the name of its column where X is a source
+        sample_weight : (N,) weights, optional; a row of weight 2 is two equal rows, one of weight 0 is absent; the name
+            of their column where X is a source
         init_score : (N,) or (N, K) scores to start from, optional; the model learns what they leave
         """
-        from .fitting import fit_model  # brings torch, which predictions do not need
-        from .recipe import check_parameters
+        from .recipe import check_parameters  # brings torch, which predictions do not need
 
         check_parameters(self)
+        if (source := _find_source(X)) is not None:
+            return self._fit_source(source, y, sample_weight, init_score)
+        name = getattr(y, "name", None)
+        return self._fit_table(X, y, sample_weight, init_score, None if name is None else str(name))
+
+    def _fit_table(self, X, y, sample_weight, init_score, target: str | None):
+        from .fitting import fit_model  # brings torch, which predictions do not need
+
         columns = self._read_training_table(X)
         sample = self._read_sample(y, sample_weight, init_score, columns.n_rows)
-        name = getattr(y, "name", None)
-        found = fit_model(self, columns, sample, getattr(self, "classes_", None), None if name is None else str(name))
+        found = fit_model(self, columns, sample, getattr(self, "classes_", None), target)
         self.model_, self.history_, self.interaction_ranking_ = found
+        return self
+
+    def _fit_source(self, source: Source, y, sample_weight, init_score):
+        from .beyond import fit_source, read_in_memory
+        from .stream.survey import choose_roles
+
+        _require_names(y, sample_weight, init_score)
+        roles = choose_roles(source, y, sample_weight, self.feature_names)
+        if (parts := read_in_memory(self, source, roles)) is not None:
+            return self._fit_table(*parts, None, roles.target)
+        found = fit_source(self, source, roles, isinstance(self, ClassifierMixin))
+        self.model_, self.history_, self.interaction_ranking_ = found
+        if self.model_.classes is not None:
+            self.classes_ = self.model_.classes
+        self._has_names, self.n_features_in_ = self.feature_names is None, len(roles.features)
+        self.feature_names_in_ = np.array(roles.features, dtype=object)
         return self
 
     def _read_training_table(self, X) -> Columns:
@@ -469,6 +508,26 @@ class NeuralBasisClassifier(ClassifierMixin, _NeuralBasisModel):
         scores = self._scores(X, init_score)
         winner = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else scores.argmax(axis=1)
         return self.classes_[winner]
+
+
+def _find_source(X) -> Source | None:
+    """The source that X is; arrays, frames and mappings are tables in memory."""
+    if hasattr(X, "shape") or hasattr(X, "columns") or isinstance(X, Mapping):
+        return None
+    from .stream.source import open_source
+
+    return open_source(X)
+
+
+def _require_names(y, sample_weight, init_score) -> None:
+    """What goes with a source are names of its columns."""
+    if init_score is not None:
+        raise ValueError("init_score needs a table in memory: a source of rows has no scores to start from")
+    for name, value in (("y", y), ("sample_weight", sample_weight)):
+        if not isinstance(value, str) and not (value is None and name == "sample_weight"):
+            raise ValueError(
+                f"X is a source of rows, so {name} must be the name of one of its columns, not {type(value).__name__}"
+            )
 
 
 def _require_finite(y: np.ndarray) -> None:

@@ -39,12 +39,11 @@ def fit_model(
 
     `target` is the target's name, if it has one.
     """
-    estimator, started, group = parameters, time.monotonic(), meet(parameters, columns)
-    rng = np.random.default_rng(group.agree(check_random_state(parameters.random_state).randint(2**31)))
+    estimator, group, started = parameters, meet(parameters, columns), time.monotonic()
+    rng = np.random.default_rng(draw_seed(parameters, group))
     plan = make_plan(parameters, columns.names, classes, columns.n_rows)
     wide = is_wide(parameters, columns, plan, classes)
-    parameters = settle(parameters, columns.n_rows, wide)
-    parameters.verbose = parameters.verbose and group.rank == 0
+    parameters = settle(parameters, columns.n_rows, wide, group.rank)
     with training_threads(), seeded_dropout(rng):
         start = make_start(columns, sample, classes, plan, parameters, wide, rng)
         check_memory(parameters, start.plan, start.objective.n_outputs)
@@ -52,12 +51,17 @@ def fit_model(
         trainer = WideTrainer(*known) if wide else Trainer(*known)
         trainer.history.started = started
         ranking = fit_terms(trainer, start.plan)
-    summary = summarize(estimator, columns, target, start.objective, trainer.history)
+    summary = summarize(estimator, columns.n_rows, len(columns), target, start.objective, trainer.history)
     rest = start.objective, classes, parameters.n_jobs, summary
     if isinstance(trainer, WideTrainer):
         return compile_factors(trainer, *rest), trainer.history, ranking
     model = compile_model(trainer.stages, start.encoder, *rest)
     return start.widen(model), trainer.history, [start.widen_ranked(ranked) for ranked in ranking]
+
+
+def draw_seed(parameters: Any, group: Group) -> int:
+    """One seed for all processes."""
+    return group.agree(check_random_state(parameters.random_state).randint(2**31))
 
 
 def meet(parameters: Any, columns: Columns) -> Group:
@@ -106,14 +110,16 @@ def fit_together(trainer: Trainer, plan: Plan) -> list[Ranked]:
     return ranking + ranked_triples
 
 
-def summarize(estimator: Any, columns: Columns, target: str | None, objective: Objective, history: History) -> Summary:
+def summarize(
+    estimator: Any, n_rows: int, n_columns: int, target: str | None, objective: Objective, history: History
+) -> Summary:
     """What was fitted, to what, and how it went."""
     events = {name: value for name, value in asdict(history).items() if name != "started"}
     return Summary(
         estimator=type(estimator).__name__,
         parameters=to_plain(estimator.get_params(deep=False)),
-        n_rows=columns.n_rows,
-        n_columns=len(columns),
+        n_rows=n_rows,
+        n_columns=n_columns,
         target=target,
         shift=objective.shift,
         unit=objective.unit,

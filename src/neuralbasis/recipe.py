@@ -22,6 +22,7 @@ from .axis import SCALINGS, Axis
 from .bases import Basis, MLPBasis, SplineBasis, StartedBasis
 from .entries import Finder
 from .layout import Layout
+from .memory import read_limit
 from .net import BasisNet
 from .objective import Objective
 from .sample import Sample
@@ -94,7 +95,7 @@ _CHOICES = {
     "engine": ("grid", "exact"),
     "heredity": ("strong", "weak", None),
 }
-_FLAGS = ("batch_norm", "staged", "refine", "verbose")
+_FLAGS = ("batch_norm", "staged", "refine", "verbose", "keep_cache")
 
 
 def check_parameters(estimator: Any) -> None:
@@ -123,6 +124,9 @@ def check_parameters(estimator: Any) -> None:
     _require("validation_size", estimator.validation_size, _is_validation_size, "a share below 1 or a number of rows")
     _require("basis", estimator.basis, lambda v: v in ("mlp", "spline") or callable(v), "'mlp', 'spline' or a callable")
     _require("hidden", estimator.hidden, _is_sizes, "a sequence of positive integers")
+    read_limit(estimator.memory_limit)
+    if estimator.keep_cache and estimator.cache_dir is None:
+        raise ValueError("keep_cache=True needs a cache_dir: a cache in a temporary folder would never be found again")
     _require("max_epochs", estimator.max_epochs, _is_none_or_positive, "None or a number above 0")
     _require("time_limit", estimator.time_limit, _is_none_or_positive, "None or seconds above 0")
     for name in ("smoothness", "early_stopping_tolerance"):
@@ -159,9 +163,10 @@ def _check_contradictions(estimator: Any) -> None:
         raise ValueError("max_steps and max_epochs contradict each other: give one of them")
 
 
-def settle(estimator: Any, n_rows: int, is_wide: bool = False) -> Any:
-    """A copy of the estimator in which the number of members is a number."""
+def settle(estimator: Any, n_rows: int, is_wide: bool = False, rank: int = 0) -> Any:
+    """A copy of the estimator in which the number of members is a number; the first of several processes shows bars."""
     settled = copy(estimator)
+    settled.verbose = estimator.verbose and rank == 0
     if estimator.outer_bags == "auto":
         preset = PRESETS[estimator.preset]
         usual = preset.members if n_rows < LARGE_TABLE else preset.members_large
@@ -330,6 +335,11 @@ def make_settings(estimator: Any, n_rows: int, n_drawn: int, order: int = 1, n_a
         callbacks=tuple(estimator.callbacks or ()),
         stage=STAGES[order] if estimator.staged else "all terms",
     )
+
+
+def see_all_rows(settings: Settings, n_drawn: int) -> Settings:
+    """At least as many steps as draw every row once."""
+    return replace(settings, max_steps=max(settings.max_steps, math.ceil(n_drawn / settings.batch_size)))
 
 
 def choose_batch_size(n_rows: int, order: int = 1) -> int:

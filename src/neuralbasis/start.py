@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -27,6 +27,10 @@ from .shape import FactoredShape
 from .stored import is_present, store_rows
 from .terms import Plan, Ranked, Term
 from .train import Rows, place_rows
+
+if TYPE_CHECKING:
+    from .stream.cache import Block
+    from .stream.survey import Survey
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +127,20 @@ def take_columns(
     numbers, tidy = tidy_rows(encoder.numbers(columns), sample, encoder.names)
     objective, rows = place_sample(tidy, classes, parameters, rng)
     return Start(encoder, numbers, tidy, objective, rows, plan)
+
+
+def take_bench(block: Block, survey: Survey, plan: Plan, parameters: Any, rng: np.random.Generator) -> Start:
+    """Start with the bench of a larger table, whose rows stand for all: in densities, and in what penalties weigh."""
+    numbers, tidy = tidy_rows(block.numbers, Sample(block.y, block.weights), survey.encoder.names)
+    if survey.classes is not None and len(found := np.unique(tidy.y)) < 2:
+        raise ValueError(
+            f"of {len(tidy.y):,} random rows, all are of class {survey.classes[found[0]]!r} of the target "
+            f"{survey.roles.target!r}; give more memory, or fewer rows of this class"
+        )
+    objective, rows = place_sample(tidy, survey.classes, parameters, rng)
+    weight = survey.weight_sum / tidy.weights.sum() if len(tidy.y) < survey.n_rows else 1.0
+    rows = replace(rows, n_effective=survey.weight_sum if survey.whole_weights else float(survey.n_rows))
+    return Start(survey.encoder, numbers, replace(tidy, weights=weight * tidy.weights), objective, rows, plan)
 
 
 def choose_columns(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from .recipe import (
     count_active,
     make_net,
     make_settings,
+    see_all_rows,
 )
 from .sample import Sample
 from .screen import Bins, bin_columns, find_reach, list_triples, pick_terms, rank_terms
@@ -33,12 +34,16 @@ from .stored import Stored
 from .terms import Plan, Ranked, Term, describe_ranking
 from .train import ALONE, ExactEngine, GridEngine, Group, Rows, Stage, blend, cut, refine, train
 
+if TYPE_CHECKING:
+    from .supply import Supply
+
 
 @dataclass(eq=False)
 class Trainer:
     """What a fit works on (an estimator's parameters, axes, the rows' numbers (N, D) and targets), and its stages.
 
     `rows.init` holds what the stages so far say, `knots` how many they have by order: larger terms must nest in them.
+    Of a table that is larger than memory the rows are its bench, and `supply` has the others.
     """
 
     parameters: Any
@@ -49,9 +54,14 @@ class Trainer:
     rows: Rows
     rng: np.random.Generator
     group: Group = ALONE
+    supply: Supply | None = None
     stages: list[Stage] = field(default_factory=list)
     history: History = field(default_factory=History)
     knots: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.numbers) if self.supply is None else self.supply.n_rows
 
     @property
     def threads(self) -> int:
@@ -65,7 +75,7 @@ class Trainer:
         if not terms or self.history.stopped_by in ("time_limit", "callback"):
             return
         parameters, axes = self.parameters, self.encoder.axes
-        knots = choose_knots(parameters, axes, terms, len(self.numbers), self.objective.n_outputs)
+        knots = choose_knots(parameters, axes, terms, self.n_rows, self.objective.n_outputs)
         knots |= {order: count for order, count in self.knots.items() if order in knots}
         grid = self._make_grid(lay_out(axes, terms, knots, self._find_anchors()))
         net = make_net(parameters, grid, self.objective, None if self.stages else self.sample, self.rng)
@@ -73,10 +83,14 @@ class Trainer:
             net.give_voices(*grid.find_voices(self.rows.voices))
         engine = grid if parameters.engine == "grid" else ExactEngine(grid)
         order = max(len(term) for term in terms) if self.stages else 1
-        settings = make_settings(
-            parameters, len(self.numbers), int(self.rows.copies.sum()), order, count_active(grid.layout)
-        )
-        improved = train(net, grid, engine, self.rows, self.objective, settings, self.history, self.rng, self.group)
+        n_drawn = round(self.rows.copies.mean() * self.n_rows)
+        settings = make_settings(parameters, self.n_rows, n_drawn, order, count_active(grid.layout))
+        pools = None
+        if self.supply is not None:
+            settings = see_all_rows(settings, n_drawn)
+            pools = self.supply.pools(grid, self.stages, self.objective, self.rows)
+        known = self.rows, self.objective, settings, self.history, self.rng, self.group
+        improved = train(net, grid, engine, *known, pools)
         if improved or wished or not self.stages:
             stage = self._add_free_parts(Stage(net, grid))
             self.stages.append(stage)

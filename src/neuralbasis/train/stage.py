@@ -48,6 +48,10 @@ class Stage:
             moved[new.cells_of(index)] = before.carry(rest[old.cells_of(index)], axis)
         return replace(self, grid=grid, rest=torch.from_numpy(moved).to(grid.device))
 
+    def read(self, positions: np.ndarray) -> Stage:
+        """The same stage, read by rows at other positions."""
+        return replace(self, grid=self.grid.read(positions))
+
     @torch.no_grad()
     def add_scores(self, init: Tensor | None) -> Tensor:
         """(N, M, K): what was given before plus the scores of this stage."""

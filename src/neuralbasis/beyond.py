@@ -1,0 +1,107 @@
+"""fit_source: the line of data of a table that is read in pieces, from files to an AdditiveModel.
+
+source -> survey (axes) -> cache on disk -> bench (in memory for good) and pools -> stages of terms -> compile
+
+Several processes share the pieces, and each has its own part of the cache. A table that fits in memory is read into it,
+and takes the way of `fitting`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from . import kernels
+from .compile import compile_model
+from .fitting import draw_seed, fit_terms, seeded_dropout, summarize
+from .history import History
+from .memory import Division, Load, count_rows_in_memory, divide_rows, read_limit
+from .model import AdditiveModel
+from .recipe import check_memory, make_plan, settle
+from .start import take_bench
+from .stream.bench import Parts, read_bench, read_parts
+from .stream.cache import Cache, make_cache, remove_cache
+from .stream.source import Source
+from .stream.survey import Roles, Survey, make_survey
+from .supply import Supply
+from .terms import Plan, Ranked
+from .train import Group, find_group, training_threads
+from .trainer import Trainer
+
+
+def read_in_memory(parameters: Any, source: Source, roles: Roles) -> Parts | None:
+    """The whole table, if a fit to it stays below the limit; not where every process has rows of its own."""
+    group = find_group()
+    if source.local and group.size > 1:
+        return None
+    limit = group.agree(read_limit(parameters.memory_limit))
+    return read_parts(source, roles, count_rows_in_memory(len(roles.features), limit))
+
+
+def fit_source(
+    parameters: Any, source: Source, roles: Roles, is_classifier: bool
+) -> tuple[AdditiveModel, History, list[Ranked]]:
+    """Fit with an estimator's parameters (checked before) in two passes over a source, and from its cache."""
+    check_way(parameters, roles)
+    estimator, group, started = parameters, find_group(), time.monotonic()
+    seed, threads = draw_seed(parameters, group), kernels.count_threads(parameters.n_jobs)
+    survey = make_survey(source, roles, is_classifier, parameters, group, threads)
+    parameters, rng = settle(parameters, survey.n_rows, False, group.rank), np.random.default_rng(seed)
+    plan = make_plan(parameters, roles.features, survey.classes, survey.n_rows)
+    division = divide(parameters, survey, plan, group)
+    with open_cache(parameters, source, survey, division, seed, group) as cache:
+        supply = Supply(cache, group, survey.n_rows, survey.weight_sum / survey.n_rows, seed, threads)
+        with training_threads(), seeded_dropout(rng):
+            start = take_bench(read_bench(cache, group), survey, plan, parameters, rng)
+            check_memory(parameters, plan, start.objective.n_outputs)
+            known = parameters, start.encoder, start.numbers, start.sample, start.objective, start.rows, rng, group
+            trainer = Trainer(*known, supply if division.n_pools else None)
+            trainer.history.started = started
+            ranking = fit_terms(trainer, plan)
+    summary = summarize(
+        estimator, survey.n_rows, len(roles.features), roles.target, start.objective, trainer.history
+    )  # fmt: skip
+    rest = start.objective, survey.classes, parameters.n_jobs, summary
+    return compile_model(trainer.stages, start.encoder, *rest), trainer.history, ranking
+
+
+def check_way(parameters: Any, roles: Roles) -> None:
+    """What a table must be in memory for."""
+    if parameters.engine == "exact":
+        raise ValueError(
+            "engine='exact' needs the table in memory, but it is larger than memory_limit; set engine='grid'"
+        )
+    if isinstance(parameters.max_terms, int) and parameters.max_terms < len(roles.features):
+        raise ValueError(
+            f"max_terms={parameters.max_terms} needs the table in memory to choose among {len(roles.features):,} "
+            "columns, but it is larger than memory_limit; list the columns to take in feature_names"
+        )
+
+
+def divide(parameters: Any, survey: Survey, plan: Plan, group: Group) -> Division:
+    """How the rows are divided, so that every process stays below the limit."""
+    n_columns, n_outputs = len(survey.types), 1 if survey.classes is None else max(1, len(survey.classes) - 1)
+    more_axes = n_columns * (bool(plan.n_pairs or plan.list_wished(2)) + bool(plan.n_triples or plan.list_wished(3)))
+    load = Load(n_columns, more_axes, parameters.outer_bags, parameters.outer_bags * n_outputs)
+    return divide_rows(survey.n_rows, load, group.agree(read_limit(parameters.memory_limit)), group.size)
+
+
+@contextmanager
+def open_cache(
+    parameters: Any, source: Source, survey: Survey, division: Division, seed: int, group: Group
+) -> Iterator[Cache]:
+    """The cache in its folder, a temporary one if none is wished; removed at the end, unless it is to be kept."""
+    folder = parameters.cache_dir or tempfile.mkdtemp(prefix="neuralbasis-")
+    threads = kernels.count_threads(parameters.n_jobs)
+    try:
+        yield make_cache(
+            source, survey, folder, 1 + division.n_pools, seed, group, threads, parameters.verbose, division.n_bench
+        )
+    finally:
+        if not parameters.keep_cache:
+            remove_cache(folder)

@@ -1,0 +1,124 @@
+"""Memory: how many bytes a fit may take, and how the rows of a larger table are divided so that it takes no more.
+
+The *bench* is a random part of the rows that stays in memory: on it models are judged, refined, and searched for
+interactions. All other rows are dealt into *pools*, random parts too, of which one at a time is in memory.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+MAX_BENCH = 1 << 20  # rows
+MIN_BENCH = 1 << 14
+BASE_BYTES = 420 << 20  # Python, torch and compiled loops
+WORK_BYTES = 260 << 20  # batches, tables, and blocks of rows on their way into a pool
+CELL_BYTES = 40  # of a table that is fitted in memory, working copies included
+UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+
+
+@dataclass(frozen=True)
+class Division:
+    """Rows on the bench, and the number of pools that the others are dealt into; none if all are on the bench."""
+
+    n_bench: int
+    n_pools: int
+
+
+@dataclass(frozen=True)
+class Load:
+    """What decides how much memory a row takes: columns, axes beside the columns' own, members, members × outputs."""
+
+    n_columns: int
+    n_more_axes: int
+    n_members: int
+    n_channels: int
+
+    @property
+    def bench_bytes(self) -> int:
+        """Numbers, positions and a copy of them along the columns; scores, losses and moves of every channel."""
+        return 20 * self.n_columns + 4 * self.n_more_axes + 12 * self.n_members + 36 * self.n_channels + 80
+
+    @property
+    def pool_bytes(self) -> int:
+        """Positions, shares, scores of earlier stages; target, and the order in which rows are drawn."""
+        return 4 * (self.n_columns + self.n_more_axes + self.n_members + self.n_channels) + 32
+
+
+def divide_rows(n_rows: int, load: Load, limit: int, n_processes: int = 1) -> Division:
+    """The largest bench and the fewest pools with which every process stays below so many bytes.
+
+    Both move in powers of two: a cache fits many limits.
+
+    Examples
+    --------
+    >>> divide_rows(8_400_000, Load(28, 0, 4, 4), 2_000_000_000)
+    Division(n_bench=524288, n_pools=2)
+    """
+    room = limit - BASE_BYTES - WORK_BYTES
+    n_bench = MAX_BENCH
+    while n_bench > MIN_BENCH and n_bench * load.bench_bytes > room / 2:
+        n_bench //= 2
+    left = room - n_bench * load.bench_bytes
+    if left < MIN_BENCH * load.pool_bytes:
+        least = BASE_BYTES + WORK_BYTES + 2 * MIN_BENCH * load.bench_bytes
+        raise ValueError(
+            f"memory_limit leaves {limit / 1e9:.2f} GB, but a fit to {load.n_columns:,} columns needs about "
+            f"{least / 1e9:.2f} GB; raise it, or take fewer columns"
+        )
+    if n_rows <= n_bench:
+        return Division(n_rows, 0)
+    n_pools = 1
+    while (n_rows - n_bench) / n_processes / n_pools * load.pool_bytes > left:
+        n_pools *= 2
+    return Division(n_bench, n_pools)
+
+
+def count_rows_in_memory(n_columns: int, limit: int) -> int:
+    """Rows of a table that can be fitted in memory, within so many bytes."""
+    return max(0, limit - BASE_BYTES) // (CELL_BYTES * n_columns)
+
+
+def read_limit(limit: Any) -> int:
+    """Bytes of a `memory_limit`: a number, a text, or None for half of the memory that is free here.
+
+    Processes that share a machine share its memory.
+
+    Examples
+    --------
+    >>> read_limit("2GB"), read_limit("1.5 GiB"), read_limit(10**9)
+    (2000000000, 1610612736, 1000000000)
+    """
+    if limit is None:
+        return find_free_memory() // 2 // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    if isinstance(limit, str):
+        found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?)\s*([kmgt]i?)?b?\s*", limit.lower())
+        if found is not None:
+            return int(float(found[1]) * UNITS[found[2] or ""])
+    elif isinstance(limit, (int, float, np.integer)) and not isinstance(limit, bool) and 0 < limit < float("inf"):
+        return int(limit)
+    raise ValueError(f"memory_limit must be None, a number of bytes or a text such as '2GB', not {limit!r}")
+
+
+def find_free_memory() -> int:
+    """Bytes that this process may still take: what the machine has to spare, within the limit of its container."""
+    found = [_read_field(Path("/proc/meminfo"), "MemAvailable:") * 1024]
+    if not found[0] and hasattr(os, "sysconf"):
+        found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2]
+    group = Path("/sys/fs/cgroup")
+    most, used = _read_field(group / "memory.max"), _read_field(group / "memory.current")
+    return min([*found, *([most - used] if most else [])])
+
+
+def _read_field(path: Path, name: str = "") -> int:
+    """A number in a file of the system, behind its name if it has one; 0 if it is not there."""
+    try:
+        lines = [line.removeprefix(name).split()[0] for line in path.read_text().splitlines() if line.startswith(name)]
+    except (OSError, IndexError):
+        return 0
+    return int(lines[0]) if lines and lines[0].isdigit() else 0
