@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ BATCHES = (8_192, 131_072, 2_097_152)
 
 @dataclass(frozen=True)
 class Fit:
-    """A fit to be timed: the table's folder, how many rows of it, batch, steps, memory limit of a process."""
+    """A fit to be timed: the table's folder, rows, batch, steps (more, if the rows are), memory limit of a process."""
 
     folder: str
     n_rows: int
@@ -49,12 +49,14 @@ class Run:
     """How it went.
 
     seconds, step_seconds : of the whole fit, and of a step
+    steps : how many there were
     exchanged : bytes that a process gave to sums in a step
     cache_bytes : of a row
     """
 
     seconds: float
     step_seconds: float
+    steps: int
     exchanged: float
     cache_bytes: float
 
@@ -87,12 +89,12 @@ class Constants:
         """Seconds of a ring: 2 (W - 1) messages, each with a part of the sum."""
         return 2 * (workers - 1) * (latency + self.exchanged / workers / bandwidth)
 
-    def predict_here(self, fit: Fit, workers: int) -> float:
+    def predict_here(self, fit: Fit, steps: int, workers: int) -> float:
         """Seconds of a fit by processes of this machine, which share its cores if they are more."""
         crowd = max(1.0, workers / self.cores)
         own = self.start + fit.n_rows * self.prepare / workers
-        own += fit.steps * (self.step + fit.batch * self.row / workers)
-        return crowd * own + fit.steps * self.exchange(workers, self.latency, self.bandwidth)
+        own += steps * (self.step + fit.batch * self.row / workers)
+        return crowd * own + steps * self.exchange(workers, self.latency, self.bandwidth)
 
     def project(self, n_rows: int, workers: int, batch: int) -> tuple[float, float, float]:
         """Seconds on a cluster: of the two passes, of training by one pass over the rows, of the exchange in it."""
@@ -118,7 +120,8 @@ def time_fit(fit: Fit) -> Run:
     first, last = mains[0], mains[-1]
     step_seconds = (history.seconds[last] - history.seconds[first]) / max(history.steps[last] - history.steps[first], 1)
     size = sum(path.stat().st_size for path in cache.rglob("*") if path.is_file())
-    return Run(seconds, step_seconds, (group.sent - before) / fit.steps, size / fit.n_rows)
+    steps = history.steps[last]
+    return Run(seconds, step_seconds, steps, (group.sent - before) / steps, size / fit.n_rows)
 
 
 def list_files(fit: Fit) -> list[str]:
@@ -165,23 +168,23 @@ def do_task(task: dict[str, Any]) -> None:
 
 def measure_constants(folder: str, n_rows: int, limit: str, steps: int) -> Constants:
     """From fits of one process that are alike but for their rows or their batches, and one of two processes."""
-    few, many = (run_fit(Fit(folder, rows, BATCH, 1, limit)) for rows in (n_rows // 2, n_rows))
-    small, large = (run_fit(Fit(folder, n_rows, batch, steps, limit)) for batch in (BATCH, LARGE_BATCH))
-    exchanged = run_fit(Fit(folder, n_rows, BATCH, steps, limit), 2).exchanged
+    half, whole = (Fit(folder, rows, BATCH, steps, limit) for rows in (n_rows // 2, n_rows))
+    few, many, large = run_fit(half), run_fit(whole), run_fit(replace(whole, batch=LARGE_BATCH))
+    exchanged = run_fit(half, 2).exchanged
     none, all_cells = (run_task({"bytes": size}, 2) for size in (8, int(exchanged)))
-    prepare = max(0.0, many.seconds - few.seconds) / (n_rows - n_rows // 2)
-    row = max(0.0, large.step_seconds - small.step_seconds) / (LARGE_BATCH - BATCH)
-    table_bytes = sum(os.path.getsize(path) for path in list_files(Fit(folder, n_rows, BATCH, 1, limit)))
+    outside = [run.seconds - run.steps * run.step_seconds for run in (few, many)]
+    prepare = max(0.0, outside[1] - outside[0]) / (whole.n_rows - half.n_rows)
+    row = max(0.0, large.step_seconds - many.step_seconds) / (LARGE_BATCH - BATCH)
     return Constants(
-        start=max(0.0, many.seconds - n_rows * prepare),
+        start=max(0.0, outside[1] - n_rows * prepare),
         prepare=prepare,
-        step=max(0.0, small.step_seconds - BATCH * row),
+        step=max(0.0, many.step_seconds - BATCH * row),
         row=row,
         exchanged=exchanged,
         latency=none / 2,
         bandwidth=exchanged / max(all_cells - none, 1e-9),
         cache_bytes=many.cache_bytes,
-        table_bytes=table_bytes / n_rows,
+        table_bytes=sum(map(os.path.getsize, list_files(whole))) / n_rows,
         cores=len(os.sched_getaffinity(0)),
     )
 
@@ -207,10 +210,10 @@ def print_runs(constants: Constants, fit: Fit, processes: list[int]) -> None:
         run = run_fit(fit, count)
         alone = alone or run.seconds
         rows.append([
-            str(count), write_number(constants.predict_here(fit, count)), write_number(run.seconds),
+            str(count), write_number(constants.predict_here(fit, run.steps, count)), write_number(run.seconds),
             write_number(alone / run.seconds), write_number(run.exchanged / 1e3),
         ])  # fmt: skip
-    print(f"\n{fit.n_rows:,} rows, {fit.steps:,} steps of {fit.batch:,} rows, {constants.cores} cores")
+    print(f"\n{fit.n_rows:,} rows, {run.steps:,} steps of {fit.batch:,} rows, {constants.cores} cores")
     print_table(["processes", "model s", "run s", "times as fast", "exchanged KB a step"], rows)
 
 
@@ -247,7 +250,7 @@ def main() -> None:
         folder = given.folder or f"{scratch}/table"
         constants = measure_constants(folder, n_rows, given.limit, steps)
         print_constants(constants)
-        print_runs(constants, Fit(folder, n_rows, BATCH, max(steps, n_rows // BATCH), given.limit), processes)
+        print_runs(constants, Fit(folder, n_rows, BATCH, steps, given.limit), processes)
     print_projections(constants)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,12 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import neuralbasis
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, launch
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'neuralbasis[ray]'")
 pytest.importorskip("ray.train", reason="Ray Train is not installed: pip install 'neuralbasis[ray]'")
 pytest.importorskip("ray.data", reason="Ray Data is not installed: pip install 'neuralbasis[ray]'")
+
+from neuralbasis.launch.cluster import warn_if_crowded  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ray.util.annotations.RayDeprecationWarning"),  # of Ray's calls to itself
@@ -26,6 +28,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # the same, found late
 ]
 NODE = {"num_cpus": 2, "object_store_memory": 80 << 20}
+FEATURES = ["x", "z", "colour"]
+MEMORY = 720_000_000  # little more than Python and torch take: rows go through the cache and pools
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -125,3 +129,101 @@ def test_wrong_wishes_are_said_at_once(regressor, classifier) -> None:
         launch.ray(NeuralBasisRegressor(), {"x": [1.0]}, "y")
     with pytest.raises(ValueError, match="workers must be an integer of at least 1, not 0"):
         launch.ray(NeuralBasisRegressor(), dataset, "y", workers=0)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Files of 24,000 rows."""
+    folder, table = tmp_path_factory.mktemp("files"), make_table(24_000)
+    for part in range(6):
+        pq.write_table(table.slice(4_000 * part, 4_000), folder / f"{part}.parquet")
+    return folder
+
+
+def make_estimator(**parameters) -> NeuralBasisRegressor:
+    return NeuralBasisRegressor(
+        preset="fast", interactions=0, max_steps=120, feature_names=FEATURES, memory_limit=MEMORY, **parameters
+    )
+
+
+def fit_on_cluster(estimator: NeuralBasisRegressor, folder: Path, **options) -> NeuralBasisRegressor:
+    blocks = ray.data.read_parquet(
+        str(folder), override_num_blocks=6
+    )  # else so little is one block
+    return launch.ray(estimator, blocks, "y", workers=2, **options)
+
+
+@pytest.fixture(scope="module")
+def fitted(folder, tmp_path_factory) -> NeuralBasisRegressor:
+    return fit_on_cluster(make_estimator(), folder, storage_path=tmp_path_factory.mktemp("storage"))
+
+
+def test_two_workers_fit_as_well_as_one_process(fitted, folder) -> None:
+    """Rows reach workers in another order, so other rows are held out: axes are equal, shapes only alike."""
+    alone = make_estimator().fit(str(folder), "y")
+    assert fitted.term_names_ == alone.term_names_ == FEATURES
+    for ours, theirs in zip(fitted.model_.encoder.axes, alone.model_.encoder.axes, strict=True):
+        assert np.array_equal(ours.knots, theirs.knots)
+        assert ours.levels == theirs.levels
+    fresh = make_table(4_000, 9)
+    rows, y = fresh.select(FEATURES), fresh["y"].to_numpy()
+    loss, loss_alone = (np.mean((model.predict(rows) - y) ** 2) for model in (fitted, alone))
+    assert loss < 0.043  # the noise has 0.04
+    assert abs(loss - loss_alone) < 0.02 * loss_alone
+
+
+def test_the_estimator_is_as_after_a_fit(fitted) -> None:
+    assert fitted.model_.summary.n_rows == 24_000  # no row was left out
+    assert fitted.model_.summary.parameters["callbacks"] is None
+    assert fitted.model_.summary.target == "y"
+    assert fitted.feature_names_in_.tolist() == FEATURES
+    assert fitted.history_.steps[-1] >= 120
+    assert fitted.history_.validation[fitted.history_.best] < 0.1 * fitted.history_.constant
+    assert fitted.interaction_ranking_ == []
+
+
+class KillOnce:
+    """A callback: the first worker notes its steps, the second one kills itself at its tenth look, once."""
+
+    def __init__(self, folder: Path):
+        self.killed, self.steps = folder / "killed", folder / "steps"
+
+    def __call__(self, history) -> None:
+        if ray.train.get_context().get_world_rank() == 0:
+            with self.steps.open("a") as file:
+                file.write(f"{history.steps[-1]}\n")
+        elif len(history.steps) == 10 and not self.killed.exists():
+            self.killed.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_fit_whose_worker_was_killed_goes_on_to_the_same_model(fitted, folder, tmp_path) -> None:
+    estimator = make_estimator(callbacks=[KillOnce(tmp_path)], checkpoint_every=0.01)
+    again = fit_on_cluster(estimator, folder, storage_path=tmp_path / "storage", max_failures=1)
+    assert (tmp_path / "killed").exists()
+    steps = [int(line) for line in (tmp_path / "steps").read_text().split()]
+    resumed = next(i for i in range(1, len(steps)) if steps[i] <= steps[i - 1]) if steps != sorted(set(steps)) else 10
+    assert steps[resumed] > steps[5]  # not from the beginning
+    for one, other in zip(fitted.term_scores_, again.term_scores_, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-5)
+
+
+def test_an_error_of_a_worker_is_ours(folder, tmp_path) -> None:
+    table = make_table(500)
+    odd = table.set_column(2, "z", [np.where(np.arange(500) == 77, np.inf, table["z"].to_numpy())])
+    pq.write_table(odd, tmp_path / "odd.parquet")
+    with pytest.raises(ValueError, match="'z' holds an infinite value") as caught:
+        launch.ray(make_estimator(), tmp_path / "odd.parquet", "y", max_failures=0, storage_path=tmp_path)
+    assert "Traceback" not in str(caught.value)
+
+
+def test_workers_that_leave_no_cpu_for_reading_are_warned_of() -> None:
+    with pytest.warns(UserWarning, match="ask for 4 of the cluster's 4 CPUs, and reading needs 1 more"):
+        warn_if_crowded(4)
+    warn_if_crowded(3)
+
+
+def test_without_ray_the_error_names_the_extra() -> None:
+    code = "import sys; sys.modules['ray'] = None; import neuralbasis; neuralbasis.launch.predict"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "launch.predict needs Ray, which is not installed; pip install 'neuralbasis[ray]'" in found.stderr

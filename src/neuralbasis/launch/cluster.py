@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -78,7 +78,7 @@ def ray(
     data : str, path, list of them, or ray.data.Dataset
         Parquet or CSV files, folders of them, also in the cloud ("s3://…").
     target, sample_weight : str
-        Names of columns; all others are features.
+        Names of columns; all others are features, or those in the estimator's `feature_names`.
     workers : int
         How many; leave a CPU of the cluster free for reading.
     resources_per_worker : dict, optional
@@ -107,9 +107,7 @@ def ray(
     """
     if workers < 1:
         raise ValueError(f"workers must be an integer of at least 1, not {workers!r}")
-    dataset = open_dataset(data)
-    names = tuple(dataset.schema().names)
-    require_names([target] if sample_weight is None else [target, sample_weight], names, "the table")
+    dataset, names = choose_columns(open_dataset(data), estimator.feature_names, target, sample_weight)
     resources = {"CPU": 1, **(resources_per_worker or {})}
     warn_if_crowded(workers * resources["CPU"])
     trainer = torch_train.TorchTrainer(
@@ -130,6 +128,18 @@ def ray(
     assert result.checkpoint is not None  # the model: a worker that ends has reported it
     with result.checkpoint.as_directory() as folder:
         return restore(estimator, Path(folder))
+
+
+def choose_columns(
+    dataset: Any, features: Sequence[str] | None, target: str, weight: str | None
+) -> tuple[Any, tuple[str, ...]]:
+    """The dataset without the columns that nobody asked for, and the names of the others."""
+    names = [target] if weight is None else [target, weight]
+    came = dataset.schema().names
+    require_names([*names, *(features or ())], came, "the table")
+    if features is None:
+        return dataset, tuple(came)
+    return dataset.select_columns([*features, *names]), (*features, *names)
 
 
 def make_task(
@@ -176,7 +186,7 @@ def restore(estimator: Any, folder: Path) -> Any:
         Ranked(name, tuple(features), *rest) for name, features, *rest in course["ranking"]
     ]
     estimator.feature_names_in_ = np.array(model.encoder.names, dtype=object)
-    estimator.n_features_in_, estimator._has_names = len(model.encoder.names), True
+    estimator.n_features_in_, estimator._has_names = len(model.encoder.names), estimator.feature_names is None
     if model.classes is not None:
         estimator.classes_ = model.classes
     return estimator
