@@ -508,6 +508,7 @@ WRONG = {
     "absent_value": [np.inf, "0", None, True],
     "preset": ["slow", "Fast", None, 1],
     "max_bins": [1, 2.5, "a", None, True],
+    "knots": [3, [1.0, 2.0], "age"],
     "max_interaction_bins": [1, None, "few"],
     "max_terms": [0, 1.5, "many", True],
     "heredity": ["some", True, 2],
@@ -553,6 +554,19 @@ def test_parameters(name, value):
 def test_every_parameter_is_tried():
     elsewhere = {"feature_names", "feature_types", "interactions", "triples", "exclude"}
     assert set(WRONG) | elsewhere == set(NeuralBasisRegressor().get_params())
+
+
+def test_knots_of_columns():
+    for knots, part in (
+        ({"agee": [1.0]}, "knots are given for the column 'agee', which the table does not have; did you mean 'age'?"),
+        ({"age": []}, "knots of column 'age' must be finite and increasing, at least one of them, not []"),
+        ({"age": [1.0, 1.0]}, "knots of column 'age' must be finite and increasing"),
+        ({"age": [0.0, np.nan]}, "knots of column 'age' must be finite and increasing"),
+        ({"age": ["a"]}, "knots of column 'age' must be a list of numbers, not ['a']"),
+        ({"age": 3}, "knots of column 'age' must be a list of numbers, not 3"),
+        ({"sex": [1.0]}, "knots are given for the column 'sex', which holds levels; give knots to columns of numbers"),
+    ):
+        refuse_fit(TABLE.assign(sex=list("fm" * (N // 2))), Y, part, knots=knots)
 
 
 def test_contradictory_parameters():

@@ -284,3 +284,27 @@ def test_weights_are_rounded_so_that_sums_are_exact():
     assert (rounded > 0).all()
     whole = np.arange(1000.0)
     assert _round_weights(whole).tolist() == whole.tolist()
+
+
+@pytest.mark.parametrize("scaling", ["quantile", "minmax", "gaussian"])
+def test_given_knots_are_placed_whatever_the_rows(scaling):
+    rng = np.random.default_rng(0)
+    given = {"size": [-1.0, 0.0, 0.5, 2.0], "dose": np.arange(300)}
+    found = []
+    for scale in (1.0, 50.0):
+        table = {"size": rng.normal(size=500) * scale, "dose": rng.random(500), "age": rng.integers(0, 9, 500)}
+        found.append(Encoder.fit(read_columns(table), scaling=scaling, max_knots=9, knots=given).axes)
+    for (one, other), knots in zip(zip(*found, strict=True), [*given.values(), np.arange(9)], strict=True):
+        assert one.knots.tolist() == other.knots.tolist() == list(knots)
+        assert one.places.tolist() == other.places.tolist() or one.name == "age"
+        assert one.places[[0, -1]].tolist() == [0.0, 1.0]
+        assert (np.diff(one.places) > 0).all()
+    assert Encoder.fit(read_columns({"size": [1.0, 2.0]}), knots={"size": [1.5]}).axes[0].places.tolist() == [0.5]
+
+
+def test_given_knots_of_a_stored_table():
+    dense = np.random.default_rng(0).poisson(0.3, size=(50, 2)).astype(float)
+    knots = {"feature_0001": [0.0, 2.0]}
+    one, other = (Encoder.fit(read_columns(X), knots=knots) for X in (dense, csr_array(dense)))
+    assert [axis.knots.tolist() for axis in one.axes] == [axis.knots.tolist() for axis in other.axes]
+    assert other.axes[1].knots.tolist() == [0.0, 2.0]

@@ -351,6 +351,16 @@ def test_feature_types_overrule_the_table():
     assert estimator.bins_[4][0] == {"red": 1, "green": 2, "blue": 3}
 
 
+def test_given_knots_are_those_of_the_main_effect():
+    table = make_table()
+    name = table.columns[0]
+    estimator = NeuralBasisRegressor(**{**QUICK, "refine": False}, knots={name: [-1.0, 0.0, 1.0]})
+    estimator.fit(table, make_score(table))
+    assert estimator.bins_[0][0].tolist() == [-1.0, 0.0, 1.0]
+    assert estimator.term_scores_[0].shape == (5,)
+    assert estimator.model_.summary.parameters["knots"] == {name: [-1.0, 0.0, 1.0]}
+
+
 FLOATS = ["float16", "float32", "float64"]
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 

@@ -9,6 +9,7 @@ instead.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -1167,6 +1168,36 @@ def step_terms(first, last, touched, begin, entry, row, blend, slope, coefficien
                 for c in range(n_channels):
                     values[b, c] -= step * grad[b, c]
     return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def thin_points(values, mass, n_points, n_parts, thin_values, thin_mass):
+    """Increasing values with weights -> fewer of them; returns how many. See `stream.sketch`.
+
+    Neighbours whose middles lie in the same of `n_points` shares of the weight, which grow with the root of the
+    distance from the nearer end, and in the same of `n_parts` parts of the range, become one, at their weighted median.
+    A value with more than an even share, the first and the last stay alone.
+    """
+    size, count, start = len(values), 0, 0
+    before, total, cell, part, was_alone = 0.0, 0.0, -1, -1, False
+    whole = mass.sum()
+    length = values[size - 1] / 2 - values[0] / 2  # halves: the range may overflow
+    for i in range(size + 1):
+        rank = (total + mass[i] / 2) / whole if i < size else 0.5
+        here = int(n_points * (math.sqrt(rank / 2) if rank < 0.5 else 1 - math.sqrt((1 - rank) / 2)))
+        spot = int((values[i] / 2 - values[0] / 2) / length * n_parts) if i < size and length > 0 else -1
+        alone = i == 0 or i >= size - 1 or mass[i] * n_points > whole
+        if i > 0 and (alone or was_alone or here != cell or spot != part):
+            middle, run, half = start, before + mass[start], before + (total - before) / 2
+            while run < half and middle < i - 1:
+                middle += 1
+                run += mass[middle]
+            thin_values[count], thin_mass[count] = values[middle], total - before
+            count, start, before = count + 1, i, total
+        if i < size:
+            total += mass[i]
+        cell, part, was_alone = here, spot, alone
+    return count
 
 
 @lru_cache(maxsize=8)

@@ -149,7 +149,15 @@ def make_cache(
         known = gather_results(
             group, lambda: write_cache(source, survey, folder, types, shares, seed, group, threads, verbose, key)
         )
+        if source.fingerprint() != key["source"]:
+            remove_cache(folder)
+            raise ValueError("the files of the table changed while they were read; fit again when they are whole")
     counts = np.array([[sum(chunk.n_rows for chunk in bucket) for bucket in chunks] for chunks in known if chunks])
+    if counts.sum() != survey.n_rows:
+        raise ValueError(
+            f"the table had {survey.n_rows:,} rows when it was read first, and {counts.sum():,} when it was read "
+            "again; give one that stays the same"
+        )
     own = known[group.rank]
     assert own is not None
     is_classifier, has_weights = survey.classes is not None, survey.roles.weight is not None

@@ -1,11 +1,11 @@
 """Sketches: what a pass keeps of a column, however many rows there are; those of two parts merge into that of both.
 
 A column of numbers is a list of weighted points. Up to `MAX_EXACT` distinct values it is the values themselves, and
-what is made of it is exactly what the whole column would give. Beyond, points are thinned: neighbours that together
-have at most 1 / `POINTS` of the weight become one at their median. A value with more weight than that stays alone,
-and so do the smallest and the largest. Buffers of points merge two by two, like the digits of a binary counter, so a
-row is thinned log₂ of their number times at most, and every rank is true to `error` of the weight. Nothing is drawn at
-random: the same rows give the same points, and weights need no rounding.
+what is made of it is exactly what the whole column would give. Beyond, points are thinned: neighbours in a share of the
+weight (2 / `POINTS` in the middle, less towards both ends) and a part of the range (1 / `PARTS`) become one at their
+median, since axes need ranks in the bulk and values in the tails. A value of more than 1 / `POINTS` of the weight stays
+alone. Buffers of points merge two by two, like the digits of a binary counter: every rank is true to `error` of the
+weight, which grows with the logarithm of the rows. Nothing is drawn at random; weights need no rounding.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from .. import kernels
 from ..axis import distinct_values
 
 MAX_EXACT = 1 << 14  # distinct values
-POINTS = 1 << 13
+POINTS = 1 << 13  # shares of the weight; a group has at most three even ones, and is off by half of that
+PARTS = 1 << 11  # of the range
 MAX_LEVELS = 1_000_000  # texts of a column that are counted
 
 Points = tuple[np.ndarray, np.ndarray]  # increasing values, and the weight of each
@@ -49,7 +51,7 @@ class NumberSketch:
     @property
     def error(self) -> float:
         """How far the rank of a value may be off, as a share of the weight."""
-        return self._depth / POINTS
+        return 1.5 * self._depth / POINTS
 
     def add(self, values: np.ndarray, weights: np.ndarray | None = None) -> None:
         """Take in rows; NaN is missing. Weights are positive."""
@@ -202,18 +204,8 @@ def join_points(parts: Iterable[Points]) -> Points:
     return values[starts], np.add.reduceat(mass, starts) if len(starts) else mass
 
 
-def thin_points(points: Points, n_points: int = POINTS) -> Points:
-    """About so many points: neighbours become one at their median; those of more than an even share stay alone."""
-    values, mass = points
-    total = np.cumsum(mass)
-    share = total[-1] / n_points
-    alone = mass > share
-    alone[[0, -1]] = True
-    cell = ((total - mass / 2) / share).astype(np.int64)
-    is_first = np.ones(len(values), dtype=bool)
-    is_first[1:] = (cell[1:] != cell[:-1]) | alone[1:] | alone[:-1]
-    starts = np.flatnonzero(is_first)
-    group = np.add.reduceat(mass, starts)
-    median = np.searchsorted(total, total[starts] - mass[starts] + group / 2)
-    ends = np.r_[starts[1:], len(values)] - 1
-    return values[np.clip(median, starts, ends)], group
+def thin_points(points: Points, n_points: int = POINTS, n_parts: int = PARTS) -> Points:
+    """Fewer points: neighbours become one at their median; those of more than an even share stay alone."""
+    values, mass = np.empty(len(points[0])), np.empty(len(points[0]))
+    count = kernels.thin_points(*points, n_points, n_parts, values, mass)
+    return values[:count].copy(), mass[:count].copy()

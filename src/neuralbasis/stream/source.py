@@ -163,7 +163,7 @@ def open_source(X: Any, local: bool = False) -> Source | None:
             return open_files(X, local)
         return BatchSource(X, local) if isinstance(X[0], pa.RecordBatch | pa.Table) else None
     tables = ("shape", "columns", "__array__", "__arrow_c_stream__", "__arrow_c_array__", "__len__")
-    if isinstance(X, Mapping | str | bytes) or any(hasattr(X, name) for name in tables):
+    if isinstance(X, Mapping | str | bytes) or any(hasattr(type(X), name) for name in tables):
         return None
     return BatchSource(X, local) if callable(X) or hasattr(X, "__iter__") else None
 
@@ -175,7 +175,7 @@ def open_files(paths: Iterable[str | os.PathLike[str]], local: bool = False) -> 
     kinds = {_kind(file) for file in files}
     if len(kinds) > 1:
         raise ValueError(f"the files are of several kinds, such as {files[0]} and {files[-1]}; give one kind at a time")
-    form: Any = "parquet" if kinds == {"parquet"} else _csv_format(files[0])
+    form = _parquet_format() if kinds == {"parquet"} else _csv_format(files[0])
     given = {"filesystem": filesystem, "format": form}
     if root is not None and len(listed) == 1:
         given |= {"partitioning": "hive", "partition_base_dir": root}
@@ -288,6 +288,11 @@ def _kind(file: str) -> str:
     if lower.endswith(CSV):
         return "csv"
     raise ValueError(f"{file} is neither Parquet nor CSV by its name; expected {', '.join((*PARQUET, *CSV))}")
+
+
+def _parquet_format() -> Any:
+    checked = pa.dataset.ParquetFragmentScanOptions(page_checksum_verification=True)
+    return pa.dataset.ParquetFileFormat(default_fragment_scan_options=checked)
 
 
 def _csv_format(file: str) -> Any:

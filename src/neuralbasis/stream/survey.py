@@ -356,4 +356,7 @@ def index_labels(array: pa.Array, classes: np.ndarray) -> np.ndarray:
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     labels = pa.array(classes.tolist()).cast(array.type)
-    return pa.compute.index_in(array, value_set=labels).to_numpy(zero_copy_only=False).astype(np.int64)
+    found = pa.compute.index_in(array, value_set=labels)
+    if found.null_count:
+        raise ValueError("the target has labels that it did not have before; the data changed while they were read")
+    return found.to_numpy(zero_copy_only=False).astype(np.int64)
