@@ -239,13 +239,15 @@ def main() -> None:
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--limit", default="1GB", help="memory of a process; small enough for rows to be streamed")
     parser.add_argument("--folder", help="keep the table here; by default it is made anew and removed")
-    parser.add_argument("--quick", action="store_true", help="a tiny table, one and two processes")
+    parser.add_argument("--quick", action="store_true", help="a small table, one and two processes")
     parser.add_argument("--task", type=json.loads, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.task:
         do_task(given.task)
         return
-    n_rows, steps, processes = (4_000, 10, [1, 2]) if given.quick else (given.rows, STEPS, given.processes)
+    if given.quick:
+        given.rows, given.processes, given.limit = 300_000, [1, 2], "740MB"
+    n_rows, steps, processes = given.rows, 20 if given.quick else STEPS, given.processes
     with tempfile.TemporaryDirectory() as scratch:
         folder = given.folder or f"{scratch}/table"
         constants = measure_constants(folder, n_rows, given.limit, steps)
