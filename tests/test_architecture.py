@@ -22,10 +22,21 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 
 NUMPY_SIDE = ["stored", "columns", "axis", "encoder", "terms", "screen", "select", "link", "layout", "model", "kernels"]
 NUMPY_SIDE += ["lazy", "entries", "factors", "purify", "shape", "summary", "draft", "archive", "document", "scorecard"]
-NUMPY_SIDE += ["bound", "merging", "predictions", "stream"]
+NUMPY_SIDE += ["bound", "merging", "nested", "predictions", "stream"]
 TORCH_SIDE = ["bases", "net", "objective", "train", "compile"]
 READERS = ["explain", "plot", "report", "edit", "export", "cli"]
-BOTH_SIDES = {"compile", "estimators", "beyond", "fitting", "start", "supply", "trainer", "wide"}
+BOTH_SIDES = {
+    "beyond",
+    "checkpoint",
+    "compile",
+    "estimators",
+    "fitting",
+    "start",
+    "supply",
+    "trainer",
+    "updating",
+    "wide",
+}
 # The training side calls the compiled loops (the backward pass of a look-up is a histogram) and is handed the records
 # that describe their arrays. It sees no frames, no encoder, no fitted model.
 SHARED = {"kernels", "layout", "axis", "terms", "stored", "entries"}
@@ -290,7 +301,9 @@ def test_imports_point_one_way(tree: Tree, line: list[str]) -> None:
 
 
 def test_only_fitting_and_compiling_see_both_sides(tree: Tree) -> None:
-    assert_none(two_sided(tree), "only fitting, start, trainer, wide, compile and estimators import both sides")
+    assert_none(
+        two_sided(tree), "only fitting and its stations, updating, checkpoint, compile and estimators import both sides"
+    )
 
 
 def test_readers_stand_apart(tree: Tree) -> None:

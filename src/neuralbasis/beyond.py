@@ -12,11 +12,13 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from . import kernels
+from .checkpoint import describe_fit
 from .compile import compile_model
 from .fitting import draw_seed, fit_terms, seeded_dropout, summarize
 from .history import History
@@ -30,39 +32,42 @@ from .stream.source import Source
 from .stream.survey import Roles, Survey, make_survey
 from .supply import Supply
 from .terms import Plan, Ranked
-from .train import Group, find_group, training_threads
+from .train import FORGETFUL, Group, Keeper, find_group, training_threads
 from .trainer import Trainer
 
 
-def read_in_memory(parameters: Any, source: Source, roles: Roles) -> Parts | None:
+def read_in_memory(parameters: Any, source: Source, roles: Roles, keeper: Keeper = FORGETFUL) -> Parts | None:
     """The whole table, if a fit to it stays below the limit; not where every process has rows of its own."""
     group = find_group()
     if source.local and group.size > 1:
         return None
-    limit = group.agree(read_limit(parameters.memory_limit))
+    limit = keeper.choose("limit", group.agree(read_limit(parameters.memory_limit)))
     return read_parts(source, roles, count_rows_in_memory(len(roles.features), limit))
 
 
 def fit_source(
-    parameters: Any, source: Source, roles: Roles, is_classifier: bool
+    parameters: Any, source: Source, roles: Roles, is_classifier: bool, keeper: Keeper = FORGETFUL
 ) -> tuple[AdditiveModel, History, list[Ranked]]:
     """Fit with an estimator's parameters (checked before) in two passes over a source, and from its cache."""
     check_way(parameters, roles)
     estimator, group, started = parameters, find_group(), time.monotonic()
-    seed, threads = draw_seed(parameters, group), kernels.count_threads(parameters.n_jobs)
+    seed, threads = keeper.choose("seed", draw_seed(parameters, group)), kernels.count_threads(parameters.n_jobs)
     survey = make_survey(source, roles, is_classifier, parameters, group, threads)
     parameters, rng = settle(parameters, survey.n_rows, False, group.rank), np.random.default_rng(seed)
     plan = make_plan(parameters, roles.features, survey.classes, survey.n_rows)
-    division = divide(parameters, survey, plan, group)
+    limit = keeper.choose("limit", group.agree(read_limit(parameters.memory_limit)))
+    division = divide(parameters, survey, plan, limit, group)
     with open_cache(parameters, source, survey, division, seed, group) as cache:
         supply = Supply(cache, group, survey.n_rows, survey.weight_sum / survey.n_rows, seed, threads)
         with training_threads(), seeded_dropout(rng):
             start = take_bench(read_bench(cache, group), survey, plan, parameters, rng)
             check_memory(parameters, plan, start.objective.n_outputs)
+            keeper.check(describe_fit(estimator.get_params(deep=False), roles.features, start.numbers, start.sample))
             known = parameters, start.encoder, start.numbers, start.sample, start.objective, start.rows, rng, group
-            trainer = Trainer(*known, supply if division.n_pools else None)
+            trainer = Trainer(*known, keeper, supply if division.n_pools else None)
             trainer.history.started = started
             ranking = fit_terms(trainer, plan)
+            keeper.finish()
     summary = summarize(
         estimator, survey.n_rows, len(roles.features), roles.target, start.objective, trainer.history
     )  # fmt: skip
@@ -83,25 +88,36 @@ def check_way(parameters: Any, roles: Roles) -> None:
         )
 
 
-def divide(parameters: Any, survey: Survey, plan: Plan, group: Group) -> Division:
+def divide(parameters: Any, survey: Survey, plan: Plan, limit: int, group: Group) -> Division:
     """How the rows are divided, so that every process stays below the limit."""
     n_columns, n_outputs = len(survey.types), 1 if survey.classes is None else max(1, len(survey.classes) - 1)
     more_axes = n_columns * (bool(plan.n_pairs or plan.list_wished(2)) + bool(plan.n_triples or plan.list_wished(3)))
     load = Load(n_columns, more_axes, parameters.outer_bags, parameters.outer_bags * n_outputs)
-    return divide_rows(survey.n_rows, load, group.agree(read_limit(parameters.memory_limit)), group.size)
+    return divide_rows(survey.n_rows, load, limit, group.size)
 
 
 @contextmanager
 def open_cache(
     parameters: Any, source: Source, survey: Survey, division: Division, seed: int, group: Group
 ) -> Iterator[Cache]:
-    """The cache in its folder, a temporary one if none is wished; removed at the end, unless it is to be kept."""
-    folder = parameters.cache_dir or tempfile.mkdtemp(prefix="neuralbasis-")
-    threads = kernels.count_threads(parameters.n_jobs)
+    """The cache in its folder, a temporary one if none is wished; removed at the end, unless it is to be kept.
+
+    A fit with checkpoints that fails leaves it to the one that goes on.
+    """
+    known, is_over = choose_folder(parameters), False
+    folder, threads = known or tempfile.mkdtemp(prefix="neuralbasis-"), kernels.count_threads(parameters.n_jobs)
     try:
         yield make_cache(
             source, survey, folder, 1 + division.n_pools, seed, group, threads, parameters.verbose, division.n_bench
         )
+        is_over = True
     finally:
-        if not parameters.keep_cache:
+        if not parameters.keep_cache and (is_over or parameters.checkpoint_dir is None):
             remove_cache(folder)
+
+
+def choose_folder(parameters: Any) -> Path | None:
+    """Where the cache lies: where it is wished, or beside the checkpoints; None for nowhere in particular."""
+    if parameters.cache_dir is not None:
+        return Path(parameters.cache_dir)
+    return None if parameters.checkpoint_dir is None else Path(parameters.checkpoint_dir, "cache")

@@ -33,10 +33,7 @@ def compile_model(
 ) -> AdditiveModel:  # fmt: skip
     """Tables of all terms on the grids' knots, in the target's unit."""
     n_members, n_outputs = stages[0].net.n_members, objective.n_outputs
-    intercepts = np.sum([stage.net.intercept.detach().double().cpu().numpy() for stage in stages], axis=0)
-    tables = _merge(table for stage in stages for table in _read_tables(stage))
-    with threadpool_limits(1):  # threads of many small solves only wait for each other
-        tables, intercepts = purify(tables, intercepts.ravel())
+    tables, intercepts = compile_members(stages)
     ordered = sorted(tables, key=lambda table: (len(table.term), table.term))
     keep = sum(table.values.size for table in ordered if len(table.term) == 1) <= MAX_KEPT
     shapes = [_make_shape(table, objective.unit, n_members, n_outputs, keep) for table in ordered]
@@ -45,6 +42,14 @@ def compile_model(
         intercept = intercept - intercept.mean()
     encoder = replace(encoder, axes=stages[0].grid.layout.axes[: len(encoder.axes)])  # a blend may have added knots
     return AdditiveModel(encoder, intercept, tuple(shapes), objective.link, classes, n_jobs, summary)
+
+
+def compile_members(stages: Sequence[Stage]) -> tuple[list[Table], np.ndarray]:
+    """Purified tables of all members, channels (M · K), and their intercepts (M · K,), in the unit of the loss."""
+    intercepts = np.sum([stage.net.intercept.detach().double().cpu().numpy() for stage in stages], axis=0)
+    tables = _merge(table for stage in stages for table in _read_tables(stage))
+    with threadpool_limits(1):  # threads of many small solves only wait for each other
+        return purify(tables, intercepts.ravel())
 
 
 def _read_tables(stage: Stage) -> Iterator[Table]:

@@ -21,7 +21,7 @@ from .axis import Axis
 from .columns import Columns, find_rows, is_missing, read_columns
 from .lazy import Lazy
 from .link import inverse_link
-from .model import AdditiveModel
+from .model import AdditiveModel, find_model
 from .sample import MAX_TARGET, Sample, check_init_score, check_weights, read_floats
 from .shape import AnyShape
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .bases import Basis
     from .explain import GlobalExplanation, LocalExplanation
     from .stream.source import Source
+    from .train import Keeper
 
 
 class _NeuralBasisModel(BaseEstimator):
@@ -137,6 +138,13 @@ class _NeuralBasisModel(BaseEstimator):
         Leave it in `cache_dir`, where the next fit to the same files finds it.
     random_state : int, RandomState or None
         Same seed, same model.
+    checkpoint_dir : str or path, optional
+        Folder in which training leaves its state as it goes, so that a fit that was cut off can go on:
+        `fit(X, y, resume=True)`. A fit has a folder of its own.
+    checkpoint_every : float
+        Seconds between two such checkpoints.
+    warm_start : bool
+        Let a second `fit` go on from the present model, as `update` does, instead of beginning anew.
     """
 
     def __init__(
@@ -187,6 +195,9 @@ class _NeuralBasisModel(BaseEstimator):
         cache_dir: str | os.PathLike[str] | None = None,
         keep_cache: bool = False,
         random_state: int | np.random.RandomState | None = 42,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
+        checkpoint_every: float = 300.0,
+        warm_start: bool = False,
     ):
         self.preset = preset
         self.feature_names = feature_names
@@ -234,8 +245,11 @@ class _NeuralBasisModel(BaseEstimator):
         self.cache_dir = cache_dir
         self.keep_cache = keep_cache
         self.random_state = random_state
+        self.checkpoint_dir = checkpoint_dir
+        self.checkpoint_every = checkpoint_every
+        self.warm_start = warm_start
 
-    def fit(self, X, y, sample_weight=None, init_score=None):
+    def fit(self, X, y, sample_weight=None, init_score=None, resume=False):
         """Fit the model to a table and a target.
 
         Parameters
@@ -247,33 +261,40 @@ class _NeuralBasisModel(BaseEstimator):
         sample_weight : (N,) weights, optional; a row of weight 2 is two equal rows, one of weight 0 is absent; the name
             of their column where X is a source
         init_score : (N,) or (N, K) scores to start from, optional; the model learns what they leave
+        resume : go on from the last checkpoint in `checkpoint_dir`, with the same rows and parameters, to the model
+            that the fit would have given; without a checkpoint, or behind a fit that came to its end with other rows or
+            parameters, the fit starts anew
         """
-        from .recipe import check_parameters  # brings torch, which predictions do not need
+        from .fitting import open_keeper  # brings torch, which predictions do not need
+        from .recipe import check_parameters
 
         check_parameters(self)
+        if self.warm_start and hasattr(self, "model_"):
+            return self.update(X, y, sample_weight, init_score)
+        keeper = open_keeper(self, resume)
         if (source := _find_source(X)) is not None:
-            return self._fit_source(source, y, sample_weight, init_score)
+            return self._fit_source(source, y, sample_weight, init_score, keeper)
         name = getattr(y, "name", None)
-        return self._fit_table(X, y, sample_weight, init_score, None if name is None else str(name))
+        return self._fit_table(X, y, sample_weight, init_score, None if name is None else str(name), keeper)
 
-    def _fit_table(self, X, y, sample_weight, init_score, target: str | None):
+    def _fit_table(self, X, y, sample_weight, init_score, target: str | None, keeper: Keeper):
         from .fitting import fit_model  # brings torch, which predictions do not need
 
         columns = self._read_training_table(X)
-        sample = self._read_sample(y, sample_weight, init_score, columns.n_rows)
-        found = fit_model(self, columns, sample, getattr(self, "classes_", None), target)
+        sample = self._read_sample(y, sample_weight, init_score, columns.n_rows, is_new=True)
+        found = fit_model(self, columns, sample, getattr(self, "classes_", None), target, keeper)
         self.model_, self.history_, self.interaction_ranking_ = found
         return self
 
-    def _fit_source(self, source: Source, y, sample_weight, init_score):
+    def _fit_source(self, source: Source, y, sample_weight, init_score, keeper: Keeper):
         from .beyond import fit_source, read_in_memory
         from .stream.survey import choose_roles
 
         _require_names(y, sample_weight, init_score)
         roles = choose_roles(source, y, sample_weight, self.feature_names)
-        if (parts := read_in_memory(self, source, roles)) is not None:
-            return self._fit_table(*parts, None, roles.target)
-        found = fit_source(self, source, roles, isinstance(self, ClassifierMixin))
+        if (parts := read_in_memory(self, source, roles, keeper)) is not None:
+            return self._fit_table(*parts, None, roles.target, keeper)
+        found = fit_source(self, source, roles, isinstance(self, ClassifierMixin), keeper)
         self.model_, self.history_, self.interaction_ranking_ = found
         if self.model_.classes is not None:
             self.classes_ = self.model_.classes
@@ -281,20 +302,79 @@ class _NeuralBasisModel(BaseEstimator):
         self.feature_names_in_ = np.array(roles.features, dtype=object)
         return self
 
-    def _read_training_table(self, X) -> Columns:
+    def update(self, X, y, sample_weight=None, init_score=None):
+        """Go on from the fitted model with new rows, in a part of the time that a fit takes.
+
+        Columns, knots and terms stay as they are; a correction of every shape is learned on the new rows, and kept as
+        far as held-out rows gain by it. Rows count alike, whether the model has seen them before or sees them now, but
+        where the new rows are sure that something has changed, its shape follows them. `bin_weights_` add up.
+        Error bars are those of the old rows where nothing was learned, of the new ones where a shape is theirs; tables
+        of single members are not kept. A level that is new gets a knot in its column's main effect, if the column has
+        no order; interactions read it as unseen. Classes must be those of the fit.
+
+        Parameters
+        ----------
+        X, y, sample_weight : new rows as for `fit`, with the same columns in any order
+        init_score : (N,) or (N, K) scores that the model's are added to, where it was fitted with such scores
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from neuralbasis import NeuralBasisRegressor
+        >>> x = np.random.default_rng(0).random((900, 1))
+        >>> model = NeuralBasisRegressor(max_steps=100).fit(x[:600], x[:600, 0])
+        >>> _ = model.update(x[600:], 3 * x[600:, 0])  # the world has changed
+        >>> round(float(np.ptp(model.predict([[0.1], [0.9]]))), 1), model.model_.summary.n_rows
+        (2.4, 900)
+        """
+        from .recipe import check_parameters
+        from .updating import update_model
+
+        model = self._fitted_model()
+        check_parameters(self)
+        if (source := _find_source(X)) is not None:
+            X, y, sample_weight = self._read_source(source, y, sample_weight, init_score)
         columns = read_columns(X, self.feature_names, self.absent_value)
+        self._check_rows(columns)
+        columns = model.find_columns(columns)
+        sample = self._read_sample(y, sample_weight, init_score, columns.n_rows)
+        self.model_, self.history_ = update_model(self, model, columns, sample)
+        return self
+
+    def _read_source(self, source: Source, y, sample_weight, init_score) -> Any:
+        """New rows of files, which must fit in memory."""
+        from .beyond import read_in_memory
+        from .stream.survey import choose_roles
+        from .train import FORGETFUL
+
+        _require_names(y, sample_weight, init_score)
+        roles = choose_roles(source, y, sample_weight, list(self._fitted_model().encoder.names))
+        parts = read_in_memory(self, source, roles, FORGETFUL)
+        if parts is None:
+            raise ValueError(
+                "update reads its rows into memory, but these need more than memory_limit; update with some of the "
+                "files at a time, or fit anew"
+            )
+        return parts
+
+    def _check_rows(self, columns: Columns) -> None:
         if columns.n_rows < 2:
             raise ValueError("X has n_samples=1: a model needs at least 2 rows")
         if self.validation_size >= columns.n_rows:
             raise ValueError(
                 f"validation_size={self.validation_size!r} leaves no row to train on: X has {columns.n_rows} rows"
             )
+
+    def _read_training_table(self, X) -> Columns:
+        columns = read_columns(X, self.feature_names, self.absent_value)
+        self._check_rows(columns)
         self._has_names = columns.named and self.feature_names is None and _frame_names(X) != []
         self.n_features_in_ = len(columns)
         self.feature_names_in_ = np.array(columns.names, dtype=object)
         return columns
 
-    def _read_sample(self, y, sample_weight, init_score, n_rows: int) -> Sample:
+    def _read_sample(self, y, sample_weight, init_score, n_rows: int, is_new: bool = False) -> Sample:
+        """The rows' target, weights and given scores; classes are learned from a new target, and known otherwise."""
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         y = column_or_1d(y, warn=True)
@@ -304,7 +384,7 @@ class _NeuralBasisModel(BaseEstimator):
         if len(y) != n_rows:
             raise ValueError(f"X and y have inconsistent numbers of samples: [{n_rows}, {len(y)}]")
         weights = check_weights(sample_weight, n_rows)
-        y = self._encode_target(y, weights)
+        y = self._encode_target(y, weights, is_new)
         return Sample(y, weights, check_init_score(init_score, n_rows, self._n_outputs()))
 
     def _scores(self, X, init_score=None) -> np.ndarray:
@@ -449,7 +529,7 @@ class NeuralBasisRegressor(RegressorMixin, _NeuralBasisModel):
     def _n_outputs(self) -> int:
         return 1
 
-    def _encode_target(self, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    def _encode_target(self, y: np.ndarray, weights: np.ndarray, is_new: bool) -> np.ndarray:
         y = read_floats(y, "y of a regression")
         _require_finite(y)
         if np.abs(y).max() > MAX_TARGET:
@@ -479,7 +559,7 @@ class NeuralBasisClassifier(ClassifierMixin, _NeuralBasisModel):
     def _n_outputs(self) -> int:
         return 1 if len(self.classes_) == 2 else len(self.classes_)
 
-    def _encode_target(self, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    def _encode_target(self, y: np.ndarray, weights: np.ndarray, is_new: bool) -> np.ndarray:
         kinds = {type(label) for label in y} if y.dtype == object else set()
         if len(kinds) > 1 and str in kinds:
             names = sorted(kind.__name__ for kind in kinds)
@@ -487,10 +567,15 @@ class NeuralBasisClassifier(ClassifierMixin, _NeuralBasisModel):
                 f"y mixes labels of the types {', '.join(names)}; write all of them as text, or as numbers"
             )
         check_classification_targets(y)
-        self.classes_ = np.unique(y[weights > 0])
-        if len(self.classes_) < 2:
+        came = np.unique(y[weights > 0])
+        if is_new:
+            self.classes_ = came
+            if len(came) < 2:
+                raise ValueError(f"y has one class only, {came.tolist()[0]!r}; a classifier needs at least two classes")
+        elif len(new := came[~np.isin(came, self.classes_)]):
             raise ValueError(
-                f"y has one class only, {self.classes_.tolist()[0]!r}; a classifier needs at least two classes"
+                f"y has the class {new.tolist()[0]!r}, but the model knows {self.classes_.tolist()[:20]} alone; fit "
+                "anew to add a class, or leave these rows out"
             )
         return np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
 
@@ -508,6 +593,45 @@ class NeuralBasisClassifier(ClassifierMixin, _NeuralBasisModel):
         scores = self._scores(X, init_score)
         winner = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else scores.argmax(axis=1)
         return self.classes_[winner]
+
+
+def update(model: Any, X, y, sample_weight=None, init_score=None, **parameters: Any) -> AdditiveModel:
+    """A model that goes on with new rows, see `NeuralBasisRegressor.update`; the given one stays as it is.
+
+    Parameters
+    ----------
+    model : a fitted estimator, or a model as `load` and `merge` give it
+    X, y, sample_weight, init_score : new rows with the model's columns
+    parameters : of an estimator, such as `preset` or `random_state`; others are as they were when the model was fitted
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from neuralbasis import NeuralBasisRegressor, update
+    >>> x = np.random.default_rng(0).random((900, 1))
+    >>> yesterday = NeuralBasisRegressor(max_steps=100).fit(x[:600], x[:600, 0]).model_
+    >>> today = update(yesterday, x[600:], 1 + x[600:, 0])
+    >>> round(float(today.predict([[0.5]])[0]), 1), yesterday.summary.n_rows, today.summary.n_rows
+    (1.5, 600, 900)
+    """
+    known = find_model(model)
+    kind = NeuralBasisRegressor if known.classes is None else NeuralBasisClassifier
+    before = {} if known.summary is None else known.summary.parameters
+    estimator = kind(**{name: before[name] for name in _LASTING if name in before} | parameters)
+    estimator.model_ = known
+    estimator.n_features_in_, estimator.feature_names_in_ = len(known.encoder.axes), np.array(known.encoder.names)
+    if known.classes is not None:
+        estimator.classes_ = known.classes
+    return estimator.update(X, y, sample_weight, init_score).model_
+
+
+# Parameters that an update takes over from the fit; others speak of terms and knots, which stay, or of the run.
+_LASTING = (
+    "preset", "absent_value", "n_bases", "n_interaction_bases", "hidden", "n_subnets", "fourier", "batch_norm",
+    "dropout", "basis_dropout", "tied_classes", "refine", "smoothness", "output_penalty", "weight_decay",
+    "learning_rate", "batch_size", "max_steps", "max_epochs", "validation_size", "outer_bags",
+    "early_stopping_rounds", "early_stopping_tolerance",
+)  # fmt: skip
 
 
 def _find_source(X) -> Source | None:

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from sklearn.utils import check_random_state
 
+from .checkpoint import describe_fit, open_checkpoints
 from .columns import Columns
 from .compile import compile_model
 from .history import History
@@ -27,36 +28,48 @@ from .sample import Sample
 from .start import is_wide, make_start
 from .summary import Summary, find_versions, read_clock, to_plain
 from .terms import Plan, Ranked
-from .train import Group, find_group, training_threads
+from .train import FORGETFUL, Group, Keeper, find_group, training_threads
 from .trainer import Trainer
 from .wide import WideTrainer, compile_factors
 
 
 def fit_model(
-    parameters: Any, columns: Columns, sample: Sample, classes: np.ndarray | None, target: str | None = None
+    parameters: Any,
+    columns: Columns,
+    sample: Sample,
+    classes: np.ndarray | None,
+    target: str | None = None,
+    keeper: Keeper = FORGETFUL,
 ) -> tuple[AdditiveModel, History, list[Ranked]]:
     """Fit with an estimator's parameters (checked before); `classes` are labels, None for a regression.
 
-    `target` is the target's name, if it has one.
+    `target` is the target's name, if it has one. The keeper remembers how far a fit has come.
     """
     estimator, group, started = parameters, meet(parameters, columns), time.monotonic()
-    rng = np.random.default_rng(draw_seed(parameters, group))
+    rng = np.random.default_rng(keeper.choose("seed", draw_seed(parameters, group)))
     plan = make_plan(parameters, columns.names, classes, columns.n_rows)
     wide = is_wide(parameters, columns, plan, classes)
     parameters = settle(parameters, columns.n_rows, wide, group.rank)
     with training_threads(), seeded_dropout(rng):
         start = make_start(columns, sample, classes, plan, parameters, wide, rng)
         check_memory(parameters, start.plan, start.objective.n_outputs)
-        known = parameters, start.encoder, start.numbers, start.sample, start.objective, start.rows, rng, group
+        keeper.check(describe_fit(estimator.get_params(deep=False), columns.names, start.numbers, start.sample))
+        known = parameters, start.encoder, start.numbers, start.sample, start.objective, start.rows, rng, group, keeper
         trainer = WideTrainer(*known) if wide else Trainer(*known)
         trainer.history.started = started
         ranking = fit_terms(trainer, start.plan)
+        keeper.finish()
     summary = summarize(estimator, columns.n_rows, len(columns), target, start.objective, trainer.history)
     rest = start.objective, classes, parameters.n_jobs, summary
     if isinstance(trainer, WideTrainer):
         return compile_factors(trainer, *rest), trainer.history, ranking
     model = compile_model(trainer.stages, start.encoder, *rest)
     return start.widen(model), trainer.history, [start.widen_ranked(ranked) for ranked in ranking]
+
+
+def open_keeper(parameters: Any, resume: bool) -> Keeper:
+    """Who remembers how far a fit has come."""
+    return open_checkpoints(parameters.checkpoint_dir, parameters.checkpoint_every, resume, find_group())
 
 
 def draw_seed(parameters: Any, group: Group) -> int:

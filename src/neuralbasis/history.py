@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 
 @dataclass
@@ -28,6 +29,17 @@ class History:
     stopped_by: str = "schedule"
     constant: float = math.nan
     started: float = field(default_factory=time.monotonic)
+
+    def state(self) -> dict[str, Any]:
+        """All but the clock's reading, of which what has passed since."""
+        return {**asdict(self), "started": None, "passed": time.monotonic() - self.started}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a state: time that has passed counts, time in between does not."""
+        for name, value in state.items():
+            if name != "passed":
+                setattr(self, name, value)
+        self.started = time.monotonic() - state["passed"]
 
     def add(self, stage: str, steps: int, loss: float, keep: bool) -> None:
         """A checkpoint, so many steps after the last one; `keep` if its state is the one to keep so far."""

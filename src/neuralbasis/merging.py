@@ -57,7 +57,7 @@ def merge(models: Sequence[Any], weights: Sequence[float] | None = None) -> Addi
     first = found[0]
     axes = tuple(_join_axes([model.encoder.axes[d] for model in found]) for d in range(len(first.encoder.axes)))
     terms = sorted({term for model in found for term in model.terms}, key=lambda term: (len(term), term))
-    rows = counts * [_count_rows(model) for model in found]
+    rows = counts * [count_rows(model) for model in found]
     intercepts, shapes = np.stack([model.intercept for model in found]), []
     for term in terms:
         own, voices = _hear_all(term, [_find(model, term) for model in found], axes, rows, counts)
@@ -66,7 +66,7 @@ def merge(models: Sequence[Any], weights: Sequence[float] | None = None) -> Addi
             voices = [replace(voice, scores=voice.scores + move) for voice, move in zip(voices, moves, strict=True)]
             intercepts -= moves
         shapes.append(_mix(term, own, voices, rows))
-    shapes, intercept = _centre(shapes, np.average(intercepts, axis=0, weights=rows))
+    shapes, intercept = centre_shapes(shapes, np.average(intercepts, axis=0, weights=rows))
     summary = _join_summaries([model.summary for model in found], counts)
     return AdditiveModel(Encoder(axes), intercept, tuple(shapes), first.link, first.classes, first.n_jobs, summary)
 
@@ -105,7 +105,7 @@ def _reorder(model: AdditiveModel, names: Sequence[str]) -> AdditiveModel:
     shapes = []
     for shape in model.shapes:
         term = [place[feature] for feature in shape.term]
-        shapes.append(_turn(_plain(shape), term, np.argsort(term)))
+        shapes.append(_turn(plain_shape(shape), term, np.argsort(term)))
     return replace(model, encoder=model.encoder.take([own.index(name) for name in names]), shapes=tuple(shapes))
 
 
@@ -139,16 +139,17 @@ def _check_alike(models: Sequence[AdditiveModel]) -> None:
                 )
 
 
-def _plain(shape: Any) -> Shape:
+def plain_shape(shape: Any) -> Shape:
+    """A shape of any kind as one table, without those of its members."""
     return Shape(shape.term, shape.axes, shape.scores, shape.spread, shape.weights)
 
 
 def _find(model: AdditiveModel, term: Term) -> Shape | None:
     index = model.terms.index(term) if term in model.terms else None
-    return None if index is None else _plain(model.shapes[index])
+    return None if index is None else plain_shape(model.shapes[index])
 
 
-def _count_rows(model: AdditiveModel) -> float:
+def count_rows(model: AdditiveModel) -> float:
     """Training weight of a model: that of its term with most of it."""
     return max((float(shape.weights.sum()) for shape in model.shapes), default=1.0)
 
@@ -310,7 +311,7 @@ def _along(table: np.ndarray, matrices: Sequence[np.ndarray]) -> np.ndarray:
     return table
 
 
-def _centre(shapes: Sequence[Shape], intercept: np.ndarray) -> tuple[list[Shape], np.ndarray]:
+def centre_shapes(shapes: Sequence[Shape], intercept: np.ndarray) -> tuple[list[Shape], np.ndarray]:
     """Purified over the rows of all models; levels that nobody has seen say nothing."""
     tables = [Table(shape.term, shape.axes, shape.scores, shape.weights) for shape in shapes]
     spread = {shape.term: shape.spread for shape in shapes}

@@ -108,7 +108,7 @@ class LogLoss(Objective):
 
     def information(self, sample: Sample) -> float:
         share = np.average(sample.y, weights=sample.weights)
-        return float(4 * share * (1 - share))  # the variance of the label
+        return max(float(4 * share * (1 - share)), 1e-6)  # the variance of the label; an update may see one class alone
 
     def variance(self, scores: Tensor) -> Tensor:
         share = scores.sigmoid()

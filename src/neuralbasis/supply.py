@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import repeat
 
 import numpy as np
 import torch
@@ -38,15 +37,37 @@ class Supply:
     seed: int
     threads: int
 
-    def pools(self, grid: GridEngine, stages: Sequence[Stage], objective: Objective, rows: Rows) -> Iterator[Pool]:
-        """Pool after pool for a stage on this grid, in another order in every pass; `rows` are the bench."""
-        room = _Room(self, grid, stages, objective, rows)
-        rng, buckets = np.random.default_rng([self.seed, len(stages)]), np.arange(1, self.cache.counts.shape[1])
-        if len(buckets) == 1:
-            yield from repeat(room.fill(1))
+    def pools(self, grid: GridEngine, stages: Sequence[Stage], objective: Objective, rows: Rows) -> Pools:
+        """Pool after pool for a stage on this grid; `rows` are the bench."""
+        return Pools(_Room(self, grid, stages, objective, rows), self._order(len(stages)))
+
+    def _order(self, n_stages: int) -> Iterator[int]:
+        """Buckets, in another order in every pass."""
+        rng, buckets = np.random.default_rng([self.seed, n_stages]), np.arange(1, self.cache.counts.shape[1])
         while True:
-            for bucket in rng.permutation(buckets).tolist():
-                yield room.fill(bucket)
+            yield from rng.permutation(buckets).tolist()
+
+
+class Pools:
+    """Pools of some buckets, one after the other; a bucket that comes twice in a row is read once."""
+
+    def __init__(self, room: _Room, buckets: Iterator[int]):
+        self.room, self.buckets, self.bucket = room, buckets, 0
+        self.pool: Pool | None = None
+
+    def __iter__(self) -> Pools:
+        return self
+
+    def __next__(self) -> Pool:
+        bucket = next(self.buckets)
+        if self.pool is None or bucket != self.bucket:
+            self.pool, self.bucket = self.room.fill(bucket), bucket
+        return self.pool
+
+    def skip(self, count: int) -> None:
+        """Leave out so many pools without reading them."""
+        for _ in range(count):
+            next(self.buckets)
 
 
 class _Room:

@@ -32,7 +32,7 @@ from .sample import Sample
 from .screen import Bins, bin_columns, find_reach, list_triples, pick_terms, rank_terms
 from .stored import Stored
 from .terms import Plan, Ranked, Term, describe_ranking
-from .train import ALONE, ExactEngine, GridEngine, Group, Rows, Stage, blend, cut, refine, train
+from .train import ALONE, FORGETFUL, ExactEngine, GridEngine, Group, Keeper, Rows, Stage, blend, cut, refine, train
 
 if TYPE_CHECKING:
     from .supply import Supply
@@ -54,6 +54,7 @@ class Trainer:
     rows: Rows
     rng: np.random.Generator
     group: Group = ALONE
+    keeper: Keeper = FORGETFUL
     supply: Supply | None = None
     stages: list[Stage] = field(default_factory=list)
     history: History = field(default_factory=History)
@@ -90,7 +91,7 @@ class Trainer:
             settings = see_all_rows(settings, n_drawn)
             pools = self.supply.pools(grid, self.stages, self.objective, self.rows)
         known = self.rows, self.objective, settings, self.history, self.rng, self.group
-        improved = train(net, grid, engine, *known, pools)
+        improved = train(net, grid, engine, *known, pools, self.keeper)
         if improved or wished or not self.stages:
             stage = self._add_free_parts(Stage(net, grid))
             self.stages.append(stage)

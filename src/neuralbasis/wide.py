@@ -31,7 +31,7 @@ from .shape import make_shapes
 from .stored import Stored
 from .summary import Summary
 from .terms import Plan, Term
-from .train import ALONE, FactoredCrew, FactoredNet, Feed, Group, Rows, count_mass, run
+from .train import ALONE, FORGETFUL, FactoredCrew, FactoredNet, Feed, Group, Keeper, Rows, count_mass, run
 
 
 class WideTrainer:
@@ -39,10 +39,10 @@ class WideTrainer:
 
     def __init__(
         self, parameters: Any, encoder: Encoder, stored: Stored, sample: Sample, objective: Objective, rows: Rows,
-        rng: np.random.Generator, group: Group = ALONE,
+        rng: np.random.Generator, group: Group = ALONE, keeper: Keeper = FORGETFUL,
     ):  # fmt: skip
         self.parameters, self.encoder, self.stored, self.sample = parameters, encoder, stored, sample
-        self.objective, self.rows, self.rng, self.group = objective, rows, rng, group
+        self.objective, self.rows, self.rng, self.group, self.keeper = objective, rows, rng, group, keeper
         self.threads, self.history = kernels.count_threads(parameters.n_jobs), History()
 
     def fit(self, plan: Plan) -> None:
@@ -74,7 +74,7 @@ class WideTrainer:
             before = self._best_loss()
             crew.begin(settings)
             feed = Feed(repeat(self.rows), settings.batch_size, settings.max_steps, self.rng)
-            run(crew, feed, settings, self.history, self.group)
+            run(crew, feed, settings, self.history, self.group, self.keeper)
             if self._is_over() or self._best_loss() > (1 - WIDE_GAIN) * before:
                 break
         crew.apply_scale()

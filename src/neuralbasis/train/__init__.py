@@ -1,6 +1,6 @@
 """Training: where bases are evaluated (points), how rows read the table (rows, lookup), penalties, the processes
-(group), batches (feed), the members on their threads (crew), the loop, and the free parts that are found after it
-(refine, blend, cuts)."""
+(group), batches (feed), the members on their threads (crew), the loop and who remembers it (keeper), and the free parts
+that are found after it (refine, blend, cuts)."""
 
 from .blend import blend
 from .crew import Settings
@@ -8,6 +8,7 @@ from .cuts import cut
 from .factored import FactoredCrew, FactoredNet, Regime, count_mass
 from .feed import Feed, Pool
 from .group import ALONE, Group, find_group
+from .keeper import FORGETFUL, Keeper, RunState
 from .loop import run, train, training_threads
 from .penalty import CURVATURE
 from .points import ExactEngine, GridEngine
@@ -16,7 +17,7 @@ from .rows import Rows, place_rows
 from .stage import Stage
 
 __all__ = [
-    "ALONE", "CURVATURE", "ExactEngine", "FactoredCrew", "FactoredNet", "Feed", "GridEngine", "Group", "Pool", "Regime",
-    "Rows", "Settings", "Stage", "blend", "count_mass", "cut", "find_group", "place_rows", "refine", "run", "train",
-    "training_threads",
+    "ALONE", "CURVATURE", "FORGETFUL", "ExactEngine", "FactoredCrew", "FactoredNet", "Feed", "GridEngine", "Group",
+    "Keeper", "Pool", "Regime", "Rows", "RunState", "Settings", "Stage", "blend", "count_mass", "cut", "find_group",
+    "place_rows", "refine", "run", "train", "training_threads",
 ]  # fmt: skip

@@ -111,6 +111,14 @@ class Crew:
                 self.net.absorb(part.net, first)
         self.net.eval()
 
+    def state(self) -> dict[str, Any]:
+        return {"parts": [part.state() for part in self.parts]}
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+        for part, found in zip(self.parts, state["parts"], strict=True):
+            part.resume(found)
+
     def _take(self, pool: Pool) -> None:
         """Give every part its members' share of a pool."""
         self.pool = pool
@@ -173,6 +181,15 @@ class Part:
             compute_gradients(self.net, self.pool, batch, self.objective, self.penalty, self.group)
             self.step += 1
             self.optimizer.step(self.settings.learning_rate * schedule(self.step / max_steps))
+
+    def state(self) -> dict[str, Any]:
+        optimizer, penalty = self.optimizer.state(), self.penalty.state()
+        return {"step": self.step, "optimizer": optimizer, "penalty": penalty, "kept": self.kept.cpu().numpy()}
+
+    def resume(self, state: dict[str, Any]) -> None:
+        self.step, self.kept = state["step"], torch.from_numpy(state["kept"]).to(self.grid.device)
+        self.optimizer.restore(state["optimizer"])
+        self.penalty.restore(state["penalty"])
 
     @torch.no_grad()
     def validation_losses(self) -> Tensor:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -150,6 +151,14 @@ class _Learner:
         WithGradient.apply(self.table, torch.from_numpy(grad / self.net.n_members)).backward()
         self.clock += rate
 
+    def state(self) -> dict[str, Any]:
+        return {"values": self.values, "power": self.power, "seen": self.seen, "clock": self.clock}
+
+    def resume(self, state: dict[str, Any]) -> None:
+        self.clock = state["clock"]
+        for name in ("values", "power", "seen"):
+            getattr(self, name)[:] = state[name]
+
     def shrink(self, terms: np.ndarray) -> None:
         def work(_part: int, first: int, last: int) -> int:
             known = self.values, self.power, self.seen, self.clock, self.ridge
@@ -261,6 +270,22 @@ class FactoredCrew:
             learner.values[:] = values
         self.scale = self.kept[2]
         self.net.eval()
+
+    def state(self) -> dict[str, Any]:
+        values, coefficients, scale = self.kept
+        return {
+            "steps": self.steps, "scale": self.scale, "optimizer": self.optimizer.state(),
+            "learners": [learner.state() for learner in self.learners],
+            "kept": {"values": values.numpy(), "coefficients": coefficients, "scale": scale},
+        }  # fmt: skip
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+        kept, self.steps, self.scale = state["kept"], state["steps"], state["scale"]
+        self.kept = torch.from_numpy(kept["values"]), kept["coefficients"], kept["scale"]
+        self.optimizer.restore(state["optimizer"])
+        for learner, found in zip(self.learners, state["learners"], strict=True):
+            learner.resume(found)
 
     def apply_scale(self) -> None:
         """Give the coefficients the size that held-out rows would give them."""

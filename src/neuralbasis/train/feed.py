@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from torch import Tensor
@@ -78,8 +78,9 @@ class Feed:
     def __init__(self, pools: Iterator[Drawable], size: int, n_steps: int, rng: np.random.Generator):
         self.pools, self.max_size, self.steps_left, self.rng = pools, size, n_steps, rng
         self.pool: Drawable | None = None
-        self.size = 1
+        self.size, self.n_pools, self.n_drawn = 1, 0, 0  # pools so far, and batches of the present one
         self.waiting: np.ndarray = np.empty(0, dtype=np.int32)
+        self.shuffled_from: Any = None  # what the present pool was shuffled from: rows before it, the generator's state
 
     def draw(self, count: int) -> list[np.ndarray]:
         """At most so many batches, all of `pool`, and at least one until all steps are done."""
@@ -89,12 +90,35 @@ class Feed:
         count = min(count, len(self.waiting) // self.size)
         drawn, self.waiting = np.split(self.waiting, [count * self.size])
         self.steps_left -= count
+        self.n_drawn += count
         return list(drawn.astype(np.int64).reshape(count, self.size))
 
     def _refill(self) -> None:
         before, self.pool = self.pool, next(self.pools)
-        copies = self.pool.copies
+        self.n_pools += 1
+        self._shuffle(self.waiting if self.pool is before else self.waiting[:0], self.pool.copies)
+
+    def _shuffle(self, left: np.ndarray, copies: np.ndarray) -> None:
+        self.shuffled_from, self.n_drawn = (left, self.rng.bit_generator.state), 0
         drawn = np.repeat(np.arange(len(copies), dtype=np.int32 if len(copies) < 2**31 else np.int64), copies)
         self.rng.shuffle(drawn)
         self.size = min(self.max_size, len(drawn))
-        self.waiting = np.concatenate([self.waiting, drawn]) if self.pool is before else drawn
+        self.waiting = np.concatenate([left, drawn])
+
+    def state(self) -> dict[str, Any]:
+        """What another feed of the same pools needs to go on from here; small, whatever the pools."""
+        left, rng = self.shuffled_from
+        return {
+            "n_pools": self.n_pools, "n_drawn": self.n_drawn, "steps_left": self.steps_left, "left": left, "rng": rng,
+        }  # fmt: skip
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a state, without reading the pools before it where these can be skipped."""
+        self.n_pools, self.steps_left = state["n_pools"], state["steps_left"]
+        skip = getattr(self.pools, "skip", None)
+        if skip is not None:
+            skip(self.n_pools - 1)
+        self.pool, self.rng.bit_generator.state = next(self.pools), state["rng"]
+        self._shuffle(state["left"], self.pool.copies)
+        self.n_drawn = state["n_drawn"]
+        self.waiting = self.waiting[self.n_drawn * self.size :]

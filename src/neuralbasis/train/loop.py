@@ -24,11 +24,13 @@ from ..progress import Bar, open_bar
 from .crew import Crew, Settings
 from .feed import Feed, Pool, share_pool
 from .group import ALONE, Group
+from .keeper import FORGETFUL, Keeper
 from .points import ExactEngine, GridEngine
 from .rows import Rows, standard_error
 
 MAX_ROUND, SHORT = 64, 0.1  # batches between two looks at the clock, fewer if they would take longer than seconds
 SURE = 0.5  # standard errors of its gain that a stage after the first has to gain
+_LOSSES = "losses_before", "lowest_losses", "best_losses"
 
 
 class Learners(Protocol):
@@ -42,12 +44,14 @@ class Learners(Protocol):
     def validation_losses(self) -> Tensor: ...
     def keep(self) -> None: ...
     def restore(self) -> None: ...
+    def state(self) -> dict[str, Any]: ...
+    def resume(self, state: dict[str, Any], /) -> None: ...
 
 
 def train(
     net: BasisNet, grid: GridEngine, engine: GridEngine | ExactEngine, rows: Rows, objective: Objective,
     settings: Settings, history: History, rng: np.random.Generator, group: Group = ALONE,
-    pools: Iterator[Pool] | None = None,
+    pools: Iterator[Pool] | None = None, keeper: Keeper = FORGETFUL,
 ) -> bool:  # fmt: skip
     """Fit `net` in place and write on in the history; False if a stage after the first gains nothing.
 
@@ -56,23 +60,52 @@ def train(
     if pools is None:
         pools = repeat(share_pool(engine, rows, group))
     with Crew(net, grid, engine, rows, objective, settings, group) as crew:
-        return run(crew, Feed(pools, settings.batch_size, settings.max_steps, rng), settings, history, group)
+        return run(crew, Feed(pools, settings.batch_size, settings.max_steps, rng), settings, history, group, keeper)
 
 
-def run(learners: Learners, feed: Feed, settings: Settings, history: History, group: Group = ALONE) -> bool:
-    """Lead learners through their batches to the best state on the way."""
+def run(
+    learners: Learners, feed: Feed, settings: Settings, history: History, group: Group = ALONE,
+    keeper: Keeper = FORGETFUL,
+) -> bool:  # fmt: skip
+    """Lead learners through their batches to the best state on the way; go on from what the keeper knows of it."""
     with open_bar(settings.max_steps, settings.stage, "step", settings.verbose) as bar:
         watch, size = _Watch(learners, settings, history, group), 1
-        while found := feed.draw(min(size, watch.steps_left)):
+        state = _State(learners, watch, feed)
+        is_over = keeper.begin(state)
+        bar.update(learners.steps)
+        while not is_over and (found := feed.draw(min(size, watch.steps_left))):
             started = time.monotonic()
             learners.advance(feed.pool, found, watch.noise)
             bar.update(len(found))
             size = min(2 * size, MAX_ROUND) if time.monotonic() - started < SHORT else max(1, size // 2)
             size = group.agree(size)
-            if watch.is_due and watch.look(bar):
-                break
+            is_over = watch.is_due and watch.look(bar)
+            keeper.note(state)
+        keeper.end(state)
         watch.restore_best()
     return watch.improved
+
+
+class _State:
+    """All that changes while learners are led through their batches, as plain values and arrays."""
+
+    def __init__(self, learners: Learners, watch: _Watch, feed: Feed):
+        self.learners, self.watch, self.feed = learners, watch, feed
+
+    def read(self) -> dict[str, Any]:
+        return {
+            "learners": self.learners.state(), "watch": self.watch.state(), "feed": self.feed.state(),
+            "rng": self.feed.rng.bit_generator.state, "dropout": torch.get_rng_state().numpy(),
+        }  # fmt: skip
+
+    def write(self, state: dict[str, Any], is_over: bool) -> None:
+        """Take a state over; batches are not needed any more once training is over."""
+        self.learners.resume(state["learners"])
+        self.watch.restore(state["watch"])
+        if not is_over:
+            self.feed.restore(state["feed"])
+        self.feed.rng.bit_generator.state = state["rng"]
+        torch.set_rng_state(torch.from_numpy(state["dropout"]))
 
 
 class _Watch:
@@ -162,6 +195,18 @@ class _Watch:
     def _is_late(self) -> bool:
         limit = self.settings.time_limit
         return limit is not None and self.group.agree(time.monotonic() - self.history.started > limit)
+
+    def state(self) -> dict[str, Any]:
+        losses = {name: getattr(self, name).cpu().numpy() for name in _LOSSES}
+        known = {name: getattr(self, name) for name in ("before", "best_before", "seen", "lowest", "noise")}
+        return {**known, **losses, "history": self.history.state()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+        self.history.restore(state["history"])
+        for name, value in state.items():
+            if name != "history":
+                setattr(self, name, torch.from_numpy(value) if name in _LOSSES else value)
 
     def restore_best(self) -> None:
         """Give the net the best averaged values; a stage without gain leaves no trace in `history.best`."""

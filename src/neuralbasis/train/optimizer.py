@@ -7,11 +7,14 @@ torch.optim would import its compiler with the first optimiser (seconds in a fre
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import nn
 
 from .. import kernels
+
+_MOVING = "values", "mean", "square", "average"
 
 
 class FlatAdamW:
@@ -39,6 +42,14 @@ class FlatAdamW:
     @property
     def is_compiled(self) -> bool:
         return kernels.NUMBA and self.values.device.type == "cpu"
+
+    def state(self) -> dict[str, Any]:
+        return {"steps": self.steps, **{name: getattr(self, name).cpu().numpy() for name in _MOVING}}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.steps = state["steps"]
+        for name in _MOVING:
+            getattr(self, name).copy_(torch.from_numpy(state[name]))
 
     def step(self, rate: float) -> None:
         """Move along the gradients that the parameters have gathered, then forget them."""

@@ -137,6 +137,14 @@ class Penalty:
         power.index_add_(0, self.group, self.weight * table[self.loose].square())
         self.ridge = self.weight * (scale / (power / self.group_weight + RIDGE_FLOOR))[self.group]
 
+    def state(self) -> dict[str, np.ndarray]:
+        """The present weights."""
+        return {name: getattr(self, name).cpu().numpy() for name in ("bend", "smooth", "ridge") if hasattr(self, name)}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        for name, weights in state.items():
+            setattr(self, name, torch.from_numpy(weights).to(self.share.device))
+
     def add_gradient(self, table: Tensor, grad: Tensor) -> None:
         """Add the penalties' gradient to `grad`."""
         if self.edges is not None:

@@ -1,0 +1,189 @@
+"""Kill fits at random times and let them go on: python -m benchmarks.drills.kill --kills 30 [--ways memory stream]
+
+Every fit is a fresh process, or two under torchrun, of which one is killed with signal 9 at a random moment, one to
+three times, and which is resumed until it comes to its end. After every kill each checkpoint there is must be readable,
+and a model file, if there is one, whole. A line a fit: its kills, checkpoints seen, and the loss of its model on
+held-out rows beside that of a fit that nobody killed. Ends with code 1 if anything was lost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.drills.job import draw_table, write_data
+
+TOLERANCE = 1e-3  # of the loss of a fit that nobody killed
+PATIENCE = 600.0  # seconds for one process
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a fit runs: in so many processes, on files or a table in memory; and which process is killed."""
+
+    n_processes: int = 1
+    is_stream: bool = False
+    victim: int = 0
+
+    def command(self, folder: Path, resume: bool, n_rows: int) -> list[str]:
+        job = ["-m", "benchmarks.drills.job", str(folder), "--rows", str(n_rows)]
+        job += ["--stream", "--memory", "1"] if self.is_stream else []
+        job += ["--resume"] if resume else []
+        if self.n_processes == 1:
+            return [sys.executable, *job]
+        launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(self.n_processes)]
+        return [sys.executable, *launcher, *job]
+
+
+WAYS = {
+    "memory": Way(),
+    "stream": Way(is_stream=True),
+    "processes, a worker killed": Way(n_processes=2, victim=1),
+    "processes, the first killed": Way(n_processes=2, victim=0),
+    "stream in processes, a worker killed": Way(n_processes=2, is_stream=True, victim=1),
+    "stream in processes, the first killed": Way(n_processes=2, is_stream=True, victim=0),
+}
+
+
+@dataclass
+class Outcome:
+    """What happened to one fit."""
+
+    kills: int = 0
+    checkpoints: int = 0
+    damaged: int = 0
+    loss: float = float("nan")
+    seconds: float = 0.0
+
+
+def drill(way: Way, moments: list[float], n_rows: int) -> Outcome:
+    """A fit that is killed so many seconds after each of its starts, as far as it lasts so long, then left alone."""
+    outcome, folder = Outcome(), Path(tempfile.mkdtemp(prefix="drill-"))
+    try:
+        if way.is_stream:
+            write_data(folder / "data", n_rows)
+        started = time.monotonic()
+        for moment in [*moments, None]:
+            if _start(way, folder, resume=outcome.kills > 0, n_rows=n_rows, moment=moment):
+                break
+            outcome.kills += 1
+            _inspect(folder, outcome)
+        outcome.seconds = time.monotonic() - started
+        outcome.loss = measure(folder / "model.nbm")
+    finally:
+        shutil.rmtree(folder)
+    return outcome
+
+
+def _start(way: Way, folder: Path, resume: bool, n_rows: int, moment: float | None) -> bool:
+    """Run the job; True if it came to its end before the moment to kill it."""
+    for mark in folder.glob("pid.*"):
+        mark.unlink()
+    with open(folder / "output.txt", "w") as output:
+        process = subprocess.Popen(
+            way.command(folder, resume, n_rows), stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            code = process.wait(PATIENCE if moment is None else moment)
+        except subprocess.TimeoutExpired:
+            _kill(way, folder, process)
+            return False
+    if code:
+        raise RuntimeError(f"a fit failed by itself: {(folder / 'output.txt').read_text()[-3000:]}")
+    return True
+
+
+def _kill(way: Way, folder: Path, process: subprocess.Popen) -> None:
+    """Signal 9 to one process; the others of its fit must then end by themselves, or are ended when they do not."""
+    mark = folder / f"pid.{way.victim}"
+    while not (mark.exists() and mark.read_text()) and process.poll() is None:
+        time.sleep(0.02)
+    _end(int(mark.read_text()))
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(60)
+    for other in folder.glob("pid.*"):
+        _end(int(other.read_text()))
+    _end(process.pid)
+    process.wait()
+
+
+def _end(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _inspect(folder: Path, outcome: Outcome) -> None:
+    """Every checkpoint there is must be readable, and so must a model."""
+    from neuralbasis import load
+    from neuralbasis.checkpoint import list_checkpoints
+    from neuralbasis.nested import read_nested
+
+    for path in list_checkpoints(folder / "state"):
+        try:
+            read_nested(path)
+            outcome.checkpoints += 1
+        except (OSError, ValueError) as error:
+            outcome.damaged += 1
+            print(f"damaged: {path.name}: {error}")
+    if (folder / "model.nbm").exists():
+        load(folder / "model.nbm")
+
+
+def measure(model: Path) -> float:
+    """Mean squared error of a model file on rows that no fit has seen."""
+    from neuralbasis import load
+
+    X, y = draw_table(20_000, 1)
+    return float(((load(model).predict({f"x{d}": X[:, d] for d in range(X.shape[1])}) - y) ** 2).mean())
+
+
+def run(ways: list[str], n_kills: int, n_rows: int, seed: int) -> bool:
+    """Drill until there were so many kills, print a table; True if nothing was lost."""
+    rng, usual, n_done, is_sound = random.Random(seed), {}, 0, True
+    print(f"{'way':40}{'kills':>6}{'readable':>10}{'damaged':>9}{'loss':>12}{'unkilled':>12}{'seconds':>9}")
+    for name in ways:
+        usual[name] = drill(WAYS[name], [], n_rows)
+        print(f"{name:40}{0:6}{'':10}{'':9}{usual[name].loss:12.6f}{'':12}{usual[name].seconds:9.1f}", flush=True)
+    while n_done < n_kills:
+        for name in ways:
+            length = usual[name].seconds
+            moments = [rng.uniform(0, length) for _ in range(min(rng.randint(1, 3), n_kills - n_done))]
+            found = drill(WAYS[name], moments, n_rows)
+            n_done += found.kills
+            is_same = abs(found.loss / usual[name].loss - 1) < TOLERANCE
+            is_sound &= is_same and found.damaged == 0 and np.isfinite(found.loss)
+            print(
+                f"{name:40}{found.kills:6}{found.checkpoints:10}{found.damaged:9}{found.loss:12.6f}"
+                f"{usual[name].loss:12.6f}{found.seconds:9.1f}{'' if is_same else '  DIFFERS'}",
+                flush=True,
+            )
+            if n_done >= n_kills:
+                break
+    print(f"{n_done} kills, {'nothing lost' if is_sound else 'SOMETHING LOST'}")
+    return is_sound
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=30)
+    parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS))
+    parser.add_argument("--rows", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    sys.exit(0 if run(given.ways, given.kills, given.rows, given.seed) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+"""Checkpoints: the state of a fit in a folder, so that a fit which was cut off goes on where it was.
+
+    fit-000007.checkpoint        an archive of two entries: state.json and arrays.npz
+
+A file holds the runs that are over and the one that is under way, with a description of the fit and the seed; what
+lies between runs is found again from the seed. A file appears whole or not at all, the last two are kept, and a damaged
+one gives way to the one before. The first process writes, and what it reads is sent to the others. The last file of a
+fit that came to its end says so: a fit that begins after it replaces it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import __version__
+from .archive import DocumentError
+from .nested import read_nested, write_nested
+from .sample import Sample, take_rows
+from .stored import Stored
+from .summary import to_plain
+from .train import FORGETFUL, Group, Keeper, RunState
+
+KEPT = 2  # files
+MAX_ROWS = 1000  # whose numbers are in the digest of a table
+# Parameters that may be others when a fit goes on: they concern the run, not the model.
+FREE = {
+    "n_jobs", "verbose", "callbacks", "time_limit", "device", "checkpoint_dir", "checkpoint_every", "cache_dir",
+    "keep_cache", "warm_start",
+}  # fmt: skip
+
+
+def open_checkpoints(folder: Any, every: float, resume: bool, group: Group) -> Keeper:
+    """A keeper that writes to this folder every so many seconds and, to resume, knows what it holds; None: forgets."""
+    if folder is None:
+        if resume:
+            raise ValueError("resume=True needs the folder of an earlier fit's checkpoints; give checkpoint_dir")
+        return FORGETFUL
+    found = group.agree(_look_into(Path(folder), resume) if group.rank == 0 else None)
+    if isinstance(found, OSError):
+        raise found
+    return Checkpoints(Path(folder), every, group, found)
+
+
+def _look_into(folder: Path, resume: bool) -> Any:
+    """The newest content that can be read; an error to be raised by all processes where there is no such folder."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for draft in folder.glob(".fit-*.part"):  # of a process that was killed while it wrote
+            draft.unlink(missing_ok=True)
+    except OSError as error:
+        return OSError(f"checkpoint_dir={os.fspath(folder)!r} is not a folder that can be written to: {error}")
+    if not resume:
+        return None
+    for path in reversed(list_checkpoints(folder)):
+        try:
+            return {**read_nested(path), "path": path}
+        except (OSError, DocumentError) as error:
+            warnings.warn(f"{path} cannot be read, so the checkpoint before it is tried: {error}", stacklevel=2)
+    warnings.warn(f"there is no checkpoint in {folder} to resume from: the fit starts anew", stacklevel=2)
+    return None
+
+
+class Checkpoints(Keeper):
+    """Writes what the first process knows to a folder; `found` is the content of a file to go on from, or None."""
+
+    def __init__(self, folder: Path, every: float, group: Group, found: dict[str, Any] | None):
+        self.folder, self.every, self.group, self.found = folder, every, group, found
+        self.over: list[dict[str, Any]] = []  # states of runs that are over
+        self.was_over = False  # the present run, when it began
+        self.choices: dict[str, Any] = {}
+        self.fit: dict[str, Any] = {}
+        self.files = [] if found is None else [found["path"]]  # of this fit, as far as they are kept
+        self.written = time.monotonic()
+
+    def choose(self, name: str, value: Any) -> Any:
+        self.choices[name] = value if self.found is None else self.found["choices"].get(name, value)
+        return self.choices[name]
+
+    def check(self, fit: dict[str, Any]) -> None:
+        self.fit = json.loads(json.dumps(fit))  # as it will be read
+        if self.found is None or self.found["fit"] == self.fit:
+            return
+        if self.found["is_done"]:
+            self.found, self.files = None, []
+            return
+        raise ValueError(
+            f"{self.folder} holds the checkpoint of another fit ({_find_difference(self.found['fit'], self.fit)}); "
+            "fit with resume=False to replace it, or give another checkpoint_dir"
+        )
+
+    def begin(self, state: RunState) -> bool:
+        known, place = self.found, len(self.over)
+        self.was_over = known is not None and place < len(known["over"])
+        if known is not None and self.was_over:
+            self.over.append(known["over"][place])
+            state.write(self.over[place], is_over=True)
+        elif known is not None:
+            self.found = None
+            if known["under_way"] is not None:
+                state.write(known["under_way"], is_over=False)
+        return self.was_over
+
+    def note(self, state: RunState) -> None:
+        if self.group.rank == 0 and time.monotonic() - self.written >= self.every:
+            self._write(state.read())
+
+    def end(self, state: RunState) -> None:
+        if not self.was_over:
+            self.over.append(deepcopy(state.read()))  # learners of a further run may go on with the same arrays
+            self._write()
+
+    def finish(self) -> None:
+        self._write(is_done=True)
+
+    def _write(self, under_way: dict[str, Any] | None = None, is_done: bool = False) -> None:
+        """Write a file and remove all but the last two; where that fails, training goes on with the files there are."""
+        if self.group.rank > 0:
+            return
+        there = list_checkpoints(self.folder)
+        path = self.folder / f"fit-{_number(there[-1]) + 1 if there else 1:06d}.checkpoint"
+        content = {
+            "choices": self.choices, "fit": self.fit, "over": self.over, "under_way": under_way, "is_done": is_done,
+        }  # fmt: skip
+        try:
+            write_nested(path, content)
+            self.files = [*self.files, path][-KEPT:]
+            for other in set(there) - set(self.files):
+                other.unlink(missing_ok=True)
+        except (OSError, DocumentError) as error:
+            warnings.warn(
+                f"no checkpoint could be written to {self.folder}, but training goes on: {error}", stacklevel=2
+            )
+        self.written = time.monotonic()
+
+
+def list_checkpoints(folder: str | os.PathLike[str]) -> list[Path]:
+    """Files of checkpoints in a folder, the newest last."""
+    return sorted((path for path in Path(folder).glob("fit-*.checkpoint") if _number(path) >= 0), key=_number)
+
+
+def _number(path: Path) -> int:
+    digits = path.stem.removeprefix("fit-")
+    return int(digits) if digits.isdecimal() else -1
+
+
+def describe_fit(
+    parameters: Mapping[str, Any], names: Sequence[str], numbers: np.ndarray | Stored, sample: Sample
+) -> dict[str, Any]:
+    """What must be the same when a fit goes on: version, parameters, columns and, by a digest, rows and target."""
+    digest = hashlib.sha256()
+    step = max(1, len(numbers) // MAX_ROWS)
+    some = take_rows(numbers, np.arange(0, len(numbers), step))
+    arrays = [some.column, some.value] if isinstance(some, Stored) else [some]
+    for array in [*arrays, sample.y, sample.weights, *([] if sample.init is None else [sample.init])]:
+        digest.update(np.ascontiguousarray(array).data)
+    return {
+        "version": __version__,
+        "parameters": to_plain({name: value for name, value in parameters.items() if name not in FREE}),
+        "columns": list(names),
+        "rows": len(numbers),
+        "values": digest.hexdigest(),
+    }
+
+
+def _find_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """The first thing in which two fits differ."""
+    for part in ("version", "columns", "rows", "parameters"):
+        if part == "parameters" and old[part] != new[part]:
+            names = sorted({*old[part], *new[part]})
+            name = next(name for name in names if old[part].get(name) != new[part].get(name))
+            return f"with {name}={old[part].get(name)!r} instead of {new[part].get(name)!r}"
+        if old[part] != new[part] and part == "columns":
+            odd = sorted(set(old[part]) ^ set(new[part])) or ["in another order"]
+            return f"of other columns: {', '.join(odd[:5])}"
+        if old[part] != new[part]:
+            return f"{part} {old[part]} instead of {new[part]}"
+    return "of rows with other values"

@@ -1,0 +1,200 @@
+"""Checkpoints: a fit that was cut off and goes on gives the model of one that was not; and what can go wrong."""
+
+from __future__ import annotations
+
+import resource
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
+from neuralbasis.archive import DocumentError
+from neuralbasis.checkpoint import list_checkpoints
+from neuralbasis.nested import read_nested, write_nested
+
+SMALL = {"n_jobs": 1, "outer_bags": 2, "max_steps": 60, "hidden": (16, 16), "n_bases": 8, "n_interaction_bases": 4}
+
+
+class Cut(Exception):
+    """The power went off."""
+
+
+class CutAt:
+    """A callback that cuts a fit off at the n-th checkpoint of the history."""
+
+    def __init__(self, count: int):
+        self.count = count
+
+    def __call__(self, history) -> bool:
+        if len(history.steps) >= self.count:
+            raise Cut
+        return False
+
+
+def draw(kind: str) -> tuple:
+    rng = np.random.default_rng(7)
+    X = rng.random((700, 3))
+    score = np.sin(5 * X[:, 0]) + 3 * X[:, 1] * X[:, 2] + rng.normal(0, 0.3, 700)
+    if kind == "wide":
+        table = scipy.sparse.random(300, 21_000, 0.001, "csr", random_state=0, data_rvs=lambda n: rng.integers(1, 4, n))
+        return table, np.asarray(table[:, :40].sum(axis=1)).ravel() + rng.normal(0, 0.1, 300)
+    return X, score if kind == "regression" else np.digitize(score, [0.5, 1.5] if kind == "classes" else [1.0])
+
+
+FITS = {
+    "regression": (NeuralBasisRegressor, {"interactions": [(1, 2)]}),
+    "binary": (NeuralBasisClassifier, {"interactions": 1, "dropout": 0.1}),
+    "classes": (NeuralBasisClassifier, {"interactions": 1, "staged": False, "smoothness": 0, "engine": "exact"}),
+    "wide": (NeuralBasisRegressor, {"preset": "fast", "max_steps": "auto"}),
+}
+
+
+def make(kind: str, folder: Path | None = None, **others):
+    estimator, parameters = FITS[kind]
+    return estimator(**SMALL | parameters | {"checkpoint_dir": folder, "checkpoint_every": 0.0} | others)
+
+
+def cut_off(kind: str, folder: Path, count: int, **others) -> None:
+    with pytest.raises(Cut):
+        make(kind, folder, callbacks=[CutAt(count)], **others).fit(*draw(kind))
+
+
+def assert_same(one, other, X) -> None:
+    np.testing.assert_array_equal(one.model_.scores(X), other.model_.scores(X))
+    assert one.history_.validation == other.history_.validation
+    for shape, twin in zip(one.model_.shapes[:20], other.model_.shapes[:20], strict=True):
+        np.testing.assert_array_equal(shape.scores, twin.scores)
+        np.testing.assert_array_equal(shape.spread, twin.spread)
+
+
+@pytest.mark.parametrize("kind", FITS)
+def test_a_fit_that_was_cut_off_twice_gives_the_same_model(kind, tmp_path):
+    X, y = draw(kind)
+    whole = make(kind).fit(X, y)
+    n_looks = len([stage for stage in whole.history_.stage if stage not in ("refinement", "blend", "cuts")])
+    for count in (max(2, n_looks // 4), n_looks - 1):  # in the first run, and in the last
+        with pytest.raises(Cut):
+            make(kind, tmp_path, callbacks=[CutAt(count)]).fit(X, y, resume=len(list_checkpoints(tmp_path)) > 0)
+        assert 1 <= len(list_checkpoints(tmp_path)) <= 2
+    assert_same(make(kind, tmp_path).fit(X, y, resume=True), whole, X)
+
+
+def test_a_seed_that_was_drawn_is_remembered(tmp_path):
+    X, y = draw("regression")
+    random = np.random.RandomState(5)
+    with pytest.raises(Cut):
+        make("regression", tmp_path, random_state=random, callbacks=[CutAt(9)]).fit(X, y)
+    resumed = make("regression", tmp_path, random_state=random).fit(X, y, resume=True)
+    whole = make("regression", random_state=np.random.RandomState(5)).fit(X, y)
+    np.testing.assert_array_equal(resumed.predict(X), whole.predict(X))
+
+
+def test_time_that_has_passed_counts(tmp_path):
+    cut_off("regression", tmp_path, 9)
+    content = read_nested(list_checkpoints(tmp_path)[-1])
+    content["under_way"]["watch"]["history"]["passed"] = 1000.0
+    write_nested(tmp_path / "fit-000999.checkpoint", content)
+    stopped = make("regression", tmp_path, time_limit=900.0).fit(*draw("regression"), resume=True)
+    assert stopped.history_.stopped_by == "time_limit"
+
+
+def test_a_fit_that_came_to_its_end_is_found_again_and_gives_way_to_another(tmp_path):
+    X, y = draw("regression")
+    whole = make("regression", tmp_path).fit(X, y)
+    assert len(list_checkpoints(tmp_path)) == 2
+    before = [path.name for path in list_checkpoints(tmp_path)]
+    again = make("regression", tmp_path, callbacks=[CutAt(0)]).fit(X, y, resume=True)  # nothing is trained
+    assert_same(again, whole, X)
+    other = make("regression", tmp_path).fit(X, y + 1, resume=True)
+    np.testing.assert_allclose(other.predict(X), whole.predict(X) + 1, atol=0.05)
+    assert set(before).isdisjoint(path.name for path in list_checkpoints(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("others", "change", "words"),
+    [
+        ({"learning_rate": 0.01}, lambda X, y: (X, y), "learning_rate=0.02 instead of 0.01"),
+        ({}, lambda X, y: (X[:-1], y[:-1]), "rows 700 instead of 699"),
+        ({}, lambda X, y: (X, y + 1), "other values"),
+        ({"feature_names": ["a", "b", "c"]}, lambda X, y: (X, y), "of other columns: a, b, c"),
+    ],
+)
+def test_the_checkpoint_of_another_fit_is_refused(tmp_path, others, change, words):
+    cut_off("regression", tmp_path, 3)
+    X, y = change(*draw("regression"))
+    with pytest.raises(ValueError, match=words):
+        make("regression", tmp_path, **others).fit(X, y, resume=True)
+    make("regression", tmp_path, max_steps=2, **others).fit(X, y)  # but it may be replaced
+
+
+def test_to_resume_without_a_checkpoint_is_to_start(tmp_path):
+    X, y = draw("regression")
+    with pytest.warns(UserWarning, match="no checkpoint in .* starts anew"):
+        found = make("regression", tmp_path).fit(X, y, resume=True)
+    np.testing.assert_array_equal(found.predict(X), make("regression").fit(X, y).predict(X))
+    with pytest.raises(ValueError, match="give checkpoint_dir"):
+        make("regression").fit(X, y, resume=True)
+
+
+@pytest.mark.parametrize("size", [0, 100, -1])
+def test_a_damaged_file_gives_way_to_the_one_before(tmp_path, size):
+    X, y = draw("regression")
+    cut_off("regression", tmp_path, 6)
+    newest = list_checkpoints(tmp_path)[-1]
+    data = bytearray(newest.read_bytes())
+    data[len(data) // 2] ^= 255
+    newest.write_bytes(data[:size] if size >= 0 else data)
+    with pytest.raises(DocumentError):
+        read_nested(newest)
+    with pytest.warns(UserWarning, match=newest.name):
+        resumed = make("regression", tmp_path).fit(X, y, resume=True)
+    np.testing.assert_array_equal(resumed.predict(X), make("regression").fit(X, y).predict(X))
+    assert newest.name not in [path.name for path in list_checkpoints(tmp_path)]
+
+
+def test_a_disk_that_is_full_does_not_stop_training(tmp_path):
+    """Files of more than a kilobyte are refused, as by a disk that is full."""
+    X, y = draw("regression")
+    cut_off("regression", tmp_path, 3)
+    good = [path.read_bytes() for path in list_checkpoints(tmp_path)]
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, usual[1]))
+    try:
+        with pytest.warns(UserWarning, match="training goes on"):
+            full = make("regression", tmp_path).fit(X, y)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+    assert [path.read_bytes() for path in sorted(tmp_path.iterdir())] == good
+    assert_same(make("regression", tmp_path).fit(X, y, resume=True), full, X)
+
+
+def test_what_a_killed_process_left_half_written_is_removed(tmp_path):
+    (tmp_path / ".fit-000001.checkpoint.0badcafe.part").write_bytes(b"half")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make("regression", tmp_path, max_steps=2, interactions=0).fit(*draw("regression"))
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".checkpoint"] * 2
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match=r"checkpoint_dir=.*file"):
+        make("regression", tmp_path / "file" / "folder").fit(*draw("regression"))
+
+
+PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+NUMBERS = arrays.arrays(st.sampled_from([np.float32, np.float64, np.int64, np.uint8]), arrays.array_shapes(min_side=0))
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.dictionaries(st.text("abc", min_size=1), st.recursive(PLAIN | NUMBERS, st.lists, max_leaves=8)))
+def test_files_hold_plain_values_and_arrays(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("files") / "fit-000001.checkpoint"
+    write_nested(path, content)
+    np.testing.assert_equal(read_nested(path), content)
