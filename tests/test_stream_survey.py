@@ -13,7 +13,8 @@ from neuralbasis.columns import read_columns
 from neuralbasis.encoder import Encoder
 from neuralbasis.stream import sketch as sketch_module
 from neuralbasis.stream.source import open_source
-from neuralbasis.stream.survey import Survey, choose_roles, choose_type, index_labels, make_survey, read_target
+from neuralbasis.stream.survey import Survey, choose_roles, choose_type, index_labels, make_survey
+from neuralbasis.stream.tally import read_target
 from tests.stream_tables import FEATURES, make_table, run_group, settings, write_files
 
 
@@ -204,6 +205,35 @@ def test_types_hold_their_numbers_exactly() -> None:
     survey = survey_of([many], "y", features=None)
     assert survey.types == ("int16",)
     assert choose_type(survey.encoder.axes[0], None) == "int16"
+
+
+def test_a_survey_is_kept_and_taken_again(tmp_path: Path) -> None:
+    """Other knots, bins and scalings are made of what was seen; files that are changed are read anew."""
+    table, folder = make_table(30_000), tmp_path / "cache"
+    files = write_files(table, tmp_path / "table")
+
+    def survey(**given: Any) -> Survey:
+        source = open_source(files)
+        assert source is not None
+        roles = choose_roles(source, "label", "weight", FEATURES)
+        return run_group(1, lambda group: make_survey(source, roles, True, settings(**given), group, 1, folder))[0]
+
+    first = survey()
+    kept = folder / "survey.rank-0.bin"
+    written = kept.stat().st_mtime_ns
+    again = survey()
+    assert same_axes(first.encoder, again.encoder)
+    assert again.classes is not None
+    assert again.classes.tolist() == ["no", "perhaps", "yes"]
+    for given in ({"max_bins": 17}, {"scaling": "minmax"}, {"knots": {"single": [0.0, 1.0]}}):
+        known = survey_of(files, "label", "weight", True, **given)
+        assert same_axes(survey(**given).encoder, known.encoder)
+    assert kept.stat().st_mtime_ns == written
+    kept.write_bytes(kept.read_bytes()[:-1] + b"?")
+    assert same_axes(survey().encoder, first.encoder)  # damaged: made anew
+    assert kept.stat().st_mtime_ns != written
+    write_files(make_table(30_000, seed=1), tmp_path / "table")
+    assert not same_axes(survey().encoder, first.encoder)
 
 
 def test_targets_are_read_as_numbers() -> None:

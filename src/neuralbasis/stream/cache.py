@@ -28,7 +28,8 @@ from ..encoder import column_numbers
 from ..progress import open_bar
 from .lanes import deal_lanes, gather_results, read_pieces
 from .source import Source, read_column
-from .survey import Survey, drop_rows, index_labels, read_target
+from .survey import Survey, index_labels
+from .tally import drop_rows, read_target
 
 FORMAT = 1  # of the manifest and of the chunks; a cache of another format is made anew
 FLUSH_BYTES = 64 << 20
@@ -143,15 +144,13 @@ def make_cache(
     folder = Path(folder)
     shares = share_rows(survey.n_rows, n_buckets, first_bucket_rows)
     types = (*survey.types, survey.target_type, *(["float64"] if survey.roles.weight is not None else []))
-    key = describe_cache(source, survey, types, shares, seed, group)
-    known = [None] if group.agree(not source.fingerprint()) else group.gather(read_manifest(folder, group.rank, key))
+    key = describe_cache(survey, types, shares, seed, group)
+    gather_results(group, lambda: require_unchanged(source, survey))
+    known = group.gather(read_manifest(folder, group.rank, key) if survey.fingerprint else None)
     if any(chunks is None for chunks in known):
         known = gather_results(
             group, lambda: write_cache(source, survey, folder, types, shares, seed, group, threads, verbose, key)
         )
-        if source.fingerprint() != key["source"]:
-            remove_cache(folder)
-            raise ValueError("the files of the table changed while they were read; fit again when they are whole")
     counts = np.array([[sum(chunk.n_rows for chunk in bucket) for bucket in chunks] for chunks in known if chunks])
     if counts.sum() != survey.n_rows:
         raise ValueError(
@@ -167,7 +166,7 @@ def make_cache(
 def remove_cache(folder: str | os.PathLike[str]) -> None:
     """Remove the files of a cache, and its folder if nothing else is in it."""
     folder = Path(folder)
-    for pattern in ("bucket-*.rank-*.bin", "manifest.rank-*.json*"):
+    for pattern in ("bucket-*.rank-*.bin", "manifest.rank-*.json*", "survey.rank-*.*"):
         for path in folder.glob(pattern):
             path.unlink(missing_ok=True)
     with suppress(OSError):  # other files are in it, or it is gone
@@ -190,9 +189,13 @@ def manifest_path(folder: Path, rank: int) -> Path:
     return folder / f"manifest.rank-{rank}.json"
 
 
-def describe_cache(
-    source: Source, survey: Survey, types: Sequence[str], shares: np.ndarray, seed: int, group: Any
-) -> dict[str, Any]:
+def require_unchanged(source: Source, survey: Survey) -> None:
+    """The files must be those that were surveyed: other values may not fit in the types of the cache."""
+    if source.fingerprint() != survey.fingerprint:
+        raise ValueError("the files of the table changed while they were read; fit again when they are whole")
+
+
+def describe_cache(survey: Survey, types: Sequence[str], shares: np.ndarray, seed: int, group: Any) -> dict[str, Any]:
     """All that the bytes of a cache depend on."""
     levels = [axis.levels for axis in survey.encoder.axes]
     labels = None if survey.classes is None else survey.classes.tolist()
@@ -200,7 +203,7 @@ def describe_cache(
     roles = survey.roles
     return {
         "format": FORMAT,
-        "source": source.fingerprint(),
+        "source": survey.fingerprint,
         "columns": [*roles.features, roles.target, roles.weight],
         "types": list(types),
         "levels": digest,
@@ -244,6 +247,7 @@ def write_cache(
                 writer.add(batch)
                 bar.update(batch.num_rows)
             writer.flush()
+        require_unchanged(source, survey)
         chunks = tuple(map(tuple, writer.chunks))
         sizes = [os.fstat(file.fileno()).st_size for file in files]
         manifest = {"key": key, "sizes": sizes, "chunks": [[list(vars(c).values()) for c in b] for b in chunks]}

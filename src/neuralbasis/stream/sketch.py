@@ -10,7 +10,6 @@ weight, which grows with the logarithm of the rows. Nothing is drawn at random; 
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterable, Sequence
 
@@ -85,23 +84,23 @@ class NumberSketch:
             self._depth += 1
 
     def to_bytes(self) -> bytes:
-        """All of the sketch, without pickle."""
+        """All of the sketch as doubles: how many facts, the facts, the sizes of the buffers, the buffers."""
         buffers = [*self._waiting, *(points or (np.empty(0), np.empty(0)) for points in self._levels)]
         facts = [self.max_exact, self.missing, self.is_whole, self.is_single, self._depth, len(self._waiting)]
-        file = io.BytesIO()
-        np.savez(file, np.array(facts, dtype=float), *(part for points in buffers for part in points))
-        return file.getvalue()
+        facts += [len(values) for values, _ in buffers]
+        return np.concatenate([[len(facts)], facts, *(part for points in buffers for part in points)]).tobytes()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> NumberSketch:
-        with np.load(io.BytesIO(data), allow_pickle=False) as file:
-            facts, *parts = (file[f"arr_{index}"] for index in range(len(file.files)))
-        sketch, buffers = cls(int(facts[0])), list(zip(parts[::2], parts[1::2], strict=True))
-        sketch.missing, sketch.is_whole, sketch.is_single = float(facts[1]), bool(facts[2]), bool(facts[3])
-        sketch._depth, n_waiting = int(facts[4]), int(facts[5])
-        sketch._waiting = buffers[:n_waiting]
-        sketch._n_waiting = sum(len(points[0]) for points in sketch._waiting)
-        sketch._levels = [points if len(points[0]) else None for points in buffers[n_waiting:]]
+        numbers = np.frombuffer(data)
+        n_facts = int(numbers[0])
+        max_exact, missing, is_whole, is_single, depth, n_waiting, *sizes = numbers[1 : n_facts + 1].tolist()
+        parts = np.split(numbers[n_facts + 1 :], np.cumsum(np.repeat(sizes, 2)).astype(int))[:-1]
+        sketch, buffers = cls(int(max_exact)), list(zip(parts[::2], parts[1::2], strict=True))
+        sketch.missing, sketch.is_whole, sketch.is_single = missing, bool(is_whole), bool(is_single)
+        sketch._depth, sketch._waiting = int(depth), buffers[: int(n_waiting)]
+        sketch._n_waiting = sum(len(values) for values, _ in sketch._waiting)
+        sketch._levels = [points if len(points[0]) else None for points in buffers[int(n_waiting) :]]
         return sketch
 
     def _note_types(self, distinct: np.ndarray) -> None:

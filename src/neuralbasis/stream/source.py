@@ -95,7 +95,7 @@ class DatasetSource(Source):
         wished = list(self.names if names is None else names)
         fragment = self._fragments[piece.index]
         options: dict[str, Any] = {} if fragment is self.dataset else {"schema": self.dataset.schema}
-        with explain(piece, self.names):
+        with explain(piece):
             yield from fragment.to_batches(columns=wished, batch_size=batch_rows, **options)
 
     def fingerprint(self) -> str:
@@ -220,7 +220,7 @@ def require_names(names: Iterable[str], came: Sequence[str], place: str) -> None
 
 
 @contextmanager
-def explain(piece: Piece, names: Sequence[str] = ()) -> Iterator[None]:
+def explain(piece: Piece) -> Iterator[None]:
     """Errors of Arrow and of the system in terms of the file."""
     try:
         yield

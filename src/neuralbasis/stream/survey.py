@@ -7,41 +7,29 @@ given the distinct values of a column and their weights instead of its rows.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from ..axis import Axis, check_finite
+from ..axis import Axis
 from ..columns import Column
 from ..encoder import Encoder, check_knots, fit_axis, list_wishes
 from ..progress import Bar, open_bar
-from ..sample import MAX_TARGET
-from .lanes import deal_lanes, gather_results, read_pieces
-from .sketch import MAX_LEVELS, LevelSketch, NumberSketch
-from .source import Source, is_text, read_column, require_names
+from .lanes import LANES, deal_lanes, gather_results, read_pieces
+from .sketch import LevelSketch, NumberSketch
+from .source import Piece, Source, require_names
+from .tally import Packed, Roles, Tally, read_tallies, write_tallies
 
+FORMAT = 1  # of kept tallies
 INTEGERS = ("int8", "int16", "int32")  # the smallest value of each stands for missing
-MAX_CLASSES = 100_000
-
-
-@dataclass(frozen=True)
-class Roles:
-    """What the columns of a source are for."""
-
-    target: str
-    weight: str | None
-    features: tuple[str, ...]
-
-    @property
-    def names(self) -> list[str]:
-        """All columns that are read."""
-        return [*self.features, self.target, *([] if self.weight is None else [self.weight])]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +47,7 @@ class Survey:
     weight_sum : of all rows
     whole_weights : whether all weights are whole numbers
     error : (D,) how far the rank of a value may be off in each column, as a share of the weight; 0 is exact
+    fingerprint : of the source, before it was read
     """
 
     encoder: Encoder
@@ -70,6 +59,7 @@ class Survey:
     weight_sum: float
     whole_weights: bool
     error: np.ndarray
+    fingerprint: str
 
 
 def choose_roles(
@@ -86,222 +76,73 @@ def choose_roles(
     return Roles(target, weight, rest)
 
 
-def make_survey(source: Source, roles: Roles, is_classifier: bool, parameters: Any, group: Any, threads: int) -> Survey:
-    """Read all rows once; `parameters` has feature_types, scaling, max_bins, knots and verbose."""
+def make_survey(
+    source: Source,
+    roles: Roles,
+    is_classifier: bool,
+    parameters: Any,
+    group: Any,
+    threads: int,
+    folder: str | os.PathLike[str] | None = None,
+) -> Survey:
+    """Read all rows once; `parameters` has feature_types, scaling, max_bins, knots and verbose.
+
+    What was seen is kept in the folder, and taken from there if nothing has changed, whatever the knots and scaling.
+    """
     check_knots(parameters.knots, roles.features)
-    wishes = list_wishes(parameters.feature_types, len(roles.features))
-    tallies = gather_results(
-        group, lambda: tally_lanes(source, roles, wishes, is_classifier, group, threads, bool(parameters.verbose))
-    )
-    packed = [lane for lanes in tallies for lane in lanes]
-    tally = Tally(roles, wishes, is_classifier)
+    wishes, fingerprint = list_wishes(parameters.feature_types, len(roles.features)), source.fingerprint()
+    start = partial(Tally, roles, wishes, is_classifier)
+    key = [FORMAT, fingerprint, *roles.names, repr(wishes), is_classifier, max(LANES, group.size)]
+    path = None if folder is None or not group.agree(fingerprint) else Path(folder) / f"survey.rank-{group.rank}.bin"
+    kept = group.gather(None if path is None else read_tallies(path, key))
+    packed = kept[group.rank]
+    if any(lanes is None for lanes in kept) or packed is None:
+        found = gather_results(group, lambda: tally_lanes(source, start, group, threads, bool(parameters.verbose)))
+        packed = [lane for lanes in found for lane in lanes]
+        if path is not None:
+            write_tallies(path, key, packed)
+    whole = start()
     for lane in packed:
-        tally.merge(Tally.unpack(roles, wishes, is_classifier, lane))
-    return tally.finish(parameters)
+        whole.merge(start().unpack(lane))
+    return finish_survey(whole, parameters, fingerprint)
 
 
-def tally_lanes(
-    source: Source, roles: Roles, wishes: Sequence[Any], is_classifier: bool, group: Any, threads: int, verbose: bool
-) -> list[list[bytes]]:
+def tally_lanes(source: Source, start: Callable[[], Tally], group: Any, threads: int, verbose: bool) -> Packed:
     """The tallies of this process's lanes."""
     lanes = deal_lanes(source, group.rank, group.size)
     total = sum(piece.n_rows or 0 for _, pieces in lanes for piece in pieces)
     bar = open_bar(total, "survey", "row", verbose and group.rank == 0)
     with bar, ThreadPoolExecutor(threads) as pool:
-        return [tally_lane(source, roles, wishes, is_classifier, pieces, pool, bar) for _, pieces in lanes if pieces]
+        return [tally_lane(source, pieces, start(), pool, bar) for _, pieces in lanes if pieces]
 
 
-def tally_lane(
-    source: Source, roles: Roles, wishes: Sequence[Any], is_classifier: bool, pieces: Sequence[Any], pool: Executor,
-    bar: Bar,
-) -> list[bytes]:  # fmt: skip
+def tally_lane(source: Source, pieces: Sequence[Piece], tally: Tally, pool: Executor, bar: Bar) -> list[bytes]:
     """The tally of one lane, small enough to send."""
-    tally = Tally(roles, wishes, is_classifier)
-    for batch in read_pieces(source, pieces, roles.names):
+    for batch in read_pieces(source, pieces, tally.roles.names):
         tally.add(batch, pool)
         bar.update(batch.num_rows)
     tally.seal()
     return tally.pack()
 
 
-class Tally:
-    """What was seen of every column of some rows."""
-
-    def __init__(self, roles: Roles, wishes: Sequence[Any], is_classifier: bool):
-        self.roles, self.wishes = roles, wishes
-        self.sketches: list[NumberSketch | LevelSketch | None] = [None] * len(roles.features)
-        self.target = TargetTally(roles.target, is_classifier)
-        self.n_rows, self.weight_sum, self.whole_weights = 0, 0.0, True
-
-    def add(self, batch: pa.RecordBatch, pool: Executor) -> None:
-        """Take in a batch of rows; columns are shared among threads."""
-        batch, weights = drop_rows(batch, self.roles)
-        if batch.num_rows == 0:
-            return
-        self.n_rows += batch.num_rows
-        self.weight_sum += float(batch.num_rows) if weights is None else float(weights.sum())
-        self.whole_weights &= weights is None or bool((weights == np.floor(weights)).all())
-        self.target.add(batch.column(self.roles.target))
-        list(pool.map(lambda index: self._add_column(batch, index, weights), range(len(self.sketches))))
-
-    def _add_column(self, batch: pa.RecordBatch, index: int, weights: np.ndarray | None) -> None:
-        name, wish = self.roles.features[index], self.wishes[index]
-        column, kind = read_column(batch, name), batch.schema.field(name).type
-        sketch = self.sketches[index]
-        if sketch is None:
-            sketch = self.sketches[index] = start_sketch(column, kind, wish)
-        if isinstance(sketch, NumberSketch):
-            numbers = column.to_numbers().numbers
-            assert numbers is not None
-            sketch.add(numbers, weights)
-        elif column.codes is not None and column.levels is not None:
-            codes = column.codes + 1  # missing comes first
-            mass = np.bincount(codes, weights, minlength=len(column.levels) + 1)
-            sketch.add(column.levels, mass[1:], float(mass[0]))
-        else:  # a text column without a value in this batch
-            sketch.missing += float(batch.num_rows if weights is None else weights.sum())
-
-    def merge(self, other: Tally) -> None:
-        self.n_rows += other.n_rows
-        self.weight_sum += other.weight_sum
-        self.whole_weights &= other.whole_weights
-        self.target.merge(other.target)
-        for index, (own, came) in enumerate(zip(self.sketches, other.sketches, strict=True)):
-            if own is None or came is None:
-                self.sketches[index] = own or came
-            else:
-                own.merge(came)  # type: ignore[arg-type]
-
-    def seal(self) -> None:
-        for sketch in self.sketches:
-            if isinstance(sketch, NumberSketch):
-                sketch.seal()
-
-    def pack(self) -> list[bytes]:
-        """All of it as bytes: rows, target, then a sketch a feature."""
-        facts = json.dumps([self.n_rows, self.weight_sum, self.whole_weights]).encode()
-        letters = {NumberSketch: b"n", LevelSketch: b"l"}
-        packed = [b"" if sketch is None else letters[type(sketch)] + sketch.to_bytes() for sketch in self.sketches]
-        return [facts, self.target.to_bytes(), *packed]
-
-    @classmethod
-    def unpack(cls, roles: Roles, wishes: Sequence[Any], is_classifier: bool, packed: Sequence[bytes]) -> Tally:
-        kinds: dict[bytes, Any] = {b"n": NumberSketch, b"l": LevelSketch}
-        tally = cls(roles, wishes, is_classifier)
-        tally.n_rows, tally.weight_sum, tally.whole_weights = json.loads(packed[0])
-        tally.target.read_bytes(packed[1])
-        tally.sketches = [kinds[data[:1]].from_bytes(data[1:]) if data else None for data in packed[2:]]
-        return tally
-
-    def finish(self, parameters: Any) -> Survey:
-        """The survey of all that was seen."""
-        if self.n_rows < 2:
-            raise ValueError(f"the table has {self.n_rows} row(s) of positive weight; a model needs at least 2")
-        scaling = "quantile" if parameters.scaling == "auto" else parameters.scaling
-        knots, axes = parameters.knots or {}, []
-        for name, wish, sketch in zip(self.roles.features, self.wishes, self.sketches, strict=True):
-            assert sketch is not None
-            column, mass = distinct_column(name, sketch)
-            axes.append(fit_axis(column, wish, mass, scaling, parameters.max_bins, knots.get(name)))
-        types = tuple(map(choose_type, axes, self.sketches))
-        error = np.array([getattr(sketch, "error", 0.0) for sketch in self.sketches])
-        return Survey(
-            Encoder(tuple(axes)), self.roles, self.n_rows, self.target.classes(), types, self.target.type(),
-            self.weight_sum, self.whole_weights, error,
-        )  # fmt: skip
-
-
-class TargetTally:
-    """Labels of the classes, or whether single precision holds all targets; refuses what no model can learn."""
-
-    def __init__(self, name: str, is_classifier: bool):
-        self.name, self.is_classifier = name, is_classifier
-        self.labels: np.ndarray | None = None
-        self.is_single = True
-
-    def add(self, array: pa.Array) -> None:
-        if array.null_count:
-            raise ValueError(f"target {self.name!r} has missing values; leave out the rows without a target")
-        if self.is_classifier:
-            self._add_labels(read_labels(array))
-            return
-        values = read_target(self.name, array)
-        if self.is_single:
-            with np.errstate(over="ignore"):
-                self.is_single = bool((values.astype(np.float32) == values).all())
-
-    def _add_labels(self, labels: np.ndarray) -> None:
-        if labels.dtype.kind == "f":
-            if not np.isfinite(labels).all():
-                raise ValueError(f"target {self.name!r} has missing or infinite values; leave out these rows")
-            if (labels != np.floor(labels)).any():
-                raise ValueError(
-                    f"target {self.name!r} is continuous, but a classifier needs classes; fit a regression, or write "
-                    "the classes as texts or whole numbers"
-                )
-        found = labels if self.labels is None else np.concatenate([self.labels, labels])
-        self.labels = np.unique(found)
-        if len(self.labels) > MAX_CLASSES:
-            raise ValueError(
-                f"target {self.name!r} has more than {MAX_CLASSES:,} different values; fit a regression instead"
-            )
-
-    def merge(self, other: TargetTally) -> None:
-        self.is_single &= other.is_single
-        if other.labels is not None:
-            self._add_labels(other.labels)
-
-    def classes(self) -> np.ndarray | None:
-        if not self.is_classifier or self.labels is None:
-            return None
-        if len(self.labels) < 2:
-            raise ValueError(
-                f"target {self.name!r} has one class only, {self.labels.tolist()[0]!r}; a classifier needs two or more"
-            )
-        return self.labels
-
-    def type(self) -> str:
-        if self.is_classifier:
-            assert self.labels is not None
-            return _integer_type(0, len(self.labels))
-        return "float32" if self.is_single else "float64"
-
-    def to_bytes(self) -> bytes:
-        labels = None if self.labels is None else [self.labels.dtype.str, self.labels.tolist()]
-        return json.dumps([self.is_single, labels]).encode()
-
-    def read_bytes(self, data: bytes) -> None:
-        self.is_single, labels = json.loads(data)
-        self.labels = None if labels is None else np.array(labels[1], dtype=labels[0])
-
-
-def drop_rows(batch: pa.RecordBatch, roles: Roles) -> tuple[pa.RecordBatch, np.ndarray | None]:
-    """The rows of positive weight, and their weights; None where the source has no weights."""
-    if roles.weight is None:
-        return batch, None
-    weights = read_column(batch, roles.weight).to_numbers().numbers
-    assert weights is not None
-    weights = weights.astype(np.float64)
-    if not np.isfinite(weights).all():
-        raise ValueError(f"the weights {roles.weight!r} hold NaN or infinite values; weights must be finite")
-    if (weights < 0).any():
-        raise ValueError(f"the weights {roles.weight!r} hold negative values; weights must be 0 or more")
-    keep = weights > 0
-    if keep.all():
-        return batch, weights
-    dropped = batch.filter(pa.array(~keep))
-    for name in roles.features:  # an infinite value is refused in every row
-        if not is_text(dropped.schema.field(name).type):
-            check_finite(name, read_column(dropped, name).numbers)  # type: ignore[arg-type]
-    return batch.filter(pa.array(keep)), weights[keep]
-
-
-def start_sketch(column: Column, kind: pa.DataType, wish: Any) -> NumberSketch | LevelSketch:
-    """The sketch that a column asks for by its type and by what it is to be."""
-    is_level = not isinstance(wish, str) or wish in ("nominal", "ordinal")
-    if is_text(kind) and wish != "continuous":
-        return LevelSketch(pa.types.is_dictionary(kind), column.ordered)
-    return NumberSketch(MAX_LEVELS) if is_level else NumberSketch()
+def finish_survey(tally: Tally, parameters: Any, fingerprint: str) -> Survey:
+    """The survey of all that was seen."""
+    if tally.n_rows < 2:
+        raise ValueError(f"the table has {tally.n_rows} row(s) of positive weight; a model needs at least 2")
+    scaling = "quantile" if parameters.scaling == "auto" else parameters.scaling
+    knots, axes = parameters.knots or {}, []
+    for name, wish, sketch in zip(tally.roles.features, tally.wishes, tally.sketches, strict=True):
+        assert sketch is not None
+        column, mass = distinct_column(name, sketch)
+        axes.append(fit_axis(column, wish, mass, scaling, parameters.max_bins, knots.get(name)))
+    types = tuple(map(choose_type, axes, tally.sketches))
+    error = np.array([getattr(sketch, "error", 0.0) for sketch in tally.sketches])
+    classes = tally.target.classes()
+    kind = _integer_type(0, len(classes)) if classes is not None else "float32" if tally.target.is_single else "float64"
+    return Survey(
+        Encoder(tuple(axes)), tally.roles, tally.n_rows, classes, types, kind, tally.weight_sum, tally.whole_weights,
+        error, fingerprint,
+    )  # fmt: skip
 
 
 def distinct_column(name: str, sketch: NumberSketch | LevelSketch) -> tuple[Column, np.ndarray]:
@@ -327,28 +168,6 @@ def _integer_type(low: float, high: float) -> str:
     """The smallest integers from low to high, besides one that stands for missing; empty where none is large enough."""
     fitting = (kind for kind in INTEGERS if np.iinfo(kind).min < low and high <= np.iinfo(kind).max)
     return next(fitting, "")
-
-
-def read_labels(array: pa.Array) -> np.ndarray:
-    """The labels of a target that occur, as `fit` in memory would see them."""
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    return pa.compute.unique(array).to_numpy(zero_copy_only=False)
-
-
-def read_target(name: str, array: pa.Array) -> np.ndarray:
-    """(N,) float64 targets of a regression, all finite."""
-    try:
-        values = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise ValueError(
-            f"target {name!r} holds {array.type}, but a regression needs numbers; fit a classifier, or convert it"
-        ) from None
-    if not np.isfinite(values).all():
-        raise ValueError(f"target {name!r} holds NaN or infinite values; leave out the rows without a finite target")
-    if len(values) and np.abs(values).max() > MAX_TARGET:
-        raise ValueError(f"target {name!r} holds values beyond ±{MAX_TARGET:.0e}, whose squares overflow; rescale it")
-    return values
 
 
 def index_labels(array: pa.Array, classes: np.ndarray) -> np.ndarray:
