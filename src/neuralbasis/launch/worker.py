@@ -7,7 +7,10 @@ one, and in the end the model. After a failure Ray starts all workers again, and
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,7 @@ import ray.train
 from ..history import History
 from .table import ShardSource
 
-MODEL, COURSE = "model.nbm", "fit.json"
+MODEL, COURSE, STATE = "model.nbm", "fit.json", "state"
 
 
 @dataclass(frozen=True)
@@ -36,43 +39,60 @@ def work(config: dict[str, Task]) -> None:
     """Fit, as one of several workers."""
     task = config["task"]
     source = ShardSource(ray.train.get_dataset_shard("train"), task.names)
-    with tempfile.TemporaryDirectory() as folder:
+    with open_folder() as folder:
         goes_on = fetch_checkpoint(folder)
         estimator = prepare(task, folder)
         estimator.fit(source, task.target, sample_weight=task.sample_weight, resume=goes_on)
     report_model(estimator)
 
 
-def prepare(task: Task, folder: str) -> Any:
-    """The estimator for this worker: its threads and device, its checkpoints; only the first one shows its progress."""
-    estimator, wished = task.estimator, task.estimator.get_params(deep=False)
-    is_first = ray.train.get_context().get_world_rank() == 0
-    return estimator.set_params(
-        checkpoint_dir=folder,
-        callbacks=[Reporter(folder), *(wished["callbacks"] or ())],  # first: one that stops ends the round of calls
-        n_jobs=task.threads if wished["n_jobs"] is None else wished["n_jobs"],
-        device=task.device,
-        verbose=wished["verbose"] and is_first,
-    )
+@contextmanager
+def open_folder() -> Iterator[Path]:
+    """A folder of this worker's own; after it was killed it finds the same one, and leaves nothing behind."""
+    context = ray.train.get_context()
+    folder = Path(tempfile.gettempdir(), f"neuralbasis-{context.get_experiment_name()}-{context.get_world_rank()}")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o700)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def fetch_checkpoint(folder: str) -> bool:
+def fetch_checkpoint(folder: Path) -> bool:
     """Put the last checkpoint into a folder; False where there is none, or where that run was finished."""
     last = ray.train.get_checkpoint()
     if last is None:
         return False
-    last.to_directory(folder)
-    if (Path(folder) / MODEL).exists():
-        for file in Path(folder).iterdir():
-            file.unlink()
-        return False
+    with last.as_directory() as found:
+        if Path(found, MODEL).exists():
+            return False
+        shutil.copytree(found, folder / STATE)
     return True
+
+
+def prepare(task: Task, folder: Path) -> Any:
+    """The estimator for this worker: its threads and device, its own places for state and cache.
+
+    Only the first one shows its progress.
+    """
+    estimator, wished = task.estimator, task.estimator.get_params(deep=False)
+    rank, state = ray.train.get_context().get_world_rank(), folder / STATE
+    state.mkdir(exist_ok=True)
+    return estimator.set_params(
+        checkpoint_dir=state,
+        cache_dir=Path(wished["cache_dir"] or folder, f"worker-{rank}"),
+        callbacks=[Reporter(state), *(wished["callbacks"] or ())],  # first: one that stops ends the round of calls
+        n_jobs=task.threads if wished["n_jobs"] is None else wished["n_jobs"],
+        device=task.device,
+        verbose=wished["verbose"] and rank == 0,
+    )
 
 
 class Reporter:
     """A callback: tells Ray how training goes, with the checkpoint if the folder has another one than before."""
 
-    def __init__(self, folder: str):
+    def __init__(self, folder: Path):
         self.folder, self.seen = folder, list_files(folder)
 
     def __call__(self, history: History) -> bool:
@@ -86,9 +106,9 @@ class Reporter:
         return False
 
 
-def list_files(folder: str) -> list[tuple[str, int]]:
+def list_files(folder: Path) -> list[tuple[str, int]]:
     """Files and when they were written."""
-    return sorted((file.name, file.stat().st_mtime_ns) for file in Path(folder).iterdir())
+    return sorted((file.name, file.stat().st_mtime_ns) for file in folder.iterdir())
 
 
 def report_model(estimator: Any) -> None:
