@@ -112,7 +112,8 @@ def ray(
     warn_if_crowded(workers * resources["CPU"])
     trainer = torch_train.TorchTrainer(
         work,
-        train_loop_config={"task": make_task(estimator, names, target, sample_weight, resources, use_gpu)},
+        train_loop_config={"task": Task(estimator, names, target, sample_weight, int(resources["CPU"]), use_gpu)},
+        torch_config=torch_train.TorchConfig(backend="cpu:gloo,cuda:nccl" if use_gpu else "gloo"),
         scaling_config=train.ScalingConfig(num_workers=workers, use_gpu=use_gpu, resources_per_worker=resources),
         run_config=train.RunConfig(
             name=name,
@@ -140,13 +141,6 @@ def choose_columns(
     if features is None:
         return dataset, tuple(came)
     return dataset.select_columns([*features, *names]), (*features, *names)
-
-
-def make_task(
-    estimator: Any, names: tuple[str, ...], target: str, weight: str | None, resources: Mapping[str, float], gpu: bool
-) -> Task:
-    device = "cuda" if gpu and estimator.device == "cpu" else estimator.device
-    return Task(estimator, names, target, weight, max(1, int(resources["CPU"])), device)
 
 
 def warn_if_crowded(asked: float) -> None:

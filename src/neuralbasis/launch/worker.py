@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import ray.train
+import ray.train.torch
 
 from ..history import History
 from .table import ShardSource
@@ -25,14 +26,14 @@ MODEL, COURSE, STATE = "model.nbm", "fit.json", "state"
 
 @dataclass(frozen=True)
 class Task:
-    """What a worker is to do: an estimator, the columns of the table and their roles, and its threads."""
+    """What a worker is to do, with what: an estimator to fit, the columns of the table and their roles."""
 
     estimator: Any
     names: tuple[str, ...]
     target: str
     sample_weight: str | None
-    threads: int
-    device: str
+    cpus: int
+    use_gpu: bool
 
 
 def work(config: dict[str, Task]) -> None:
@@ -83,8 +84,8 @@ def prepare(task: Task, folder: Path) -> Any:
         checkpoint_dir=state,
         cache_dir=Path(wished["cache_dir"] or folder, f"worker-{rank}"),
         callbacks=[Reporter(state), *(wished["callbacks"] or ())],  # first: one that stops ends the round of calls
-        n_jobs=task.threads if wished["n_jobs"] is None else wished["n_jobs"],
-        device=task.device,
+        n_jobs=max(1, task.cpus) if wished["n_jobs"] is None else wished["n_jobs"],
+        device=str(ray.train.torch.get_device()) if task.use_gpu else wished["device"],
         verbose=wished["verbose"] and rank == 0,
     )
 
