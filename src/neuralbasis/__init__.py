@@ -28,6 +28,7 @@ _HOME = {
     "document": None,
     "explain": None,
     "export": None,
+    "launch": None,
     "plot": None,
     "report": None,
 }

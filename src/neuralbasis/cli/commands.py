@@ -12,7 +12,7 @@ import click
 
 import neuralbasis
 
-from .failure import CommandGroup, Failure
+from .failure import CommandGroup, Failure, is_first
 from .wishes import Wishes, read_feature_types, read_interactions, read_pairs, read_settings, split_names
 
 TABLE = click.Path(exists=True, dir_okay=False, allow_dash=True)
@@ -101,6 +101,7 @@ def fit(data: tuple[str, ...], path: str | None, force: bool, as_json: bool, **g
     neuralbasis fit houses.csv --target price
     neuralbasis fit credit.parquet --target default --model credit.nbm --exclude id --set outer_bags=14
     neuralbasis fit "sales/*.parquet" --target amount --memory-limit 2GB
+    torchrun --nproc-per-node 4 -m neuralbasis fit "sales/*.parquet" --target amount
     """
     from .trial import run_trial
 
@@ -108,7 +109,7 @@ def fit(data: tuple[str, ...], path: str | None, force: bool, as_json: bool, **g
     is_plain = len(data) == 1 and (data[0] == "-" or os.path.isfile(data[0])) and given["memory_limit"] is None
     table = _open_table(data[0], given) if is_plain and not _is_large(data[0]) else _open_source(data, given)
     trial = run_trial(table, _read_wishes(given))
-    if os.environ.get("RANK", "0") == "0":  # of several processes, the first speaks
+    if is_first():
         trial.model.save(path)
         click.echo(_write_trial_json(trial, path) if as_json else _write_trial(trial, path))
 

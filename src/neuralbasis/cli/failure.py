@@ -11,6 +11,7 @@ A traceback is shown only if the user asks for it (`--debug`).
 from __future__ import annotations
 
 import errno
+import os
 import sys
 import warnings
 from collections.abc import Collection, Iterable
@@ -104,8 +105,15 @@ def list_names(names: Collection[str]) -> str:
     return listed if len(names) <= _MAX_LISTED else f"{listed} and {len(names) - _MAX_LISTED} more"
 
 
+def is_first() -> bool:
+    """Is this the process that speaks and writes? torchrun starts several, which know their number."""
+    return "TORCHELASTIC_RUN_ID" not in os.environ or os.environ.get("RANK", "0") == "0"
+
+
 def note(text: str) -> None:
     """A line beside the work, on stderr."""
+    if not is_first():
+        return
     click.echo(f"{click.style('note:', fg='yellow')} {text}", err=True)
 
 
@@ -117,6 +125,8 @@ def _write_message(error: click.ClickException) -> str:
 
 
 def _show_warning(message: Warning | str, *_where: Any) -> None:
+    if not is_first():
+        return
     click.echo(f"{click.style('warning:', fg='yellow')} {' '.join(str(message).split())}", err=True)
 
 

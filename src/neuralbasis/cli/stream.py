@@ -15,6 +15,7 @@ from ..axis import Axis, level_axis
 from ..columns import Column, Columns, level_text
 from ..encoder import Encoder
 from ..model import AdditiveModel
+from ..predictions import output_arrays, output_names
 from ..sample import check_weights
 from .failure import Failure, list_names, note, require_names
 from .measures import Measure, measure_classes, measure_values
@@ -31,7 +32,8 @@ def predict_table(
 
     `proba` adds the probabilities of the classes, `parts` all contributions, the intercept and the score.
     """
-    names = output_names(model, proba, parts)
+    outputs = ["prediction", *(["probability"] if proba else []), *(["contributions", "score"] if parts else [])]
+    names = output_names(model, outputs)
     if twice := [name for name in keep if name in names]:
         raise Failure(f"--keep: the output has a column {list_names(twice)} of its own; rename it in {table.place}")
     types = {**dict.fromkeys(keep, TEXT), **needed_types(model.encoder.axes)}
@@ -40,32 +42,10 @@ def predict_table(
     with open_output(path, [*keep, *names]) as output:
         for batch in show_progress(table, types, is_shown=path != "-"):
             rows = read_batch(batch, model.encoder.axes, table.dialect.nulls)
-            arrays = [*map(batch.column, keep), *map(pa.array, output_arrays(model, rows, proba, parts))]
+            arrays = [*map(batch.column, keep), *map(pa.array, output_arrays(model, rows, outputs))]
             output.write(pa.RecordBatch.from_arrays(arrays, [*keep, *names]))
             n_rows += batch.num_rows
     return n_rows
-
-
-def output_names(model: AdditiveModel, proba: bool, parts: bool) -> list[str]:
-    """The columns that `output_arrays` gives."""
-    labels = [] if model.classes is None else [level_text(label) for label in model.classes]
-    suffixes = [""] if model.n_outputs == 1 else [f"_{label}" for label in labels]
-    names = ["prediction", *(f"probability_{label}" for label in labels if proba)]
-    if parts:
-        names += [f"contribution_{term}{suffix}" for term in model.term_names for suffix in suffixes]
-        names += [f"{what}{suffix}" for what in ("intercept", "score") for suffix in suffixes]
-    return names
-
-
-def output_arrays(model: AdditiveModel, rows: Columns, proba: bool, parts: bool) -> list[np.ndarray]:
-    found = [model.predict(rows)]
-    if proba:
-        found += list(model.predict_proba(rows).T)
-    if parts:
-        found += list(model.contributions(rows).reshape(rows.n_rows, -1).T)
-        found += list(np.broadcast_to(model.intercept, (rows.n_rows, model.n_outputs)).T)
-        found += list(model.scores(rows).T)
-    return found
 
 
 def evaluate_table(

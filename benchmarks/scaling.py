@@ -1,0 +1,260 @@
+"""What a fit of a table beyond memory costs: constants measured here, a model of time made of them, projections.
+
+    python -m benchmarks.scaling [--rows 4000000] [--processes 1 2 4] [--limit 1GB] [--folder FOLDER] [--quick]
+
+    seconds = start + N · prepare / W + steps · (step + B · row / W + exchange)
+
+N rows, W workers of one thread each, B rows in a batch. The constants come from streamed fits of one process with one
+thread: a generated table like Higgs (28 columns, Parquet), main effects only; the exchange comes from sums of as many
+bytes between two processes over gloo. The model is then held against whole fits of several processes under torchrun.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from .speed.encode import write_table
+from .table import print_table, write_number
+
+ROOT = Path(__file__).resolve().parents[1]
+COLUMNS, BATCH, LARGE_BATCH, STEPS = 28, 8_192, 65_536, 400
+ASSUMED = "a core for every worker; 10 Gbit/s and 50 µs between any two; storage that keeps up with the passes"
+NETWORK, LATENCY = 1.25e9, 50e-6  # bytes a second, seconds a message
+PROJECTIONS = [(10**9, 1), (10**9, 8), (10**9, 64), (10**12, 64)]
+BATCHES = (8_192, 131_072, 2_097_152)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fit to be timed: the table's folder, rows, batch, steps (more, if the rows are), memory limit of a process."""
+
+    folder: str
+    n_rows: int
+    batch: int
+    steps: int
+    limit: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """How it went.
+
+    seconds, step_seconds : of the whole fit, and of a step
+    steps : how many there were
+    exchanged : bytes that a process gave to sums in a step
+    cache_bytes : of a row
+    """
+
+    seconds: float
+    step_seconds: float
+    steps: int
+    exchanged: float
+    cache_bytes: float
+
+
+@dataclass(frozen=True)
+class Constants:
+    """What one worker costs.
+
+    start : seconds that do not grow with rows: free parts and densities on the bench, the compiled model
+    prepare : seconds a row, for the survey and the cache
+    step, row : seconds of a step, and of each of its rows
+    exchanged : bytes that a worker gives to the sum of a step
+    latency, bandwidth : of such a sum here: seconds a message, bytes a second
+    cache_bytes, table_bytes : of a row in the cache, and in Parquet
+    cores : of this machine
+    """
+
+    start: float
+    prepare: float
+    step: float
+    row: float
+    exchanged: float
+    latency: float
+    bandwidth: float
+    cache_bytes: float
+    table_bytes: float
+    cores: int
+
+    def exchange(self, workers: int, latency: float, bandwidth: float) -> float:
+        """Seconds of a ring: 2 (W - 1) messages, each with a part of the sum."""
+        return 2 * (workers - 1) * (latency + self.exchanged / workers / bandwidth)
+
+    def predict_here(self, fit: Fit, steps: int, workers: int) -> float:
+        """Seconds of a fit by processes of this machine, which share its cores if they are more."""
+        crowd = max(1.0, workers / self.cores)
+        own = self.start + fit.n_rows * self.prepare / workers
+        own += steps * (self.step + fit.batch * self.row / workers)
+        return crowd * own + steps * self.exchange(workers, self.latency, self.bandwidth)
+
+    def project(self, n_rows: int, workers: int, batch: int) -> tuple[float, float, float]:
+        """Seconds on a cluster: of the two passes, of training by one pass over the rows, of the exchange in it."""
+        steps = n_rows / batch
+        exchange = steps * self.exchange(workers, LATENCY, NETWORK)
+        return n_rows * self.prepare / workers, steps * (self.step + batch * self.row / workers) + exchange, exchange
+
+
+def time_fit(fit: Fit) -> Run:
+    """In this process, which is one of torchrun's."""
+    from neuralbasis import NeuralBasisClassifier
+    from neuralbasis.train import find_group
+
+    cache, group = Path(os.environ["SCALING_CACHE"]), find_group()
+    model = NeuralBasisClassifier(
+        interactions=0, batch_size=fit.batch, max_steps=fit.steps, early_stopping_rounds=0, n_jobs=1,
+        memory_limit=fit.limit, cache_dir=str(cache), keep_cache=True,
+    )  # fmt: skip
+    before, begin = group.sent, time.perf_counter()
+    model.fit(list_files(fit), "target")
+    seconds, history = time.perf_counter() - begin, model.history_
+    mains = [look for look, stage in enumerate(history.stage) if stage == "main effects"]
+    first, last = mains[0], mains[-1]
+    step_seconds = (history.seconds[last] - history.seconds[first]) / max(history.steps[last] - history.steps[first], 1)
+    size = sum(path.stat().st_size for path in cache.rglob("*") if path.is_file())
+    steps = history.steps[last]
+    return Run(seconds, step_seconds, steps, (group.sent - before) / steps, size / fit.n_rows)
+
+
+def list_files(fit: Fit) -> list[str]:
+    return [str(path) for path in write_table(fit.folder, fit.n_rows, COLUMNS)]
+
+
+def time_sum(n_bytes: int, count: int = 30) -> float:
+    """Median seconds of a sum between the processes of torchrun."""
+    import torch
+
+    from neuralbasis.train import find_group
+
+    group, numbers, found = find_group(), torch.zeros(max(n_bytes // 8, 1), dtype=torch.float64), []
+    for _ in range(count):
+        group.barrier()
+        begin = time.perf_counter()
+        group.sum(numbers)
+        found.append(time.perf_counter() - begin)
+    return sorted(found)[count // 2]
+
+
+def run_task(task: dict[str, Any], processes: int) -> Any:
+    """What the first of some fresh processes finds; each has one thread."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--standalone"]
+    with tempfile.TemporaryDirectory() as cache:
+        found = subprocess.run(
+            [*command, "-m", "benchmarks.scaling", "--task", json.dumps(task)], cwd=ROOT, stdout=subprocess.PIPE,
+            text=True, check=True, env={**os.environ, "OMP_NUM_THREADS": "1", "SCALING_CACHE": cache},
+        )  # fmt: skip
+    return json.loads(next(line for line in found.stdout.splitlines() if line.startswith('{"found": ')))["found"]
+
+
+def run_fit(fit: Fit, processes: int = 1) -> Run:
+    list_files(fit)  # writes the table where it is not there yet
+    return Run(**run_task({"fit": asdict(fit)}, processes))
+
+
+def do_task(task: dict[str, Any]) -> None:
+    """The other side of `run_task`."""
+    found = asdict(time_fit(Fit(**task["fit"]))) if "fit" in task else time_sum(task["bytes"])
+    if os.environ["RANK"] == "0":
+        print(json.dumps({"found": found}), flush=True)
+
+
+def measure_constants(folder: str, n_rows: int, limit: str, steps: int) -> Constants:
+    """From fits of one process that are alike but for their rows or their batches, and one of two processes."""
+    half, whole = (Fit(folder, rows, BATCH, steps, limit) for rows in (n_rows // 2, n_rows))
+    few, many, large = run_fit(half), run_fit(whole), run_fit(replace(whole, batch=LARGE_BATCH))
+    exchanged = run_fit(half, 2).exchanged
+    none, all_cells = (run_task({"bytes": size}, 2) for size in (8, int(exchanged)))
+    outside = [run.seconds - run.steps * run.step_seconds for run in (few, many)]
+    prepare = max(0.0, outside[1] - outside[0]) / (whole.n_rows - half.n_rows)
+    row = max(0.0, large.step_seconds - many.step_seconds) / (LARGE_BATCH - BATCH)
+    return Constants(
+        start=max(0.0, outside[1] - n_rows * prepare),
+        prepare=prepare,
+        step=max(0.0, many.step_seconds - BATCH * row),
+        row=row,
+        exchanged=exchanged,
+        latency=none / 2,
+        bandwidth=exchanged / max(all_cells - none, 1e-9),
+        cache_bytes=many.cache_bytes,
+        table_bytes=sum(map(os.path.getsize, list_files(whole))) / n_rows,
+        cores=len(os.sched_getaffinity(0)),
+    )
+
+
+def print_constants(found: Constants) -> None:
+    rows = [
+        ["cache, bytes a row", found.cache_bytes],
+        ["Parquet, bytes a row", found.table_bytes],
+        ["survey and cache, s / 10⁶ rows", 1e6 * found.prepare],
+        ["step, ms", 1e3 * found.step],
+        ["rows of steps, s / 10⁶ rows", 1e6 * found.row],
+        ["all else, s a fit", found.start],
+        ["exchanged a step, KB", found.exchanged / 1e3],
+        ["latency of a message here, ms", 1e3 * found.latency],
+        ["bandwidth of a sum here, MB/s", found.bandwidth / 1e6],
+    ]
+    print_table(["one worker with one thread", "measured"], [[name, write_number(value)] for name, value in rows])
+
+
+def print_runs(constants: Constants, fit: Fit, processes: list[int]) -> None:
+    rows, alone = [], 0.0
+    for count in processes:
+        run = run_fit(fit, count)
+        alone = alone or run.seconds
+        rows.append([
+            str(count), write_number(constants.predict_here(fit, run.steps, count)), write_number(run.seconds),
+            write_number(alone / run.seconds), write_number(run.exchanged / 1e3),
+        ])  # fmt: skip
+    print(f"\n{fit.n_rows:,} rows, {run.steps:,} steps of {fit.batch:,} rows, {constants.cores} cores")
+    print_table(["processes", "model s", "run s", "times as fast", "exchanged KB a step"], rows)
+
+
+def print_projections(found: Constants) -> None:
+    rows = []
+    for n_rows, workers in PROJECTIONS:
+        for batch in BATCHES:
+            passes, training, exchange = found.project(n_rows, workers, batch)
+            rows.append([
+                f"10{'⁹' if n_rows == 10**9 else '¹²'}", str(workers), f"{batch:,}", f"{n_rows / batch:,.0f}",
+                write_number(n_rows * found.cache_bytes / workers / 1e9), write_number(passes / 3600),
+                write_number(training / 3600), f"{exchange / training:.0%}",
+                write_number(2e-6 * n_rows * found.table_bytes / passes),
+            ])  # fmt: skip
+    print(f"\nProjected, training by one pass over the rows: {ASSUMED}")
+    header = ["rows", "workers", "batch", "steps", "cache GB a worker", "passes h", "training h", "of it exchange"]
+    print_table([*header, "read MB/s in all"], rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=4_000_000)
+    parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--limit", default="1GB", help="memory of a process; small enough for rows to be streamed")
+    parser.add_argument("--folder", help="keep the table here; by default it is made anew and removed")
+    parser.add_argument("--quick", action="store_true", help="a small table, one and two processes")
+    parser.add_argument("--task", type=json.loads, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.task:
+        do_task(given.task)
+        return
+    if given.quick:
+        given.rows, given.processes, given.limit = 300_000, [1, 2], "740MB"
+    n_rows, steps, processes = given.rows, 20 if given.quick else STEPS, given.processes
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = given.folder or f"{scratch}/table"
+        constants = measure_constants(folder, n_rows, given.limit, steps)
+        print_constants(constants)
+        print_runs(constants, Fit(folder, n_rows, BATCH, steps, given.limit), processes)
+    print_projections(constants)
+
+
+if __name__ == "__main__":
+    main()
