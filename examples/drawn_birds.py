@@ -36,7 +36,8 @@ ATTRIBUTES = {  # CUB's names, a few of its values
 }
 COLORS = {
     "blue": (45, 90, 200), "brown": (125, 78, 38), "yellow": (238, 208, 40), "black": (25, 25, 28),
-    "red": (200, 36, 36), "white": (245, 245, 245), "grey": (140, 142, 146), "green": (60, 140, 66), "orange": (238, 132, 28),
+    "red": (200, 36, 36), "white": (245, 245, 245), "grey": (140, 142, 146), "green": (60, 140, 66),
+    "orange": (238, 132, 28),
 }  # fmt: skip
 SIZES = dict(zip(ATTRIBUTES["primary_size"], (0.62, 0.76, 0.92), strict=True))  # height of a bird in its picture
 CERTAINTIES = ("not visible", "guessing", "probably", "definitely")
@@ -247,8 +248,8 @@ def draw_birds(
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as place:
     ...     folder = draw_birds(place, n_images=4, n_classes=2, size=96)
-    ...     print(open(folder / "images.txt").readline(), end="")
-    1 001.Drawn_bird/Drawn_bird_0001.jpg
+    ...     (folder / "images.txt").read_text().splitlines()[0]
+    '1 001.Drawn_bird/Drawn_bird_0001.jpg'
     """
     folder, rng = Path(folder), np.random.default_rng(seed)
     species = draw_species(n_classes, rng)
