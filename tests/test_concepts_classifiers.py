@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -120,13 +121,14 @@ def test_principal_axes() -> None:
     rng = np.random.default_rng(2)
     X = np.zeros((500, 6), dtype=np.float16)
     X[:, 1], X[:, 4] = 5 * rng.normal(size=500), rng.normal(size=500) + 7
-    axes = find_axes(X, 512)
+    pool = ThreadPoolExecutor(1)
+    axes = find_axes(X, 512, pool)
     assert axes.turn.shape == (6, 2)
     assert np.abs(axes.turn[1, 0]) > 10 * np.abs(axes.turn[4, 0])
     turned = (X.astype(float) - axes.centre) @ axes.turn
     assert turned.var(axis=0) == pytest.approx(axes.variances, rel=1e-3)
     assert axes.variances.sum() == pytest.approx(6, rel=1e-3)
-    assert find_axes(X, 1).turn.shape == (6, 1)
+    assert find_axes(X, 1, pool).turn.shape == (6, 1)
 
 
 def test_calibration_is_a_logistic_regression() -> None:
@@ -142,3 +144,24 @@ def test_calibration_is_a_logistic_regression() -> None:
     assert calibrate(scores[:, :1], np.ones((20_000, 1))).tolist() == [[1.0, 0.0]]
     split = calibrate(np.array([[-1.0], [1.0]]), np.array([[0], [1]]))
     assert np.isfinite(split).all()
+
+
+def test_a_concept_that_nobody_can_judge_takes_the_usual_ridge() -> None:
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(300, 8)).astype(np.float32)
+    weights = (np.sign(X[:, :3]) / 300).astype(np.float32)
+    held = weights[200:].copy()
+    held[:, 2] = -1 / 100  # no yes
+    found = fit_classifiers(X[:200], weights[:200], X[200:], held)
+    assert found.ridges[2] == np.median(found.ridges[:2])
+    assert np.argmax(found.coefficients[2]) == 2
+
+
+def test_threads_do_not_change_the_classifiers(problem, monkeypatch) -> None:
+    X, _, weights = problem
+    found = []
+    for n_threads in (1, 3):
+        monkeypatch.setattr("neuralbasis.concepts.classifiers.count_threads", lambda _, n=n_threads: n)
+        monkeypatch.setattr("neuralbasis.concepts.classifiers.CHUNK", 100)
+        found.append(fit_classifiers(X, weights, X, weights))
+    assert np.array_equal(found[0].coefficients, found[1].coefficients)

@@ -94,8 +94,11 @@ def fit(
 @click.argument("pictures", type=PICTURES)
 @click.option("--output", "-o", type=click.Path(dir_okay=False), required=True, help="CSV or Parquet by its suffix.")
 @click.option("--backbone", metavar="FOLDER | NAME", help="Weights, if they are no longer where they were.")
+@click.option("--supercategory", metavar="NAME", help="Of iNaturalist: only these pictures, such as Birds.")
 @work_options
-def apply(extractor: str, pictures: str, output: str, backbone: str | None, **plan: Any) -> None:
+def apply(
+    extractor: str, pictures: str, output: str, backbone: str | None, supercategory: str | None, **plan: Any
+) -> None:
     """Write a table of pictures: one row each, one column a concept.
 
     PICTURES is a folder, CUB's folder, a JSON file of iNaturalist or a CSV file. If the work is stopped, the same
@@ -112,7 +115,7 @@ def apply(extractor: str, pictures: str, output: str, backbone: str | None, **pl
     found = load(extractor)
     if backbone is not None:
         found.backbone = Backbone.load(backbone, side=found.side)
-    annotations = read_annotations(pictures)
+    annotations = read_annotations(pictures, supercategory)
     if not annotations.images:
         raise Failure(f"{pictures} has no pictures")
     unfinished = f"{output}.unfinished"
