@@ -25,6 +25,7 @@ _HOME = {
     "merge": "merging",
     "tune": "tuning",
     "update": "estimators",
+    "concepts": None,
     "document": None,
     "explain": None,
     "export": None,
