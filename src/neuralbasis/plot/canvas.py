@@ -56,7 +56,7 @@ def open_canvas(path: str | os.PathLike[str] | None = None, panel: float = 3.0) 
     try:
         from matplotlib import rc_context
 
-        from .picture import Picture
+        from .figure import Picture
     except ImportError as error:
         raise ImportError('plots need matplotlib: pip install "neuralbasis[plot]"') from error
     kind = "" if path is None else _read_format(path)
@@ -97,6 +97,12 @@ def plain(text: Any, max_length: int) -> str:
     known = _find_letters()
     hollow = "□" if ord("□") in known else "?"
     return "".join(letter if ord(letter) in known else hollow for letter in line).replace("$", r"\$")
+
+
+def wrap_name(name: str, inches: float, n_lines: int = 2) -> str:
+    """A name in as many lines as it needs, at most `n_lines` of them."""
+    room = max(10, int(LETTERS * inches))
+    return "\n".join(wrap(plain(name, n_lines * room - 4), room)[:n_lines])
 
 
 def _find_letters() -> frozenset[int]:

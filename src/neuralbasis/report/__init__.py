@@ -16,11 +16,12 @@ from typing import Any
 
 from ..draft import replace_when_done
 from ..explain import explain_global
+from ..explain.explanation import read_table
 from ..model import find_model
 from .check import describe_check
 from .page import assemble
 from .part import choose_part
-from .rows import choose_rows, describe_rows, read_table, take_rows
+from .rows import choose_rows, describe_rows, take_rows
 from .tables import Pack, describe_model
 
 __all__ = ["write"]

@@ -1,0 +1,240 @@
+"""Classes: what speaks for one class and what speaks against it, and what tells it from the class next to it.
+
+    contribution of a term to a class = mean over rows of what the term adds to the score of the class
+
+The rows are those of the class where they are given. Where they are not, they are the training rows, each counted by
+the odds exp(±f) that the term itself gives it: the rows that it draws to the class, or those that it turns away,
+whichever it moves further. Shapes, members and density are those of the model, of this class alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..columns import Columns, write_frame
+from ..model import AdditiveModel, find_model
+from ..shape import AnyShape, Shape, TiedShape
+from .explanation import Explanation, Value, find_output, plain_values, read_table
+from .pictures import read_picture
+from .terms import Leaning, TermView, view_shape
+
+
+def explain_class(
+    model: Any, label: Any, X: Any = None, n_terms: int = 4, pictures: Iterable[Any] = ()
+) -> ClassExplanation:
+    """What speaks for a class most, and what speaks against it most.
+
+    Parameters
+    ----------
+    model : AdditiveModel or fitted estimator, of classes
+    label : the class
+    X : rows of this class, any table that `predict` reads; None estimates what its rows are like from the training rows
+    n_terms : how many terms on each side
+    pictures : examples of the class, arrays (height, width, 3) or (height, width) of 0 … 255, to be shown beside it
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from neuralbasis import NeuralBasisClassifier
+    >>> X, kind = np.eye(3)[np.arange(90) % 3], np.arange(90) % 3
+    >>> model = NeuralBasisClassifier(feature_names=["red", "striped", "long"], max_steps=50, interactions=0)
+    >>> model.fit(X, np.array(["cardinal", "creeper", "heron"])[kind])
+    NeuralBasisClassifier(...)
+    >>> found = explain_class(model, "creeper", X[kind == 1], n_terms=1)
+    >>> found.speaks_for[0].name, found.n_rows, found.rival in ("cardinal", "heron")
+    ('striped', 30, True)
+    """
+    found = find_model(model)
+    if found.classes is None:
+        raise ValueError("explain_class needs a model of classes; this one is a regression: use explain_global")
+    if n_terms < 1:
+        raise ValueError(f"n_terms must be 1 or more, not {n_terms!r}")
+    output, sign = find_output(found, label)
+    table = None if X is None else read_table(found, X)
+    rival = None if table is None else _find_rival(found, table, output, sign)
+    return ClassExplanation(
+        model=found,
+        label=label,
+        n_terms=n_terms,
+        contributions=_estimate(found, output, sign) if table is None else _average(found, table, output, sign),
+        rival=rival,
+        rival_contributions=None if table is None else _average(found, table, *find_output(found, rival)),
+        table=table,
+        pictures=tuple(map(read_picture, pictures)),
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ClassExplanation(Explanation):
+    """One class of a model.
+
+    Parameters
+    ----------
+    model, label : the model and the class
+    n_terms : how many terms on each side
+    contributions : (T,) what each term contributes to the score of the class, in the mean over its rows
+    rival : the class whose score comes next on these rows; None where there are none
+    rival_contributions : (T,) what each term contributes to the score of that class, over the same rows
+    table : the rows, or None
+    pictures : arrays (height, width, 3) of 0 … 255
+    """
+
+    label: Any
+    n_terms: int
+    contributions: np.ndarray
+    rival: Any
+    rival_contributions: np.ndarray | None
+    table: Columns | None
+    pictures: tuple[np.ndarray, ...]
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of the class that were given."""
+        return 0 if self.table is None else self.table.n_rows
+
+    @property
+    def speaks_for(self) -> tuple[Leaning, ...]:
+        """The terms with the largest contributions above 0, the strongest first."""
+        return self._name(self.contributions, self._rank(self.contributions))
+
+    @property
+    def speaks_against(self) -> tuple[Leaning, ...]:
+        """The terms with the largest contributions below 0, the strongest first."""
+        return self._name(self.contributions, self._rank(-self.contributions))
+
+    @property
+    def tells_apart(self) -> tuple[Leaning, ...]:
+        """The terms that lift the class above its rival most; empty where there are no rows."""
+        if self.rival_contributions is None:
+            return ()
+        lead = self.contributions - self.rival_contributions
+        return self._name(lead, self._rank(lead))
+
+    @cached_property
+    def terms_for(self) -> tuple[TermView, ...]:
+        """Views of what speaks for the class; their tables have one score, that of the class."""
+        return tuple(map(self.view, self._rank(self.contributions)))
+
+    @cached_property
+    def terms_against(self) -> tuple[TermView, ...]:
+        """The same of what speaks against it."""
+        return tuple(map(self.view, self._rank(-self.contributions)))
+
+    def view(self, term: int) -> TermView:
+        """The term with this index, of this class alone."""
+        shape = take_output(self.model.shapes[term], *find_output(self.model, self.label))
+        return view_shape(self.model, term, shape)
+
+    def values(self, term: TermView) -> tuple[tuple[Value, ...], ...]:
+        """For each column of a term its values in the rows of the class; empty where there are no rows."""
+        if self.table is None:
+            return tuple(() for _ in term.columns)
+        features = self.model.terms[term.index]
+        return tuple(plain_values(self.model.encoder.axes[f], self.table[f]) for f in features)
+
+    def data(self) -> Mapping[str, Any]:
+        """Plain values: the class, its rival, and the sizes of the named terms."""
+        sides = {"for": self.speaks_for, "against": self.speaks_against, "apart": self.tells_apart}
+        return {"class": self.label, "rows": self.n_rows, "rival": self.rival} | {
+            side: {"names": [one.name for one in found], "scores": [one.size for one in found]}
+            for side, found in sides.items()
+        }
+
+    def visualize(self) -> Any:
+        """A matplotlib figure: the pictures, and the shapes of the strongest terms."""
+        from .. import plot
+
+        return plot.class_shapes(self)
+
+    def to_pandas(self) -> Any:
+        """A pandas frame: a line for each term, the strongest for the class first."""
+        order = np.argsort(-self.contributions, kind="stable").tolist()
+        lines = [{"term": self.names[t], "contribution": float(self.contributions[t])} for t in order]
+        if self.rival_contributions is not None:
+            for line, t in zip(lines, order, strict=True):
+                line[f"contribution to {self.rival}"] = float(self.rival_contributions[t])
+        return write_frame(lines)
+
+    def _rank(self, sizes: np.ndarray) -> list[int]:
+        order = np.argsort(-sizes, kind="stable")[: self.n_terms].tolist()
+        return [t for t in order if sizes[t] > 0]
+
+    def _name(self, sizes: np.ndarray, terms: Sequence[int]) -> tuple[Leaning, ...]:
+        return tuple(Leaning(self.names[t], float(sizes[t])) for t in terms)
+
+    def __str__(self) -> str:
+        lines = [("for", self.speaks_for), ("against", self.speaks_against)]
+        texts = [f"{word} {self.label}: {', '.join(map(str, found))}" for word, found in lines]
+        if self.tells_apart:
+            texts.append(f"from {self.rival}: {', '.join(map(str, self.tells_apart))}")
+        return "\n".join(texts)
+
+    def __repr__(self) -> str:
+        return f"ClassExplanation({self.label!r}, {self.n_rows} rows)"
+
+
+def take_output(shape: AnyShape, output: int, sign: int = 1) -> Shape | TiedShape:
+    """One score of a term's table, or what speaks against it."""
+    if isinstance(shape, TiedShape):
+        return replace(shape, mix=sign * shape.mix[..., [output]])
+    members = None if shape.members is None else sign * shape.members[..., [output]]
+    scores, spread = sign * shape.scores[..., [output]], shape.spread[..., [output]]
+    return Shape(shape.term, shape.axes, scores, spread, shape.weights, members)
+
+
+def _average(model: AdditiveModel, table: Columns, output: int, sign: int) -> np.ndarray:
+    """(T,) mean contribution to one score over rows."""
+    if model.is_wide:
+        found = model.list_contributions(table)
+        return sign * np.bincount(found.term, found.value[:, output], len(model.shapes)) / len(found)
+    # One score alone: all pairs of a few hundred columns, times hundreds of classes, would not fit.
+    alone = replace(
+        model,
+        intercept=model.intercept[[output]],
+        shapes=tuple(take_output(shape, output, sign) for shape in model.shapes),
+        link="identity",
+        classes=None,
+    )
+    return alone.contributions(table)[..., 0].mean(axis=0)
+
+
+def _find_rival(model: AdditiveModel, table: Columns, output: int, sign: int) -> Any:
+    """The other class whose score is highest in the mean over rows."""
+    assert model.classes is not None
+    labels = model.classes.tolist()
+    if model.n_outputs == 1:
+        return labels[0 if sign > 0 else 1]
+    mean = model.scores(table).mean(axis=0)
+    mean[output] = -np.inf
+    return labels[int(mean.argmax())]
+
+
+def _estimate(model: AdditiveModel, output: int, sign: int) -> np.ndarray:
+    """(T,) what each term contributes to the rows that it draws to a class, or to those that it turns away."""
+    return np.array([_draw(*_read_cells(shape, output, sign)) for shape in model.shapes])
+
+
+def _read_cells(shape: AnyShape, output: int, sign: int) -> tuple[np.ndarray, np.ndarray]:
+    """Scores and weights of the cells that training rows stand on."""
+    weights = shape.weights
+    scores = take_output(shape, output).scores[..., 0] if isinstance(shape, TiedShape) else shape.scores[..., output]
+    return sign * scores[weights > 0], weights[weights > 0]
+
+
+def _draw(scores: np.ndarray, weights: np.ndarray) -> float:
+    """
+    >>> round(_draw(np.array([2.0, -1.0]), np.array([1.0, 2.0])), 3), _draw(np.array([]), np.array([]))
+    (1.728, 0.0)
+    """
+    if not len(scores):
+        return 0.0
+    ends = []
+    for sign in (1, -1):
+        odds = weights * np.exp(sign * scores - (sign * scores).max())
+        ends.append(float(odds @ scores / odds.sum()))
+    return max(ends, key=abs)
