@@ -1,10 +1,13 @@
 """Classes: what speaks for one class and what speaks against it, and what tells it from the class next to it.
 
-    contribution of a term to a class = mean over rows of what the term adds to the score of the class
+    gain of a term = mean over the rows of the class of what the term adds to the score of the class
+    loss of a term = mean of the same over the rows that the term turns away from the class
 
-The rows are those of the class where they are given. Where they are not, they are the training rows, each counted by
-the odds exp(±f) that the term itself gives it: the rows that it draws to the class, or those that it turns away,
-whichever it moves further. Shapes, members and density are those of the model, of this class alone.
+Most terms speak for the rows of the class, or the model would be wrong: what speaks against it is seen on others. These
+are the training rows, each counted by the odds exp(-f) against the class that the term itself gives it; counted by
+exp(f) they are those that it draws to the class, and stand for the rows of the class where none are given. A term is
+for the class if it gains, and draws more than it turns away. Shapes, members and density are the model's, of this class
+alone.
 """
 
 from __future__ import annotations
@@ -56,14 +59,18 @@ def explain_class(
         raise ValueError(f"n_terms must be 1 or more, not {n_terms!r}")
     output, sign = find_output(found, label)
     table = None if X is None else read_table(found, X)
+    drawn, turned = (_estimate(found, output, sign, side) for side in (1, -1))
+    gains = drawn if table is None else _average(found, table, output, sign)
     rival = None if table is None else _find_rival(found, table, output, sign)
     return ClassExplanation(
         model=found,
         label=label,
         n_terms=n_terms,
-        contributions=_estimate(found, output, sign) if table is None else _average(found, table, output, sign),
+        gains=gains,
+        losses=turned,
+        is_for=(drawn >= -turned) & (gains > 0),
         rival=rival,
-        rival_contributions=None if table is None else _average(found, table, *find_output(found, rival)),
+        rival_gains=None if table is None else _average(found, table, *find_output(found, rival)),
         table=table,
         pictures=tuple(map(read_picture, pictures)),
     )
@@ -77,18 +84,22 @@ class ClassExplanation(Explanation):
     ----------
     model, label : the model and the class
     n_terms : how many terms on each side
-    contributions : (T,) what each term contributes to the score of the class, in the mean over its rows
-    rival : the class whose score comes next on these rows; None where there are none
-    rival_contributions : (T,) what each term contributes to the score of that class, over the same rows
+    gains : (T,) what each term contributes to the score of the class, in the mean over its rows
+    losses : (T,) the same over the rows that the term turns away from it
+    is_for : (T,) whether the term is for the class
+    rival : the class whose score comes next on the rows of the class; None where there are none
+    rival_gains : (T,) what each term contributes to the score of that class, over the same rows
     table : the rows, or None
     pictures : arrays (height, width, 3) of 0 … 255
     """
 
     label: Any
     n_terms: int
-    contributions: np.ndarray
+    gains: np.ndarray
+    losses: np.ndarray
+    is_for: np.ndarray
     rival: Any
-    rival_contributions: np.ndarray | None
+    rival_gains: np.ndarray | None
     table: Columns | None
     pictures: tuple[np.ndarray, ...]
 
@@ -99,31 +110,36 @@ class ClassExplanation(Explanation):
 
     @property
     def speaks_for(self) -> tuple[Leaning, ...]:
-        """The terms with the largest contributions above 0, the strongest first."""
-        return self._name(self.contributions, self._rank(self.contributions))
+        """Of the terms that are for the class those with the largest gains, the strongest first."""
+        return self._name(self.gains, self._rank(self._sides))
 
     @property
     def speaks_against(self) -> tuple[Leaning, ...]:
-        """The terms with the largest contributions below 0, the strongest first."""
-        return self._name(self.contributions, self._rank(-self.contributions))
+        """Of the others those with the largest losses, the strongest first."""
+        return self._name(self.losses, self._rank(-self._sides))
 
     @property
     def tells_apart(self) -> tuple[Leaning, ...]:
         """The terms that lift the class above its rival most; empty where there are no rows."""
-        if self.rival_contributions is None:
+        if self.rival_gains is None:
             return ()
-        lead = self.contributions - self.rival_contributions
+        lead = self.gains - self.rival_gains
         return self._name(lead, self._rank(lead))
 
     @cached_property
     def terms_for(self) -> tuple[TermView, ...]:
         """Views of what speaks for the class; their tables have one score, that of the class."""
-        return tuple(map(self.view, self._rank(self.contributions)))
+        return tuple(map(self.view, self._rank(self._sides)))
 
     @cached_property
     def terms_against(self) -> tuple[TermView, ...]:
         """The same of what speaks against it."""
-        return tuple(map(self.view, self._rank(-self.contributions)))
+        return tuple(map(self.view, self._rank(-self._sides)))
+
+    @property
+    def _sides(self) -> np.ndarray:
+        """(T,) the gain of a term that is for the class, the loss of another."""
+        return np.where(self.is_for, self.gains, self.losses)
 
     def view(self, term: int) -> TermView:
         """The term with this index, of this class alone."""
@@ -152,13 +168,14 @@ class ClassExplanation(Explanation):
         return plot.class_shapes(self)
 
     def to_pandas(self) -> Any:
-        """A pandas frame: a line for each term, the strongest for the class first."""
-        order = np.argsort(-self.contributions, kind="stable").tolist()
-        lines = [{"term": self.names[t], "contribution": float(self.contributions[t])} for t in order]
-        if self.rival_contributions is not None:
-            for line, t in zip(lines, order, strict=True):
-                line[f"contribution to {self.rival}"] = float(self.rival_contributions[t])
-        return write_frame(lines)
+        """A pandas frame: a line for each term, first those that are for the class, the strongest on top."""
+        order = np.lexsort((-self._sides, ~self.is_for)).tolist()
+        columns = {"gain": self.gains, "loss": self.losses}
+        if self.rival_gains is not None:
+            columns[f"gain of {self.rival}"] = self.rival_gains
+        return write_frame(
+            [{"term": self.names[t]} | {name: float(sizes[t]) for name, sizes in columns.items()} for t in order]
+        )
 
     def _rank(self, sizes: np.ndarray) -> list[int]:
         order = np.argsort(-sizes, kind="stable")[: self.n_terms].tolist()
@@ -214,9 +231,9 @@ def _find_rival(model: AdditiveModel, table: Columns, output: int, sign: int) ->
     return labels[int(mean.argmax())]
 
 
-def _estimate(model: AdditiveModel, output: int, sign: int) -> np.ndarray:
-    """(T,) what each term contributes to the rows that it draws to a class, or to those that it turns away."""
-    return np.array([_draw(*_read_cells(shape, output, sign)) for shape in model.shapes])
+def _estimate(model: AdditiveModel, output: int, sign: int, side: int) -> np.ndarray:
+    """(T,) what each term contributes to the rows that it draws to a class (side 1), or turns away (side -1)."""
+    return np.array([_draw(*_read_cells(shape, output, sign), side) for shape in model.shapes])
 
 
 def _read_cells(shape: AnyShape, output: int, sign: int) -> tuple[np.ndarray, np.ndarray]:
@@ -226,15 +243,13 @@ def _read_cells(shape: AnyShape, output: int, sign: int) -> tuple[np.ndarray, np
     return sign * scores[weights > 0], weights[weights > 0]
 
 
-def _draw(scores: np.ndarray, weights: np.ndarray) -> float:
+def _draw(scores: np.ndarray, weights: np.ndarray, side: int) -> float:
     """
-    >>> round(_draw(np.array([2.0, -1.0]), np.array([1.0, 2.0])), 3), _draw(np.array([]), np.array([]))
-    (1.728, 0.0)
+    >>> rows = np.array([2.0, -1.0]), np.array([1.0, 2.0])
+    >>> round(_draw(*rows, 1), 3), round(_draw(*rows, -1), 3), _draw(np.array([]), np.array([]), 1)
+    (1.728, -0.927, 0.0)
     """
     if not len(scores):
         return 0.0
-    ends = []
-    for sign in (1, -1):
-        odds = weights * np.exp(sign * scores - (sign * scores).max())
-        ends.append(float(odds @ scores / odds.sum()))
-    return max(ends, key=abs)
+    odds = weights * np.exp(side * scores - (side * scores).max())
+    return float(odds @ scores / odds.sum())

@@ -41,7 +41,7 @@ def explain_picture(
     heat: Mapping[str, Any] | None = None,
     label: Any = None,
     actual: Any = None,
-    n_terms: int = 6,
+    n_terms: int = 8,
 ) -> PictureExplanation:
     """Why a picture has its prediction, and where in it the reasons were seen.
 

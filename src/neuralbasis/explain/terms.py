@@ -112,7 +112,7 @@ class Leaning(NamedTuple):
     size: float
 
     def __str__(self) -> str:
-        return f"{self.name} {self.size:+.2g}".replace("-", "−")
+        return f"{self.name} {f'{self.size:+.2g}'.replace('-', '−')}"
 
 
 @dataclass(frozen=True)

@@ -129,6 +129,14 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:#.3g}"
 
 
+def signed(value: float) -> str:
+    """
+    >>> signed(0.25), signed(-1.0)
+    ('+0.250', '−1.00')
+    """
+    return ("+" if value > 0 else "") + number(value).replace("-", "−")
+
+
 def style(order: int) -> dict[str, Any]:
     """Colour and dashes of the line of the class, slice or model in this place."""
     return {"color": COLOURS[order % len(COLOURS)], "linestyle": DASHES[(order + order // len(COLOURS)) % len(DASHES)]}

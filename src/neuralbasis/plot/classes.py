@@ -1,24 +1,25 @@
 """Classes: one class in one figure, as in the paper's appendix.
 
-Examples of the class on top, below them the shapes that speak for it most, and below those the shapes that speak against
-it most: members faint, their mean thick, the ground the darker the more training rows. Ticks at the foot are the rows
-of the class.
+Examples of the class on top, below them the shapes that speak for it most, and then those that speak against it most:
+members faint, their mean thick, the ground the darker the more training rows. Ticks at the foot are the rows of the
+class.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..explain import ClassExplanation, TermView, explain_class
-from .canvas import GREY, LOWERS, RAISES, number, open_canvas, plain, wrap_name
+from .canvas import GREY, LETTERS, LOWERS, RAISES, open_canvas, plain, signed, wrap_name
 from .curves import Curve, lay_curve
 from .maps import Map, lay_map, split_triple
 from .overlays import draw_pictures
-from .panels import Layout, Panel, choose_layout, draw_block
+from .panels import Panel, choose_layout, draw_block
 from .reading import Reading
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ def class_shapes(
 ) -> Figure:
     """Draw one class: examples of it, and the shapes that speak for it and against it most.
 
-    The number over a shape is what it contributes to the score of the class, in the mean over its rows; where none are
-    given, over the training rows that the term draws to the class or turns away from it.
+    The number over a shape is what it contributes to the score of the class: above 0 in the mean over the rows of the
+    class, below 0 over the training rows that it turns away; see `explain.explain_class`.
 
     Parameters
     ----------
@@ -65,8 +66,11 @@ def class_shapes(
     if not isinstance(explained, ClassExplanation):
         found = explain_class(explained, label, X, n, pictures)
     sides = found.terms_for, found.terms_against
-    layout = choose_layout(max(map(len, sides), default=1), width, panel=2.4, across=6)
-    panels = [[_lay_panel(found, term, layout.panel) for term in side] for side in sides]
+    layout = choose_layout(max(map(len, sides)), width, panel=2.4 if width is None else 1.5, across=6)
+    panels = [
+        [_lay_panel(term, sizes[term.index], layout.panel) for term in side]
+        for side, sizes in zip(sides, (found.gains, found.losses), strict=True)
+    ]
     places = _place(panels, layout.across)
     if not places:
         raise ValueError(f"no term says anything of {found.label!r}: there is no shape to draw")
@@ -76,20 +80,18 @@ def class_shapes(
         inches = layout.width or layout.across * layout.panel + 0.4
         figure.set_size_inches(inches, height + 0.8 + PICTURE * bool(shown))
         figure.suptitle(plain(found.label, int(10 * inches)), fontweight="bold")
-        parts = figure.subfigures(2, 1, height_ratios=[PICTURE, height]) if shown else [figure, figure]
+        parts: Any = figure.subfigures(2, 1, height_ratios=[PICTURE, height]) if shown else [figure, figure]
         if shown:
             draw_pictures(parts[0], shown)
         unit = f"contribution to score of {plain(found.label, 24)}"
         drawn = draw_block(parts[1], places, (n_rows, layout.across), (unit, unit), False)
         _mark(drawn, found, sides)
-        figure.supxlabel(_explain_numbers(found, layout), fontsize=8, color=GREY)
+        figure.supxlabel(_explain_numbers(found, inches), fontsize=8, color=GREY)
     return figure
 
 
-def _lay_panel(found: ClassExplanation, term: TermView, inches: float) -> Panel:
-    size = number(float(found.contributions[term.index])).replace("-", "−")
-    title = f"{wrap_name(term.name, inches)}\n{'' if size.startswith('−') else '+'}{size}"
-    return Panel(title, _lay_term(term))
+def _lay_panel(term: TermView, size: float, inches: float) -> Panel:
+    return Panel(f"{wrap_name(term.name, inches)}\n{signed(size)}", _lay_term(term))
 
 
 def _lay_term(term: TermView) -> Curve | Map:
@@ -124,9 +126,10 @@ def _mark(drawn: Sequence[Axes], found: ClassExplanation, sides: Sequence[Sequen
         axes.plot(inside, np.full(len(inside), 0.02), transform=axes.get_xaxis_transform(), **look)
 
 
-def _explain_numbers(found: ClassExplanation, layout: Layout) -> str:
-    if not found.n_rows:
-        rows = "the training rows that the term draws to the class, or turns away"
-    else:
+def _explain_numbers(found: ClassExplanation, inches: float) -> str:
+    if found.n_rows:
         rows = f"the {found.n_rows:,} rows of the class, ticks at the foot"
-    return ("\n" if layout.across < 3 else " ").join(["+ and −: mean contribution over", rows])
+    else:
+        rows = "the training rows that the term draws to the class"
+    text = f"+ mean contribution over {rows}; − over the training rows that the term turns away"
+    return "\n".join(wrap(text, int(LETTERS * inches)))

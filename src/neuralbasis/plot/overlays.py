@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..explain import PictureExplanation, Sight, explain_picture
 from .bars import LINE, draw_steps, list_steps, name_score, say_prediction
-from .canvas import LOWERS, RAISES, choose_width, number, open_canvas, plain, wrap_name
+from .canvas import LETTERS, LOWERS, RAISES, choose_width, open_canvas, plain, signed, wrap_name
 from .maps import write_value
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 STRONGEST = 0.8  # share of the colour where a concept was seen most
-PANEL = 1.7  # inches of a heat map
+PANEL = 1.7  # least inches of a heat map
+NARROW = 5.0  # inches below which the bars stand under the picture
 
 
 def picture(
@@ -31,7 +33,7 @@ def picture(
     row: Any = None,
     picture: Any = None,
     heat: Mapping[str, Any] | None = None,
-    n: int = 6,
+    n: int = 8,
     path: str | os.PathLike[str] | None = None,
     *,
     label: Any = None,
@@ -54,22 +56,36 @@ def picture(
         found = explain_picture(explained, row, picture, heat, label, n_terms=n)
     seen = [sight for sight in found.sights if sight.heat is not None]
     inches = choose_width(width, 7.2)
-    across = max(1, min(len(seen), int(inches // min(PANEL, inches / 2))))
-    n_rows = -(-len(seen) // across) if seen else 0
+    size = n_rows, across = _choose_grid(len(seen), inches)
     names, steps = list_steps(found.row, found.output, found.n_terms)
-    top = max(2.4, 0.8 + LINE * (len(steps) + 2))
+    is_narrow = inches < NARROW
+    bars = 0.8 + LINE * (len(steps) + 2)
+    top = inches + bars if is_narrow else max(2.4, bars)
     with open_canvas(path) as figure:
         foot = n_rows * (inches / across + 0.6)
         figure.set_size_inches(inches, top + foot + 0.4)
-        figure.suptitle(say_prediction(found.local, found.row, found.output))
-        parts = figure.subfigures(2, 1, height_ratios=[top, foot]) if seen else [figure]
-        left, right = parts[0].subplots(1, 2, width_ratios=[2, 3])
+        title = say_prediction(found.local, found.row, found.output)
+        figure.suptitle("\n".join(wrap(title, int(0.9 * LETTERS * inches))))
+        parts: Any = figure.subfigures(2, 1, height_ratios=[top, foot]) if seen else [figure]
+        ratios = {"height_ratios": [inches, bars]} if is_narrow else {"width_ratios": [2, 3]}
+        left, right = parts[0].subplots(2 if is_narrow else 1, 1 if is_narrow else 2, **ratios)
         _show(left, found.picture)
-        draw_steps(right, [plain(name, int(4 * inches)) for name in names], float(found.intercept[found.output]), steps)
+        room = int((7 if is_narrow else 5) * inches)
+        draw_steps(right, [plain(name, room) for name in names], float(found.intercept[found.output]), steps)
         right.set_xlabel(name_score(found.local, found.output))
         if seen:
-            _draw_sights(parts[1], found.picture, seen, (n_rows, across), inches / across)
+            _draw_sights(parts[1], found.picture, seen, size, inches / across)
     return figure
+
+
+def _choose_grid(count: int, inches: float) -> tuple[int, int]:
+    """Rows and columns of heat maps, all rows about equally long.
+
+    >>> _choose_grid(6, 7.2), _choose_grid(6, 3.3), _choose_grid(0, 7.2)
+    ((2, 3), (3, 2), (0, 1))
+    """
+    n_rows = -(-count // max(2, int(inches // PANEL)))
+    return n_rows, -(-count // n_rows) if n_rows else 1
 
 
 def draw_pictures(part: Any, pictures: Sequence[np.ndarray]) -> None:
@@ -95,8 +111,7 @@ def _draw_sights(part: Any, picture: np.ndarray, seen: Sequence[Sight], size: tu
 def _title_sight(sight: Sight, inches: float) -> str:
     values = ["missing" if value is None else value for value in sight.values]
     written = ", ".join(value if isinstance(value, str) else write_value(value) for value in values)
-    size = ("+" if sight.contribution > 0 else "") + number(sight.contribution)
-    return f"{wrap_name(sight.name, inches)}\n{plain(written, 20)}: {size}".replace("-", "−")
+    return f"{wrap_name(sight.name, inches)}\n{plain(written, 20)} → {signed(sight.contribution)}"
 
 
 def _show(axes: Axes, picture: np.ndarray) -> None:
