@@ -1,0 +1,45 @@
+"""Concepts: pictures -> a table of things that a person can name, such as "striped wing".
+
+    annotations = read_cub(folder)                           pictures, parts and where they are, attributes
+    backbone    = Backbone.load("microsoft/resnet-50")       picture -> features on a grid
+    extractor   = ConceptExtractor.fit(annotations, backbone)
+    concepts    = extractor.apply(paths)                     Concepts: images, names, scores
+    heat        = extractor.locate(path, "striped wing")     where it was seen
+
+In the order of the work: `pictures`, `annotations`, `formats`, `backbone`, `shelf` (what was computed before), `grids`
+(many pictures, ahead of the network), `cells` (which cells teach which concept), `classifiers`, `extractor`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_HOME = {
+    "Annotations": "annotations",
+    "Backbone": "backbone",
+    "ConceptExtractor": "extractor",
+    "Concepts": "extractor",
+    "PictureError": "pictures",
+    "list_pictures": "pictures",
+    "load": "extractor",
+    "read_annotations": "formats",
+    "read_cub": "formats",
+    "read_csv": "formats",
+    "read_folder": "formats",
+    "read_inaturalist": "formats",
+    "read_picture": "pictures",
+}
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'neuralbasis.concepts' has no attribute {name!r}")
+    found = getattr(import_module(f".{_HOME[name]}", __name__), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

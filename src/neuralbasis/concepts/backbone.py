@@ -1,0 +1,143 @@
+"""Backbone: pictures -> features on a grid, by any vision network of `transformers`. The home of that library.
+
+    (n, side, side, 3) bytes -> (n, C, h, w) float16        ResNet-50 at 448: 2,048 features on 14 × 14 cells
+
+Weights come from a local folder or the hub. Features are those before the last pooling; of a network of tokens (ViT),
+those of its patches. They are kept in half precision: what a cache holds and what was just computed are the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import math
+import os
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+
+from .pictures import BICUBIC
+
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+PREPROCESSOR = "preprocessor_config.json"
+
+
+class Backbone:
+    """A network in evaluation mode, and how it wants its pictures.
+
+    Parameters
+    ----------
+    network : a model of `transformers` whose `last_hidden_state` is (n, C, h, w), or (n, tokens, C)
+    side : width and height of its pictures in pixels
+    mean, std : of the three colours, between 0 and 1, for which it was trained
+    resample : PIL's number of the filter for resizing
+    name : where its weights came from
+    device : where it runs
+
+    Examples
+    --------
+    >>> from transformers import ResNetConfig, ResNetModel
+    >>> network = ResNetModel(ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic"))
+    >>> backbone = Backbone(network, side=64)
+    >>> backbone.features(np.zeros((2, 64, 64, 3), np.uint8)).shape, backbone.shape
+    ((2, 16, 8, 8), (16, 8, 8))
+    """
+
+    def __init__(
+        self,
+        network: Any,
+        side: int = 448,
+        mean: tuple[float, ...] = IMAGENET_MEAN,
+        std: tuple[float, ...] = IMAGENET_STD,
+        resample: int = BICUBIC,
+        name: str = "",
+        device: str = "cpu",
+    ):
+        self.side, self.mean, self.std, self.resample = side, tuple(mean), tuple(std), resample
+        self.name, self.device = name, device
+        # Channels behind pixels: as pictures are stored, and faster on a CPU.
+        self.network = network.eval().requires_grad_(False).to(device, memory_format=torch.channels_last)
+        self._wishes: dict[str, Any] = {}
+        if "interpolate_pos_encoding" in inspect.signature(network.forward).parameters:
+            self._wishes["interpolate_pos_encoding"] = True
+        self._digest: str | None = None
+        self._shape: tuple[int, int, int] | None = None
+
+    @classmethod
+    def load(cls, name: str | os.PathLike[str], side: int = 448, device: str = "cpu") -> Backbone:
+        """A backbone from a local folder (config.json, model.safetensors) or by its name on the hub.
+
+        `microsoft/resnet-50` is the paper's.
+        """
+        name = os.fspath(name)
+        looks_local = os.path.isabs(name) or name.startswith(".") or name.count("/") > 1
+        if looks_local and not os.path.isdir(name):
+            raise FileNotFoundError(f"there is no folder {name!r}: expected config.json and model.safetensors in it")
+        try:
+            network = transformers.AutoModel.from_pretrained(name)
+        except (OSError, ValueError) as error:
+            text = " ".join(str(error).split())
+            raise ValueError(
+                f"the backbone {name!r} cannot be loaded: expected a folder with config.json and model.safetensors, or "
+                f"the name of a vision model on the hub ({text:.300})"
+            ) from error
+        return cls(network, side, name=name, device=device, **_read_preprocessor(name))
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """C features, h × w cells."""
+        if self._shape is None:
+            self._shape = self.features(np.zeros((1, self.side, self.side, 3), dtype=np.uint8)).shape[1:]
+        return self._shape
+
+    @property
+    def digest(self) -> str:
+        """A sum over the weights and over how pictures are prepared: features of two backbones of one digest agree."""
+        if self._digest is None:
+            found = hashlib.sha256(repr((self.side, self.mean, self.std, self.resample)).encode())
+            found.update(type(self.network).__name__.encode())
+            for key, tensor in self.network.state_dict().items():
+                found.update(key.encode())
+                found.update(np.ascontiguousarray(tensor.cpu().float().numpy()).tobytes())
+            self._digest = found.hexdigest()
+        return self._digest
+
+    def features(self, pixels: np.ndarray) -> np.ndarray:
+        """(n, side, side, 3) bytes -> (n, C, h, w) float16."""
+        with torch.inference_mode():
+            found = self.forward(self.prepare(pixels))
+            # Beyond float16's range a feature is as large as can be written.
+            return found.clamp(-65504, 65504).half().cpu().numpy()
+
+    def prepare(self, pixels: np.ndarray) -> torch.Tensor:
+        """Bytes -> (n, 3, side, side), as the network was trained to see them."""
+        batch = torch.from_numpy(np.ascontiguousarray(pixels)).to(self.device).permute(0, 3, 1, 2).float()
+        scale = torch.tensor([255.0 * value for value in self.std], device=self.device).reshape(1, 3, 1, 1)
+        shift = torch.tensor([255.0 * value for value in self.mean], device=self.device).reshape(1, 3, 1, 1)
+        return (batch - shift) / scale
+
+    def forward(self, batch: torch.Tensor) -> torch.Tensor:
+        """The network alone: (n, 3, side, side) -> (n, C, h, w)."""
+        found = self.network(batch, **self._wishes).last_hidden_state
+        if found.ndim == 3:  # tokens: a few for the whole picture, then one a patch
+            cells = math.isqrt(found.shape[1])
+            found = found[:, -(cells**2) :].transpose(1, 2).reshape(len(found), -1, cells, cells)
+        return found
+
+
+def _read_preprocessor(name: str) -> dict[str, Any]:
+    """Mean, deviation and filter as the weights' own processor has them, where it says so."""
+    path = os.path.join(name, PREPROCESSOR)
+    if not os.path.isdir(name):
+        path = transformers.utils.cached_file(name, PREPROCESSOR, _raise_exceptions_for_missing_entries=False) or ""
+    if not os.path.exists(path):
+        return {}
+    with open(path, encoding="utf-8") as file:
+        found = json.load(file)
+    wishes = {"mean": found.get("image_mean"), "std": found.get("image_std"), "resample": found.get("resample")}
+    return {
+        key: tuple(value) if isinstance(value, list) else value for key, value in wishes.items() if value is not None
+    }
