@@ -101,7 +101,7 @@ def plain(text: Any, max_length: int) -> str:
 
 def wrap_name(name: str, inches: float, n_lines: int = 2) -> str:
     """A name in as many lines as it needs, at most `n_lines` of them."""
-    room = max(10, int(LETTERS * inches))
+    room = max(8, int(0.85 * LETTERS * inches))  # letters of a title are a little larger
     return "\n".join(wrap(plain(name, n_lines * room - 4), room)[:n_lines])
 
 

@@ -60,15 +60,18 @@ def picture(
     names, steps = list_steps(found.row, found.output, found.n_terms)
     is_narrow = inches < NARROW
     bars = 0.8 + LINE * (len(steps) + 2)
-    top = inches + bars if is_narrow else max(2.4, bars)
+    top = 0.7 * inches + bars if is_narrow else max(2.4, bars)
     with open_canvas(path) as figure:
         foot = n_rows * (inches / across + 0.6)
         figure.set_size_inches(inches, top + foot + 0.4)
         title = say_prediction(found.local, found.row, found.output)
         figure.suptitle("\n".join(wrap(title, int(0.9 * LETTERS * inches))))
         parts: Any = figure.subfigures(2, 1, height_ratios=[top, foot]) if seen else [figure]
-        ratios = {"height_ratios": [inches, bars]} if is_narrow else {"width_ratios": [2, 3]}
-        left, right = parts[0].subplots(2 if is_narrow else 1, 1 if is_narrow else 2, **ratios)
+        if is_narrow:
+            spots = parts[0].subfigures(2, 1, height_ratios=[top - bars, bars])
+        else:
+            spots = parts[0].subfigures(1, 2, width_ratios=[2, 3])
+        left, right = (spot.subplots() for spot in spots)
         _show(left, found.picture)
         room = int((7 if is_narrow else 5) * inches)
         draw_steps(right, [plain(name, room) for name in names], float(found.intercept[found.output]), steps)
