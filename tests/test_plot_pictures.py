@@ -74,10 +74,10 @@ def test_ticks_at_the_foot_are_the_rows_of_the_class():
     figure = plot.class_shapes(birds(), "000.Bird", table, n=1)
     ticks = next(line for line in panels(figure)[0].lines if line.get_marker() == "|")
     np.testing.assert_allclose(sorted(ticks.get_xdata()), sorted(table[NAMES[2]]))
-    assert "over the 9 rows of the class, ticks" in figure.get_supxlabel()
+    assert "over the 9 rows of the class, ticks" in " ".join(figure.get_supxlabel().split())
     bare = plot.class_shapes(birds(), "000.Bird", n=1)
     assert not [line for line in panels(bare)[0].lines if line.get_marker() == "|" and len(line.get_xdata())]
-    assert "rows that the term draws to the class" in bare.get_supxlabel()
+    assert "rows that the term draws to the class" in " ".join(bare.get_supxlabel().split())
 
 
 def test_pictures_stand_on_top_at_one_height():
@@ -85,7 +85,8 @@ def test_pictures_stand_on_top_at_one_height():
     figure.canvas.draw()
     shown = [axes for axes in figure.axes if axes.images]
     assert [axes.images[0].get_array().shape[:2] for axes in shown] == [(28, 56), (28, 28), (14, 56)]
-    assert min(axes.get_position().y0 for axes in shown) > max(axes.get_position().y1 for axes in panels(figure))
+    tops = [axes.get_window_extent().y1 for axes in panels(figure)]
+    assert min(axes.get_window_extent().y0 for axes in shown) > max(tops)
     assert figure.get_suptitle() == "000.Bird"
 
 

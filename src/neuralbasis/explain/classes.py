@@ -111,12 +111,12 @@ class ClassExplanation(Explanation):
     @property
     def speaks_for(self) -> tuple[Leaning, ...]:
         """Of the terms that are for the class those with the largest gains, the strongest first."""
-        return self._name(self.gains, self._rank(self._sides))
+        return self._name(self.gains, self._order_for)
 
     @property
     def speaks_against(self) -> tuple[Leaning, ...]:
         """Of the others those with the largest losses, the strongest first."""
-        return self._name(self.losses, self._rank(-self._sides))
+        return self._name(self.losses, self._order_against)
 
     @property
     def tells_apart(self) -> tuple[Leaning, ...]:
@@ -129,17 +129,20 @@ class ClassExplanation(Explanation):
     @cached_property
     def terms_for(self) -> tuple[TermView, ...]:
         """Views of what speaks for the class; their tables have one score, that of the class."""
-        return tuple(map(self.view, self._rank(self._sides)))
+        return tuple(map(self.view, self._order_for))
 
     @cached_property
     def terms_against(self) -> tuple[TermView, ...]:
         """The same of what speaks against it."""
-        return tuple(map(self.view, self._rank(-self._sides)))
+        return tuple(map(self.view, self._order_against))
 
     @property
-    def _sides(self) -> np.ndarray:
-        """(T,) the gain of a term that is for the class, the loss of another."""
-        return np.where(self.is_for, self.gains, self.losses)
+    def _order_for(self) -> list[int]:
+        return self._rank(np.where(self.is_for, self.gains, 0.0))
+
+    @property
+    def _order_against(self) -> list[int]:
+        return self._rank(np.where(self.is_for, 0.0, -self.losses))
 
     def view(self, term: int) -> TermView:
         """The term with this index, of this class alone."""
@@ -169,7 +172,7 @@ class ClassExplanation(Explanation):
 
     def to_pandas(self) -> Any:
         """A pandas frame: a line for each term, first those that are for the class, the strongest on top."""
-        order = np.lexsort((-self._sides, ~self.is_for)).tolist()
+        order = np.lexsort((np.where(self.is_for, -self.gains, -self.losses), ~self.is_for)).tolist()
         columns = {"gain": self.gains, "loss": self.losses}
         if self.rival_gains is not None:
             columns[f"gain of {self.rival}"] = self.rival_gains

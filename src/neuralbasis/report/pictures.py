@@ -133,8 +133,10 @@ class _Sketches:
         if key not in self._known:
             self._known[key] = len(self.axes)
             levels = None if axis.levels is None else list(axis.levels)
-            knots = self._pack.add_exact(axis.knots)
-            self.axes.append({"name": axis.name, "levels": levels, "knots": knots, "count": len(axis.knots)})
+            # The page finds a level's name by its knot; a coarser axis has knots of levels that it does not list.
+            knots = axis.knots if levels is None else np.arange(len(levels))
+            start = self._pack.add_exact(knots)
+            self.axes.append({"name": axis.name, "levels": levels, "knots": start, "count": len(knots)})
         return self._known[key]
 
 
