@@ -1,5 +1,7 @@
 """What several test files share."""
 
+from types import SimpleNamespace
+
 import pytest
 
 import neuralbasis.fitting
@@ -17,3 +19,28 @@ def trainers(monkeypatch):
 
     monkeypatch.setattr(neuralbasis.fitting, "Trainer", make_trainer)
     return found
+
+
+@pytest.fixture(scope="session")
+def birds(tmp_path_factory):
+    """Drawn birds, a small ResNet taught on them, and the concepts fitted with it."""
+    pytest.importorskip("transformers")
+    import torch
+
+    from examples.drawn_birds import draw_birds
+    from examples.small_resnet import teach
+    from neuralbasis.concepts import Backbone, ConceptExtractor, read_cub
+
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the network is tiny: threads would wait for one another
+    try:
+        folder = draw_birds(tmp_path_factory.mktemp("birds"), n_images=600, size=96, seed=1)
+        annotations = read_cub(folder)
+        checkpoint = teach(annotations, tmp_path_factory.mktemp("resnet"), side=96, epochs=7)
+        backbone = Backbone.load(checkpoint, side=96)
+        extractor = ConceptExtractor.fit(annotations, backbone)
+        yield SimpleNamespace(
+            folder=folder, annotations=annotations, checkpoint=checkpoint, backbone=backbone, extractor=extractor
+        )
+    finally:
+        torch.set_num_threads(n_threads)

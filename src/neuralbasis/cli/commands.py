@@ -11,6 +11,7 @@ import click
 
 import neuralbasis
 
+from .concepts import concepts
 from .failure import CommandGroup, Failure
 from .wishes import Wishes, read_feature_types, read_interactions, read_pairs, read_settings, split_names
 
@@ -331,6 +332,9 @@ def plot(model: str, output: str, kind: str, terms: tuple[str, ...], count: int 
     check_output(output, model)
     wishes: dict[str, Any] = {"terms": terms} if terms else {"n": count} if count else {}
     getattr(neuralbasis.plot, kind)(neuralbasis.load(model), path=output, **wishes)
+
+
+main.add_command(concepts)
 
 
 @main.command()

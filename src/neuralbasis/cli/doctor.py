@@ -17,7 +17,7 @@ from .. import kernels
 REQUIRED = ("numpy", "scipy", "scikit-learn", "threadpoolctl", "torch", "numba", "narwhals", "tqdm", "click", "pyarrow")
 OPTIONAL = {
     "matplotlib": "plot", "onnx": "export --to onnx", "openpyxl": "export --to excel", "optuna": "tune",
-    "pandas": "data frames",
+    "pandas": "data frames", "transformers": "concepts", "pillow": "concepts",
 }  # fmt: skip
 
 

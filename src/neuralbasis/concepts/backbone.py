@@ -13,6 +13,8 @@ import inspect
 import json
 import math
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -77,13 +79,18 @@ class Backbone:
         if looks_local and not os.path.isdir(name):
             raise FileNotFoundError(f"there is no folder {name!r}: expected config.json and model.safetensors in it")
         try:
-            network = transformers.AutoModel.from_pretrained(name)
+            with _quiet():
+                network, told = transformers.AutoModel.from_pretrained(name, output_loading_info=True)
         except (OSError, ValueError) as error:
             text = " ".join(str(error).split())
             raise ValueError(
                 f"the backbone {name!r} cannot be loaded: expected a folder with config.json and model.safetensors, or "
                 f"the name of a vision model on the hub ({text:.300})"
             ) from error
+        if absent := sorted(key for key in told["missing_keys"] if "pooler" not in key):  # what stands behind the grid
+            raise ValueError(
+                f"the weights of {name!r} lack {absent[0]!r} and {len(absent) - 1} more: they are of another net"
+            )
         return cls(network, side, name=name, device=device, **_read_preprocessor(name))
 
     @property
@@ -126,6 +133,21 @@ class Backbone:
             cells = math.isqrt(found.shape[1])
             found = found[:, -(cells**2) :].transpose(1, 2).reshape(len(found), -1, cells, cells)
         return found
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without bars, and without a list of the classifier's weights, which are not wanted."""
+    talk = transformers.utils.logging
+    verbosity, has_bars = talk.get_verbosity(), talk.is_progress_bar_enabled()
+    talk.set_verbosity_error()
+    talk.disable_progress_bar()
+    try:
+        yield
+    finally:
+        talk.set_verbosity(verbosity)
+        if has_bars:
+            talk.enable_progress_bar()
 
 
 def _read_preprocessor(name: str) -> dict[str, Any]:

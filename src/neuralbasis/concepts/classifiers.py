@@ -9,13 +9,14 @@ from the last solution, and each concept keeps the one that cells of other pictu
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import expit
 from threadpoolctl import threadpool_limits
+
+from ..kernels import count_threads
 
 RIDGES = (1.0, 0.1, 0.01, 0.001, 0.0001)
 MAX_STEPS = 15
@@ -70,30 +71,44 @@ def fit_classifiers(
     >>> np.argmax(found.coefficients, axis=1).tolist()
     [0, 1]
     """
-    axes = find_axes(features, max_axes)
-    turned, held = _turn(features, axes), _turn(held_features, axes)
-    n_concepts = weights.shape[1]
-    theta = np.zeros((n_concepts, turned.shape[1]), dtype=np.float32)
-    best, best_loss = theta.copy(), np.full(n_concepts, np.inf)
-    chosen = np.full(n_concepts, max(ridges))
-    with threadpool_limits(1, "blas"), ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+    every = np.arange(weights.shape[1])
+    path, losses = [], []
+    with (
+        threadpool_limits(1, "blas"),
+        ThreadPoolExecutor(count_threads(None)) as pool,
+    ):  # the same on any number of them
+        axes = find_axes(features, max_axes, pool)
+        turned, held = _turn(features, axes, pool), _turn(held_features, axes, pool)
+        theta = np.zeros((len(every), turned.shape[1]), dtype=np.float32)
         for ridge in sorted(ridges, reverse=True):
             theta = _minimise(Objective(turned, weights, ridge, pool), theta, axes.variances)
-            loss = Objective(held, held_weights, 0.0, pool).evaluate(theta, np.arange(n_concepts))[0]
-            is_better = loss < best_loss
-            best[is_better], best_loss[is_better], chosen[is_better] = theta[is_better], loss[is_better], ridge
-    coefficients = best[:, :-1] @ axes.turn.T
-    intercepts = best[:, -1] - coefficients @ axes.centre
-    return Classifiers(coefficients.astype(np.float32), intercepts.astype(np.float32), chosen)
+            path.append(theta)
+            losses.append(Objective(held, held_weights, 0.0, pool).evaluate(theta, every)[0])
+        chosen = _choose_ridges(np.array(losses), held_weights)
+        best = np.array(path)[chosen, every]
+        coefficients = best[:, :-1] @ axes.turn.T
+        intercepts = best[:, -1] - coefficients @ axes.centre
+    return Classifiers(coefficients, intercepts, np.sort(ridges)[::-1][chosen])
 
 
-def find_axes(features: np.ndarray, max_axes: int) -> Axes:
+def _choose_ridges(losses: np.ndarray, held_weights: np.ndarray) -> np.ndarray:
+    """The best of each concept; what most others like where no cell held out could judge."""
+    is_judged = (held_weights > 0).any(axis=0) & (held_weights < 0).any(axis=0)
+    best = losses.argmin(axis=0)
+    usual = int(np.median(best[is_judged])) if is_judged.any() else len(losses) // 2
+    return np.where(is_judged, best, usual)
+
+
+def find_axes(features: np.ndarray, max_axes: int, pool: ThreadPoolExecutor) -> Axes:
     """Principal axes of a sample of rows, scaled so that features have variance 1 on average."""
     step = max(1, -(-len(features) // SAMPLE))
     sample = features[::step].astype(np.float32)
     centre = sample.mean(axis=0, dtype=float).astype(np.float32)
     sample -= centre
-    covariance = (sample.T @ sample).astype(float) / max(len(sample), 1)
+    covariance = np.zeros((sample.shape[1],) * 2)
+    for part in pool.map(lambda chunk: sample[chunk].T @ sample[chunk], _list_chunks(len(sample))):
+        covariance += part
+    covariance /= max(len(sample), 1)
     variances, turn = np.linalg.eigh(covariance)
     order = np.argsort(-variances)[: min(max_axes, max(len(sample) - 1, 1))]
     mean = max(float(np.trace(covariance)) / len(covariance), 1e-12)
@@ -110,7 +125,7 @@ class Objective:
         self._turned, self._weights, self._pool = turned, weights, pool
         self.penalty = np.full(turned.shape[1], ridge, dtype=np.float32)
         self.penalty[-1] = 1e-6  # the intercept is free, but finite where there is no loss at all
-        self._chunks = [slice(start, start + CHUNK) for start in range(0, len(turned), CHUNK)]
+        self._chunks = _list_chunks(len(turned))
 
     def evaluate(self, theta: np.ndarray, concepts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Loss (k,) and slope (k, q + 1) of some concepts at their coefficients (k, q + 1)."""
@@ -210,13 +225,19 @@ class _History:
         return found
 
 
-def _turn(features: np.ndarray, axes: Axes) -> np.ndarray:
+def _turn(features: np.ndarray, axes: Axes, pool: ThreadPoolExecutor) -> np.ndarray:
     """(R, q + 1): features on the principal axes, and a one for the intercept."""
     turned = np.ones((len(features), axes.turn.shape[1] + 1), dtype=np.float32)
-    for start in range(0, len(features), CHUNK):
-        chunk = slice(start, start + CHUNK)
+
+    def work(chunk: slice) -> None:
         turned[chunk, :-1] = (features[chunk].astype(np.float32) - axes.centre) @ axes.turn
+
+    list(pool.map(work, _list_chunks(len(features))))
     return turned
+
+
+def _list_chunks(n_rows: int) -> list[slice]:
+    return [slice(start, start + CHUNK) for start in range(0, n_rows, CHUNK)]
 
 
 def calibrate(scores: np.ndarray, truth: np.ndarray) -> np.ndarray:

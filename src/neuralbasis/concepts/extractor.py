@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 FORMAT = 1  # of the file; a reader of a new format keeps reading the old ones
 DOCUMENT = "concepts.json"
 MAX_HELD = 1000  # pictures whose grids are kept in memory while fitting: 0.8 GB of ResNet-50's
+RECALLED = 1024  # pictures whose scores are read from a cache at once
 ARRAYS = ("coefficients", "intercepts", "calibration")
 Pictures = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -214,6 +215,11 @@ class ConceptExtractor:
             )
         self._backbone = backbone
 
+    @property
+    def side(self) -> int:
+        """Pixels to which pictures are resized."""
+        return self._source["side"]
+
     def trust(self) -> list[Trust]:
         """How far each concept can be trusted, in the order of `names`; `pandas.DataFrame` makes a table of it."""
         return list(self._trust)
@@ -256,16 +262,16 @@ class ConceptExtractor:
         if cache is None:
             yield from self._score(paths, np.arange(len(paths)), plan, broken, None)
             return
-        with open_grids(cache, self.backbone) as grids, self._open_scores(cache) as shelf:
+        with self._open_scores(cache) as shelf, open_grids(cache, self.backbone, is_new=False) as grids:
             keys = [picture_key(path) for path in paths]
-            known = {row: found for row, key in enumerate(keys) if (found := shelf.get(key)) is not None}
-            if known:
-                yield Scored(np.array(list(known)), np.stack(list(known.values())))
-            left = np.array([row for row in range(len(paths)) if row not in known], dtype=int)
+            left = np.array([row for row, key in enumerate(keys) if shelf.get(key) is None], dtype=int)
+            done = 0
             for part in self._score(paths, left, plan, broken, grids):
                 for row, scores in zip(part.rows, part.scores, strict=True):
                     shelf.put(keys[row], scores)
-                yield part
+                yield from _recall(shelf, keys, range(done, part.rows[-1] + 1))
+                done = part.rows[-1] + 1
+            yield from _recall(shelf, keys, range(done, len(paths)))
 
     def locate(self, picture: str | os.PathLike[str], concepts: str | Sequence[str] | None = None) -> np.ndarray:
         """Heat maps, (concepts, h, w): the probability of each at each cell; its maximum is the picture's score.
@@ -346,6 +352,15 @@ def load(path: str | os.PathLike[str], backbone: Backbone | None = None) -> Conc
     return ConceptExtractor.load(path, backbone)
 
 
+def _recall(shelf: Shelf, keys: Sequence[bytes | None], rows: range) -> Iterator[Scored]:
+    """Scores on the shelf, some rows at a time; a broken picture has none."""
+    for start in range(rows.start, rows.stop, RECALLED):
+        some = range(start, min(start + RECALLED, rows.stop))
+        found = {row: scores for row in some if (scores := shelf.get(keys[row])) is not None}
+        if found:
+            yield Scored(np.array(list(found)), np.stack(list(found.values())))
+
+
 def _logits(features: np.ndarray, coefficients: np.ndarray, intercepts: np.ndarray) -> np.ndarray:
     """(b, C, h, w) -> (b, K, h · w)"""
     flat = features.reshape(*features.shape[:2], -1).astype(np.float32)
@@ -387,17 +402,13 @@ def _collect(
     bounds = np.searchsorted(cells.image[order], np.arange(len(annotations.images) + 1))
     grids: dict[int, np.ndarray] = {}
     broken: dict[int, str] = {}
-    shelf = open_grids(cache, backbone) if cache is not None else None
-    try:
+    with open_grids(cache, backbone, is_new=True) as shelf:
         for found in stream_grids(annotations.images, backbone, plan, broken, shelf, is_kept=True):
             for row, grid in zip(found.rows, found.features, strict=True):
                 rows = order[bounds[row] : bounds[row + 1]]
                 features[rows] = grid.reshape(len(grid), -1)[:, cells.cell[rows]].T
                 if is_held[row]:
                     grids[int(row)] = grid
-    finally:
-        if shelf is not None:
-            shelf.close()
     return features, grids, broken
 
 

@@ -23,13 +23,16 @@ CERTAINTY_WEIGHTS = {1: 0.0, 2: 0.5, 3: 0.75, 4: 1.0}
 CSV_COLUMNS = ("image", "part", "x", "y", "attribute")
 
 
-def read_annotations(path: str | os.PathLike[str]) -> Annotations:
-    """Annotations by the form in which they come: CUB's folder, a folder of pictures, a .json or a .csv file."""
+def read_annotations(path: str | os.PathLike[str], supercategory: str | None = None) -> Annotations:
+    """Annotations by the form in which they come: CUB's folder, a folder of pictures, a .json or a .csv file.
+
+    `supercategory` chooses from a file of iNaturalist.
+    """
     path = Path(path)
     if path.is_dir():
         return read_cub(path) if (path / "images.txt").exists() else read_folder(path)
     if path.suffix.lower() == ".json":
-        return read_inaturalist(path)
+        return read_inaturalist(path, supercategory=supercategory)
     if path.suffix.lower() == ".csv":
         return read_csv(path)
     raise ValueError(f"expected CUB's folder, a folder of pictures, a .json or a .csv file, got {os.fspath(path)!r}")
@@ -99,12 +102,19 @@ def read_inaturalist(
     found = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(found, dict) or not isinstance(found.get("images"), list):
         raise ValueError(f"{path} is not a file of iNaturalist: expected an object with a list 'images'")
+    try:
+        return _read_inaturalist(found, Path(folder or path.parent), supercategory, is_train)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is not a file of iNaturalist: an entry of it has another form ({error})") from None
+
+
+def _read_inaturalist(found: dict, folder: Path, supercategory: str | None, is_train: bool) -> Annotations:
     categories = [c for c in found.get("categories", []) if supercategory in (None, c.get("supercategory"))]
     class_place = {category["id"]: k for k, category in enumerate(categories)}
     label_of = {a["image_id"]: class_place.get(a["category_id"], -1) for a in found.get("annotations", [])}
     images = [i for i in found["images"] if supercategory is None or label_of.get(i["id"], -1) >= 0]
     return _without_parts(
-        [Path(folder or path.parent) / image["file_name"] for image in images],
+        [folder / image["file_name"] for image in images],
         np.array([label_of.get(image["id"], -1) for image in images], dtype=int),
         tuple(category["name"] for category in categories),
         np.full(len(images), is_train),

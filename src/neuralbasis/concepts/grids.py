@@ -10,6 +10,7 @@ import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -45,9 +46,16 @@ class Plan(NamedTuple):
     shown: bool = False
 
 
-def open_grids(cache: str | os.PathLike[str], backbone: Backbone) -> Shelf:
-    """The shelf of a backbone's grids in a folder."""
-    return Shelf(Path(cache) / f"grids-{backbone.digest[:16]}.shelf", backbone.shape, "f2")
+@contextmanager
+def open_grids(cache: str | os.PathLike[str] | None, backbone: Backbone, is_new: bool) -> Iterator[Shelf | None]:
+    """The shelf of a backbone's grids in a folder; None without a folder, or if there is none and a new one is not
+    wanted."""
+    path = Path(cache or "") / f"grids-{backbone.digest[:16]}.shelf"
+    if cache is None or not (is_new or path.exists()):
+        yield None
+        return
+    with Shelf(path, backbone.shape, "f2") as shelf:
+        yield shelf
 
 
 def stream_grids(

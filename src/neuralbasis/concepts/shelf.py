@@ -44,7 +44,11 @@ class Shelf:
         self._head = MAGIC + f"{self.dtype.str} {self.shape}\n".encode().ljust(80)
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         self._file = open(path, "ab+", buffering=0)  # noqa: SIM115
-        self._places = self._open(path)
+        try:
+            self._places = self._open(path)
+        except ValueError:
+            self._file.close()
+            raise
 
     def _open(self, path: str | os.PathLike[str]) -> dict[bytes, int]:
         """Where each key's record begins; whatever follows the last whole record is cut off."""
@@ -99,9 +103,6 @@ class Shelf:
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-    def close(self) -> None:
         self._file.close()
 
 

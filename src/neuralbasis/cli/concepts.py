@@ -1,0 +1,190 @@
+"""Concepts: `neuralbasis concepts fit` learns named concepts from annotated pictures, `apply` makes a table of them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from .failure import Failure, note
+
+if TYPE_CHECKING:
+    from ..concepts import Annotations, ConceptExtractor
+
+PICTURES = click.Path(exists=True)
+LISTED = 10  # concepts, or broken pictures, on a page
+
+
+def work_options(command: Any) -> Any:
+    """How to go through pictures: what both commands share."""
+    for option in reversed((
+        click.option("--cache", type=click.Path(file_okay=False), help="Folder that keeps what was computed."),
+        click.option("--batch-size", type=click.IntRange(1), default=16, help="Pictures for the network at once."),
+        click.option("--threads", "n_threads", type=click.IntRange(1), default=2, help="Threads that decode pictures."),
+    )):  # fmt: skip
+        command = option(command)
+    return command
+
+
+@click.group()
+def concepts() -> None:
+    """Named concepts in pictures: learn them, make a table of them.
+
+    The table is one that `neuralbasis fit` reads. Needs the extra `vision`.
+    """
+
+
+@concepts.command()
+@click.argument("pictures", type=PICTURES)
+@click.option(
+    "--backbone", required=True, metavar="FOLDER | NAME", help="Weights: a local folder, or a name on the hub."
+)
+@click.option("--output", "-o", type=click.Path(dir_okay=False), default="concepts.nbc", help="File to write.")
+@click.option("--side", type=click.IntRange(16), default=448, help="Pixels to which pictures are resized.")
+@click.option("--held-out", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.2)
+@click.option("--seed", type=int, default=0, help="Which pictures are held out.")
+@click.option("--force", is_flag=True, help="Replace a file that is there already.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+@work_options
+def fit(
+    pictures: str, backbone: str, output: str, side: int, held_out: float, seed: int, force: bool, as_json: bool,
+    **plan: Any,
+) -> None:  # fmt: skip
+    """Learn concepts from annotated pictures.
+
+    PICTURES is the folder CUB_200_2011, or a CSV file with the columns image, part, x, y, attribute. Pictures of the
+    training part are used; some are held out, and tell how far each concept can be trusted.
+
+    \b
+    neuralbasis concepts fit CUB_200_2011 --backbone microsoft/resnet-50 -o birds.nbc
+    """
+    from ..concepts import Backbone, ConceptExtractor, read_annotations
+    from . import pages
+    from .outputs import check_output
+
+    check_output(output, pictures)
+    if os.path.exists(output) and not force:
+        raise Failure(f"{output} exists already; --force replaces it, --output names another file")
+    annotations = read_annotations(pictures)
+    for text in annotations.notes:
+        note(text)
+    extractor = ConceptExtractor.fit(
+        annotations,
+        Backbone.load(backbone, side=side),
+        held_out=held_out,
+        random_state=seed,
+        verbose=sys.stderr.isatty(),
+        **plan,
+    )
+    _report(extractor.broken)
+    extractor.save(output)
+    if as_json:
+        click.echo(pages.write_json({"concepts": output, "trust": [row._asdict() for row in extractor.trust()]}))
+    else:
+        click.echo(_write_trust(extractor, output))
+
+
+@concepts.command()
+@click.argument("extractor", type=click.Path(exists=True, dir_okay=False))
+@click.argument("pictures", type=PICTURES)
+@click.option("--output", "-o", type=click.Path(dir_okay=False), required=True, help="CSV or Parquet by its suffix.")
+@click.option("--backbone", metavar="FOLDER | NAME", help="Weights, if they are no longer where they were.")
+@click.option("--supercategory", metavar="NAME", help="Of iNaturalist: only these pictures, such as Birds.")
+@work_options
+def apply(
+    extractor: str, pictures: str, output: str, backbone: str | None, supercategory: str | None, **plan: Any
+) -> None:
+    """Write a table of pictures: one row each, one column a concept.
+
+    PICTURES is a folder, CUB's folder, a JSON file of iNaturalist or a CSV file. If the work is stopped, the same
+    command goes on with it.
+
+    \b
+    neuralbasis concepts apply birds.nbc photographs/ -o table.parquet
+    neuralbasis fit table.parquet --target class --exclude image
+    """
+    from ..concepts import Backbone, load, read_annotations
+    from .outputs import check_output
+
+    check_output(output, extractor)
+    found = load(extractor)
+    if backbone is not None:
+        found.backbone = Backbone.load(backbone, side=found.side)
+    annotations = read_annotations(pictures, supercategory)
+    if not annotations.images:
+        raise Failure(f"{pictures} has no pictures")
+    unfinished = f"{output}.unfinished"
+    cache = plan.pop("cache") or unfinished
+    broken: dict[int, str] = {}
+    _write_table(found, annotations, pictures, output, broken, cache=cache, verbose=sys.stderr.isatty(), **plan)
+    if cache == unfinished:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    _report(list(broken.values()))
+    click.echo(f"{output}: {len(annotations.images):,} pictures, {len(found.names)} concepts", err=True)
+
+
+def _write_table(
+    extractor: ConceptExtractor,
+    annotations: Annotations,
+    pictures: str,
+    output: str,
+    broken: dict[int, str],
+    **plan: Any,
+) -> None:
+    """All pictures in their order; the cells of a broken one are empty."""
+    import pyarrow as pa
+
+    from .outputs import open_output
+
+    folder = pictures if os.path.isdir(pictures) else os.path.dirname(pictures)
+    names = [Path(os.path.relpath(image, folder)).as_posix() for image in annotations.images]
+    told: dict[str, list[str | None]] = {"image": list(names)}
+    if annotations.classes:
+        told["class"] = [annotations.classes[label] if label >= 0 else None for label in annotations.labels]
+    if not annotations.is_train.all():
+        told["split"] = ["train" if flag else "test" for flag in annotations.is_train]
+    columns = [*told, *extractor.names]
+    with open_output(output, columns) as file:
+        done = 0
+        for part in extractor.stream(annotations.images, broken, **plan):
+            file.write(_make_batch(told, columns, done, int(part.rows[-1]) + 1, part, pa))
+            done = int(part.rows[-1]) + 1
+        if done < len(names):
+            file.write(_make_batch(told, columns, done, len(names), None, pa))
+
+
+def _make_batch(told: dict[str, list], columns: list[str], start: int, stop: int, part: Any, pa: Any) -> Any:
+    scores = np.full((stop - start, len(columns) - len(told)), np.nan, dtype=np.float32)
+    if part is not None:
+        scores[part.rows - start] = part.scores
+    texts = [pa.array(column[start:stop], pa.string()) for column in told.values()]
+    return pa.RecordBatch.from_arrays([*texts, *(pa.array(column, from_pandas=True) for column in scores.T)], columns)
+
+
+def _report(broken: Any) -> None:
+    """One note on all pictures that could not be read."""
+    if broken:
+        listed = "; ".join(list(broken)[:LISTED]) + ("; …" if len(broken) > LISTED else "")
+        note(f"{len(broken):,} pictures could not be read: {listed}")
+
+
+def _write_trust(extractor: ConceptExtractor, output: str) -> str:
+    """The concepts that can be trusted most and least."""
+    from . import pages
+
+    rows = sorted(extractor.trust(), key=lambda row: -np.nan_to_num(row.auroc))
+    cut = len(rows) > 2 * LISTED
+    shown = [*rows[:LISTED], *rows[-LISTED:]] if cut else rows
+    lines = [["concept", "AUROC", "AP", "share", "pictures"]]
+    lines += [[r.concept, f"{r.auroc:.3f}", f"{r.ap:.3f}", f"{r.share:.3f}", f"{r.n_train:,}"] for r in shown]
+    if cut:
+        lines.insert(LISTED + 1, ["…", "", "", "", ""])
+    page = [pages.align(lines), "", f"saved {output}: {len(rows)} concepts, measured on pictures held out"]
+    if extractor.left_out:
+        page.append(f"left out, since no picture to fit on has them: {', '.join(extractor.left_out)}")
+    return "\n".join(page)

@@ -1,0 +1,397 @@
+"""The whole line on drawn birds: concepts recovered, placed, saved, resumed; the same from the command line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+pytest.importorskip("transformers")
+pytest.importorskip("PIL")
+
+import torch
+from transformers import ResNetConfig, ResNetForImageClassification, ResNetModel, ViTConfig, ViTModel
+
+from neuralbasis.cli import main
+from neuralbasis.concepts import Backbone, ConceptExtractor, load
+from neuralbasis.concepts import extractor as module
+from neuralbasis.concepts.cells import find_cells
+from neuralbasis.concepts.grids import Plan, stream_grids
+from neuralbasis.concepts.shelf import Shelf, picture_key
+from neuralbasis.document import DocumentError
+
+
+@pytest.fixture(scope="module")
+def test_part(birds):
+    """Pictures that nothing was fitted on, and their concepts."""
+    chosen = birds.annotations.select(~birds.annotations.is_train)
+    return chosen, birds.extractor.apply(chosen.images)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(n_threads)
+
+
+def sure_truth(annotations) -> np.ndarray:
+    """What workers were certain of; -1 elsewhere."""
+    return np.where(annotations.weight == 1, annotations.present, -1)
+
+
+def test_concepts_are_recovered(birds, test_part) -> None:
+    annotations, concepts = test_part
+    truth = sure_truth(annotations)
+    found = {}
+    for k, name in enumerate(concepts.names):
+        answers = truth[:, annotations.concepts.index(name)]
+        found[name] = roc_auc_score(answers[answers >= 0], concepts.scores[answers >= 0, k])
+    assert concepts.names == annotations.concepts
+    assert len(found) == 38
+    assert np.mean(list(found.values())) > 0.88
+    for part in ("wing", "breast", "crown", "belly"):
+        assert min(value for name, value in found.items() if name.endswith(part)) > 0.75, found
+    # Pictures that were held out told the truth about it.
+    told = {row.concept: row.auroc for row in birds.extractor.trust()}
+    assert np.corrcoef([told[n] for n in found], list(found.values()))[0, 1] > 0.4
+
+
+def test_scores_are_probabilities(test_part) -> None:
+    annotations, concepts = test_part
+    truth, scores = annotations.truth(), concepts.scores
+    is_known = truth >= 0
+    assert scores.min() >= 0
+    assert scores.max() <= 1
+    order = np.argsort(scores[is_known])
+    for group in np.array_split(order, 5):
+        assert np.mean(truth[is_known][group]) == pytest.approx(np.mean(scores[is_known][group]), abs=0.08)
+
+
+def test_trust_counts_pictures(birds) -> None:
+    train = birds.annotations.select(birds.annotations.is_train)
+    rows = birds.extractor.trust()
+    assert [row.concept for row in rows] == list(birds.extractor.names)
+    truth = train.truth()
+    for k, row in enumerate(rows):
+        assert row.n_train + row.n_held == (truth[:, k] == 1).sum()
+        assert row.share == row.n_held / (row.n_held + row.n_held_absent)
+        assert row.ridge in module.RIDGES
+
+
+def part_boxes(folder: Path) -> dict[tuple[int, int], np.ndarray]:
+    """(picture, part) as CUB numbers them -> x, y, width, height"""
+    lines = np.loadtxt(folder / "drawn" / "part_boxes.txt")
+    return {(int(line[0]), int(line[1])): line[2:] for line in lines}
+
+
+def test_heat_maps_point_at_the_part(birds, test_part) -> None:
+    """The hottest cell overlaps the part's box for most pictures that have the concept."""
+    boxes = part_boxes(birds.folder)
+    numbers = {name: k + 1 for k, name in enumerate((birds.folder / "parts" / "parts.txt").read_text().splitlines())}
+    sides = {"wing": ("9 left wing", "13 right wing"), "breast": ("4 breast",), "crown": ("5 crown",)}
+    annotations, concepts = test_part
+    truth, hits = sure_truth(annotations), []
+    places = {path: int(path.stem.split("_")[-1]) for path in annotations.images}
+    _, h, w = birds.backbone.shape
+    for name in ("striped wing", "red wing", "blue breast", "yellow crown", "white crown"):
+        k = concepts.names.index(name)
+        for row in np.flatnonzero(truth[:, annotations.concepts.index(name)] == 1)[:8]:
+            path = annotations.images[row]
+            heat = birds.extractor.locate(path, name)
+            assert heat.shape == (1, h, w)
+            assert heat.max() == pytest.approx(concepts.scores[row, k], abs=1e-5)
+            peak = np.array(np.unravel_index(heat[0].argmax(), (h, w))[::-1])  # column, row
+            keys = [(places[path], numbers[part]) for part in sides[name.split()[1]]]
+            found = [boxes[key] for key in keys if key in boxes]
+            low, high = peak * 96 / w, (peak + 1) * 96 / w
+            hits.append(any((low < box[:2] + box[2:]).all() and (high > box[:2]).all() for box in found))
+    assert len(hits) >= 25
+    assert np.mean(hits) > 0.85
+
+
+def test_classes_from_concepts_match_a_black_box_on_the_features(birds, test_part) -> None:
+    annotations = birds.annotations
+    test, concepts = test_part
+    train = annotations.select(annotations.is_train)
+    X = birds.extractor.apply(train.images).scores
+    on_concepts = make_pipeline(StandardScaler(), LogisticRegression(C=0.3, max_iter=2000)).fit(X, train.labels)
+    accuracy = on_concepts.score(concepts.scores, test.labels)
+
+    def pooled(images) -> np.ndarray:
+        parts = stream_grids(images, birds.backbone, Plan(), {})
+        return np.concatenate([part.features.astype(float).max(axis=(2, 3)) for part in parts])
+
+    black_box = make_pipeline(StandardScaler(), LogisticRegression(C=0.3, max_iter=2000))
+    reference = black_box.fit(pooled(train.images), train.labels).score(pooled(test.images), test.labels)
+    assert accuracy > 0.6  # chance is 0.1
+    assert accuracy > reference - 0.03
+
+
+def test_unreadable_pictures_are_named_and_keep_their_rows(birds, tmp_path: Path) -> None:
+    good = list(birds.annotations.images[:3])
+    (tmp_path / "broken.jpg").write_bytes(good[0].read_bytes()[:500])
+    given = [good[0], tmp_path / "broken.jpg", good[1], tmp_path / "absent.jpg", good[2]]
+    found = birds.extractor.apply(given, batch_size=2)
+    assert list(found.broken) == [1, 3]
+    assert found.is_read.tolist() == [True, False, True, False, True]
+    assert np.isnan(found.scores).all(axis=1).tolist() == [False, True, False, True, False]
+    report = found.report()
+    assert "2 of 5 pictures" in report
+    assert "broken.jpg: it is broken or cut short" in report
+    assert "absent.jpg: there is no such file" in report
+    assert np.allclose(found.scores[found.is_read], birds.extractor.apply(good).scores, atol=1e-3)
+    with pytest.raises(ValueError, match=r"broken\.jpg"):
+        birds.extractor.locate(tmp_path / "broken.jpg", "red wing")
+    with pytest.raises(ValueError, match="no concept 'blue song'"):
+        birds.extractor.locate(good[0], ["red wing", "blue song"])
+
+
+def test_a_stopped_run_goes_on_to_the_same_table(birds, tmp_path: Path) -> None:
+    images = birds.annotations.images[:50]
+    whole = birds.extractor.apply(images, batch_size=8)
+    for _ in zip(range(2), birds.extractor.stream(images, {}, batch_size=8, cache=tmp_path), strict=False):
+        pass
+    (shelf,) = tmp_path.glob("scores-*.shelf")
+    done = shelf.stat().st_size
+    with open(shelf, "ab") as file:
+        file.write(b"part of a record")
+    before = birds.backbone.features
+    seen = []
+    birds.backbone.features = lambda pixels: seen.append(len(pixels)) or before(pixels)
+    try:
+        found = birds.extractor.apply(images, batch_size=8, cache=tmp_path)
+        again = birds.extractor.apply(images, batch_size=8, cache=tmp_path)
+    finally:
+        del birds.backbone.features
+    assert np.array_equal(found.scores, whole.scores)
+    assert np.array_equal(again.scores, whole.scores)
+    assert sum(seen) == 50 - 16  # two batches of eight were done
+    assert shelf.stat().st_size > done
+
+
+def test_cached_features_are_those_of_the_network(birds, tmp_path: Path) -> None:
+    few = birds.annotations.select(np.arange(0, 600, 6))
+    plain = ConceptExtractor.fit(few, birds.backbone)
+    first = ConceptExtractor.fit(few, birds.backbone, cache=tmp_path)
+    second = ConceptExtractor.fit(few, birds.backbone, cache=tmp_path)
+    for name in module.ARRAYS:
+        assert np.array_equal(getattr(plain, name), getattr(first, name))
+        assert np.array_equal(getattr(plain, name), getattr(second, name))
+    (shelf,) = tmp_path.glob("grids-*.shelf")
+    with Shelf(shelf, birds.backbone.shape, "f2") as grids:
+        assert len(grids) == few.is_train.sum()
+
+
+def test_a_shelf_forgets_what_was_damaged(tmp_path: Path) -> None:
+    keys = [bytes([k]) * 16 for k in range(3)]
+    with Shelf(tmp_path / "a.shelf", (4,), "f4") as shelf:
+        for k, key in enumerate(keys):
+            shelf.put(key, np.full(4, k))
+    data = bytearray((tmp_path / "a.shelf").read_bytes())
+    data[-36 - 10] ^= 1  # within the second record
+    (tmp_path / "a.shelf").write_bytes(data[:-1])  # and the last is cut
+    with Shelf(tmp_path / "a.shelf", (4,), "f4") as shelf:
+        assert shelf.get(keys[0]).tolist() == [0] * 4
+        assert shelf.get(keys[1]) is None
+        assert shelf.get(keys[2]) is None
+        shelf.put(keys[2], np.arange(4))
+        assert shelf.get(keys[2]).tolist() == [0, 1, 2, 3]
+    with pytest.raises(ValueError, match="not a shelf of"):
+        Shelf(tmp_path / "a.shelf", (5,), "f4")
+
+
+def test_the_key_of_a_picture_is_of_what_it_is_now(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"1")
+    first = picture_key(tmp_path / "a")
+    assert picture_key(tmp_path / "a") == first
+    (tmp_path / "a").write_bytes(b"22")
+    assert picture_key(tmp_path / "a") != first
+    assert picture_key(tmp_path / "b") is None
+
+
+def test_saved_and_loaded_bit_for_bit(birds, tmp_path: Path) -> None:
+    birds.extractor.save(tmp_path / "a.nbc")
+    loaded = load(tmp_path / "a.nbc")  # the backbone is loaded from its folder
+    assert loaded.names == birds.extractor.names
+    assert loaded.parts == birds.extractor.parts
+    assert loaded.trust() == birds.extractor.trust()
+    images = birds.annotations.images[:20]
+    assert np.array_equal(loaded.apply(images).scores, birds.extractor.apply(images).scores)
+    loaded.save(tmp_path / "b.nbc")
+    assert (tmp_path / "a.nbc").read_bytes() == (tmp_path / "b.nbc").read_bytes()
+
+
+def test_broken_and_foreign_files(birds, tmp_path: Path) -> None:
+    path = tmp_path / "a.nbc"
+    birds.extractor.save(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DocumentError, match=r"a\.nbc cannot be read as concepts"):
+        load(path)
+    entries = module.read_archive(open_bytes(whole))
+    for name, data in (
+        ("concepts.json", b"{}"),
+        ("concepts.json", json.dumps({**json.loads(entries["concepts.json"]), "format": 99}).encode()),
+        ("intercepts.npy", module._pack(np.full(38, np.nan))),
+        ("coefficients.npy", module._pack(np.zeros((2, 3)))),
+    ):
+        module.write_archive(path, {**entries, name: data})
+        with pytest.raises(DocumentError):
+            load(path)
+
+
+def open_bytes(data: bytes):
+    import io
+
+    return io.BytesIO(data)
+
+
+def test_another_backbone_is_refused(birds, tmp_path: Path) -> None:
+    birds.extractor.save(tmp_path / "a.nbc")
+    with pytest.raises(ValueError, match="is not the one that the concepts were fitted with"):
+        load(tmp_path / "a.nbc", backbone=Backbone.load(birds.checkpoint, side=64))
+
+
+def test_left_and_right_are_one_part(birds) -> None:
+    assert birds.annotations.parts == (
+        "back", "beak", "belly", "breast", "crown", "forehead", "eye", "leg", "wing", "nape", "tail", "throat",
+    )  # fmt: skip
+    place = birds.annotations.locations
+    wings = np.bincount(place.image[place.part == birds.annotations.parts.index("wing")], minlength=600)
+    assert set(wings.tolist()) == {1, 2}
+    at = dict(zip(birds.extractor.names, birds.extractor.parts, strict=True))
+    assert at["striped wing"] == ("wing",)
+    assert not any("primary" in name or "size" in name for name in birds.annotations.concepts)
+
+
+def test_certainty_counts(birds) -> None:
+    """What workers guessed, often wrongly, moves the classifiers less than what they were certain of."""
+    annotations = birds.annotations
+    is_guess = annotations.weight == 0.5
+    assert 0.03 < is_guess.mean() < 0.09
+    hidden = annotations.present == -1
+    assert (annotations.weight[hidden] == 0).all()
+    back = annotations.concepts.index("brown back")
+    seen = np.bincount(annotations.locations.image[annotations.locations.part == 0], minlength=600) > 0
+    assert np.array_equal(annotations.present[:, back] >= 0, seen)  # a hidden back is unknown, not absent
+
+
+def test_nothing_to_learn_is_said(birds) -> None:
+    none = birds.annotations.select(np.arange(5))
+    with pytest.raises(ValueError, match="nothing to learn"):
+        ConceptExtractor.fit(none.select(np.zeros(5, dtype=bool)), birds.backbone)
+    with pytest.raises(ValueError, match="held_out"):
+        ConceptExtractor.fit(birds.annotations, birds.backbone, held_out=1.5)
+
+
+def test_a_checkpoint_of_the_hubs_form(birds, tmp_path: Path) -> None:
+    """As microsoft/resnet-50: with the weights of the classifier, and the processor's settings."""
+    assert {"config.json", "model.safetensors", "preprocessor_config.json"} <= {
+        p.name for p in birds.checkpoint.iterdir()
+    }
+    config = ResNetConfig(
+        embedding_size=8, hidden_sizes=[16, 32, 48, 64], depths=[1, 1, 1, 1]
+    )  # bottlenecks, as ResNet-50
+    torch.manual_seed(0)
+    network = ResNetForImageClassification(config).eval()
+    network.save_pretrained(tmp_path / "net")
+    told = {"image_mean": [0.5, 0.4, 0.3], "image_std": [0.2, 0.2, 0.25], "resample": 2}
+    (tmp_path / "net" / "preprocessor_config.json").write_text(json.dumps(told))
+    backbone = Backbone.load(tmp_path / "net", side=128)
+    assert (backbone.mean, backbone.std, backbone.resample) == ((0.5, 0.4, 0.3), (0.2, 0.2, 0.25), 2)
+    assert backbone.shape == (64, 4, 4)  # 1/32 of the side, as 14 of 448
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 128, 128, 3), dtype=np.uint8)
+    batch = (pixels / 255 - told["image_mean"]) / told["image_std"]
+    with torch.no_grad():
+        expected = network.resnet(torch.tensor(batch.transpose(0, 3, 1, 2), dtype=torch.float32)).last_hidden_state
+    assert np.abs(backbone.features(pixels).astype(float) - expected.numpy()).max() < 2e-2 * float(expected.abs().max())
+    assert Backbone.load(tmp_path / "net", side=128).digest == backbone.digest
+    assert Backbone.load(tmp_path / "net", side=96).digest != backbone.digest
+
+
+def test_a_backbone_of_tokens() -> None:
+    config = ViTConfig(
+        hidden_size=24, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, image_size=32, patch_size=8
+    )
+    backbone = Backbone(ViTModel(config, add_pooling_layer=False), side=64)  # larger than it was made for
+    assert backbone.shape == (24, 8, 8)
+    pixels = np.zeros((1, 64, 64, 3), dtype=np.uint8)
+    tokens = backbone.network(backbone.prepare(pixels), interpolate_pos_encoding=True).last_hidden_state
+    found = backbone.features(pixels)[0].astype(float)
+    assert found[:, 1, 2] == pytest.approx(tokens[0, 1 + 8 + 2].detach().numpy(), abs=2e-3)
+
+
+def test_wrong_weights_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        Backbone.load(tmp_path / "absent")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match=r"cannot be loaded: expected a folder with config\.json"):
+        Backbone.load(tmp_path / "empty")
+    shallow = ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic")
+    ResNetModel(shallow).save_pretrained(tmp_path / "net")
+    told = json.loads((tmp_path / "net" / "config.json").read_text())
+    (tmp_path / "net" / "config.json").write_text(json.dumps({**told, "depths": [2, 1]}))
+    with pytest.raises(ValueError, match="they are of another net"):
+        Backbone.load(tmp_path / "net")
+
+
+def test_positions_follow_the_resize() -> None:
+    """A point of a wide picture falls into the cell of the square picture that shows it."""
+    sizes = np.array([[500, 300]] * 3)
+    found = find_cells(np.array([0, 250, 499.0]), np.array([0, 150, 299.0]), sizes, (14, 14))
+    assert found.tolist() == [0, 7 * 14 + 7, 195]
+
+
+def run(*arguments, code: int = 0):
+    found = CliRunner().invoke(main, [str(a) for a in arguments])
+    assert found.exit_code == code, found.output
+    return found
+
+
+def test_from_the_command_line(birds, tmp_path: Path) -> None:
+    file, table = tmp_path / "birds.nbc", tmp_path / "table.parquet"
+    page = run("concepts", "fit", birds.folder, "--backbone", birds.checkpoint, "--side", 96, "-o", file).stdout
+    assert f"saved {file}: 38 concepts, measured on pictures held out" in page
+    assert "AUROC" in page
+    fitted = load(file)
+    assert np.array_equal(fitted.coefficients, birds.extractor.coefficients)
+    assert "exists already" in run("concepts", "fit", birds.folder, "--backbone", "x", "-o", file, code=1).stderr
+    run("concepts", "apply", file, birds.folder, "-o", table)
+    rows = pq.read_table(table)
+    assert rows.column_names == ["image", "class", "split", *fitted.names]
+    assert rows["image"][0].as_py() == "images/001.Drawn_bird/Drawn_bird_0001.jpg"
+    assert rows["class"][-1].as_py() == "010.Drawn_bird"
+    assert [text == "train" for text in rows["split"].to_pylist()] == birds.annotations.is_train.tolist()
+    scores = np.stack([rows[name].to_numpy() for name in fitted.names], axis=1)
+    assert np.array_equal(scores, birds.extractor.apply(birds.annotations.images).scores)
+    assert not list(tmp_path.glob("*.unfinished"))
+
+
+def test_the_command_names_broken_pictures(birds, tmp_path: Path) -> None:
+    pictures = tmp_path / "pictures"
+    pictures.mkdir()
+    for k, image in enumerate(birds.annotations.images[:3]):
+        shutil.copy(image, pictures / f"{k}.jpg")
+    (pictures / "1.jpg").write_bytes(b"nothing")
+    birds.extractor.save(tmp_path / "birds.nbc")
+    found = run("concepts", "apply", tmp_path / "birds.nbc", pictures, "-o", tmp_path / "table.csv")
+    assert "1 pictures could not be read" in found.stderr
+    assert "1.jpg: it is empty or no picture" in found.stderr
+    lines = (tmp_path / "table.csv").read_text().splitlines()
+    assert len(lines) == 4
+    assert lines[2] == "1.jpg" + "," * 38
+    shutil.rmtree(pictures)
+    pictures.mkdir()
+    failed = run("concepts", "apply", tmp_path / "birds.nbc", pictures, "-o", tmp_path / "table.csv", code=1)
+    assert "has no pictures" in failed.stderr

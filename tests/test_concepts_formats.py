@@ -1,0 +1,192 @@
+"""CUB's folder, iNaturalist's JSON, one's own CSV: read exactly, names by the paper's rule."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("PIL")
+
+from neuralbasis.concepts import read_annotations, read_csv, read_cub, read_folder, read_inaturalist
+from neuralbasis.concepts.annotations import merge_sides, name_concept
+
+CUB_PARTS = (
+    "back", "beak", "belly", "breast", "crown", "forehead", "left eye", "left leg", "left wing", "nape", "right eye",
+    "right leg", "right wing", "tail", "throat",
+)  # fmt: skip
+FILES = {
+    "images.txt": "1 001.A/x.jpg\n2 001.A/y with space.jpg\n4 002.B/z.jpg\n",
+    "classes.txt": "1 001.A\n2 002.B\n",
+    "image_class_labels.txt": "1 1\n2 1\n4 2\n",
+    "train_test_split.txt": "1 1\n2 0\n4 1\n",
+    "parts/parts.txt": "1 back\n2 left wing\n3 right wing\n",
+    "parts/part_locs.txt": (
+        "1 1 10.0 20.0 1\n1 2 30.5 40.0 1\n1 3 0.0 0.0 0\n2 3 5.0 6.0 1\n4 1 1.0 2.0 1\n9 1 1.0 2.0 1\n"
+    ),
+    "attributes/attributes.txt": (
+        "1 has_wing_pattern::striped\n2 has_primary_size::small_(5_-_9_in)\n3 has_upperparts_color::blue\n"
+    ),
+    "attributes/image_attribute_labels.txt": (
+        "1 1 1 4 3.5\n1 2 1 4 3.5\n1 3 0 3 3.5\n"
+        "2 1 0 2 0 1.5\n"  # a field too many, as in the real file
+        "2 3 1 1 2.0\n"  # not visible
+        "4 1 1 2 2.0\n4 1 0 4 2.0\n4 1 1 3 2.0\n"  # three workers: the surest counts
+        "4 x 1\n"
+    ),
+}
+
+
+def write_cub(folder: Path, **changes: str) -> Path:
+    for path, text in {**FILES, **changes}.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    return folder
+
+
+def test_cub_is_read_exactly(tmp_path: Path) -> None:
+    found = read_annotations(write_cub(tmp_path))
+    assert [p.relative_to(tmp_path).as_posix() for p in found.images] == [
+        "images/001.A/x.jpg",
+        "images/001.A/y with space.jpg",
+        "images/002.B/z.jpg",
+    ]
+    assert found.classes == ("001.A", "002.B")
+    assert found.labels.tolist() == [0, 0, 1]
+    assert found.is_train.tolist() == [True, False, True]
+    assert found.parts == ("back", "wing")
+    assert found.concepts == ("striped wing", "blue upperparts")
+    assert found.shows.tolist() == [[False, True], [True, True]]
+    place = found.locations
+    assert place.image.tolist() == [0, 0, 1, 2]
+    assert place.part.tolist() == [0, 1, 1, 0]
+    assert np.stack([place.x, place.y], 1).tolist() == [[10, 20], [30.5, 40], [5, 6], [1, 2]]
+    assert place.row.tolist() == [0, 0, 1, 2]
+    assert found.present.tolist() == [[1, 0], [0, -1], [0, -1]]
+    assert found.weight.tolist() == [[1.0, 0.75], [0.5, 0.0], [1.0, 0.0]]
+    assert found.truth().tolist() == [[1, 0], [0, -1], [0, -1]]
+    assert found.notes == ("image_attribute_labels.txt: 1 line could not be read, first line 9",)
+
+
+def test_attributes_beside_the_folder(tmp_path: Path) -> None:
+    """As in the archive that CUB comes in."""
+    write_cub(tmp_path / "CUB_200_2011")
+    (tmp_path / "CUB_200_2011" / "attributes" / "attributes.txt").rename(tmp_path / "attributes.txt")
+    assert read_cub(tmp_path / "CUB_200_2011").concepts == ("striped wing", "blue upperparts")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    write_cub(tmp_path)
+    (tmp_path / "parts" / "part_locs.txt").unlink()
+    with pytest.raises(FileNotFoundError, match=r"part_locs\.txt.*CUB_200_2011"):
+        read_cub(tmp_path)
+
+
+def test_some_pictures(tmp_path: Path) -> None:
+    found = read_cub(write_cub(tmp_path))
+    train = found.select(found.is_train)
+    assert [p.name for p in train.images] == ["x.jpg", "z.jpg"]
+    assert train.locations.image.tolist() == [0, 0, 1]
+    assert train.locations.row.tolist() == [0, 0, 1]
+    assert train.present.tolist() == [[1, 0], [0, -1]]
+    assert train.labels.tolist() == [0, 1]
+    assert found.select(np.array([2, 0])).labels.tolist() == [1, 0]
+
+
+def test_names_of_the_paper() -> None:
+    parts = list(dict.fromkeys(map(merge_sides, CUB_PARTS)))
+    assert len(parts) == 12
+    names = {
+        "has_leg_color::orange": "orange leg",
+        "has_wing_pattern::striped": "striped wing",
+        "has_beak_shape::needle": "needle-shaped beak",
+        "has_wing_shape::pointed-wings": "pointed wings",
+        "has_under_tail_color::buff": "buff under tail",
+        "has_beak_length::shorter_than_head": "beak shorter than head",
+        "has_head_pattern::eyering": "eyering head",
+    }
+    for attribute, name in names.items():
+        assert name_concept(attribute, parts).name == name
+    assert name_concept("has_head_pattern::eyering", parts).parts == ("crown", "forehead", "eye")
+    assert name_concept("no attribute", parts) is None
+
+
+@pytest.mark.skipif("NEURALBASIS_DATA" not in os.environ, reason="the real names of the attributes are not here")
+def test_cubs_312_attributes_are_278_concepts() -> None:
+    parts = list(dict.fromkeys(map(merge_sides, CUB_PARTS)))
+    text = Path(os.environ["NEURALBASIS_DATA"], "cub", "attributes.txt").read_text()
+    attributes = [line.split(" ", 1)[1] for line in text.splitlines()]
+    found = {attribute: name_concept(attribute, parts) for attribute in attributes}
+    assert len(attributes) == 312
+    names = [concept.name for concept in found.values() if concept]
+    assert len(names) == len(set(names)) == 278
+    left_out = {attribute.split("::")[0] for attribute, concept in found.items() if concept is None}
+    assert left_out == {"has_primary_size", "has_primary_shape", "has_primary_color"}
+    assert set().union(*(concept.parts for concept in found.values() if concept)) == set(parts)
+
+
+def test_inaturalist(tmp_path: Path) -> None:
+    told = {
+        "images": [{"id": k, "file_name": f"train/{name}.jpg"} for k, name in ((7, "a"), (8, "b"), (9, "c"))],
+        "annotations": [{"image_id": image, "category_id": k} for image, k in ((8, 3), (7, 5), (9, 4))],
+        "categories": [
+            {"id": 3, "name": "Parus major", "supercategory": "Birds"},
+            {"id": 4, "name": "Bellis perennis", "supercategory": "Plants"},
+            {"id": 5, "name": "Pica pica", "supercategory": "Birds"},
+        ],
+    }
+    (tmp_path / "train.json").write_text(json.dumps(told))
+    birds = read_inaturalist(tmp_path / "train.json", supercategory="Birds")
+    assert birds.classes == ("Parus major", "Pica pica")
+    assert [p.relative_to(tmp_path).as_posix() for p in birds.images] == ["train/a.jpg", "train/b.jpg"]
+    assert birds.labels.tolist() == [1, 0]
+    assert len(read_annotations(tmp_path / "train.json").images) == 3
+    (tmp_path / "test.json").write_text(json.dumps({"images": told["images"]}))
+    assert read_inaturalist(tmp_path / "test.json").labels.tolist() == [-1, -1, -1]
+    (tmp_path / "odd.json").write_text("[1]")
+    with pytest.raises(ValueError, match=r"odd\.json is not a file of iNaturalist"):
+        read_annotations(tmp_path / "odd.json")
+
+
+def test_ones_own_csv(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text(
+        "image,part,x,y,attribute,class\n"
+        "a.jpg,left wing,10,20,striped,magpie\n"
+        "a.jpg,left wing,10,20,black,magpie\n"
+        "a.jpg,Right wing,30,20,black,magpie\n"
+        "a.jpg,tail,50,20,,magpie\n"
+        "b.jpg,tail,5,2,long,\n"
+        "b.jpg,tail,here,2,long,\n"
+    )
+    found = read_annotations(path)
+    assert found.concepts == ("striped wing", "black wing", "long tail")
+    assert found.parts == ("wing", "tail")
+    assert found.present.tolist() == [[1, 1, -1], [0, 1, -1], [-1, -1, 0], [-1, -1, 1]]
+    assert found.locations.row.tolist() == [0, 1, 2, 3]
+    assert found.locations.image.tolist() == [0, 0, 0, 1]
+    assert found.truth().tolist() == [[1, 1, 0], [-1, -1, 1]]
+    assert found.classes == ("magpie",)
+    assert found.labels.tolist() == [0, -1]
+    assert found.notes == ("mine.csv: 1 line could not be read, first line 7",)
+    only = found.select(np.array([1]))
+    assert only.present.tolist() == [[-1, -1, 1]]
+    assert only.locations.row.tolist() == [0]
+    path.write_text("image,part,x,attribute\n")
+    with pytest.raises(ValueError, match=r"mine\.csv has no column 'y'"):
+        read_csv(path)
+
+
+def test_folders_are_classes(tmp_path: Path) -> None:
+    for name in ("b/1.jpg", "a/2.jpg", "3.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    found = read_folder(tmp_path)
+    assert [p.name for p in found.images] == ["3.png", "2.jpg", "1.jpg"]
+    assert found.classes == ("a", "b")
+    assert found.labels.tolist() == [-1, 0, 1]
+    with pytest.raises(ValueError, match=r"expected CUB's folder.*a\.txt"):
+        read_annotations(tmp_path / "a.txt")
