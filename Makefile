@@ -53,7 +53,7 @@ bench-paper: $(STAMP) ## the paper's experiments as far as BUDGET goes (3h), the
 	$(RUN) -m benchmarks.report
 
 pictures: $(STAMP) ## draw the pictures of the README and the docs again
-	$(RUN) examples/pictures.py
+	$(RUN) -m examples.pictures
 
 clean: ## remove caches and outputs; the environment stays
 	rm -rf build dist demo_output .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,17 +1,20 @@
-"""Draw the eight pictures of the README and the docs again: `make pictures`. The page needs Chromium."""
+"""Draw the eleven pictures of the README and the docs again: `make pictures`. The pages need Chromium."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from PIL import Image
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, plot, report
+from tests.browser import Browser, find_browser
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -37,15 +40,22 @@ def picture_cancer() -> None:
 
 
 def picture_page(model: NeuralBasisClassifier, X: pd.DataFrame, y: np.ndarray) -> None:
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        print("no Chromium: page.png stays as it is")
-        return
     with tempfile.TemporaryDirectory() as folder:
         report.write(f"{folder}/page.html", model, X, y, title="What drives the diagnosis")
-        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--hide-scrollbars"]
-        flags += [f"--user-data-dir={folder}/profile", "--window-size=1280,1200", f"--screenshot={DOCS / 'page.png'}"]
-        subprocess.run([chromium, *flags, f"{folder}/page.html"], check=True, stderr=subprocess.DEVNULL)
+        photograph(f"{folder}/page.html", "page.png")
+
+
+def photograph(page: str, name: str, section: str = "overview") -> None:
+    """A page from one of its sections on, as a picture of the docs."""
+    if find_browser() is None:
+        print(f"no Chromium: {name} stays as it is")
+        return
+    with Browser() as browser:
+        window = browser.open(page, height=1200)
+        if section != "overview":
+            window.show(f"#{section}")
+        window.settle()
+        window.photograph(DOCS / name)
 
 
 def picture_cars() -> None:
@@ -73,9 +83,29 @@ def picture_bound() -> None:
     plot.bound(path=DOCS / "bound.png")
 
 
+def picture_birds() -> None:
+    """A class, a picture and the page of examples/birds.py, in fewer colours: photographs are large."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, Path(__file__).with_name("birds.py"), "--output", folder], check=True)
+        for name in ("class.png", "picture.png"):
+            shutil.copy(Path(folder, name), DOCS / f"bird_{name}")
+        photograph(f"{folder}/birds.html", "bird_page.png", section="classes")
+    for name in ("bird_class.png", "bird_picture.png", "bird_page.png"):
+        shrink(DOCS / name, width=1000)
+
+
+def shrink(path: Path, width: int) -> None:
+    with Image.open(path) as image:
+        small = image.convert("RGB").resize(
+            (width, round(image.height * width / image.width)), Image.Resampling.LANCZOS
+        )
+    colours = small.quantize(256, method=Image.Quantize.MAXCOVERAGE)
+    small.quantize(palette=colours, dither=Image.Dither.FLOYDSTEINBERG).save(path, optimize=True)
+
+
 def main() -> None:
     DOCS.mkdir(exist_ok=True)
-    for picture in (picture_cancer, picture_cars, picture_wine, picture_diabetes, picture_bound):
+    for picture in (picture_cancer, picture_cars, picture_wine, picture_diabetes, picture_bound, picture_birds):
         picture()
     print(f"written: {', '.join(sorted(path.name for path in DOCS.glob('*.png')))}")
 

@@ -926,7 +926,7 @@ def test_wrong_arguments_are_refused():
 @pytest.mark.parametrize("draw", [plot.shapes, plot.importances])
 def test_absent_matplotlib_is_named(draw, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    monkeypatch.delitem(sys.modules, "neuralbasis.plot.picture", raising=False)
+    monkeypatch.delitem(sys.modules, "neuralbasis.plot.figure", raising=False)
     with pytest.raises(ImportError, match=r'pip install "neuralbasis\[plot\]"'):
         draw(ramp())
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..axis import Axis
-from ..columns import Column
+from ..columns import Column, Columns, find_rows
 from ..model import AdditiveModel
 from ..scorecard import output_labels
 
@@ -55,6 +55,23 @@ class Explanation:
 
 def name_outputs(model: AdditiveModel) -> tuple[str, ...]:
     return tuple(map(str, output_labels(model)))
+
+
+def find_output(model: AdditiveModel, label: Any) -> tuple[int, int]:
+    """The score of a class, and its sign: of two classes, the first is what speaks against the second."""
+    labels = list(name_outputs(model) if model.classes is None else model.classes.tolist())
+    if label not in labels:
+        raise ValueError(f"the model has no class {label!r}; its classes are {labels[:20]}")
+    place = labels.index(label)
+    return (place, 1) if len(labels) == model.n_outputs else (0, 1 if place else -1)
+
+
+def read_table(model: AdditiveModel, X: Any) -> Columns:
+    """The model's columns of any table that `predict` reads; a row as a mapping lacks what it does not name."""
+    mappings = find_rows(X)
+    if mappings is not None:
+        X = {name: [row.get(name) for row in mappings] for name in model.encoder.names}
+    return model.find_columns(X)
 
 
 def plain_values(axis: Axis, column: Column) -> tuple[Value, ...]:

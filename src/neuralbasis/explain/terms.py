@@ -19,7 +19,7 @@ from ..lazy import Lazy
 from ..model import AdditiveModel, find_model, lean
 from ..scorecard import find_term, reachable_cells
 from ..shape import AnyShape, FactoredShape
-from .explanation import Explanation, list_cells, squeeze
+from .explanation import Explanation, find_output, list_cells, squeeze
 
 
 def explain_global(model: Any) -> GlobalExplanation:
@@ -112,7 +112,7 @@ class Leaning(NamedTuple):
     size: float
 
     def __str__(self) -> str:
-        return f"{self.name} {self.size:+.2g}".replace("-", "−")
+        return f"{self.name} {f'{self.size:+.2g}'.replace('-', '−')}"
 
 
 @dataclass(frozen=True)
@@ -197,13 +197,8 @@ class GlobalExplanation(Explanation):
 
     def _lean_to(self, label: Any) -> np.ndarray:
         """(T,) leanings to one class; of two classes, the first is what speaks against the second."""
-        labels = self._list_labels()
-        if label not in labels:
-            raise ValueError(f"the model has no class {label!r}; its classes are {list(labels[:20])}")
-        place = labels.index(label)
-        if len(labels) > len(self.intercept):
-            return self._leanings[:, 0] * (1 if place else -1)
-        return self._leanings[:, place]
+        output, sign = find_output(self.model, label)
+        return sign * self._leanings[:, output]
 
     @cached_property
     def _leanings(self) -> np.ndarray:
@@ -267,7 +262,11 @@ class GlobalExplanation(Explanation):
 
 
 def _view_term(model: AdditiveModel, index: int) -> TermView:
-    shape = model.shapes[index]
+    return view_shape(model, index, model.shapes[index])
+
+
+def view_shape(model: AdditiveModel, index: int, shape: AnyShape) -> TermView:
+    """The view of a term that has this table, its own or that of some of its scores."""
     scores = shape.scores
     reachable = scores[tuple(reachable_cells(axis) for axis in shape.axes)]
     importances, leanings = _weigh(shape)

@@ -3,7 +3,8 @@
     shapes, shape, grid     the strongest terms, one term, a whole model
     by_class, push, slices  a term class by class, which class a pair pushes to, a pair as curves
     importances, waterfall  what matters in a model, why a row has its prediction
-    leanings                the terms, or words, that speak for each class
+    leanings, class_shapes  the terms, or words, that speak for each class; one class with the shapes of its strongest
+    picture                 why a picture has its prediction, and where in it the reasons were seen
     compare, stability      the same term of several models, how far their shapes lie from each other
     bound                   how many bases theory asks for, of no model in particular
 
@@ -14,18 +15,22 @@ PDF file if a path is given. Figures are made without pyplot: no global state, n
 from .bars import importances, leanings, stability, waterfall
 from .bases import bound
 from .canvas import COLOURS
+from .classes import class_shapes
 from .comparison import compare
 from .contrasts import push, slices
+from .overlays import picture
 from .panels import by_class, grid, shape, shapes
 
 __all__ = [
     "COLOURS",
     "bound",
     "by_class",
+    "class_shapes",
     "compare",
     "grid",
     "importances",
     "leanings",
+    "picture",
     "push",
     "shape",
     "shapes",

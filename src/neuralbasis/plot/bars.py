@@ -158,14 +158,14 @@ def waterfall(
     """
     local, view = _find_row(explained, row)
     output = _find_output(local, view, label)
-    names, steps = _list_steps(view, output, check_count(n))
+    names, steps = list_steps(view, output, check_count(n))
     with open_canvas(path) as figure:
         inches = choose_width(width, 6.0)
         figure.set_size_inches(inches, 1.0 + LINE * (len(steps) + 2))
         axes = figure.subplots()
-        _draw_steps(axes, [plain(name, int(6 * inches)) for name in names], float(view.intercept[output]), steps)
-        axes.set_xlabel(_name_score(local, output))
-        figure.suptitle(_say_prediction(local, view, output))
+        draw_steps(axes, [plain(name, int(6 * inches)) for name in names], float(view.intercept[output]), steps)
+        axes.set_xlabel(name_score(local, output))
+        figure.suptitle(say_prediction(local, view, output))
     return figure
 
 
@@ -231,7 +231,7 @@ def _find_output(local: LocalExplanation, view: RowView, label: Any) -> int:
     return find_class(local, label, "label")
 
 
-def _list_steps(view: RowView, output: int, n: int) -> tuple[list[str], np.ndarray]:
+def list_steps(view: RowView, output: int, n: int) -> tuple[list[str], np.ndarray]:
     """Names and contributions of the n terms that matter most, and of all others together."""
     found = view.contributions[:, output]
     order = np.argsort(-np.abs(found), kind="stable")
@@ -248,7 +248,7 @@ def _write_values(values: Sequence[float | str | None]) -> str:
     return ", ".join(value if isinstance(value, str) else write_value(value) for value in written)
 
 
-def _draw_steps(axes: Axes, names: Sequence[str], start: float, steps: np.ndarray) -> None:
+def draw_steps(axes: Axes, names: Sequence[str], start: float, steps: np.ndarray) -> None:
     """Bars from where the last one ended, the first on top, with the start above and the end below them."""
     ends = start + np.cumsum(steps)
     begins = np.r_[start, ends[:-1]]
@@ -270,13 +270,13 @@ def _draw_steps(axes: Axes, names: Sequence[str], start: float, steps: np.ndarra
     axes.set_xlim(path.min() - 0.04 * room, path.max() + 0.16 * room)
 
 
-def _name_score(local: LocalExplanation, output: int) -> str:
+def name_score(local: LocalExplanation, output: int) -> str:
     if local.link == "logit":
         return "log odds" if local.classes is None else f"log odds of {plain(local.classes[1], 20)}"
     return "prediction" if len(local.intercept) == 1 else f"score of {plain(local.outputs[output], 20)}"
 
 
-def _say_prediction(local: LocalExplanation, view: RowView, output: int) -> str:
+def say_prediction(local: LocalExplanation, view: RowView, output: int) -> str:
     """The prediction in words, and what really was."""
     was = "" if view.actual is None else f", really {plain(_write_label(view.actual), 20)}"
     if local.classes is None or view.probabilities is None:

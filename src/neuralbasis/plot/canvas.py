@@ -56,7 +56,7 @@ def open_canvas(path: str | os.PathLike[str] | None = None, panel: float = 3.0) 
     try:
         from matplotlib import rc_context
 
-        from .picture import Picture
+        from .figure import Picture
     except ImportError as error:
         raise ImportError('plots need matplotlib: pip install "neuralbasis[plot]"') from error
     kind = "" if path is None else _read_format(path)
@@ -99,6 +99,12 @@ def plain(text: Any, max_length: int) -> str:
     return "".join(letter if ord(letter) in known else hollow for letter in line).replace("$", r"\$")
 
 
+def wrap_name(name: str, inches: float, n_lines: int = 2) -> str:
+    """A name in as many lines as it needs, at most `n_lines` of them."""
+    room = max(8, int(0.85 * LETTERS * inches))  # letters of a title are a little larger
+    return "\n".join(wrap(plain(name, n_lines * room - 4), room)[:n_lines])
+
+
 def _find_letters() -> frozenset[int]:
     """Code points that the fonts of a figure have; matplotlib warns of every other."""
     from matplotlib.font_manager import FontProperties, findfont
@@ -121,6 +127,14 @@ def number(value: float) -> str:
     ('5.00', '0.0123', '12,346')
     """
     return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:#.3g}"
+
+
+def signed(value: float) -> str:
+    """
+    >>> signed(0.25), signed(-1.0)
+    ('+0.250', '−1.00')
+    """
+    return ("+" if value > 0 else "") + number(value).replace("-", "−")
 
 
 def style(order: int) -> dict[str, Any]:

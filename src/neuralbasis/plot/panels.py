@@ -270,28 +270,34 @@ def draw_panels(
         figure.subfigures(len(blocks), 1, height_ratios=n_rows, squeeze=False)[:, 0] if len(blocks) > 1 else [figure]
     )
     for part, places, count in zip(parts, placed, n_rows, strict=True):
-        _draw_block(part, places, (count, n_columns), scale, free_y)
+        draw_block(part, places, (count, n_columns), (scale.unit, scale.map_unit), free_y)
     if curves and scale.is_many and len(scale.outputs) > 1:
         _add_classes(figure, scale)
 
 
-def _draw_block(
-    part: Any, places: Sequence[tuple[int, int, Panel]], size: tuple[int, int], scale: Scale, free_y: bool
-) -> None:
-    """Draw panels at their places into a figure, or a part of one, of so many rows and columns."""
+def draw_block(
+    part: Any, places: Sequence[tuple[int, int, Panel]], size: tuple[int, int], units: tuple[str, str], free_y: bool
+) -> list[Axes]:
+    """Draw panels at their places into a figure, or a part of one, of so many rows and columns.
+
+    `units` are those of curves and of maps. Out: where each panel was drawn.
+    """
     curves: list[tuple[Axes, Curve]] = []
     maps: list[tuple[Axes, Map]] = []
+    drawn = []
     for row, column, panel in places:
         axes = part.add_subplot(*size, row * size[1] + column + 1)
         axes.set_title(panel.title)
+        drawn.append(axes)
         if isinstance(panel.content, Curve):
             curves.append((axes, panel.content))
         else:
             maps.append((axes, panel.content))
     if curves:
-        _draw_curves(curves, scale, free_y)
+        _draw_curves(curves, units[0], free_y)
     if maps:
-        _draw_maps(part, maps, scale, free_y)
+        _draw_maps(part, maps, units[1], free_y)
+    return drawn
 
 
 def _place(groups: Sequence[Sequence[Panel]], across: int) -> list[tuple[int, int, Panel]]:
@@ -307,7 +313,7 @@ def _place(groups: Sequence[Sequence[Panel]], across: int) -> list[tuple[int, in
     return places
 
 
-def _draw_curves(panels: Sequence[tuple[Axes, Curve]], scale: Scale, free_y: bool) -> None:
+def _draw_curves(panels: Sequence[tuple[Axes, Curve]], unit: str, free_y: bool) -> None:
     shared, rows = choose_limits(curve for _, curve in panels), set()
     for axes, curve in panels:
         axes.set_ylim(choose_limits([curve]) if free_y else shared)
@@ -315,15 +321,14 @@ def _draw_curves(panels: Sequence[tuple[Axes, Curve]], scale: Scale, free_y: boo
         axes.set_xlabel(curve.ruler.note)
         row = axes.get_subplotspec().rowspan.start  # type: ignore[union-attr]
         if row not in rows:
-            label_axis(axes, "y", scale.unit)
+            label_axis(axes, "y", unit)
             rows.add(row)
         elif not free_y:
             axes.tick_params(labelleft=False)
 
 
-def _draw_maps(part: Any, panels: Sequence[tuple[Axes, Map]], scale: Scale, free_y: bool) -> None:
+def _draw_maps(part: Any, panels: Sequence[tuple[Axes, Map]], unit: str, free_y: bool) -> None:
     shared = max(content.limit for _, content in panels) or 1.0
-    unit = "change of probability" if scale.kind == "probability" else scale.unit
     for axes, content in panels:
         mesh = draw_map(axes, content, (content.limit or 1.0) if free_y else shared)
         if free_y:

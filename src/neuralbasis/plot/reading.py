@@ -89,6 +89,11 @@ class Scale:
         classes = self.explanation.classes
         return "contribution to log odds" + ("" if classes is None else f" of {plain(classes[1], 20)}")
 
+    @property
+    def map_unit(self) -> str:
+        """The same of a map, which shows what a term changes."""
+        return "change of probability" if self.kind == "probability" else self.unit
+
     def only(self, *outputs: int) -> Scale:
         return replace(self, outputs=outputs)
 

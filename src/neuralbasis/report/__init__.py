@@ -16,11 +16,13 @@ from typing import Any
 
 from ..draft import replace_when_done
 from ..explain import explain_global
+from ..explain.explanation import read_table
 from ..model import find_model
 from .check import describe_check
 from .page import assemble
 from .part import choose_part
-from .rows import choose_rows, describe_rows, read_table, take_rows
+from .pictures import describe_pictures
+from .rows import choose_rows, describe_rows, take_rows
 from .tables import Pack, describe_model
 
 __all__ = ["write"]
@@ -33,6 +35,7 @@ def write(
     y: Any = None,
     rows: Sequence[int] | None = None,
     title: str | None = None,
+    pictures: Sequence[Any] = (),
 ) -> None:
     """Write the page of a model.
 
@@ -44,6 +47,8 @@ def write(
     y : what came for these rows: the page then also says how well the model meets them
     rows : which rows of X to explain one by one, counted from 0; None takes the first eight
     title : heading of the page; None makes one of the target's name
+    pictures : what `explain.explain_class` and `explain.explain_picture` gave: classes with their examples and the
+        shapes that speak for them, pictures with where their concepts were seen
 
     Examples
     --------
@@ -68,6 +73,8 @@ def write(
     if table is not None:
         data["check"] = None if y is None else describe_check(found, table, y)
         data["rows"] = describe_rows(found, part, table, y, chosen)
+    if pictures:
+        data["seen"] = describe_pictures(pictures, found, part.model.term_names, pack)
     page = assemble(data, pack)
     with replace_when_done(path) as file:
         file.write(page)

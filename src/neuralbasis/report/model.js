@@ -9,33 +9,42 @@ function readModel() {
   const data = JSON.parse(document.getElementById("data").textContent);
   const exact = new Float64Array(readBytes("exact"));
   const steps = new Uint16Array(readBytes("steps"));
-  for (const axis of data.axes) {
-    axis.knots = exact.subarray(axis.knots, axis.knots + axis.count);
-    axis.levels = data.columns[axis.column].levels;
-    axis.name = data.columns[axis.column].name;
-    axis.cells = axis.count + 2;
-  }
+  for (const axis of data.axes) openAxis(Object.assign(axis, data.columns[axis.column]));
   const nOutputs = data.intercept.length;
-  data.terms.forEach((term, index) => openTerm(term, index, nOutputs));
+  data.terms.forEach((term, index) => openTerm(term, index, nOutputs, data.axes));
+  if (data.seen) openSeen(data.seen);
   return data;
 
-  function openTerm(term, index, n) {
+  function openAxis(axis) {
+    axis.knots = exact.subarray(axis.knots, axis.knots + axis.count);
+    axis.cells = axis.count + 2;
+  }
+
+  // Terms of single classes have one score and axes of their own; heat maps are numbers from 0 to 1.
+  function openSeen({ axes, classes, pictures }) {
+    axes.forEach(openAxis);
+    const terms = classes.flatMap((one) => [...one.for, ...one.against]);
+    terms.forEach((term, index) => openTerm(term, `class-${index}`, 1, axes));
+    for (const { grid, sights } of pictures) {
+      for (const sight of sights) if (sight.heat) sight.heat = readSteps(sight.heat, grid[0] * grid[1]);
+    }
+  }
+
+  function openTerm(term, index, n, axes) {
     const { scores, mix, spread, weights, members } = term;
     term.index = index;
-    term.axes = term.axes.map((axis) => data.axes[axis]);
+    term.axes = term.axes.map((axis) => axes[axis]);
     term.strides = term.axes.map((_, d) => term.axes.slice(d + 1).reduce((size, axis) => size * axis.cells, 1));
     term.size = term.strides[0] * term.axes[0].cells;
-    term.weights = squareSteps(weights, term.size);
+    term.weights = readSteps(weights, term.size).map((root) => root ** 2);
     term.spread = (cell, k) => spread[1] + spread[2] * steps[spread[0] + cell * n + k];
     term.nMembers = members ? members[0] : 0;
     term.member = (m, cell, k) => members[2] + members[3] * steps[members[1] + (m * term.size + cell) * n + k];
     term.score = mix ? tiedScore(scores, mix[0], mix[1], n) : (cell, k) => exact[scores + cell * n + k];
   }
 
-  function squareSteps([start, low, step], size) {
-    const found = new Float64Array(size);
-    for (let i = 0; i < size; i++) found[i] = (low + step * steps[start + i]) ** 2;
-    return found;
+  function readSteps([start, low, step], size) {
+    return Float64Array.from({ length: size }, (_, i) => low + step * steps[start + i]);
   }
 
   // Classes that share a few shapes and weigh them.

@@ -53,6 +53,11 @@ function addPicture(box, draw) {
   watcher.observe(box);
 }
 
+function forgetPicture(box) {
+  watcher.unobserve(box);
+  pictures.delete(box);
+}
+
 function paint(box, picture) {
   if (!picture.isStale) return;
   picture.isStale = false;
@@ -152,7 +157,10 @@ function chooseOutput(output) {
 }
 
 function hideWhatIsNotThere() {
-  const has = { check: Boolean(model.check), rows: Boolean(model.rows), outputs: model.outputs.length > 1 };
+  const has = {
+    check: Boolean(model.check), rows: Boolean(model.rows), outputs: model.outputs.length > 1,
+    classes: Boolean(model.seen?.classes.length), pictures: Boolean(model.seen?.pictures.length),
+  };
   for (const node of document.querySelectorAll("[data-needs]")) node.hidden = !has[node.dataset.needs];
 }
 
@@ -179,6 +187,7 @@ function listen() {
   listenToTheme();
   listenToRows();
   listenToWhatIf();
+  listenToSeen();
 }
 
 function listenToTheme() {

@@ -1,10 +1,12 @@
 """Part: the terms of a model that a page shows, as a model of their own.
 
-Of a wide model these are the strongest, and those that contribute most to the rows of the page.
+Of a wide model, and of one with more numbers than a page should hold, such as hundreds of columns and hundreds of
+classes, these are the strongest, and those that contribute most to the rows of the page.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,10 +14,11 @@ import numpy as np
 from ..columns import Columns
 from ..encoder import Encoder
 from ..model import AdditiveModel
-from ..shape import Shape
+from ..shape import AnyShape, FactoredShape, Shape, TiedShape
 
 MAX_TERMS, MAX_ROW_TERMS = 200, 24  # of a wide model, and for each row
 MAX_NUMBERS = 1_000_000  # in their tables: a page stays a file one can send
+MAX_TABLES = 2_000_000  # the same of a model that is not wide
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,25 +42,34 @@ class Part:
 
 
 def choose_part(model: AdditiveModel, rows: Columns | None) -> Part:
-    """All terms, or some of a wide model; `rows` are those of the page."""
+    """All terms, or some of a model that is wide or large; `rows` are those of the page."""
     n_columns = len(model.encoder.axes)
-    if not model.is_wide:
+    if not model.is_wide and sum(_count_numbers(model, t) for t in range(len(model.shapes))) <= MAX_TABLES:
         return Part(model, tuple(range(n_columns)), 0, n_columns)
-    chosen: list[Shape] = []
-    room = MAX_NUMBERS
+    chosen: list[Shape | TiedShape] = []
+    room = MAX_NUMBERS if model.is_wide else MAX_TABLES
     for t in _rank_terms(model, rows):
-        shape = model.shapes[t]
-        scores = shape.scores
-        if chosen and scores.size > room:
+        room -= _count_numbers(model, t)
+        if chosen and room < 0:
             break
-        chosen.append(Shape(shape.term, shape.axes, scores, shape.spread, shape.weights, shape.members))
-        room -= scores.size
+        chosen.append(_unfold(model.shapes[t]))
     features = tuple(sorted({feature for shape in chosen for feature in shape.term}))
     place = {feature: index for index, feature in enumerate(features)}
     shapes = tuple(replace(shape, term=tuple(place[feature] for feature in shape.term)) for shape in chosen)
     encoder = Encoder(tuple(model.encoder.axes[feature] for feature in features))
     small = replace(model, encoder=encoder, shapes=shapes)
-    return Part(small, features, len(model.shapes) - len(shapes), n_columns, is_wide=True)
+    return Part(small, features, len(model.shapes) - len(shapes), n_columns, model.is_wide)
+
+
+def _count_numbers(model: AdditiveModel, t: int) -> int:
+    return model.n_outputs * math.prod(axis.n_cells for axis in model.shapes[t].axes)
+
+
+def _unfold(shape: AnyShape) -> Shape | TiedShape:
+    """A term of factors as a table."""
+    if not isinstance(shape, FactoredShape):
+        return shape
+    return Shape(shape.term, shape.axes, shape.scores, shape.spread, shape.weights, shape.members)
 
 
 def _rank_terms(model: AdditiveModel, rows: Columns | None) -> list[int]:

@@ -10,20 +10,12 @@ from typing import Any
 import numpy as np
 
 from ..axis import Axis
-from ..columns import Column, Columns, find_rows, level_text
+from ..columns import Column, Columns, level_text
 from ..explain import explain_local
 from ..model import AdditiveModel
 from .part import Part
 
 N_ROWS = 8
-
-
-def read_table(model: AdditiveModel, X: Any) -> Columns:
-    """The model's columns of any table that `predict` reads; a row as a mapping lacks what it does not name."""
-    mappings = find_rows(X)
-    if mappings is not None:
-        X = {name: [row.get(name) for row in mappings] for name in model.encoder.names}
-    return model.find_columns(X)
 
 
 def describe_rows(

@@ -69,7 +69,7 @@ def describe_model(part: Part, explanation: GlobalExplanation, pack: Pack, title
     axes, indices = _list_axes(model, pack)
     keeps = _choose_members(explanation.terms)
     terms = [
-        _describe_term(view, shape.term, indices, keep, pack)
+        describe_term(view, shape.term, indices, keep, pack)
         for view, shape, keep in zip(explanation.terms, model.shapes, keeps, strict=True)
     ]
     own = {view.columns[0]: view.weights for view in explanation.terms if len(view.columns) == 1}
@@ -90,6 +90,7 @@ def describe_model(part: Part, explanation: GlobalExplanation, pack: Pack, title
         "summary": None if model.summary is None else _describe_summary(model),
         "rows": None,
         "check": None,
+        "seen": None,
     }
 
 
@@ -118,7 +119,7 @@ def _choose_members(views: Sequence[TermView]) -> list[bool]:
     return keeps
 
 
-def _describe_term(
+def describe_term(
     view: TermView, term: Sequence[int], indices: Mapping[int, int], has_members: bool, pack: Pack
 ) -> dict[str, Any]:
     members = np.moveaxis(view.members, -2, 0) if has_members and view.members is not None else None

@@ -48,17 +48,17 @@ function filterTerms() {
 // Lowest and highest score that a term shows, a main effect with its band; 0 is always inside.
 function findExtent(term) {
   const key = `${term.index} ${state.output}`;
-  if (!extents.has(key)) extents.set(key, measureExtent(term));
+  if (!extents.has(key)) extents.set(key, measureExtent(term, state.output));
   return extents.get(key);
 }
 
-function measureExtent(term) {
+function measureExtent(term, output) {
   const isMain = term.axes.length === 1, { count, levels } = term.axes[0];
   const isKnot = (cell) => isMain && cell > 0 && cell <= count;
   let low = 0, high = 0;
   for (let cell = 0; cell < (isMain && !levels ? count + 1 : term.size); cell++) {
     if (!isKnot(cell) && !(term.weights[cell] > 0)) continue;
-    const score = term.score(cell, state.output), spread = isMain ? term.spread(cell, state.output) : 0;
+    const score = term.score(cell, output), spread = isMain ? term.spread(cell, output) : 0;
     low = Math.min(low, score - spread);
     high = Math.max(high, score + spread);
   }
@@ -111,10 +111,10 @@ function openCard(term, card) {
   if (kind === "levels" && term.axes[0].count > MAX_LEVELS) addLevelSwitch(card, box, extra, view);
 }
 
-function drawTerm(box, { kind, term, maxLevels, slice }, limits) {
-  if (kind === "curve") return drawCurve(box, term, state.output, limits);
-  if (kind === "levels") return drawLevels(box, term, state.output, limits, maxLevels);
-  return drawMap(box, term, state.output, limits, slice);
+function drawTerm(box, { kind, term, maxLevels, slice }, limits, output = state.output) {
+  if (kind === "curve") return drawCurve(box, term, output, limits);
+  if (kind === "levels") return drawLevels(box, term, output, limits, maxLevels);
+  return drawMap(box, term, output, limits, slice);
 }
 
 // What a term says at one place, in words.

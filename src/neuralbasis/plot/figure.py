@@ -1,4 +1,4 @@
-"""Picture: a matplotlib figure that a notebook shows without pyplot."""
+"""Figure: that of matplotlib, shown by a notebook without pyplot."""
 
 from __future__ import annotations
 

@@ -1,0 +1,149 @@
+"""Overlays: pictures, and where in them concepts were seen.
+
+A heat map is a grid over the whole picture: the middle of a cell stands over the middle of its part of the picture, and
+between middles it is linear. Below the colour the picture is grey and its shades are stretched, so that a dark one can
+be read as well.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..explain import PictureExplanation, Sight, explain_picture
+from .bars import LINE, draw_steps, list_steps, name_score, say_prediction
+from .canvas import LETTERS, LOWERS, RAISES, choose_width, open_canvas, plain, signed, wrap_name
+from .maps import write_value
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+STRONGEST = 0.8  # share of the colour where a concept was seen most
+PANEL = 1.7  # least inches of a heat map
+NARROW = 5.0  # inches below which the bars stand under the picture
+
+
+def picture(
+    explained: Any,
+    row: Any = None,
+    picture: Any = None,
+    heat: Mapping[str, Any] | None = None,
+    n: int = 8,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    label: Any = None,
+    width: float | None = None,
+) -> Figure:
+    """Draw why a picture has its prediction: its concepts from the intercept to the score, and where each was seen.
+
+    Heat maps are red where the concept raises the score and blue where it lowers it; all share one scale, so that a
+    concept that was seen nowhere has no colour.
+
+    Parameters
+    ----------
+    explained : PictureExplanation; or an AdditiveModel or fitted estimator, with what follows
+    row, picture, heat, n, label : see `explain.explain_picture`; of an explanation leave them out
+    path : where to write the figure, by its ending as PNG, SVG or PDF; None writes nothing
+    width : of the figure in inches
+    """
+    found = explained
+    if not isinstance(explained, PictureExplanation):
+        found = explain_picture(explained, row, picture, heat, label, n_terms=n)
+    seen = [sight for sight in found.sights if sight.heat is not None]
+    inches = choose_width(width, 7.2)
+    size = n_rows, across = _choose_grid(len(seen), inches)
+    names, steps = list_steps(found.row, found.output, found.n_terms)
+    is_narrow = inches < NARROW
+    bars = 0.8 + LINE * (len(steps) + 2)
+    top = 0.7 * inches + bars if is_narrow else max(2.4, bars)
+    with open_canvas(path) as figure:
+        foot = n_rows * (inches / across + 0.6)
+        figure.set_size_inches(inches, top + foot + 0.4)
+        title = say_prediction(found.local, found.row, found.output)
+        figure.suptitle("\n".join(wrap(title, int(0.9 * LETTERS * inches))))
+        parts: Any = figure.subfigures(2, 1, height_ratios=[top, foot]) if seen else [figure]
+        if is_narrow:
+            spots = parts[0].subfigures(2, 1, height_ratios=[top - bars, bars])
+        else:
+            spots = parts[0].subfigures(1, 2, width_ratios=[2, 3])
+        left, right = (spot.subplots() for spot in spots)
+        _show(left, found.picture)
+        room = int((7 if is_narrow else 5) * inches)
+        draw_steps(right, [plain(name, room) for name in names], float(found.intercept[found.output]), steps)
+        right.set_xlabel(name_score(found.local, found.output))
+        if seen:
+            _draw_sights(parts[1], found.picture, seen, size, inches / across)
+    return figure
+
+
+def _choose_grid(count: int, inches: float) -> tuple[int, int]:
+    """Rows and columns of heat maps, all rows about equally long.
+
+    >>> _choose_grid(6, 7.2), _choose_grid(6, 3.3), _choose_grid(0, 7.2)
+    ((2, 3), (3, 2), (0, 1))
+    """
+    n_rows = -(-count // max(2, int(inches // PANEL)))
+    return n_rows, -(-count // n_rows) if n_rows else 1
+
+
+def draw_pictures(part: Any, pictures: Sequence[np.ndarray]) -> None:
+    """Pictures side by side, all of one height."""
+    ratios = [picture.shape[1] / picture.shape[0] for picture in pictures]
+    panels = part.subplots(1, len(pictures), squeeze=False, width_ratios=ratios)[0]
+    for axes, picture in zip(panels, pictures, strict=True):
+        _show(axes, picture)
+
+
+def _draw_sights(part: Any, picture: np.ndarray, seen: Sequence[Sight], size: tuple[int, int], inches: float) -> None:
+    grids = np.stack([sight.heat for sight in seen if sight.heat is not None])
+    low, high = float(grids.min()), float(grids.max())
+    panels = part.subplots(*size, squeeze=False).ravel()
+    for axes, sight, grid in zip(panels, seen, grids, strict=False):
+        strength = (grid - low) / ((high - low) or 1.0)
+        _show(axes, blend(picture, strength, RAISES if sight.contribution > 0 else LOWERS))
+        axes.set_title(_title_sight(sight, inches))
+    for axes in panels[len(seen) :]:
+        axes.set_axis_off()
+
+
+def _title_sight(sight: Sight, inches: float) -> str:
+    values = ["missing" if value is None else value for value in sight.values]
+    written = ", ".join(value if isinstance(value, str) else write_value(value) for value in values)
+    return f"{wrap_name(sight.name, inches)}\n{plain(written, 20)} → {signed(sight.contribution)}"
+
+
+def _show(axes: Axes, picture: np.ndarray) -> None:
+    axes.imshow(picture, interpolation="antialiased")
+    axes.set_axis_off()
+
+
+def blend(picture: np.ndarray, strength: np.ndarray, colour: str) -> np.ndarray:
+    """(height, width, 3) 0 … 1: a picture in grey under a colour, by the strength (h, w) 0 … 1 of its places."""
+    from matplotlib.colors import to_rgb
+
+    grey = picture @ np.array([0.299, 0.587, 0.114])
+    dark, bright = np.percentile(grey, [1, 99])
+    ground = 0.25 + 0.75 * np.clip((grey - dark) / ((bright - dark) or 1.0), 0.0, 1.0)[..., None]
+    share = STRONGEST * stretch(strength, *picture.shape[:2])[..., None]
+    return (1 - share) * ground + share * np.array(to_rgb(colour))
+
+
+def stretch(grid: np.ndarray, height: int, width: int) -> np.ndarray:
+    """(height, width) a grid (h, w) over a whole picture, linear between the middles of its cells.
+
+    >>> stretch(np.array([[0.0, 1.0]]), 1, 4).tolist()
+    [[0.0, 0.25, 0.75, 1.0]]
+    """
+    for axis, size in enumerate((height, width)):
+        count = grid.shape[axis]
+        at = np.clip((np.arange(size) + 0.5) * count / size - 0.5, 0, count - 1)
+        before = at.astype(int)
+        after = np.minimum(before + 1, count - 1)
+        share = np.expand_dims(at - before, 1 - axis)
+        grid = (1 - share) * grid.take(before, axis) + share * grid.take(after, axis)
+    return grid

@@ -1,0 +1,99 @@
+// Seen: classes with their examples and the shapes that speak for them, and pictures with what was seen in them.
+
+const STRONGEST = 0.8; // share of the colour where a concept was seen most
+
+const shown = { class: 0, picture: 0 };
+
+// A select of some names with a button to either side of it.
+function listenToChoice(id, names, fill) {
+  const choose = (place) => {
+    shown[id] = (place + names.length) % names.length;
+    find(id).value = shown[id];
+    fill();
+  };
+  find(id).replaceChildren(...names.map((name, i) => html("option", { value: i }, shorten(name, 60))));
+  find(id).addEventListener("change", () => choose(Number(find(id).value)));
+  find(`previous-${id}`).addEventListener("click", () => choose(shown[id] - 1));
+  find(`next-${id}`).addEventListener("click", () => choose(shown[id] + 1));
+  choose(0);
+}
+
+function listenToSeen() {
+  const { classes = [], pictures = [] } = model.seen || {};
+  if (classes.length) listenToChoice("class", classes.map((one) => one.label), fillClass);
+  const name = ({ actual, prediction }, i) => `${i + 1}: ${actual === null ? prediction : actual}`;
+  if (pictures.length) listenToChoice("picture", pictures.map(name), fillPicture);
+}
+
+function fillClass() {
+  const { label, rows, rival, apart, examples, for: raising, against } = model.seen.classes[shown.class];
+  const whose = rows ? `the ${plural(rows, "row")} of the class given to this page`
+    : "the training rows that the term draws to the class";
+  find("class-note").textContent = "A number above 0 is what the term adds to the score of the class, in the mean over "
+    + `${whose}; one below 0, what it takes from the training rows that it turns away.`;
+  find("examples").replaceChildren(...examples.map((src) => html("img", { src, alt: `An example of ${label}` })));
+  const ends = [...raising, ...against].map((term) => measureExtent(term, 0)).flat();
+  const low = Math.min(0, ...ends), high = Math.max(0, ...ends);
+  for (const [id, terms] of [["speaks-for", raising], ["speaks-against", against]]) {
+    for (const card of find(id).children) forgetPicture(card);
+    find(id).replaceChildren(...terms.map((term) => openSketch(term, low, high)));
+  }
+  const names = apart.map(([term, size]) => `${term} ${writeSigned(size)}`).join(", ");
+  find("apart").textContent = names ? `What tells it from ${rival}, whose score comes next on these rows: ${names}.` : "";
+}
+
+function openSketch(term, low, high) {
+  const name = term.link === null ? term.name : html("a", { href: `#term-${term.link}` }, term.name);
+  const figure = writeFigure(term.gain, writeSigned(term.gain), `side ${term.gain > 0 ? "positive" : "negative"}`);
+  const box = html("div", { class: "chart", role: "img", "aria-label": `${term.name}: ${writeSigned(term.gain)}` });
+  const card = html("article", { class: "card" }, html("header", {}, html("h3", { title: term.name }, name), figure), box);
+  const limits = term.axes.length > 1 ? Math.max(-low, high) || 1 : low === high ? [-1, 1] : widen(low, high);
+  const view = { term, kind: findKind(term), maxLevels: MAX_LEVELS, slice: Math.ceil((term.axes[2]?.count ?? 1) / 2) };
+  addPicture(card, () => drawTerm(box, view, limits, 0));
+  return card;
+}
+
+function fillPicture() {
+  const picture = model.seen.pictures[shown.picture], { address, label, sights, actual, prediction, score } = picture;
+  const soft = (text) => html("span", { class: "soft" }, text);
+  const chance = picture.probability === null ? [] : [soft(`probability of ${label} ${writeShare(picture.probability)}`)];
+  const came = actual === null ? [] : [soft("came"), html("span", { class: "came name" }, actual)];
+  const answer = picture.probability === null ? writeNumber(prediction) : prediction;
+  find("picture-verdict").replaceChildren(html("span", { class: "answer name" }, answer), ...chance, ...came);
+  find("photo").replaceChildren(showPhoto(address, picture.size));
+  let at = picture.intercept;
+  const steps = sights.map(({ name, link, values, contribution }) => {
+    at += contribution;
+    const note = values.map(writeSeen).join(", "), place = link === null ? null : `#term-${link}`;
+    return makeBar(name, note, contribution, place, at - contribution, at);
+  });
+  if (picture.others) steps.push(makeBar(plural(picture.others, "other term"), "", score - at, null, at, score));
+  const stand = (name, value) => ({ name, from: value, to: value, value, text: writeNumber(value, 4), look: "plain" });
+  steps.unshift(stand(nameStart(), picture.intercept));
+  steps.push(stand(model.classes ? `score of ${label}` : "prediction", score));
+  const ends = steps.flatMap((step) => [step.from, step.to]);
+  fillBars(find("picture-bars"), steps, ...widen(Math.min(...ends), Math.max(...ends)));
+  find("sights").replaceChildren(...sights.filter((sight) => sight.heat).map((sight) => openSight(picture, sight)));
+}
+
+function writeSeen(value) {
+  if (value === null) return "missing";
+  return typeof value === "number" ? writeNumber(value) : shorten(value, 30);
+}
+
+function showPhoto(src, [width, height], alt = "The picture") {
+  return html("img", { src, alt, width, height });
+}
+
+// The grid as a canvas of its cells, stretched over the picture: the browser makes it smooth.
+function openSight({ address, size, grid }, { name, contribution, values, heat }) {
+  const [height, width] = grid, canvas = html("canvas", { width, height, class: "heat", "aria-hidden": "true" });
+  const context = canvas.getContext("2d"), image = context.createImageData(width, height);
+  const colour = findColour(contribution > 0 ? "positive" : "negative");
+  heat.forEach((strength, i) => image.data.set([...colour, 255 * STRONGEST * strength], 4 * i));
+  context.putImageData(image, 0, 0);
+  const caption = html("figcaption", {}, html("span", { class: "name" }, name), ` ${values.map(writeSeen).join(", ")} → `,
+    writeFigure(contribution, writeSigned(contribution), `side ${contribution > 0 ? "positive" : "negative"}`));
+  const photo = showPhoto(address, size, `Where ${name} was seen`);
+  return html("figure", { class: "sight" }, html("div", { class: "layers" }, photo, canvas), caption);
+}
