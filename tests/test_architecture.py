@@ -21,7 +21,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 
 NUMPY_SIDE = ["stored", "columns", "axis", "encoder", "terms", "screen", "select", "link", "layout", "model", "kernels"]
 NUMPY_SIDE += ["lazy", "entries", "factors", "purify", "shape", "summary", "draft", "archive", "document", "scorecard"]
-NUMPY_SIDE += ["bound", "merging"]
+NUMPY_SIDE += ["bound", "merging", "detection"]
 TORCH_SIDE = ["bases", "net", "objective", "train", "compile"]
 READERS = ["explain", "plot", "report", "edit", "export", "cli"]
 BOTH_SIDES = {"compile", "estimators", "fitting", "start", "trainer", "wide"}
@@ -49,6 +49,7 @@ HOMES = {
     "onnx": "export",
     "openpyxl": "export",
     "matplotlib": "plot",
+    "pycocotools": "detection",
     "optuna": "search",
     "tqdm": "progress",
 }

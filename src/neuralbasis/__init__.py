@@ -24,6 +24,7 @@ _HOME = {
     "load": "model",
     "merge": "merging",
     "tune": "tuning",
+    "detection": None,
     "document": None,
     "explain": None,
     "export": None,
