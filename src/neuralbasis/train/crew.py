@@ -171,13 +171,13 @@ class Part:
         present = values.clone()
         values.copy_(self.optimizer.average)
         self.net.eval()
-        table, lookup, parts = self.net.table(self.grid.points), self.grid.lookup, []
-        for first in range(0, len(self.held), 65536):
-            index = self.held[first : first + 65536]
+        table, lookup, step, parts = self.net.table(self.grid.points), self.grid.lookup, self.net.block_rows, []
+        for first in range(0, len(self.held), step):
+            index = self.held[first : first + step]
             target, init = self.rows.take(torch.from_numpy(index).to(self.grid.device))
             scores = self.net.combine(lookup.gather(lookup.take(index), table, self.net.tied))
             losses = self.objective.loss(scores if init is None else scores + init, target)
-            parts.append((losses * self.held_weights[first : first + 65536]).sum(1))
+            parts.append((losses * self.held_weights[first : first + step]).sum(1))
         values.copy_(present)
         self.net.train()
         return torch.cat(parts)
