@@ -51,6 +51,7 @@ BENCHMARKS = {
     "sparse_growth": ("benchmarks.speed.sparse_growth", "Growth with stored entries and with columns"),
     "wide": ("benchmarks.speed.wide", "Far more columns than rows"),
     "objects": ("benchmarks.speed.objects", "A sparse table with a hundred thousand pairs"),
+    "concepts": ("benchmarks.speed.concepts", "Concepts of birds, at CUB's and iNaturalist's size"),
 }
 
 

@@ -22,7 +22,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 
 NUMPY_SIDE = ["stored", "columns", "axis", "encoder", "terms", "screen", "select", "link", "layout", "model", "kernels"]
 NUMPY_SIDE += ["lazy", "entries", "factors", "purify", "shape", "summary", "draft", "archive", "document", "scorecard"]
-NUMPY_SIDE += ["bound", "merging", "nested", "predictions", "stream"]
+NUMPY_SIDE += ["bound", "merging", "nested", "predictions", "stream", "detection"]
 TORCH_SIDE = ["bases", "net", "objective", "train", "compile"]
 READERS = ["explain", "plot", "report", "edit", "export", "cli"]
 BOTH_SIDES = {
@@ -64,6 +64,7 @@ HOMES: dict[str, str | tuple[str, ...]] = {
     "transformers": "concepts",
     "safetensors": "concepts",
     "matplotlib": "plot",
+    "pycocotools": "detection",
     "optuna": "search",
     "ray": "launch",
     "tqdm": "progress",

@@ -232,6 +232,16 @@ def test_the_column_of_an_infinite_value_is_returned(value):
 # Forward and backward pass of training
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+def test_the_highest_class_is_picked_where_it_is_sure(compiled):
+    scores = np.array([[1.0, 3.0, 2.0], [5.0, 5.0, 1.0], [2.0, 1.0, 1.95], [np.nan] * 3, [9.0, 0, 0]], dtype=np.float32)
+    pick = kernels.pick_classes if compiled else getattr(kernels.pick_classes, "py_func", kernels.pick_classes)
+    winners = np.full(5, 7)
+    with np.errstate(invalid="ignore"):
+        assert pick(0, 4, scores, np.full(5, 0.1), winners) == -1
+    assert winners.tolist() == [1, -1, -1, -1, 7]
+
+
 def test_rows_are_taken_in_any_order():
     rng = np.random.default_rng(1)
     positions = rng.random((300, 7)).astype(np.float32)

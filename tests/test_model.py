@@ -172,6 +172,33 @@ def test_a_tied_shape_by_hand():
     np.testing.assert_allclose(model.importances("min_max"), [(2 + 7) / 2])
 
 
+@settings(max_examples=30, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    gap=st.sampled_from([0.0, 1e-300, 1e-12, 1e-6, 1.0]),
+    size=st.sampled_from([1e-30, 1, 1e39]),
+)
+def test_tied_classes_that_are_nearly_alike_are_told_apart(seed, gap, size):
+    """The winner is that of the scores in double precision, however near the others are, and however large or small."""
+    rng = np.random.default_rng(seed)
+    tied, _, _, table = make_tied(seed=seed % 50)
+    shapes = []
+    for shape in tied.shapes:
+        mix = size * shape.mix[..., :1] * (1 + gap * rng.normal(size=(1, 1, 3)))
+        shapes.append(replace(shape, mix=mix))
+    model = replace(tied, shapes=tuple(shapes), intercept=size * gap * rng.normal(size=3))
+    assert model.predict(table).tolist() == model.classes[model.scores(table).argmax(axis=1)].tolist()
+
+
+def test_blocks_of_rows_have_the_same_winners(monkeypatch):
+    tied, dense, _, table = make_tied(n_rows=60)
+    expected = tied.classes[tied.scores(table).argmax(axis=1)].tolist()
+    for size in (1, 50, 1 << 23):
+        monkeypatch.setattr("neuralbasis.model.BLOCK_NUMBERS", size)
+        assert tied.predict(table).tolist() == expected
+        assert dense.predict(table).tolist() == dense.classes[dense.scores(table).argmax(axis=1)].tolist()
+
+
 def test_one_member_of_tied_classes_has_no_spread():
     tied = tie_model(np.random.default_rng(0), make_case(n_outputs=3)[0], [0, 6], n_members=1)
     assert all((tied.shapes[index].spread == 0).all() for index in (0, 6))

@@ -22,7 +22,9 @@ from neuralbasis.recipe import (
     MAX_ACTIVE,
     MAX_AUTO_PAIRS,
     MAX_FREE,
+    MAX_FREE_MANY,
     MAX_NUMBERS,
+    MAX_SCORES,
     PAPER,
     PRESETS,
     SMALL_TABLE,
@@ -35,6 +37,7 @@ from neuralbasis.recipe import (
     choose_tied,
     count_active,
     count_channels,
+    count_numbers,
     make_plan,
     make_settings,
     settle,
@@ -293,15 +296,59 @@ def test_very_many_interactions_have_fewer_knots(parameters, n_terms, order):
     assert all(size**order * n_terms * channels > MAX_NUMBERS for size in KNOTS[order] if size > knots)
 
 
-def test_classes_are_tied_where_coefficients_would_be_too_many():
+@pytest.mark.parametrize(("n_classes", "limit"), [(40, MAX_FREE), (100, MAX_FREE_MANY)])
+def test_classes_are_tied_where_coefficients_would_be_too_many(n_classes, limit):
     auto = NeuralBasisClassifier(outer_bags=4)
-    few = int(MAX_FREE / 4 / 100)
-    assert [choose_tied(auto, n_terms, 100) for n_terms in (1, few, few + 1, math.inf)] == [False, False, True, True]
-    assert [count_channels(auto, n_terms, 100) for n_terms in (few, few + 1)] == [400, 4]
+    few = int(limit / 4 / n_classes)
+    tied = [choose_tied(auto, n_terms, n_classes) for n_terms in (1, few, few + 1, math.inf)]
+    assert tied == [False, False, True, True]
+    assert [count_channels(auto, n_terms, n_classes) for n_terms in (few, few + 1)] == [4 * n_classes, 4]
     assert not choose_tied(auto, math.inf, 1)  # nothing to tie
     for wish in (True, False):
         given = NeuralBasisClassifier(tied_classes=wish)
         assert [choose_tied(given, n_terms, 100) for n_terms in (1, 10**9)] == [wish, wish]
+
+
+@pytest.mark.parametrize(
+    ("n_columns", "n_classes", "wish", "n_rows", "expected"),
+    [(278, 200, 0, 5_994, 7), (278, 200, "auto", 5_994, 7), (278, 200, "all", 5_994, 2), (278, 1_486, 0, 414_847, 2),
+     (278, 2, "all", 5_994, 7), (60, 10, "all", 5_994, 7), (20_000, 10, 0, 400, 7)],
+)  # fmt: skip
+def test_very_many_classes_and_terms_have_fewer_members(n_columns, n_classes, wish, n_rows, expected):
+    """Sizes of CUB and of iNaturalist's birds; columns that are not chosen do not count."""
+    auto, classes = NeuralBasisClassifier(interactions=wish), np.arange(n_classes)
+    plan = make_plan(auto, [f"c{i}" for i in range(n_columns)], classes, n_rows)
+    assert settle(auto, n_rows, False, count_numbers(auto, plan, classes, n_rows)).outer_bags == expected
+    given = NeuralBasisClassifier(interactions=wish, outer_bags=5)
+    assert settle(given, n_rows, False, count_numbers(given, plan, classes, n_rows)).outer_bags == 5
+
+
+def test_pairs_are_not_searched_in_scores_of_too_many_rows_and_classes():
+    names, n_rows = [f"c{i}" for i in range(10)], int(MAX_SCORES / 100)
+    auto = NeuralBasisClassifier()
+    counts = [make_plan(auto, names, np.arange(100), n).n_pairs for n in (n_rows, n_rows + 1)]
+    assert counts == [50, 0]
+    assert make_plan(NeuralBasisClassifier(interactions=7), names, np.arange(100), n_rows + 1).n_pairs == 7
+
+
+@pytest.mark.parametrize(("wish", "staged", "is_refused"), [(5, True, True), (5, False, True), ([(0, 1)], True, True),
+                                                           ([(0, 1)], False, False), (0, True, False)])  # fmt: skip
+def test_scores_that_memory_cannot_hold_are_refused(wish, staged, is_refused):
+    estimator = NeuralBasisClassifier(interactions=wish, staged=staged, outer_bags=2)
+    plan, n_rows = make_plan(estimator, ["a", "b", "c", "d"], np.arange(1000), 10), 10**10
+    check_memory(estimator, plan, 1000, 10)
+    if not is_refused:
+        check_memory(estimator, plan, 1000, n_rows)
+        return
+    message = "which of 10,000,000,000 rows and 1,000 classes would take about 360,000 GB"
+    with pytest.raises(ValueError, match=message):
+        check_memory(estimator, plan, 1000, n_rows)
+
+
+@pytest.mark.parametrize(("tied", "expected"), [(False, 2048), (True, 512)])
+def test_pairs_of_tied_classes_have_the_batches_of_main_effects(tied, expected):
+    assert make_settings(NeuralBasisClassifier(), 5_994, 5_994, 2, 0.0, tied).batch_size == expected
+    assert make_settings(NeuralBasisClassifier(batch_size=100), 5_994, 5_994, 2, 0.0, tied).batch_size == 100
 
 
 def test_few_values_and_levels_take_no_room():

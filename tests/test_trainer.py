@@ -340,7 +340,7 @@ def test_the_model_says_what_its_stages_say(task, options, trainers):
     y = make_target(np.nan_to_num(X[:, 0] * X[:, 1] + X[:, 2]) + 0.1 * noise, task)
     model = make_estimator(task, **{**options, "max_steps": 20, "validation_size": 0}).fit(X, y)
     (trainer,) = trainers
-    objective, expected = trainer.objective, trainer.rows.init.double().numpy().mean(axis=1)
+    objective, expected = trainer.objective, trainer.listen().init.double().numpy().mean(axis=1)
     expected = expected * objective.unit + objective.shift
     if task == "multiclass":
         expected = expected - expected.mean(axis=1, keepdims=True)
@@ -358,7 +358,7 @@ def test_classes_may_be_tied_in_a_later_stage_only(limit, monkeypatch, trainers)
     model = make_estimator("multiclass", interactions="all", max_steps=20, validation_size=0).fit(X, y)
     (trainer,) = trainers
     assert [stage.net.tied for stage in trainer.stages] == [limit < 24, limit < 60]
-    expected = trainer.rows.init.double().numpy().mean(axis=1)
+    expected = trainer.listen().init.double().numpy().mean(axis=1)
     expected = expected - expected.mean(axis=1, keepdims=True)
     np.testing.assert_allclose(model.model_.scores(trainer.numbers), expected, atol=1e-4 * np.abs(expected).max())
 

@@ -26,6 +26,7 @@ _HOME = {
     "tune": "tuning",
     "update": "estimators",
     "concepts": None,
+    "detection": None,
     "document": None,
     "explain": None,
     "export": None,

@@ -24,7 +24,7 @@ from .fitting import draw_seed, fit_terms, seeded_dropout, summarize
 from .history import History
 from .memory import Division, Load, count_rows_in_memory, divide_rows, read_limit
 from .model import AdditiveModel
-from .recipe import check_memory, make_plan, settle
+from .recipe import check_memory, count_numbers, make_plan, settle
 from .start import take_bench
 from .stream.bench import Parts, read_bench, read_parts
 from .stream.cache import Cache, make_cache, remove_cache
@@ -53,15 +53,16 @@ def fit_source(
     estimator, group, started = parameters, find_group(), time.monotonic()
     seed, threads = keeper.choose("seed", draw_seed(parameters, group)), kernels.count_threads(parameters.n_jobs)
     survey = make_survey(source, roles, is_classifier, parameters, group, threads, choose_folder(parameters))
-    parameters, rng = settle(parameters, survey.n_rows, False, group.rank), np.random.default_rng(seed)
-    plan = make_plan(parameters, roles.features, survey.classes, survey.n_rows)
+    plan, rng = make_plan(parameters, roles.features, survey.classes, survey.n_rows), np.random.default_rng(seed)
+    n_numbers = count_numbers(parameters, plan, survey.classes, survey.n_rows)
+    parameters = settle(parameters, survey.n_rows, False, n_numbers, group.rank)
     limit = keeper.choose("limit", group.agree(read_limit(parameters.memory_limit)))
     division = divide(parameters, survey, plan, limit, group)
     with open_cache(parameters, source, survey, division, seed, group) as cache:
         supply = Supply(cache, group, survey.n_rows, survey.weight_sum / survey.n_rows, seed, threads)
         with training_threads(), seeded_dropout(rng):
             start = take_bench(read_bench(cache, group), survey, plan, parameters, rng)
-            check_memory(parameters, plan, start.objective.n_outputs)
+            check_memory(parameters, plan, start.objective.n_outputs, len(start.sample.y))
             keeper.check(describe_fit(estimator.get_params(deep=False), roles.features, start.numbers, start.sample))
             known = parameters, start.encoder, start.numbers, start.sample, start.objective, start.rows, rng, group
             trainer = Trainer(*known, keeper, supply if division.n_pools else None)

@@ -237,6 +237,17 @@ def write_frame(rows: Sequence[Mapping[str, Any]]) -> Any:
     return pandas.DataFrame(list(rows))
 
 
+def read_frame(path: str) -> Any:
+    """The table in a CSV (.csv, .csv.gz) or Parquet (.parquet, .pq) file, as an Arrow table."""
+    import narwhals
+
+    read = narwhals.read_parquet if path.endswith((".parquet", ".pq")) else narwhals.read_csv
+    try:
+        return read(path, backend="pyarrow").to_native()
+    except ValueError as error:  # Arrow's errors of contents are such
+        raise ValueError(f"{path}: expected a table in CSV or Parquet, but it cannot be read: {error}") from error
+
+
 def _read_row(
     row: Mapping[str, Any], names: Sequence[str], places: Sequence[Mapping[str, float] | None]
 ) -> list[float]:

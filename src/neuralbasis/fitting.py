@@ -23,7 +23,7 @@ from .compile import compile_model
 from .history import History
 from .model import AdditiveModel
 from .objective import Objective
-from .recipe import check_memory, make_plan, settle
+from .recipe import check_memory, count_numbers, make_plan, settle
 from .sample import Sample
 from .start import is_wide, make_start
 from .summary import Summary, find_versions, read_clock, to_plain
@@ -49,10 +49,11 @@ def fit_model(
     rng = np.random.default_rng(keeper.choose("seed", draw_seed(parameters, group)))
     plan = make_plan(parameters, columns.names, classes, columns.n_rows)
     wide = is_wide(parameters, columns, plan, classes)
-    parameters = settle(parameters, columns.n_rows, wide, group.rank)
+    n_numbers = count_numbers(parameters, plan, classes, columns.n_rows)
+    parameters = settle(parameters, columns.n_rows, wide, n_numbers, group.rank)
     with training_threads(), seeded_dropout(rng):
         start = make_start(columns, sample, classes, plan, parameters, wide, rng)
-        check_memory(parameters, start.plan, start.objective.n_outputs)
+        check_memory(parameters, start.plan, start.objective.n_outputs, columns.n_rows)
         keeper.check(describe_fit(estimator.get_params(deep=False), columns.names, start.numbers, start.sample))
         known = parameters, start.encoder, start.numbers, start.sample, start.objective, start.rows, rng, group, keeper
         trainer = WideTrainer(*known) if wide else Trainer(*known)
@@ -114,7 +115,7 @@ def fit_stages(trainer: Trainer, plan: Plan) -> list[Ranked]:
 
 def fit_together(trainer: Trainer, plan: Plan) -> list[Ranked]:
     """All terms at once; where interactions are to be found, a first model of main effects finds them."""
-    scout = replace(trainer, stages=[], history=History(), knots={})
+    scout = replace(trainer, stages=[], history=History(), knots={}, n_heard=0)
     if plan.must_search:
         scout.add_stage(plan.mains)
     pairs, ranking = scout.choose(plan, 2, plan.n_pairs)

@@ -224,6 +224,22 @@ def score_few_rows(
     )  # fmt: skip
 
 
+@njit(cache=True, nogil=True, error_model="numpy")
+def pick_classes(first, last, scores, reach, winners):
+    """The column with the highest score (N, K) of rows first … last - 1; -1 if another may be as high, each score being
+    off by up to reach (N,)."""
+    for row in range(first, last):
+        best, second, winner = -np.inf, -np.inf, 0
+        for k in range(scores.shape[1]):
+            score = scores[row, k]
+            if score > best:
+                best, second, winner = score, best, k
+            elif score > second:
+                second = score
+        winners[row] = winner if best - second > 2 * reach[row] else -1
+    return -1
+
+
 MISSING_BITS, SIGN_BIT = 0x7FF0000000000000, 0x8000000000000000
 
 

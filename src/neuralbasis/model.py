@@ -32,6 +32,7 @@ from .terms import Term, term_name
 
 BLOCK_NUMBERS = 1 << 23  # contributions of tied terms worked on at a time
 BLOCK_ROWS, STORED_ROWS = 1 << 14, 64  # stored rows worked on at a time, and that are worth a thread
+ROUNDING, SMALLEST = float(np.finfo(np.float32).eps), 1e-20  # of single precision
 MAX_BYTES = 2e9  # contributions of a stored table or a wide model: more would be dense by surprise
 
 
@@ -155,11 +156,11 @@ class AdditiveModel:
 
     def predict(self, X: Any) -> np.ndarray:
         """Values of a regression, or the most probable class."""
-        scores = self.scores(X)
         if self.classes is None:
-            return inverse_link(self.link, scores)
-        winner = (scores[:, 0] > 0).astype(int) if self.link == "logit" else scores.argmax(axis=1)
-        return self.classes[winner]
+            return inverse_link(self.link, self.scores(X))
+        if self.link == "logit":
+            return self.classes[(self.scores(X)[:, 0] > 0).astype(int)]
+        return self.classes[self._find_winners(self._numbers(X))]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """(N, classes) probabilities."""
@@ -213,18 +214,42 @@ class AdditiveModel:
                 found[feature].setdefault(len(axis.knots), axis)
         return [[axes[size] for size in sorted(axes, reverse=True)] for axes in found]
 
+    def _find_winners(self, numbers: np.ndarray | Stored) -> np.ndarray:
+        """(N,) classes with the highest score, a block of rows at a time: of many classes, scores are large.
+
+        Where classes are tied, a product in single precision finds most of them; rows in which rounding could decide
+        are scored again.
+        """
+        winners, step = np.full(len(numbers), -1), max(1, BLOCK_NUMBERS // self.n_outputs)
+        tied = self._parts[0] if len(self._parts) == 1 and isinstance(self._parts[0], _Part) else None
+        for first in range(0, len(numbers), step):
+            block, found = _take(numbers, slice(first, first + step)), winners[first : first + step]
+            if tied is not None and tied.mix is not None and kernels.NUMBA:
+                self._raise_if_infinite(tied.guess(block, self.intercept, found, self.n_jobs))
+            unsure = np.flatnonzero(found < 0)
+            if len(unsure):
+                rest = block.take(unsure) if isinstance(block, Stored) else block[unsure]
+                found[unsure] = self._add_up(block if len(unsure) == len(found) else rest, False)[:, 0].argmax(axis=1)
+        return winners
+
     def _look_up(self, X: Any, per_term: bool) -> np.ndarray:
         numbers = self._numbers(X)
         if per_term and (self.is_wide or isinstance(numbers, Stored)):
             self._check_size(len(numbers))
+        return self._add_up(numbers, per_term)
+
+    def _add_up(self, numbers: np.ndarray | Stored, per_term: bool) -> np.ndarray:
         out = np.zeros((len(numbers), len(self.shapes) if per_term else 1, self.n_outputs))
         if not per_term:
             out[:] = self.intercept
         for part in self._parts:
-            bad = part.add_to(out, numbers, per_term, self.n_jobs)
-            if bad >= 0:
-                raise_if_infinite(self.encoder.axes, bad if self._used is None else self._used[bad])
+            self._raise_if_infinite(part.add_to(out, numbers, per_term, self.n_jobs))
         return out
+
+    def _raise_if_infinite(self, bad: int) -> None:
+        """If a part found an infinite value, in one of the columns that terms speak of."""
+        if bad >= 0:
+            raise_if_infinite(self.encoder.axes, bad if self._used is None else self._used[bad])
 
     def _check_size(self, n_rows: int) -> None:
         needed = 8.0 * n_rows * len(self.shapes) * self.n_outputs
@@ -362,6 +387,42 @@ class _Part:
             else:
                 out[rows, 0] += found.reshape(len(found), -1) @ self.mix.reshape(-1, self.mix.shape[2])
         return -1
+
+    def guess(
+        self, numbers: np.ndarray | Stored, intercept: np.ndarray, winners: np.ndarray, n_jobs: int | None
+    ) -> int:
+        """Write the classes with the highest score, -1 where rounding could decide; of tied classes alone.
+
+        A sum of n products is off by at most n + 1 units of rounding of the sum of their sizes.
+        """
+        assert self.mix is not None
+        shares, largest = self._single
+        size, step = len(shares), max(1, BLOCK_NUMBERS // len(shares))
+        for first in range(0, len(numbers), step):
+            rows = slice(first, min(first + step, len(numbers)))
+            found = np.zeros((rows.stop - first, *self.mix.shape[:2]))
+            bad = self._score(_take(numbers, rows), True, found, n_jobs)
+            if bad >= 0:
+                return bad
+            flat = found.reshape(len(found), size)
+            with np.errstate(over="ignore", invalid="ignore"):  # what is too large for single precision is not sure
+                scores = flat.astype(np.float32) @ shares
+                scores += intercept.astype(np.float32)
+            reach = (size + 4) * ROUNDING * (np.abs(flat) @ largest + np.abs(intercept).max() + SMALLEST)
+
+            def work(_part, low, high, scores=scores, reach=reach, own=winners[rows]):
+                return kernels.pick_classes(low, high, scores, reach, own)
+
+            kernels.share_rows(work, len(scores), kernels.count_threads(n_jobs), STORED_ROWS)
+        return -1
+
+    @cached_property
+    def _single(self) -> tuple[np.ndarray, np.ndarray]:
+        """Weights (T · C, K) of the shapes in single precision, and the largest (T · C,) of each over the classes."""
+        assert self.mix is not None
+        shares = self.mix.reshape(-1, self.mix.shape[2])
+        with np.errstate(over="ignore"):
+            return shares.astype(np.float32), np.abs(shares).max(axis=1)
 
     def _score(self, numbers: np.ndarray | Stored, per_term: bool, out: np.ndarray, n_jobs: int | None) -> int:
         if not kernels.NUMBA:

@@ -23,6 +23,8 @@ from torch.nn import functional
 
 from .bases import Basis
 
+MAX_ROWS, BLOCK_NUMBERS = 65_536, 1 << 24  # rows worked on at a time, fewer where they have many numbers
+
 
 @dataclass(frozen=True, eq=False)
 class OrderPoints:
@@ -131,6 +133,13 @@ class BasisNet(nn.Module):
         for order, voice in voices.items():
             setattr(self, f"voice_{order}", voice.T.repeat_interleave(self.n_subnets, dim=0).float())  # (M·S, T)
         self.free_voice = free.repeat_interleave(self.zero.shape[1] // self.n_members, dim=1).float()
+
+    @property
+    def block_rows(self) -> int:
+        """How many of very many rows to score at a time, so that what they look up and their scores stay small."""
+        per_term = sum(mix.shape[1] for mix in self.mixes.values()) if self.tied else 1
+        numbers = per_term * self.zero.shape[1] + self.n_members * self.n_outputs
+        return max(1, min(MAX_ROWS, BLOCK_NUMBERS // numbers))
 
     def combine(self, parts: Tensor) -> Tensor:
         """Sums over the terms (b, 1, M · K), or tied the terms' values (b, T, M · S), -> scores (b, M, K)."""

@@ -46,6 +46,10 @@ MIN_ANCHOR = 0.8  # share of rows with one value from which interactions are anc
 MAX_ACTIVE = 40  # interactions active in a row from which the learning rate shrinks
 MAX_NUMBERS = 7e6  # cells × members × outputs of the interactions
 MAX_FREE = 1e6  # terms × members × classes beyond which classes are tied
+MANY_CLASSES, MAX_FREE_MANY = 50, 1e5  # of many classes, each with few rows, sooner: tied, they learn from one another
+MAX_TIED, MIN_MEMBERS = 1e6, 2  # terms × members × classes beyond which there are fewer members, and how few at least
+MAX_SCORES = 1e8  # rows × classes beyond which "auto" is no pairs: they are found in the scores of all rows
+BYTES_A_SCORE = 28  # of a row and class beside its members' scores, while interactions are found in them
 BYTES_A_TERM = 16 * 4 * 8  # the smallest useful table, and what training holds beside it
 LARGE_TABLE = 100_000  # rows from which there are fewer members and, of classes, more pairs
 WIDE_KNOTS = {1: 65, 2: 17, 3: 9}  # of the axis that all columns of a wide table share
@@ -166,15 +170,28 @@ def _check_contradictions(estimator: Any) -> None:
         raise ValueError("max_steps and max_epochs contradict each other: give one of them")
 
 
-def settle(estimator: Any, n_rows: int, is_wide: bool = False, rank: int = 0) -> Any:
-    """A copy of the estimator in which the number of members is a number; the first of several processes shows bars."""
+def settle(estimator: Any, n_rows: int, is_wide: bool = False, n_numbers: float = 1, rank: int = 0) -> Any:
+    """A copy of the estimator in which the number of members is a number; `n_numbers` are terms × classes.
+
+    Of several processes the first shows bars.
+    """
     settled = copy(estimator)
     settled.verbose = estimator.verbose and rank == 0
     if estimator.outer_bags == "auto":
         preset = PRESETS[estimator.preset]
         usual = preset.members if n_rows < LARGE_TABLE else preset.members_large
-        settled.outer_bags = min(usual, preset.members_wide) if is_wide else usual
+        fitting = preset.members_wide if is_wide else max(MIN_MEMBERS, int(MAX_TIED // n_numbers))
+        settled.outer_bags = min(usual, fitting)
     return settled
+
+
+def count_numbers(estimator: Any, plan: Plan, classes: np.ndarray | None, n_rows: int) -> float:
+    """Terms × classes, at most; 1 where there are no classes to tie."""
+    if classes is None or len(classes) < 3:
+        return 1
+    n_columns = min(len(plan.features), count_terms(estimator, n_rows))
+    n_found = min(math.comb(int(n_columns), 2), plan.n_pairs) + min(math.comb(int(n_columns), 3), plan.n_triples)
+    return (n_columns + len(plan.listed) + n_found) * len(classes)
 
 
 def count_terms(estimator: Any, n_rows: int) -> float:
@@ -186,6 +203,8 @@ def make_plan(estimator: Any, names: Sequence[str], classes: np.ndarray | None, 
     """The wished terms; "auto" pairs are some times the columns."""
     kind = "regression" if classes is None else "classes" if n_rows < LARGE_TABLE else "large"
     automatic = min(math.ceil(AUTO_PAIRS[kind] * PRESETS[estimator.preset].pairs * len(names)), MAX_AUTO_PAIRS)
+    if classes is not None and n_rows * len(classes) > MAX_SCORES:
+        automatic = 0
     return plan_terms(estimator.interactions, estimator.triples, estimator.exclude, names, automatic)
 
 
@@ -193,7 +212,8 @@ def choose_tied(estimator: Any, n_terms: float, n_outputs: int) -> bool:
     """Coefficients for each class, unless they would be too many."""
     if estimator.tied_classes != "auto":
         return bool(estimator.tied_classes)
-    return n_outputs > 1 and n_terms * n_outputs * estimator.outer_bags > MAX_FREE
+    limit = MAX_FREE if n_outputs < MANY_CLASSES else min(MAX_FREE, MAX_FREE_MANY)
+    return n_outputs > 1 and n_terms * n_outputs * estimator.outer_bags > limit
 
 
 def count_channels(estimator: Any, n_terms: float, n_outputs: int) -> int:
@@ -219,8 +239,8 @@ def choose_knots(
     return knots
 
 
-def check_memory(estimator: Any, plan: Plan, n_outputs: int) -> None:
-    """Refuse more terms than could be held."""
+def check_memory(estimator: Any, plan: Plan, n_outputs: int, n_rows: int = 0) -> None:
+    """Refuse more terms, or more scores of main effects to find interactions in, than could be held."""
     here = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else math.inf
     for order, kind, count in ((2, "pairs", plan.n_pairs), (3, "triples", plan.n_triples)):
         n_terms = min(math.comb(len(plan.features), order), count)
@@ -230,6 +250,14 @@ def check_memory(estimator: Any, plan: Plan, n_outputs: int) -> None:
                 f"{n_terms:,} {kind} of {len(plan.features):,} columns would take about {needed / 1e9:,.0f} GB, but "
                 f"this machine has {here / 1e9:,.0f} GB; ask for a number of {kind}, such as 100, or list them by name"
             )
+    needed = (BYTES_A_SCORE + 4 * estimator.outer_bags) * n_rows * n_outputs
+    has_scores = estimator.staged or plan.must_search
+    if (plan.listed or plan.n_pairs or plan.n_triples) and has_scores and needed > here:
+        raise ValueError(
+            f"interactions build on the scores of main effects, which of {n_rows:,} rows and {n_outputs:,} classes "
+            f"would take about {needed / 1e9:,.0f} GB, but this machine has {here / 1e9:,.0f} GB; set interactions=0, "
+            "or list them and set staged=False, which trains all terms at once"
+        )
 
 
 def make_net(
@@ -311,12 +339,15 @@ def count_active(layout: Layout) -> float:
     return sum(1 - layout.anchored_share(index) for index, term in enumerate(layout.terms) if len(term) > 1)
 
 
-def make_settings(estimator: Any, n_rows: int, n_drawn: int, order: int = 1, n_active: float = 0.0) -> Settings:
+def make_settings(
+    estimator: Any, n_rows: int, n_drawn: int, order: int = 1, n_active: float = 0.0, tied: bool = False
+) -> Settings:
     """Batch size and steps follow the number of rows where they are "auto"; an epoch draws `n_drawn` rows.
 
     A step of Adam moves every coefficient alike, so a score moves the more, the more interactions are active in a row.
     """
-    batch_size = choose_batch_size(n_rows, order) if estimator.batch_size == "auto" else estimator.batch_size
+    batch_size = choose_batch_size(n_rows, 1 if tied else order)
+    batch_size = batch_size if estimator.batch_size == "auto" else estimator.batch_size
     max_steps = estimator.max_steps
     if max_steps == "auto":
         max_steps = round(PRESETS[estimator.preset].steps * choose_steps(n_rows, order))
@@ -349,7 +380,7 @@ def choose_batch_size(n_rows: int, order: int = 1) -> int:
     """A power of two near a twelfth of the rows, 64 … 8,192; near a third for interactions.
 
     A step of interactions costs the network on their many points whatever the batch, so larger batches come free and
-    leave less noise.
+    leave less noise; not so where classes are tied, whose rows weigh every term for every class.
     """
     share = 12 if order == 1 else 3
     return int(2 ** np.clip(round(math.log2(max(n_rows, 2) / share)), 6, 13))

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 class Trainer:
     """What a fit works on (an estimator's parameters, axes, the rows' numbers (N, D) and targets), and its stages.
 
-    `rows.init` holds what the stages so far say, `knots` how many they have by order: larger terms must nest in them.
-    Of a table that is larger than memory the rows are its bench, and `supply` has the others.
+    `rows.init` holds what the first `n_heard` stages say, `knots` how many they have by order: larger terms must nest
+    in them. Of a table that is larger than memory the rows are its bench, and `supply` has the others.
     """
 
     parameters: Any
@@ -59,6 +59,7 @@ class Trainer:
     stages: list[Stage] = field(default_factory=list)
     history: History = field(default_factory=History)
     knots: dict[int, int] = field(default_factory=dict)
+    n_heard: int = 0
 
     @property
     def n_rows(self) -> int:
@@ -68,6 +69,13 @@ class Trainer:
     def threads(self) -> int:
         return kernels.count_threads(self.parameters.n_jobs)
 
+    def listen(self) -> Rows:
+        """The rows with the scores of all stages so far: of many classes more than all else, so on demand only."""
+        for stage in self.stages[self.n_heard :]:
+            self.rows = replace(self.rows, init=stage.add_scores(self.rows.init))
+        self.n_heard = len(self.stages)
+        return self.rows
+
     def add_stage(self, terms: Sequence[Term], wished: bool = False) -> None:
         """Train these terms on what the others leave; after the first stage they must lower the validation loss.
 
@@ -75,28 +83,27 @@ class Trainer:
         """
         if not terms or self.history.stopped_by in ("time_limit", "callback"):
             return
-        parameters, axes = self.parameters, self.encoder.axes
+        parameters, axes, rows = self.parameters, self.encoder.axes, self.listen()
         knots = choose_knots(parameters, axes, terms, self.n_rows, self.objective.n_outputs)
         knots |= {order: count for order, count in self.knots.items() if order in knots}
         grid = self._make_grid(lay_out(axes, terms, knots, self._find_anchors()))
         net = make_net(parameters, grid, self.objective, None if self.stages else self.sample, self.rng)
-        if self.rows.voices is not None:
-            net.give_voices(*grid.find_voices(self.rows.voices))
+        if rows.voices is not None:
+            net.give_voices(*grid.find_voices(rows.voices))
         engine = grid if parameters.engine == "grid" else ExactEngine(grid)
         order = max(len(term) for term in terms) if self.stages else 1
-        n_drawn = round(self.rows.copies.mean() * self.n_rows)
-        settings = make_settings(parameters, self.n_rows, n_drawn, order, count_active(grid.layout))
+        n_drawn = round(rows.copies.mean() * self.n_rows)
+        settings = make_settings(parameters, self.n_rows, n_drawn, order, count_active(grid.layout), net.tied)
         pools = None
         if self.supply is not None:
             settings = see_all_rows(settings, n_drawn)
-            pools = self.supply.pools(grid, self.stages, self.objective, self.rows)
-        known = self.rows, self.objective, settings, self.history, self.rng, self.group
+            pools = self.supply.pools(grid, self.stages, self.objective, rows)
+        known = rows, self.objective, settings, self.history, self.rng, self.group
         improved = train(net, grid, engine, *known, pools, self.keeper)
         if improved or wished or not self.stages:
             stage = self._add_free_parts(Stage(net, grid))
             self.stages.append(stage)
             self.knots |= {order: knots[order] for order in {len(term) for term in terms} if order > 1}
-            self.rows = replace(self.rows, init=stage.add_scores(self.rows.init))
 
     def _make_grid(self, layout: Layout) -> GridEngine:
         positions = layout.encode(self.numbers, self.threads)
@@ -169,11 +176,12 @@ class Trainer:
         And the strength that noise reaches: rows that members hold out have a say in the ranking, so that among many
         candidates of few rows, weaker ones look useful to the very end and are not.
         """
-        assert self.rows.init is not None
-        scores = self.rows.init.mean(dim=1, keepdim=True)
-        residuals = -self.objective.slope(scores, self.rows.target)[:, 0].cpu().numpy()
+        rows = self.listen()
+        assert rows.init is not None
+        scores = rows.init.mean(dim=1, keepdim=True)
+        residuals = -self.objective.slope(scores, rows.target)[:, 0].cpu().numpy()
         variance = self.objective.variance(scores)
-        weights = self.rows.weights.cpu().numpy().astype(float)
+        weights = rows.weights.cpu().numpy().astype(float)
         features = sorted({feature for term in candidates for feature in term})
         bins, place = self._bin(features, weights), {feature: index for index, feature in enumerate(features)}
         binned = [tuple(place[feature] for feature in term) for term in candidates]

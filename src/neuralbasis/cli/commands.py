@@ -187,18 +187,39 @@ def predict(
 @click.argument("data", type=TABLE)
 @click.option("--target", metavar="COLUMN", help="What was to be predicted; by default the target of the fit.")
 @click.option("--weights", metavar="COLUMN", help="Weights of the rows.")
+@click.option(
+    "--detection",
+    type=MODEL,
+    metavar="ANNOTATIONS",
+    help="Rows are boxes: how well they meet this MS-COCO file (.json).",
+)
+@click.option("--image-column", default="image_id", metavar="COLUMN", help="detection: the picture a box is of.")
+@click.option("--box-columns", default="x,y,w,h", metavar="COLUMN,…", help="detection: left, top, width and height.")
 @AS_JSON
 @table_options
-def evaluate(model: str, data: str, target: str | None, weights: str | None, as_json: bool, **given: Any) -> None:
-    """Measure a model on a table that has the target.
+def evaluate(
+    model: str, data: str, target: str | None, weights: str | None, detection: str | None, image_column: str,
+    box_columns: str, as_json: bool, **given: Any,
+) -> None:  # fmt: skip
+    """Measure a model on a table that has the target, or on candidate boxes of pictures.
 
     \b
     neuralbasis evaluate houses.nbm later.csv
+    neuralbasis evaluate objects.nbm boxes.parquet --detection instances.json
     """
     from . import pages
-    from .stream import evaluate_table
+    from .stream import detect_table, evaluate_table
 
     fitted = neuralbasis.load(model)
+    if detection is not None:
+        if target is not None or weights is not None:
+            raise click.UsageError("--detection reads its truth from the annotations: leave --target and --weights out")
+        box = [name.strip() for name in box_columns.split(",")]
+        if len(box) != 4:
+            raise click.UsageError(f"--box-columns must name four columns, not {box_columns!r}")
+        found = detect_table(fitted, _open_table(data, given), detection, image_column, box)
+        click.echo(pages.write_json(found.data()) if as_json else str(found))
+        return
     target = target or getattr(fitted.summary, "target", None)
     if target is None:
         raise click.UsageError("the model does not know the name of its target: give --target")

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ..axis import Axis, level_axis
 from ..columns import Column, Columns, level_text
+from ..detection import Boxes, Detection, evaluate, read_annotations
 from ..encoder import Encoder
 from ..model import AdditiveModel
 from ..predictions import output_arrays, output_names
@@ -67,6 +68,25 @@ def evaluate_table(
     if not y:
         raise Failure(f"{table.place} has no rows to evaluate")
     return measure(model, target, np.concatenate(y), np.concatenate(found), np.concatenate(mass)), sum(map(len, y))
+
+
+def detect_table(
+    model: AdditiveModel, table: CsvTable | ParquetTable, path: str, image: str, box: Sequence[str]
+) -> Detection:
+    """How well a table of candidate boxes, scored by the model, meets the annotations of a file."""
+    if model.classes is None:
+        raise Failure("--detection needs a model of classes; this one is a regression")
+    annotations, axes = read_annotations(path), model.encoder.axes
+    types = {image: TEXT, **dict.fromkeys(box, NUMBER), **needed_types(axes)}
+    images, corners, found = [], [], []
+    for batch in show_progress(table, types):
+        found.append(model.predict_proba(read_batch(batch, axes, table.dialect.nulls)))
+        images += batch.column(image).to_pylist()
+        corners.append(np.column_stack([batch.column(name).to_numpy(zero_copy_only=False) for name in box]))
+    if not found:
+        raise Failure(f"{table.place} has no rows to evaluate")
+    boxes = Boxes(table.place, np.array(images, dtype=object), np.concatenate(corners))
+    return evaluate(dict(zip(model.classes.tolist(), np.concatenate(found).T, strict=True)), boxes, annotations)
 
 
 def measure(

@@ -206,10 +206,10 @@ class Part:
         values.copy_(self.optimizer.average)
         self.net.eval()
         table, lookup = make_table(self.net, self.grid.points, self.group), self.grid.lookup
-        own = self.group.share(len(self.held))
+        own, step = self.group.share(len(self.held)), self.net.block_rows
         found = table.new_zeros(len(self.held), dtype=lookup.sums)
-        for first in range(own.start, own.stop, 65536):
-            some = slice(first, min(first + 65536, own.stop))
+        for first in range(own.start, own.stop, step):
+            some = slice(first, min(first + step, own.stop))
             index = self.held[some]
             target, init = self.rows.take(torch.from_numpy(index).to(self.grid.device))
             scores = self.net.combine(lookup.gather(lookup.take(index), table, self.net.tied).to(lookup.sums))

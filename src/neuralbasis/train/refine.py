@@ -165,8 +165,8 @@ def refine(
     stage: Stage, rows: Rows, objective: Objective, history: History, threads: int, group: Group = ALONE
 ) -> Stage:
     """The stage with a free part, if that surely lowers the validation loss."""
-    chains = find_chains(stage)
-    if chains is None or not has_room(stage, rows):
+    chains = find_chains(stage) if has_room(stage, rows) else None
+    if chains is None:
         return stage
     if chains.jump.size * stage.net.n_members * objective.n_outputs > MAX_NUMBERS:
         return stage

@@ -56,9 +56,9 @@ class Stage:
     def add_scores(self, init: Tensor | None) -> Tensor:
         """(N, M, K): what was given before plus the scores of this stage."""
         table, lookup = self.table(), self.grid.lookup
-        n_rows = len(self.grid.positions)
+        n_rows, step = len(self.grid.positions), self.net.block_rows
         scores = torch.empty(n_rows, self.net.n_members, self.net.n_outputs, device=self.grid.device)
-        for first in range(0, n_rows, 65536):
-            rows = np.arange(first, min(first + 65536, n_rows))
+        for first in range(0, n_rows, step):
+            rows = np.arange(first, min(first + step, n_rows))
             scores[first : first + len(rows)] = self.net.combine(lookup.gather(lookup.take(rows), table, self.net.tied))
-        return scores if init is None else scores + init
+        return scores if init is None else scores.add_(init)

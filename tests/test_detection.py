@@ -1,0 +1,382 @@
+"""Detection: equal to pycocotools on the same detections, to small cases worked by hand, and to the stated rule of
+classes; files in all forms; a sparse model with listed pairs from end to end; every wrong input is named."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array, save_npz
+
+from benchmarks.datasets.objects import draw_objects, find_frequent_pairs, make_world
+from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, detection
+from neuralbasis.cli import main
+
+coco = pytest.importorskip("pycocotools.coco")
+cocoeval = pytest.importorskip("pycocotools.cocoeval")
+
+
+def write(path, content):
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return path
+
+
+def draw_pictures(seed: int, n_images: int = 12, n_classes: int = 4) -> tuple[dict, list[dict]]:
+    """Annotations and detections as MS-COCO writes them: crowds, copies, equal scores, classes without a thing."""
+    rng = np.random.default_rng(seed)
+    categories = [{"id": int(c), "name": f"thing {c}"} for c in rng.permutation(np.arange(1, n_classes + 1)) * 3]
+    images = [{"id": int(i)} for i in rng.permutation(n_images) + 100]
+    annotations, found = [], []
+    for image in images:
+        for _ in range(rng.integers(0, 5)):
+            box = np.r_[rng.uniform(0, 60, 2), rng.uniform(5, 40, 2)]
+            category = categories[rng.integers(len(categories) - 1)]["id"]
+            annotations.append({
+                "id": len(annotations) + 1, "image_id": image["id"], "category_id": category, "bbox": box.tolist(),
+                "area": float(box[2] * box[3] * 0.8), "iscrowd": int(rng.random() < 0.1),
+            })  # fmt: skip
+            for _ in range(rng.integers(0, 4)):
+                moved = np.abs(box + rng.normal(0, 3, 4))
+                label = category if rng.random() < 0.7 else categories[rng.integers(len(categories))]["id"]
+                score = round(float(rng.random()), 1)
+                found.append({"image_id": image["id"], "category_id": label, "bbox": moved.tolist(), "score": score})
+    annotations.append({
+        "id": len(annotations) + 1, "image_id": 100, "category_id": 3, "bbox": [0, 0, 9, 9], "area": 81, "iscrowd": 0,
+    })  # fmt: skip
+    found.append({"image_id": 100, "category_id": 3, "bbox": [0, 0, 9, 8], "score": 0.5})
+    return {"images": images, "annotations": annotations, "categories": categories}, found
+
+
+def judge_directly(path, found: list[dict], thresholds) -> cocoeval.COCOeval:
+    """pycocotools as its users call it."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        truth = coco.COCO(str(path))
+        judge = cocoeval.COCOeval(truth, truth.loadRes(found), "bbox")
+        judge.params.iouThrs = np.array(thresholds)
+        judge.evaluate()
+        judge.accumulate()
+        judge.summarize()
+    return judge
+
+
+@pytest.mark.parametrize("thresholds", [detection.THRESHOLDS, detection.COCO_THRESHOLDS], ids=["paper", "coco"])
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_own_scores_give_what_pycocotools_gives(seed, thresholds, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pictures")
+    truth, found = draw_pictures(seed)
+    path, boxes = write(folder / "truth.json", truth), write(folder / "found.json", found)
+    annotations = detection.read_annotations(path)
+    own = detection.evaluate(None, detection.read_boxes(boxes), annotations, thresholds)
+    judge = judge_directly(path, found, thresholds)
+    precision = judge.eval["precision"][:, :, :, 0, -1]  # all areas, 100 detections
+    assert own.mean_average_precision == pytest.approx(precision[precision > -1].mean(), abs=1e-9)
+    if thresholds == detection.COCO_THRESHOLDS:
+        assert own.mean_average_precision == pytest.approx(judge.stats[0], abs=1e-9)
+    expected = np.where(precision.mean(axis=1) < 0, np.nan, precision.mean(axis=1))
+    np.testing.assert_allclose(own.precision, expected, atol=1e-9)
+    recall = judge.eval["recall"][:, :, 0, -1]
+    np.testing.assert_allclose(own.recall, np.where(recall < 0, np.nan, recall), atol=1e-9)
+    assert own.classes == tuple(f"thing {c}" for c in sorted(c["id"] for c in truth["categories"]))
+
+
+@settings(max_examples=6, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_every_box_is_a_detection_of_every_class(seed, tmp_path_factory):
+    folder, rng = tmp_path_factory.mktemp("pictures"), np.random.default_rng(seed)
+    truth, found = draw_pictures(seed)
+    path = write(folder / "truth.json", truth)
+    boxes = detection.read_boxes(write(folder / "found.json", found))
+    scores = rng.dirichlet(np.ones(4), len(boxes)).round(2)
+    categories = sorted(c["id"] for c in truth["categories"])
+    everything = [
+        {**one, "category_id": c, "score": float(scores[row, k])}
+        for row, one in enumerate(found) for k, c in enumerate(categories)
+    ]  # fmt: skip
+    annotations = detection.read_annotations(path)
+    judge = judge_directly(path, everything, detection.THRESHOLDS)
+    expected = judge.eval["precision"][:, :, :, 0, -1]
+    own = detection.evaluate(scores, boxes, annotations)
+    assert own.mean_average_precision == pytest.approx(expected[expected > -1].mean(), abs=1e-9)
+    by_name = {f"thing {c}": scores[:, k] for k, c in enumerate(categories)} | {"background": np.zeros(len(boxes))}
+    np.testing.assert_array_equal(detection.evaluate(by_name, boxes, annotations).precision, own.precision)
+
+
+def make_truth(boxes, labels=None, crowd=None, first_id=1, **others) -> dict:
+    """One picture with these boxes."""
+    labels = labels or [1] * len(boxes)
+    annotations = [
+        {"id": first_id + i, "image_id": 7, "category_id": label, "bbox": box, "iscrowd": crowd[i] if crowd else 0}
+        for i, (box, label) in enumerate(zip(boxes, labels, strict=True))
+    ]  # fmt: skip
+    names = {1: "cup", 2: "bed"}
+    categories = [{"id": c, "name": names[c]} for c in sorted({*labels})]
+    return {"images": [{"id": 7}], "annotations": annotations, "categories": categories, **others}
+
+
+def make_boxes(boxes, **others) -> detection.Boxes:
+    return detection.Boxes("boxes", np.full(len(boxes), 7), np.array(boxes, dtype=float), **others)
+
+
+@pytest.mark.parametrize("first_id", [0, 1])  # pycocotools itself takes the annotation with id 0 for none
+def test_three_boxes_by_hand(first_id, tmp_path):
+    """Right at every overlap, wrong, right up to an overlap of 0.6: the curve has two steps, at recalls 1/2 and 1."""
+    truth = make_truth([[0, 0, 10, 10], [50, 50, 10, 10]], first_id=first_id)
+    annotations = detection.read_annotations(write(tmp_path / "t.json", truth))
+    boxes = make_boxes([[0, 0, 10, 10], [80, 80, 5, 5], [50, 50, 10, 6]])
+    found = detection.evaluate(np.array([[0.9], [0.8], [0.7]]), boxes, annotations)
+    both, first = (51 + 50 * 2 / 3) / 101, 51 / 101
+    np.testing.assert_allclose(found.by_threshold, [both] * 3 + [first] * 6, atol=1e-9)  # 0.5, 0.55 and 0.6
+    assert found.mean_average_precision == pytest.approx((3 * both + 6 * first) / 9, abs=1e-9)
+    np.testing.assert_allclose(found.recall[:, 0], [1.0] * 3 + [0.5] * 6)
+
+
+def test_boxes_in_a_crowd_are_neither_right_nor_wrong(tmp_path):
+    truth = make_truth([[0, 0, 10, 10], [40, 40, 60, 60]], crowd=[0, 1])
+    annotations = detection.read_annotations(write(tmp_path / "t.json", truth))
+    boxes = make_boxes([[50, 50, 5, 5], [60, 60, 5, 5], [0, 0, 10, 10]])
+    found = detection.evaluate(np.array([[0.9], [0.8], [0.7]]), boxes, annotations)
+    assert found.mean_average_precision == pytest.approx(1.0, abs=1e-9)
+    assert detection.assign(boxes, annotations).tolist() == ["crowd", "crowd", "cup"]
+
+
+def test_a_record_says_what_was_found(tmp_path, capsys):
+    truth = make_truth([[0, 0, 10, 10], [50, 50, 10, 10]], [1, 2])
+    annotations = detection.read_annotations(write(tmp_path / "t.json", truth))
+    found = detection.evaluate({"cup": np.array([0.9])}, make_boxes([[0, 0, 10, 10]]), annotations)
+    np.testing.assert_allclose(found.by_class, [1.0, 0.0], atol=1e-9)  # nobody speaks of beds
+    assert found.data()["mAP"] == pytest.approx(0.5, abs=1e-9)
+    assert found.data()["by_threshold"]["0.55"] == pytest.approx(0.5, abs=1e-9)
+    assert found.to_rows()[1] == {"class": "bed", "average_precision": 0.0, "recall": 0.0, "n_annotated": 1}
+    assert found.to_pandas().shape == (2, 4)
+    assert str(found).splitlines()[0] == "mAP 0.5000   1 boxes, 1 images, 2 classes"
+    assert json.loads(json.dumps(found.data())) == found.data()
+    assert capsys.readouterr().out == ""  # pycocotools prints; we do not
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10_000), overlap=st.sampled_from([0.3, 0.5, 0.7]))
+def test_boxes_take_the_class_they_overlap_most(seed, overlap, tmp_path_factory):
+    rng, folder = np.random.default_rng(seed), tmp_path_factory.mktemp("pictures")
+    things = np.c_[rng.uniform(0, 30, (5, 2)), rng.uniform(2, 30, (5, 2))]
+    labels = rng.integers(1, 3, 5).tolist()
+    annotations = detection.read_annotations(write(folder / "t.json", make_truth(things.tolist(), labels)))
+    box = np.c_[rng.uniform(0, 30, (9, 2)), rng.uniform(2, 30, (9, 2))]
+    low = np.maximum(box[:, None, :2], things[:, :2])
+    high = np.minimum(box[:, None, :2] + box[:, None, 2:], things[:, :2] + things[:, 2:])
+    inside = (high - low).clip(min=0).prod(axis=2)
+    iou = inside / (box[:, 2:].prod(axis=1)[:, None] + things[:, 2:].prod(axis=1) - inside)
+    names = np.array(["", "cup", "bed"])[labels]
+    expected = np.where(iou.max(axis=1) >= overlap, names[iou.argmax(axis=1)], "background")
+    assert detection.assign(make_boxes(box), annotations, overlap).tolist() == expected.tolist()
+
+
+def write_boxes(folder, numbers, images, features) -> dict:
+    """The same boxes in all forms: name -> what `read_boxes` is given."""
+    names = {"image_id": images, **{name: numbers[:, d] for d, name in enumerate("xywh")}}
+    table = pa.table({**names, **{f"f{d}": features[:, d] for d in range(features.shape[1])}})
+    pq.write_table(table, folder / "boxes.parquet")
+    pa.csv.write_csv(table, folder / "boxes.csv")
+    pq.write_table(table.select(["f0", "f1", "f2"]), folder / "features.parquet")
+    save_npz(folder / "features.npz", csr_array(features))
+    np.save(folder / "features.npy", features)
+    records = [{"image_id": int(i), "bbox": box} for i, box in zip(images, numbers.tolist(), strict=True)]
+    write(folder / "boxes.json", records)
+    return {
+        "parquet": (folder / "boxes.parquet",), "csv": (str(folder / "boxes.csv"),),
+        "json, npz": (folder / "boxes.json", folder / "features.npz"),
+        "json, npy": (folder / "boxes.json", str(folder / "features.npy")),
+        "csv, parquet": (folder / "boxes.csv", folder / "features.parquet"),
+        "json, array": (folder / "boxes.json", features),
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def cups(tmp_path_factory):
+    """A folder with pictures of cups, beds and nothing, which the first feature tells apart; and a model of them."""
+    import pyarrow.csv  # noqa: F401
+
+    folder, rng = tmp_path_factory.mktemp("cups"), np.random.default_rng(0)
+    n = 240
+    images, numbers = rng.integers(0, 40, n), np.c_[rng.uniform(0, 500, (n, 2)), rng.uniform(20, 60, (n, 2))].round(1)
+    label = rng.integers(0, 3, n)
+    features = np.c_[label + rng.normal(0, 0.2, n), rng.random((n, 2))].round(3)
+    annotations = [
+        {"id": i, "image_id": int(images[i]), "category_id": int(label[i]), "bbox": numbers[i].tolist()}
+        for i in range(n) if label[i] > 0
+    ]  # fmt: skip
+    categories = [{"id": 1, "name": "cup"}, {"id": 2, "name": "bed"}]
+    truth = {"images": [{"id": i} for i in range(40)], "annotations": annotations, "categories": categories}
+    write(folder / "truth.json", truth)
+    forms = write_boxes(folder, numbers, images, features)
+    boxes = detection.read_boxes(*forms["json, npy"])
+    y = detection.assign(boxes, detection.read_annotations(folder / "truth.json"))
+    model = NeuralBasisClassifier(max_steps=60, outer_bags=2, interactions=0, feature_names=["f0", "f1", "f2"])
+    model.fit(boxes.X, y)
+    return folder, forms, model
+
+
+def test_all_forms_of_boxes_are_the_same(cups):
+    folder, forms, model = cups
+    annotations = detection.read_annotations(folder / "truth.json")
+    found = {name: detection.evaluate(model, detection.read_boxes(*form), annotations) for name, form in forms.items()}
+    best = found.pop("csv")
+    assert best.mean_average_precision > 0.95
+    for name, other in found.items():
+        np.testing.assert_array_equal(other.precision, best.precision, err_msg=name)
+    of_tables = detection.evaluate(model.model_, detection.read_boxes(*forms["parquet"]), annotations)
+    np.testing.assert_array_equal(of_tables.precision, best.precision)
+
+
+@pytest.mark.parametrize("form", ["parquet", "json, npz", "json, npy"])
+def test_rows_of_boxes_are_taken(cups, form):
+    folder, forms, model = cups
+    boxes = detection.read_boxes(*forms[form])
+    annotations = detection.read_annotations(folder / "truth.json")
+    mask = np.arange(len(boxes)) % 3 == 0
+    few = boxes.take(mask)
+    assert len(few) == 80
+    np.testing.assert_array_equal(few.box, boxes.box[mask])
+    np.testing.assert_array_equal(model.predict_proba(few.X), model.predict_proba(boxes.X)[mask])
+    assert detection.assign(few, annotations).tolist() == detection.assign(boxes, annotations)[mask].tolist()
+
+
+def test_the_command_says_the_same(cups):
+    folder, forms, model = cups
+    model.save(folder / "cups.nbm")
+    expected = detection.evaluate(
+        model, detection.read_boxes(*forms["csv"]), detection.read_annotations(folder / "truth.json")
+    )
+    given = [str(folder / name) for name in ("cups.nbm", "boxes.parquet", "truth.json")]
+    given.insert(2, "--detection")
+    found = CliRunner().invoke(main, ["evaluate", *given, "--json"])
+    assert found.exit_code == 0, found.output
+    assert json.loads(found.stdout)["mAP"] == pytest.approx(expected.mean_average_precision, abs=1e-12)
+    given[1] = str(folder / "boxes.csv")
+    assert f"mAP {expected.mean_average_precision:.4f}" in CliRunner().invoke(main, ["evaluate", *given]).stdout
+    for wrong, words in (
+        (["--box-columns", "x,y"], "must name four columns"),
+        (["--target", "y"], "leave --target and --weights out"),
+        (["--image-column", "picture"], "has no column 'picture'"),
+    ):
+        failed = CliRunner().invoke(main, ["evaluate", *given, *wrong])
+        assert failed.exit_code in (1, 2)
+        assert words in failed.stderr
+
+
+def test_sparse_features_with_listed_pairs(tmp_path):
+    """A table that is read by factors, a hundred listed pairs: from boxes to precision far above that of chance."""
+    world = make_world(500, 45, 0.95, 10)
+    table = draw_objects(world, 1500, seed=1)
+    rng, n = np.random.default_rng(0), len(table.y)
+    numbers, images = np.c_[rng.uniform(0, 900, (n, 2)), rng.uniform(20, 60, (n, 2))], rng.integers(0, 300, n)
+    things = [i for i in range(n) if table.y[i] > 0]  # class 0 is the background
+    truth = {
+        "images": [{"id": i} for i in range(300)],
+        "categories": [{"id": k, "name": f"thing {k}"} for k in range(1, 45)],
+        "annotations": [
+            {"id": i, "image_id": int(images[i]), "category_id": int(table.y[i]), "bbox": numbers[i].tolist()}
+            for i in things
+        ],
+    }
+    annotations = detection.read_annotations(write(tmp_path / "t.json", truth))
+    boxes = detection.Boxes("boxes", images, numbers, table.X)
+    y = detection.assign(boxes, annotations)
+    assert (y == np.where(table.y > 0, np.char.add("thing ", table.y.astype(str)), "background")).mean() > 0.97
+    pairs = [tuple(pair) for pair in find_frequent_pairs(table.X, 100).tolist()]
+    model = NeuralBasisClassifier(interactions=pairs, max_epochs=4, random_state=0).fit(boxes.X, y)
+    assert model.model_.is_wide
+    assert len(model.model_.shapes) == 600
+    found = detection.evaluate(model, boxes, annotations)
+    chance = detection.evaluate(rng.random((n, 44)), boxes, annotations)
+    assert found.mean_average_precision > 5 * chance.mean_average_precision
+
+
+WRONG = {
+    "negative": (lambda: make_boxes([[0, 0, 1, 1], [0, 0, -2, 1]]), r"boxes: row 2 .* not \[0.0, 0.0, -2.0, 1.0\]"),
+    "infinite": (lambda: make_boxes([[0, 0, np.inf, 1]]), "boxes: row 1 must have finite numbers"),
+    "corners": (lambda: make_boxes([[0, 0, 1]]), "rows of x, y, width and height"),
+    "features": (lambda: make_boxes([[0, 0, 1, 1]], X=np.ones((3, 2))), "1 boxes, but there are 3 rows of features"),
+    "images": (lambda: detection.Boxes("b", np.arange(2), np.ones((3, 4))), "3 boxes, but there are 2 ids of images"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_boxes_are_named(name):
+    make, words = WRONG[name]
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+FILES = {
+    "no json": ("{", "expected JSON"),
+    "a list": ([], "an object with the lists images, annotations, categories"),
+    "negative": (make_truth([[0, 0, 1, -1]]), "annotation 1 must have finite numbers and a width and height"),
+    "no box": ({**make_truth([]), "annotations": [{"image_id": 7, "category_id": 1}]}, "annotation 1 has no 'bbox'"),
+    "short": (make_truth([[0, 0, 1]]), r"annotation 1 must have a box .* not \[0, 0, 1\]"),
+    "image": (make_truth([[0, 0, 1, 1]], images=[{"id": 8}]), "annotation 1 is of image '7'"),
+    "category": (make_truth([[0, 0, 1, 1]], categories=[{"id": 3}]), "annotation 1 is of category '1'"),
+    "twice": (make_truth([[0, 0, 1, 1]], images=[{"id": 7}, {"id": 7}]), "images must have ids that differ"),
+    "background": (
+        make_truth([[0, 0, 1, 1]], categories=[{"id": 1, "name": "background"}]),
+        "none may be 'background'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_wrong_annotations_are_named(name, tmp_path):
+    content, words = FILES[name]
+    path = tmp_path / "truth.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    with pytest.raises(ValueError, match=words) as error:
+        detection.read_annotations(path)
+    assert str(path) in str(error.value)
+
+
+def test_what_does_not_fit_together_is_named(cups, tmp_path):
+    folder, forms, model = cups
+    annotations = detection.read_annotations(folder / "truth.json")
+    boxes = detection.read_boxes(*forms["json, npy"])
+    strange = detection.Boxes("late.csv", np.array([3, 77]), np.ones((2, 4)))
+    with pytest.raises(ValueError, match=r"late.csv: row 2 is of image '77', which is not in .*truth.json"):
+        detection.assign(strange, annotations)
+    settings = {"max_steps": 2, "outer_bags": 1, "interactions": 0}
+    sofas = NeuralBasisClassifier(**settings).fit(boxes.X, np.where(np.arange(len(boxes)) % 2, "cup", "sofa"))
+    with pytest.raises(ValueError, match=r"the model: class 'sofa' .* is not known; expected 'background' or a class"):
+        detection.evaluate(sofas, boxes, annotations)
+    regression = NeuralBasisRegressor(**settings).fit(boxes.X, boxes.X[:, 0])
+    for values in (regression, regression.model_):
+        with pytest.raises(ValueError, match="needs a model of classes; this one is a regression"):
+            detection.evaluate(values, boxes, annotations)
+    with pytest.raises(ValueError, match=r"scores must be of shape \(240, 2\).* not \(240, 3\)"):
+        detection.evaluate(np.ones((240, 3)), boxes, annotations)
+    with pytest.raises(ValueError, match="the score of row 1 must be a finite number"):
+        detection.evaluate(np.full((240, 2), np.nan), boxes, annotations)
+    with pytest.raises(ValueError, match="has no labels and scores of its own"):
+        detection.evaluate(None, boxes, annotations)
+    with pytest.raises(ValueError, match="has no features for a model to read"):
+        detection.evaluate(model, detection.read_boxes(folder / "boxes.json"), annotations)
+    nothing = detection.read_annotations(write(tmp_path / "t.json", make_truth([[0, 0, 1, 1]], crowd=[1])))
+    with pytest.raises(ValueError, match="nothing to find"):
+        detection.evaluate(np.ones((1, 1)), make_boxes([[0, 0, 1, 1]]), nothing)
+
+
+def test_files_that_are_none_are_named(tmp_path):
+    (tmp_path / "features.npz").write_bytes(b"nothing")
+    (tmp_path / "boxes.parquet").write_bytes(b"nothing")
+    for call in (
+        lambda: detection.read_features(tmp_path / "features.npz"),
+        lambda: detection.read_boxes(tmp_path / "boxes.parquet"),
+        lambda: detection.read_boxes(write(tmp_path / "boxes.json", {"a": 1})),
+    ):
+        with pytest.raises(ValueError, match=str(tmp_path)):
+            call()
