@@ -147,9 +147,7 @@ def make_estimator(**parameters) -> NeuralBasisRegressor:
 
 
 def fit_on_cluster(estimator: NeuralBasisRegressor, folder: Path, **options) -> NeuralBasisRegressor:
-    blocks = ray.data.read_parquet(
-        str(folder), override_num_blocks=6
-    )  # else so little is one block
+    blocks = ray.data.read_parquet(str(folder), override_num_blocks=6)  # else so little is one block
     return launch.ray(estimator, blocks, "y", workers=2, **options)
 
 

@@ -70,9 +70,7 @@ def evaluate_table(
     return measure(model, target, np.concatenate(y), np.concatenate(found), np.concatenate(mass)), sum(map(len, y))
 
 
-def detect_table(
-    model: AdditiveModel, table: CsvTable | ParquetTable, path: str, image: str, box: Sequence[str]
-) -> Detection:
+def detect_table(model: AdditiveModel, table: AnyTable, path: str, image: str, box: Sequence[str]) -> Detection:
     """How well a table of candidate boxes, scored by the model, meets the annotations of a file."""
     if model.classes is None:
         raise Failure("--detection needs a model of classes; this one is a regression")
