@@ -164,6 +164,15 @@ def test_growth() -> None:
         assert_positive(table.numbers(column))
 
 
+def test_beyond() -> None:
+    (table,) = read_tables(run("benchmarks.speed.beyond", "--quick"))
+    assert table.names == ["from disk, 745MB"]
+    for column in ("seconds", "survey s", "cache s", "training s", "pools s", "pools", "steps", "log loss"):
+        assert_positive(table.numbers(column))
+    assert table.numbers("peak MB")[0] < 745
+    assert table.numbers("bytes a step") == [0.0]  # there is one process
+
+
 def test_newsgroups() -> None:
     text = run("benchmarks.accuracy.newsgroups", "--quick")
     split, whole, targets, words = read_tables(text)

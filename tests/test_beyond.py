@@ -93,7 +93,7 @@ def test_pools_learn_what_a_table_in_memory_does(task, constant, tmp_path, small
     monkeypatch.setattr(supply._Room, "fill", lambda room, bucket: filled.append(bucket) or fill(room, bucket))
     given = {"interactions": [("x0", "x1")], "max_steps": 150}
     plain = make(task, **given).fit(table.select(FEATURES), table["target"].to_numpy())
-    found = make(task, **given, memory_limit=1_200_000, feature_names=FEATURES)
+    found = make(task, **given, memory_limit=400_000, feature_names=FEATURES)
     found.fit(write_files(table, tmp_path), "target")
     assert set(filled) == {1, 2, 3, 4}
     assert filled[:4] != filled[4:8]  # another order in every pass

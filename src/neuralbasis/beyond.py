@@ -90,7 +90,8 @@ def check_way(parameters: Any, roles: Roles) -> None:
 
 def divide(parameters: Any, survey: Survey, plan: Plan, limit: int, group: Group) -> Division:
     """How the rows are divided, so that every process stays below the limit."""
-    n_columns, n_outputs = len(survey.types), 1 if survey.classes is None else max(1, len(survey.classes) - 1)
+    n_columns, n_classes = len(survey.types), 1 if survey.classes is None else len(survey.classes)
+    n_outputs = 1 if n_classes == 2 else n_classes
     more_axes = n_columns * (bool(plan.n_pairs or plan.list_wished(2)) + bool(plan.n_triples or plan.list_wished(3)))
     load = Load(n_columns, more_axes, parameters.outer_bags, parameters.outer_bags * n_outputs)
     return divide_rows(survey.n_rows, load, limit, group.size)
