@@ -53,6 +53,7 @@ BENCHMARKS = {
     "wide": ("benchmarks.speed.wide", "Far more columns than rows"),
     "objects": ("benchmarks.speed.objects", "A sparse table with a hundred thousand pairs"),
     "concepts": ("benchmarks.speed.concepts", "Concepts of birds, at CUB's and iNaturalist's size"),
+    "detection": ("benchmarks.speed.detection", "Boxes with a hundred thousand pairs, and mean average precision"),
 }
 
 

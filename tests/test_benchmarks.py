@@ -208,6 +208,24 @@ def test_objects() -> None:
     assert [row[3] for row in targets.rows] == ["met" if judge_line(row) else "missed" for row in targets.rows]
 
 
+def test_concepts() -> None:
+    text = run("benchmarks.speed.concepts", "cub", "birds", "--quick")
+    assert "600 rows × 6 concepts (drawn), 60 classes" in text
+    for table, target in zip(read_tables(text), ("–", "≥ 74,000"), strict=True):
+        figures = {row[0]: row[1:] for row in table.rows}
+        assert figures["predict, rows/s"][1] == target
+        assert 0 < float(figures["accuracy"][0]) < float(figures["accuracy of the shares"][0]) < 1
+        judged = [row for row in table.rows if row[2] != "–"]
+        assert [row[3] for row in judged] == ["met" if judge_line(row) else "missed" for row in judged]
+
+
+def test_detection() -> None:
+    (table,) = read_tables(run("benchmarks.speed.detection", "--quick"))
+    figures = {row[0]: row[1:] for row in table.rows}
+    assert float(figures["mAP"][0]) > float(figures["mAP of random scores"][0]) > 0
+    assert figures["distance, 200 pictures at once"][2] == "met"
+
+
 def test_sparse_growth() -> None:
     (table,) = read_tables(run("benchmarks.speed.sparse_growth", "--quick"))
     assert [row[:3] for row in table.rows] == [
