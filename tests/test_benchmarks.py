@@ -150,11 +150,27 @@ def test_predict_with_pairs() -> None:
         assert throughput.rows[2][throughput.header.index("target")] == "≥ 1 ×"
 
 
+def test_an_update_is_measured_beside_a_fit_to_all_rows():
+    (table,) = read_tables(run("benchmarks.speed.update", "--quick"))
+    assert [row[1] for row in table] == ["fit", "update", "refit"]
+    assert [row[2] for row in table] == ["1,800", "200", "2,000"]
+    assert all(0 < float(row[4]) < 10 for row in table)
+
+
 def test_growth() -> None:
     (table,) = read_tables(run("benchmarks.speed.growth", "--quick"))
     assert [row[:2] for row in table.rows] == [["500", "5"]]
     for column in ("fit s", "steps", "MB before", "peak MB", "encode s", "epoch s", "predict s", "s / 10⁶ cells"):
         assert_positive(table.numbers(column))
+
+
+def test_beyond() -> None:
+    (table,) = read_tables(run("benchmarks.speed.beyond", "--quick"))
+    assert table.names == ["from disk, 745MB"]
+    for column in ("seconds", "survey s", "cache s", "training s", "pools s", "pools", "steps", "log loss"):
+        assert_positive(table.numbers(column))
+    assert table.numbers("peak MB")[0] < 745
+    assert table.numbers("bytes a step") == [0.0]  # there is one process
 
 
 def test_newsgroups() -> None:

@@ -23,13 +23,16 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, r2_score, roc_auc_score
 
 import neuralbasis
+import neuralbasis.memory
 from neuralbasis.axis import Axis, level_axis
 from neuralbasis.cli import main
 from neuralbasis.cli.measures import measure_classes, measure_values
-from neuralbasis.cli.tables import Dialect, needed_types, read_batch, read_file
-from neuralbasis.cli.trial import hold_out
+from neuralbasis.cli.tables import Dialect, SourceTable, needed_types, read_batch, read_file
+from neuralbasis.cli.trial import find_task, hold_out, hold_pieces
+from neuralbasis.cli.wishes import Wishes
 from neuralbasis.encoder import Encoder
 from neuralbasis.model import AdditiveModel, Shape
+from neuralbasis.stream.source import open_files
 
 from .models import build_model, draw_numbers, name_columns
 
@@ -118,6 +121,79 @@ def houses(tmp_path) -> Path:
 
 
 FIT = ["--exclude", "id,weight", "--feature-types", "zip=nominal", *QUICK]
+
+
+@pytest.fixture
+def parts(houses) -> Path:
+    """The houses in a folder of three Parquet files of two row groups each."""
+    table, folder = pa.csv.read_csv(houses), houses.parent / "parts"
+    folder.mkdir()
+    for number in range(3):
+        pq.write_table(table.slice(134 * number, 134), folder / f"part-{number}.parquet", row_group_size=67)
+    return folder
+
+
+def test_fit_takes_several_files_a_folder_or_a_pattern(houses, parts, tmp_path):
+    """A table that fits in memory is fitted as if it were one file."""
+    whole = tmp_path / "whole.parquet"
+    pq.write_table(pa.csv.read_csv(houses), whole)
+    run("fit", whole, "--target", "price", "--model", tmp_path / "whole.nbm", *FIT)
+    known = neuralbasis.load(tmp_path / "whole.nbm")
+    for data in ([parts], [f"{parts}/*.parquet"], sorted(parts.iterdir())):
+        found = run("fit", *data, "--target", "price", "--model", tmp_path / "found.nbm", "--force", *FIT)
+        assert "80 rows held out" in found.output
+        model = neuralbasis.load(tmp_path / "found.nbm")
+        assert model.term_names == known.term_names
+        assert all((one.scores == other.scores).all() for one, other in zip(model.shapes, known.shapes, strict=True))
+
+
+def test_fit_of_a_table_beyond_memory_holds_pieces_out(parts, tmp_path, monkeypatch):
+    monkeypatch.setattr(neuralbasis.memory, "CELL_BYTES", 1e7)  # so few rows are too many
+    given = ["--memory-limit", "1GB", "--json", "--refit", *FIT]
+    found = run("fit", parts, "--target", "good", "--model", tmp_path / "m.nbm", *given)
+    said = json.loads(found.stdout)
+    assert said["task"] == "classification"
+    assert said["rows"] == {"train": 333, "held_out": 67}
+    assert said["refitted"]
+    assert said["scores"]["AUROC"]["value"] > 0.8
+    assert neuralbasis.load(tmp_path / "m.nbm").classes.tolist() == ["no", "yes"]
+
+
+@pytest.mark.parametrize(
+    ("target", "task", "expected"),
+    [
+        ("good", "auto", "classification"),
+        ("price", "auto", "regression"),
+        ("flag", "auto", "classification"),
+        ("weight", "auto", "regression"),
+        ("weight", "classification", "classification"),
+    ],
+)
+def test_the_task_of_a_table_beyond_memory(parts, target, task, expected):
+    for piece in parts.iterdir():
+        table = pq.read_table(piece)
+        pq.write_table(table.append_column("flag", pa.array(np.arange(len(table)) % 2)), piece)
+    source = open_files([parts])
+    assert find_task(SourceTable(source, Dialect()), Wishes(target, task)) == expected
+
+
+def test_pieces_are_held_out_at_random(parts):
+    source = open_files([parts])
+    for share, count in ((0.0, 0), (0.01, 1), (0.2, 1), (0.5, 3), (0.9, 5)):
+        assert hold_pieces(source, share, 42).sum() == count
+    assert any((hold_pieces(source, 0.2, 42) != hold_pieces(source, 0.2, seed)).any() for seed in range(5))
+    assert not hold_pieces(source.take(source.pieces[:1]), 0.2, 42).any()
+
+
+def test_names_and_places_of_several_files(parts, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    files = sorted(parts.iterdir())
+    assert "--model: the data have several names" in fails("fit", *files, "--target", "price", code=2)
+    assert "no file matches" in fails("fit", "none/*.parquet", "--target", "price", "--model", "m.nbm")
+    assert "does not exist" in fails("fit", "none.parquet", "--target", "price", "--model", "m.nbm", code=2)
+    assert "did you mean 'price'" in fails("fit", parts, "--target", "prise", "--model", "m.nbm")
+    run("fit", parts, "--target", "price", *FIT)
+    assert (tmp_path / "parts.nbm").exists()
 
 
 def test_predictions_are_the_model_s(case) -> None:

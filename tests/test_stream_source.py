@@ -17,7 +17,7 @@ import pytest
 
 from neuralbasis.columns import Column, read_columns
 from neuralbasis.stream.lanes import deal_lanes, gather_results, read_ahead, read_pieces
-from neuralbasis.stream.source import Source, open_source, read_column
+from neuralbasis.stream.source import Source, open_files, open_source, read_column
 from neuralbasis.stream.survey import choose_roles
 
 AGES = [31, 45, 27, 60, 18, 52]
@@ -137,6 +137,23 @@ def test_types_of_csv_files_are_settled_by_all_rows(tmp_path: Path) -> None:
     assert table["size"].to_pylist()[-4:] == [float((many - 1) % 7), 1.5, 2.0, None]
     assert table["mixed"].to_pylist()[-4:] == [str((many - 1) % 5), "n/b", None, None]
     assert table["text"].null_count == 1
+
+
+def test_csv_files_of_another_dialect(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes("zip;größe\n007;1\n010;?\n".encode("latin-1"))
+    source = open_files([tmp_path / "a.csv"], encoding="latin-1", missing=["?"], texts=["zip"])
+    assert read_all(source).to_pydict() == {"zip": ["007", "010"], "größe": [1, None]}
+    assert [piece.n_rows for piece in source.pieces] == [2]
+
+
+def test_some_pieces_are_a_source(tmp_path: Path) -> None:
+    write_parquet(tmp_path)
+    source = opened(tmp_path)
+    part = source.take(source.pieces[1::2])
+    assert read_all(part)["age"].to_pylist() == AGES[4:] * 3
+    assert (part.n_rows, source.n_rows) == (6, 18)
+    assert part.fingerprint() != source.fingerprint()
+    assert open_source(part) is part
 
 
 def test_numbers_of_several_files_become_one_type(tmp_path: Path) -> None:

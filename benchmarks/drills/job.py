@@ -1,6 +1,6 @@
 """One fit in a process of its own, for drills to kill: a generated table, checkpoints twice a second, a model file.
 
-python -m benchmarks.drills.job FOLDER [--stream] [--resume] [--rows 20000] [--memory 64MB]
+python -m benchmarks.drills.job FOLDER [--stream] [--resume] [--rows 20000] [--steps 400]
 
 The table is written once to FOLDER/data (Parquet), checkpoints lie in FOLDER/state, and the model ends in
 FOLDER/model.nbm. Every process leaves its id in FOLDER/pid.<rank>. Under torchrun the processes fit together.
@@ -17,6 +17,7 @@ import numpy as np
 
 N_COLUMNS, N_FILES = 6, 4
 EVERY = 0.5  # seconds between checkpoints
+MEMORY = 1_200_000  # bytes, beside those of the process
 
 
 def draw_table(n_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -39,14 +40,20 @@ def write_data(folder: Path, n_rows: int) -> None:
         pq.write_table(table.slice(first, last - first), folder / f"part-{number}.parquet", row_group_size=2000)
 
 
-def make_estimator(folder: Path, memory: str | None = None):
+def make_estimator(folder: Path, n_steps: int | str = "auto"):
     from neuralbasis import NeuralBasisRegressor
 
-    streamed = {} if memory is None else {"memory_limit": memory}
     return NeuralBasisRegressor(
-        interactions=[("x2", "x3")], outer_bags=2, n_jobs=1, checkpoint_dir=folder / "state", checkpoint_every=EVERY,
-        **streamed,
+        interactions=[("x2", "x3")], outer_bags=2, max_steps=n_steps, n_jobs=1, memory_limit=MEMORY,
+        checkpoint_dir=folder / "state", checkpoint_every=EVERY,
     )  # fmt: skip
+
+
+def make_memory_small() -> None:
+    """Count only what rows take: a table of megabytes is then larger than a `memory_limit` of one."""
+    from neuralbasis import memory
+
+    memory.BASE_BYTES, memory.WORK_BYTES, memory.MIN_BENCH = 0, 0, 1024
 
 
 def main() -> None:
@@ -55,18 +62,19 @@ def main() -> None:
     parser.add_argument("--stream", action="store_true", help="fit the files instead of a table in memory")
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--rows", type=int, default=20_000)
-    parser.add_argument("--memory", help="memory_limit of a streamed fit")
+    parser.add_argument("--steps", type=int, default="auto")
     given = parser.parse_args()
     rank = os.environ.get("RANK", "0")
     (given.folder / f"pid.{rank}").write_text(str(os.getpid()))
     warnings.filterwarnings("ignore", message="there is no checkpoint")  # killed before there was one
     if given.stream:
-        known = str(given.folder / "data" / "*.parquet"), "target"
-        fitted = make_estimator(given.folder, given.memory).fit(*known, resume=given.resume)
+        make_memory_small()
+        files = [given.folder / "data" / f"part-{number}.parquet" for number in range(N_FILES)]
+        fitted = make_estimator(given.folder, given.steps).fit(files, "target", resume=given.resume)
     else:
         X, y = draw_table(given.rows, 0)
         table = {f"x{d}": X[:, d] for d in range(N_COLUMNS)}
-        fitted = make_estimator(given.folder).fit(table, y, resume=given.resume)
+        fitted = make_estimator(given.folder, given.steps).fit(table, y, resume=given.resume)
     if rank == "0":
         fitted.save(given.folder / "model.nbm")
 

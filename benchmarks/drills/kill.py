@@ -11,14 +11,14 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +26,6 @@ import numpy as np
 from benchmarks.drills.job import draw_table, write_data
 
 TOLERANCE = 1e-3  # of the loss of a fit that nobody killed
-PATIENCE = 600.0  # seconds for one process
 
 
 @dataclass(frozen=True)
@@ -36,11 +35,11 @@ class Way:
     n_processes: int = 1
     is_stream: bool = False
     victim: int = 0
+    options: tuple[str, ...] = ()  # of the job
 
-    def command(self, folder: Path, resume: bool, n_rows: int) -> list[str]:
-        job = ["-m", "benchmarks.drills.job", str(folder), "--rows", str(n_rows)]
-        job += ["--stream", "--memory", "1"] if self.is_stream else []
-        job += ["--resume"] if resume else []
+    def command(self, folder: Path, resume: bool) -> list[str]:
+        job = ["-m", "benchmarks.drills.job", str(folder), *self.options]
+        job += ["--stream"] * self.is_stream + ["--resume"] * resume
         if self.n_processes == 1:
             return [sys.executable, *job]
         launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(self.n_processes)]
@@ -70,39 +69,41 @@ class Outcome:
 
 def drill(way: Way, moments: list[float], n_rows: int) -> Outcome:
     """A fit that is killed so many seconds after each of its starts, as far as it lasts so long, then left alone."""
-    outcome, folder = Outcome(), Path(tempfile.mkdtemp(prefix="drill-"))
-    try:
+    way, outcome = replace(way, options=("--rows", str(n_rows))), Outcome()
+    with tempfile.TemporaryDirectory(prefix="drill-") as name:
+        folder = Path(name)
         if way.is_stream:
             write_data(folder / "data", n_rows)
         started = time.monotonic()
-        for moment in [*moments, None]:
-            if _start(way, folder, resume=outcome.kills > 0, n_rows=n_rows, moment=moment):
+        for moment in [*moments, float("inf")]:
+            code, output = start(way, folder, outcome.kills > 0, lambda seconds, moment=moment: seconds >= moment)
+            if code is not None:
                 break
             outcome.kills += 1
             _inspect(folder, outcome)
+        if code:
+            raise RuntimeError(f"a fit failed by itself: {output[-3000:]}")
         outcome.seconds = time.monotonic() - started
         outcome.loss = measure(folder / "model.nbm")
-    finally:
-        shutil.rmtree(folder)
     return outcome
 
 
-def _start(way: Way, folder: Path, resume: bool, n_rows: int, moment: float | None) -> bool:
-    """Run the job; True if it came to its end before the moment to kill it."""
+def start(
+    way: Way, folder: Path, resume: bool, is_time: Callable[[float], bool] = lambda _seconds: False
+) -> tuple[int | None, str]:
+    """Run the job until it is time, after so many seconds, to kill it; its code, None if it was killed, and output."""
     for mark in folder.glob("pid.*"):
         mark.unlink()
-    with open(folder / "output.txt", "w") as output:
-        process = subprocess.Popen(
-            way.command(folder, resume, n_rows), stdout=output, stderr=subprocess.STDOUT, start_new_session=True
-        )
-        try:
-            code = process.wait(PATIENCE if moment is None else moment)
-        except subprocess.TimeoutExpired:
+    with open(folder / "output.txt", "w+") as output:
+        process = subprocess.Popen(way.command(folder, resume), stdout=output, stderr=subprocess.STDOUT)
+        started = time.monotonic()
+        while process.poll() is None and not is_time(time.monotonic() - started):
+            time.sleep(0.02)
+        code = process.poll()
+        if code is None:
             _kill(way, folder, process)
-            return False
-    if code:
-        raise RuntimeError(f"a fit failed by itself: {(folder / 'output.txt').read_text()[-3000:]}")
-    return True
+        output.seek(0)
+        return code, output.read()
 
 
 def _kill(way: Way, folder: Path, process: subprocess.Popen) -> None:

@@ -52,7 +52,7 @@ def fit_source(
     check_way(parameters, roles)
     estimator, group, started = parameters, find_group(), time.monotonic()
     seed, threads = keeper.choose("seed", draw_seed(parameters, group)), kernels.count_threads(parameters.n_jobs)
-    survey = make_survey(source, roles, is_classifier, parameters, group, threads)
+    survey = make_survey(source, roles, is_classifier, parameters, group, threads, choose_folder(parameters))
     parameters, rng = settle(parameters, survey.n_rows, False, group.rank), np.random.default_rng(seed)
     plan = make_plan(parameters, roles.features, survey.classes, survey.n_rows)
     limit = keeper.choose("limit", group.agree(read_limit(parameters.memory_limit)))
@@ -90,7 +90,8 @@ def check_way(parameters: Any, roles: Roles) -> None:
 
 def divide(parameters: Any, survey: Survey, plan: Plan, limit: int, group: Group) -> Division:
     """How the rows are divided, so that every process stays below the limit."""
-    n_columns, n_outputs = len(survey.types), 1 if survey.classes is None else max(1, len(survey.classes) - 1)
+    n_columns, n_classes = len(survey.types), 1 if survey.classes is None else len(survey.classes)
+    n_outputs = 1 if n_classes == 2 else n_classes
     more_axes = n_columns * (bool(plan.n_pairs or plan.list_wished(2)) + bool(plan.n_triples or plan.list_wished(3)))
     load = Load(n_columns, more_axes, parameters.outer_bags, parameters.outer_bags * n_outputs)
     return divide_rows(survey.n_rows, load, limit, group.size)
@@ -104,8 +105,8 @@ def open_cache(
 
     A fit with checkpoints that fails leaves it to the one that goes on.
     """
-    known, is_over = choose_folder(parameters), False
-    folder, threads = known or tempfile.mkdtemp(prefix="neuralbasis-"), kernels.count_threads(parameters.n_jobs)
+    folder, is_over = choose_folder(parameters) or tempfile.mkdtemp(prefix="neuralbasis-"), False
+    threads = kernels.count_threads(parameters.n_jobs)
     try:
         yield make_cache(
             source, survey, folder, 1 + division.n_pools, seed, group, threads, parameters.verbose, division.n_bench

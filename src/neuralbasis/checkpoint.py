@@ -111,8 +111,8 @@ class Checkpoints(Keeper):
         return self.was_over
 
     def note(self, state: RunState) -> None:
-        if self.group.rank == 0 and time.monotonic() - self.written >= self.every:
-            self._write(state.read())
+        if self.group.agree(time.monotonic() - self.written >= self.every):
+            self._write(state.read())  # all processes read: every one has a part of the state
 
     def end(self, state: RunState) -> None:
         if not self.was_over:

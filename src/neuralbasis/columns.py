@@ -30,6 +30,7 @@ _NUMERIC = "fiub"  # NumPy's letters for float, signed, unsigned, bool
 _REAL = (numbers.Real, Decimal, np.bool_)
 # By name: pandas' NA and NaT must be known without importing pandas.
 _MISSING = {"NoneType", "NAType", "NaTType", "MaskedConstant"}
+MISSING_TEXTS = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "nan", "NaN", "-nan", "-NaN", "null", "NULL")  # of a CSV file
 _MAX_LISTED = 20
 _RESHAPE = (
     "Reshape your data either using array.reshape(-1, 1) if your data has a single feature "

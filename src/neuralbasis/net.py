@@ -163,6 +163,15 @@ class BasisNet(nn.Module):
         """Weights (M · S, T, K) of tied terms in the classes, terms by order."""
         return torch.cat(list(self.mixes.values()), dim=1)
 
+    @property
+    def outer(self) -> list[Tensor]:
+        """What scores need besides a table: intercepts and, where classes are tied, their weights."""
+        return [self.intercept.detach(), *(mix.detach() for mix in self.mixes.values())]
+
+    def blank_table(self, points: Points) -> Tensor:
+        """Room for a table that another process fills."""
+        return self.zero.new_empty(len(points.source), self.zero.shape[1])
+
     def table(self, points: Points) -> Tensor:
         """All cells of all terms, (cells, C)."""
         parts = [self._cells(order, chosen) for order, chosen in points.orders.items()]

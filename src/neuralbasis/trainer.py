@@ -110,7 +110,7 @@ class Trainer:
         is_over = self.history.stopped_by in ("time_limit", "callback")
         if is_over or not self.parameters.refine or self.parameters.output_penalty:
             return stage
-        known, is_free = (self.rows, self.objective, self.history, self.threads), self.rows.voices is None
+        known, is_free = (self.rows, self.objective, self.history, self.threads, self.group), self.rows.voices is None
         if self.stages:
             return cut(stage, *known) if is_free else stage
         stage = refine(stage, *known)

@@ -1,6 +1,7 @@
 """Fits that several processes do together: what `test_processes` runs under torchrun.
 
-`python fit_together.py folder`: every process fits the same tables, and writes what it found to the folder.
+`python fit_together.py folder`: every process fits the same tables, and writes what it found to the folder. The table
+that is fitted from files lies there too.
 """
 
 from __future__ import annotations
@@ -10,8 +11,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
 
-from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
+from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, beyond
+from neuralbasis.memory import Division
 from neuralbasis.train import find_group
 
 QUICK = {"hidden": (16, 16), "n_bases": 8, "n_interaction_bases": 8, "n_jobs": 1, "random_state": 0, "outer_bags": 3}
@@ -41,22 +46,42 @@ def draw(task: str, n_rows: int = 3000) -> tuple[dict[str, np.ndarray], np.ndarr
 def fit_tables(task: str) -> dict[str, np.ndarray]:
     """Tables of all terms and the intercept."""
     kind, parameters = FITS[task]
-    model = kind(**QUICK, **parameters).fit(*draw(task))
+    return read_tables(kind(**QUICK, **parameters).fit(*draw(task)))
+
+
+def fit_files(folder: Path) -> dict[str, np.ndarray]:
+    """The same of a fit to files, as if memory held a bench of 1,000 rows and a third of the others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(beyond, "divide_rows", lambda *_given: Division(1000, 3))
+        patch.setattr(beyond, "count_rows_in_memory", lambda *_given: 0)
+        model = NeuralBasisClassifier(**QUICK, interactions=[("x0", "x1")], max_steps=60)
+        return read_tables(model.fit(folder / "table", "target"))
+
+
+def read_tables(model) -> dict[str, np.ndarray]:
     return dict(zip(model.term_names_, model.term_scores_, strict=True)) | {"intercept": np.array(model.intercept_)}
 
 
+def write_table(folder: Path) -> None:
+    X, y = draw("binary", 5000)
+    (folder / "table").mkdir()
+    pyarrow.parquet.write_table(pa.table({**X, "target": y}), folder / "table" / "all.parquet", row_group_size=100)
+
+
 def count_bytes(n_rows: int, n_steps: int) -> tuple[int, int]:
-    """Bytes that this process gave to the sums of so many steps; a double for each cell and intercept of a member."""
-    before, parameters = find_group().sent, {"max_steps": n_steps, "interactions": 0, "validation_size": 0}
+    """Bytes that this process sent in so many steps, and numbers that were exchanged: cells and intercepts."""
+    before, knots = find_group().sent, {f"x{i}": [-1.0, 0.0, 1.0] for i in range(4)}
+    parameters = {"max_steps": n_steps, "interactions": 0, "validation_size": 0, "knots": knots}
     model = NeuralBasisRegressor(**QUICK, **parameters).fit(*draw("regression", n_rows))
-    n_cells = sum(table.size for table in model.term_scores_)
-    return find_group().sent - before, 8 * n_steps * QUICK["outer_bags"] * (n_cells + 1)
+    n_cells = sum(shape.scores.size for shape in model.model_.shapes)
+    return find_group().sent - before, n_steps * QUICK["outer_bags"] * (n_cells + 1)
 
 
 def main(folder: Path) -> None:
     rank = os.environ["RANK"]
     for task in FITS:
         np.savez(folder / f"{task}-{rank}.npz", **fit_tables(task))
+    np.savez(folder / f"files-{rank}.npz", **fit_files(folder))
     np.savez(folder / f"bytes-{rank}.npz", few=count_bytes(3000, 5), many=count_bytes(6000, 5))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -36,7 +37,6 @@ def table_options(command: Callable) -> Callable:
 def model_options(command: Callable) -> Callable:
     """What to fit, and how: what `fit` and `tune` share."""
     for option in reversed((
-        click.argument("data", type=TABLE),
         click.option("--target", required=True, metavar="COLUMN", help="What to predict."),
         click.option(
             "--model", "path", type=click.Path(dir_okay=False), help="File to write; by default the data's name, .nbm."
@@ -74,23 +74,40 @@ def main(debug: bool) -> None:
     """
 
 
+def _check_data(context: click.Context, parameter: click.Parameter, paths: tuple[str, ...]) -> tuple[str, ...]:
+    """Files must be there; folders, patterns and addresses are looked at when they are opened."""
+    for path in paths:
+        if not (os.path.isdir(path) or glob.has_magic(path) or "://" in path):
+            TABLE.convert(path, parameter, context)
+    return paths
+
+
 @main.command()
+@click.argument("data", nargs=-1, required=True, type=click.Path(allow_dash=True), callback=_check_data)
 @model_options
 @click.option("--time-limit", type=float, metavar="SECONDS", help="Stop training after so long.")
+@click.option(
+    "--memory-limit", metavar="SIZE", help="Such as 2GB: read a larger table in pieces, from a cache on disk."
+)
 @AS_JSON
 @table_options
-def fit(data: str, path: str | None, force: bool, as_json: bool, **given: Any) -> None:
+def fit(data: tuple[str, ...], path: str | None, force: bool, as_json: bool, **given: Any) -> None:
     """Fit a model, say how it does on rows held out, save it.
+
+    DATA is a file, or several files, folders or patterns, all Parquet or all CSV. Of a table that is larger than memory
+    (by default, half of what is free), whole row groups or files are held out.
 
     \b
     neuralbasis fit houses.csv --target price
     neuralbasis fit credit.parquet --target default --model credit.nbm --exclude id --set outer_bags=14
-    torchrun --nproc-per-node 4 -m neuralbasis fit credit.parquet --target default
+    neuralbasis fit "sales/*.parquet" --target amount --memory-limit 2GB
+    torchrun --nproc-per-node 4 -m neuralbasis fit "sales/*.parquet" --target amount --model sales.nbm
     """
     from .trial import run_trial
 
     path = _check_model(path, data, force)
-    table = _open_table(data, given)
+    is_plain = len(data) == 1 and (data[0] == "-" or os.path.isfile(data[0])) and given["memory_limit"] is None
+    table = _open_table(data[0], given) if is_plain and not _is_large(data[0]) else _open_source(data, given)
     trial = run_trial(table, _read_wishes(given))
     if is_first():
         trial.model.save(path)
@@ -98,6 +115,7 @@ def fit(data: str, path: str | None, force: bool, as_json: bool, **given: Any) -
 
 
 @main.command()
+@click.argument("data", type=TABLE)
 @model_options
 @click.option(
     "--trials", "n_trials", type=click.IntRange(1), default=20, help="Settings to try, the first as they are."
@@ -120,7 +138,7 @@ def tune(data: str, path: str | None, force: bool, as_json: bool, **given: Any) 
     from .outputs import check_output
     from .tuning import Plan, run_search
 
-    path = _check_model(path, data, force)
+    path = _check_model(path, (data,), force)
     if given["storage"] is not None:
         check_output(given["storage"], data)
     table = _open_table(data, given)
@@ -359,27 +377,48 @@ def _open_table(path: str, given: dict[str, Any]) -> Any:
     return read_file(path, file, Dialect(**{name: given.pop(name) for name in ("delimiter", "encoding", "missing")}))
 
 
-def _check_model(path: str | None, data: str, force: bool) -> str:
+def _open_source(paths: tuple[str, ...], given: dict[str, Any]) -> Any:
+    """The table in several files, or in one that is read in pieces."""
+    from ..stream.source import open_files
+    from .tables import Dialect, SourceTable
+
+    dialect = Dialect(**{name: given.pop(name) for name in ("delimiter", "encoding", "missing")})
+    texts = [name for name, kind in read_feature_types(given["feature_types"]).items() if kind != "continuous"]
+    source = open_files(paths, False, dialect.delimiter, dialect.encoding, dialect.nulls, texts)
+    return SourceTable(source, dialect)
+
+
+def _is_large(path: str) -> bool:
+    """May a file take more memory than there is? Numbers are about five times as large in a fit as in a file."""
+    from ..memory import read_limit
+
+    return path != "-" and 5 * os.path.getsize(path) > read_limit(None)
+
+
+def _check_model(path: str | None, data: tuple[str, ...], force: bool) -> str:
     """Where the model goes: by default beside the work, under the data's name."""
     from .outputs import check_output
 
     path = path or _name_model(data)
-    check_output(path, data)
+    check_output(path, *data)
     if os.path.exists(path) and not force:
         raise Failure(f"{path} exists already; --force replaces it, --model names another file")
     return path
 
 
-def _name_model(data: str) -> str:
-    if data == "-":
+def _name_model(data: tuple[str, ...]) -> str:
+    if "-" in data:
         raise click.UsageError("name the file to write with --model: standard input has no name")
-    return f"{Path(data).name.split('.')[0]}.nbm"
+    name = Path(data[0]).name.split(".")[0]
+    if len(data) > 1 or not name or glob.has_magic(name):
+        raise click.UsageError("name the file to write with --model: the data have several names")
+    return f"{name}.nbm"
 
 
 def _read_wishes(given: dict[str, Any]) -> Wishes:
     """What `fit` or `tune` was asked for, its parameters under the estimators' names."""
     settings = read_settings(given.pop("settings"), neuralbasis.NeuralBasisRegressor().get_params())
-    spelled = {name: given.pop(name, None) for name in ("preset", "time_limit", "interactions")}
+    spelled = {name: given.pop(name, None) for name in ("preset", "time_limit", "memory_limit", "interactions")}
     parameters = {name: value for name, value in spelled.items() if value is not None}
     if "interactions" in parameters:
         parameters["interactions"] = read_interactions(parameters["interactions"])

@@ -20,13 +20,13 @@ from ..sample import check_weights
 from .failure import Failure, list_names, note, require_names
 from .measures import Measure, measure_classes, measure_values
 from .outputs import open_output
-from .tables import NUMBER, TEXT, CsvTable, ParquetTable, needed_types, read_batch, respell
+from .tables import NUMBER, TEXT, AnyTable, needed_types, read_batch, respell
 
 BAR = 1000  # steps of a progress bar
 
 
 def predict_table(
-    model: AdditiveModel, table: CsvTable | ParquetTable, path: str, keep: Sequence[str], proba: bool, parts: bool
+    model: AdditiveModel, table: AnyTable, path: str, keep: Sequence[str], proba: bool, parts: bool
 ) -> int:
     """Write the predictions of all rows behind the columns to keep; returns how many rows there were.
 
@@ -49,7 +49,7 @@ def predict_table(
 
 
 def evaluate_table(
-    model: AdditiveModel, table: CsvTable | ParquetTable, target: str, weights: str | None = None
+    model: AdditiveModel, table: AnyTable, target: str, weights: str | None = None
 ) -> tuple[list[Measure], int]:
     """Measures of the model against a column, beside the best constant of these rows; and the number of rows."""
     axis = _target_axis(model, target)
@@ -99,9 +99,7 @@ def check_target(model: AdditiveModel, target: str, y: np.ndarray) -> None:
         )
 
 
-def read_whole(
-    model: AdditiveModel, table: CsvTable | ParquetTable, target: str | None
-) -> tuple[Columns, np.ndarray | None]:
+def read_whole(model: AdditiveModel, table: AnyTable, target: str | None) -> tuple[Columns, np.ndarray | None]:
     """All rows of a table as the model reads them, and the target's values or labels if it has a name."""
     axes = model.encoder.axes if target is None else (*model.encoder.axes, _target_axis(model, target))
     batches = list(show_progress(table, needed_types(axes)))
@@ -122,7 +120,7 @@ def missing_target(target: str, is_missing: np.ndarray) -> str:
     return f"target {target!r} is missing in {rows}, first in row {np.argmax(is_missing) + 1:,}; leave such rows out"
 
 
-def find_row(model: AdditiveModel, table: CsvTable | ParquetTable, number: int) -> Columns:
+def find_row(model: AdditiveModel, table: AnyTable, number: int) -> Columns:
     """One row of a table, counted from 1."""
     before = 0
     for batch in table.batches(needed_types(model.encoder.axes)):
@@ -143,9 +141,7 @@ def read_row(model: AdditiveModel, values: Mapping[str, str], missing: Sequence[
     return Columns(names, 1, columns=tuple(found))
 
 
-def show_progress(
-    table: CsvTable | ParquetTable, types: Mapping[str, pa.DataType], is_shown: bool = True
-) -> Iterator[pa.RecordBatch]:
+def show_progress(table: AnyTable, types: Mapping[str, pa.DataType], is_shown: bool = True) -> Iterator[pa.RecordBatch]:
     """Batches that have rows, with a bar where a person looks on."""
     hidden = not is_shown or table.progress is None or not sys.stderr.isatty()
     with click.progressbar(length=BAR, file=sys.stderr, hidden=hidden) as bar:

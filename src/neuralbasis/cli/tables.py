@@ -24,10 +24,9 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from ..axis import Axis
-from ..columns import Column, Columns, level_text, read_columns
+from ..columns import MISSING_TEXTS, Column, Columns, level_text, read_columns
 from .failure import Failure, list_names, require_names
 
-MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "nan", "NaN", "-nan", "-NaN", "null", "NULL")
 NUMBER, TEXT = pa.float64(), pa.string()
 BLOCK_BYTES = 2 << 20  # of a CSV, parsed at a time; Arrow reads up to 32 ahead. Also the longest line
 BATCH_ROWS = 1 << 16  # of a Parquet file
@@ -42,7 +41,7 @@ class Dialect:
     """How a CSV file is written.
 
     delimiter : None is the one of `DELIMITERS` that the header holds most
-    missing : texts that stand for no value, besides `MISSING`
+    missing : texts that stand for no value, besides `MISSING_TEXTS`
     """
 
     delimiter: str | None = None
@@ -51,7 +50,7 @@ class Dialect:
 
     @property
     def nulls(self) -> list[str]:
-        return [*MISSING, *self.missing]
+        return [*MISSING_TEXTS, *self.missing]
 
 
 class CsvTable:
@@ -167,6 +166,36 @@ class ParquetTable:
             ) from error
 
 
+class SourceTable:
+    """Several files, or one that is larger than memory; unlike the others, it can be read again."""
+
+    def __init__(self, source: Any, dialect: Dialect):
+        self.source, self.dialect, self.names, self.place = source, dialect, list(source.names), "the data"
+        self._n_read = 0
+
+    @property
+    def progress(self) -> float | None:
+        return self._n_read / max(self.source.n_rows or 0, 1)
+
+    def read(self, names: Sequence[str], texts: Collection[str] = ()) -> pa.Table:
+        self.require(names)
+        batches = [batch for piece in self.source.pieces for batch in self.source.read(piece, list(names))]
+        return pa.Table.from_batches(batches).unify_dictionaries()
+
+    def batches(self, types: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+        self.require(types)
+        for piece in self.source.pieces:
+            for batch in self.source.read(piece, list(types), BATCH_ROWS):
+                self._n_read += batch.num_rows
+                yield batch
+
+    def require(self, names: Iterable[str]) -> None:
+        require_names(list(names), self.names, self.place)
+
+
+AnyTable = CsvTable | ParquetTable | SourceTable
+
+
 def read_file(path: str, file: IO[bytes], dialect: Dialect) -> CsvTable | ParquetTable:
     """The table in an open file, by its suffix: .parquet and .pq are Parquet, all others CSV."""
     return (ParquetTable if path.endswith((".parquet", ".pq")) else CsvTable)(path, file, dialect)
@@ -195,7 +224,7 @@ def respell(column: Column, axis: Axis, missing: Collection[str]) -> Column:
 
     >>> from neuralbasis.axis import level_axis
     >>> column = Column("grade", None, np.array([0, 1, 2]), ("3.0", "NA", "4"))
-    >>> found = respell(column, level_axis("grade", "nominal", ["3", "4"]), MISSING)
+    >>> found = respell(column, level_axis("grade", "nominal", ["3", "4"]), MISSING_TEXTS)
     >>> found.levels, found.codes.tolist()
     (('3', '4'), [0, -1, 1])
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,11 +15,12 @@ import neuralbasis
 
 from .. import sample
 from ..columns import level_text
+from ..memory import count_rows_in_memory, read_limit
 from ..model import AdditiveModel
 from .failure import Failure, note
 from .measures import Measure
-from .stream import measure, missing_target
-from .tables import CsvTable, ParquetTable
+from .stream import evaluate_table, measure, missing_target
+from .tables import TEXT, AnyTable, SourceTable
 from .wishes import Wishes
 
 MOSTLY = 0.9  # share of numbers from which a text among them looks like a mistake
@@ -54,16 +55,18 @@ class Rows:
 
 
 def run_trial(
-    table: CsvTable | ParquetTable, wishes: Wishes, choose: Callable[[Any, Rows], Any] = lambda estimator, _: estimator
+    table: AnyTable, wishes: Wishes, choose: Callable[[Any, Rows], Any] = lambda estimator, _: estimator
 ) -> Trial:
     """Read the table, hold rows out, fit, measure, and fit again on all rows if that is wished.
 
     `choose` makes of the estimator the one to fit, from the rows to fit on.
     """
+    if is_beyond_memory(table, wishes):
+        return run_stream_trial(table, wishes)
     rows, task = read_rows(table, wishes)
     is_held = hold_out(rows.y, wishes.test_size, task, wishes.parameters.get("random_state", 42))
     train, held = np.flatnonzero(~is_held), np.flatnonzero(is_held)
-    estimator = choose(make_estimator(rows, task, wishes), rows.take(train) if len(held) else rows)
+    estimator = choose(make_estimator(rows.X.column_names, task, wishes), rows.take(train) if len(held) else rows)
     model = _fit(estimator, rows.take(train) if len(held) else rows, wishes.target)
     measures = _measure(model, rows.take(train), rows.take(held), wishes.target) if len(held) else []
     is_refitted = wishes.refit and len(held) > 0
@@ -72,7 +75,67 @@ def run_trial(
     return Trial(model, task, wishes.target, len(train), len(held), is_refitted, measures)
 
 
-def read_rows(table: CsvTable | ParquetTable, wishes: Wishes) -> tuple[Rows, str]:
+def is_beyond_memory(table: AnyTable, wishes: Wishes) -> bool:
+    """Is it a source, and too large to be fitted in memory?"""
+    if not isinstance(table, SourceTable):
+        return False
+    limit = read_limit(wishes.parameters.get("memory_limit"))
+    features = wishes.choose_features(table.names, table.place)
+    return (table.source.n_rows or 0) > count_rows_in_memory(len(features), limit)
+
+
+def run_stream_trial(table: Any, wishes: Wishes) -> Trial:
+    """The same for a table beyond memory: whole pieces are held out, and nothing is read into memory at once."""
+    source, features = table.source, wishes.choose_features(table.names, table.place)
+    task = find_task(table, wishes)
+    is_held = hold_pieces(source, wishes.test_size, wishes.parameters.get("random_state", 42))
+    train, held = (
+        source.take(piece for piece in source.pieces if is_held[piece.index] == side) for side in (False, True)
+    )
+    estimator = make_estimator(features, task, wishes).set_params(feature_names=features)
+    model = estimator.fit(train, wishes.target, wishes.weights).model_
+    measures: list[Measure] = []
+    if held.pieces:
+        measures, _ = evaluate_table(model, SourceTable(held, table.dialect), wishes.target, wishes.weights)
+    is_refitted = wishes.refit and bool(held.pieces)
+    if is_refitted:
+        model = estimator.fit(source, wishes.target, wishes.weights).model_
+    return Trial(model, task, wishes.target, train.n_rows or 0, held.n_rows or 0, is_refitted, measures)
+
+
+def hold_pieces(source: Any, share: float, seed: int) -> np.ndarray:
+    """(pieces,) which to hold out: at random, about a share of the rows and at least one; never all of them."""
+    n_rows = np.array([piece.n_rows or 1 for piece in source.pieces])
+    order = np.random.default_rng(seed).permutation(len(n_rows))
+    is_held = np.zeros(len(n_rows), dtype=bool)
+    is_held[order] = np.cumsum(n_rows[order]) - n_rows[order] / 2 < share * n_rows.sum()
+    is_held[order[0]] |= share > 0
+    if share > 0 and is_held.all():
+        note("the data are one piece, so none is held out: there will be no scores")
+        return np.zeros(len(n_rows), dtype=bool)
+    return is_held
+
+
+def find_task(table: Any, wishes: Wishes) -> str:
+    """What is wished, or what the target asks for: texts, truth values and two numbers are classes."""
+    if wishes.task != "auto":
+        return wishes.task
+    distinct: np.ndarray | None = None
+    for batch in table.batches({wishes.target: TEXT}):
+        column = batch.column(0)
+        if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+            return "regression" if pa.types.is_decimal(column.type) else "classification"
+        found = pa.compute.unique(column).to_numpy(zero_copy_only=False)
+        distinct = np.unique(found if distinct is None else np.concatenate([distinct, found]))
+        if len(distinct) > FEW_VALUES:
+            break
+    values = np.empty(0) if distinct is None else distinct
+    task = "classification" if len(values) == 2 else "regression"
+    _note_few_values(values, wishes.target, task)
+    return task
+
+
+def read_rows(table: AnyTable, wishes: Wishes) -> tuple[Rows, str]:
     """Columns, target and weights of a file, and the task."""
     features = wishes.choose_features(table.names, table.place)
     others = [wishes.target, *([wishes.weights] if wishes.weights else [])]
@@ -115,8 +178,7 @@ def read_target(column: pa.ChunkedArray, name: str, task: str) -> tuple[np.ndarr
     return values, task
 
 
-def make_estimator(rows: Rows, task: str, wishes: Wishes) -> Any:
-    names = rows.X.column_names
+def make_estimator(names: Sequence[str], task: str, wishes: Wishes) -> Any:
     kind = neuralbasis.NeuralBasisRegressor if task == "regression" else neuralbasis.NeuralBasisClassifier
     return kind(
         feature_types=[wishes.feature_types.get(name, "auto") for name in names],

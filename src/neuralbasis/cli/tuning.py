@@ -9,7 +9,7 @@ from typing import Any
 import neuralbasis
 
 from ..tuning import Tuning
-from .tables import CsvTable, ParquetTable
+from .tables import AnyTable
 from .trial import Rows, Trial, run_trial
 from .wishes import Wishes
 
@@ -25,7 +25,7 @@ class Plan:
     storage: str | None
 
 
-def run_search(table: CsvTable | ParquetTable, wishes: Wishes, plan: Plan) -> tuple[Trial, Tuning]:
+def run_search(table: AnyTable, wishes: Wishes, plan: Plan) -> tuple[Trial, Tuning]:
     """The trial of the best settings, and how they were found; rows held out to measure take no part in the search."""
     found: list[Tuning] = []
 

@@ -45,12 +45,13 @@ class NumberSketch:
         self._waiting: list[Points] = []
         self._n_waiting = 0
         self._levels: list[Points | None] = []
-        self._depth = 0  # how often a row was thinned at most
+        self._depth = 0  # how often a row was thinned at most, before its sketch was sealed
+        self._seal = 0.0  # the error of the last thinning
 
     @property
     def error(self) -> float:
         """How far the rank of a value may be off, as a share of the weight."""
-        return 1.5 * self._depth / POINTS
+        return 1.5 * self._depth / POINTS + self._seal
 
     def add(self, values: np.ndarray, weights: np.ndarray | None = None) -> None:
         """Take in rows; NaN is missing. Weights are positive."""
@@ -65,7 +66,7 @@ class NumberSketch:
         self.missing += other.missing
         self.is_whole &= other.is_whole
         self.is_single &= other.is_single
-        self._depth = max(self._depth, other._depth)
+        self._depth, self._seal = max(self._depth, other._depth), max(self._seal, other._seal)
         for level, points in enumerate(other._levels):
             if points is not None:
                 self._carry(points, level)
@@ -76,17 +77,25 @@ class NumberSketch:
         """All points: the distinct values and their weights, if `error` is 0."""
         return join_points([*self._waiting, *(points for points in self._levels if points is not None)])
 
-    def seal(self) -> None:
+    def seal(self, n_points: int = POINTS) -> None:
         """Thin all points to one buffer, which is small to keep and to send."""
         if any(points is not None for points in self._levels):
-            points = thin_points(self.points())
+            points = thin_points(self.points(), n_points, min(PARTS, n_points))
             self._levels, self._waiting, self._n_waiting = [points], [], 0
-            self._depth += 1
+            self._seal += 1.5 / n_points
 
     def to_bytes(self) -> bytes:
         """All of the sketch as doubles: how many facts, the facts, the sizes of the buffers, the buffers."""
         buffers = [*self._waiting, *(points or (np.empty(0), np.empty(0)) for points in self._levels)]
-        facts = [self.max_exact, self.missing, self.is_whole, self.is_single, self._depth, len(self._waiting)]
+        facts = [
+            self.max_exact,
+            self.missing,
+            self.is_whole,
+            self.is_single,
+            self._depth,
+            self._seal,
+            len(self._waiting),
+        ]
         facts += [len(values) for values, _ in buffers]
         return np.concatenate([[len(facts)], facts, *(part for points in buffers for part in points)]).tobytes()
 
@@ -94,11 +103,11 @@ class NumberSketch:
     def from_bytes(cls, data: bytes) -> NumberSketch:
         numbers = np.frombuffer(data)
         n_facts = int(numbers[0])
-        max_exact, missing, is_whole, is_single, depth, n_waiting, *sizes = numbers[1 : n_facts + 1].tolist()
+        max_exact, missing, is_whole, is_single, depth, seal, n_waiting, *sizes = numbers[1 : n_facts + 1].tolist()
         parts = np.split(numbers[n_facts + 1 :], np.cumsum(np.repeat(sizes, 2)).astype(int))[:-1]
         sketch, buffers = cls(int(max_exact)), list(zip(parts[::2], parts[1::2], strict=True))
         sketch.missing, sketch.is_whole, sketch.is_single = missing, bool(is_whole), bool(is_single)
-        sketch._depth, sketch._waiting = int(depth), buffers[: int(n_waiting)]
+        sketch._depth, sketch._seal, sketch._waiting = int(depth), seal, buffers[: int(n_waiting)]
         sketch._n_waiting = sum(len(values) for values, _ in sketch._waiting)
         sketch._levels = [points if len(points[0]) else None for points in buffers[int(n_waiting) :]]
         return sketch

@@ -11,8 +11,9 @@ import glob
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -23,12 +24,13 @@ import pyarrow.csv
 import pyarrow.dataset
 import pyarrow.fs
 
-from ..columns import Column, is_missing, level_text, read_columns
+from ..columns import MISSING_TEXTS, Column, is_missing, level_text, read_columns
 
-MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "nan", "NaN", "-nan", "-NaN", "null", "NULL")  # in a CSV file
 PARQUET, CSV = (".parquet", ".pq"), (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 BATCH_ROWS = 1 << 17
 BLOCK_BYTES = 4 << 20  # of a CSV file, parsed at a time
+HEAD_BYTES = 1 << 16
+DELIMITERS = ",;\t|"
 _BAD_VALUE = re.compile(r"column #(?P<column>\d+): .*?conversion error.*?invalid value '(?P<value>.*?)'", re.DOTALL)
 
 
@@ -68,6 +70,12 @@ class Source:
         """What changes when the data change; empty where nobody can tell."""
         return ""
 
+    def take(self, pieces: Iterable[Piece]) -> Source:
+        """A source of some of the pieces."""
+        part = copy(self)
+        part.pieces = tuple(pieces)
+        return part
+
     @property
     def n_rows(self) -> int | None:
         """All rows; None where they are not known before they are read."""
@@ -76,16 +84,13 @@ class Source:
 
 
 class DatasetSource(Source):
-    """Files, or an Arrow dataset with its own filter and partitions.
+    """Files, or an Arrow dataset with its own filter and partitions; `counts` are the rows of CSV files."""
 
-    `files` are the files of which the fingerprint speaks.
-    """
-
-    def __init__(self, dataset: Any, local: bool = False):
+    def __init__(self, dataset: Any, local: bool = False, counts: Mapping[str, int] | None = None):
         self.dataset, self.names, self.local = dataset, tuple(dataset.schema.names), local
         self._fragments = _list_fragments(dataset)
         self.pieces = tuple(
-            Piece(getattr(fragment, "path", None), index, _count_rows(fragment), _row_group(fragment))
+            Piece(getattr(fragment, "path", None), index, _count_rows(fragment, counts or {}), _row_group(fragment))
             for index, fragment in enumerate(self._fragments)
         )
 
@@ -103,7 +108,7 @@ class DatasetSource(Source):
         if not files or self._fragments[0] is self.dataset:  # rows in memory, or a filter that cannot be seen
             return ""
         found = self.dataset.filesystem.get_file_info(files)
-        facts = [(info.path, info.size, info.mtime_ns) for info in found]
+        facts = [(info.path, info.size, info.mtime_ns) for info in found], [piece.index for piece in self.pieces]
         return hashlib.sha256(repr((facts, str(self.dataset.schema))).encode()).hexdigest()
 
 
@@ -168,22 +173,37 @@ def open_source(X: Any, local: bool = False) -> Source | None:
     return BatchSource(X, local) if callable(X) or hasattr(X, "__iter__") else None
 
 
-def open_files(paths: Iterable[str | os.PathLike[str]], local: bool = False) -> DatasetSource:
-    """The source of files, globs and folders; all Parquet or all CSV, all with the same columns."""
+def open_files(
+    paths: Iterable[str | os.PathLike[str]],
+    local: bool = False,
+    delimiter: str | None = None,
+    encoding: str = "utf8",
+    missing: Sequence[str] = MISSING_TEXTS,
+    texts: Collection[str] = (),
+) -> DatasetSource:
+    """The source of files, globs and folders; all Parquet or all CSV, all with the same columns.
+
+    The rest is about CSV files: the delimiter (None: the one that the first header holds most), texts that stand for no
+    value, and columns that stay texts even if all of them could be read as numbers.
+    """
     listed = [_expand(os.fspath(path)) for path in paths]
     filesystem, files, root = listed[0][0], [file for _, found, _ in listed for file in found], listed[0][2]
     kinds = {_kind(file) for file in files}
     if len(kinds) > 1:
         raise ValueError(f"the files are of several kinds, such as {files[0]} and {files[-1]}; give one kind at a time")
-    form = _parquet_format() if kinds == {"parquet"} else _csv_format(files[0])
+    if kinds == {"parquet"}:
+        form = _parquet_format()
+    else:
+        form = _csv_format(delimiter or _find_delimiter(filesystem, files[0], encoding), encoding, missing)
     given = {"filesystem": filesystem, "format": form}
     if root is not None and len(listed) == 1:
         given |= {"partitioning": "hive", "partition_base_dir": root}
     first = _open_dataset(files[:1], given, files[0])
-    schema = _unify(files, given, first.schema)
+    schema, counts = _unify(files, given, first.schema), None
     if kinds == {"csv"}:
-        schema = _settle_types(files, given, schema)
-    return DatasetSource(pa.dataset.dataset(files, schema=schema, **given), local)
+        kept = [field.with_type(pa.string()) if field.name in texts else field for field in schema]
+        schema, counts = _settle_types(files, given, pa.schema(kept))
+    return DatasetSource(pa.dataset.dataset(files, schema=schema, **given), local, counts)
 
 
 def read_column(batch: pa.RecordBatch, name: str) -> Column:
@@ -253,9 +273,9 @@ def _row_group(fragment: Any) -> int | None:
     return groups[0].id if groups else None
 
 
-def _count_rows(fragment: Any) -> int | None:
+def _count_rows(fragment: Any, counts: Mapping[str, int]) -> int | None:
     groups = getattr(fragment, "row_groups", None)
-    return None if groups is None else sum(group.num_rows for group in groups)
+    return counts.get(getattr(fragment, "path", "")) if groups is None else sum(group.num_rows for group in groups)
 
 
 def _expand(path: str) -> tuple[Any, list[str], str | None]:
@@ -295,12 +315,19 @@ def _parquet_format() -> Any:
     return pa.dataset.ParquetFileFormat(default_fragment_scan_options=checked)
 
 
-def _csv_format(file: str) -> Any:
+def _csv_format(delimiter: str, encoding: str, missing: Sequence[str]) -> Any:
     return pa.dataset.CsvFileFormat(
-        parse_options=pa.csv.ParseOptions(delimiter="\t" if ".tsv" in file.lower() else ",", newlines_in_values=True),
-        convert_options=pa.csv.ConvertOptions(null_values=list(MISSING), strings_can_be_null=True),
-        read_options=pa.csv.ReadOptions(block_size=BLOCK_BYTES),
+        parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+        convert_options=pa.csv.ConvertOptions(null_values=list(missing), strings_can_be_null=True),
+        read_options=pa.csv.ReadOptions(block_size=BLOCK_BYTES, encoding=encoding),
     )
+
+
+def _find_delimiter(filesystem: Any, file: str, encoding: str) -> str:
+    """The delimiter that the header holds most."""
+    with explain(Piece(file, 0, None)), filesystem.open_input_stream(file) as stream:
+        header = stream.read(HEAD_BYTES).decode(encoding, errors="replace").lstrip("\r\n").partition("\n")[0]
+    return max(DELIMITERS, key=header.count)
 
 
 def _open_dataset(files: list[str], given: Mapping[str, Any], place: str) -> Any:
@@ -341,15 +368,16 @@ def _widen(one: Any, other: Any) -> Any:
     return pa.large_string() if all(is_text) else None
 
 
-def _settle_types(files: Sequence[str], given: Mapping[str, Any], schema: Any) -> Any:
-    """The types of CSV columns after a look at every row: a text among numbers makes a column of texts."""
+def _settle_types(files: Sequence[str], given: Mapping[str, Any], schema: Any) -> tuple[Any, dict[str, int]]:
+    """The types of CSV columns after a look at every row (a text among numbers makes texts), and rows of each file."""
+    counts: dict[str, int] = {}
     for file in files:
         names = _open_dataset([file], given, file).schema.names
         while True:
             try:
                 with explain(Piece(file, 0, None)):
-                    for _ in pa.dataset.dataset([file], schema=schema, **given).to_batches(batch_size=BATCH_ROWS):
-                        pass
+                    batches = pa.dataset.dataset([file], schema=schema, **given).to_batches(batch_size=BATCH_ROWS)
+                    counts[file] = sum(batch.num_rows for batch in batches)
                 break
             except ValueError as error:
                 found = _BAD_VALUE.search(str(error.__cause__))
@@ -359,4 +387,4 @@ def _settle_types(files: Sequence[str], given: Mapping[str, Any], schema: Any) -
                 field = schema.field(place)
                 wider = pa.float64() if pa.types.is_integer(field.type) else pa.string()
                 schema = schema.set(place, field.with_type(wider))
-    return schema
+    return schema, counts

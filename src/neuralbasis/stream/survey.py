@@ -95,16 +95,17 @@ def make_survey(
     key = [FORMAT, fingerprint, *roles.names, repr(wishes), is_classifier, max(LANES, group.size)]
     path = None if folder is None or not group.agree(fingerprint) else Path(folder) / f"survey.rank-{group.rank}.bin"
     kept = group.gather(None if path is None else read_tallies(path, key))
-    packed = kept[group.rank]
-    if any(lanes is None for lanes in kept) or packed is None:
+    packed, is_known = kept[group.rank], all(lanes is not None for lanes in kept)
+    if not is_known or packed is None:
         found = gather_results(group, lambda: tally_lanes(source, start, group, threads, bool(parameters.verbose)))
         packed = [lane for lanes in found for lane in lanes]
-        if path is not None:
-            write_tallies(path, key, packed)
     whole = start()
     for lane in packed:
         whole.merge(start().unpack(lane))
-    return finish_survey(whole, parameters, fingerprint)
+    survey = finish_survey(whole, parameters, fingerprint)
+    if path is not None and not is_known:
+        write_tallies(path, key, packed)
+    return survey
 
 
 def tally_lanes(source: Source, start: Callable[[], Tally], group: Any, threads: int, verbose: bool) -> Packed:

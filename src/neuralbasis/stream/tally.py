@@ -23,10 +23,12 @@ import pyarrow.compute
 from ..axis import check_finite
 from ..columns import Column
 from ..sample import MAX_TARGET
-from .sketch import MAX_LEVELS, LevelSketch, NumberSketch
+from .lanes import LANES
+from .sketch import MAX_LEVELS, POINTS, LevelSketch, NumberSketch
 from .source import is_text, read_column
 
 MAX_CLASSES = 100_000
+SEALED_BYTES = 128 << 20
 
 Packed = list[list[bytes]]  # tallies as bytes, a lane each
 
@@ -94,9 +96,11 @@ class Tally:
                 own.merge(came)  # type: ignore[arg-type]
 
     def seal(self) -> None:
+        """Make it small: tallies of all lanes, which every process holds for a moment, stay within `SEALED_BYTES`."""
+        n_points = int(np.clip(SEALED_BYTES / (24 * LANES * len(self.sketches)), 512, POINTS))
         for sketch in self.sketches:
             if isinstance(sketch, NumberSketch):
-                sketch.seal()
+                sketch.seal(n_points)
 
     def pack(self) -> list[bytes]:
         """All of it as bytes: rows, target, then a sketch a feature."""

@@ -21,6 +21,7 @@ from ..objective import Objective
 from ..stored import Stored
 from .boosting import Pace, boost_members, find_tables
 from .free import accept, has_room
+from .group import ALONE, Group
 from .points import GridEngine
 from .rows import Rows
 from .stage import Stage
@@ -33,7 +34,7 @@ MAX_WORK = 4e7  # of a round: larger tables do without
 
 def blend(
     stage: Stage, numbers: np.ndarray | Stored, make_grid: Callable[[Layout], GridEngine], rows: Rows,
-    objective: Objective, history: History, threads: int,
+    objective: Objective, history: History, threads: int, group: Group = ALONE,
 ) -> Stage:  # fmt: skip
     """The stage with boosted main effects in it, if that surely lowers the validation loss; `numbers` are (N, D)."""
     layout, net = stage.grid.layout, stage.net
@@ -47,7 +48,7 @@ def blend(
     start = net.intercept.detach().cpu() + (0.0 if rows.init is None else rows.init)
     tables = find_tables(fine, 1)
     assert tables is not None
-    found, boosted = boost_members(tables, start.expand(scores.shape), rows, objective, PACE, threads)
+    found, boosted = boost_members(tables, start.expand(scores.shape), rows, objective, PACE, threads, group)
 
     def validate(share: float) -> Tensor:
         return rows.validate(objective.loss(share * scores + (1 - share) * boosted, rows.target))

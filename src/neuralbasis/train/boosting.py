@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor
 from .. import kernels
 from ..layout import Layout, line_up
 from ..objective import Objective
+from .group import ALONE, Group
 from .points import GridEngine
 from .rows import Rows
 
@@ -120,18 +122,21 @@ class Booster:
 
 
 def boost_members(
-    tables: Tables, scores: Tensor, rows: Rows, objective: Objective, pace: Pace, threads: int
+    tables: Tables, scores: Tensor, rows: Rows, objective: Objective, pace: Pace, threads: int, group: Group = ALONE
 ) -> tuple[np.ndarray, Tensor]:
     """Tables (M, K, cells) of members that start from these scores (N, M, K), and the scores with those of held-out
-    rows as the tables have them."""
+    rows as the tables have them. Every process boosts some of the members."""
     n_members, n_outputs = scores.shape[1:]
-    found, after = np.zeros((n_members, n_outputs, tables.n_cells)), scores.clone()
+    own: dict[int, tuple[np.ndarray, Tensor]] = {}
+    members = range(n_members)[group.share(n_members)]
 
     def work(_part: int, first: int, last: int) -> int:
-        for m in range(first, last):
-            member = Booster(tables, scores[:, m].clone(), rows.part(m, m + 1), objective, pace)
-            found[m], after[member.held, m] = member.boost()
+        for m in members[first:last]:
+            own[m] = Booster(tables, scores[:, m].clone(), rows.part(m, m + 1), objective, pace).boost()
         return -1
 
-    kernels.share_rows(work, n_members, threads, 1)
+    kernels.share_rows(work, len(members), threads, 1)
+    found, after = np.zeros((n_members, n_outputs, tables.n_cells)), scores.clone()
+    for m, (table, held) in chain.from_iterable(boosted.items() for boosted in group.gather(own)):
+        found[m], after[rows.held_out[:, m], m] = table, held
     return found, after

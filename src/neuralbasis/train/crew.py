@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..net import BasisNet
+from ..net import BasisNet, Points
 from ..objective import Objective
 from .feed import Pool
 from .group import ALONE, Group
@@ -73,7 +73,8 @@ class Crew:
                 for index, e in enumerate(pairwise(self.edges))
             ]
         self.pool: Pool | None = None
-        self.threads = ThreadPoolExecutor(n_parts - 1) if min(n_parts, grid.threads) > 1 else None
+        n_threads = min(n_parts, max(grid.threads, group.size))  # one part works while another waits for processes
+        self.threads = ThreadPoolExecutor(n_parts - 1) if n_threads > 1 else None
         self.validates = len(held) > 0
 
     def __enter__(self) -> Crew:
@@ -106,12 +107,14 @@ class Crew:
     def restore(self) -> None:
         """Give the whole net what was kept."""
         for part, first in zip(self.parts, self.edges, strict=False):
+            part.group.spread([part.kept])
             part.optimizer.values.copy_(part.kept)
             if part.net is not self.net:
                 self.net.absorb(part.net, first)
         self.net.eval()
 
     def state(self) -> dict[str, Any]:
+        """The state of all parts, wherever they are at home: all processes ask for it at once."""
         return {"parts": [part.state() for part in self.parts]}
 
     def resume(self, state: dict[str, Any]) -> None:
@@ -172,19 +175,21 @@ class Part:
         net.train()
 
     def advance(self, batches: Sequence[np.ndarray], noise: float) -> None:
-        """A step for every batch."""
-        max_steps = self.settings.max_steps
+        """A step for every batch; the net is evaluated and moved at home."""
+        max_steps, at_home = self.settings.max_steps, self.group.at_home
         for batch in batches:
-            if self.step % REFRESH == 0:
+            if at_home and self.step % REFRESH == 0:
                 with torch.no_grad():
                     self.penalty.refresh(self.net.table(self.grid.points), noise, self.step / max_steps)
             compute_gradients(self.net, self.pool, batch, self.objective, self.penalty, self.group)
             self.step += 1
-            self.optimizer.step(self.settings.learning_rate * schedule(self.step / max_steps))
+            if at_home:
+                self.optimizer.step(self.settings.learning_rate * schedule(self.step / max_steps))
 
     def state(self) -> dict[str, Any]:
         optimizer, penalty = self.optimizer.state(), self.penalty.state()
-        return {"step": self.step, "optimizer": optimizer, "penalty": penalty, "kept": self.kept.cpu().numpy()}
+        kept = self.kept.cpu().numpy()
+        return self.group.agree({"step": self.step, "optimizer": optimizer, "penalty": penalty, "kept": kept})
 
     def resume(self, state: dict[str, Any]) -> None:
         self.step, self.kept = state["step"], torch.from_numpy(state["kept"]).to(self.grid.device)
@@ -200,7 +205,7 @@ class Part:
         present = values.clone()
         values.copy_(self.optimizer.average)
         self.net.eval()
-        table, lookup = self.net.table(self.grid.points), self.grid.lookup
+        table, lookup = make_table(self.net, self.grid.points, self.group), self.grid.lookup
         own = self.group.share(len(self.held))
         found = table.new_zeros(len(self.held), dtype=lookup.sums)
         for first in range(own.start, own.stop, 65536):
@@ -220,11 +225,11 @@ def compute_gradients(
 ) -> None:
     """One batch: the table forward, the rows' gradient as a histogram over its cells, and back through the net.
 
-    Every process has a histogram of the rows it holds; their sum is the whole batch's, and all else is the same.
+    Every process has a histogram of the rows it holds; their sum is the whole batch's, and goes back at home.
     """
     held = pool.hold(batch)
     points, lookup, index = pool.engine.batch(held)
-    table = net.table(points)
+    table = make_table(net, points, group)
     values, taken = table.detach(), lookup.take(index)
     where = torch.from_numpy(held).to(values.device)
     target, init = pool.target[where], None if pool.init is None else pool.init[where]
@@ -233,7 +238,9 @@ def compute_gradients(
         scores = net.combine(parts)
     slope = objective.slope(scores if init is None else scores + init, target)
     pull, own = net.pull(parts, slope * (pool.shares[where] / len(batch))[..., None])
-    total, *own = group.sum_all([lookup.scatter(taken, pull, len(values)), *own])
+    total, *own = group.collect([lookup.scatter(taken, pull, len(values)), *own])
+    if not group.at_home:
+        return
     net.add_gradients(own)
     grad = total.to(values.dtype)
     if isinstance(pool.engine, GridEngine):
@@ -242,6 +249,13 @@ def compute_gradients(
         times = lookup.scatter(taken, values.new_ones(len(batch), 1, 1), len(values))
         penalty.add_exact_gradient(values, grad, times / len(batch))
     WithGradient.apply(table, grad).backward()
+
+
+def make_table(net: BasisNet, points: Points, group: Group) -> Tensor:
+    """The net's table, evaluated at home and known to all processes, with what else scores need."""
+    table = net.table(points) if group.at_home else net.blank_table(points)
+    group.spread([table.detach(), *net.outer])
+    return table
 
 
 class WithGradient(torch.autograd.Function):

@@ -1,8 +1,9 @@
 """Group: the processes that train one model together; usually one.
 
-Every process holds some of the rows and does the same with all the rest, so that it ends with the same model. What they
-exchange is small: sums of gradients over a table's cells, and decisions that hang on a clock. `Group` is the process
-that is alone, `Processes` speaks torch.distributed (gloo on CPUs, nccl on GPUs); training never asks which it has.
+Every process holds some of the rows, and some of the members are at home in it: it alone evaluates and moves their
+net. What they exchange is small: a table goes from its home to all rows, their sums of gradients over its cells come
+back, and decisions that hang on a clock are the first process's. `Group` is the process that is alone, `Processes`
+speaks torch.distributed (gloo on CPUs, nccl on GPUs); training never asks which it has.
 """
 
 from __future__ import annotations
@@ -26,14 +27,22 @@ class Group:
     (0, 1, ['here'], slice(0, 10, None))
     """
 
-    rank, size, sent = 0, 1, 0
+    rank, size, home, sent = 0, 1, 0, 0
+
+    @property
+    def at_home(self) -> bool:
+        """Is this the process whose word counts?"""
+        return self.rank == self.home
 
     def sum(self, tensor: Tensor) -> Tensor:
         """Over all processes, in double precision where there are several."""
-        return self.sum_all([tensor])[0]
+        return tensor
 
-    def sum_all(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """The same for some tensors at once."""
+    def spread(self, tensors: Sequence[Tensor]) -> None:
+        """Write into the tensors what the home process has in them."""
+
+    def collect(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Sums over all processes, in double precision where there are several; the home process alone gets them."""
         return list(tensors)
 
     def gather(self, value: Any) -> list[Any]:
@@ -41,16 +50,16 @@ class Group:
         return [value]
 
     def agree(self, value: Any) -> Any:
-        """What the first process has."""
+        """What the home process has; of all processes that is the first."""
         return value
 
     def barrier(self) -> None:
         """Wait for all."""
 
     def lane(self, _index: int) -> Group:
-        """The same processes for one of several threads: sums of different lanes never meet.
+        """The same processes for one of several threads: what is exchanged in different lanes never meets.
 
-        All processes ask for lanes in the same order.
+        Lanes have their homes in turn. All processes ask for them in the same order.
         """
         return self
 
@@ -63,10 +72,10 @@ ALONE = Group()
 
 
 class Processes(Group):
-    """The processes of torch.distributed, or of a group of it; `sent` counts the bytes that this one gave to sums."""
+    """The processes of torch.distributed, or of a group of it; `sent` counts the bytes that this one sent."""
 
-    def __init__(self, group: Any = None):
-        self.group, self.lanes = group, [self]
+    def __init__(self, group: Any = None, home: int = 0):
+        self.group, self.home, self.lanes = group, home, [self]
         self.rank, self.size = distributed.get_rank(group), distributed.get_world_size(group)
         self.own = 0
 
@@ -74,12 +83,26 @@ class Processes(Group):
     def sent(self) -> int:  # type: ignore[override]
         return self.own + sum(lane.sent for lane in self.lanes[1:])
 
-    def sum_all(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+    def sum(self, tensor: Tensor) -> Tensor:
+        total = tensor.detach().to(torch.float64, copy=True)
+        self.own += total.nbytes
+        distributed.all_reduce(total, group=self.group)
+        return total
+
+    @torch.no_grad()
+    def spread(self, tensors: Sequence[Tensor]) -> None:
+        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        self.own += flat.nbytes * self.at_home
+        distributed.broadcast(flat, group=self.group, group_src=self.home)
+        if not self.at_home:
+            for tensor, part in zip(tensors, _split(flat, tensors), strict=True):
+                tensor.copy_(part)
+
+    def collect(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         flat = torch.cat([tensor.detach().double().reshape(-1) for tensor in tensors])
-        self.own += flat.nbytes
-        distributed.all_reduce(flat, group=self.group)
-        parts = flat.split([tensor.numel() for tensor in tensors])
-        return [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
+        self.own += flat.nbytes * (not self.at_home)
+        distributed.reduce(flat, group=self.group, group_dst=self.home)
+        return _split(flat, tensors)
 
     def gather(self, value: Any) -> list[Any]:
         found = [None] * self.size
@@ -88,7 +111,7 @@ class Processes(Group):
 
     def agree(self, value: Any) -> Any:
         found = [value]
-        distributed.broadcast_object_list(found, group=self.group, group_src=0)
+        distributed.broadcast_object_list(found, group=self.group, group_src=self.home)
         return found[0]
 
     def barrier(self) -> None:
@@ -97,8 +120,14 @@ class Processes(Group):
     def lane(self, index: int) -> Processes:
         while len(self.lanes) <= index:
             ranks = distributed.get_process_group_ranks(self.group)
-            self.lanes.append(Processes(distributed.new_group(ranks)))
+            self.lanes.append(Processes(distributed.new_group(ranks), len(self.lanes) % self.size))
         return self.lanes[index]
+
+
+def _split(flat: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Views of a flat tensor in the shapes of others."""
+    parts = flat.split([tensor.numel() for tensor in tensors])
+    return [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
 
 
 def find_group() -> Group:

@@ -25,6 +25,7 @@ from ..layout import line_up
 from ..objective import Objective
 from ..stored import Stored
 from .free import accept, has_room
+from .group import ALONE, Group
 from .rows import Rows
 from .stage import Stage
 
@@ -97,13 +98,18 @@ def _find_deviations(share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _Path:
-    """All members on their way down the prices: the parts (M, K, F, G), and the rows' moves (M, N, K)."""
+    """All members on their way down the prices: the parts (M, K, F, G), and the rows' moves (M, N, K).
+
+    Every process goes with some of the members.
+    """
 
     def __init__(
-        self, chains: Chains, scores: Tensor, rows: Rows, objective: Objective, voices: np.ndarray | None = None
-    ):
-        self.chains, self.scores, self.rows, self.objective = chains, scores, rows, objective
+        self, chains: Chains, scores: Tensor, rows: Rows, objective: Objective, voices: np.ndarray | None = None,
+        group: Group = ALONE,
+    ):  # fmt: skip
+        self.chains, self.scores, self.rows, self.objective, self.group = chains, scores, rows, objective, group
         _, n_members, n_outputs = scores.shape
+        self.members = range(n_members)[group.share(n_members)]
         self.chain = np.zeros((n_members, n_outputs, *chains.jump.shape))
         self.spike = np.zeros_like(self.chain)
         self.moved = np.zeros((n_members, n_outputs, len(scores)))
@@ -137,20 +143,27 @@ class _Path:
 
     def descend_all(self, price: float, threads: int) -> None:
         def work(_part: int, first: int, last: int) -> int:
-            for member in range(first, last):
+            for member in self.members[first:last]:
                 self.descend(member, price)
             return -1
 
-        kernels.share_rows(work, len(self.chain), threads, 1)
+        kernels.share_rows(work, len(self.members), threads, 1)
 
     def validation_losses(self) -> Tensor:
         """(N,) parts of the validation loss."""
-        members = range(self.scores.shape[1])
-        losses = [self.objective.loss(self.member_scores(member), self.rows.target)[:, 0] for member in members]
-        return self.rows.validate(torch.stack(losses, dim=1))
+        losses = self.scores.new_zeros(self.scores.shape[:2])
+        for member in self.members:
+            losses[:, member] = self.objective.loss(self.member_scores(member), self.rows.target)[:, 0]
+        return self.group.sum(self.rows.validate(losses))
+
+    def gather(self, parts: np.ndarray) -> np.ndarray:
+        """Parts (M, K, F, G) of all members, which other processes have gone with."""
+        return self.group.sum(torch.from_numpy(parts)).numpy()
 
 
-def refine(stage: Stage, rows: Rows, objective: Objective, history: History, threads: int) -> Stage:
+def refine(
+    stage: Stage, rows: Rows, objective: Objective, history: History, threads: int, group: Group = ALONE
+) -> Stage:
     """The stage with a free part, if that surely lowers the validation loss."""
     chains = find_chains(stage)
     if chains is None or not has_room(stage, rows):
@@ -158,7 +171,7 @@ def refine(stage: Stage, rows: Rows, objective: Objective, history: History, thr
     if chains.jump.size * stage.net.n_members * objective.n_outputs > MAX_NUMBERS:
         return stage
     voices = None if rows.voices is None else rows.voices[[stage.grid.layout.terms[t][0] for t in chains.terms]].numpy()
-    path = _Path(chains, stage.add_scores(rows.init).cpu(), rows.cpu(), objective, voices)
+    path = _Path(chains, stage.add_scores(rows.init).cpu(), rows.cpu(), objective, voices, group)
     before = best = path.validation_losses()
     kept, waited = path.chain, 0
     for price in PRICES:
@@ -168,7 +181,9 @@ def refine(stage: Stage, rows: Rows, objective: Objective, history: History, thr
             best, kept, waited = losses, path.chain + path.spike, 0
         elif (waited := waited + 1) > PATIENCE:
             break
-    return stage.add_part(_lay_on_cells(stage, chains, kept)) if accept("refinement", before, best, history) else stage
+    if not accept("refinement", before, best, history):
+        return stage
+    return stage.add_part(_lay_on_cells(stage, chains, path.gather(kept)))
 
 
 def _lay_on_cells(stage: Stage, chains: Chains, parts: np.ndarray) -> np.ndarray:
