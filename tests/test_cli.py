@@ -25,6 +25,7 @@ from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, r2_sc
 import neuralbasis
 import neuralbasis.memory
 from neuralbasis.axis import Axis, level_axis
+from neuralbasis.checkpoint import list_checkpoints
 from neuralbasis.cli import main
 from neuralbasis.cli.measures import measure_classes, measure_values
 from neuralbasis.cli.tables import Dialect, SourceTable, needed_types, read_batch, read_file
@@ -157,6 +158,18 @@ def test_fit_of_a_table_beyond_memory_holds_pieces_out(parts, tmp_path, monkeypa
     assert said["refitted"]
     assert said["scores"]["AUROC"]["value"] > 0.8
     assert neuralbasis.load(tmp_path / "m.nbm").classes.tolist() == ["no", "yes"]
+
+
+def test_fit_leaves_checkpoints_and_goes_on_from_them(houses, tmp_path):
+    given = ["--checkpoint-dir", tmp_path / "state", "--target", "price", "--refit", *FIT]
+    run("fit", houses, "--model", tmp_path / "m.nbm", *given)
+    before = [path.name for path in list_checkpoints(tmp_path / "state")]
+    assert len(before) == len(list_checkpoints(tmp_path / "state" / "refit")) == 2
+    run("fit", houses, "--model", tmp_path / "again.nbm", "--resume", *given)
+    model, again = (neuralbasis.load(tmp_path / name) for name in ("m.nbm", "again.nbm"))
+    assert again.summary.history["seconds"][:10] == model.summary.history["seconds"][:10]  # nothing is trained again
+    for shape, twin in zip(model.shapes, again.shapes, strict=True):
+        np.testing.assert_array_equal(shape.scores, twin.scores)
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ from benchmarks.drills.kill import Way, measure, start
 from neuralbasis.checkpoint import list_checkpoints
 from neuralbasis.nested import read_nested
 
-OPTIONS = ("--rows", "3000", "--steps", "100")
+OPTIONS = ("--rows", "8000", "--steps", "60")
 
 
 def kill_and_go_on(way: Way, folder: Path) -> float:
     """The loss of a fit that is killed as soon as there are two checkpoints, and goes on."""
-    write_data(folder / "data", 3000)
+    write_data(folder / "data", 8000)  # more than the memory of a job has room for
     code, output = start(way, folder, False, lambda _seconds: len(list_checkpoints(folder / "state")) == 2)
     assert code is None, output
     assert all(read_nested(path)["is_done"] is False for path in list_checkpoints(folder / "state"))
@@ -45,5 +45,5 @@ def test_a_killed_worker_ends_the_others_and_all_go_on(tmp_path):
 
 def test_a_damaged_row_group_is_named_and_once_mended_the_fit_comes_to_its_end():
     case = next(case for case in CASES if case.name == "row group damaged")
-    wrong = face(case, 3000, 60, usual=float("nan"))
+    wrong = face(case, 8000, 60, usual=float("nan"))
     assert wrong == []

@@ -40,11 +40,11 @@ def write_data(folder: Path, n_rows: int) -> None:
         pq.write_table(table.slice(first, last - first), folder / f"part-{number}.parquet", row_group_size=2000)
 
 
-def make_estimator(folder: Path, n_steps: int | str = "auto"):
+def make_estimator(folder: Path, n_steps: int | None = None):
     from neuralbasis import NeuralBasisRegressor
 
     return NeuralBasisRegressor(
-        interactions=[("x2", "x3")], outer_bags=2, max_steps=n_steps, n_jobs=1, memory_limit=MEMORY,
+        interactions=[("x2", "x3")], outer_bags=2, max_steps=n_steps or "auto", n_jobs=1, memory_limit=MEMORY,
         checkpoint_dir=folder / "state", checkpoint_every=EVERY,
     )  # fmt: skip
 
@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("--stream", action="store_true", help="fit the files instead of a table in memory")
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--rows", type=int, default=20_000)
-    parser.add_argument("--steps", type=int, default="auto")
+    parser.add_argument("--steps", type=int)
     given = parser.parse_args()
     rank = os.environ.get("RANK", "0")
     (given.folder / f"pid.{rank}").write_text(str(os.getpid()))

@@ -89,6 +89,10 @@ def _check_data(context: click.Context, parameter: click.Parameter, paths: tuple
 @click.option(
     "--memory-limit", metavar="SIZE", help="Such as 2GB: read a larger table in pieces, from a cache on disk."
 )
+@click.option(
+    "--checkpoint-dir", type=click.Path(file_okay=False), metavar="FOLDER", help="Leave the state of training there."
+)
+@click.option("--resume", is_flag=True, help="Go on from there, where a fit with the same options was cut off.")
 @AS_JSON
 @table_options
 def fit(data: tuple[str, ...], path: str | None, force: bool, as_json: bool, **given: Any) -> None:
@@ -418,7 +422,8 @@ def _name_model(data: tuple[str, ...]) -> str:
 def _read_wishes(given: dict[str, Any]) -> Wishes:
     """What `fit` or `tune` was asked for, its parameters under the estimators' names."""
     settings = read_settings(given.pop("settings"), neuralbasis.NeuralBasisRegressor().get_params())
-    spelled = {name: given.pop(name, None) for name in ("preset", "time_limit", "memory_limit", "interactions")}
+    names = "preset", "time_limit", "memory_limit", "checkpoint_dir", "interactions"
+    spelled = {name: given.pop(name, None) for name in names}
     parameters = {name: value for name, value in spelled.items() if value is not None}
     if "interactions" in parameters:
         parameters["interactions"] = read_interactions(parameters["interactions"])

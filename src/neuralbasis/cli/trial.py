@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -67,11 +68,11 @@ def run_trial(
     is_held = hold_out(rows.y, wishes.test_size, task, wishes.parameters.get("random_state", 42))
     train, held = np.flatnonzero(~is_held), np.flatnonzero(is_held)
     estimator = choose(make_estimator(rows.X.column_names, task, wishes), rows.take(train) if len(held) else rows)
-    model = _fit(estimator, rows.take(train) if len(held) else rows, wishes.target)
+    model = _fit(estimator, rows.take(train) if len(held) else rows, wishes)
     measures = _measure(model, rows.take(train), rows.take(held), wishes.target) if len(held) else []
     is_refitted = wishes.refit and len(held) > 0
     if is_refitted:
-        model = _fit(estimator, rows, wishes.target)
+        model = _fit(_turn_to_refit(estimator), rows, wishes)
     return Trial(model, task, wishes.target, len(train), len(held), is_refitted, measures)
 
 
@@ -93,13 +94,14 @@ def run_stream_trial(table: Any, wishes: Wishes) -> Trial:
         source.take(piece for piece in source.pieces if is_held[piece.index] == side) for side in (False, True)
     )
     estimator = make_estimator(features, task, wishes).set_params(feature_names=features)
-    model = estimator.fit(train, wishes.target, wishes.weights).model_
+    model = estimator.fit(train, wishes.target, wishes.weights, resume=wishes.resume).model_
     measures: list[Measure] = []
     if held.pieces:
         measures, _ = evaluate_table(model, SourceTable(held, table.dialect), wishes.target, wishes.weights)
     is_refitted = wishes.refit and bool(held.pieces)
     if is_refitted:
-        model = estimator.fit(source, wishes.target, wishes.weights).model_
+        estimator = _turn_to_refit(estimator)
+        model = estimator.fit(source, wishes.target, wishes.weights, resume=wishes.resume).model_
     return Trial(model, task, wishes.target, train.n_rows or 0, held.n_rows or 0, is_refitted, measures)
 
 
@@ -196,9 +198,15 @@ def hold_out(y: np.ndarray, share: float, task: str, seed: int) -> np.ndarray:
     return is_held
 
 
-def _fit(estimator: Any, rows: Rows, target: str) -> AdditiveModel:
-    model = estimator.fit(rows.X, rows.y, sample_weight=rows.weights).model_
-    return replace(model, summary=replace(model.summary, target=target))
+def _fit(estimator: Any, rows: Rows, wishes: Wishes) -> AdditiveModel:
+    model = estimator.fit(rows.X, rows.y, sample_weight=rows.weights, resume=wishes.resume).model_
+    return replace(model, summary=replace(model.summary, target=wishes.target))
+
+
+def _turn_to_refit(estimator: Any) -> Any:
+    """The same estimator for a second fit, whose checkpoints have a folder of their own."""
+    folder = estimator.checkpoint_dir
+    return estimator if folder is None else estimator.set_params(checkpoint_dir=Path(folder, "refit"))
 
 
 def _measure(model: AdditiveModel, train: Rows, held: Rows, target: str) -> list[Measure]:

@@ -33,6 +33,7 @@ class Wishes:
     exclude : columns to leave out, and "a & b" for pairs that must not be in the model
     feature_types : column -> "continuous", "nominal", "ordinal" or a list of levels
     parameters : of the estimator
+    resume : go on from checkpoints?
     """
 
     target: str
@@ -43,6 +44,7 @@ class Wishes:
     exclude: Sequence[str] = ()
     feature_types: Mapping[str, Any] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    resume: bool = False
 
     def choose_features(self, names: Sequence[str], place: str) -> list[str]:
         """The columns of the table that the model is to read."""
