@@ -37,7 +37,8 @@ def cluster():
     from ray.cluster_utils import Cluster
 
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import the tests
-    nodes = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
+    head = {**NODE, "include_dashboard": False, "_system_config": {"worker_niceness": 0}}  # else starved
+    nodes = Cluster(initialize_head=True, head_node_args=head)
     nodes.add_node(**NODE)
     ray.init(address=nodes.address, log_to_driver=False, logging_level="ERROR")
     ray.data.DataContext.get_current().enable_progress_bars = False
@@ -142,7 +143,13 @@ def folder(tmp_path_factory) -> Path:
 
 def make_estimator(**parameters) -> NeuralBasisRegressor:
     return NeuralBasisRegressor(
-        preset="fast", interactions=0, max_steps=120, feature_names=FEATURES, memory_limit=MEMORY, **parameters
+        preset="fast",
+        interactions=0,
+        refine=False,
+        max_steps=120,
+        feature_names=FEATURES,
+        memory_limit=MEMORY,
+        **parameters,
     )
 
 

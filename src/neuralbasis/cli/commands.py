@@ -106,7 +106,7 @@ def fit(data: tuple[str, ...], path: str | None, force: bool, as_json: bool, **g
     neuralbasis fit houses.csv --target price
     neuralbasis fit credit.parquet --target default --model credit.nbm --exclude id --set outer_bags=14
     neuralbasis fit "sales/*.parquet" --target amount --memory-limit 2GB
-    torchrun --nproc-per-node 4 -m neuralbasis fit "sales/*.parquet" --target amount
+    torchrun --nproc-per-node 4 -m neuralbasis fit "sales/*.parquet" --target amount --model sales.nbm
     """
     from .trial import run_trial
 
