@@ -24,7 +24,7 @@ from transformers import ResNetConfig, ResNetForImageClassification, ResNetModel
 
 from neuralbasis.archive import read_archive, write_archive
 from neuralbasis.cli import main
-from neuralbasis.concepts import Backbone, ConceptExtractor, load
+from neuralbasis.concepts import Backbone, ConceptExtractor, load, read_picture
 from neuralbasis.concepts.cells import find_cells
 from neuralbasis.concepts.classifiers import RIDGES
 from neuralbasis.concepts.grids import Plan, stream_grids
@@ -192,8 +192,16 @@ def test_cached_features_are_those_of_the_network(birds, tmp_path: Path) -> None
         plain_array, *others = (getattr(found.knowledge, name) for found in (plain, first, second))
         assert all(np.array_equal(plain_array, other) for other in others)
     (shelf,) = tmp_path.glob("grids-*.shelf")
+    damaged = bytearray(shelf.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    shelf.write_bytes(damaged)
+    ConceptExtractor.fit(few, birds.backbone, cache=tmp_path)  # computes it once more
+    train = few.select(few.is_train).images
     with Shelf(shelf, birds.backbone.shape, "f2") as grids:
-        assert len(grids) == few.is_train.sum()
+        assert len(grids) == len(train)
+        for path in train:
+            expected = birds.backbone.features(read_picture(path, 96).pixels[None])[0].astype(float)
+            assert np.abs(grids.get(picture_key(path)) - expected).max() < 0.01 * np.abs(expected).max()
 
 
 def test_a_shelf_forgets_what_was_damaged(tmp_path: Path) -> None:

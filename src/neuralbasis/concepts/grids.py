@@ -48,8 +48,7 @@ class Plan(NamedTuple):
 
 @contextmanager
 def open_grids(cache: str | os.PathLike[str] | None, backbone: Backbone, is_new: bool) -> Iterator[Shelf | None]:
-    """The shelf of a backbone's grids in a folder; None without a folder, or if there is none and a new one is not
-    wanted."""
+    """The shelf of a backbone's grids in a folder; None without a folder, or where none is and none is to be made."""
     path = Path(cache or "") / f"grids-{backbone.digest[:16]}.shelf"
     if cache is None or not (is_new or path.exists()):
         yield None
@@ -73,14 +72,12 @@ def stream_grids(
     shelf : where grids may be already
     is_kept : whether to put new grids there
     """
-    starts = range(0, len(paths), plan.batch_size)
+    batches = [range(len(paths))[start : start + plan.batch_size] for start in range(0, len(paths), plan.batch_size)]
     with ThreadPoolExecutor(plan.n_threads) as pool, open_bar(len(paths), "pictures", "picture", plan.shown) as bar:
         waiting: deque[_Batch] = deque()
         try:
-            for start in starts:
-                waiting.append(
-                    _begin(pool, paths, range(start, min(start + plan.batch_size, len(paths))), backbone, shelf)
-                )
+            for rows in batches:
+                waiting.append(_begin(pool, paths, rows, backbone, shelf))
                 if len(waiting) > AHEAD:
                     yield from _finish(waiting.popleft(), backbone, broken, shelf, is_kept, bar)
             while waiting:
@@ -92,35 +89,29 @@ def stream_grids(
 
 
 class _Batch(NamedTuple):
-    """rows of the list, the keys of their pictures, and those being decoded"""
+    """Rows of the list: the keys of their pictures, the grids that are known, the pictures that are being decoded."""
 
-    rows: range
     keys: dict[int, bytes | None]
+    known: dict[int, np.ndarray]
     futures: dict[int, Future[Picture]]
 
 
 def _begin(pool: ThreadPoolExecutor, paths: Sequence, rows: range, backbone: Backbone, shelf: Shelf | None) -> _Batch:
     keys = {row: picture_key(paths[row]) if shelf is not None else None for row in rows}
+    known = {row: grid for row in rows if shelf is not None and (grid := shelf.get(keys[row])) is not None}
     futures = {
-        row: pool.submit(read_picture, paths[row], backbone.side, backbone.resample)
-        for row in rows
-        if shelf is None or keys[row] not in shelf
+        row: pool.submit(read_picture, paths[row], backbone.side, backbone.resample) for row in rows if row not in known
     }
-    return _Batch(rows, keys, futures)
+    return _Batch(keys, known, futures)
 
 
 def _finish(
     batch: _Batch, backbone: Backbone, broken: dict[int, str], shelf: Shelf | None, is_kept: bool, bar
 ) -> Iterator[Grids]:
-    found: dict[int, np.ndarray] = {}
-    pixels: dict[int, np.ndarray] = {}
-    for row in batch.rows:
-        known = shelf.get(batch.keys[row]) if shelf is not None and row not in batch.futures else None
-        if known is not None:
-            found[row] = known
-            continue
+    found, pixels = dict(batch.known), dict[int, np.ndarray]()
+    for row, future in batch.futures.items():
         try:
-            pixels[row] = batch.futures[row].result().pixels
+            pixels[row] = future.result().pixels
         except PictureError as error:
             broken[row] = str(error)
     if pixels:
@@ -128,7 +119,7 @@ def _finish(
             found[row] = features
             if is_kept and shelf is not None:
                 shelf.put(batch.keys[row], features)
-    bar.update(len(batch.rows))
+    bar.update(len(batch.keys))
     if found:
         rows = sorted(found)
         yield Grids(np.array(rows), np.stack([found[row] for row in rows]))

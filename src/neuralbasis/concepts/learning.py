@@ -104,7 +104,7 @@ def look(
                 rows = order[bounds[row] : bounds[row + 1]]
                 features[rows] = grid.reshape(len(grid), -1)[:, cells.cell[rows]].T
                 if is_held[row]:
-                    seen.grids[int(row)] = grid
+                    seen.grids[int(row)] = grid.copy()  # a view would hold its whole batch
     return seen
 
 
