@@ -45,6 +45,7 @@ BENCHMARKS = {
     "formats": ("benchmarks.speed.formats", "Formats: size and speed"),
     "page": ("benchmarks.speed.page", "The page of a model"),
     "figures": ("benchmarks.speed.figures", "Figures"),
+    "pictures": ("benchmarks.speed.pictures", "Pictures to concepts"),
     "stability": ("benchmarks.accuracy.stability", "Stability of the shapes by the number of members"),
     "command": ("benchmarks.speed.command", "Command line over a large CSV"),
     "growth": ("benchmarks.speed.growth", "Growth with rows and columns"),

@@ -226,6 +226,14 @@ def test_figures() -> None:
     assert len(table.rows) == 5
 
 
+def test_pictures() -> None:
+    pytest.importorskip("transformers")
+    extraction, classifiers = read_tables(run("benchmarks.speed.pictures", "--quick"))
+    assert extraction.names == ["network alone", "files to scores"]
+    assert_positive(extraction.numbers("pictures a second"))
+    assert len(classifiers.rows) == 1
+
+
 def test_page() -> None:
     assert read_tables(run("benchmarks.speed.page", "--quick"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from pathlib import Path
@@ -21,11 +22,13 @@ pytest.importorskip("PIL")
 import torch
 from transformers import ResNetConfig, ResNetForImageClassification, ResNetModel, ViTConfig, ViTModel
 
+from neuralbasis.archive import read_archive, write_archive
 from neuralbasis.cli import main
 from neuralbasis.concepts import Backbone, ConceptExtractor, load
-from neuralbasis.concepts import extractor as module
 from neuralbasis.concepts.cells import find_cells
+from neuralbasis.concepts.classifiers import RIDGES
 from neuralbasis.concepts.grids import Plan, stream_grids
+from neuralbasis.concepts.knowledge import ARRAYS, pack
 from neuralbasis.concepts.shelf import Shelf, picture_key
 from neuralbasis.document import DocumentError
 
@@ -86,7 +89,7 @@ def test_trust_counts_pictures(birds) -> None:
     for k, row in enumerate(rows):
         assert row.n_train + row.n_held == (truth[:, k] == 1).sum()
         assert row.share == row.n_held / (row.n_held + row.n_held_absent)
-        assert row.ridge in module.RIDGES
+        assert row.ridge in RIDGES
 
 
 def part_boxes(folder: Path) -> dict[tuple[int, int], np.ndarray]:
@@ -185,9 +188,9 @@ def test_cached_features_are_those_of_the_network(birds, tmp_path: Path) -> None
     plain = ConceptExtractor.fit(few, birds.backbone)
     first = ConceptExtractor.fit(few, birds.backbone, cache=tmp_path)
     second = ConceptExtractor.fit(few, birds.backbone, cache=tmp_path)
-    for name in module.ARRAYS:
-        assert np.array_equal(getattr(plain, name), getattr(first, name))
-        assert np.array_equal(getattr(plain, name), getattr(second, name))
+    for name in ARRAYS:
+        plain_array, *others = (getattr(found.knowledge, name) for found in (plain, first, second))
+        assert all(np.array_equal(plain_array, other) for other in others)
     (shelf,) = tmp_path.glob("grids-*.shelf")
     with Shelf(shelf, birds.backbone.shape, "f2") as grids:
         assert len(grids) == few.is_train.sum()
@@ -239,22 +242,16 @@ def test_broken_and_foreign_files(birds, tmp_path: Path) -> None:
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(DocumentError, match=r"a\.nbc cannot be read as concepts"):
         load(path)
-    entries = module.read_archive(open_bytes(whole))
+    entries = read_archive(io.BytesIO(whole))
     for name, data in (
         ("concepts.json", b"{}"),
         ("concepts.json", json.dumps({**json.loads(entries["concepts.json"]), "format": 99}).encode()),
-        ("intercepts.npy", module._pack(np.full(38, np.nan))),
-        ("coefficients.npy", module._pack(np.zeros((2, 3)))),
+        ("intercepts.npy", pack(np.full(38, np.nan))),
+        ("coefficients.npy", pack(np.zeros((2, 3)))),
     ):
-        module.write_archive(path, {**entries, name: data})
+        write_archive(path, {**entries, name: data})
         with pytest.raises(DocumentError):
             load(path)
-
-
-def open_bytes(data: bytes):
-    import io
-
-    return io.BytesIO(data)
 
 
 def test_another_backbone_is_refused(birds, tmp_path: Path) -> None:
@@ -365,7 +362,7 @@ def test_from_the_command_line(birds, tmp_path: Path) -> None:
     assert f"saved {file}: 38 concepts, measured on pictures held out" in page
     assert "AUROC" in page
     fitted = load(file)
-    assert np.array_equal(fitted.coefficients, birds.extractor.coefficients)
+    assert np.array_equal(fitted.knowledge.coefficients, birds.extractor.knowledge.coefficients)
     assert "exists already" in run("concepts", "fit", birds.folder, "--backbone", "x", "-o", file, code=1).stderr
     run("concepts", "apply", file, birds.folder, "-o", table)
     rows = pq.read_table(table)

@@ -81,7 +81,7 @@ def fit(
         verbose=sys.stderr.isatty(),
         **plan,
     )
-    _report(extractor.broken)
+    _report(extractor.knowledge.broken)
     extractor.save(output)
     if as_json:
         click.echo(pages.write_json({"concepts": output, "trust": [row._asdict() for row in extractor.trust()]}))
@@ -114,7 +114,7 @@ def apply(
     check_output(output, extractor)
     found = load(extractor)
     if backbone is not None:
-        found.backbone = Backbone.load(backbone, side=found.side)
+        found.backbone = Backbone.load(backbone, side=found.knowledge.source.side)
     annotations = read_annotations(pictures, supercategory)
     if not annotations.images:
         raise Failure(f"{pictures} has no pictures")
@@ -185,6 +185,6 @@ def _write_trust(extractor: ConceptExtractor, output: str) -> str:
     if cut:
         lines.insert(LISTED + 1, ["…", "", "", "", ""])
     page = [pages.align(lines), "", f"saved {output}: {len(rows)} concepts, measured on pictures held out"]
-    if extractor.left_out:
-        page.append(f"left out, since no picture to fit on has them: {', '.join(extractor.left_out)}")
+    if left_out := extractor.knowledge.left_out:
+        page.append(f"left out, since no picture to fit on has them: {', '.join(left_out)}")
     return "\n".join(page)

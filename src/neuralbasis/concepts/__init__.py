@@ -7,7 +7,8 @@
     heat        = extractor.locate(path, "striped wing")     where it was seen
 
 In the order of the work: `pictures`, `annotations`, `formats`, `backbone`, `shelf` (what was computed before), `grids`
-(many pictures, ahead of the network), `cells` (which cells teach which concept), `classifiers`, `extractor`.
+(many pictures, ahead of the network), `cells` (which cells teach which concept), `classifiers`, `knowledge` (what was
+learned, and its file), `learning`, `extractor`.
 """
 
 from __future__ import annotations

@@ -132,3 +132,14 @@ def _finish(
     if found:
         rows = sorted(found)
         yield Grids(np.array(rows), np.stack([found[row] for row in rows]))
+
+
+def find_logits(features: np.ndarray, coefficients: np.ndarray, intercepts: np.ndarray) -> np.ndarray:
+    """(b, C, h, w) -> (b, K, h · w): linear classifiers at every cell."""
+    flat = features.reshape(*features.shape[:2], -1).astype(np.float32)
+    return coefficients @ flat + intercepts[:, None]
+
+
+def find_peaks(features: np.ndarray, coefficients: np.ndarray, intercepts: np.ndarray) -> np.ndarray:
+    """(b, C, h, w) -> (b, K): the largest logit over the cells."""
+    return find_logits(features, coefficients, intercepts).max(axis=2)

@@ -1,0 +1,146 @@
+"""Knowledge: what was learned about K concepts, and the file that holds it.
+
+The file is an archive of `concepts.json` and of plain arrays, without pickle and without the backbone's weights: their
+digest tells whether a backbone is the one that it was. Reading trusts nothing: a file gives a `Knowledge` or a
+`DocumentError`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import __version__
+from ..archive import DocumentError, read_archive, write_archive
+
+FORMAT = 1  # a reader of a new format keeps reading the old ones
+DOCUMENT = "concepts.json"
+ARRAYS = ("coefficients", "intercepts", "calibration")
+
+
+class Trust(NamedTuple):
+    """How far a concept can be trusted, by pictures that its classifier has not learned from.
+
+    n_train, n_held : pictures with the concept, to learn from and held out; n_held_absent : held out without it
+    auroc, ap : of the score of a picture, NaN where no picture held out has it, or all have
+    share : of the pictures held out that have it, which is what `ap` is by chance
+    ridge : λ that was chosen
+    """
+
+    concept: str
+    n_train: int
+    n_held: int
+    n_held_absent: int
+    auroc: float
+    ap: float
+    share: float
+    ridge: float
+
+
+class Source(NamedTuple):
+    """The backbone that features came from: where it was, the side of its pictures, its digest."""
+
+    name: str
+    side: int
+    digest: str
+
+
+@dataclass(frozen=True, eq=False)
+class Knowledge:
+    """Everything that a file holds.
+
+    names : K concepts        parts : at which each is seen        trust : K rows
+    coefficients : (K, C) float32        intercepts : (K,) float32
+    calibration : (K, 2), slope and shift that make the largest logit of a picture that of a probability
+    left_out : concepts that could not be learned        broken : what was wrong with pictures to learn from
+    """
+
+    names: tuple[str, ...]
+    parts: tuple[tuple[str, ...], ...]
+    coefficients: np.ndarray
+    intercepts: np.ndarray
+    calibration: np.ndarray
+    trust: tuple[Trust, ...]
+    source: Source
+    left_out: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
+
+
+def write_knowledge(path: str | os.PathLike[str], knowledge: Knowledge) -> None:
+    document = {
+        "format": FORMAT,
+        "neuralbasis": __version__,
+        "names": knowledge.names,
+        "parts": knowledge.parts,
+        "trust": [row[1:] for row in knowledge.trust],
+        "source": knowledge.source._asdict(),
+        "left_out": knowledge.left_out,
+        "broken": knowledge.broken,
+    }
+    entries = {DOCUMENT: json.dumps(document, ensure_ascii=False, indent=1).encode()}
+    write_archive(path, {**entries, **{f"{name}.npy": pack(getattr(knowledge, name)) for name in ARRAYS}})
+
+
+def read_knowledge(path: str | os.PathLike[str]) -> Knowledge:
+    try:
+        with open(path, "rb") as file:
+            entries = read_archive(file)
+        return _check(_parse(entries))
+    except DocumentError as error:
+        raise DocumentError(f"{os.fspath(path)} cannot be read as concepts: {error}") from None
+
+
+def pack(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=False)
+    return file.getvalue()
+
+
+def _parse(entries: dict[str, bytes]) -> Knowledge:
+    try:
+        document = json.loads(entries[DOCUMENT])
+        if document["format"] != FORMAT:
+            raise DocumentError(f"it has format {document['format']!r:.20}; this version of neuralbasis reads {FORMAT}")
+        names = _read_texts(document["names"])
+        trust = [
+            Trust(name, *map(int, row[:3]), *map(float, row[3:]))
+            for name, row in zip(names, document["trust"], strict=True)
+        ]
+        source = document["source"]
+        return Knowledge(
+            names,
+            tuple(map(_read_texts, document["parts"])),
+            **{key: np.load(io.BytesIO(entries[f"{key}.npy"]), allow_pickle=False) for key in ARRAYS},
+            trust=tuple(trust),
+            source=Source(str(source["name"]), int(source["side"]), str(source["digest"])),
+            left_out=_read_texts(document["left_out"]),
+            broken=_read_texts(document["broken"]),
+        )
+    except DocumentError:
+        raise
+    except (KeyError, TypeError, ValueError, EOFError, RecursionError) as error:
+        raise DocumentError(f"it is of another kind, or damaged ({type(error).__name__}: {error})") from None
+
+
+def _check(knowledge: Knowledge) -> Knowledge:
+    n_concepts = len(knowledge.names)
+    n_features = knowledge.coefficients.shape[-1] if knowledge.coefficients.ndim else 0
+    shapes = ((n_concepts, n_features), (n_concepts,), (n_concepts, 2))
+    for key, shape in zip(ARRAYS, shapes, strict=True):
+        array = getattr(knowledge, key)
+        if array.shape != shape or array.dtype.kind != "f" or not np.isfinite(array).all():
+            raise DocumentError(f"its array {key!r} should hold {shape} finite numbers")
+    if len(knowledge.parts) != n_concepts or len(set(knowledge.names)) < n_concepts or not n_concepts:
+        raise DocumentError("its names and parts do not agree")
+    return knowledge
+
+
+def _read_texts(found: Any) -> tuple[str, ...]:
+    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
+        raise TypeError("expected a list of texts")
+    return tuple(found)
