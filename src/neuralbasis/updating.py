@@ -94,6 +94,8 @@ def correct(
         for table, share in zip(tables, shares[1:], strict=True)
     ]
     moves = intercepts.reshape(-1, objective.n_outputs).mean(axis=0) * objective.unit
+    if len(moves) > 1:  # only differences between classes matter
+        moves = moves - moves.mean()
     return centre_shapes(shapes, model.intercept + shares[0] * moves)
 
 
