@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from neuralbasis import explain, plot
 from neuralbasis.axis import continuous_axis
 from neuralbasis.encoder import Encoder
+from neuralbasis.explain import classes
 from neuralbasis.model import AdditiveModel, Shape
 from tests.models import build_model, draw_numbers, name_columns, tie_model
 from tests.sparse_tables import build_models, draw_table
@@ -18,8 +19,8 @@ PICTURE = np.arange(60, dtype=np.uint8).reshape(4, 5, 3)
 
 def make_model(seed=0, tied=False, link="mlogit"):
     rng = np.random.default_rng(seed)
-    classes = ABC if link == "mlogit" else np.array(["no", "yes"])
-    model = build_model(rng, n_outputs=3 if link == "mlogit" else 1, link=link, classes=classes)
+    labels = ABC if link == "mlogit" else np.array(["no", "yes"])
+    model = build_model(rng, n_outputs=3 if link == "mlogit" else 1, link=link, classes=labels)
     return tie_model(rng, model, range(0, len(model.shapes), 2)) if tied else model
 
 
@@ -55,6 +56,15 @@ def test_gains_are_means_over_the_rows_of_the_class(seed, link, tied):
         assert all(one.size > 0 for one in found.speaks_for)
         assert all(one.size < 0 for one in found.speaks_against)
         assert found.n_rows == 12
+
+
+def test_many_contributions_are_read_for_one_score_alone(monkeypatch):
+    model = make_model(1, tied=True)
+    whole = explain.explain_class(model, "b", make_rows(model))
+    monkeypatch.setattr(classes, "MANY_NUMBERS", 0)
+    alone = explain.explain_class(model, "b", make_rows(model))
+    np.testing.assert_allclose(alone.gains, whole.gains, atol=1e-12)
+    np.testing.assert_allclose(alone.rival_gains, whole.rival_gains, atol=1e-12)
 
 
 def test_without_rows_terms_are_weighed_by_the_rows_they_draw_and_turn_away():

@@ -26,6 +26,8 @@ from .explanation import Explanation, Value, find_output, plain_values, read_tab
 from .pictures import read_picture
 from .terms import Leaning, TermView, view_shape
 
+MANY_NUMBERS = 1 << 23  # contributions to all scores; above, a model of one score is worth making
+
 
 def explain_class(
     model: Any, label: Any, X: Any = None, n_terms: int = 4, pictures: Iterable[Any] = ()
@@ -212,6 +214,8 @@ def _average(model: AdditiveModel, table: Columns, output: int, sign: int) -> np
     if model.is_wide:
         found = model.list_contributions(table)
         return sign * np.bincount(found.term, found.value[:, output], len(model.shapes)) / len(found)
+    if table.n_rows * len(model.shapes) * model.n_outputs <= MANY_NUMBERS:
+        return sign * model.contributions(table)[..., output].mean(axis=0)
     # One score alone: all pairs of a few hundred columns, times hundreds of classes, would not fit.
     alone = replace(
         model,
