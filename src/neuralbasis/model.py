@@ -32,7 +32,7 @@ from .terms import Term, term_name
 
 BLOCK_NUMBERS = 1 << 23  # contributions of tied terms worked on at a time
 BLOCK_ROWS, STORED_ROWS = 1 << 14, 64  # stored rows worked on at a time, and that are worth a thread
-ROUNDING, SMALLEST = float(np.finfo(np.float32).eps), 1e-20  # of single precision
+ROUNDING, SMALLEST = float(np.finfo(np.float32).eps) / 2, 1e-20  # of single precision
 MAX_BYTES = 2e9  # contributions of a stored table or a wide model: more would be dense by surprise
 
 
@@ -393,7 +393,7 @@ class _Part:
     ) -> int:
         """Write the classes with the highest score, -1 where rounding could decide; of tied classes alone.
 
-        A sum of n products is off by at most n + 1 units of rounding of the sum of their sizes.
+        A sum of n products of rounded numbers is off by little more than n + 2 roundings of the sum of their sizes.
         """
         assert self.mix is not None
         shares, largest = self._single
@@ -408,7 +408,7 @@ class _Part:
             with np.errstate(over="ignore", invalid="ignore"):  # what is too large for single precision is not sure
                 scores = flat.astype(np.float32) @ shares
                 scores += intercept.astype(np.float32)
-            reach = (size + 4) * ROUNDING * (np.abs(flat) @ largest + np.abs(intercept).max() + SMALLEST)
+            reach = (size + 8) * ROUNDING * (np.abs(flat) @ largest + np.abs(intercept).max() + SMALLEST)
 
             def work(_part, low, high, scores=scores, reach=reach, own=winners[rows]):
                 return kernels.pick_classes(low, high, scores, reach, own)
