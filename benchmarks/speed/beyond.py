@@ -29,7 +29,7 @@ from ..memory import PeakMemory, resident_mb
 from ..table import print_table, write_number
 from .encode import make_rows, write_table
 
-TEST_ROWS, QUICK_ROWS, QUICK_LIMIT = 200_000, 280_000, "745MB"
+TEST_ROWS, QUICK_ROWS, QUICK_LIMIT = 200_000, 60_000, "745MB"
 
 
 @dataclass(frozen=True)

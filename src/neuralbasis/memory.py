@@ -81,7 +81,7 @@ def divide_rows(n_rows: int, load: Load, limit: int, n_processes: int = 1) -> Di
 
 def count_rows_in_memory(n_columns: int, limit: int) -> int:
     """Rows of a table that can be fitted in memory, within so many bytes."""
-    return max(0, limit - BASE_BYTES) // (CELL_BYTES * n_columns)
+    return max(0, limit - BASE_BYTES - WORK_BYTES) // (CELL_BYTES * n_columns)
 
 
 def read_limit(limit: Any) -> int:
