@@ -89,6 +89,15 @@ def test_any_number_of_processes_deals_the_same_rows(tmp_path: Path, size: int) 
         np.testing.assert_array_equal(read_bucket(many, bucket), read_bucket(one, bucket))
 
 
+def test_processes_without_rows_take_part(tmp_path: Path) -> None:
+    source, survey = prepare(write_files(make_table(1000), tmp_path / "table", n_files=1, group_rows=600))
+    caches = write(source, survey, tmp_path / "cache", size=5)
+    assert sorted(caches[0].counts.sum(axis=1).tolist()) == [0, 0, 0, 400, 600]
+    np.testing.assert_array_equal(read_rows(caches), read_rows(write(source, survey, tmp_path / "one")))
+    idle = next(cache for cache in caches if cache.counts[cache.rank].sum() == 0)
+    assert idle.read(0).numbers.shape == (0, len(FEATURES))
+
+
 def test_buckets_are_random_samples_of_all_rows(tmp_path: Path) -> None:
     n_rows = 30_000
     batch = pa.table({"x": np.arange(float(n_rows)), "y": np.zeros(n_rows)})

@@ -154,6 +154,10 @@ def test_a_sealed_sketch_is_small_and_true() -> None:
     assert len(sketch.points()[0]) <= 2 * POINTS
     assert sketch.error == pytest.approx(before + 1.5 / POINTS)
     assert rank_error(sketch.points(), values) <= sketch.error
+    unsure = sketch_of(np.arange(MAX_EXACT + 100.0))  # many points, none thinned yet
+    assert unsure.error == 0
+    unsure.seal()
+    assert unsure.error == 1.5 / POINTS
     exact = sketch_of(np.arange(100.0))
     exact.seal()
     assert exact.error == 0

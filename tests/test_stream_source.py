@@ -175,6 +175,15 @@ def test_files_that_differ_are_named(tmp_path: Path) -> None:
         open_source(tmp_path)
 
 
+def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    table = pa.table([[1, 2], [3, 4]], names=["x", "x"])
+    pa.parquet.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match=r"a\.parquet cannot be read .*duplicate field names"):
+        open_source(tmp_path)
+    with pytest.raises(ValueError, match="the table has more than one column 'x'; rename them"):
+        open_source([table])
+
+
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     for path, words in (
         (tmp_path / "none.parquet", "there is no file or folder"),

@@ -18,7 +18,7 @@ import numpy as np
 from .. import kernels
 from ..axis import distinct_values
 
-MAX_EXACT = 1 << 14  # distinct values
+MAX_EXACT = 1 << 13  # distinct values
 POINTS = 1 << 13  # shares of the weight; a group has at most three even ones, and is off by half of that
 PARTS = 1 << 11  # of the range
 MAX_LEVELS = 1_000_000  # texts of a column that are counted
@@ -78,11 +78,13 @@ class NumberSketch:
         return join_points([*self._waiting, *(points for points in self._levels if points is not None)])
 
     def seal(self, n_points: int = POINTS) -> None:
-        """Thin all points to one buffer, which is small to keep and to send."""
-        if any(points is not None for points in self._levels):
-            points = thin_points(self.points(), n_points, min(PARTS, n_points))
-            self._levels, self._waiting, self._n_waiting = [points], [], 0
-            self._seal += 1.5 / n_points
+        """Make all points one buffer, thinned unless it is exact and small, to keep and to send."""
+        points = self.points()
+        if not self._levels and len(points[0]) <= self.max_exact:
+            self._waiting, self._n_waiting = [points], len(points[0])
+        else:
+            self._levels = [thin_points(points, n_points, min(PARTS, n_points))]
+            self._waiting, self._n_waiting, self._seal = [], 0, self._seal + 1.5 / n_points
 
     def to_bytes(self) -> bytes:
         """All of the sketch as doubles: how many facts, the facts, the sizes of the buffers, the buffers."""

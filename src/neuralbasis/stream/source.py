@@ -11,6 +11,7 @@ import glob
 import hashlib
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -87,7 +88,7 @@ class DatasetSource(Source):
     """Files, or an Arrow dataset with its own filter and partitions; `counts` are the rows of CSV files."""
 
     def __init__(self, dataset: Any, local: bool = False, counts: Mapping[str, int] | None = None):
-        self.dataset, self.names, self.local = dataset, tuple(dataset.schema.names), local
+        self.dataset, self.names, self.local = dataset, _check_names(dataset.schema.names), local
         self._fragments = _list_fragments(dataset)
         self.pieces = tuple(
             Piece(getattr(fragment, "path", None), index, _count_rows(fragment, counts or {}), _row_group(fragment))
@@ -121,7 +122,7 @@ class BatchSource(Source):
         if not isinstance(first, pa.RecordBatch | pa.Table):
             came = "nothing" if first is None else type(first).__name__
             raise TypeError(f"expected an iterable of Arrow record batches or tables, but it gives {came}")
-        self.names = tuple(first.schema.names)
+        self.names = _check_names(first.schema.names)
         self.pieces = (Piece(None, 0, None),)
 
     def read(
@@ -251,6 +252,12 @@ def explain(piece: Piece) -> Iterator[None]:
     except (pa.ArrowException, OSError) as error:
         text = " ".join(str(error).split())
         raise ValueError(f"{piece.place} cannot be read ({text}); write the file anew, or leave it out") from error
+
+
+def _check_names(names: Sequence[str]) -> tuple[str, ...]:
+    if repeated := [name for name, count in Counter(names).items() if count > 1]:
+        raise ValueError(f"the table has more than one column {repeated[0]!r}; rename them so that each comes once")
+    return tuple(names)
 
 
 def _list_fragments(dataset: Any) -> list[Any]:
