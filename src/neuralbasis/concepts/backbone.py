@@ -121,7 +121,7 @@ class Backbone:
 
     def prepare(self, pixels: np.ndarray) -> torch.Tensor:
         """Bytes -> (n, 3, side, side), as the network was trained to see them."""
-        batch = torch.from_numpy(np.ascontiguousarray(pixels)).to(self.device).permute(0, 3, 1, 2).float()
+        batch = torch.tensor(np.asarray(pixels), device=self.device).permute(0, 3, 1, 2).float()
         scale = torch.tensor([255.0 * value for value in self.std], device=self.device).reshape(1, 3, 1, 1)
         shift = torch.tensor([255.0 * value for value in self.mean], device=self.device).reshape(1, 3, 1, 1)
         return (batch - shift) / scale
