@@ -119,7 +119,7 @@ def time_fit(fit: Fit) -> Run:
     mains = [look for look, stage in enumerate(history.stage) if stage == "main effects"]
     first, last = mains[0], mains[-1]
     step_seconds = (history.seconds[last] - history.seconds[first]) / max(history.steps[last] - history.steps[first], 1)
-    size = sum(path.stat().st_size for path in cache.rglob("*") if path.is_file())
+    size = sum(path.stat().st_size for path in cache.rglob("bucket-*"))
     steps = history.steps[last]
     return Run(seconds, step_seconds, steps, (group.sent - before) / steps, size / fit.n_rows)
 
