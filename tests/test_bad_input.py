@@ -86,10 +86,15 @@ def test_one_row():
     refuse_fit(X[:1], Y[:1], "X has n_samples=1: a model needs at least 2 rows")
 
 
-@pytest.mark.parametrize("what", [None, "a table", 3])
+@pytest.mark.parametrize("what", [None, 3])
 def test_not_a_table(named, what):
     refuse_fit(what, Y, "Expected a table", type(what).__name__, kind=TypeError)
     refuse(lambda: named.predict(what), "Expected a table", kind=TypeError)
+
+
+def test_a_text_is_a_path_to_fit_to(named):
+    refuse_fit("a table", "y", "there is no file or folder a table", kind=FileNotFoundError)
+    refuse(lambda: named.predict("a table"), "Expected a table", kind=TypeError)
 
 
 def test_one_dimension_or_three(plain):
@@ -543,6 +548,12 @@ WRONG = {
     "n_jobs": [0, 1.5, "all", True],
     "device": ["gpu seven", None, "cuda:99", "meta"],
     "random_state": ["a", 1.5, -1, 2**40],
+    "memory_limit": [0, "much", "2 apples", True],
+    "cache_dir": [3],
+    "keep_cache": ["yes", None],
+    "checkpoint_dir": [3],
+    "checkpoint_every": [-1, "a", None],
+    "warm_start": ["yes", None],
 }
 
 

@@ -141,8 +141,10 @@ def check_parameters(estimator: Any) -> None:
 
 def _check_surroundings(estimator: Any) -> None:
     """Parameters that concern the run rather than the model."""
-    folder, every = estimator.checkpoint_dir, estimator.checkpoint_every
-    _require("checkpoint_dir", folder, lambda v: isinstance(v, (str, os.PathLike, type(None))), "None or a folder")
+    for name in ("cache_dir", "checkpoint_dir"):
+        value = getattr(estimator, name)
+        _require(name, value, lambda v: isinstance(v, (str, os.PathLike, type(None))), "None or a folder")
+    every = estimator.checkpoint_every
     _require("checkpoint_every", every, lambda v: _is_number(v) and v >= 0, "seconds of at least 0")
     _require("callbacks", estimator.callbacks, _is_none_or_callables, "None or a list of callables")
     if estimator.n_jobs is not None and (not _is_integer(estimator.n_jobs) or estimator.n_jobs == 0):
