@@ -52,6 +52,13 @@ BENCHMARKS = {
     "sparse_growth": ("benchmarks.speed.sparse_growth", "Growth with stored entries and with columns"),
     "wide": ("benchmarks.speed.wide", "Far more columns than rows"),
     "objects": ("benchmarks.speed.objects", "A sparse table with a hundred thousand pairs"),
+    "encode": ("benchmarks.speed.encode", "The passes over a table on disk"),
+    "beyond": ("benchmarks.speed.beyond --in-memory", "A table beyond memory"),
+    "beyond_large": ("benchmarks.speed.beyond --rows 50_000_000", "Fifty million rows"),
+    "processes": ("benchmarks.speed.beyond --rows 2_000_000 --processes 1 2 4", "Several processes"),
+    "update": ("benchmarks.speed.update", "An update against a fit anew"),
+    "kills": ("benchmarks.drills.kill --kills 30", "Fits that are killed"),
+    "faults": ("benchmarks.drills.faults", "Fits that meet faults"),
     "concepts": ("benchmarks.speed.concepts", "Concepts of birds, at CUB's and iNaturalist's size"),
     "detection": ("benchmarks.speed.detection", "Boxes with a hundred thousand pairs, and mean average precision"),
 }
