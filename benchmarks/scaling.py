@@ -170,23 +170,37 @@ def measure_constants(folder: str, n_rows: int, limit: str, steps: int) -> Const
     """From fits of one process that are alike but for their rows or their batches, and one of two processes."""
     half, whole = (Fit(folder, rows, BATCH, steps, limit) for rows in (n_rows // 2, n_rows))
     few, many, large = run_fit(half), run_fit(whole), run_fit(replace(whole, batch=LARGE_BATCH))
-    exchanged = run_fit(half, 2).exchanged
+    exchanged = run_fit(whole, 2).exchanged
     none, all_cells = (run_task({"bytes": size}, 2) for size in (8, int(exchanged)))
     outside = [run.seconds - run.steps * run.step_seconds for run in (few, many)]
-    prepare = max(0.0, outside[1] - outside[0]) / (whole.n_rows - half.n_rows)
-    row = max(0.0, large.step_seconds - many.step_seconds) / (LARGE_BATCH - BATCH)
+    prepare = (outside[1] - outside[0]) / (whole.n_rows - half.n_rows)
+    row = (large.step_seconds - many.step_seconds) / (LARGE_BATCH - BATCH)
+    found = {"prepare": prepare, "row": row, "start": outside[1] - n_rows * prepare}
+    found["step"] = many.step_seconds - BATCH * row
+    check_measured(few, all_cells - none, found)
     return Constants(
-        start=max(0.0, outside[1] - n_rows * prepare),
-        prepare=prepare,
-        step=max(0.0, many.step_seconds - BATCH * row),
-        row=row,
+        **found,
         exchanged=exchanged,
         latency=none / 2,
-        bandwidth=exchanged / max(all_cells - none, 1e-9),
+        bandwidth=exchanged / (all_cells - none),
         cache_bytes=many.cache_bytes,
         table_bytes=sum(map(os.path.getsize, list_files(whole))) / n_rows,
         cores=len(os.sched_getaffinity(0)),
     )
+
+
+def check_measured(few: Run, sum_seconds: float, found: dict[str, float]) -> None:
+    """Constants are differences of fits: one that is not positive was not measured, and nothing follows from it."""
+    if few.cache_bytes == 0:
+        raise SystemExit(
+            "half of the rows fit in memory and were not streamed: give more --rows or a lower --limit"
+        )
+    odd = [name for name, value in {**found, "bandwidth": sum_seconds}.items() if value <= 0]
+    if odd:
+        raise SystemExit(
+            f"not measured, less than the noise of this machine: {', '.join(odd)}; run it where nothing else runs, or "
+            "with more --rows"
+        )
 
 
 def print_constants(found: Constants) -> None:
@@ -246,7 +260,7 @@ def main() -> None:
         do_task(given.task)
         return
     if given.quick:
-        given.rows, given.processes, given.limit = 300_000, [1, 2], "740MB"
+        given.rows, given.processes, given.limit = 600_000, [1, 2], "740MB"
     n_rows, steps, processes = given.rows, 20 if given.quick else STEPS, given.processes
     with tempfile.TemporaryDirectory() as scratch:
         folder = given.folder or f"{scratch}/table"

@@ -9,7 +9,7 @@ import pytest
 if not (Path(__file__).resolve().parents[1] / "benchmarks").is_dir():
     pytest.skip("the benchmarks are not part of this copy of the source", allow_module_level=True)
 
-from benchmarks.scaling import LATENCY, NETWORK, Constants, Fit, print_projections
+from benchmarks.scaling import LATENCY, NETWORK, Constants, Fit, Run, check_measured, print_projections
 
 CONSTANTS = Constants(
     start=5.0, prepare=2e-6, step=0.01, row=1e-6, exchanged=1e6, latency=1e-4, bandwidth=1e9, cache_bytes=113.0,
@@ -51,3 +51,13 @@ def test_projections_are_printed(capsys) -> None:
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
     assert len(lines) == 2 + 4 * 3
     assert "113,000" in lines[2 + 9].replace(" ", "") or "1,766" in lines[2 + 9]  # GB of the cache, over 64 workers
+
+
+def test_what_was_not_measured_is_refused() -> None:
+    found = {"prepare": 1e-6, "row": 1e-6, "start": 1.0, "step": 0.01}
+    streamed, in_memory = Run(10.0, 0.01, 100, 0.0, 101.0), Run(10.0, 0.01, 100, 0.0, 0.0)
+    check_measured(streamed, 0.001, found)
+    with pytest.raises(SystemExit, match="half of the rows fit in memory"):
+        check_measured(in_memory, 0.001, found)
+    with pytest.raises(SystemExit, match="not measured, less than the noise of this machine: prepare, bandwidth"):
+        check_measured(streamed, -0.001, {**found, "prepare": -1e-7})
