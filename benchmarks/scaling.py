@@ -192,9 +192,7 @@ def measure_constants(folder: str, n_rows: int, limit: str, steps: int) -> Const
 def check_measured(few: Run, sum_seconds: float, found: dict[str, float]) -> None:
     """Constants are differences of fits: one that is not positive was not measured, and nothing follows from it."""
     if few.cache_bytes == 0:
-        raise SystemExit(
-            "half of the rows fit in memory and were not streamed: give more --rows or a lower --limit"
-        )
+        raise SystemExit("half of the rows fit in memory and were not streamed: give more --rows or a lower --limit")
     odd = [name for name, value in {**found, "bandwidth": sum_seconds}.items() if value <= 0]
     if odd:
         raise SystemExit(
