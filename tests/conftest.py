@@ -6,6 +6,7 @@ import pytest
 
 import neuralbasis.fitting
 from neuralbasis.trainer import Trainer
+from tests.browser import Browser
 
 
 @pytest.fixture
@@ -19,6 +20,12 @@ def trainers(monkeypatch):
 
     monkeypatch.setattr(neuralbasis.fitting, "Trainer", make_trainer)
     return found
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with Browser() as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

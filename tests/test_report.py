@@ -25,7 +25,7 @@ from neuralbasis.model import AdditiveModel, Shape
 from neuralbasis.report import part
 from neuralbasis.report.page import SCRIPTS, write_block
 from neuralbasis.report.tables import Pack
-from tests.browser import Browser, find_browser
+from tests.browser import find_browser
 from tests.models import build_model, draw_numbers, name_columns, tie_model
 from tests.sparse_tables import build_models, draw_table, rows_of_every_kind
 
@@ -389,12 +389,6 @@ def test_writing_needs_neither_torch_nor_matplotlib(tmp_path):
         [sys.executable, "-c", PROBE, tmp_path / "a.html"], capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stderr
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with Browser() as found:
-        yield found
 
 
 @pytest.fixture

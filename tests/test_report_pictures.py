@@ -16,7 +16,7 @@ from neuralbasis.explain import explain_class, explain_picture
 from neuralbasis.model import AdditiveModel, Shape, TiedShape
 from neuralbasis.report import part, pictures
 from neuralbasis.report.thumbnails import shrink, write_addresses, write_png
-from tests.browser import Browser, find_browser
+from tests.browser import find_browser
 from tests.models import build_model, draw_numbers, name_columns, tie_model
 
 needs_browser = pytest.mark.skipif(find_browser() is None, reason="no Chromium: the page cannot be driven")
@@ -206,12 +206,6 @@ def test_wrong_records_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"ClassExplanation\('a', 0 rows\) of another model"):
         write(tmp_path, model, [explain_class(other, "a")])
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with Browser() as found:
-        yield found
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ Importing the package imports neither torch nor scikit-learn; a name is loaded w
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
+
+from .lazy import find_name
 
 __version__ = "0.1.0"
 
@@ -38,12 +39,7 @@ __all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'neuralbasis' has no attribute {name!r}")
-    home = _HOME[name]
-    found = import_module(f".{name}", __name__) if home is None else getattr(import_module(f".{home}", __name__), name)
-    globals()[name] = found
-    return found
+    return find_name(__name__, _HOME, name)
 
 
 def __dir__() -> list[str]:

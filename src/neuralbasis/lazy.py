@@ -1,9 +1,15 @@
-"""Lazy: a sequence whose items are made when somebody asks for them. A wide model has too many to make them all."""
+"""Lazy: what is made or loaded when somebody asks for it.
+
+The items of a sequence, of which a wide model has too many to make them all, and the names of a package, which bring
+other packages that few need.
+"""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import Any, TypeVar, overload
 
 Item = TypeVar("Item")
@@ -38,3 +44,13 @@ class Lazy(Sequence[Item]):
 
     def __repr__(self) -> str:
         return f"<{self._length:,} items, made when they are asked for>"
+
+
+def find_name(package: str, home: Mapping[str, str | None], name: str) -> Any:
+    """What a package lends under a name: found in the module `home` says, or that module itself where it says None."""
+    if name not in home:
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    module = import_module(f".{home[name] or name}", package)
+    found = module if home[name] is None else getattr(module, name)
+    setattr(sys.modules[package], name, found)
+    return found

@@ -13,8 +13,9 @@ learned, and its file), `learning`, `extractor`.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
+
+from ..lazy import find_name
 
 _HOME = {
     "Annotations": "annotations",
@@ -35,11 +36,7 @@ __all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'neuralbasis.concepts' has no attribute {name!r}")
-    found = getattr(import_module(f".{_HOME[name]}", __name__), name)
-    globals()[name] = found
-    return found
+    return find_name(__name__, _HOME, name)
 
 
 def __dir__() -> list[str]:
