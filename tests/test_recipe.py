@@ -169,6 +169,19 @@ def test_steps_are_bounded_at_both_ends(few, many):
     assert choose_steps(few) == choose_steps(many) > 0
 
 
+def test_few_rows_of_classes_get_fewer_steps():
+    assert [choose_steps(n_rows, classes=True) for n_rows in (1, 112, 300, 1000)] == [140, 149, 232, 400]
+    assert [choose_steps(n_rows) for n_rows in (1, 112, 300, 1000)] == [400] * 4
+    for n_rows in (1000, 30_000, 10**6):
+        assert choose_steps(n_rows, classes=True) == choose_steps(n_rows)
+    assert choose_steps(50, 2, classes=True) == choose_steps(50, 2) == INTERACTION_STEPS[0]
+
+
+@pytest.mark.parametrize(("preset", "steps"), [("fast", 140), ("default", 232), ("best", 464)])
+def test_a_preset_leaves_steps_enough(preset, steps):
+    assert make_settings(NeuralBasisClassifier(preset=preset), 300, 300).max_steps == steps
+
+
 def test_automatic_settings_follow_the_rows():
     for n_rows in (50, 20_000, 10**6):
         chosen = make_settings(NeuralBasisRegressor(), n_rows, n_rows)

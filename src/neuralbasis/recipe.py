@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
 
 from .axis import SCALINGS, Axis
@@ -34,7 +35,7 @@ from .train import CURVATURE, GridEngine, Regime, Settings
 SMOOTHNESS = {CURVATURE: (3.0, 30.0), 1: (3.0, 3.0), 2: (60.0, 5.0), 3: (60.0, 5.0)}  # strength, floor; see `Penalty`
 MAX_FREQUENCY = {1: 32.0, 2: 8.0, 3: 8.0}  # periods over the axis, by order of the term
 FREQUENCY_DECAY = 1.5
-INTERACTION_STEPS = (300, 2500)
+MIN_STEPS, INTERACTION_STEPS = 140, (300, 2500)
 AUTO_PAIRS = {"regression": 5, "classes": 3, "large": 5}  # times the number of columns; classes of a large table
 MAX_AUTO_PAIRS = 300
 AUTO_CHANCE = 0.3  # of taking any interaction if all are noise
@@ -352,7 +353,8 @@ def make_settings(
     batch_size = batch_size if estimator.batch_size == "auto" else estimator.batch_size
     max_steps = estimator.max_steps
     if max_steps == "auto":
-        max_steps = round(PRESETS[estimator.preset].steps * choose_steps(n_rows, order))
+        usual = choose_steps(n_rows, order, is_classifier(estimator))
+        max_steps = max(MIN_STEPS if order == 1 else 1, round(PRESETS[estimator.preset].steps * usual))
     if estimator.max_epochs is not None:
         max_steps = max(1, math.ceil(estimator.max_epochs * n_drawn / min(batch_size, n_drawn)))
     automatic, tolerance = 1.0 if estimator.engine == "grid" else 0.0, estimator.early_stopping_tolerance
@@ -388,11 +390,17 @@ def choose_batch_size(n_rows: int, order: int = 1) -> int:
     return int(2 ** np.clip(round(math.log2(max(n_rows, 2) / share)), 6, 13))
 
 
-def choose_steps(n_rows: int, order: int = 1) -> int:
-    """400 up to a thousand rows, then growing more slowly than the rows; half as many for interactions, which need no
-    fewer where rows are many. 2,500 at most for both."""
-    steps = 400 * max(n_rows / 1000, 1.0) ** 0.45
-    return int(min(steps, 2500)) if order == 1 else int(np.clip(steps / 2, *INTERACTION_STEPS))
+def choose_steps(n_rows: int, order: int = 1, classes: bool = False) -> int:
+    """400 for a thousand rows, growing more slowly than they do; half as many for interactions, which need no fewer
+    where rows are many. 2,500 at most for both.
+
+    Fewer rows get fewer steps only where they have classes: a few rows often separate these, and then scores grow for
+    as long as they are trained. A regression's do not.
+    """
+    steps = 400 * (n_rows / 1000) ** 0.45
+    if order > 1:
+        return int(np.clip(steps / 2, *INTERACTION_STEPS))
+    return int(np.clip(steps, MIN_STEPS if classes else 400, 2500))
 
 
 def _require(name: str, value: Any, is_right, expected: str) -> None:
