@@ -3,7 +3,8 @@
 Every process holds some of the rows, and some parts of the members are at home in it: it alone evaluates and moves
 their net. What they exchange is small: a table goes from its home to all rows, their sums of gradients over its cells
 come back, and decisions that hang on a clock are the first process's. `Group` is the process that is alone, `Processes`
-speaks torch.distributed (gloo on CPUs, nccl on GPUs); training never asks which it has.
+speaks torch.distributed (gloo on CPUs, nccl on GPUs) or, in every step, through wires; training never asks which it
+has.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor, distributed
 
+from .wires import lay_wires
+
 Parts = Mapping[int, Sequence[Tensor]]  # number of a part of the members -> tensors; parts have their homes in turn
-FEW = 4  # processes: of no more, each sends its sums straight to the home
 
 
 class Group:
@@ -71,6 +73,7 @@ class Processes(Group):
 
     def __init__(self) -> None:
         self.rank, self.size = distributed.get_rank(), distributed.get_world_size()
+        self.wires = lay_wires(self.rank, self.size, self.gather)
 
     def sum(self, tensor: Tensor) -> Tensor:
         total = tensor.detach().to(torch.float64, copy=True)
@@ -82,7 +85,11 @@ class Processes(Group):
     def spread(self, parts: Parts) -> None:
         flats = {part: torch.cat([tensor.reshape(-1) for tensor in tensors]) for part, tensors in parts.items()}
         self.sent += sum(flat.nbytes for part, flat in flats.items() if self.is_home(part))
-        _wait([distributed.broadcast(flat, part % self.size, async_op=True) for part, flat in flats.items()])
+        if self.wires is None or _on_accelerator(flats):
+            _wait([distributed.broadcast(flat, part % self.size, async_op=True) for part, flat in flats.items()])
+        else:
+            homes = self._deal(flats)
+            self.wires.swap(dict.fromkeys(self.others, homes[self.rank]), {rank: homes[rank] for rank in self.others})
         for part, flat in flats.items():
             if not self.is_home(part):
                 for tensor, found in zip(parts[part], _split(flat, parts[part]), strict=True):
@@ -94,25 +101,24 @@ class Processes(Group):
             for part, tensors in parts.items()
         }
         self.sent += sum(flat.nbytes for part, flat in flats.items() if not self.is_home(part))
-        is_direct = self.size <= FEW and all(flat.device.type == "cpu" for flat in flats.values())
-        (self._send_home if is_direct else self._reduce)(flats)
+        if self.wires is None or _on_accelerator(flats):
+            _wait([distributed.reduce(flat, part % self.size, async_op=True) for part, flat in flats.items()])
+        else:
+            homes = self._deal(flats)
+            found = {rank: [torch.empty_like(flat) for flat in homes[self.rank]] for rank in self.others}
+            self.wires.swap({rank: homes[rank] for rank in self.others}, found)
+            for rooms in found.values():
+                for flat, room in zip(homes[self.rank], rooms, strict=True):
+                    flat.add_(room)
         return {part: _split(flat, parts[part]) for part, flat in flats.items()}
 
-    def _send_home(self, flats: Mapping[int, Tensor]) -> None:
-        """Several times as fast as to reduce, as long as a home can listen to all others."""
-        others = [rank for rank in range(self.size) if rank != self.rank]
-        found = {part: [torch.empty_like(flat) for _ in others] for part, flat in flats.items() if self.is_home(part)}
-        sent = [
-            distributed.isend(flat, part % self.size, tag=part) for part, flat in flats.items() if part not in found
-        ]
-        for part, rooms in found.items():
-            _wait([distributed.irecv(room, rank, tag=part) for room, rank in zip(rooms, others, strict=True)])
-            for room in rooms:
-                flats[part].add_(room)
-        _wait(sent)
+    @property
+    def others(self) -> list[int]:
+        return [rank for rank in range(self.size) if rank != self.rank]
 
-    def _reduce(self, flats: Mapping[int, Tensor]) -> None:
-        _wait([distributed.reduce(flat, part % self.size, async_op=True) for part, flat in flats.items()])
+    def _deal(self, flats: Mapping[int, Tensor]) -> list[list[Tensor]]:
+        """Tensors by the rank of their part's home."""
+        return [[flat for part, flat in flats.items() if part % self.size == rank] for rank in range(self.size)]
 
     def gather(self, value: Any) -> list[Any]:
         found = [None] * self.size
@@ -126,6 +132,10 @@ class Processes(Group):
 
     def barrier(self) -> None:
         distributed.barrier()
+
+
+def _on_accelerator(flats: Mapping[int, Tensor]) -> bool:
+    return any(flat.device.type != "cpu" for flat in flats.values())
 
 
 def _wait(works: Sequence[Any]) -> None:
