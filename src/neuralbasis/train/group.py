@@ -12,6 +12,7 @@ from __future__ import annotations
 import atexit
 import os
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import torch
@@ -83,42 +84,48 @@ class Processes(Group):
 
     @torch.no_grad()
     def spread(self, parts: Parts) -> None:
+        self.sent += sum(tensor.nbytes for part in parts if self.is_home(part) for tensor in parts[part])
+        if self.wires is None or _on_accelerator(parts):
+            self._broadcast(parts)
+            return
+        homes = self._deal(parts)
+        self.wires.swap(dict.fromkeys(self.others, homes[self.rank]), {rank: homes[rank] for rank in self.others})
+
+    def _broadcast(self, parts: Parts) -> None:
         flats = {part: torch.cat([tensor.reshape(-1) for tensor in tensors]) for part, tensors in parts.items()}
-        self.sent += sum(flat.nbytes for part, flat in flats.items() if self.is_home(part))
-        if self.wires is None or _on_accelerator(flats):
-            _wait([distributed.broadcast(flat, part % self.size, async_op=True) for part, flat in flats.items()])
-        else:
-            homes = self._deal(flats)
-            self.wires.swap(dict.fromkeys(self.others, homes[self.rank]), {rank: homes[rank] for rank in self.others})
+        _wait([distributed.broadcast(flat, part % self.size, async_op=True) for part, flat in flats.items()])
         for part, flat in flats.items():
             if not self.is_home(part):
                 for tensor, found in zip(parts[part], _split(flat, parts[part]), strict=True):
                     tensor.copy_(found)
 
     def collect(self, parts: Parts) -> Parts:
-        flats = {
-            part: torch.cat([tensor.detach().double().reshape(-1) for tensor in tensors])
-            for part, tensors in parts.items()
-        }
-        self.sent += sum(flat.nbytes for part, flat in flats.items() if not self.is_home(part))
-        if self.wires is None or _on_accelerator(flats):
-            _wait([distributed.reduce(flat, part % self.size, async_op=True) for part, flat in flats.items()])
-        else:
-            homes = self._deal(flats)
-            found = {rank: [torch.empty_like(flat) for flat in homes[self.rank]] for rank in self.others}
-            self.wires.swap({rank: homes[rank] for rank in self.others}, found)
-            for rooms in found.values():
-                for flat, room in zip(homes[self.rank], rooms, strict=True):
-                    flat.add_(room)
+        doubles = {part: [tensor.detach().double() for tensor in tensors] for part, tensors in parts.items()}
+        self.sent += sum(tensor.nbytes for part in parts if not self.is_home(part) for tensor in doubles[part])
+        if self.wires is None or _on_accelerator(parts):
+            return self._reduce(doubles)
+        homes = self._deal(doubles)
+        own = homes[self.rank]
+        found = {rank: [torch.empty_like(tensor) for tensor in own] for rank in self.others}
+        self.wires.swap({rank: homes[rank] for rank in self.others}, found)
+        totals = (reduce(torch.add, terms) for terms in zip(own, *found.values(), strict=True))
+        return {part: [next(totals) for _ in doubles[part]] for part in parts if self.is_home(part)}
+
+    def _reduce(self, parts: Parts) -> Parts:
+        flats = {part: torch.cat([tensor.reshape(-1) for tensor in tensors]) for part, tensors in parts.items()}
+        _wait([distributed.reduce(flat, part % self.size, async_op=True) for part, flat in flats.items()])
         return {part: _split(flat, parts[part]) for part, flat in flats.items()}
 
     @property
     def others(self) -> list[int]:
         return [rank for rank in range(self.size) if rank != self.rank]
 
-    def _deal(self, flats: Mapping[int, Tensor]) -> list[list[Tensor]]:
+    def _deal(self, parts: Parts) -> list[list[Tensor]]:
         """Tensors by the rank of their part's home."""
-        return [[flat for part, flat in flats.items() if part % self.size == rank] for rank in range(self.size)]
+        return [
+            [tensor for part in parts if part % self.size == rank for tensor in parts[part]]
+            for rank in range(self.size)
+        ]
 
     def gather(self, value: Any) -> list[Any]:
         found = [None] * self.size
@@ -134,8 +141,8 @@ class Processes(Group):
         distributed.barrier()
 
 
-def _on_accelerator(flats: Mapping[int, Tensor]) -> bool:
-    return any(flat.device.type != "cpu" for flat in flats.values())
+def _on_accelerator(parts: Parts) -> bool:
+    return any(tensor.device.type != "cpu" for tensors in parts.values() for tensor in tensors)
 
 
 def _wait(works: Sequence[Any]) -> None:

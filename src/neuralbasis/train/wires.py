@@ -16,6 +16,7 @@ from typing import Any
 from torch import Tensor
 
 FEW = 4  # processes: of more, those that sum round a ring are faster
+BUFFER = 1 << 22  # bytes on their way, if the system allows so many
 PATIENCE = 1800.0  # seconds without a sign of another process
 
 Room = Mapping[int, Sequence[Tensor]]  # rank of another process -> tensors for it, or from it
@@ -28,6 +29,7 @@ class Wires:
         self.sockets = sockets
         self.ranks = {wire.fileno(): rank for rank, wire in sockets.items()}
         for wire in sockets.values():
+            wire.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
             wire.setblocking(False)
 
     def swap(self, given: Room, wanted: Room) -> None:
@@ -62,7 +64,8 @@ class Wires:
 
 
 def _list_bytes(room: Room) -> dict[int, list[memoryview]]:
-    return {rank: [tensor.numpy().data.cast("B") for tensor in tensors] for rank, tensors in room.items() if tensors}
+    listed = {rank: [tensor.numpy().data.cast("B") for tensor in room[rank] if tensor.numel()] for rank in room}
+    return {rank: views for rank, views in listed.items() if views}
 
 
 def _pass(rank: int, count: int, left: dict[int, list[memoryview]]) -> None:
