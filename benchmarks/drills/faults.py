@@ -147,7 +147,10 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=8000)
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--cases", nargs="+", choices=[case.name for case in CASES])
+    parser.add_argument("--quick", action="store_true", help="two cases, few steps")
     given = parser.parse_args()
+    if given.quick:
+        given.cases, given.steps = ["disk full, checkpoints", "row group damaged"], 60
     usual = {is_stream: find_usual(is_stream, given.rows, given.steps) for is_stream in (False, True)}
     is_sound = True
     for case in CASES:
