@@ -82,6 +82,8 @@ def test_a_process_that_ended_is_named(pair):
     close(pair[1:])
     with pytest.raises(ConnectionError, match="process 1 of this fit ended before the others"):
         pair[0].swap({}, {1: [torch.empty(5)]})
+    with pytest.raises(ConnectionError, match="process 1 of this fit ended before the others"):
+        pair[0].swap({1: [torch.empty(5)]}, {})
 
 
 def test_a_process_that_is_silent_is_not_waited_for_without_end(pair, monkeypatch):

@@ -1,4 +1,4 @@
-"""One fit in a process of its own, for drills to kill: a generated table, checkpoints five times a second, a model file.
+"""One fit in a process of its own, for drills to kill: a generated table, checkpoints, a model file.
 
 python -m benchmarks.drills.job FOLDER [--stream] [--resume] [--rows 20000] [--steps 400]
 

@@ -20,6 +20,7 @@ BUFFER = 1 << 22  # bytes on their way, if the system allows so many
 PATIENCE = 1800.0  # seconds without a sign of another process
 
 Room = Mapping[int, Sequence[Tensor]]  # rank of another process -> tensors for it, or from it
+Queues = dict[int, list[memoryview]]  # rank -> bytes that are still to go, or to come
 
 
 class Wires:
@@ -34,47 +35,53 @@ class Wires:
 
     def swap(self, given: Room, wanted: Room) -> None:
         """Send tensors and fill others with what comes, as far as each process is ready at a time."""
-        going, coming = _list_bytes(given), _list_bytes(wanted)
-        poll = select.poll()
-        for rank, wire in self.sockets.items():
-            poll.register(wire, self._wish(rank, going, coming))
+        going, coming, poll = _list_bytes(given), _list_bytes(wanted), select.poll()
+        for rank in {*going, *coming}:
+            poll.register(self.sockets[rank], _wish(rank, going, coming))
         while going or coming:
             ready = poll.poll(1000 * PATIENCE)
             if not ready:
                 raise TimeoutError(f"no sign of the other processes of this fit for {PATIENCE:.0f} seconds")
             for number, event in ready:
                 rank = self.ranks[number]
-                if rank in coming and event & ~select.POLLOUT:
-                    self._take(rank, coming)
-                if rank in going and event & select.POLLOUT:
-                    self._give(rank, going)
-                poll.modify(number, self._wish(rank, going, coming))
+                self._pass(rank, event, going, coming)
+                if wish := _wish(rank, going, coming):
+                    poll.modify(number, wish)
+                else:
+                    poll.unregister(number)
 
-    def _wish(self, rank: int, going: Mapping, coming: Mapping) -> int:
-        return (select.POLLOUT if rank in going else 0) | (select.POLLIN if rank in coming else 0)
+    def _pass(self, rank: int, event: int, going: Queues, coming: Queues) -> None:
+        """Give a process and take from it what is possible now."""
+        wire = self.sockets[rank]
+        try:
+            if rank in coming and event & ~select.POLLOUT:
+                count = wire.recv_into(coming[rank][0])
+                if count == 0:
+                    raise ConnectionResetError("closed")
+                _shorten(coming, rank, count)
+            if rank in going and event & ~select.POLLIN:
+                _shorten(going, rank, wire.send(going[rank][0]))
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise ConnectionError(f"process {rank} of this fit ended before the others") from error
 
-    def _take(self, rank: int, coming: dict[int, list[memoryview]]) -> None:
-        count = self.sockets[rank].recv_into(coming[rank][0])
-        if count == 0:
-            raise ConnectionError(f"process {rank} of this fit ended before the others")
-        _pass(rank, count, coming)
 
-    def _give(self, rank: int, going: dict[int, list[memoryview]]) -> None:
-        _pass(rank, self.sockets[rank].send(going[rank][0]), going)
+def _wish(rank: int, going: Queues, coming: Queues) -> int:
+    return (select.POLLOUT if rank in going else 0) | (select.POLLIN if rank in coming else 0)
 
 
-def _list_bytes(room: Room) -> dict[int, list[memoryview]]:
+def _list_bytes(room: Room) -> Queues:
     listed = {rank: [tensor.numpy().data.cast("B") for tensor in room[rank] if tensor.numel()] for rank in room}
     return {rank: views for rank, views in listed.items() if views}
 
 
-def _pass(rank: int, count: int, left: dict[int, list[memoryview]]) -> None:
+def _shorten(queues: Queues, rank: int, count: int) -> None:
     """So many bytes are through; what is through whole is left no more."""
-    left[rank][0] = left[rank][0][count:]
-    if not left[rank][0]:
-        left[rank].pop(0)
-    if not left[rank]:
-        del left[rank]
+    views = queues[rank]
+    views[0] = views[0][count:]
+    if not views[0]:
+        views.pop(0)
+    if not views:
+        del queues[rank]
 
 
 def lay_wires(rank: int, size: int, gather: Callable[[Any], list[Any]]) -> Wires | None:
