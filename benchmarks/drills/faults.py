@@ -71,7 +71,7 @@ def part(folder: Path) -> Path:
 
 CASES = [
     Case("disk full, checkpoints", False, ("training goes on",), ends_well=True, is_full=True),
-    Case("disk full, cache", True, ("bucket-", "state/cache"), ends_well=False, is_full=True),
+    Case("disk full, cache", True, ("state/cache is full",), ends_well=False, is_full=True),
     Case(
         "file gone", True, ("part-2.parquet",), ends_well=False, break_after=lambda folder: hide(part(folder)),
         mend=lambda folder: bring_back(part(folder)),
