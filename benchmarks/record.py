@@ -56,6 +56,7 @@ BENCHMARKS = {
     "beyond": ("benchmarks.speed.beyond --in-memory", "A table beyond memory"),
     "beyond_large": ("benchmarks.speed.beyond --rows 50_000_000", "Fifty million rows"),
     "processes": ("benchmarks.speed.beyond --rows 2_000_000 --processes 1 2 4", "Several processes"),
+    "scaling": ("benchmarks.scaling", "What a fit beyond memory costs"),
     "update": ("benchmarks.speed.update", "An update against a fit anew"),
     "kills": ("benchmarks.drills.kill --kills 30", "Fits that are killed"),
     "faults": ("benchmarks.drills.faults", "Fits that meet faults"),

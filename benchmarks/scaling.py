@@ -2,11 +2,12 @@
 
     python -m benchmarks.scaling [--rows 4000000] [--processes 1 2 4] [--limit 1GB] [--folder FOLDER] [--quick]
 
-    seconds = start + N · prepare / W + steps · (step + B · row / W + exchange)
+    seconds = (start + steps · step) / min(W, 2) + (N · prepare + steps · B · row) / W + steps · exchange
 
-N rows, W workers of one thread each, B rows in a batch. The constants come from streamed fits of one process with one
-thread: a generated table like Higgs (28 columns, Parquet), main effects only; the exchange comes from sums of as many
-bytes between two processes over gloo. The model is then held against whole fits of several processes under torchrun.
+N rows, W workers of one thread each, B rows in a batch; the members are at home in two of the workers. The constants
+come from streamed fits of one process with one thread, with small and with large batches: a generated table like Higgs
+(28 columns, Parquet), main effects only. The exchange is timed alone, between two processes. The model is then held
+against whole fits of several processes under torchrun, with batches that no constant was measured with.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from .speed.beyond import Stopwatch
 from .speed.encode import write_table
 from .table import print_table, write_number
 
 ROOT = Path(__file__).resolve().parents[1]
-COLUMNS, BATCH, LARGE_BATCH, STEPS = 28, 8_192, 65_536, 400
+COLUMNS, BATCH, SMALL_BATCH, LARGE_BATCH, STEPS = 28, 8_192, 2_048, 65_536, 400
+HOMES = 2  # workers that share the members' networks and, about so well, what is done on the bench
 ASSUMED = "a core for every worker; 10 Gbit/s and 50 µs between any two; storage that keeps up with the passes"
 NETWORK, LATENCY = 1.25e9, 50e-6  # bytes a second, seconds a message
 PROJECTIONS = [(10**9, 1), (10**9, 8), (10**9, 64), (10**12, 64)]
@@ -48,13 +51,14 @@ class Fit:
 class Run:
     """How it went.
 
-    seconds, step_seconds : of the whole fit, and of a step
+    seconds, prepare, step_seconds : of the whole fit, of the two passes before training, and of a step
     steps : how many there were
     exchanged : bytes that a process gave to sums in a step
     cache_bytes : of a row
     """
 
     seconds: float
+    prepare: float
     step_seconds: float
     steps: int
     exchanged: float
@@ -68,8 +72,8 @@ class Constants:
     start : seconds that do not grow with rows: free parts and densities on the bench, the compiled model
     prepare : seconds a row, for the survey and the cache
     step, row : seconds of a step, and of each of its rows
-    exchanged : bytes that a worker gives to the sum of a step
-    latency, bandwidth : of such a sum here: seconds a message, bytes a second
+    exchanged : bytes that a worker sends in a step
+    exchange : seconds of that between two processes here
     cache_bytes, table_bytes : of a row in the cache, and in Parquet
     cores : of this machine
     """
@@ -79,35 +83,40 @@ class Constants:
     step: float
     row: float
     exchanged: float
-    latency: float
-    bandwidth: float
+    exchange: float
     cache_bytes: float
     table_bytes: float
     cores: int
 
-    def exchange(self, workers: int, latency: float, bandwidth: float) -> float:
-        """Seconds of a ring: 2 (W - 1) messages, each with a part of the sum."""
-        return 2 * (workers - 1) * (latency + self.exchanged / workers / bandwidth)
-
     def predict_here(self, fit: Fit, steps: int, workers: int) -> float:
         """Seconds of a fit by processes of this machine, which share its cores if they are more."""
-        crowd = max(1.0, workers / self.cores)
-        own = self.start + fit.n_rows * self.prepare / workers
-        own += steps * (self.step + fit.batch * self.row / workers)
-        return crowd * own + steps * self.exchange(workers, self.latency, self.bandwidth)
+        crowd, homes = max(1.0, workers / self.cores), min(workers, HOMES)
+        own = (self.start + steps * self.step) / homes + self._work(fit.n_rows, steps * fit.batch) / workers
+        return crowd * (own + steps * (workers - 1) * self.exchange)
+
+    def _work(self, n_rows: float, n_drawn: float) -> float:
+        return n_rows * self.prepare + n_drawn * self.row
+
+    def send(self, workers: int) -> float:
+        """Seconds of an exchange round a ring on a network: 2 (W - 1) messages, each with a part of it."""
+        return 2 * (workers - 1) * (LATENCY + self.exchanged / workers / NETWORK)
 
     def project(self, n_rows: int, workers: int, batch: int) -> tuple[float, float, float]:
         """Seconds on a cluster: of the two passes, of training by one pass over the rows, of the exchange in it."""
         steps = n_rows / batch
-        exchange = steps * self.exchange(workers, LATENCY, NETWORK)
-        return n_rows * self.prepare / workers, steps * (self.step + batch * self.row / workers) + exchange, exchange
+        exchange = steps * self.send(workers)
+        training = steps * self.step / min(workers, HOMES) + self._work(0, n_rows) / workers + exchange
+        return n_rows * self.prepare / workers, training, exchange
 
 
 def time_fit(fit: Fit) -> Run:
     """In this process, which is one of torchrun's."""
-    from neuralbasis import NeuralBasisClassifier
+    from neuralbasis import NeuralBasisClassifier, beyond
     from neuralbasis.train import find_group
 
+    clock = Stopwatch()
+    clock.watch("survey", beyond, "make_survey")
+    clock.watch("cache", beyond, "make_cache")
     cache, group = Path(os.environ["SCALING_CACHE"]), find_group()
     model = NeuralBasisClassifier(
         interactions=0, batch_size=fit.batch, max_steps=fit.steps, early_stopping_rounds=0, n_jobs=1,
@@ -121,24 +130,28 @@ def time_fit(fit: Fit) -> Run:
     step_seconds = (history.seconds[last] - history.seconds[first]) / max(history.steps[last] - history.steps[first], 1)
     size = sum(path.stat().st_size for path in cache.rglob("bucket-*"))
     steps = history.steps[last]
-    return Run(seconds, step_seconds, steps, (group.sent - before) / steps, size / fit.n_rows)
+    prepare = sum(clock.seconds.values())
+    return Run(seconds, prepare, step_seconds, steps, (group.sent - before) / steps, size / fit.n_rows)
 
 
 def list_files(fit: Fit) -> list[str]:
     return [str(path) for path in write_table(fit.folder, fit.n_rows, COLUMNS)]
 
 
-def time_sum(n_bytes: int, count: int = 30) -> float:
-    """Median seconds of a sum between the processes of torchrun."""
+def time_exchange(n_bytes: float, count: int = 100) -> float:
+    """Median seconds of what a step exchanges: single precision from the two homes, double precision back to them."""
     import torch
 
     from neuralbasis.train import find_group
 
-    group, numbers, found = find_group(), torch.zeros(max(n_bytes // 8, 1), dtype=torch.float64), []
+    group, size, found = find_group(), max(int(n_bytes / 12), 1), []
+    tables = {part: [torch.zeros(size)] for part in range(HOMES)}
+    sums = {part: [torch.zeros(size, dtype=torch.float64)] for part in range(HOMES)}
     for _ in range(count):
         group.barrier()
         begin = time.perf_counter()
-        group.sum(numbers)
+        group.spread(tables)
+        group.collect(sums)
         found.append(time.perf_counter() - begin)
     return sorted(found)[count // 2]
 
@@ -161,40 +174,34 @@ def run_fit(fit: Fit, processes: int = 1) -> Run:
 
 def do_task(task: dict[str, Any]) -> None:
     """The other side of `run_task`."""
-    found = asdict(time_fit(Fit(**task["fit"]))) if "fit" in task else time_sum(task["bytes"])
+    found = asdict(time_fit(Fit(**task["fit"]))) if "fit" in task else time_exchange(task["bytes"])
     if os.environ["RANK"] == "0":
         print(json.dumps({"found": found}), flush=True)
 
 
-def measure_constants(folder: str, n_rows: int, limit: str, steps: int) -> Constants:
-    """From fits of one process that are alike but for their rows or their batches, and one of two processes."""
-    half, whole = (Fit(folder, rows, BATCH, steps, limit) for rows in (n_rows // 2, n_rows))
-    few, many, large = run_fit(half), run_fit(whole), run_fit(replace(whole, batch=LARGE_BATCH))
-    exchanged = run_fit(whole, 2).exchanged
-    none, all_cells = (run_task({"bytes": size}, 2) for size in (8, int(exchanged)))
-    outside = [run.seconds - run.steps * run.step_seconds for run in (few, many)]
-    prepare = (outside[1] - outside[0]) / (whole.n_rows - half.n_rows)
-    row = (large.step_seconds - many.step_seconds) / (LARGE_BATCH - BATCH)
-    found = {"prepare": prepare, "row": row, "start": outside[1] - n_rows * prepare}
-    found["step"] = many.step_seconds - BATCH * row
-    check_measured(few, all_cells - none, found)
+def measure_constants(fit: Fit, exchanged: float) -> Constants:
+    """From two fits of one process that are alike but for their batches, and from what a step exchanges."""
+    small, large = (run_fit(replace(fit, batch=batch)) for batch in (SMALL_BATCH, LARGE_BATCH))
+    row = (large.step_seconds - small.step_seconds) / (LARGE_BATCH - SMALL_BATCH)
+    rest = [run.seconds - run.prepare - run.steps * run.step_seconds for run in (small, large)]
+    found = {"row": row, "step": small.step_seconds - SMALL_BATCH * row, "start": min(rest)}
+    check_measured(small, found)
     return Constants(
         **found,
+        prepare=min(small.prepare, large.prepare) / fit.n_rows,
         exchanged=exchanged,
-        latency=none / 2,
-        bandwidth=exchanged / (all_cells - none),
-        cache_bytes=many.cache_bytes,
-        table_bytes=sum(map(os.path.getsize, list_files(whole))) / n_rows,
+        exchange=run_task({"bytes": exchanged}, 2),
+        cache_bytes=small.cache_bytes,
+        table_bytes=sum(map(os.path.getsize, list_files(fit))) / fit.n_rows,
         cores=len(os.sched_getaffinity(0)),
     )
 
 
-def check_measured(few: Run, sum_seconds: float, found: dict[str, float]) -> None:
-    """Constants are differences of fits: one that is not positive was not measured, and nothing follows from it."""
-    if few.cache_bytes == 0:
-        raise SystemExit("half of the rows fit in memory and were not streamed: give more --rows or a lower --limit")
-    odd = [name for name, value in {**found, "bandwidth": sum_seconds}.items() if value <= 0]
-    if odd:
+def check_measured(run: Run, found: dict[str, float]) -> None:
+    """Constants are differences: one that is not positive was not measured, and nothing follows from it."""
+    if run.cache_bytes == 0:
+        raise SystemExit("the rows fit in memory and were not streamed: give more --rows or a lower --limit")
+    if odd := [name for name, value in found.items() if value <= 0]:
         raise SystemExit(
             f"not measured, less than the noise of this machine: {', '.join(odd)}; run it where nothing else runs, or "
             "with more --rows"
@@ -210,23 +217,21 @@ def print_constants(found: Constants) -> None:
         ["rows of steps, s / 10⁶ rows", 1e6 * found.row],
         ["all else, s a fit", found.start],
         ["exchanged a step, KB", found.exchanged / 1e3],
-        ["latency of a message here, ms", 1e3 * found.latency],
-        ["bandwidth of a sum here, MB/s", found.bandwidth / 1e6],
+        ["that between two processes here, ms", 1e3 * found.exchange],
     ]
     print_table(["one worker with one thread", "measured"], [[name, write_number(value)] for name, value in rows])
 
 
-def print_runs(constants: Constants, fit: Fit, processes: list[int]) -> None:
-    rows, alone = [], 0.0
-    for count in processes:
-        run = run_fit(fit, count)
-        alone = alone or run.seconds
+def print_runs(constants: Constants, fit: Fit, runs: dict[int, Run]) -> None:
+    rows, alone = [], next(iter(runs.values()))
+    for count, run in runs.items():
         rows.append([
             str(count), write_number(constants.predict_here(fit, run.steps, count)), write_number(run.seconds),
-            write_number(alone / run.seconds), write_number(run.exchanged / 1e3),
+            write_number(alone.seconds / run.seconds), write_number(1e3 * run.step_seconds),
+            write_number(run.exchanged / 1e3),
         ])  # fmt: skip
-    print(f"\n{fit.n_rows:,} rows, {run.steps:,} steps of {fit.batch:,} rows, {constants.cores} cores")
-    print_table(["processes", "model s", "run s", "times as fast", "exchanged KB a step"], rows)
+    print(f"\n{fit.n_rows:,} rows, {alone.steps:,} steps of {fit.batch:,} rows, {constants.cores} cores")
+    print_table(["processes", "model s", "run s", "times as fast", "ms a step", "exchanged KB a step"], rows)
 
 
 def print_projections(found: Constants) -> None:
@@ -248,7 +253,7 @@ def print_projections(found: Constants) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=4_000_000)
-    parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4], help="of the runs; the first is 1 ×")
     parser.add_argument("--limit", default="1GB", help="memory of a process; small enough for rows to be streamed")
     parser.add_argument("--folder", help="keep the table here; by default it is made anew and removed")
     parser.add_argument("--quick", action="store_true", help="a small table, one and two processes")
@@ -262,9 +267,11 @@ def main() -> None:
     n_rows, steps, processes = given.rows, 20 if given.quick else STEPS, given.processes
     with tempfile.TemporaryDirectory() as scratch:
         folder = given.folder or f"{scratch}/table"
-        constants = measure_constants(folder, n_rows, given.limit, steps)
-        print_constants(constants)
-        print_runs(constants, Fit(folder, n_rows, BATCH, steps, given.limit), processes)
+        fit = Fit(folder, n_rows, BATCH, steps, given.limit)
+        runs = {count: run_fit(fit, count) for count in processes}
+        constants = measure_constants(fit, max(run.exchanged for run in runs.values()))
+    print_constants(constants)
+    print_runs(constants, fit, runs)
     print_projections(constants)
 
 

@@ -154,3 +154,28 @@ def test_what_a_source_cannot_be_given_with(tmp_path, small_memory):
         make("regression", keep_cache=True).fit(files, "target")
     with pytest.raises(ValueError, match="memory_limit must be None"):
         make("regression", memory_limit="a lot").fit(files, "target")
+
+
+class Cut(Exception):
+    """The power went off."""
+
+
+@pytest.mark.parametrize("look", [3, 12, 30])
+def test_a_fit_from_pools_that_was_cut_off_gives_the_model_of_one_that_was_not(look, tmp_path, small_memory):
+    """In the first pool, in a later one, and in the pairs."""
+    files = write_files(make_table("binary", 6000), tmp_path)
+    given = {"memory_limit": 400_000, "interactions": [("x0", "x1")], "max_steps": 75, "early_stopping_rounds": 0}
+
+    def cut(history):
+        if len(history.steps) >= look:
+            raise Cut
+
+    kept = {"checkpoint_dir": tmp_path / "state", "checkpoint_every": 0.0}
+    whole = make("binary", **given).fit(files, "target")
+    with pytest.raises(Cut):
+        make("binary", **given, **kept, callbacks=[cut]).fit(files, "target")
+    assert list((tmp_path / "state" / "cache").glob("bucket-*"))  # for the one that goes on
+    found = make("binary", **given, **kept).fit(files, "target", resume=True)
+    assert_equal_models(found, whole)
+    assert found.history_.validation == whole.history_.validation
+    assert not (tmp_path / "state" / "cache").exists()

@@ -116,6 +116,13 @@ def test_a_fit_that_came_to_its_end_is_found_again_and_gives_way_to_another(tmp_
     assert set(before).isdisjoint(path.name for path in list_checkpoints(tmp_path))
 
 
+def test_a_fit_after_one_that_came_to_its_end_has_a_seed_of_its_own(tmp_path):
+    X, y = draw("regression")
+    make("regression", tmp_path, random_state=1).fit(X, y)
+    other = make("regression", tmp_path, random_state=2).fit(X, y, resume=True)
+    assert_same(other, make("regression", random_state=2).fit(X, y), X)
+
+
 @pytest.mark.parametrize(
     ("others", "change", "words"),
     [

@@ -147,7 +147,7 @@ def test_an_interrupted_crew_leaves_no_part_at_work(monkeypatch):
             crew.advance(make_pool(), [np.arange(50)] * 5, 1.0)
 
     crew = make_crew(2, max_steps=50)
-    monkeypatch.setattr(crew.parts[0], "advance", interrupt)
+    monkeypatch.setattr(crew.parts[0], "move", interrupt)
     with pytest.raises(KeyboardInterrupt):
         work()
     steps = crew.parts[1].step
@@ -166,7 +166,7 @@ def test_parts_work_at_the_same_time(monkeypatch):
 
     with make_crew(2) as crew:
         for part in crew.parts:
-            monkeypatch.setattr(part, "advance", meet)
+            monkeypatch.setattr(part, "move", meet)
         crew.advance(make_pool(), [np.arange(50)], 1.0)
     assert len(seen) == 2
     with make_crew(1) as alone:

@@ -29,6 +29,7 @@ pytestmark = [
 ]
 NODE = {"num_cpus": 2, "object_store_memory": 80 << 20}
 FEATURES = ["x", "z", "colour"]
+N_ROWS = 24_000
 MEMORY = 720_000_000  # little more than Python and torch take: rows go through the cache and pools
 
 
@@ -36,6 +37,7 @@ MEMORY = 720_000_000  # little more than Python and torch take: rows go through 
 def cluster():
     from ray.cluster_utils import Cluster
 
+    os.environ["RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"] = "0.1"  # how late Ray hears of a report, or of a death
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import the tests
     head = {**NODE, "include_dashboard": False, "_system_config": {"worker_niceness": 0}}  # else starved
     nodes = Cluster(initialize_head=True, head_node_args=head)
@@ -45,6 +47,7 @@ def cluster():
     yield nodes
     ray.shutdown()
     nodes.shutdown()
+    del os.environ["RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"]
 
 
 def make_table(n_rows: int = 6_000, seed: int = 0) -> pa.Table:
@@ -134,10 +137,10 @@ def test_wrong_wishes_are_said_at_once(regressor, classifier) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """Files of 24,000 rows."""
-    folder, table = tmp_path_factory.mktemp("files"), make_table(24_000)
+    """Files of 24,000 rows: a third of them more than the smallest bench has, for training."""
+    folder, table = tmp_path_factory.mktemp("files"), make_table(N_ROWS)
     for part in range(6):
-        pq.write_table(table.slice(4_000 * part, 4_000), folder / f"{part}.parquet")
+        pq.write_table(table.slice(N_ROWS // 6 * part, N_ROWS // 6), folder / f"{part}.parquet")
     return folder
 
 
@@ -178,7 +181,7 @@ def test_two_workers_fit_as_well_as_one_process(fitted, folder) -> None:
 
 
 def test_the_estimator_is_as_after_a_fit(fitted) -> None:
-    assert fitted.model_.summary.n_rows == 24_000  # no row was left out
+    assert fitted.model_.summary.n_rows == N_ROWS  # no row was left out
     assert fitted.model_.summary.parameters["callbacks"] is None
     assert fitted.model_.summary.target == "y"
     assert fitted.feature_names_in_.tolist() == FEATURES
@@ -218,7 +221,7 @@ def test_an_error_of_a_worker_is_ours(folder, tmp_path) -> None:
     odd = table.set_column(2, "z", [np.where(np.arange(500) == 77, np.inf, table["z"].to_numpy())])
     pq.write_table(odd, tmp_path / "odd.parquet")
     with pytest.raises(ValueError, match=r"^column 'z' holds infinite values; neuralbasis expects") as caught:
-        launch.ray(make_estimator(), tmp_path / "odd.parquet", "y", max_failures=0, storage_path=tmp_path)
+        launch.ray(make_estimator(), tmp_path / "odd.parquet", "y", workers=1, max_failures=0, storage_path=tmp_path)
     assert "Traceback" not in str(caught.value)
 
 

@@ -12,29 +12,28 @@ if not (Path(__file__).resolve().parents[1] / "benchmarks").is_dir():
 from benchmarks.scaling import LATENCY, NETWORK, Constants, Fit, Run, check_measured, print_projections
 
 CONSTANTS = Constants(
-    start=5.0, prepare=2e-6, step=0.01, row=1e-6, exchanged=1e6, latency=1e-4, bandwidth=1e9, cache_bytes=113.0,
+    start=5.0, prepare=2e-6, step=0.01, row=1e-6, exchanged=1e6, exchange=1e-3, cache_bytes=113.0,
     table_bytes=120.0, cores=2,
 )  # fmt: skip
 FIT = Fit("folder", 1_000_000, 10_000, 100, "1GB")
 
 
 def test_one_process_exchanges_nothing() -> None:
-    assert CONSTANTS.exchange(1, 1e-4, 1e9) == 0.0
+    assert CONSTANTS.send(1) == 0.0
     assert CONSTANTS.predict_here(FIT, 100, 1) == pytest.approx(5 + 2 + 100 * (0.01 + 0.01))
 
 
-def test_two_processes_share_rows_but_not_the_network() -> None:
-    exchange = 2 * (1e-4 + 0.5e6 / 1e9)
-    assert CONSTANTS.predict_here(FIT, 100, 2) == pytest.approx(5 + 1 + 100 * (0.01 + 0.005 + exchange))
+def test_two_processes_share_rows_and_networks() -> None:
+    assert CONSTANTS.predict_here(FIT, 100, 2) == pytest.approx(2.5 + 1 + 100 * (0.005 + 0.005 + 0.001))
 
 
 def test_processes_beyond_the_cores_wait_for_one_another() -> None:
-    exchange = 6 * (1e-4 + 0.25e6 / 1e9)
-    assert CONSTANTS.predict_here(FIT, 100, 4) == pytest.approx(2 * (5 + 0.5 + 100 * (0.01 + 0.0025)) + 100 * exchange)
+    own = 2.5 + 0.5 + 100 * (0.005 + 0.0025 + 3 * 0.001)
+    assert CONSTANTS.predict_here(FIT, 100, 4) == pytest.approx(2 * own)
 
 
 def test_a_ring_sends_the_sum_twice_however_many_take_part() -> None:
-    sent = [CONSTANTS.exchange(workers, 0.0, NETWORK) * NETWORK for workers in (2, 64, 10**6)]
+    sent = [(CONSTANTS.send(workers) - 2 * (workers - 1) * LATENCY) * NETWORK for workers in (2, 64, 10**6)]
     assert sent == pytest.approx([1e6, 2e6 * 63 / 64, 2e6], rel=1e-5)
 
 
@@ -43,6 +42,7 @@ def test_a_projection_is_linear_in_rows_and_falls_with_the_batch() -> None:
     assert CONSTANTS.project(10**12, 64, 8_192) == pytest.approx((1e3 * passes, 1e3 * training, 1e3 * exchange))
     assert passes == pytest.approx(1e9 * 2e-6 / 64)
     assert exchange == pytest.approx(1e9 / 8_192 * 126 * (LATENCY + 1e6 / 64 / NETWORK))
+    assert training == pytest.approx(1e9 / 8_192 * 0.005 + 1e9 * 1e-6 / 64 + exchange)
     assert CONSTANTS.project(10**9, 64, 131_072)[1] < training / 10
 
 
@@ -54,10 +54,10 @@ def test_projections_are_printed(capsys) -> None:
 
 
 def test_what_was_not_measured_is_refused() -> None:
-    found = {"prepare": 1e-6, "row": 1e-6, "start": 1.0, "step": 0.01}
-    streamed, in_memory = Run(10.0, 0.01, 100, 0.0, 101.0), Run(10.0, 0.01, 100, 0.0, 0.0)
-    check_measured(streamed, 0.001, found)
-    with pytest.raises(SystemExit, match="half of the rows fit in memory"):
-        check_measured(in_memory, 0.001, found)
-    with pytest.raises(SystemExit, match="not measured, less than the noise of this machine: prepare, bandwidth"):
-        check_measured(streamed, -0.001, {**found, "prepare": -1e-7})
+    found = {"row": 1e-6, "start": 1.0, "step": 0.01}
+    streamed, in_memory = Run(10.0, 1.0, 0.01, 100, 0.0, 101.0), Run(10.0, 1.0, 0.01, 100, 0.0, 0.0)
+    check_measured(streamed, found)
+    with pytest.raises(SystemExit, match="the rows fit in memory"):
+        check_measured(in_memory, found)
+    with pytest.raises(SystemExit, match="not measured, less than the noise of this machine: row, step"):
+        check_measured(streamed, {**found, "row": -1e-7, "step": 0.0})

@@ -332,3 +332,11 @@ def list_texts(column: Column) -> list[str | None]:
     assert column.codes is not None
     assert column.levels is not None
     return [None if code < 0 else column.levels[code] for code in column.codes]
+
+
+def test_files_in_several_stores_are_named(monkeypatch):
+    local = pa.fs.LocalFileSystem()
+    stores = {"a.parquet": local, "b.parquet": pa.fs.SubTreeFileSystem("/", local)}
+    monkeypatch.setattr("neuralbasis.stream.source._expand", lambda path: (stores[path], [path], None))
+    with pytest.raises(ValueError, match=r"in several stores, such as a\.parquet and b\.parquet"):
+        open_source(list(stores))

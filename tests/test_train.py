@@ -28,7 +28,7 @@ from neuralbasis.recipe import make_net
 from neuralbasis.sample import Sample
 from neuralbasis.stored import Stored
 from neuralbasis.train import ALONE, ExactEngine, GridEngine, Settings, Stage, place_rows, train, training_threads
-from neuralbasis.train.crew import Crew, compute_gradients, schedule
+from neuralbasis.train.crew import Crew, Part, compute_gradients, schedule
 from neuralbasis.train.feed import share_pool
 from neuralbasis.train.lookup import MIN_WORK, CompiledLookUp, StoredLookUp, TorchLookUp, choose_lookup
 from neuralbasis.train.loop import _Watch
@@ -1088,7 +1088,9 @@ def test_gradients_of_a_batch_are_those_of_the_loss_and_the_penalties(task, tied
             parameter.add_(torch.randn(parameter.shape) / 3)
     penalty = Penalty(grid, 50.0, UNEVEN, output_penalty=0.3)
     penalty.refresh(net.table(grid.points).detach(), 0.5)
-    compute_gradients(net, share_pool(grid, rows, ALONE), batch, objective, penalty)
+    part = Part(net, grid, rows, penalty, objective, Settings(), np.empty(0, dtype=int))
+    part.pool = share_pool(grid, rows, ALONE)
+    compute_gradients([part], batch)
     found = [parameter.grad.clone() for parameter in net.parameters()]
     net.zero_grad()
     table, lookup = net.table(grid.points), TorchLookUp(grid.positions, grid.layout)

@@ -125,6 +125,12 @@ def test_a_warm_start_goes_on_from_the_model(fitted, updated):
     assert fitted.model_.summary.n_rows == 3000
 
 
+def test_rows_that_leave_nothing_to_learn_change_nothing(fitted):
+    X, _ = draw(500, 3)
+    same = fitted.model_.predict(X)
+    np.testing.assert_allclose(update(fitted, X, same, n_jobs=1).predict(X), same, rtol=0, atol=1e-6)
+
+
 def test_without_held_out_rows_all_rows_count_alike(fitted):
     X, y = draw(3000, 4)
     moved = update(fitted, X, y + 1, n_jobs=1, validation_size=0)

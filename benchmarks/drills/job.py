@@ -1,4 +1,4 @@
-"""One fit in a process of its own, for drills to kill: a generated table, checkpoints twice a second, a model file.
+"""One fit in a process of its own, for drills to kill: a generated table, checkpoints, a model file.
 
 python -m benchmarks.drills.job FOLDER [--stream] [--resume] [--rows 20000] [--steps 400]
 
@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 N_COLUMNS, N_FILES = 6, 4
-EVERY = 0.5  # seconds between checkpoints
+EVERY = 0.2  # seconds between checkpoints
 MEMORY = 1_200_000  # bytes, beside those of the process
 
 

@@ -39,7 +39,7 @@ FREE = {
 }  # fmt: skip
 
 
-def open_checkpoints(folder: Any, every: float, resume: bool, group: Group) -> Keeper:
+def open_checkpoints(folder: Any, every: float, resume: bool, group: Group, parameters: Mapping[str, Any]) -> Keeper:
     """A keeper that writes to this folder every so many seconds and, to resume, knows what it holds; None: forgets."""
     if folder is None:
         if resume:
@@ -48,6 +48,8 @@ def open_checkpoints(folder: Any, every: float, resume: bool, group: Group) -> K
     found = group.agree(_look_into(Path(folder), resume) if group.rank == 0 else None)
     if isinstance(found, OSError):
         raise found
+    if found is not None and found["is_done"] and found["fit"]["parameters"] != _describe(parameters):
+        found = None  # a fit with other parameters begins, and its choices are its own
     return Checkpoints(Path(folder), every, group, found)
 
 
@@ -165,11 +167,16 @@ def describe_fit(
         digest.update(np.ascontiguousarray(array).data)
     return {
         "version": __version__,
-        "parameters": to_plain({name: value for name, value in parameters.items() if name not in FREE}),
+        "parameters": _describe(parameters),
         "columns": list(names),
         "rows": len(numbers),
         "values": digest.hexdigest(),
     }
+
+
+def _describe(parameters: Mapping[str, Any]) -> Any:
+    """Those that the model depends on, as they are read from a file."""
+    return json.loads(json.dumps(to_plain({name: value for name, value in parameters.items() if name not in FREE})))
 
 
 def _find_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:

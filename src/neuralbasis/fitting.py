@@ -70,7 +70,8 @@ def fit_model(
 
 def open_keeper(parameters: Any, resume: bool) -> Keeper:
     """Who remembers how far a fit has come."""
-    return open_checkpoints(parameters.checkpoint_dir, parameters.checkpoint_every, resume, find_group())
+    given = parameters.get_params(deep=False)
+    return open_checkpoints(parameters.checkpoint_dir, parameters.checkpoint_every, resume, find_group(), given)
 
 
 def draw_seed(parameters: Any, group: Group) -> int:

@@ -43,6 +43,7 @@ from .train.lookup import choose_lookup
 DOUBT = 0.3  # standard deviation of a term's share around the usual one, before any row is seen
 MAX_JUDGES = 20_000  # held-out rows that choose the shares
 BLOCK_NUMBERS = 1 << 22  # contributions of members that are looked up at a time
+EXACT = 1e-12  # loss of a regression that leaves nothing to learn
 N_STEPS = 3  # of Newton's method; one less would not know the noise of a regression that has moved far
 
 
@@ -196,7 +197,7 @@ def choose_shares(judges: Judges, usual: np.ndarray, history: History) -> np.nda
     shares, is_linear = usual, judges.objective.link == "identity"
     for _ in range(N_STEPS):
         loss, slope, curvature = judges.weigh(shares)
-        scale = judges.n_rows / (2 * loss) if is_linear else judges.n_rows  # to the unit of a likelihood
+        scale = judges.n_rows / (2 * max(loss, EXACT) if is_linear else 1)  # to the unit of a likelihood
         root = np.linalg.cholesky(scale * curvature + np.eye(len(usual)) / DOUBT**2).T
         pull = scale * slope + (shares - usual) / DOUBT**2
         shares = lsq_linear(root, root @ shares - np.linalg.solve(root.T, pull), bounds=(0, 1)).x

@@ -49,6 +49,13 @@ def fit_tables(task: str) -> dict[str, np.ndarray]:
     return read_tables(kind(**QUICK, **parameters).fit(*draw(task)))
 
 
+def fit_apart() -> dict[str, np.ndarray]:
+    """The binary fit as if the processes were on several machines, without wires between them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(find_group(), "wires", None)
+        return fit_tables("binary")
+
+
 def fit_files(folder: Path) -> dict[str, np.ndarray]:
     """The same of a fit to files, as if memory held a bench of 1,000 rows and a third of the others."""
     with pytest.MonkeyPatch.context() as patch:
@@ -81,6 +88,8 @@ def main(folder: Path) -> None:
     rank = os.environ["RANK"]
     for task in FITS:
         np.savez(folder / f"{task}-{rank}.npz", **fit_tables(task))
+    assert find_group().wires is not None
+    np.savez(folder / f"apart-{rank}.npz", **fit_apart())
     np.savez(folder / f"files-{rank}.npz", **fit_files(folder))
     np.savez(folder / f"bytes-{rank}.npz", few=count_bytes(3000, 5), many=count_bytes(6000, 5))
 

@@ -22,7 +22,7 @@ def folder(request, tmp_path_factory) -> Path:
     command += [fit_together.__file__, str(out)]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr[-3000:]
-    assert len(list(out.glob("*.npz"))) == request.param * (len(fit_together.FITS) + 2)
+    assert len(list(out.glob("*.npz"))) == request.param * (len(fit_together.FITS) + 3)
     return out
 
 
@@ -34,6 +34,10 @@ def alone() -> dict[str, dict[str, np.ndarray]]:
 @pytest.mark.parametrize("task", fit_together.FITS)
 def test_processes_give_the_model_of_one(folder, alone, task):
     assert_same_tables(folder, task, alone[task])
+
+
+def test_processes_on_several_machines_give_the_model_of_one(folder, alone):
+    assert_same_tables(folder, "apart", alone["binary"])
 
 
 def test_processes_that_share_files_give_the_model_of_one(folder):

@@ -1,7 +1,8 @@
 """A worker of Ray Train: fits on its shard, together with the others, and reports to Ray.
 
-At every look at the validation loss all workers report; the first one hands over its checkpoint where there is a new
-one, and in the end the model. After a failure Ray starts all workers again, and they go on from the last checkpoint.
+Workers report together, at looks at the validation loss: when the first one has a new checkpoint, which it hands over,
+else now and then; and in the end the model. After a failure Ray starts all workers again, and they go on from the last
+checkpoint.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -19,8 +21,10 @@ import ray.train
 import ray.train.torch
 
 from ..history import History
+from ..train import find_group
 from .table import ShardSource
 
+PAUSE = 10.0  # seconds between reports without a checkpoint
 MODEL, COURSE, STATE = "model.nbm", "fit.json", "state"
 
 
@@ -91,20 +95,30 @@ def prepare(task: Task, folder: Path) -> Any:
 
 
 class Reporter:
-    """A callback: tells Ray how training goes, with the checkpoint if the folder has another one than before."""
+    """A callback: tells Ray how training goes, with the checkpoint if the folder has another one than before.
+
+    Ray hears of a report seconds later and lets the workers wait for it, so not every look is worth one. All workers
+    must report, or none: the first one decides.
+    """
 
     def __init__(self, folder: Path):
-        self.folder, self.seen = folder, list_files(folder)
+        self.folder, self.seen, self.last = folder, list_files(folder), -PAUSE
 
     def __call__(self, history: History) -> bool:
+        found, now = list_files(self.folder), time.monotonic()
+        is_new, is_due = find_group().agree((found != self.seen, now - self.last >= PAUSE))
+        if is_new or is_due:
+            self.seen, self.last = found, now
+            self._report(history, is_new and ray.train.get_context().get_world_rank() == 0)
+        return False
+
+    def _report(self, history: History, with_checkpoint: bool) -> None:
         metrics = {
             "stage": history.stage[-1], "step": history.steps[-1], "loss": history.validation[-1],
             "seconds": history.seconds[-1],
         }  # fmt: skip
-        before, self.seen = self.seen, list_files(self.folder)
-        is_new = self.seen != before and ray.train.get_context().get_world_rank() == 0
-        ray.train.report(metrics, checkpoint=ray.train.Checkpoint.from_directory(self.folder) if is_new else None)
-        return False
+        checkpoint = ray.train.Checkpoint.from_directory(self.folder) if with_checkpoint else None
+        ray.train.report(metrics, checkpoint=checkpoint)
 
 
 def list_files(folder: Path) -> list[tuple[str, int]]:

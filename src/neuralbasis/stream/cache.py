@@ -33,6 +33,7 @@ from .tally import drop_rows, read_target
 
 FORMAT = 1  # of the manifest and of the chunks; a cache of another format is made anew
 FLUSH_BYTES = 64 << 20
+FULL = errno.ENOSPC, errno.EDQUOT, errno.EFBIG  # no room on the disk, for the user, or in a file
 
 
 @dataclass(frozen=True, eq=False)
@@ -348,9 +349,9 @@ def _clean_up(folder: Path, rank: int, n_buckets: int) -> Iterator[None]:
         yield
     except BaseException as error:
         remove()
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        if isinstance(error, OSError) and error.errno in FULL:
             raise OSError(
-                errno.ENOSPC,
+                error.errno,
                 f"the disk of the cache {folder} is full; free some space, or set cache_dir to another disk",
             ) from error
         raise

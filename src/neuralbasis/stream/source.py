@@ -189,6 +189,8 @@ def open_files(
     """
     listed = [_expand(os.fspath(path)) for path in paths]
     filesystem, files, root = listed[0][0], [file for _, found, _ in listed for file in found], listed[0][2]
+    if apart := [found[0] for other, found, _ in listed if other != filesystem]:
+        raise ValueError(f"the files are in several stores, such as {files[0]} and {apart[0]}; copy them into one")
     kinds = {_kind(file) for file in files}
     if len(kinds) > 1:
         raise ValueError(f"the files are of several kinds, such as {files[0]} and {files[-1]}; give one kind at a time")

@@ -228,12 +228,16 @@ def read_target(name: str, array: pa.Array) -> np.ndarray:
 
 
 def write_tallies(path: Path, key: Any, packed: Packed) -> None:
-    """Keep tallies in a file, with what they depend on."""
+    """Keep tallies in a file, with what they depend on; without room for it they are found again the next time."""
     data = b"".join(part for lane in packed for part in lane)
     facts = {"key": key, "sizes": [[len(part) for part in lane] for lane in packed], "checksum": zlib.crc32(data)}
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.with_suffix(".part").write_bytes(json.dumps(facts).encode() + b"\n" + data)
-    os.replace(path.with_suffix(".part"), path)
+    draft = path.with_suffix(".part")
+    try:
+        draft.write_bytes(json.dumps(facts).encode() + b"\n" + data)
+        os.replace(draft, path)
+    except OSError:
+        draft.unlink(missing_ok=True)
 
 
 def read_tallies(path: Path, key: Any) -> Packed | None:

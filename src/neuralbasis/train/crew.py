@@ -1,8 +1,9 @@
 """Crew: the members shared out among threads, each part with all that trains it.
 
 Members never meet while they are trained: each has weights, held-out rows and penalties of its own. So they are dealt
-into parts that go through the same batches at the same time. How many parts there are depends on the problem alone,
-never on the threads: products of another size round differently, and a seed should give one model on any machine.
+into parts that go through the same batches, each in a thread of its own. Where there is one thread, or where processes
+meet in every step, all parts go in step. How many parts there are depends on the problem alone, never on the threads:
+products of another size round differently, and a seed should give one model on any machine.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from ..net import BasisNet, Points
 from ..objective import Objective
 from .feed import Pool
 from .group import ALONE, Group
+from .lookup import LookUp
 from .optimizer import FlatAdamW
 from .penalty import CURVATURE, Penalty, Smoothness
 from .points import ExactEngine, GridEngine
@@ -59,22 +61,20 @@ class Crew:
         self, net: BasisNet, grid: GridEngine, engine: GridEngine | ExactEngine, rows: Rows, objective: Objective,
         settings: Settings, group: Group = ALONE,
     ):  # fmt: skip
-        self.net, n_parts = net, count_parts(net, engine)
+        self.net, self.group, n_parts = net, group, count_parts(net, engine)
         self.edges = np.linspace(0, net.n_members, n_parts + 1).astype(int).tolist()
         held = np.flatnonzero(rows.held_out.any(dim=1).cpu().numpy())
         smoothness = release_smoothness(settings.smoothness, rows.information)
         penalty = Penalty(grid, rows.n_effective, smoothness, settings.output_penalty)
-        if n_parts == 1:
-            self.parts = [Part(net, grid, rows, penalty, objective, settings, held, group)]
-        else:
-            share = grid.with_threads(max(1, grid.threads // n_parts))
-            self.parts = [
-                Part(net.part(*e), share, rows.part(*e), copy(penalty), objective, settings, held, group.lane(index))
-                for index, e in enumerate(pairwise(self.edges))
-            ]
+        n_threads = min(n_parts, grid.threads) if group.size == 1 else 1
+        share, known = grid.with_threads(grid.threads // n_threads), (objective, settings, held, group)
+        self.parts = [
+            Part(net.part(*e) if n_parts > 1 else net, share, rows.part(*e), copy(penalty), *known, number)
+            for number, e in enumerate(pairwise(self.edges))
+        ]
+        self.strands = [self.parts] if n_threads == 1 else [[part] for part in self.parts]
         self.pool: Pool | None = None
-        n_threads = min(n_parts, max(grid.threads, group.size))  # one part works while another waits for processes
-        self.threads = ThreadPoolExecutor(n_parts - 1) if n_threads > 1 else None
+        self.threads = ThreadPoolExecutor(n_threads - 1) if n_threads > 1 else None
         self.validates = len(held) > 0
 
     def __enter__(self) -> Crew:
@@ -92,12 +92,12 @@ class Crew:
         """Train all members on these batches of a pool."""
         if pool is not self.pool:
             self._take(pool)
-        self._each(lambda part: part.advance(batches, noise))
+        self._each(lambda parts: advance(parts, batches, noise))
 
     def validation_losses(self) -> Tensor:
         """(held-out rows,) parts of the averaged nets' validation loss: the mean over members of each one's loss."""
-        found = self._each(lambda part: part.validation_losses() * (part.net.n_members / self.net.n_members))
-        return torch.stack(found).sum(dim=0)
+        found = self._each(lambda parts: [part.validation_losses() * part.net.n_members for part in parts])
+        return torch.stack(list(chain.from_iterable(found))).sum(dim=0) / self.net.n_members
 
     def keep(self) -> None:
         """Remember the averaged values."""
@@ -106,8 +106,8 @@ class Crew:
 
     def restore(self) -> None:
         """Give the whole net what was kept."""
+        self.group.spread({part.number: [part.kept] for part in self.parts})
         for part, first in zip(self.parts, self.edges, strict=False):
-            part.group.spread([part.kept])
             part.optimizer.values.copy_(part.kept)
             if part.net is not self.net:
                 self.net.absorb(part.net, first)
@@ -128,12 +128,12 @@ class Crew:
         for part, ends in zip(self.parts, pairwise(self.edges), strict=True):
             part.pool = pool if len(self.parts) == 1 else pool.part(*ends, part.grid.threads)
 
-    def _each(self, work: Callable[[Part], Any]) -> list[Any]:
-        """What `work` gives for each part, the first in this thread."""
+    def _each(self, work: Callable[[Sequence[Part]], Any]) -> list[Any]:
+        """What `work` gives for each strand of parts that go in step, the first in this thread."""
         if self.threads is None:
-            return [work(part) for part in self.parts]
-        others = [self.threads.submit(work, part) for part in self.parts[1:]]
-        return [work(self.parts[0]), *[other.result() for other in others]]
+            return [work(parts) for parts in self.strands]
+        others = [self.threads.submit(work, parts) for parts in self.strands[1:]]
+        return [work(self.strands[0]), *[other.result() for other in others]]
 
 
 def count_parts(net: BasisNet, engine: GridEngine | ExactEngine) -> int:
@@ -154,7 +154,7 @@ def _is_separable(basis: nn.Module) -> bool:
 @dataclass(eq=False)
 class Part:
     """Some members: their net, the rows they are judged by, penalty and optimiser; `held` are the rows that any of the
-    crew holds out, `pool` has those that batches are drawn from."""
+    crew holds out, `pool` has those that batches are drawn from. The net is evaluated and moved at home."""
 
     net: BasisNet
     grid: GridEngine
@@ -163,7 +163,8 @@ class Part:
     objective: Objective
     settings: Settings
     held: np.ndarray
-    group: Group
+    group: Group = ALONE
+    number: int = 0
     step: int = 0
     kept: Tensor = field(default_factory=lambda: torch.empty(0))
     pool: Pool = field(init=False)
@@ -174,22 +175,48 @@ class Part:
         self.optimizer = FlatAdamW(net.parameters(), settings.weight_decay, settings.averaging * settings.max_steps)
         net.train()
 
-    def advance(self, batches: Sequence[np.ndarray], noise: float) -> None:
-        """A step for every batch; the net is evaluated and moved at home."""
-        max_steps, at_home = self.settings.max_steps, self.group.at_home
-        for batch in batches:
-            if at_home and self.step % REFRESH == 0:
-                with torch.no_grad():
-                    self.penalty.refresh(self.net.table(self.grid.points), noise, self.step / max_steps)
-            compute_gradients(self.net, self.pool, batch, self.objective, self.penalty, self.group)
-            self.step += 1
-            if at_home:
-                self.optimizer.step(self.settings.learning_rate * schedule(self.step / max_steps))
+    @property
+    def is_home(self) -> bool:
+        return self.group.is_home(self.number)
+
+    def refresh(self, noise: float) -> None:
+        """Weigh penalties anew, when it is time to."""
+        if self.is_home and self.step % REFRESH == 0:
+            with torch.no_grad():
+                self.penalty.refresh(self.net.table(self.grid.points), noise, self.step / self.settings.max_steps)
+
+    def read(self, batch: Batch, table: Tensor) -> list[Tensor]:
+        """The gradient that the rows of a batch give the table, a histogram over its cells, and all else in scores."""
+        net, pool, lookup, where = self.net, self.pool, batch.lookup, batch.where
+        parts = lookup.gather(batch.taken, table, net.tied).to(lookup.sums)
+        with torch.no_grad():
+            scores = net.combine(parts)
+        slope = self.objective.slope(scores if pool.init is None else scores + pool.init[where], batch.target)
+        pull, own = net.pull(parts, slope * (pool.shares[where] / batch.size)[..., None])
+        return [lookup.scatter(batch.taken, pull, len(table)), *own]
+
+    def add_gradients(self, batch: Batch, table: Tensor, total: Tensor, *own: Tensor) -> None:
+        """Those of all rows and of the penalty, back through the net."""
+        self.net.add_gradients(own)
+        values, grad = table.detach(), total.to(table.dtype)
+        if isinstance(self.pool.engine, GridEngine):
+            self.penalty.add_gradient(values, grad)
+        else:
+            times = batch.lookup.scatter(batch.taken, values.new_ones(batch.size, 1, 1), len(values))
+            self.penalty.add_exact_gradient(values, grad, times / batch.size)
+        WithGradient.apply(table, grad).backward()
+
+    def move(self) -> None:
+        """A step along the gradients."""
+        self.step += 1
+        if self.is_home:
+            self.optimizer.step(self.settings.learning_rate * schedule(self.step / self.settings.max_steps))
 
     def state(self) -> dict[str, Any]:
         optimizer, penalty = self.optimizer.state(), self.penalty.state()
         kept = self.kept.cpu().numpy()
-        return self.group.agree({"step": self.step, "optimizer": optimizer, "penalty": penalty, "kept": kept})
+        state = {"step": self.step, "optimizer": optimizer, "penalty": penalty, "kept": kept}
+        return self.group.agree(state, self.number)
 
     def resume(self, state: dict[str, Any]) -> None:
         self.step, self.kept = state["step"], torch.from_numpy(state["kept"]).to(self.grid.device)
@@ -205,7 +232,7 @@ class Part:
         present = values.clone()
         values.copy_(self.optimizer.average)
         self.net.eval()
-        table, lookup = make_table(self.net, self.grid.points, self.group), self.grid.lookup
+        (table,), lookup = make_tables([self], self.grid.points), self.grid.lookup
         own, step = self.group.share(len(self.held)), self.net.block_rows
         found = table.new_zeros(len(self.held), dtype=lookup.sums)
         for first in range(own.start, own.stop, step):
@@ -220,42 +247,55 @@ class Part:
         return self.group.sum(found)
 
 
-def compute_gradients(
-    net: BasisNet, pool: Pool, batch: np.ndarray, objective: Objective, penalty: Penalty, group: Group = ALONE
-) -> None:
-    """One batch: the table forward, the rows' gradient as a histogram over its cells, and back through the net.
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """What a process holds of a batch: its rows in the pool, their positions and targets; `size` counts all rows."""
 
-    Every process has a histogram of the rows it holds; their sum is the whole batch's, and goes back at home.
-    """
-    held = pool.hold(batch)
+    size: int
+    where: Tensor
+    points: Points
+    lookup: LookUp
+    taken: Any
+    target: Tensor
+
+
+def take_batch(pool: Pool, rows: np.ndarray) -> Batch:
+    held = pool.hold(rows)
     points, lookup, index = pool.engine.batch(held)
-    table = make_table(net, points, group)
-    values, taken = table.detach(), lookup.take(index)
-    where = torch.from_numpy(held).to(values.device)
-    target, init = pool.target[where], None if pool.init is None else pool.init[where]
-    parts = lookup.gather(taken, values, net.tied).to(lookup.sums)
-    with torch.no_grad():
-        scores = net.combine(parts)
-    slope = objective.slope(scores if init is None else scores + init, target)
-    pull, own = net.pull(parts, slope * (pool.shares[where] / len(batch))[..., None])
-    total, *own = group.collect([lookup.scatter(taken, pull, len(values)), *own])
-    if not group.at_home:
-        return
-    net.add_gradients(own)
-    grad = total.to(values.dtype)
-    if isinstance(pool.engine, GridEngine):
-        penalty.add_gradient(values, grad)
-    else:
-        times = lookup.scatter(taken, values.new_ones(len(batch), 1, 1), len(values))
-        penalty.add_exact_gradient(values, grad, times / len(batch))
-    WithGradient.apply(table, grad).backward()
+    where = torch.from_numpy(held).to(pool.target.device)
+    return Batch(len(rows), where, points, lookup, lookup.take(index), pool.target[where])
 
 
-def make_table(net: BasisNet, points: Points, group: Group) -> Tensor:
-    """The net's table, evaluated at home and known to all processes, with what else scores need."""
-    table = net.table(points) if group.at_home else net.blank_table(points)
-    group.spread([table.detach(), *net.outer])
-    return table
+def advance(parts: Sequence[Part], batches: Sequence[np.ndarray], noise: float) -> None:
+    """A step of parts that go in step, for every batch of rows."""
+    for rows in batches:
+        for part in parts:
+            part.refresh(noise)
+        compute_gradients(parts, rows)
+        for part in parts:
+            part.move()
+
+
+def compute_gradients(parts: Sequence[Part], rows: np.ndarray) -> None:
+    """One batch: the tables forward, the rows' gradients as histograms over their cells, and back through the nets.
+
+    Every process has histograms of the rows it holds; their sum is the whole batch's, and goes back at home.
+    """
+    batch = take_batch(parts[0].pool, rows)
+    tables = make_tables(parts, batch.points)
+    found = {part.number: part.read(batch, table.detach()) for part, table in zip(parts, tables, strict=True)}
+    sums = parts[0].group.collect(found)
+    for part, table in zip(parts, tables, strict=True):
+        if part.is_home:
+            part.add_gradients(batch, table, *sums[part.number])
+
+
+def make_tables(parts: Sequence[Part], points: Points) -> list[Tensor]:
+    """The nets' tables, evaluated at home and known to all processes, with what else scores need."""
+    tables = [part.net.table(points) if part.is_home else part.net.blank_table(points) for part in parts]
+    known = {part.number: [table.detach(), *part.net.outer] for part, table in zip(parts, tables, strict=True)}
+    parts[0].group.spread(known)
+    return tables
 
 
 class WithGradient(torch.autograd.Function):

@@ -1,20 +1,26 @@
 """Group: the processes that train one model together; usually one.
 
-Every process holds some of the rows, and some of the members are at home in it: it alone evaluates and moves their
-net. What they exchange is small: a table goes from its home to all rows, their sums of gradients over its cells come
-back, and decisions that hang on a clock are the first process's. `Group` is the process that is alone, `Processes`
-speaks torch.distributed (gloo on CPUs, nccl on GPUs); training never asks which it has.
+Every process holds some of the rows, and some parts of the members are at home in it: it alone evaluates and moves
+their net. What they exchange is small: a table goes from its home to all rows, their sums of gradients over its cells
+come back, and decisions that hang on a clock are the first process's. `Group` is the process that is alone, `Processes`
+speaks torch.distributed (gloo on CPUs, nccl on GPUs) or, in every step, through wires; training never asks which it
+has.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import torch
 from torch import Tensor, distributed
+
+from .wires import lay_wires
+
+Parts = Mapping[int, Sequence[Tensor]]  # number of a part of the members -> tensors; parts have their homes in turn
 
 
 class Group:
@@ -27,41 +33,33 @@ class Group:
     (0, 1, ['here'], slice(0, 10, None))
     """
 
-    rank, size, home, sent = 0, 1, 0, 0
+    rank, size, sent = 0, 1, 0
 
-    @property
-    def at_home(self) -> bool:
-        """Is this the process whose word counts?"""
-        return self.rank == self.home
+    def is_home(self, part: int) -> bool:
+        """Is this the process whose word on a part counts?"""
+        return part % self.size == self.rank
 
     def sum(self, tensor: Tensor) -> Tensor:
         """Over all processes, in double precision where there are several."""
         return tensor
 
-    def spread(self, tensors: Sequence[Tensor]) -> None:
-        """Write into the tensors what the home process has in them."""
+    def spread(self, parts: Parts) -> None:
+        """Write into the tensors of every part what its home has in them."""
 
-    def collect(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Sums over all processes, in double precision where there are several; the home process alone gets them."""
-        return list(tensors)
+    def collect(self, parts: Parts) -> Parts:
+        """Sums over all processes, in double precision where there are several; only its home gets those of a part."""
+        return parts
 
     def gather(self, value: Any) -> list[Any]:
         """What every process has, in the order of their ranks."""
         return [value]
 
-    def agree(self, value: Any) -> Any:
-        """What the home process has; of all processes that is the first."""
+    def agree(self, value: Any, _part: int = 0) -> Any:
+        """What the home of a part has; of the first that is the first process."""
         return value
 
     def barrier(self) -> None:
         """Wait for all."""
-
-    def lane(self, _index: int) -> Group:
-        """The same processes for one of several threads: what is exchanged in different lanes never meets.
-
-        Lanes have their homes in turn. All processes ask for them in the same order.
-        """
-        return self
 
     def share(self, count: int) -> slice:
         """This process's part of so many rows."""
@@ -72,56 +70,84 @@ ALONE = Group()
 
 
 class Processes(Group):
-    """The processes of torch.distributed, or of a group of it; `sent` counts the bytes that this one sent."""
+    """The processes of torch.distributed; `sent` counts the bytes that this one sent."""
 
-    def __init__(self, group: Any = None, home: int = 0):
-        self.group, self.home, self.lanes = group, home, [self]
-        self.rank, self.size = distributed.get_rank(group), distributed.get_world_size(group)
-        self.own = 0
-
-    @property
-    def sent(self) -> int:  # type: ignore[override]
-        return self.own + sum(lane.sent for lane in self.lanes[1:])
+    def __init__(self) -> None:
+        self.rank, self.size = distributed.get_rank(), distributed.get_world_size()
+        self.wires = lay_wires(self.rank, self.size, self.gather)
 
     def sum(self, tensor: Tensor) -> Tensor:
         total = tensor.detach().to(torch.float64, copy=True)
-        self.own += total.nbytes
-        distributed.all_reduce(total, group=self.group)
+        self.sent += total.nbytes
+        distributed.all_reduce(total)
         return total
 
     @torch.no_grad()
-    def spread(self, tensors: Sequence[Tensor]) -> None:
-        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
-        self.own += flat.nbytes * self.at_home
-        distributed.broadcast(flat, group=self.group, group_src=self.home)
-        if not self.at_home:
-            for tensor, part in zip(tensors, _split(flat, tensors), strict=True):
-                tensor.copy_(part)
+    def spread(self, parts: Parts) -> None:
+        self.sent += sum(tensor.nbytes for part in parts if self.is_home(part) for tensor in parts[part])
+        if self.wires is None or _on_accelerator(parts):
+            self._broadcast(parts)
+            return
+        homes = self._deal(parts)
+        self.wires.swap(dict.fromkeys(self.others, homes[self.rank]), {rank: homes[rank] for rank in self.others})
 
-    def collect(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        flat = torch.cat([tensor.detach().double().reshape(-1) for tensor in tensors])
-        self.own += flat.nbytes * (not self.at_home)
-        distributed.reduce(flat, group=self.group, group_dst=self.home)
-        return _split(flat, tensors)
+    def _broadcast(self, parts: Parts) -> None:
+        flats = {part: torch.cat([tensor.reshape(-1) for tensor in tensors]) for part, tensors in parts.items()}
+        _wait([distributed.broadcast(flat, part % self.size, async_op=True) for part, flat in flats.items()])
+        for part, flat in flats.items():
+            if not self.is_home(part):
+                for tensor, found in zip(parts[part], _split(flat, parts[part]), strict=True):
+                    tensor.copy_(found)
+
+    def collect(self, parts: Parts) -> Parts:
+        doubles = {part: [tensor.detach().double() for tensor in tensors] for part, tensors in parts.items()}
+        self.sent += sum(tensor.nbytes for part in parts if not self.is_home(part) for tensor in doubles[part])
+        if self.wires is None or _on_accelerator(parts):
+            return self._reduce(doubles)
+        homes = self._deal(doubles)
+        own = homes[self.rank]
+        found = {rank: [torch.empty_like(tensor) for tensor in own] for rank in self.others}
+        self.wires.swap({rank: homes[rank] for rank in self.others}, found)
+        totals = (reduce(torch.add, terms) for terms in zip(own, *found.values(), strict=True))
+        return {part: [next(totals) for _ in doubles[part]] for part in parts if self.is_home(part)}
+
+    def _reduce(self, parts: Parts) -> Parts:
+        flats = {part: torch.cat([tensor.reshape(-1) for tensor in tensors]) for part, tensors in parts.items()}
+        _wait([distributed.reduce(flat, part % self.size, async_op=True) for part, flat in flats.items()])
+        return {part: _split(flat, parts[part]) for part, flat in flats.items()}
+
+    @property
+    def others(self) -> list[int]:
+        return [rank for rank in range(self.size) if rank != self.rank]
+
+    def _deal(self, parts: Parts) -> list[list[Tensor]]:
+        """Tensors by the rank of their part's home."""
+        return [
+            [tensor for part in parts if part % self.size == rank for tensor in parts[part]]
+            for rank in range(self.size)
+        ]
 
     def gather(self, value: Any) -> list[Any]:
         found = [None] * self.size
-        distributed.all_gather_object(found, value, group=self.group)
+        distributed.all_gather_object(found, value)
         return found
 
-    def agree(self, value: Any) -> Any:
+    def agree(self, value: Any, part: int = 0) -> Any:
         found = [value]
-        distributed.broadcast_object_list(found, group=self.group, group_src=self.home)
+        distributed.broadcast_object_list(found, part % self.size)
         return found[0]
 
     def barrier(self) -> None:
-        distributed.barrier(group=self.group)
+        distributed.barrier()
 
-    def lane(self, index: int) -> Processes:
-        while len(self.lanes) <= index:
-            ranks = distributed.get_process_group_ranks(self.group)
-            self.lanes.append(Processes(distributed.new_group(ranks), len(self.lanes) % self.size))
-        return self.lanes[index]
+
+def _on_accelerator(parts: Parts) -> bool:
+    return any(tensor.device.type != "cpu" for tensors in parts.values() for tensor in tensors)
+
+
+def _wait(works: Sequence[Any]) -> None:
+    for work in works:
+        work.wait()
 
 
 def _split(flat: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -143,7 +169,7 @@ def find_group() -> Group:
     return _FOUND["processes"]
 
 
-_FOUND: dict[str, Any] = {}  # one object for as long as the processes are together: its lanes are made once
+_FOUND: dict[str, Any] = {}  # one object for as long as the processes are together: it counts what they send
 
 
 def _join() -> None:
