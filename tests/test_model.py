@@ -252,6 +252,8 @@ def test_chunks_of_tied_terms_add_up(numbers_at_a_time, n_jobs, monkeypatch):
     np.testing.assert_allclose(tied.scores(numbers), dense.scores(numbers), rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(tied.predict_proba(numbers), dense.predict_proba(numbers), rtol=1e-10)
     assert tied.predict(numbers).tolist() == dense.predict(numbers).tolist()
+    stored = csr_array(np.nan_to_num(numbers))
+    assert tied.predict(stored).tolist() == dense.predict(stored.toarray()).tolist()
     numbers[300, 2] = np.inf
     for ask in (tied.scores, tied.predict, tied.predict_proba):
         with pytest.raises(ValueError, match="column 'x2' holds an infinite value"):

@@ -7,6 +7,7 @@ Prediction, plots, explanations, edits, files and exports all read these tables,
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -402,7 +403,7 @@ class _Part:
     def _add_mixed(self, out: np.ndarray, numbers: np.ndarray | Stored, n_jobs: int | None) -> int:
         """Add the scores of tied classes into out (N, K)."""
         assert self.mix is not None
-        step, mix = self._count_rows(len(numbers)), self.mix
+        step, mix = self._count_rows(numbers), self.mix
         product = np.empty((step, mix.shape[2]))
 
         def hear(rows: slice, terms: slice, found: np.ndarray) -> None:
@@ -416,13 +417,15 @@ class _Part:
     ) -> int:
         """Write the classes with the highest score, -1 where rounding could decide; of tied classes alone.
 
-        A sum of n products of rounded numbers is off by little more than n + 2 roundings of the sum of their sizes.
+        A sum of n products of rounded numbers is off by little more than n + 2 roundings of the sum of their sizes;
+        each further chunk of products that is added to it rounds once more.
         """
         shares, largest = self._single
-        step, threads, n_terms = self._count_rows(len(numbers)), kernels.count_threads(n_jobs), len(self.index)
-        size, width = shares.shape[0] * shares.shape[1], shares.shape[1]
+        step, threads, n_terms = self._count_rows(numbers), kernels.count_threads(n_jobs), len(self.index)
+        size = self._count_terms(numbers) * shares.shape[1]
+        n_roundings = size + math.ceil(n_terms / self._count_terms(numbers)) + 8
         scores, product = np.empty((2, step, shares.shape[2]), dtype=np.float32)
-        single, sizes = np.empty((step, min(n_terms, self._chunk) * width), dtype=np.float32), np.empty(step)
+        single, sizes = np.empty((step, size), dtype=np.float32), np.empty(step)
         most = np.abs(intercept).max() + SMALLEST
 
         def hear(rows: slice, terms: slice, found: np.ndarray) -> None:
@@ -436,7 +439,7 @@ class _Part:
                 return kernels.narrow_rows(low, high, flat, largest[terms].ravel(), narrow, sizes)
 
             def pick(_part, low, high):
-                reach = (size + 8) * ROUNDING * sizes[:n_rows]
+                reach = n_roundings * ROUNDING * sizes[:n_rows]
                 return kernels.pick_classes(low, high, own, reach, winners[rows])
 
             kernels.share_rows(cast, n_rows, threads, STORED_ROWS)
@@ -447,26 +450,28 @@ class _Part:
 
         return self._visit(numbers, step, n_jobs, hear)
 
-    @property
-    def _chunk(self) -> int:
+    def _count_terms(self, numbers: np.ndarray | Stored) -> int:
         """Tied terms that are looked up at a time."""
-        return max(1, CHUNK_NUMBERS // self.arrays[-1].shape[1])
+        if isinstance(numbers, Stored) or not kernels.NUMBA:
+            return len(self.index)
+        return min(len(self.index), max(1, CHUNK_NUMBERS // self.arrays[-1].shape[1]))
 
-    def _count_rows(self, n_rows: int) -> int:
+    def _count_rows(self, numbers: np.ndarray | Stored) -> int:
         """Rows of tied terms that are worked on at a time, at most all."""
         assert self.mix is not None
-        n_terms, width, n_outputs = self.mix.shape
-        step = BLOCK_NUMBERS // max(min(n_terms, self._chunk) * width, n_outputs, len(self.layout.axes))
-        return max(1, min(step, n_rows))
+        _, width, n_outputs = self.mix.shape
+        step = BLOCK_NUMBERS // max(self._count_terms(numbers) * width, n_outputs, len(self.layout.axes))
+        return max(1, min(step, len(numbers)))
 
     def _visit(self, numbers: np.ndarray | Stored, step: int, n_jobs: int | None, hear: Hear) -> int:
         """Let `hear` know what the terms say of so many rows at a time, (n, T, C); of very many terms, chunk by chunk.
 
         The array is used again. Returns the column of an infinite value or -1.
         """
-        if len(self.index) > self._chunk and kernels.NUMBA and not isinstance(numbers, Stored):
-            return self._visit_chunks(numbers, step, n_jobs, hear)
-        return self._visit_rows(numbers, step, n_jobs, hear)
+        if self._count_terms(numbers) == len(self.index):
+            return self._visit_rows(numbers, step, n_jobs, hear)
+        assert isinstance(numbers, np.ndarray)
+        return self._visit_chunks(numbers, step, n_jobs, hear)
 
     def _visit_rows(self, numbers: np.ndarray | Stored, step: int, n_jobs: int | None, hear: Hear) -> int:
         n_terms, width = len(self.index), self.arrays[-1].shape[1]
@@ -485,6 +490,7 @@ class _Part:
     def _visit_chunks(self, numbers: np.ndarray, step: int, n_jobs: int | None, hear: Hear) -> int:
         """Positions are found once; the weights of a chunk's terms are then read once for many rows."""
         layout, threads, table = self.layout, kernels.count_threads(n_jobs), self.arrays[-1]
+        n_terms, chunk = len(self.index), self._count_terms(numbers)
         for first in range(0, len(numbers), step):
             rows = slice(first, min(first + step, len(numbers)))
             block = numbers[rows]
@@ -497,10 +503,10 @@ class _Part:
             if bad >= 0:
                 return bad
             taken = np.ascontiguousarray(positions.T)
-            for low in range(0, len(self.index), self._chunk):
-                terms = slice(low, min(low + self._chunk, len(self.index)))
-                found = np.zeros((len(block), terms.stop - low, table.shape[1]))
-                arrays = layout.terms_between(terms.start, terms.stop)
+            for start in range(0, n_terms, chunk):
+                terms = slice(start, min(start + chunk, n_terms))
+                found = np.zeros((len(block), terms.stop - start, table.shape[1]))
+                arrays = layout.terms_between(start, terms.stop)
 
                 def gather(_part, low, high, found=found, arrays=arrays, taken=taken):
                     return kernels.gather_rows(low, high, taken, *arrays, table, True, found)
