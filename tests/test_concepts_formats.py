@@ -149,6 +149,17 @@ def test_inaturalist(tmp_path: Path) -> None:
     (tmp_path / "odd.json").write_text("[1]")
     with pytest.raises(ValueError, match=r"odd\.json is not a file of iNaturalist"):
         read_annotations(tmp_path / "odd.json")
+    (tmp_path / "torn.json").write_text('{"images": [')
+    with pytest.raises(ValueError, match=r"torn\.json is not a file of iNaturalist: it is not JSON"):
+        read_annotations(tmp_path / "torn.json")
+
+
+def test_a_line_of_a_csv_without_a_picture_is_counted(tmp_path: Path) -> None:
+    lines = ["image,part,x,y,attribute", " ,wing,1,2,red", "a.jpg,  ,1,2,red", "a.jpg,wing,1,2,red", "a.jpg,wing"]
+    (tmp_path / "own.csv").write_text("\n".join(lines))
+    found = read_annotations(tmp_path / "own.csv")
+    assert [image.name for image in found.images] == ["a.jpg"]
+    assert found.notes == ("own.csv: 3 lines could not be read, first line 2",)
 
 
 def test_ones_own_csv(tmp_path: Path) -> None:

@@ -233,6 +233,16 @@ def test_the_column_of_an_infinite_value_is_returned(value):
 
 
 @pytest.mark.parametrize("compiled", [True, False])
+def test_rows_are_narrowed_and_their_sizes_added(compiled):
+    cast = kernels.narrow_rows if compiled else getattr(kernels.narrow_rows, "py_func", kernels.narrow_rows)
+    found = np.array([[1.0, -2.0], [0.1, 3.0], [5.0, 5.0]])
+    narrow, sizes = np.zeros((3, 2), dtype=np.float32), np.full(3, 10.0)
+    assert cast(0, 2, found, np.array([1.0, 0.5]), narrow, sizes) == -1
+    assert narrow.tolist() == [[1.0, -2.0], [float(np.float32(0.1)), 3.0], [0.0, 0.0]]
+    np.testing.assert_allclose(sizes, [12.0, 11.6, 10.0])
+
+
+@pytest.mark.parametrize("compiled", [True, False])
 def test_the_highest_class_is_picked_where_it_is_sure(compiled):
     scores = np.array([[1.0, 3.0, 2.0], [5.0, 5.0, 1.0], [2.0, 1.0, 1.95], [np.nan] * 3, [9.0, 0, 0]], dtype=np.float32)
     pick = kernels.pick_classes if compiled else getattr(kernels.pick_classes, "py_func", kernels.pick_classes)

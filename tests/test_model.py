@@ -23,6 +23,7 @@ from neuralbasis import NeuralBasisRegressor, kernels
 from neuralbasis.axis import Axis, level_axis
 from neuralbasis.columns import read_columns
 from neuralbasis.encoder import Encoder
+from neuralbasis.link import inverse_link
 from neuralbasis.model import AdditiveModel, Shape, TiedShape
 from tests.models import MIXED, NUMERIC, build_model, draw_numbers, name_columns, slow_contributions, tie_model
 
@@ -199,6 +200,14 @@ def test_blocks_of_rows_have_the_same_winners(monkeypatch):
         assert dense.predict(table).tolist() == dense.classes[dense.scores(table).argmax(axis=1)].tolist()
 
 
+def test_probabilities_are_the_link_of_the_scores_on_any_number_of_threads(monkeypatch):
+    tied, _, _, table = make_tied(n_rows=60)
+    expected = inverse_link("mlogit", tied.scores(table))
+    monkeypatch.setattr("neuralbasis.model.CACHED_NUMBERS", 8)
+    for n_jobs in (1, 3):
+        assert (replace(tied, n_jobs=n_jobs).predict_proba(table) == expected).all()
+
+
 def test_one_member_of_tied_classes_has_no_spread():
     tied = tie_model(np.random.default_rng(0), make_case(n_outputs=3)[0], [0, 6], n_members=1)
     assert all((tied.shapes[index].spread == 0).all() for index in (0, 6))
@@ -229,6 +238,24 @@ def test_blocks_of_tied_terms_meet_without_gaps(which, monkeypatch):
     np.testing.assert_allclose(tied.contributions(numbers), dense.contributions(numbers), rtol=1e-10, atol=1e-12)
     numbers[300, 2] = np.inf
     for ask in (tied.scores, tied.contributions):
+        with pytest.raises(ValueError, match="column 'x2' holds an infinite value"):
+            ask(numbers)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 3])
+@pytest.mark.parametrize("numbers_at_a_time", [1, 6, 7, 4000])
+def test_chunks_of_tied_terms_add_up(numbers_at_a_time, n_jobs, monkeypatch):
+    tied, dense, numbers, _ = make_tied(n_rows=333, kinds=NUMERIC, orders=(1, 2, 3))
+    tied = replace(tied, n_jobs=n_jobs)
+    monkeypatch.setattr(neuralbasis.model, "CHUNK_NUMBERS", numbers_at_a_time)
+    monkeypatch.setattr(neuralbasis.model, "BLOCK_NUMBERS", 2000)
+    np.testing.assert_allclose(tied.scores(numbers), dense.scores(numbers), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(tied.predict_proba(numbers), dense.predict_proba(numbers), rtol=1e-10)
+    assert tied.predict(numbers).tolist() == dense.predict(numbers).tolist()
+    stored = csr_array(np.nan_to_num(numbers))
+    assert tied.predict(stored).tolist() == dense.predict(stored.toarray()).tolist()
+    numbers[300, 2] = np.inf
+    for ask in (tied.scores, tied.predict, tied.predict_proba):
         with pytest.raises(ValueError, match="column 'x2' holds an infinite value"):
             ask(numbers)
 
@@ -686,6 +713,7 @@ def test_scipy_sparse_is_imported_only_for_sparse_tables():
 import sys, numpy as np
 from neuralbasis.axis import continuous_axis
 from neuralbasis.encoder import Encoder
+from neuralbasis.link import inverse_link
 from neuralbasis.model import AdditiveModel, Shape
 axis = continuous_axis("a", np.arange(3.0))
 shape = Shape((0,), (axis,), np.ones((5, 1)), np.zeros((5, 1)), np.ones(5))

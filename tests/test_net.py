@@ -106,6 +106,33 @@ def test_tied_scores_are_a_loop_over_terms(n_subnets):
     np.testing.assert_allclose(scores.detach(), expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("drawn", [False, True])
+def test_shapes_of_tied_classes_learn_only_if_classes_weigh_them_differently(drawn):
+    """Slopes of a softmax sum to 0 over the classes: with equal weights none of them reaches a shape."""
+    grid = make_grid(orders=(1,))
+    net = make_net(grid, True)
+    for mix in net.mixes.values():
+        torch.nn.init.ones_(mix)
+    if drawn:
+        net.draw_mixes(2.0, torch.Generator().manual_seed(0))
+        weights = net.mix().detach()
+        torch.testing.assert_close(weights.sum(dim=2), torch.zeros(weights.shape[:2]), atol=1e-5, rtol=0)
+        assert 1 < weights.std() < 3
+    slope = torch.randn(7, 2, 3, generator=torch.Generator().manual_seed(1))
+    slope -= slope.mean(dim=2, keepdim=True)
+    pull, _ = net.pull(torch.zeros(7, len(grid.layout.terms), 2), slope)
+    assert (pull.abs().mean() > 0.1) == drawn
+
+
+@pytest.mark.parametrize("size", [0.1, 1.0, 10.0])
+def test_the_ridge_on_tied_weights_follows_their_size(size):
+    net = make_net(make_grid(orders=(1,)), True, ridge=0.5)
+    net.mixes["1"].data.fill_(size)
+    net.add_gradients([torch.zeros_like(net.intercept), torch.zeros_like(net.mixes["1"])])
+    expected = torch.full_like(net.mixes["1"], 0.5 * size / (size**2 + 0.02))
+    torch.testing.assert_close(net.mixes["1"].grad, expected)
+
+
 def test_scores_of_free_classes_are_the_sums_and_the_intercept():
     net = make_net(make_grid(), tied=False)
     parts = torch.randn(7, 1, 6, generator=torch.Generator().manual_seed(0))

@@ -224,6 +224,18 @@ def score_few_rows(
     )  # fmt: skip
 
 
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def narrow_rows(first, last, found, largest, narrow, sizes):
+    """Copy rows first … last - 1 of found (N, S) into narrow, and add Σ |found| · largest (S,) to sizes (N,)."""
+    for row in range(first, last):
+        total = 0.0
+        for s in range(found.shape[1]):
+            narrow[row, s] = found[row, s]
+            total += abs(found[row, s]) * largest[s]
+        sizes[row] += total
+    return -1
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def pick_classes(first, last, scores, reach, winners):
     """The column with the highest score (N, K) of rows first … last - 1; -1 if another may be as high, each score being

@@ -67,6 +67,12 @@ class Layout:
     def term_arrays(self) -> tuple[np.ndarray, ...]:
         return self.term_start, self.term_axis, self.term_stride, self.term_offset
 
+    def terms_between(self, first: int, last: int) -> tuple[np.ndarray, ...]:
+        """`term_arrays` and `skips` of the terms first … last - 1."""
+        own = slice(first, last)
+        offsets = self.term_offset[own], self.skip_axis[own], self.skip_place[own]
+        return self.term_start[first : last + 1], self.term_axis, self.term_stride, *offsets
+
     @property
     def skips(self) -> tuple[np.ndarray, np.ndarray]:
         return self.skip_axis, self.skip_place

@@ -7,8 +7,9 @@ Prediction, plots, explanations, edits, files and exports all read these tables,
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import permutations
@@ -30,10 +31,14 @@ from .stored import Stored, store_rows
 from .summary import Summary
 from .terms import Term, term_name
 
-BLOCK_NUMBERS = 1 << 23  # contributions of tied terms worked on at a time
+BLOCK_NUMBERS = 1 << 22  # scores of classes, or contributions of tied terms, worked on at a time
+CACHED_NUMBERS = 1 << 16  # scores that are linked at a time
+CHUNK_NUMBERS = 4000  # contributions of a row to tied terms: of more terms, some at a time
 BLOCK_ROWS, STORED_ROWS = 1 << 14, 64  # stored rows worked on at a time, and that are worth a thread
 ROUNDING, SMALLEST = float(np.finfo(np.float32).eps) / 2, 1e-20  # of single precision
 MAX_BYTES = 2e9  # contributions of a stored table or a wide model: more would be dense by surprise
+
+Hear = Callable[[slice, slice, np.ndarray], None]  # what is done with the contributions of some rows to some terms
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +171,11 @@ class AdditiveModel:
         """(N, classes) probabilities."""
         if self.classes is None:
             raise AttributeError("predict_proba needs a model of classes; this one is a regression")
-        return inverse_link(self.link, self.scores(X))
+        scores = self.scores(X)
+        if self.link == "mlogit":
+            self._soften(scores)
+            return scores
+        return inverse_link(self.link, scores)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to one file, which `neuralbasis.load` reads: no pickle, and no torch to read it.
@@ -222,15 +231,25 @@ class AdditiveModel:
         """
         winners, step = np.full(len(numbers), -1), max(1, BLOCK_NUMBERS // self.n_outputs)
         tied = self._parts[0] if len(self._parts) == 1 and isinstance(self._parts[0], _Part) else None
-        for first in range(0, len(numbers), step):
-            block, found = _take(numbers, slice(first, first + step)), winners[first : first + step]
-            if tied is not None and tied.mix is not None and kernels.NUMBA:
-                self._raise_if_infinite(tied.guess(block, self.intercept, found, self.n_jobs))
-            unsure = np.flatnonzero(found < 0)
-            if len(unsure):
-                rest = block.take(unsure) if isinstance(block, Stored) else block[unsure]
-                found[unsure] = self._add_up(block if len(unsure) == len(found) else rest, False)[:, 0].argmax(axis=1)
+        if tied is not None and tied.mix is not None and kernels.NUMBA:
+            self._raise_if_infinite(tied.guess(numbers, self.intercept, winners, self.n_jobs))
+        unsure = np.flatnonzero(winners < 0)
+        for first in range(0, len(unsure), step):
+            some = unsure[first : first + step]
+            winners[some] = self._add_up(_take(numbers, some), False)[:, 0].argmax(axis=1)
         return winners
+
+    def _soften(self, scores: np.ndarray) -> None:
+        """Probabilities in the place of scores (N, classes), a few rows at a time: they stay in the cache."""
+        step = max(1, CACHED_NUMBERS // self.n_outputs)
+
+        def work(_part, low, high):
+            for first in range(low, high, step):
+                rows = slice(first, min(first + step, high))
+                scores[rows] = inverse_link(self.link, scores[rows])
+            return -1
+
+        kernels.share_rows(work, len(scores), kernels.count_threads(self.n_jobs), 4 * step)
 
     def _look_up(self, X: Any, per_term: bool) -> np.ndarray:
         numbers = self._numbers(X)
@@ -373,56 +392,135 @@ class _Part:
         """Add contributions of the rows into out (N, 1 or T, K); returns the column of an infinite value or -1."""
         if self.mix is None and (not per_term or len(self.index) == out.shape[1]):
             return self._score(numbers, per_term, out, n_jobs)
-        step = max(1, BLOCK_NUMBERS // self.arrays[-1].shape[1] // len(self.index))
-        for first in range(0, len(numbers), step):
-            rows = slice(first, min(first + step, len(numbers)))
-            found = np.zeros((rows.stop - first, len(self.index), self.arrays[-1].shape[1]))
-            bad = self._score(_take(numbers, rows), True, found, n_jobs)
-            if bad >= 0:
-                return bad
-            if self.mix is None:
-                out[rows, self.index] += found
-            elif per_term:
-                out[rows, self.index] += np.einsum("ntc,tck->ntk", found, self.mix)
-            else:
-                out[rows, 0] += found.reshape(len(found), -1) @ self.mix.reshape(-1, self.mix.shape[2])
-        return -1
+        if self.mix is not None and not per_term:
+            return self._add_mixed(out[:, 0], numbers, n_jobs)
+
+        def hear(rows: slice, _terms: slice, found: np.ndarray) -> None:
+            out[rows, self.index] += found if self.mix is None else np.einsum("ntc,tck->ntk", found, self.mix)
+
+        return self._visit_rows(numbers, len(numbers), n_jobs, hear)
+
+    def _add_mixed(self, out: np.ndarray, numbers: np.ndarray | Stored, n_jobs: int | None) -> int:
+        """Add the scores of tied classes into out (N, K)."""
+        assert self.mix is not None
+        step, mix = self._count_rows(numbers), self.mix
+        product = np.empty((step, mix.shape[2]))
+
+        def hear(rows: slice, terms: slice, found: np.ndarray) -> None:
+            flat, own = found.reshape(len(found), -1), product[: len(found)]
+            out[rows] += np.matmul(flat, mix[terms].reshape(flat.shape[1], -1), out=own)
+
+        return self._visit(numbers, step, n_jobs, hear)
 
     def guess(
         self, numbers: np.ndarray | Stored, intercept: np.ndarray, winners: np.ndarray, n_jobs: int | None
     ) -> int:
         """Write the classes with the highest score, -1 where rounding could decide; of tied classes alone.
 
-        A sum of n products of rounded numbers is off by little more than n + 2 roundings of the sum of their sizes.
+        A sum of n products of rounded numbers is off by little more than n + 2 roundings of the sum of their sizes;
+        each further chunk of products that is added to it rounds once more.
         """
-        assert self.mix is not None
         shares, largest = self._single
-        size, step = len(shares), max(1, BLOCK_NUMBERS // len(shares))
+        step, threads, n_terms = self._count_rows(numbers), kernels.count_threads(n_jobs), len(self.index)
+        size = self._count_terms(numbers) * shares.shape[1]
+        n_roundings = size + math.ceil(n_terms / self._count_terms(numbers)) + 8
+        scores, product = np.empty((2, step, shares.shape[2]), dtype=np.float32)
+        single, sizes = np.empty((step, size), dtype=np.float32), np.empty(step)
+        most = np.abs(intercept).max() + SMALLEST
+
+        def hear(rows: slice, terms: slice, found: np.ndarray) -> None:
+            n_rows, flat = len(found), found.reshape(len(found), -1)
+            narrow, own = single[:n_rows, : flat.shape[1]], scores[:n_rows]
+            if terms.start == 0:
+                with np.errstate(over="ignore"):
+                    own[:], sizes[:n_rows] = intercept, most
+
+            def cast(_part, low, high):
+                return kernels.narrow_rows(low, high, flat, largest[terms].ravel(), narrow, sizes)
+
+            def pick(_part, low, high):
+                reach = n_roundings * ROUNDING * sizes[:n_rows]
+                return kernels.pick_classes(low, high, own, reach, winners[rows])
+
+            kernels.share_rows(cast, n_rows, threads, STORED_ROWS)
+            with np.errstate(over="ignore", invalid="ignore"):  # what is too large for single precision is not sure
+                own += np.matmul(narrow, shares[terms].reshape(flat.shape[1], -1), out=product[:n_rows])
+            if terms.stop == n_terms:
+                kernels.share_rows(pick, n_rows, threads, STORED_ROWS)
+
+        return self._visit(numbers, step, n_jobs, hear)
+
+    def _count_terms(self, numbers: np.ndarray | Stored) -> int:
+        """Tied terms that are looked up at a time."""
+        if isinstance(numbers, Stored) or not kernels.NUMBA:
+            return len(self.index)
+        return min(len(self.index), max(1, CHUNK_NUMBERS // self.arrays[-1].shape[1]))
+
+    def _count_rows(self, numbers: np.ndarray | Stored) -> int:
+        """Rows of tied terms that are worked on at a time, at most all."""
+        assert self.mix is not None
+        _, width, n_outputs = self.mix.shape
+        step = BLOCK_NUMBERS // max(self._count_terms(numbers) * width, n_outputs, len(self.layout.axes))
+        return max(1, min(step, len(numbers)))
+
+    def _visit(self, numbers: np.ndarray | Stored, step: int, n_jobs: int | None, hear: Hear) -> int:
+        """Let `hear` know what the terms say of so many rows at a time, (n, T, C); of very many terms, chunk by chunk.
+
+        The array is used again. Returns the column of an infinite value or -1.
+        """
+        if self._count_terms(numbers) == len(self.index):
+            return self._visit_rows(numbers, step, n_jobs, hear)
+        assert isinstance(numbers, np.ndarray)
+        return self._visit_chunks(numbers, step, n_jobs, hear)
+
+    def _visit_rows(self, numbers: np.ndarray | Stored, step: int, n_jobs: int | None, hear: Hear) -> int:
+        n_terms, width = len(self.index), self.arrays[-1].shape[1]
+        step = max(1, min(step, BLOCK_NUMBERS // (n_terms * width)))
+        room, every = np.empty((min(step, len(numbers)), n_terms, width)), slice(0, n_terms)
         for first in range(0, len(numbers), step):
             rows = slice(first, min(first + step, len(numbers)))
-            found = np.zeros((rows.stop - first, *self.mix.shape[:2]))
+            found = room[: rows.stop - first]
+            found[:] = 0.0
             bad = self._score(_take(numbers, rows), True, found, n_jobs)
             if bad >= 0:
                 return bad
-            flat = found.reshape(len(found), size)
-            with np.errstate(over="ignore", invalid="ignore"):  # what is too large for single precision is not sure
-                scores = flat.astype(np.float32) @ shares
-                scores += intercept.astype(np.float32)
-            reach = (size + 8) * ROUNDING * (np.abs(flat) @ largest + np.abs(intercept).max() + SMALLEST)
+            hear(rows, every, found)
+        return -1
 
-            def work(_part, low, high, scores=scores, reach=reach, own=winners[rows]):
-                return kernels.pick_classes(low, high, scores, reach, own)
+    def _visit_chunks(self, numbers: np.ndarray, step: int, n_jobs: int | None, hear: Hear) -> int:
+        """Positions are found once; the weights of a chunk's terms are then read once for many rows."""
+        layout, threads, table = self.layout, kernels.count_threads(n_jobs), self.arrays[-1]
+        n_terms, chunk = len(self.index), self._count_terms(numbers)
+        for first in range(0, len(numbers), step):
+            rows = slice(first, min(first + step, len(numbers)))
+            block = numbers[rows]
+            positions = np.empty((len(block), len(layout.axes)))
 
-            kernels.share_rows(work, len(scores), kernels.count_threads(n_jobs), STORED_ROWS)
+            def locate(_part, low, high, block=block, positions=positions):
+                return kernels.locate_rows(low, high, block, *layout.axis_arrays, positions)
+
+            bad = kernels.share_rows(locate, len(block), threads, STORED_ROWS)
+            if bad >= 0:
+                return bad
+            taken = np.ascontiguousarray(positions.T)
+            for start in range(0, n_terms, chunk):
+                terms = slice(start, min(start + chunk, n_terms))
+                found = np.zeros((len(block), terms.stop - start, table.shape[1]))
+                arrays = layout.terms_between(start, terms.stop)
+
+                def gather(_part, low, high, found=found, arrays=arrays, taken=taken):
+                    return kernels.gather_rows(low, high, taken, *arrays, table, True, found)
+
+                kernels.share_rows(gather, len(block), threads, STORED_ROWS)
+                hear(rows, terms, found)
         return -1
 
     @cached_property
     def _single(self) -> tuple[np.ndarray, np.ndarray]:
-        """Weights (T · C, K) of the shapes in single precision, and the largest (T · C,) of each over the classes."""
+        """Weights (T, C, K) of the shapes in single precision, and the largest (T, C) of each over the classes."""
         assert self.mix is not None
-        shares = self.mix.reshape(-1, self.mix.shape[2])
         with np.errstate(over="ignore"):
-            return shares.astype(np.float32), np.abs(shares).max(axis=1)
+            return self.mix.astype(np.float32), np.abs(self.mix).max(axis=2)
 
     def _score(self, numbers: np.ndarray | Stored, per_term: bool, out: np.ndarray, n_jobs: int | None) -> int:
         if not kernels.NUMBA:
@@ -484,7 +582,12 @@ class _Part:
         return -1
 
 
-def _take(numbers: np.ndarray | Stored, rows: slice) -> Any:
+def _take(numbers: np.ndarray | Stored, rows: slice | np.ndarray) -> Any:
+    """Some rows; neighbours without a copy."""
+    if isinstance(rows, np.ndarray):
+        if rows[-1] - rows[0] != len(rows) - 1:
+            return numbers.take(rows) if isinstance(numbers, Stored) else numbers[rows]
+        rows = slice(int(rows[0]), int(rows[-1]) + 1)
     return numbers.take_slice(rows.start, rows.stop) if isinstance(numbers, Stored) else numbers[rows]
 
 

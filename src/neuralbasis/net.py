@@ -23,6 +23,7 @@ from torch.nn import functional
 
 from .bases import Basis
 
+RIDGE_FLOOR = 0.02  # mean square of weights below which they are not pulled more
 MAX_ROWS, BLOCK_NUMBERS = 65_536, 1 << 24  # rows worked on at a time, fewer where they have many numbers
 
 
@@ -92,6 +93,7 @@ class BasisNet(nn.Module):
     n_members, n_outputs, n_subnets : M, K, S
     tied : one shape a term for all classes (the paper), or coefficients for each class
     basis_dropout : share of basis values dropped in training
+    ridge : pull on the weights of tied classes, see `add_gradients`
     """
 
     zero: Tensor
@@ -107,10 +109,11 @@ class BasisNet(nn.Module):
         n_subnets: int = 1,
         tied: bool = False,
         basis_dropout: float = 0.0,
+        ridge: float = 0.0,
     ):
         super().__init__()
         self.n_members, self.n_outputs, self.n_subnets = n_members, n_outputs, n_subnets
-        self.tied, self.basis_dropout = tied, basis_dropout
+        self.tied, self.basis_dropout, self.ridge = tied, basis_dropout, ridge
         self.bases = nn.ModuleDict({str(order): basis for order, basis in bases.items()})
         copies, per_term = n_members * n_subnets, 1 if tied else n_outputs
         self.coefficients, self.offsets, self.mixes = nn.ParameterDict(), nn.ParameterDict(), nn.ParameterDict()
@@ -133,6 +136,17 @@ class BasisNet(nn.Module):
         for order, voice in voices.items():
             setattr(self, f"voice_{order}", voice.T.repeat_interleave(self.n_subnets, dim=0).float())  # (M·S, T)
         self.free_voice = free.repeat_interleave(self.zero.shape[1] // self.n_members, dim=1).float()
+
+    @torch.no_grad()
+    def draw_mixes(self, size: float, generator: torch.Generator) -> None:
+        """Weigh every term differently in every class, at random around 0.
+
+        Equal weights say nothing: a number that is added to the scores of all classes changes no probability, so that
+        no gradient would ever reach the shapes, and none the weights of shapes that are 0.
+        """
+        for mix in self.mixes.values():
+            mix.copy_(size * torch.randn(mix.shape, generator=generator))
+            mix.sub_(mix.mean(dim=2, keepdim=True))
 
     @property
     def block_rows(self) -> int:
@@ -160,13 +174,17 @@ class BasisNet(nn.Module):
         return torch.bmm(copies, mix).permute(1, 2, 0).contiguous(), [slope.sum(dim=0), of_mix]
 
     def add_gradients(self, own: Sequence[Tensor]) -> None:
-        """Give the intercept and, where classes are tied, their weights the gradients that `pull` found."""
+        """Give the intercept and, where classes are tied, their weights the gradients that `pull` found.
+
+        Weights are pulled to 0 the less, the larger they all are, like the variance of a prior that is estimated.
+        """
         intercept, *of_mix = (grad.to(self.intercept.dtype) for grad in own)
         add_gradient(self.intercept, intercept)
         for grad in of_mix:
             sizes = [mix.shape[1] for mix in self.mixes.values()]
             for mix, part in zip(self.mixes.values(), grad.split(sizes, dim=1), strict=True):
-                add_gradient(mix, part)
+                power = mix.detach().square().mean(dim=(1, 2), keepdim=True)
+                add_gradient(mix, part + self.ridge / (power + RIDGE_FLOOR) * mix.detach())
 
     def mix(self) -> Tensor:
         """Weights (M · S, T, K) of tied terms in the classes, terms by order."""

@@ -49,6 +49,7 @@ MAX_NUMBERS = 7e6  # cells × members × outputs of the interactions
 MAX_FREE = 1e6  # terms × members × classes beyond which classes are tied
 MANY_CLASSES, MAX_FREE_MANY = 50, 1e5  # of many classes, each with few rows, sooner: tied, they learn from one another
 MAX_TIED, MIN_MEMBERS = 1e6, 2  # terms × members × classes beyond which there are fewer members, and how few at least
+TIED_SIZE, TIED_RIDGE = 1.0, 0.5  # first weights of tied classes, and what pulls them to 0, over the number of rows
 MAX_SCORES = 1e8  # rows × classes beyond which "auto" is no pairs: they are found in the scores of all rows
 BYTES_A_SCORE = 28  # of a row and class beside its members' scores, while interactions are found in them
 BYTES_A_TERM = 16 * 4 * 8  # the smallest useful table, and what training holds beside it
@@ -264,17 +265,21 @@ def check_memory(estimator: Any, plan: Plan, n_outputs: int, n_rows: int = 0) ->
 
 
 def make_net(
-    estimator: Any, grid: GridEngine, objective: Objective, sample: Sample | None, rng: np.random.Generator
-) -> BasisNet:
+    estimator: Any, grid: GridEngine, objective: Objective, sample: Sample | None, n_rows: float,
+    rng: np.random.Generator,
+) -> BasisNet:  # fmt: skip
     """A net for the grid's terms, its intercept at the best constant model of the sample."""
     generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
     orders = [len(term) for term in grid.layout.terms]
     bases = {order: _make_basis(estimator, order, orders.count(order), generator) for order in sorted(set(orders))}
+    tied = choose_tied(estimator, len(orders), objective.n_outputs)
+    ridge = choose_smoothness(estimator) * TIED_RIDGE / n_rows if objective.n_outputs > 1 else 0.0
     net = BasisNet(
         bases, {order: orders.count(order) for order in bases}, grid.cells.n_free, estimator.outer_bags,
-        objective.n_outputs, estimator.n_subnets, choose_tied(estimator, len(orders), objective.n_outputs),
-        estimator.basis_dropout,
+        objective.n_outputs, estimator.n_subnets, tied, estimator.basis_dropout, ridge,
     )  # fmt: skip
+    if tied and objective.n_outputs > 1:
+        net.draw_mixes(TIED_SIZE / math.sqrt(net.n_subnets), generator)
     if sample is not None:
         net.intercept.data.add_(torch.from_numpy(objective.first_score(sample)))
     return net.to(grid.device)
@@ -357,8 +362,7 @@ def make_settings(
         max_steps = max(MIN_STEPS if order == 1 else 1, round(PRESETS[estimator.preset].steps * usual))
     if estimator.max_epochs is not None:
         max_steps = max(1, math.ceil(estimator.max_epochs * n_drawn / min(batch_size, n_drawn)))
-    automatic, tolerance = 1.0 if estimator.engine == "grid" else 0.0, estimator.early_stopping_tolerance
-    smoothness = automatic if estimator.smoothness == "auto" else float(estimator.smoothness)
+    smoothness, tolerance = choose_smoothness(estimator), estimator.early_stopping_tolerance
     return Settings(
         learning_rate=estimator.learning_rate * min(1.0, math.sqrt(MAX_ACTIVE / max(n_active, 1.0))),
         weight_decay=estimator.weight_decay,
@@ -373,6 +377,12 @@ def make_settings(
         callbacks=tuple(estimator.callbacks or ()),
         stage=STAGES[order] if estimator.staged else "all terms",
     )
+
+
+def choose_smoothness(estimator: Any) -> float:
+    """How strong penalties are, as a multiple of the usual."""
+    automatic = 1.0 if estimator.engine == "grid" else 0.0
+    return automatic if estimator.smoothness == "auto" else float(estimator.smoothness)
 
 
 def see_all_rows(settings: Settings, n_drawn: int) -> Settings:

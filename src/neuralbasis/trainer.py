@@ -87,7 +87,8 @@ class Trainer:
         knots = choose_knots(parameters, axes, terms, self.n_rows, self.objective.n_outputs)
         knots |= {order: count for order, count in self.knots.items() if order in knots}
         grid = self._make_grid(lay_out(axes, terms, knots, self._find_anchors()))
-        net = make_net(parameters, grid, self.objective, None if self.stages else self.sample, self.rng)
+        sample = None if self.stages else self.sample
+        net = make_net(parameters, grid, self.objective, sample, rows.n_effective, self.rng)
         if rows.voices is not None:
             net.give_voices(*grid.find_voices(rows.voices))
         engine = grid if parameters.engine == "grid" else ExactEngine(grid)

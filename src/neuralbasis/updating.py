@@ -127,7 +127,7 @@ def _train(
         losses = objective.loss(rows.init, rows.target).expand(rows.held_out.shape)
         history.constant = float(rows.validate(losses).sum())
         history.add("before", 0, history.constant, keep=True)
-    net = make_net(parameters, grid, objective, None, rng)
+    net = make_net(parameters, grid, objective, None, rows.n_effective, rng)
     if objective.link == "identity":  # a new mean may be far away
         shares, rest = rows.weights[:, None] * ~rows.held_out, rows.target[:, None] - rows.init[:, 0]
         net.intercept.data.add_(((shares * rest).sum(dim=0) / shares.sum(dim=0))[:, None])

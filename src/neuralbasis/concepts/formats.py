@@ -99,7 +99,10 @@ def read_inaturalist(
     is_train : whether to fit on these pictures
     """
     path = Path(path)
-    found = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        found = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path} is not a file of iNaturalist: it is not JSON ({error})") from None
     if not isinstance(found, dict) or not isinstance(found.get("images"), list):
         raise ValueError(f"{path} is not a file of iNaturalist: expected an object with a list 'images'")
     try:
@@ -273,13 +276,14 @@ def _read_csv_lines(path: Path, notes: list[str]) -> Iterator[dict[str, str]]:
         if absent:
             raise ValueError(f"{path} has no column {absent[0]!r}; expected {', '.join(CSV_COLUMNS)}")
         broken = []
-        for line in reader:
+        for fields in reader:
+            line = {name: (value or "").strip() for name, value in fields.items() if isinstance(name, str)}
             try:
                 is_placed = bool(np.isfinite([float(line["x"]), float(line["y"])]).all())
-            except (TypeError, ValueError):
+            except ValueError:
                 is_placed = False
             if is_placed and line["image"] and line["part"]:
-                yield {name: (value or "").strip() for name, value in line.items() if isinstance(name, str)}
+                yield line
             else:
                 broken.append(reader.line_num)
         _note_broken(path, broken, notes)

@@ -41,7 +41,7 @@ def picture(
 ) -> Figure:
     """Draw why a picture has its prediction: its concepts from the intercept to the score, and where each was seen.
 
-    Heat maps are red where the concept raises the score and blue where it lowers it; all share one scale, so that a
+    Heat maps are orange where the concept raises the score and blue where it lowers it; all share one scale, so that a
     concept that was seen nowhere has no colour.
 
     Parameters
