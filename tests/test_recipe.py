@@ -222,8 +222,15 @@ def test_an_automatic_tolerance_is_none(given, expected):
 def test_smoothness_is_relative_to_the_automatic_one(order):
     assert set(SMOOTHNESS) == {0, 1, 2, 3}  # the curvature of main effects, and the slopes by order
     for parameters, factor in [({}, 1), ({"smoothness": 2}, 2), ({"smoothness": 0}, 0), ({"engine": "exact"}, 0)]:
-        chosen = make_settings(NeuralBasisRegressor(**parameters), 100, 100, order).smoothness
+        chosen = make_settings(NeuralBasisRegressor(**parameters), 3000, 3000, order).smoothness
         assert chosen == {key: (factor * strength, floor) for key, (strength, floor) in SMOOTHNESS.items()}
+
+
+@pytest.mark.parametrize(("n_rows", "share"), [(1, 0.3), (900, 0.3), (1500, 0.5), (3000, 1), (10**7, 1)])
+def test_bends_of_few_rows_are_pressed_less(n_rows, share):
+    chosen = make_settings(NeuralBasisRegressor(), n_rows, n_rows).smoothness
+    assert chosen.pop(0) == pytest.approx((share * SMOOTHNESS[0][0], SMOOTHNESS[0][1]))
+    assert chosen == {order: SMOOTHNESS[order] for order in (1, 2, 3)}
 
 
 @pytest.mark.parametrize("order", [2, 3])

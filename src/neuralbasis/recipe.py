@@ -32,7 +32,8 @@ from .train import CURVATURE, GridEngine, Regime, Settings
 
 # DIFF: the paper's network sees the place alone, is wider, normalises batches and ties classes. Behind Fourier inputs a
 # smaller network without batch norm learned as well or better, faster, with coefficients for each class.
-SMOOTHNESS = {CURVATURE: (3.0, 30.0), 1: (3.0, 3.0), 2: (60.0, 5.0), 3: (60.0, 5.0)}  # strength, floor; see `Penalty`
+SMOOTHNESS = {CURVATURE: (10.0, 100.0), 1: (3.0, 3.0), 2: (60.0, 5.0), 3: (60.0, 5.0)}  # strength, floor; see `Penalty`
+SURE_OF_BENDS = 3000  # rows from which the curvature is pressed with full strength, and with down to 0.3 of it below
 MAX_FREQUENCY = {1: 32.0, 2: 8.0, 3: 8.0}  # periods over the axis, by order of the term
 FREQUENCY_DECAY = 1.5
 MIN_STEPS, INTERACTION_STEPS = 140, (300, 2500)
@@ -362,7 +363,7 @@ def make_settings(
         max_steps = max(MIN_STEPS if order == 1 else 1, round(PRESETS[estimator.preset].steps * usual))
     if estimator.max_epochs is not None:
         max_steps = max(1, math.ceil(estimator.max_epochs * n_drawn / min(batch_size, n_drawn)))
-    smoothness, tolerance = choose_smoothness(estimator), estimator.early_stopping_tolerance
+    tolerance = estimator.early_stopping_tolerance
     return Settings(
         learning_rate=estimator.learning_rate * min(1.0, math.sqrt(MAX_ACTIVE / max(n_active, 1.0))),
         weight_decay=estimator.weight_decay,
@@ -370,7 +371,7 @@ def make_settings(
         max_steps=max_steps,
         early_stopping_rounds=estimator.early_stopping_rounds,
         early_stopping_tolerance=None if tolerance == "auto" else float(tolerance),
-        smoothness={order: (smoothness * a, b) for order, (a, b) in SMOOTHNESS.items()},
+        smoothness=scale_smoothness(choose_smoothness(estimator), n_rows),
         output_penalty=estimator.output_penalty,
         time_limit=estimator.time_limit,
         verbose=bool(estimator.verbose),
@@ -383,6 +384,15 @@ def choose_smoothness(estimator: Any) -> float:
     """How strong penalties are, as a multiple of the usual."""
     automatic = 1.0 if estimator.engine == "grid" else 0.0
     return automatic if estimator.smoothness == "auto" else float(estimator.smoothness)
+
+
+def scale_smoothness(factor: float, n_rows: int) -> dict[int, tuple[float, float]]:
+    """Strengths and floors: of few rows a bend that is there hardly shows, and would be pressed away."""
+    few = float(np.clip(n_rows / SURE_OF_BENDS, 0.3, 1))
+    return {
+        kind: (factor * strength * (few if kind == CURVATURE else 1.0), floor)
+        for kind, (strength, floor) in SMOOTHNESS.items()
+    }
 
 
 def see_all_rows(settings: Settings, n_drawn: int) -> Settings:
