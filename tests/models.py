@@ -10,7 +10,8 @@ import numpy as np
 from neuralbasis.axis import Axis, continuous_axis, level_axis
 from neuralbasis.encoder import Encoder
 from neuralbasis.layout import Anchor, Layout, lay_out
-from neuralbasis.model import AdditiveModel, Shape, TiedShape
+from neuralbasis.model import AdditiveModel
+from neuralbasis.shape import Shape, TiedShape
 
 MIXED = ("continuous", "nominal", "continuous", "ordinal", "continuous")
 NUMERIC = ("continuous",) * 4

@@ -15,7 +15,7 @@ from neuralbasis.axis import FREQUENT, MIN_GAP, MINMAX_SHARE, SCALINGS, Axis, co
 from neuralbasis.columns import read_columns
 from neuralbasis.encoder import Encoder
 from neuralbasis.layout import lay_out
-from neuralbasis.model import _positions
+from neuralbasis.parts import _positions
 from tests.models import slow_position
 
 NAN = float("nan")

@@ -18,7 +18,8 @@ import neuralbasis.fitting  # noqa: F401 - the import of torch is not part of th
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
 from neuralbasis.columns import read_columns
 from neuralbasis.encoder import Encoder
-from neuralbasis.model import AdditiveModel, Shape
+from neuralbasis.model import AdditiveModel
+from neuralbasis.shape import Shape
 
 N, NAMES = 40, ["age", "size", "dose"]
 X = np.random.default_rng(0).normal(size=(N, 3))

@@ -32,7 +32,8 @@ from neuralbasis.cli.tables import Dialect, SourceTable, needed_types, read_batc
 from neuralbasis.cli.trial import find_task, hold_out, hold_pieces
 from neuralbasis.cli.wishes import Wishes
 from neuralbasis.encoder import Encoder
-from neuralbasis.model import AdditiveModel, Shape
+from neuralbasis.model import AdditiveModel
+from neuralbasis.shape import Shape
 from neuralbasis.stream.source import open_files
 
 from .models import build_model, draw_numbers, name_columns

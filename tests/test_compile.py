@@ -11,10 +11,10 @@ from neuralbasis.compile import compile_model
 from neuralbasis.encoder import Encoder
 from neuralbasis.layout import lay_out
 from neuralbasis.link import inverse_link
-from neuralbasis.model import Shape, TiedShape
 from neuralbasis.net import BasisNet
 from neuralbasis.objective import CrossEntropy, LogLoss, SquaredError
 from neuralbasis.purify import Table, purify
+from neuralbasis.shape import Shape, TiedShape
 from neuralbasis.train import GridEngine, Stage, training_threads
 from tests.models import draw_numbers, name_columns
 

@@ -27,8 +27,8 @@ from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, document
 from neuralbasis.axis import Axis
 from neuralbasis.document import ARRAYS, FORMAT, DocumentError
 from neuralbasis.encoder import Encoder
-from neuralbasis.model import AdditiveModel, Shape, TiedShape, load
-from neuralbasis.shape import FactoredShape, make_shapes
+from neuralbasis.model import AdditiveModel, load
+from neuralbasis.shape import FactoredShape, Shape, TiedShape, make_shapes
 from tests.formats.make import FOLDER, SUMMARY, make_model
 from tests.models import MIXED, NUMERIC, build_model, draw_numbers, name_columns, tie_model
 from tests.sparse_tables import build_models, build_wide, draw_table, rows_of_every_kind

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, explain
 from neuralbasis.axis import Axis, continuous_axis, level_axis
 from neuralbasis.encoder import Encoder
-from neuralbasis.model import AdditiveModel, Shape
+from neuralbasis.model import AdditiveModel
+from neuralbasis.shape import Shape
 from tests.models import build_model, draw_numbers, name_columns, tie_model
 
 CLASSES = {"identity": None, "logit": np.array(["no", "yes"]), "mlogit": np.array(["a", "b", "c"])}

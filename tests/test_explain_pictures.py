@@ -9,7 +9,8 @@ from neuralbasis import explain, plot
 from neuralbasis.axis import continuous_axis
 from neuralbasis.encoder import Encoder
 from neuralbasis.explain import classes
-from neuralbasis.model import AdditiveModel, Shape
+from neuralbasis.model import AdditiveModel
+from neuralbasis.shape import Shape
 from tests.models import build_model, draw_numbers, name_columns, tie_model
 from tests.sparse_tables import build_models, draw_table
 

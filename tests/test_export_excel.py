@@ -19,7 +19,8 @@ from neuralbasis.axis import Axis, continuous_axis, level_axis
 from neuralbasis.encoder import Encoder
 from neuralbasis.export import excel
 from neuralbasis.export.excel import to_excel
-from neuralbasis.model import AdditiveModel, Shape
+from neuralbasis.model import AdditiveModel
+from neuralbasis.shape import Shape
 
 from .models import build_model, draw_numbers, name_columns, tie_model
 

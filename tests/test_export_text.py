@@ -28,7 +28,8 @@ from neuralbasis.export import to_c, to_json, to_python, to_sql
 from neuralbasis.export.c import _quote
 from neuralbasis.export.sql import _search
 from neuralbasis.layout import lay_out
-from neuralbasis.model import AdditiveModel, Shape
+from neuralbasis.model import AdditiveModel
+from neuralbasis.shape import Shape
 
 from .models import MAX_KNOTS, all_terms, build_model, draw_numbers, name_columns, tie_model
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from neuralbasis import kernels
 from neuralbasis.layout import Anchor
-from neuralbasis.model import _interpolate, _positions
+from neuralbasis.parts import _interpolate, _positions
 from tests.models import (
     MIXED,
     NUMERIC,

@@ -24,7 +24,8 @@ from neuralbasis.axis import Axis, level_axis
 from neuralbasis.columns import read_columns
 from neuralbasis.encoder import Encoder
 from neuralbasis.link import inverse_link
-from neuralbasis.model import AdditiveModel, Shape, TiedShape
+from neuralbasis.model import AdditiveModel
+from neuralbasis.shape import Shape, TiedShape
 from tests.models import MIXED, NUMERIC, build_model, draw_numbers, name_columns, slow_contributions, tie_model
 
 NAN = float("nan")
@@ -195,7 +196,7 @@ def test_blocks_of_rows_have_the_same_winners(monkeypatch):
     tied, dense, _, table = make_tied(n_rows=60)
     expected = tied.classes[tied.scores(table).argmax(axis=1)].tolist()
     for size in (1, 50, 1 << 23):
-        monkeypatch.setattr("neuralbasis.model.BLOCK_NUMBERS", size)
+        monkeypatch.setattr("neuralbasis.parts.BLOCK_NUMBERS", size)
         assert tied.predict(table).tolist() == expected
         assert dense.predict(table).tolist() == dense.classes[dense.scores(table).argmax(axis=1)].tolist()
 
@@ -233,7 +234,7 @@ def test_tied_terms_say_what_their_tables_say(orders, which, compiled, monkeypat
 @pytest.mark.parametrize("which", ["all", "some"])
 def test_blocks_of_tied_terms_meet_without_gaps(which, monkeypatch):
     tied, dense, numbers, _ = make_tied(which, n_rows=333, kinds=NUMERIC)
-    monkeypatch.setattr(neuralbasis.model, "BLOCK_NUMBERS", 3 * len(tied.shapes) * 10)  # ten rows
+    monkeypatch.setattr(neuralbasis.parts, "BLOCK_NUMBERS", 3 * len(tied.shapes) * 10)  # ten rows
     np.testing.assert_allclose(tied.scores(numbers), dense.scores(numbers), rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(tied.contributions(numbers), dense.contributions(numbers), rtol=1e-10, atol=1e-12)
     numbers[300, 2] = np.inf
@@ -247,8 +248,8 @@ def test_blocks_of_tied_terms_meet_without_gaps(which, monkeypatch):
 def test_chunks_of_tied_terms_add_up(numbers_at_a_time, n_jobs, monkeypatch):
     tied, dense, numbers, _ = make_tied(n_rows=333, kinds=NUMERIC, orders=(1, 2, 3))
     tied = replace(tied, n_jobs=n_jobs)
-    monkeypatch.setattr(neuralbasis.model, "CHUNK_NUMBERS", numbers_at_a_time)
-    monkeypatch.setattr(neuralbasis.model, "BLOCK_NUMBERS", 2000)
+    monkeypatch.setattr(neuralbasis.parts, "CHUNK_NUMBERS", numbers_at_a_time)
+    monkeypatch.setattr(neuralbasis.parts, "BLOCK_NUMBERS", 2000)
     np.testing.assert_allclose(tied.scores(numbers), dense.scores(numbers), rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(tied.predict_proba(numbers), dense.predict_proba(numbers), rtol=1e-10)
     assert tied.predict(numbers).tolist() == dense.predict(numbers).tolist()
@@ -668,7 +669,7 @@ def store_case(seed: int, absent: float, n_rows: int = 300, **options):
 @pytest.mark.parametrize("absent", [0.0, 3.7, np.nan])
 @pytest.mark.parametrize("n_jobs", [1, 3])
 def test_a_stored_table_is_predicted_as_a_dense_one(absent, n_jobs, monkeypatch):
-    monkeypatch.setattr("neuralbasis.model.BLOCK_ROWS", 128)
+    monkeypatch.setattr("neuralbasis.parts.BLOCK_ROWS", 128)
     model, numbers, columns = store_case(0, absent, n_outputs=3, link="mlogit", classes=CLASSES["mlogit"])
     model = replace(model, n_jobs=n_jobs)
     np.testing.assert_allclose(model.scores(columns), model.scores(numbers), rtol=1e-12, atol=1e-12)
@@ -714,7 +715,8 @@ import sys, numpy as np
 from neuralbasis.axis import continuous_axis
 from neuralbasis.encoder import Encoder
 from neuralbasis.link import inverse_link
-from neuralbasis.model import AdditiveModel, Shape
+from neuralbasis.model import AdditiveModel
+from neuralbasis.shape import Shape
 axis = continuous_axis("a", np.arange(3.0))
 shape = Shape((0,), (axis,), np.ones((5, 1)), np.zeros((5, 1)), np.ones(5))
 model = AdditiveModel(Encoder((axis,)), np.zeros(1), (shape,), "identity")

@@ -19,8 +19,9 @@ from neuralbasis.encoder import Encoder
 from neuralbasis.explain import explain_global, explain_local
 from neuralbasis.explain import stability as measure_stability
 from neuralbasis.link import inverse_link
-from neuralbasis.model import AdditiveModel, Shape
+from neuralbasis.model import AdditiveModel
 from neuralbasis.plot import canvas, contrasts, curves, maps, reading
+from neuralbasis.shape import Shape
 from tests.models import build_model, tie_model
 
 N_ROWS = 300
@@ -938,7 +939,8 @@ from neuralbasis import plot
 assert not {"matplotlib", "torch", "sklearn"} & set(sys.modules)
 from neuralbasis.axis import continuous_axis
 from neuralbasis.encoder import Encoder
-from neuralbasis.model import AdditiveModel, Shape
+from neuralbasis.model import AdditiveModel
+from neuralbasis.shape import Shape
 axis = continuous_axis("a", np.arange(3.0))
 shape = Shape((0,), (axis,), np.ones((5, 1)), np.zeros((5, 1)), np.ones(5))
 plot.shapes(AdditiveModel(Encoder((axis,)), np.zeros(1), (shape,), "identity"), path=sys.argv[1])

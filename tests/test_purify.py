@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from neuralbasis import purify as module
 from neuralbasis.axis import Axis, continuous_axis, level_axis
-from neuralbasis.model import AdditiveModel, Shape, _interpolate
+from neuralbasis.model import AdditiveModel
+from neuralbasis.parts import _interpolate
 from neuralbasis.purify import Table, purify
+from neuralbasis.shape import Shape
 from tests.models import build_model, draw_numbers, name_columns
 
 seeds = st.integers(0, 2**32 - 1)

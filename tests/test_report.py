@@ -21,10 +21,11 @@ from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, report
 from neuralbasis.axis import Axis, continuous_axis, level_axis
 from neuralbasis.encoder import Encoder
 from neuralbasis.explain import explain_global, explain_local
-from neuralbasis.model import AdditiveModel, Shape
+from neuralbasis.model import AdditiveModel
 from neuralbasis.report import part
 from neuralbasis.report.page import SCRIPTS, write_block
 from neuralbasis.report.tables import Pack
+from neuralbasis.shape import Shape
 from tests.browser import find_browser
 from tests.models import build_model, draw_numbers, name_columns, tie_model
 from tests.sparse_tables import build_models, draw_table, rows_of_every_kind
@@ -376,7 +377,8 @@ import numpy as np
 from neuralbasis import report
 from neuralbasis.axis import continuous_axis
 from neuralbasis.encoder import Encoder
-from neuralbasis.model import AdditiveModel, Shape
+from neuralbasis.model import AdditiveModel
+from neuralbasis.shape import Shape
 axis = continuous_axis("a", np.arange(3.0))
 shape = Shape((0,), (axis,), np.ones((5, 1)), np.zeros((5, 1)), np.ones(5))
 report.write(sys.argv[1], AdditiveModel(Encoder((axis,)), np.zeros(1), (shape,), "identity"), [[1.0], [2.0]])

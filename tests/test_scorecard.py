@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from neuralbasis.axis import Axis, continuous_axis, level_axis
 from neuralbasis.encoder import Encoder
-from neuralbasis.model import AdditiveModel, Shape
+from neuralbasis.model import AdditiveModel
 from neuralbasis.scorecard import WIDTH, describe, number_format, scorecard
+from neuralbasis.shape import Shape
 
 from .models import build_model, draw_numbers, name_columns, tie_model
 

@@ -11,8 +11,8 @@ from scipy.stats import chi2
 from sklearn.metrics import log_loss
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
-from neuralbasis.model import TiedShape
 from neuralbasis.recipe import AUTO_CHANCE
+from neuralbasis.shape import TiedShape
 
 QUICK = {"max_steps": 60, "outer_bags": 2, "hidden": (32, 32), "random_state": 0}
 MAINS = [(0,), (1,), (2,), (3,)]

@@ -181,7 +181,7 @@ def join_contributions(parts: Sequence[Contributions]) -> Contributions:
 
 
 class FactoredPart:
-    """Factors within a model: `index` (T,) of their terms among all. See `model._Part`."""
+    """Factors within a model: `index` (T,) of their terms among all. See `parts.TablePart`."""
 
     def __init__(self, factors: Factors, index: Sequence[int]):
         self.factors, self.index = factors, np.array(index)

@@ -16,10 +16,10 @@ from neuralbasis.compile import compile_model
 from neuralbasis.encoder import Encoder
 from neuralbasis.layout import lay_out
 from neuralbasis.link import inverse_link
-from neuralbasis.model import TiedShape
 from neuralbasis.objective import CrossEntropy, LogLoss, SquaredError
 from neuralbasis.recipe import make_net
 from neuralbasis.sample import Sample
+from neuralbasis.shape import TiedShape
 from neuralbasis.train import ExactEngine, GridEngine, Stage
 
 TASKS = ("regression", "binary", "multiclass")

@@ -16,7 +16,8 @@ import numpy as np
 from ..axis import Axis
 from ..columns import write_frame
 from ..lazy import Lazy
-from ..model import AdditiveModel, find_model, lean
+from ..model import AdditiveModel, find_model
+from ..parts import lean
 from ..scorecard import find_term, reachable_cells
 from ..shape import AnyShape, FactoredShape
 from .explanation import Explanation, find_output, list_cells, squeeze
