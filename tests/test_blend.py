@@ -148,7 +148,9 @@ class Problem:
         self.objective = choose_objective(sample, None if task == "regression" else np.unique(y))
         grid = self.make_grid(lay_out(axes, terms, {2: 9}))
         kind = NeuralBasisRegressor if task == "regression" else NeuralBasisClassifier
-        net = make_net(kind(**{**QUICK, "outer_bags": n_members, **parameters}), grid, self.objective, sample, rng)
+        net = make_net(
+            kind(**{**QUICK, "outer_bags": n_members, **parameters}), grid, self.objective, sample, len(y), rng
+        )
         with torch.no_grad():
             for parameter in net.parameters():
                 parameter.add_(0.02 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(0)))

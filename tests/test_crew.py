@@ -46,7 +46,7 @@ def make_problem(threads=1, **parameters):
     layout = lay_out(encoder.axes, [(0,), (1,), (2,), (1, 2)], {2: 9})
     grid = GridEngine(layout, layout.encode(encoder.numbers(columns)), sample.weights, threads)
     objective = choose_objective(sample, None)
-    net = make_net(estimator, grid, objective, sample, rng)
+    net = make_net(estimator, grid, objective, sample, len(sample.y), rng)
     rows = place_rows(sample, objective, estimator.outer_bags, 0.2, rng, grid.device)
     return SimpleNamespace(net=net, grid=grid, engine=grid, rows=rows, objective=objective, rng=rng)
 

@@ -156,7 +156,7 @@ def make_stage(numbers, y, task="regression", axes: list[Axis] | None = None, n_
     objective = choose_objective(sample, None if task == "regression" else np.unique(y))
     grid = GridEngine(layout, layout.encode(numbers), sample.weights, threads=1)
     kind = NeuralBasisRegressor if task == "regression" else NeuralBasisClassifier
-    net = make_net(kind(**{**QUICK, "outer_bags": n_members, **parameters}), grid, objective, sample, rng)
+    net = make_net(kind(**{**QUICK, "outer_bags": n_members, **parameters}), grid, objective, sample, len(y), rng)
     return Stage(net, grid), place_rows(sample, objective, n_members, 0.15, rng, grid.device), objective
 
 

@@ -189,7 +189,7 @@ def make_stage(numbers, y, axes=None, task="regression", n_members=2, validation
     layout, objective = lay_out(axes, [(f,) for f in range(len(axes))], {}), choose_objective(sample, classes)
     grid = GridEngine(layout, layout.encode(numbers), sample.weights, threads=1)
     kind = NeuralBasisRegressor if task == "regression" else NeuralBasisClassifier
-    net = make_net(kind(**{**QUICK, "outer_bags": n_members, **parameters}), grid, objective, sample, rng)
+    net = make_net(kind(**{**QUICK, "outer_bags": n_members, **parameters}), grid, objective, sample, len(y), rng)
     rows = place_rows(sample, objective, n_members, validation_size, rng, grid.device)
     return Stage(net, grid), rows, objective
 

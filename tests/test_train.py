@@ -907,7 +907,7 @@ def make_problem(X, y, seed=0, classes=None, validation_size=0.25, **parameters)
     layout = lay_out(encoder.axes, [(feature,) for feature in range(len(encoder.axes))], {})
     positions, objective = layout.encode(encoder.numbers(columns)), choose_objective(sample, classes)
     grid = GridEngine(layout, positions, sample.weights, threads=1)
-    net = make_net(estimator, grid, objective, sample, rng)
+    net = make_net(estimator, grid, objective, sample, len(sample.y), rng)
     rows = place_rows(sample, objective, estimator.outer_bags, validation_size, rng, grid.device)
     return SimpleNamespace(net=net, grid=grid, engine=grid, rows=rows, objective=objective, rng=rng)
 
@@ -1082,7 +1082,7 @@ def test_gradients_of_a_batch_are_those_of_the_loss_and_the_penalties(task, tied
     if given:
         rows = replace(rows, init=torch.randn(n_rows, given, objective.n_outputs))
     estimator = NeuralBasisRegressor(**{**SMALL, "outer_bags": 3}, tied_classes=tied, n_subnets=2)
-    net, batch = make_net(estimator, grid, objective, None, rng), rng.integers(0, n_rows, 40)
+    net, batch = make_net(estimator, grid, objective, None, n_rows, rng), rng.integers(0, n_rows, 40)
     with torch.no_grad():
         for parameter in net.parameters():
             parameter.add_(torch.randn(parameter.shape) / 3)
@@ -1111,7 +1111,8 @@ def test_gradients_of_a_batch_are_those_of_the_loss_and_the_penalties(task, tied
 def add_net(problem, seed=7):
     """The problem of a second stage: a new net on what the trained one leaves."""
     scores = Stage(problem.net, problem.grid).add_scores(problem.rows.init)
-    net = make_net(NeuralBasisRegressor(**SMALL), problem.grid, problem.objective, None, np.random.default_rng(seed))
+    estimator, n_rows = NeuralBasisRegressor(**SMALL), len(scores)
+    net = make_net(estimator, problem.grid, problem.objective, None, n_rows, np.random.default_rng(seed))
     rows, rng = replace(problem.rows, init=scores), np.random.default_rng(seed)
     return SimpleNamespace(
         net=net, grid=problem.grid, engine=problem.grid, rows=rows, objective=problem.objective, rng=rng

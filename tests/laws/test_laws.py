@@ -306,7 +306,7 @@ def make_engines(task: str, order: int, seed: int = 0):
     if task != "regression":
         sample = Sample((np.arange(len(table)) % objective.n_outputs if task == "multiclass" else
                          (sample.y > 0)).astype(int), sample.weights)  # fmt: skip
-    net = make_net(estimator, grid, objective, sample, rng).double()
+    net = make_net(estimator, grid, objective, sample, len(sample.y), rng).double()
     with torch.no_grad():
         for parameter in [*net.coefficients.parameters(), *net.offsets.parameters(), *net.mixes.parameters(), net.free]:
             parameter.copy_(torch.from_numpy(rng.normal(size=parameter.shape)))
