@@ -22,7 +22,7 @@ from neuralbasis.columns import read_columns
 from neuralbasis.encoder import Encoder
 from neuralbasis.history import History
 from neuralbasis.layout import Anchor, lay_out
-from neuralbasis.net import RIDGE_FLOOR, BasisNet
+from neuralbasis.net import MIX_FLOOR, BasisNet
 from neuralbasis.objective import CrossEntropy, LogLoss, SquaredError, choose_objective
 from neuralbasis.recipe import make_net
 from neuralbasis.sample import Sample
@@ -1104,7 +1104,7 @@ def test_gradients_of_a_batch_are_those_of_the_loss_and_the_penalties(task, tied
     pull = torch.zeros_like(table)
     penalty.add_gradient(table.detach(), pull)
     sizes = [mix.detach().square().mean(dim=(1, 2), keepdim=True) for mix in net.mixes.values()]
-    ridges = [(mix.square() / (size + RIDGE_FLOOR)).sum() for mix, size in zip(net.mixes.values(), sizes, strict=True)]
+    ridges = [(mix.square() / (size + MIX_FLOOR)).sum() for mix, size in zip(net.mixes.values(), sizes, strict=True)]
     (loss + (table * pull).sum() + net.ridge / 2 * sum(ridges)).backward()
     for mine, parameter in zip(found, net.parameters(), strict=True):
         torch.testing.assert_close(mine, parameter.grad, rtol=1e-3, atol=2e-5)

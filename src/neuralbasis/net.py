@@ -23,7 +23,7 @@ from torch.nn import functional
 
 from .bases import Basis
 
-RIDGE_FLOOR = 0.02  # mean square of weights below which they are not pulled more
+MIX_FLOOR = 0.02  # mean square of weights below which they are not pulled more
 MAX_ROWS, BLOCK_NUMBERS = 65_536, 1 << 24  # rows worked on at a time, fewer where they have many numbers
 
 
@@ -184,7 +184,7 @@ class BasisNet(nn.Module):
             sizes = [mix.shape[1] for mix in self.mixes.values()]
             for mix, part in zip(self.mixes.values(), grad.split(sizes, dim=1), strict=True):
                 power = mix.detach().square().mean(dim=(1, 2), keepdim=True)
-                add_gradient(mix, part + self.ridge / (power + RIDGE_FLOOR) * mix.detach())
+                add_gradient(mix, part + self.ridge / (power + MIX_FLOOR) * mix.detach())
 
     def mix(self) -> Tensor:
         """Weights (M · S, T, K) of tied terms in the classes, terms by order."""
