@@ -60,7 +60,9 @@ BENCHMARKS = {
     "update": ("benchmarks.speed.update", "An update against a fit anew"),
     "kills": ("benchmarks.drills.kill --kills 30", "Fits that are killed"),
     "faults": ("benchmarks.drills.faults", "Fits that meet faults"),
-    "concepts": ("benchmarks.speed.concepts", "Concepts of birds, at CUB's and iNaturalist's size"),
+    "concepts": ("benchmarks.speed.concepts cub", "Concepts of birds, at CUB's size"),
+    "concepts_pairs": ("benchmarks.speed.concepts pairs", "Concepts of birds, at CUB's size, with all pairs"),
+    "concepts_many": ("benchmarks.speed.concepts birds", "Concepts of birds, at iNaturalist's size"),
     "detection": ("benchmarks.speed.detection", "Boxes with a hundred thousand pairs, and mean average precision"),
 }
 
