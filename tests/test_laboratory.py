@@ -295,6 +295,7 @@ def test_comparison() -> None:
     means = {problem: ratio.mean for problem, ratio in found.problems.items()}
     assert means == pytest.approx({"a": 0.5, "b": 1, "c": math.sqrt(1.1 * 1.21)})
     assert found.overall.mean == pytest.approx((0.5 * math.sqrt(1.1 * 1.21)) ** (1 / 3))
+    assert found.of_means == pytest.approx((0.5 * 1.155) ** (1 / 3))  # b's means are equal
     assert (found.counts["better"], found.counts["tied"], found.counts["worse"]) == (1, 1, 1)
     assert found.share == pytest.approx(2 / 3)
     assert found.worst == ("c", pytest.approx(1.1537, abs=1e-4))

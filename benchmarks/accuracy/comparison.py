@@ -2,7 +2,8 @@
 
 The loss of a record is its RMSE or log loss. A problem's figure is the geometric mean of the ratios of the two losses
 over its splits, with a 95 % interval from resampled splits; that of many problems is the geometric mean of theirs, with
-an interval from resampled problems. Below 1 the first learner is better.
+an interval from resampled problems. Beside it stands the geometric mean of the ratios of mean losses, in which a split
+without an error counts no more than any other. Below 1 the first learner is better.
 """
 
 from __future__ import annotations
@@ -98,6 +99,15 @@ class Comparison:
     @cached_property
     def overall(self) -> Ratio:
         return find_ratio([ratio.mean for ratio in self.problems.values()])
+
+    @cached_property
+    def of_means(self) -> float:
+        """Geometric mean over the problems of our mean loss over theirs."""
+        sums = [
+            (sum(read_loss(pair.ours) for pair in pairs), sum(read_loss(pair.theirs) for pair in pairs))
+            for pairs in self.group(lambda problem: problem).values()
+        ]
+        return statistics.geometric_mean(ours / theirs for ours, theirs in sums)
 
     @cached_property
     def counts(self) -> Counter[str]:

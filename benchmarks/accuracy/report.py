@@ -134,8 +134,8 @@ def write_lost(run: Run) -> str:
 
 def write_summary(groups: Mapping[str, Sequence[Comparison]]) -> str:
     header = [
-        "loss", "problems", "number", "geometric mean", "95 % interval", "better", "tied", "worse", "better or tied",
-        "worst", "of", "fit seconds", "calibration", "theirs", "seed change",
+        "loss", "problems", "number", "geometric mean", "95 % interval", "of means", "better", "tied", "worse",
+        "better or tied", "worst", "of", "fit seconds", "calibration", "theirs", "seed change",
     ]  # fmt: skip
     rows = [summarise(group, each) for group, comparisons in groups.items() for each in comparisons]
     return write_table(header, rows) if rows else ""
@@ -145,7 +145,7 @@ def summarise(group: str, each: Comparison) -> list[str]:
     problem, worst = each.worst
     return [
         each.title, group, str(len(each.problems)), f"{each.overall.mean:.3f}", each.overall.write_interval(),
-        *[str(each.counts[verdict]) for verdict in ("better", "tied", "worse")],
+        f"{each.of_means:.3f}", *[str(each.counts[verdict]) for verdict in ("better", "tied", "worse")],
         "–" if each.share is None else f"{each.share:.0%}", f"{worst:.3f}", problem, write_number(each.seconds),
         *[write_number(mean) for mean in each.means("calibration")], write_number(each.seed_change),
     ]  # fmt: skip
