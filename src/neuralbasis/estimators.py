@@ -586,10 +586,14 @@ class NeuralBasisClassifier(ClassifierMixin, _NeuralBasisModel):
 
     def predict_proba(self, X, init_score=None) -> np.ndarray:
         """(N, classes) probabilities."""
+        if init_score is None:
+            return self._fitted_model().predict_proba(self._read_table(X))
         return inverse_link(self._fitted_model().link, self._scores(X, init_score))
 
     def predict(self, X, init_score=None) -> np.ndarray:
         """The most probable class of each row."""
+        if init_score is None:
+            return self._fitted_model().predict(self._read_table(X))
         scores = self._scores(X, init_score)
         winner = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else scores.argmax(axis=1)
         return self.classes_[winner]
