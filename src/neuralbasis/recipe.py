@@ -33,7 +33,7 @@ from .train import CURVATURE, GridEngine, Regime, Settings
 # DIFF: the paper's network sees the place alone, is wider, normalises batches and ties classes. Behind Fourier inputs a
 # smaller network without batch norm learned as well or better, faster, with coefficients for each class.
 SMOOTHNESS = {CURVATURE: (10.0, 100.0), 1: (3.0, 3.0), 2: (60.0, 5.0), 3: (60.0, 5.0)}  # strength, floor; see `Penalty`
-SURE_OF_BENDS = 3000  # rows from which the curvature is pressed with full strength, and with down to 0.3 of it below
+SURE_OF_BENDS, LEAST_PRESS = 3000, 0.3  # rows from which the curvature is pressed with full strength; its part for few
 MAX_FREQUENCY = {1: 32.0, 2: 8.0, 3: 8.0}  # periods over the axis, by order of the term
 FREQUENCY_DECAY = 1.5
 MIN_STEPS, INTERACTION_STEPS = 140, (300, 2500)
@@ -388,7 +388,7 @@ def choose_smoothness(estimator: Any) -> float:
 
 def scale_smoothness(factor: float, n_rows: int) -> dict[int, tuple[float, float]]:
     """Strengths and floors: of few rows a bend that is there hardly shows, and would be pressed away."""
-    few = float(np.clip(n_rows / SURE_OF_BENDS, 0.3, 1))
+    few = float(np.clip(n_rows / SURE_OF_BENDS, LEAST_PRESS, 1))
     return {
         kind: (factor * strength * (few if kind == CURVATURE else 1.0), floor)
         for kind, (strength, floor) in SMOOTHNESS.items()
