@@ -244,12 +244,24 @@ def test_rows_are_narrowed_and_their_sizes_added(compiled):
 
 @pytest.mark.parametrize("compiled", [True, False])
 def test_the_highest_class_is_picked_where_it_is_sure(compiled):
-    scores = np.array([[1.0, 3.0, 2.0], [5.0, 5.0, 1.0], [2.0, 1.0, 1.95], [np.nan] * 3, [9.0, 0, 0]], dtype=np.float32)
+    scores = np.array(
+        [[1.0, 3.0, 2.0], [5.0, 5.0, 1.0], [2.0, 1.0, 1.95], [3.0, 1.0, 0.5], [9.0, 0, 0]], dtype=np.float32
+    )
+    intercept = np.array([0.0, 0.0, 2.0], dtype=np.float32)
     pick = kernels.pick_classes if compiled else getattr(kernels.pick_classes, "py_func", kernels.pick_classes)
-    winners = np.full(5, 7)
-    with np.errstate(invalid="ignore"):
-        assert pick(0, 4, scores, np.full(5, 0.1), winners) == -1
+    winners, reach = np.full(5, 7), np.array([0.1, 0.1, 0.1, np.inf, 0.1])
+    assert pick(0, 4, scores - intercept, intercept, reach, winners) == -1
     assert winners.tolist() == [1, -1, -1, -1, 7]
+    assert pick(0, 1, np.zeros((1, 3), dtype=np.float32), intercept, reach, winners) == -1
+    assert winners[0] == 2  # the intercept decides
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 8, 17, 1486])
+def test_the_highest_of_any_number_of_classes_is_picked(n_classes):
+    scores = np.random.default_rng(n_classes).normal(size=(50, n_classes)).astype(np.float32)
+    winners, intercept = np.empty(50, dtype=np.int64), np.zeros(n_classes, dtype=np.float32)
+    kernels.pick_classes(0, 50, scores.copy(), intercept, np.zeros(50), winners)
+    np.testing.assert_array_equal(winners, scores.argmax(axis=1))
 
 
 def test_rows_are_taken_in_any_order():

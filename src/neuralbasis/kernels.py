@@ -236,19 +236,28 @@ def narrow_rows(first, last, found, largest, narrow, sizes):
     return -1
 
 
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"nnan", "nsz", "reassoc"})
+def _add_and_find_highest(scores, intercept):
+    """Add the intercept to the scores (K,) of a row; the highest. Several at a time, so none may be missing."""
+    best = np.float32(-np.inf)
+    for k in range(len(scores)):
+        scores[k] += intercept[k]
+        best = max(best, scores[k])
+    return best
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
-def pick_classes(first, last, scores, reach, winners):
-    """The column with the highest score (N, K) of rows first … last - 1; -1 if another may be as high, each score being
-    off by up to reach (N,)."""
+def pick_classes(first, last, scores, intercept, reach, winners):
+    """The column with the highest score (N, K) + intercept (K,) of rows first … last - 1; -1 if another may be as high,
+    each score being off by up to reach (N,). Adds the intercept to the scores."""
     for row in range(first, last):
-        best, second, winner = -np.inf, -np.inf, 0
+        bound = _add_and_find_highest(scores[row], intercept) - 2 * reach[row]
+        count, winner = 0, 0
         for k in range(scores.shape[1]):
-            score = scores[row, k]
-            if score > best:
-                best, second, winner = score, best, k
-            elif score > second:
-                second = score
-        winners[row] = winner if best - second > 2 * reach[row] else -1
+            is_high = int(scores[row, k] >= bound)
+            count += is_high
+            winner += is_high * k
+        winners[row] = winner if count == 1 else -1
     return -1
 
 

@@ -6,8 +6,8 @@ ones), or from factors. The NumPy path gives the same numbers where numba is abs
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import cached_property
 from typing import Any
 
@@ -15,15 +15,18 @@ import numpy as np
 
 from . import kernels
 from .axis import Axis
+from .blas import hold_blas
 from .factors import FactoredPart, Factors
 from .layout import flatten, list_touches
 from .shape import AnyShape, FactoredShape, Shape, TiedShape
 from .stored import Stored
 
 BLOCK_NUMBERS = 1 << 22  # scores of classes, or contributions of tied terms, worked on at a time
+MIN_BLOCK = 256  # rows of these for a thread: products of fewer are slow
 CHUNK_NUMBERS = 4000  # contributions of a row to tied terms: of more terms, some at a time
 BLOCK_ROWS, STORED_ROWS = 1 << 14, 64  # stored rows worked on at a time, and that are worth a thread
-ROUNDING, SMALLEST = float(np.finfo(np.float32).eps) / 2, 1e-20  # of single precision
+LOOK_UPS = 1 << 16  # rows × terms that are worth a thread
+ROUNDING, SMALLEST, LARGEST = float(np.finfo(np.float32).eps) / 2, 1e-20, 1e37  # of single precision
 
 Hear = Callable[[slice, slice, np.ndarray], None]  # what is done with the contributions of some rows to some terms
 
@@ -77,62 +80,78 @@ class TablePart:
         if self.mix is None and (not per_term or len(self.index) == out.shape[1]):
             return self._score(numbers, per_term, out, n_jobs)
         if self.mix is not None and not per_term:
-            return self._add_mixed(out[:, 0], numbers, n_jobs)
+            return self._share(numbers, n_jobs, lambda rows, step: self._hear_sums(out[rows, 0], step))
+        return self._share(numbers, n_jobs, lambda rows, _step: self._hear_terms(out[rows]))
 
-        def hear(rows: slice, _terms: slice, found: np.ndarray) -> None:
-            out[rows, self.index] += found if self.mix is None else np.einsum("ntc,tck->ntk", found, self.mix)
+    def guess(
+        self, numbers: np.ndarray | Stored, intercept: np.ndarray, winners: np.ndarray, n_jobs: int | None
+    ) -> int:
+        """Write the classes with the highest score, -1 where rounding could decide; of tied classes alone."""
+        return self._share(numbers, n_jobs, lambda rows, step: self._hear_winners(winners[rows], intercept, step))
 
-        return self._visit_rows(numbers, len(numbers), n_jobs, hear)
+    def _share(self, numbers: np.ndarray | Stored, n_jobs: int | None, listen: Callable[[slice, int], Hear]) -> int:
+        """Threads take neighbouring rows each, and what `listen` returns for these and for a number of rows at a time
+        hears what the terms say of them. Returns the column of an infinite value or -1.
 
-    def _add_mixed(self, out: np.ndarray, numbers: np.ndarray | Stored, n_jobs: int | None) -> int:
+        Each goes all the way from look-ups to products of matrices.
+        """
+        threads = max(1, min(kernels.count_threads(n_jobs), len(numbers) // STORED_ROWS))
+        step = self._count_rows(numbers, threads)
+
+        def work(_part, low, high):
+            rows = slice(low, high)
+            return self._visit(take_rows(numbers, rows), step, listen(rows, step))
+
+        with hold_blas() if threads > 1 else nullcontext():
+            return kernels.share_rows(work, len(numbers), threads, STORED_ROWS)
+
+    def _hear_terms(self, out: np.ndarray) -> Hear:
+        """Add contributions into out (N, T, K) of all terms."""
+
+        def hear(rows: slice, terms: slice, found: np.ndarray) -> None:
+            said = found if self.mix is None else np.einsum("ntc,tck->ntk", found, self.mix[terms])
+            out[rows, self.index[terms]] += said
+
+        return hear
+
+    def _hear_sums(self, out: np.ndarray, step: int) -> Hear:
         """Add the scores of tied classes into out (N, K)."""
         assert self.mix is not None
-        step, mix = self._count_rows(numbers), self.mix
-        product = np.empty((step, mix.shape[2]))
+        mix, product = self.mix, np.empty((step, self.mix.shape[2]))
 
         def hear(rows: slice, terms: slice, found: np.ndarray) -> None:
             flat, own = found.reshape(len(found), -1), product[: len(found)]
             out[rows] += np.matmul(flat, mix[terms].reshape(flat.shape[1], -1), out=own)
 
-        return self._visit(numbers, step, n_jobs, hear)
+        return hear
 
-    def guess(
-        self, numbers: np.ndarray | Stored, intercept: np.ndarray, winners: np.ndarray, n_jobs: int | None
-    ) -> int:
-        """Write the classes with the highest score, -1 where rounding could decide; of tied classes alone.
+    def _hear_winners(self, winners: np.ndarray, intercept: np.ndarray, step: int) -> Hear:
+        """Sum scores in single precision, and write the highest.
 
         A sum of n products of rounded numbers is off by little more than n + 2 roundings of the sum of their sizes;
         each further chunk of products that is added to it rounds once more.
         """
         shares, largest = self._single
-        step, threads, n_terms = self._count_rows(numbers), kernels.count_threads(n_jobs), len(self.index)
-        size = self._count_terms(numbers) * shares.shape[1]
-        n_roundings = size + math.ceil(n_terms / self._count_terms(numbers)) + 8
-        scores, product = np.empty((2, step, shares.shape[2]), dtype=np.float32)
-        single, sizes = np.empty((step, size), dtype=np.float32), np.empty(step)
-        most = np.abs(intercept).max() + SMALLEST
+        n_terms, width, n_outputs = shares.shape
+        n_roundings = n_terms * width + 8
+        single, sizes = np.empty(step * n_terms * width, dtype=np.float32), np.empty(step)
+        scores, product = np.empty((2, step, n_outputs), dtype=np.float32)
+        with np.errstate(over="ignore"):
+            most, last = np.abs(intercept).max() + SMALLEST, intercept.astype(np.float32)
 
         def hear(rows: slice, terms: slice, found: np.ndarray) -> None:
             n_rows, flat = len(found), found.reshape(len(found), -1)
-            narrow, own = single[:n_rows, : flat.shape[1]], scores[:n_rows]
+            narrow, own = single[: flat.size].reshape(flat.shape), scores[:n_rows]
             if terms.start == 0:
-                with np.errstate(over="ignore"):
-                    own[:], sizes[:n_rows] = intercept, most
-
-            def cast(_part, low, high):
-                return kernels.narrow_rows(low, high, flat, largest[terms].ravel(), narrow, sizes)
-
-            def pick(_part, low, high):
-                reach = n_roundings * ROUNDING * sizes[:n_rows]
-                return kernels.pick_classes(low, high, own, reach, winners[rows])
-
-            kernels.share_rows(cast, n_rows, threads, STORED_ROWS)
+                own[:], sizes[:n_rows] = 0.0, most
+            kernels.narrow_rows(0, n_rows, flat, largest[terms].ravel(), narrow, sizes)
             with np.errstate(over="ignore", invalid="ignore"):  # what is too large for single precision is not sure
                 own += np.matmul(narrow, shares[terms].reshape(flat.shape[1], -1), out=product[:n_rows])
             if terms.stop == n_terms:
-                kernels.share_rows(pick, n_rows, threads, STORED_ROWS)
+                reach = np.where(sizes[:n_rows] < LARGEST, n_roundings * ROUNDING * sizes[:n_rows], np.inf)
+                kernels.pick_classes(0, n_rows, own, last, reach, winners[rows])
 
-        return self._visit(numbers, step, n_jobs, hear)
+        return hear
 
     def _count_terms(self, numbers: np.ndarray | Stored) -> int:
         """Tied terms that are looked up at a time."""
@@ -140,62 +159,51 @@ class TablePart:
             return len(self.index)
         return min(len(self.index), max(1, CHUNK_NUMBERS // self.arrays[-1].shape[1]))
 
-    def _count_rows(self, numbers: np.ndarray | Stored) -> int:
-        """Rows of tied terms that are worked on at a time, at most all."""
-        assert self.mix is not None
-        _, width, n_outputs = self.mix.shape
+    def _count_rows(self, numbers: np.ndarray | Stored, threads: int) -> int:
+        """Rows that a thread works on at a time, at most all."""
+        width, n_outputs = self.arrays[-1].shape[1], 1 if self.mix is None else self.mix.shape[2]
         step = BLOCK_NUMBERS // max(self._count_terms(numbers) * width, n_outputs, len(self.layout.axes))
-        return max(1, min(step, len(numbers)))
+        return max(1, min(max(step // threads, MIN_BLOCK), step, len(numbers)))
 
-    def _visit(self, numbers: np.ndarray | Stored, step: int, n_jobs: int | None, hear: Hear) -> int:
+    def _visit(self, numbers: np.ndarray | Stored, step: int, hear: Hear) -> int:
         """Let `hear` know what the terms say of so many rows at a time, (n, T, C); of very many terms, chunk by chunk.
 
         The array is used again. Returns the column of an infinite value or -1.
         """
         if self._count_terms(numbers) == len(self.index):
-            return self._visit_rows(numbers, step, n_jobs, hear)
+            return self._visit_rows(numbers, step, hear)
         assert isinstance(numbers, np.ndarray)
-        return self._visit_chunks(numbers, step, n_jobs, hear)
+        return self._visit_chunks(numbers, step, hear)
 
-    def _visit_rows(self, numbers: np.ndarray | Stored, step: int, n_jobs: int | None, hear: Hear) -> int:
+    def _visit_rows(self, numbers: np.ndarray | Stored, step: int, hear: Hear) -> int:
         n_terms, width = len(self.index), self.arrays[-1].shape[1]
-        step = max(1, min(step, BLOCK_NUMBERS // (n_terms * width)))
         room, every = np.empty((min(step, len(numbers)), n_terms, width)), slice(0, n_terms)
         for first in range(0, len(numbers), step):
             rows = slice(first, min(first + step, len(numbers)))
             found = room[: rows.stop - first]
             found[:] = 0.0
-            bad = self._score(take_rows(numbers, rows), True, found, n_jobs)
+            bad = self._score(take_rows(numbers, rows), True, found, 1)
             if bad >= 0:
                 return bad
             hear(rows, every, found)
         return -1
 
-    def _visit_chunks(self, numbers: np.ndarray, step: int, n_jobs: int | None, hear: Hear) -> int:
+    def _visit_chunks(self, numbers: np.ndarray, step: int, hear: Hear) -> int:
         """Positions are found once; the weights of a chunk's terms are then read once for many rows."""
-        layout, threads, table = self.layout, kernels.count_threads(n_jobs), self.arrays[-1]
+        layout, table = self.layout, self.arrays[-1]
         n_terms, chunk = len(self.index), self._count_terms(numbers)
         for first in range(0, len(numbers), step):
             rows = slice(first, min(first + step, len(numbers)))
-            block = numbers[rows]
-            positions = np.empty((len(block), len(layout.axes)))
-
-            def locate(_part, low, high, block=block, positions=positions):
-                return kernels.locate_rows(low, high, block, *layout.axis_arrays, positions)
-
-            bad = kernels.share_rows(locate, len(block), threads, STORED_ROWS)
+            n_rows = rows.stop - first
+            positions = np.empty((n_rows, len(layout.axes)))
+            bad = kernels.locate_rows(0, n_rows, numbers[rows], *layout.axis_arrays, positions)
             if bad >= 0:
                 return bad
             taken = np.ascontiguousarray(positions.T)
             for start in range(0, n_terms, chunk):
                 terms = slice(start, min(start + chunk, n_terms))
-                found = np.zeros((len(block), terms.stop - start, table.shape[1]))
-                arrays = layout.terms_between(start, terms.stop)
-
-                def gather(_part, low, high, found=found, arrays=arrays, taken=taken):
-                    return kernels.gather_rows(low, high, taken, *arrays, table, True, found)
-
-                kernels.share_rows(gather, len(block), threads, STORED_ROWS)
+                found = np.zeros((n_rows, terms.stop - start, table.shape[1]))
+                kernels.gather_rows(0, n_rows, taken, *layout.terms_between(start, terms.stop), table, True, found)
                 hear(rows, terms, found)
         return -1
 
@@ -220,9 +228,10 @@ class TablePart:
         def work(_part, first, last):
             return kernels.score_rows(first, last, numbers, *self.arrays, per_term, out)
 
-        if len(numbers) < 2 * kernels.MIN_ROWS:  # not worth a look at the machine
+        enough = max(STORED_ROWS, LOOK_UPS // len(self.index))
+        if len(numbers) < 2 * enough:  # not worth a look at the machine
             return work(0, 0, len(numbers))
-        return kernels.share_rows(work, len(numbers), kernels.count_threads(n_jobs))
+        return kernels.share_rows(work, len(numbers), kernels.count_threads(n_jobs), enough)
 
     def _score_stored(self, numbers: Stored, per_term: bool, out: np.ndarray, threads: int) -> int:
         """What all terms say where every value is absent, and the difference that the entries of a row make."""

@@ -1,0 +1,60 @@
+"""BLAS has one thread while anyone holds it, and its own number afterwards."""
+
+from __future__ import annotations
+
+from threading import Barrier, Thread
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from neuralbasis.blas import hold_blas
+
+
+def count_blas_threads() -> set[int]:
+    np.ones((2, 2)) @ np.ones((2, 2))
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+
+@pytest.fixture(autouse=True)
+def three_threads():
+    with threadpool_limits(3, "blas"):
+        yield
+
+
+def test_blas_has_one_thread_while_it_is_held():
+    before = count_blas_threads()
+    with hold_blas():
+        assert count_blas_threads() == {1}
+        with hold_blas():
+            assert count_blas_threads() == {1}
+        assert count_blas_threads() == {1}
+    assert count_blas_threads() == before == {3}
+
+
+def test_it_is_let_go_after_an_error():
+    with pytest.raises(KeyError), hold_blas():
+        raise KeyError
+    assert count_blas_threads() == {3}
+
+
+def test_whoever_leaves_last_lets_it_go():
+    """The first to come leaves while another is still inside."""
+    inside, left, seen = Barrier(2), Barrier(2), []
+
+    def come_later():
+        inside.wait()
+        with hold_blas():
+            inside.wait()
+            left.wait()
+            seen.append(count_blas_threads())
+
+    other = Thread(target=come_later)
+    other.start()
+    with hold_blas():
+        inside.wait()
+        inside.wait()
+    left.wait()
+    other.join()
+    assert seen == [{1}]
+    assert count_blas_threads() == {3}
