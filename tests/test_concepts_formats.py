@@ -28,7 +28,7 @@ FILES = {
         "1 1 10.0 20.0 1\n1 2 30.5 40.0 1\n1 3 0.0 0.0 0\n2 3 5.0 6.0 1\n4 1 1.0 2.0 1\n9 1 1.0 2.0 1\n"
     ),
     "attributes/attributes.txt": (
-        "1 has_wing_pattern::striped\n2 has_primary_size::small_(5_-_9_in)\n3 has_upperparts_color::blue\n"
+        "1 has_wing_pattern::striped\n2 has_size::small_(5_-_9_in)\n3 has_upperparts_color::blue\n"
     ),
     "attributes/image_attribute_labels.txt": (
         "1 1 1 4 3.5\n1 2 1 4 3.5\n1 3 0 3 3.5\n"
@@ -68,7 +68,10 @@ def test_cub_is_read_exactly(tmp_path: Path) -> None:
     assert found.present.tolist() == [[1, 0], [0, -1], [0, -1]]
     assert found.weight.tolist() == [[1.0, 0.75], [0.5, 0.0], [1.0, 0.0]]
     assert found.truth().tolist() == [[1, 0], [0, -1], [0, -1]]
-    assert found.notes == ("image_attribute_labels.txt: 1 line could not be read, first line 9",)
+    assert found.notes == (
+        "attributes.txt: left out, since no part shows them: has_size (1 of 3)",
+        "image_attribute_labels.txt: 1 line could not be read, first line 9",
+    )
 
 
 def test_attributes_beside_the_folder(tmp_path: Path) -> None:
@@ -103,28 +106,37 @@ def test_names_of_the_paper() -> None:
         "has_leg_color::orange": "orange leg",
         "has_wing_pattern::striped": "striped wing",
         "has_beak_shape::needle": "needle-shaped beak",
+        "has_bill_shape::needle": "needle-shaped beak",
+        "has_bill_shape::hooked_seabird": "hooked seabird beak",
+        "has_bill_color::red": "red beak",
         "has_wing_shape::pointed-wings": "pointed wings",
         "has_under_tail_color::buff": "buff under tail",
-        "has_beak_length::shorter_than_head": "beak shorter than head",
+        "has_bill_length::shorter_than_head": "beak shorter than head",
         "has_head_pattern::eyering": "eyering head",
     }
     for attribute, name in names.items():
         assert name_concept(attribute, parts).name == name
     assert name_concept("has_head_pattern::eyering", parts).parts == ("crown", "forehead", "eye")
-    assert name_concept("no attribute", parts) is None
+    for attribute in ("no attribute", "has_size::small", "has_shape::duck-like", "has_primary_color::red"):
+        assert name_concept(attribute, parts) is None
 
 
 @pytest.mark.skipif("NEURALBASIS_DATA" not in os.environ, reason="the real names of the attributes are not here")
-def test_cubs_312_attributes_are_278_concepts() -> None:
+@pytest.mark.parametrize("is_official", [True, False])
+def test_cubs_312_attributes_are_278_concepts(is_official: bool) -> None:
     parts = list(dict.fromkeys(map(merge_sides, CUB_PARTS)))
     text = Path(os.environ["NEURALBASIS_DATA"], "cub", "attributes.txt").read_text()
+    official = {"_beak_": "_bill_", "_primary_size": "_size", "_primary_shape": "_shape"}
+    for spelling, own in official.items() if is_official else ():
+        text = text.replace(spelling, own)
     attributes = [line.split(" ", 1)[1] for line in text.splitlines()]
     found = {attribute: name_concept(attribute, parts) for attribute in attributes}
     assert len(attributes) == 312
     names = [concept.name for concept in found.values() if concept]
     assert len(names) == len(set(names)) == 278
     left_out = {attribute.split("::")[0] for attribute, concept in found.items() if concept is None}
-    assert left_out == {"has_primary_size", "has_primary_shape", "has_primary_color"}
+    whole = "has_" if is_official else "has_primary_"
+    assert left_out == {f"{whole}size", f"{whole}shape", "has_primary_color"}
     assert set().union(*(concept.parts for concept in found.values() if concept)) == set(parts)
 
 

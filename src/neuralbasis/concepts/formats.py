@@ -212,6 +212,10 @@ def _read_attributes(
     ids, attributes = _read_list(next((place for place in places if place.exists()), places[0]), notes)
     found = {number: name_concept(name, parts) for number, name in zip(ids, attributes, strict=True)}
     kept = {number: concept for number, concept in found.items() if concept is not None}
+    homeless = [name.partition("::")[0] for number, name in zip(ids, attributes, strict=True) if number not in kept]
+    if homeless:
+        groups = ", ".join(dict.fromkeys(homeless))
+        notes.append(f"attributes.txt: left out, since no part shows them: {groups} ({len(homeless)} of {len(ids)})")
     if len({concept.name for concept in kept.values()}) < len(kept):
         raise ValueError(f"{folder}: two attributes have the same concept; rename one of them in attributes.txt")
     shows = np.array([[part in concept.parts for part in parts] for concept in kept.values()], dtype=bool)
