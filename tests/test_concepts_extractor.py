@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
@@ -24,6 +25,7 @@ from transformers import ResNetConfig, ResNetForImageClassification, ResNetModel
 
 from neuralbasis.archive import read_archive, write_archive
 from neuralbasis.cli import main
+from neuralbasis.cli.outputs import open_output
 from neuralbasis.concepts import Backbone, ConceptExtractor, load, read_picture
 from neuralbasis.concepts.cells import find_cells
 from neuralbasis.concepts.classifiers import RIDGES
@@ -381,6 +383,29 @@ def test_from_the_command_line(birds, tmp_path: Path) -> None:
     scores = np.stack([rows[name].to_numpy() for name in fitted.names], axis=1)
     assert np.array_equal(scores, birds.extractor.apply(birds.annotations.images).scores)
     assert not list(tmp_path.glob("*.unfinished"))
+    assert pq.ParquetFile(table).num_row_groups == 1  # not one a batch
+
+
+def test_groups_of_a_parquet_file_are_large_and_bounded(tmp_path: Path) -> None:
+    batch = pa.RecordBatch.from_arrays([pa.array(np.arange(30_000.0))], ["a"])
+    with open_output(str(tmp_path / "a.parquet"), ["a"]) as output:
+        for _ in range(5):
+            output.write(batch)
+    found = pq.ParquetFile(tmp_path / "a.parquet")
+    assert [found.metadata.row_group(k).num_rows for k in range(found.num_row_groups)] == [90_000, 60_000]
+    assert found.read()["a"].to_pylist() == 5 * list(range(30_000))
+    with open_output(str(tmp_path / "b.parquet"), ["a"]) as output:
+        pass
+    assert pq.read_table(tmp_path / "b.parquet").num_rows == 0
+
+
+def test_annotations_are_never_written_over(birds, tmp_path: Path) -> None:
+    birds.extractor.save(tmp_path / "birds.nbc")
+    text = f"image,part,x,y,attribute\n{birds.annotations.images[0]},wing,1,2,red\n"
+    (tmp_path / "own.csv").write_text(text)
+    failed = run("concepts", "apply", tmp_path / "birds.nbc", tmp_path / "own.csv", "-o", tmp_path / "own.csv", code=1)
+    assert "is read and cannot be written" in failed.stderr
+    assert (tmp_path / "own.csv").read_text() == text
 
 
 def test_the_command_names_broken_pictures(birds, tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def apply(
     from ..concepts import Backbone, load, read_annotations
     from .outputs import check_output
 
-    check_output(output, extractor)
+    check_output(output, extractor, pictures)
     found = load(extractor)
     if backbone is not None:
         found.backbone = Backbone.load(backbone, side=found.knowledge.source.side)
