@@ -300,6 +300,35 @@ def test_sparse_features_with_listed_pairs(tmp_path):
     assert found.mean_average_precision > 5 * chance.mean_average_precision
 
 
+def test_names_that_look_like_ids(tmp_path):
+    """A detector's category 1 is the class with that id, though another class has the name "1"."""
+    truth = make_truth([[0, 0, 10, 10], [50, 50, 10, 10]], [1, 2])
+    truth["categories"] = [{"id": 1, "name": "0"}, {"id": 2, "name": "1"}]
+    annotations = detection.read_annotations(write(tmp_path / "t.json", truth))
+    found = [
+        {"image_id": 7, "category_id": 1, "bbox": [0, 0, 10, 10], "score": 0.9},
+        {"image_id": 7, "category_id": 2, "bbox": [50, 50, 10, 10], "score": 0.9},
+    ]
+    own = detection.evaluate(None, detection.read_boxes(write(tmp_path / "f.json", found)), annotations)
+    assert own.mean_average_precision == pytest.approx(1.0, abs=1e-9)
+    assert detection.assign(make_boxes([[50, 50, 10, 10]]), annotations).tolist() == ["1"]
+    by_name = detection.evaluate({"1": [1.0]}, make_boxes([[50, 50, 10, 10]]), annotations)
+    np.testing.assert_allclose(by_name.by_class, [0.0, 1.0], atol=1e-9)
+
+
+def test_braces_in_a_name_are_only_braces(tmp_path):
+    truth = make_truth([[0, 0, 1, 1]], categories=[{"id": 1, "name": "{cup}"}])
+    annotations = detection.read_annotations(write(tmp_path / "{0.a}.json", truth))
+    boxes = detection.Boxes("{}{x}.csv", np.array([8]), np.ones((1, 4)))
+    with pytest.raises(ValueError, match=r"\{\}\{x\}\.csv: row 1 is of image '8', which is not in .*\{0\.a\}\.json"):
+        detection.assign(boxes, annotations)
+    with pytest.raises(ValueError, match=r"class '\{\}' \(number 1\) is not known; .*'\{cup\}'"):
+        detection.evaluate({"{}": [1.0]}, make_boxes([[0, 0, 1, 1]]), annotations)
+    odd = make_truth([[0, 0, 1, 1]], images=[{"id": "{}"}])
+    with pytest.raises(ValueError, match="annotation 1 is of image '7', which the file does not list"):
+        detection.read_annotations(write(tmp_path / "{0}.json", odd))
+
+
 WRONG = {
     "negative": (lambda: make_boxes([[0, 0, 1, 1], [0, 0, -2, 1]]), r"boxes: row 2 .* not \[0.0, 0.0, -2.0, 1.0\]"),
     "infinite": (lambda: make_boxes([[0, 0, np.inf, 1]]), "boxes: row 1 must have finite numbers"),

@@ -13,7 +13,7 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -69,15 +69,24 @@ class Annotations:
         """(N,) places of these pictures."""
         hint = "give the annotations of all images, or leave such rows out"
         return _find(
-            ids, self._image_places, f"{place}: row {{}} is of image {{}}, which is not in {self.place}; {hint}"
+            ids,
+            self._image_places,
+            lambda row, text: f"{place}: row {row} is of image {text!r}, which is not in {self.place}; {hint}",
         )
 
-    def find_classes(self, labels: Sequence[Any], place: str) -> np.ndarray:
-        """(N,) places of classes given by name or by id; -1 for the background."""
-        known = {category: k for k, category in enumerate(self.categories)}
-        known |= {name: k for k, name in enumerate(self.classes)} | {BACKGROUND: -1}
+    def find_classes(self, labels: Sequence[Any], place: str, ids_first: bool = False) -> np.ndarray:
+        """(N,) places of classes given by name or by id; -1 for the background.
+
+        A text that is the name of one class and the id of another is the name, with `ids_first` the id.
+        """
+        by_name, by_id = ({text: k for k, text in enumerate(texts)} for texts in (self.classes, self.categories))
+        known = {**by_name, **by_id} if ids_first else {**by_id, **by_name}
         expected = f"expected {BACKGROUND!r} or a class of {self.place}: {_list_names(self.classes)}"
-        return _find(labels, known, f"{place}: class {{1}} (number {{0}}) is not known; {expected}")
+        return _find(
+            labels,
+            {**known, BACKGROUND: -1},
+            lambda number, text: f"{place}: class {text!r} (number {number}) is not known; {expected}",
+        )
 
     @cached_property
     def _image_places(self) -> dict[str, int]:
@@ -92,7 +101,7 @@ class Boxes:
     image : (N,) ids of the pictures
     box : (N, 4) x, y, width, height
     X : their features, any table that a model reads (N, D); None if there are none
-    label : (N,) a class or the background for each, by name or id; None if that is not said
+    label : (N,) a class or the background for each, by id or name; None if that is not said
     score : (N,) how sure a detector is of the label; None if that is not said
 
     Examples
@@ -232,8 +241,8 @@ def read_annotations(path: Path) -> Annotations:
     area = [one.get("area", width * height) for one, (width, height) in zip(given, box[:, 2:], strict=True)]
     return Annotations(
         place, images, categories, classes,
-        _place_ids(_take(given, "image_id", what), images, f"{what} {{}} is of image {{}}, not among the images"),
-        _place_ids(_take(given, "category_id", what), categories, f"{what} {{}} is of category {{}}, not among these"),
+        _place_ids(_take(given, "image_id", what), images, what, "image"),
+        _place_ids(_take(given, "category_id", what), categories, what, "category"),
         box, np.array(area, dtype=float), np.array([bool(one.get("iscrowd", 0)) for one in given], dtype=bool),
     )  # fmt: skip
 
@@ -372,7 +381,9 @@ def _score(model: Any, boxes: Boxes, annotations: Annotations) -> tuple[np.ndarr
     if model is None:
         if boxes.label is None or boxes.score is None:
             raise ValueError(f"{boxes.place} has no labels and scores of its own; give a model or scores")
-        classes, scores = annotations.find_classes(boxes.label.tolist(), boxes.place), np.asarray(boxes.score, float)
+        # Detectors give ids: `category_id` of MS-COCO's results is nothing else.
+        classes = annotations.find_classes(boxes.label.tolist(), boxes.place, ids_first=True)
+        scores = np.asarray(boxes.score, dtype=float)
     elif hasattr(model, "predict"):
         labels = model.classes if isinstance(model, AdditiveModel) else getattr(model, "classes_", None)
         if labels is None:
@@ -470,17 +481,21 @@ def _take(records: Sequence[Any], name: str, what: str) -> list[Any]:
     return [record[name] for record in records]
 
 
-def _place_ids(ids: Sequence[Any], known: Sequence[str], unknown: str) -> np.ndarray:
-    return _find(ids, {text: place for place, text in enumerate(known)}, f"{unknown}; add it there")
+def _place_ids(ids: Sequence[Any], known: Sequence[str], what: str, kind: str) -> np.ndarray:
+    return _find(
+        ids,
+        {text: place for place, text in enumerate(known)},
+        lambda number, text: f"{what} {number} is of {kind} {text!r}, which the file does not list; add it there",
+    )
 
 
-def _find(came: Sequence[Any], known: Mapping[str, int], unknown: str) -> np.ndarray:
-    """Places of values by their texts; `unknown` is the error, with places for a number from 1 and the value."""
+def _find(came: Sequence[Any], known: Mapping[str, int], complain: Callable[[int, str], str]) -> np.ndarray:
+    """Places of values by their texts; `complain` writes the error of a number, from 1, and its text."""
     found = np.empty(len(came), dtype=np.int64)
     for index, text in enumerate(map(level_text, came)):
         place = known.get(text)
         if place is None:
-            raise ValueError(unknown.format(index + 1, repr(text)))
+            raise ValueError(complain(index + 1, text))
         found[index] = place
     return found
 
