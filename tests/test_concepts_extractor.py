@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -222,6 +224,75 @@ def test_a_shelf_forgets_what_was_damaged(tmp_path: Path) -> None:
         assert shelf.get(keys[2]).tolist() == [0, 1, 2, 3]
     with pytest.raises(ValueError, match="not a shelf of"):
         Shelf(tmp_path / "a.shelf", (5,), "f4")
+
+
+def test_a_shelf_has_one_writer_and_any_readers(tmp_path: Path) -> None:
+    path, key = tmp_path / "a.shelf", b"k" * 16
+    with Shelf(path, (4,), "f4") as shelf:
+        shelf.put(key, np.arange(4))
+        with pytest.raises(ValueError, match=r"a\.shelf is in use by another run"):
+            Shelf(path, (4,), "f4")
+        with open(path, "ab") as file:
+            file.write(b"part of a record")
+        before = path.read_bytes()
+        with Shelf(path, (4,), "f4", is_read_only=True) as reader:
+            assert reader.get(key).tolist() == [0, 1, 2, 3]
+        assert path.read_bytes() == before
+    with Shelf(path, (4,), "f4") as shelf:
+        assert shelf.get(key).tolist() == [0, 1, 2, 3]
+    assert path.read_bytes() == before[:-16]
+
+
+FULL_DISK = """
+import resource, signal, sys
+import numpy as np
+from neuralbasis.concepts.shelf import Shelf
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+with Shelf(sys.argv[1], (1000,), "f4") as shelf:
+    shelf.put(b"a" * 16, np.ones(1000))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000))  # the next record is cut in the middle
+    try:
+        shelf.put(b"b" * 16, np.ones(1000))
+    except OSError as error:
+        print(error.strerror)
+    print(len(shelf), shelf.get(b"b" * 16), shelf.get(b"a" * 16).sum())
+"""
+
+
+def test_a_record_is_written_whole_or_refused(tmp_path: Path) -> None:
+    pytest.importorskip("resource")
+    found = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, tmp_path / "a.shelf"], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.splitlines() == ["File too large", "1 None 1000.0"]
+    assert (tmp_path / "a.shelf").stat().st_size < 6000 - 1000
+
+
+def test_scores_that_the_cache_lost_are_computed_or_named(birds, tmp_path: Path) -> None:
+    """Records go while a run reads: what was just computed is taken from memory, what is gone is named."""
+    images = birds.annotations.images[:6]
+    whole = birds.extractor.apply(images, batch_size=2).scores
+    birds.extractor.apply(images[:2], cache=tmp_path)
+    (shelf,) = tmp_path.glob("scores-*.shelf")
+    broken: dict[int, str] = {}
+    scores = np.full_like(whole, np.nan)
+    parts = birds.extractor.stream([*images[2:], *images[:2]], broken, batch_size=2, cache=tmp_path)
+    for part in parts:
+        scores[part.rows] = part.scores
+        with open(shelf, "r+b") as file:
+            file.truncate(110)
+    assert np.allclose(scores[:4], whole[2:], atol=1e-3)
+    assert list(broken) == [4, 5]
+    assert f"{images[0]}: its scores were lost from the cache" in broken[4]
+
+
+def test_broken_pictures_are_told_as_they_come(birds, tmp_path: Path) -> None:
+    (tmp_path / "broken.jpg").write_bytes(b"nothing")
+    images = [birds.annotations.images[0], tmp_path / "broken.jpg", *birds.annotations.images[1:20]]
+    for cache in (None, tmp_path / "cache"):
+        broken: dict[int, str] = {}
+        first = next(birds.extractor.stream(images, broken, batch_size=2, cache=cache))
+        assert (first.rows.tolist(), list(broken)) == ([0], [1])
 
 
 def test_the_key_of_a_picture_is_of_what_it_is_now(tmp_path: Path) -> None:
