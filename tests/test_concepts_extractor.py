@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
@@ -94,6 +96,26 @@ def test_trust_counts_pictures(birds) -> None:
         assert row.n_train + row.n_held == (truth[:, k] == 1).sum()
         assert row.share == row.n_held / (row.n_held + row.n_held_absent)
         assert row.ridge in RIDGES
+
+
+def test_a_rare_concept_is_learned_and_its_scores_are_rare(birds) -> None:
+    """One picture of a hundred has it: it is not held out, and the others do not seem to have it as well."""
+    train = birds.annotations.select(np.flatnonzero(birds.annotations.is_train)[::3])
+    k = train.concepts.index("red wing")
+    present = train.present.copy()
+    sure = np.flatnonzero((present[:, k] == 1) & (train.weight[:, k] == 1))
+    present[:, k] = np.where(present[:, k] == 1, 0, present[:, k])
+    present[sure[0], k] = 1
+    for seed in range(3):
+        found = ConceptExtractor.fit(replace(train, present=present), birds.backbone, random_state=seed)
+        (row,) = (row for row in found.trust() if row.concept == "red wing")
+        assert (row.n_train, row.n_held, row.is_measured, np.isnan(row.auroc)) == (1, 0, False, True)
+        assert sum(other.is_measured for other in found.trust()) > 30
+        place = found.names.index("red wing")
+        scores = found.apply(train.images).scores[:, place]
+        assert scores.mean() < 0.03
+        assert expit(logit(scores) - found.knowledge.calibration[place, 1]).mean() > 0.1  # without the shift
+        assert "red wing" not in found.knowledge.left_out
 
 
 def part_boxes(folder: Path) -> dict[tuple[int, int], np.ndarray]:

@@ -15,6 +15,7 @@ from .failure import Failure, note
 
 if TYPE_CHECKING:
     from ..concepts import Annotations, ConceptExtractor
+    from ..concepts.knowledge import Trust
 
 PICTURES = click.Path(exists=True)
 LISTED = 10  # concepts, or broken pictures, on a page
@@ -84,7 +85,7 @@ def fit(
     _report(extractor.knowledge.broken)
     extractor.save(output)
     if as_json:
-        click.echo(pages.write_json({"concepts": output, "trust": [row._asdict() for row in extractor.trust()]}))
+        click.echo(pages.write_json({"concepts": output, "trust": [_list_trust(row) for row in extractor.trust()]}))
     else:
         click.echo(_write_trust(extractor, output))
 
@@ -173,6 +174,10 @@ def _report(broken: Any) -> None:
         note(f"{len(broken):,} pictures could not be read: {listed}")
 
 
+def _list_trust(row: Trust) -> dict[str, Any]:
+    return {**row._asdict(), "is_measured": row.is_measured}
+
+
 def _write_trust(extractor: ConceptExtractor, output: str) -> str:
     """The concepts that can be trusted most and least."""
     from . import pages
@@ -185,6 +190,9 @@ def _write_trust(extractor: ConceptExtractor, output: str) -> str:
     if cut:
         lines.insert(LISTED + 1, ["…", "", "", "", ""])
     page = [pages.align(lines), "", f"saved {output}: {len(rows)} concepts, measured on pictures held out"]
+    if unmeasured := [row.concept for row in rows if not row.is_measured]:
+        reason = "since no picture held out has them, or none lacks them"
+        page.append(f"not measured, {reason}: {', '.join(unmeasured)}")
     if left_out := extractor.knowledge.left_out:
-        page.append(f"left out, since no picture to fit on has them: {', '.join(left_out)}")
+        page.append(f"left out, since no picture that was read shows them at a marked part: {', '.join(left_out)}")
     return "\n".join(page)

@@ -41,6 +41,12 @@ class Trust(NamedTuple):
     share: float
     ridge: float
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether pictures held out have it and lack it. If not, there is no `auroc`, and scores are made
+        probabilities by nothing but the share of the pictures to learn from that have it."""
+        return self.n_held > 0 and self.n_held_absent > 0
+
 
 class Source(NamedTuple):
     """The backbone that features came from: where it was, the side of its pictures, its digest."""

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from .annotations import Annotations
-from .cells import Cells, choose_cells, weigh
+from .cells import YES, Cells, choose_cells, weigh
 from .classifiers import RIDGES, Classifiers, calibrate, fit_classifiers
 from .grids import Plan, find_peaks, open_grids, stream_grids
 from .knowledge import Knowledge, Source, Trust
@@ -53,7 +53,7 @@ def learn(
     rng = np.random.default_rng(wishes.random_state)
     sizes = np.array([picture_size(path) for path in chosen.images], dtype=float).reshape(-1, 2)
     cells = choose_cells(chosen, sizes, backbone.shape[1:], wishes.n_background, rng)
-    is_held = hold_out(len(chosen.images), wishes.held_out, rng)
+    is_held = hold_out(list_shown(cells, len(chosen.images)), wishes.held_out, rng)
     seen = look(chosen, backbone, cells, is_held, plan, cache)
     found, is_taught = _fit(cells, seen, is_held, wishes)
     truth = chosen.truth()[:, is_taught]
@@ -63,14 +63,14 @@ def learn(
         peaks[k] = find_peaks(seen.grids[row][None], found.coefficients, found.intercepts)[0]
     names = np.array(chosen.concepts)
     parts = [tuple(np.array(chosen.parts)[row].tolist()) for row in chosen.shows[is_taught]]
-    counts = (truth[~is_held] == 1).sum(axis=0)
+    counts, n_absent = ((truth[~is_held] == value).sum(axis=0) for value in (1, 0))
     told = zip(names[is_taught], counts, truth[rows].T, peaks.T, found.ridges, strict=True)
     return Knowledge(
         names=tuple(names[is_taught].tolist()),
         parts=tuple(parts),
         coefficients=found.coefficients,
         intercepts=found.intercepts,
-        calibration=calibrate(peaks, truth[rows]),
+        calibration=calibrate(peaks, truth[rows], (counts + 1) / (counts + n_absent + 2)),
         trust=tuple(judge(*row) for row in told),
         source=Source(backbone.name, backbone.side, backbone.digest),
         left_out=tuple(names[~is_taught].tolist()),
@@ -78,10 +78,28 @@ def learn(
     )
 
 
-def hold_out(n_images: int, share: float, rng: np.random.Generator) -> np.ndarray:
-    """Which pictures no classifier learns from."""
-    found = np.zeros(n_images, dtype=bool)
-    found[rng.permutation(n_images)[: min(max(round(share * n_images), 1), MAX_HELD)]] = True
+def list_shown(cells: Cells, n_images: int) -> np.ndarray:
+    """(N, K) bool, pictures with a cell that says yes."""
+    found = np.zeros((n_images, cells.says.shape[1]), dtype=bool)
+    rows, concepts = np.nonzero(cells.says == YES)
+    found[cells.image[rows], concepts] = True
+    return found
+
+
+def hold_out(shown: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
+    """Which pictures no classifier learns from: a share of them, but none that is the last to show a concept.
+
+    >>> hold_out(np.eye(4, 3, dtype=bool), 0.5, np.random.default_rng(0)).tolist()
+    [False, False, False, True]
+    """
+    n_held = min(max(round(share * len(shown)), 1), MAX_HELD)
+    found, left = np.zeros(len(shown), dtype=bool), shown.sum(axis=0)
+    for image in rng.permutation(len(shown)):
+        if found.sum() == n_held:
+            break
+        if (left[shown[image]] > 1).all():
+            found[image] = True
+            left -= shown[image]
     return found
 
 
