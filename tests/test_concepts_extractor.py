@@ -438,12 +438,97 @@ def test_wrong_weights_are_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match=r"cannot be loaded: expected a folder with config\.json"):
         Backbone.load(tmp_path / "empty")
-    shallow = ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic")
-    ResNetModel(shallow).save_pretrained(tmp_path / "net")
+    ResNetModel(shallow_net()).save_pretrained(tmp_path / "net")
     told = json.loads((tmp_path / "net" / "config.json").read_text())
     (tmp_path / "net" / "config.json").write_text(json.dumps({**told, "depths": [2, 1]}))
     with pytest.raises(ValueError, match="they are of another net"):
         Backbone.load(tmp_path / "net")
+
+
+def shallow_net(**settings) -> ResNetConfig:
+    return ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic", **settings)
+
+
+def test_the_digest_knows_the_settings_of_the_network(tmp_path: Path) -> None:
+    """Nets of the same weights compute other features with another activation."""
+    torch.manual_seed(0)
+    nets = {name: ResNetModel(shallow_net(**told)) for name, told in (("relu", {}), ("gelu", {"hidden_act": "gelu"}))}
+    nets["gelu"].load_state_dict(nets["relu"].state_dict())
+    found = {name: Backbone(net, side=64) for name, net in nets.items()}
+    pixels = np.random.default_rng(0).integers(0, 256, (1, 64, 64, 3), dtype=np.uint8)
+    assert not np.allclose(found["relu"].features(pixels), found["gelu"].features(pixels))
+    assert found["relu"].digest != found["gelu"].digest
+    nets["relu"].save_pretrained(tmp_path / "one")
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    digests = {Backbone.load(tmp_path / name, side=64).digest for name in ("one", "two")}
+    assert digests == {found["relu"].digest}  # wherever it lies
+
+
+def test_weights_in_half_precision(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    network = ResNetModel(shallow_net()).half()
+    network.save_pretrained(tmp_path / "net")
+    backbone = Backbone.load(tmp_path / "net", side=64)
+    pixels = np.random.default_rng(0).integers(0, 256, (1, 64, 64, 3), dtype=np.uint8)
+    assert backbone.network.dtype == torch.float32
+    assert np.array_equal(backbone.features(pixels), Backbone(network, side=64).features(pixels))
+
+
+def test_broken_weights_are_refused_by_name(tmp_path: Path) -> None:
+    ResNetModel(shallow_net()).save_pretrained(tmp_path / "net")
+    weights = tmp_path / "net" / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match=r"the backbone '.*net' cannot be loaded"):
+        Backbone.load(tmp_path / "net")
+    weights.write_bytes(whole)
+    told = json.loads((tmp_path / "net" / "config.json").read_text())
+    (tmp_path / "net" / "config.json").write_text(json.dumps({**told, "embedding_size": 16}))
+    with pytest.raises(ValueError, match=r"or have it in another size.*they are of another net"):
+        Backbone.load(tmp_path / "net")
+
+
+def test_a_backbone_is_found_from_any_folder(birds, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(birds.checkpoint.parent)
+    backbone = Backbone.load(birds.checkpoint.name, side=96)
+    assert backbone.name == str(birds.checkpoint)
+    found = replace(birds.extractor.knowledge, source=birds.extractor.knowledge.source._replace(name=backbone.name))
+    ConceptExtractor(found).save(tmp_path / "a.nbc")
+    monkeypatch.chdir(tmp_path)
+    assert load("a.nbc").backbone.digest == birds.backbone.digest
+    gone = found.source._replace(name=str(tmp_path / "gone"))
+    ConceptExtractor(replace(found, source=gone)).save("b.nbc")
+    with pytest.raises(FileNotFoundError, match=r"there is no folder '.*gone'.*give the backbone"):
+        load("b.nbc").apply(birds.annotations.images[:1])
+    elsewhere = load("b.nbc", backbone=birds.backbone)
+    assert elsewhere.apply(birds.annotations.images[:1]).scores.shape == (1, 38)
+
+
+def test_a_device_that_is_not_there_is_named(birds, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="the device 'nonsense' cannot be used; 'cpu' always can"):
+        Backbone(ResNetModel(shallow_net()), 64, device="nonsense")
+    birds.extractor.save(tmp_path / "birds.nbc")
+    for command in (
+        ("fit", birds.folder, "--backbone", birds.checkpoint, "-o", tmp_path / "new.nbc"),
+        ("apply", tmp_path / "birds.nbc", birds.folder, "-o", tmp_path / "a.csv"),
+    ):
+        failed = run("concepts", *command, "--device", "nonsense", code=1)
+        assert "the device 'nonsense' cannot be used" in failed.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"birds.nbc"}
+
+
+WITHOUT = """
+import sys
+sys.modules[sys.argv[1]] = None
+from neuralbasis.concepts import {name}
+"""
+
+
+@pytest.mark.parametrize(("package", "name"), [("PIL", "read_picture"), ("transformers", "Backbone")])
+def test_a_missing_extra_is_named(package: str, name: str) -> None:
+    command = [sys.executable, "-c", WITHOUT.format(name=name), package]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "pip install 'neuralbasis[vision]'" in found.stderr.splitlines()[-1]
 
 
 def test_positions_follow_the_resize() -> None:

@@ -26,6 +26,7 @@ def work_options(command: Any) -> Any:
     for option in reversed((
         click.option("--cache", type=click.Path(file_okay=False), help="Folder that keeps what was computed."),
         click.option("--batch-size", type=click.IntRange(1), default=16, help="Pictures for the network at once."),
+        click.option("--device", default="cpu", help="Where the network runs: cpu, cuda, cuda:1, mps, …"),
         click.option("--threads", "n_threads", type=click.IntRange(1), default=2, help="Threads that decode pictures."),
     )):  # fmt: skip
         command = option(command)
@@ -54,7 +55,7 @@ def concepts() -> None:
 @work_options
 def fit(
     pictures: str, backbone: str, output: str, side: int, held_out: float, seed: int, force: bool, as_json: bool,
-    **plan: Any,
+    device: str, **plan: Any,
 ) -> None:  # fmt: skip
     """Learn concepts from annotated pictures.
 
@@ -76,7 +77,7 @@ def fit(
         note(text)
     extractor = ConceptExtractor.fit(
         annotations,
-        Backbone.load(backbone, side=side),
+        Backbone.load(backbone, side=side, device=device),
         held_out=held_out,
         random_state=seed,
         verbose=sys.stderr.isatty(),
@@ -98,8 +99,9 @@ def fit(
 @click.option("--supercategory", metavar="NAME", help="Of iNaturalist: only these pictures, such as Birds.")
 @work_options
 def apply(
-    extractor: str, pictures: str, output: str, backbone: str | None, supercategory: str | None, **plan: Any
-) -> None:
+    extractor: str, pictures: str, output: str, backbone: str | None, supercategory: str | None, device: str,
+    **plan: Any,
+) -> None:  # fmt: skip
     """Write a table of pictures: one row each, one column a concept.
 
     PICTURES is a folder, CUB's folder, a JSON file of iNaturalist or a CSV file. If the work is stopped, the same
@@ -109,16 +111,15 @@ def apply(
     neuralbasis concepts apply birds.nbc photographs/ -o table.parquet
     neuralbasis fit table.parquet --target class --exclude image
     """
-    from ..concepts import Backbone, load, read_annotations
+    from ..concepts import load, read_annotations
     from .outputs import check_output
 
     check_output(output, extractor, pictures)
     found = load(extractor)
-    if backbone is not None:
-        found.backbone = Backbone.load(backbone, side=found.knowledge.source.side)
     annotations = read_annotations(pictures, supercategory)
     if not annotations.images:
         raise Failure(f"{pictures} has no pictures")
+    found.load_backbone(backbone, device)
     unfinished = f"{output}.unfinished"
     cache = plan.pop("cache") or unfinished
     broken: dict[int, str] = {}

@@ -142,9 +142,7 @@ class ConceptExtractor:
     @property
     def backbone(self) -> Backbone:
         if self._backbone is None:
-            from .backbone import Backbone
-
-            self.backbone = Backbone.load(self.knowledge.source.name, side=self.knowledge.source.side)
+            self.load_backbone()
         assert self._backbone is not None
         return self._backbone
 
@@ -157,6 +155,17 @@ class ConceptExtractor:
                 f"fitted with ({source.name!r} at {source.side}): weights or preparation differ"
             )
         self._backbone = backbone
+
+    def load_backbone(self, name: str | os.PathLike[str] | None = None, device: str = "cpu") -> None:
+        """Load the backbone from a folder or by its name on the hub, by default from where it was."""
+        from .backbone import Backbone
+
+        source = self.knowledge.source
+        try:
+            self.backbone = Backbone.load(name or source.name, side=source.side, device=device)
+        except FileNotFoundError as error:
+            hint = "give the backbone that the concepts were fitted with (backbone=, --backbone)"
+            raise FileNotFoundError(f"{error}; {hint}") from error
 
     def trust(self) -> list[Trust]:
         """How far each concept can be trusted, in the order of `names`; `pandas.DataFrame` makes a table of it."""
