@@ -14,7 +14,7 @@ pytest.importorskip("PIL")
 
 from neuralbasis.concepts import Annotations
 from neuralbasis.concepts.annotations import Locations
-from neuralbasis.concepts.cells import ELSEWHERE, NO, NOTHING, YES, choose_cells, weigh
+from neuralbasis.concepts.cells import ELSEWHERE, NO, NOTHING, YES, Cells, choose_cells, weigh
 from neuralbasis.concepts.classifiers import calibrate, find_axes, fit_classifiers
 from neuralbasis.concepts.learning import hold_out
 
@@ -57,7 +57,7 @@ def test_two_pictures_two_sizes_and_background() -> None:
     told = annotate([(0, 0, 50, 50), (1, 0, 50, 50)], [[1, 0, -1], [0, 1, -1]])
     sizes = np.array([[100, 100], [400, 200]])
     cells = choose_cells(told, sizes, (8, 8), 3, np.random.default_rng(0))
-    parts, beside = cells.select(np.arange(2)), cells.select(np.arange(2, 8))
+    parts, beside = (Cells(*(field[rows] for field in cells)) for rows in (slice(2), slice(2, 8)))
     assert parts.cell.tolist() == [4 * 8 + 4, 2 * 8 + 1]
     assert parts.says.tolist() == [[YES, NO, ELSEWHERE], [NO, YES, ELSEWHERE]]
     assert beside.image.tolist() == [0, 0, 0, 1, 1, 1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
@@ -387,6 +389,25 @@ def test_certainty_counts(birds) -> None:
     assert np.array_equal(annotations.present[:, back] >= 0, seen)  # a hidden back is unknown, not absent
 
 
+def test_places_are_pixels(birds) -> None:
+    few = birds.annotations.select(np.arange(0, 600, 6))
+    place = few.locations
+    with pytest.raises(ValueError, match=r"must be pixels .* multiply x by the width"):
+        ConceptExtractor.fit(replace(few, locations=place._replace(x=place.x / 96, y=place.y / 96)), birds.backbone)
+    x = place.x.copy()
+    x[np.flatnonzero(few.is_train[place.image])[[0, 7]]] = 96.5
+    with pytest.warns(UserWarning, match=r"2 of \d+ places of parts lie outside their picture"):
+        ConceptExtractor.fit(replace(few, locations=place._replace(x=x)), birds.backbone)
+
+
+def test_what_could_not_be_loaded_is_not_saved(birds, tmp_path: Path) -> None:
+    known = birds.extractor.knowledge
+    twice = replace(known, names=(known.names[1], *known.names[1:]))
+    with pytest.raises(DocumentError, match="two of its concepts have the same name"):
+        ConceptExtractor(twice).save(tmp_path / "a.nbc")
+    assert not list(tmp_path.iterdir())
+
+
 def test_nothing_to_learn_is_said(birds) -> None:
     none = birds.annotations.select(np.arange(5))
     with pytest.raises(ValueError, match="nothing to learn"):
@@ -562,6 +583,13 @@ def test_from_the_command_line(birds, tmp_path: Path) -> None:
     assert np.array_equal(scores, birds.extractor.apply(birds.annotations.images).scores)
     assert not list(tmp_path.glob("*.unfinished"))
     assert pq.ParquetFile(table).num_row_groups == 1  # not one a batch
+    parts = []
+    for split in ("train", "test"):
+        run("concepts", "apply", file, birds.folder, "--split", split, "-o", tmp_path / f"{split}.parquet")
+        parts.append(pq.read_table(tmp_path / f"{split}.parquet"))
+        assert parts[-1].column_names == ["image", "class", *fitted.names]
+        assert parts[-1]["image"].to_pylist() == rows.filter(pa.compute.field("split") == split)["image"].to_pylist()
+    assert sum(part.num_rows for part in parts) == rows.num_rows
 
 
 def test_groups_of_a_parquet_file_are_large_and_bounded(tmp_path: Path) -> None:
@@ -599,7 +627,46 @@ def test_the_command_names_broken_pictures(birds, tmp_path: Path) -> None:
     lines = (tmp_path / "table.csv").read_text().splitlines()
     assert len(lines) == 4
     assert lines[2] == "1.jpg" + "," * 38
+    many = [pictures / f"broken {k:02d}.jpg" for k in range(12)]
+    for path in many:
+        path.write_bytes(b"nothing")
+    found = run("concepts", "apply", tmp_path / "birds.nbc", pictures, "-o", tmp_path / "table.csv")
+    assert "13 pictures could not be read" in found.stderr
+    assert f"all of them: {tmp_path / 'table.csv'}.unread.txt" in found.stderr
+    listed = (tmp_path / "table.csv.unread.txt").read_text().splitlines()
+    assert [line.split(": ")[0] for line in listed] == [str(pictures / "1.jpg"), *map(str, many)]
     shutil.rmtree(pictures)
     pictures.mkdir()
     failed = run("concepts", "apply", tmp_path / "birds.nbc", pictures, "-o", tmp_path / "table.csv", code=1)
     assert "has no pictures" in failed.stderr
+
+
+def test_names_of_files_that_are_not_utf_8(birds, tmp_path: Path) -> None:
+    folder = os.fsencode(tmp_path / "pictures") + b"/Kr\xe4he"
+    try:
+        os.makedirs(folder)
+    except OSError:
+        pytest.skip("this file system takes only UTF-8")
+    shutil.copy(birds.annotations.images[0], folder + b"/1\xff.jpg")
+    with open(folder + b"/2\xff.jpg", "wb") as file:
+        file.write(b"nothing")
+    birds.extractor.save(tmp_path / "birds.nbc")
+    found = run("concepts", "apply", tmp_path / "birds.nbc", tmp_path / "pictures", "-o", tmp_path / "table.parquet")
+    assert "1 pictures could not be read" in found.stderr
+    rows = pq.read_table(tmp_path / "table.parquet")
+    assert rows["image"].to_pylist() == ["Kr\ufffdhe/1\ufffd.jpg", "Kr\ufffdhe/2\ufffd.jpg"]
+    assert rows["class"].to_pylist() == ["Kr\ufffdhe"] * 2
+    known = replace(birds.extractor.knowledge, broken=(os.fsdecode(folder + b"/2\xff.jpg: it is empty"),))
+    ConceptExtractor(known).save(tmp_path / "odd.nbc")
+    assert load(tmp_path / "odd.nbc").knowledge.broken[0].endswith("/2?.jpg: it is empty")
+
+
+def test_what_was_left_out_of_the_files_is_told(birds, tmp_path: Path) -> None:
+    birds.extractor.save(tmp_path / "birds.nbc")
+    lines = ["image,part,x,y,attribute", f"{birds.annotations.images[0]},wing,,,", ",,,,"]
+    (tmp_path / "own.csv").write_text("\n".join(lines))
+    found = run("concepts", "apply", tmp_path / "birds.nbc", tmp_path / "own.csv", "-o", tmp_path / "table.csv")
+    assert "note: own.csv: 2 lines could not be read, first line 2" in found.stderr
+    assert len((tmp_path / "table.csv").read_text().splitlines()) == 2
+    wrong = ("concepts", "apply", tmp_path / "birds.nbc", birds.folder, "-o", tmp_path / "a.csv")
+    assert "leave it out" in run(*wrong, "--supercategory", "Birds", code=1).stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -156,6 +157,10 @@ def test_inaturalist(tmp_path: Path) -> None:
     assert [p.relative_to(tmp_path).as_posix() for p in birds.images] == ["train/a.jpg", "train/b.jpg"]
     assert birds.labels.tolist() == [1, 0]
     assert len(read_annotations(tmp_path / "train.json").images) == 3
+    with pytest.raises(ValueError, match=r"train\.json has no supercategory 'birds'; it has Birds, Plants"):
+        read_annotations(tmp_path / "train.json", supercategory="birds")
+    with pytest.raises(ValueError, match="a supercategory chooses from a JSON file of iNaturalist"):
+        read_annotations(tmp_path, supercategory="Birds")
     (tmp_path / "test.json").write_text(json.dumps({"images": told["images"]}))
     assert read_inaturalist(tmp_path / "test.json").labels.tolist() == [-1, -1, -1]
     (tmp_path / "odd.json").write_text("[1]")
@@ -172,6 +177,45 @@ def test_a_line_of_a_csv_without_a_picture_is_counted(tmp_path: Path) -> None:
     found = read_annotations(tmp_path / "own.csv")
     assert [image.name for image in found.images] == ["a.jpg"]
     assert found.notes == ("own.csv: 3 lines could not be read, first line 2",)
+
+
+def test_a_csv_without_a_usable_line_still_lists_its_pictures(tmp_path: Path) -> None:
+    """Pictures to apply concepts to need no places."""
+    path = tmp_path / "own.csv"
+    path.write_text("image,part,x,y,attribute,class\nb.jpg,,,,,magpie\na.jpg,wing,here,2,red,\n")
+    found = read_annotations(path)
+    assert [image.name for image in found.images] == ["b.jpg", "a.jpg"]
+    assert (found.classes, found.labels.tolist()) == (("magpie",), [0, -1])
+    assert (found.parts, found.concepts, found.shows.shape, found.present.shape) == ((), (), (0, 0), (0, 0))
+    assert found.notes == ("own.csv: 2 lines could not be read, first line 2",)
+    path.write_text("image,part,x,y,attribute\n")
+    assert read_annotations(path).images == ()
+    path.write_text("image,part,x,y,attribute\na.jpg,wing,1,2,\n")
+    assert read_annotations(path).shows.shape == (0, 1)
+    assert read_cub(write_cub(tmp_path / "cub", **{"attributes/attributes.txt": "1 has_size::small\n"})).concepts == ()
+
+
+def test_two_attributes_with_one_name_are_refused(tmp_path: Path) -> None:
+    lines = ["image,part,x,y,attribute", "a.jpg,feather,1,2,long tail", "a.jpg,tail feather,1,2,long"]
+    (tmp_path / "own.csv").write_text("\n".join(lines))
+    with pytest.raises(ValueError, match=r"own\.csv: .* have the same concept 'long tail feather'; rename"):
+        read_annotations(tmp_path / "own.csv")
+
+
+def test_a_place_that_is_no_number_is_counted(tmp_path: Path) -> None:
+    found = read_cub(write_cub(tmp_path, **{"parts/part_locs.txt": "1 1 nan 20.0 1\n1 2 3.0 inf 1\n2 3 5.0 6.0 1\n"}))
+    assert found.locations.image.tolist() == [1]
+    assert "part_locs.txt: 2 lines could not be read, first line 1" in found.notes
+
+
+def test_pictures_of_cub_without_parts(tmp_path: Path) -> None:
+    write_cub(tmp_path)
+    shutil.rmtree(tmp_path / "parts")
+    shutil.rmtree(tmp_path / "attributes")
+    found = read_annotations(tmp_path, with_parts=False)
+    assert [image.name for image in found.images] == ["x.jpg", "y with space.jpg", "z.jpg"]
+    assert (found.labels.tolist(), found.is_train.tolist()) == ([0, 0, 1], [True, False, True])
+    assert (found.parts, found.concepts, len(found.locations.x)) == ((), (), 0)
 
 
 def test_ones_own_csv(tmp_path: Path) -> None:

@@ -187,6 +187,18 @@ def test_flipped_bits_never_raise_anything_else(tmp_path: Path) -> None:
     assert 0 < n_read < 120
 
 
+def test_linked_folders_are_followed_once_round(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "a.jpg").write_bytes(b"")
+    (tmp_path / "top" / "owl").mkdir(parents=True)
+    (tmp_path / "top" / "owl" / "b.jpg").write_bytes(b"")
+    (tmp_path / "top" / "crow").symlink_to(tmp_path / "far")
+    (tmp_path / "far" / "back").symlink_to(tmp_path / "top")
+    (tmp_path / "top" / "owl" / "self").symlink_to(tmp_path / "top" / "owl")
+    found = [p.relative_to(tmp_path / "top").as_posix() for p in list_pictures(tmp_path / "top")]
+    assert found == ["crow/a.jpg", "owl/b.jpg"]
+
+
 def test_pictures_of_a_folder(tmp_path: Path) -> None:
     for name in ("b.JPG", "a.png", "note.txt", ".hidden.jpg"):
         (tmp_path / name).write_bytes(b"")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
+from ..draft import replace_when_done
 from .failure import Failure, note
 
 if TYPE_CHECKING:
@@ -83,7 +85,7 @@ def fit(
         verbose=sys.stderr.isatty(),
         **plan,
     )
-    _report(extractor.knowledge.broken)
+    _report(extractor.knowledge.broken, output)
     extractor.save(output)
     if as_json:
         click.echo(pages.write_json({"concepts": output, "trust": [_list_trust(row) for row in extractor.trust()]}))
@@ -97,10 +99,11 @@ def fit(
 @click.option("--output", "-o", type=click.Path(dir_okay=False), required=True, help="CSV or Parquet by its suffix.")
 @click.option("--backbone", metavar="FOLDER | NAME", help="Weights, if they are no longer where they were.")
 @click.option("--supercategory", metavar="NAME", help="Of iNaturalist: only these pictures, such as Birds.")
+@click.option("--split", type=click.Choice(["train", "test"]), help="Of CUB: only this part of the pictures.")
 @work_options
 def apply(
-    extractor: str, pictures: str, output: str, backbone: str | None, supercategory: str | None, device: str,
-    **plan: Any,
+    extractor: str, pictures: str, output: str, backbone: str | None, supercategory: str | None, split: str | None,
+    device: str, **plan: Any,
 ) -> None:  # fmt: skip
     """Write a table of pictures: one row each, one column a concept.
 
@@ -116,9 +119,13 @@ def apply(
 
     check_output(output, extractor, pictures)
     found = load(extractor)
-    annotations = read_annotations(pictures, supercategory)
+    annotations = read_annotations(pictures, supercategory, with_parts=False)
+    for text in annotations.notes:
+        note(text)
+    if split is not None:
+        annotations = annotations.select(annotations.is_train == (split == "train"))
     if not annotations.images:
-        raise Failure(f"{pictures} has no pictures")
+        raise Failure(f"{pictures} has no pictures{f' of the split {split!r}' if split else ''}")
     found.load_backbone(backbone, device)
     unfinished = f"{output}.unfinished"
     cache = plan.pop("cache") or unfinished
@@ -126,7 +133,7 @@ def apply(
     _write_table(found, annotations, pictures, output, broken, cache=cache, verbose=sys.stderr.isatty(), **plan)
     if cache == unfinished:
         shutil.rmtree(unfinished, ignore_errors=True)
-    _report(list(broken.values()))
+    _report([reason for _, reason in sorted(broken.items())], output)
     click.echo(f"{output}: {len(annotations.images):,} pictures, {len(found.names)} concepts", err=True)
 
 
@@ -144,11 +151,12 @@ def _write_table(
     from .outputs import open_output
 
     folder = pictures if os.path.isdir(pictures) else os.path.dirname(pictures)
-    names = [Path(os.path.relpath(image, folder)).as_posix() for image in annotations.images]
+    names = [_spell(Path(os.path.relpath(image, folder)).as_posix()) for image in annotations.images]
     told: dict[str, list[str | None]] = {"image": list(names)}
     if annotations.classes:
-        told["class"] = [annotations.classes[label] if label >= 0 else None for label in annotations.labels]
-    if not annotations.is_train.all():
+        classes = [*map(_spell, annotations.classes), None]
+        told["class"] = [classes[label] for label in annotations.labels]  # -1 is unknown
+    if len(set(annotations.is_train.tolist())) == 2:
         told["split"] = ["train" if flag else "test" for flag in annotations.is_train]
     columns = [*told, *extractor.names]
     with open_output(output, columns) as file:
@@ -168,11 +176,21 @@ def _make_batch(told: dict[str, list], columns: list[str], start: int, stop: int
     return pa.RecordBatch.from_arrays([*texts, *(pa.array(column, from_pandas=True) for column in scores.T)], columns)
 
 
-def _report(broken: Any) -> None:
-    """One note on all pictures that could not be read."""
-    if broken:
-        listed = "; ".join(list(broken)[:LISTED]) + ("; …" if len(broken) > LISTED else "")
-        note(f"{len(broken):,} pictures could not be read: {listed}")
+def _report(broken: Sequence[str], output: str) -> None:
+    """One note on all pictures that could not be read; where they are many, a list of them beside the output."""
+    if not broken:
+        return
+    listed = "; ".join(broken[:LISTED])
+    if len(broken) > LISTED:
+        with replace_when_done(f"{output}.unread.txt") as file:
+            file.writelines(f"{_spell(reason)}\n".encode() for reason in broken)
+        listed += f"; … all of them: {output}.unread.txt"
+    note(f"{len(broken):,} pictures could not be read: {listed}")
+
+
+def _spell(path: str) -> str:
+    """A path as text: names of files need not be UTF-8."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _list_trust(row: Trust) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -52,6 +53,7 @@ def learn(
     _check(chosen, wishes)
     rng = np.random.default_rng(wishes.random_state)
     sizes = np.array([picture_size(path) for path in chosen.images], dtype=float).reshape(-1, 2)
+    _check_places(chosen, sizes)
     cells = choose_cells(chosen, sizes, backbone.shape[1:], wishes.n_background, rng)
     is_held = hold_out(list_shown(cells, len(chosen.images)), wishes.held_out, rng)
     seen = look(chosen, backbone, cells, is_held, plan, cache)
@@ -156,6 +158,26 @@ def _fit(cells: Cells, seen: Seen, is_held: np.ndarray, wishes: Wishes) -> tuple
         wishes.max_axes,
     )
     return found, is_taught
+
+
+def _check_places(annotations: Annotations, sizes: np.ndarray) -> None:
+    """Places are pixels: fractions would all fall into the first cell, and what lies outside falls on the border."""
+    place = annotations.locations
+    points, limits = np.stack([place.x, place.y], axis=1), sizes[place.image]
+    is_known = limits.min(axis=1) > 0
+    if is_known.any() and points[is_known].max() <= 1:
+        raise ValueError(
+            "places of parts must be pixels of their pictures, from the upper left corner; all of these are at most 1: "
+            "multiply x by the width and y by the height"
+        )
+    outside = np.flatnonzero(is_known & ((points < 0) | (points > limits)).any(axis=1))
+    if len(outside):
+        first = annotations.images[place.image[outside[0]]]
+        warnings.warn(
+            f"{len(outside):,} of {len(points):,} places of parts lie outside their picture and are taken for its "
+            f"border, first in {first}",
+            stacklevel=2,
+        )
 
 
 def _check(annotations: Annotations, wishes: Wishes) -> None:

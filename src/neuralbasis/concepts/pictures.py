@@ -96,7 +96,7 @@ def picture_size(path: str | os.PathLike[str]) -> tuple[int, int]:
 
 
 def list_pictures(folder: str | os.PathLike[str]) -> list[Path]:
-    """The pictures in a folder and below it, by their suffixes, in the order of their names.
+    """The pictures in a folder and below it, also through links, by their suffixes, in the order of their names.
 
     Examples
     --------
@@ -110,8 +110,17 @@ def list_pictures(folder: str | os.PathLike[str]) -> list[Path]:
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    for root, _, names in os.walk(folder):
+    for root, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if not _leads_back(Path(root, name), folder)]
         yield from (Path(root, name) for name in names if name.lower().endswith(SUFFIXES) and not name.startswith("."))
+
+
+def _leads_back(path: Path, top: Path) -> bool:
+    """Is it a link to a folder that it lies in?"""
+    if not path.is_symlink():
+        return False
+    above = [parent for parent in path.parents if parent == top or top in parent.parents]
+    return os.path.realpath(path) in map(os.path.realpath, above)
 
 
 def _open(path: str | os.PathLike[str]) -> Image.Image:
