@@ -11,6 +11,8 @@ is kept there, so that a second run is quick.
 from __future__ import annotations
 
 import argparse
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -34,11 +36,21 @@ def read_options() -> argparse.Namespace:
     return parser.parse_args()
 
 
+# A folder that is there is whole: a run that was stopped leaves nothing but its draft.
+def make_once(folder: Path, make: Callable[[Path], object]) -> None:
+    if not folder.exists():
+        draft = folder.with_name(f"{folder.name}.part")
+        shutil.rmtree(draft, ignore_errors=True)
+        make(draft)
+        draft.rename(folder)
+
+
 # Pictures come with the places of their parts (beak, wing, crown, …) and what people said of them ("striped wing").
 def find_pictures(options: argparse.Namespace) -> Annotations:
-    folder = options.cub or options.output / "drawn"
-    if not folder.exists():
-        draw_birds(folder, options.images, options.classes, size=160)
+    if options.cub:
+        return read_cub(options.cub)
+    folder = options.output / "drawn"
+    make_once(folder, lambda draft: draw_birds(draft, options.images, options.classes, size=160))
     return read_cub(folder)
 
 
@@ -47,8 +59,7 @@ def find_backbone(options: argparse.Namespace, annotations: Annotations) -> Back
     if options.backbone:
         return Backbone.load(options.backbone)
     folder = options.output / "small_resnet"
-    if not folder.exists():
-        teach(annotations, folder, side=128)
+    make_once(folder, lambda draft: teach(annotations, draft, side=128))
     return Backbone.load(folder, side=128)
 
 
@@ -58,8 +69,9 @@ def find_concepts(options: argparse.Namespace, annotations: Annotations) -> tupl
     cache = options.output / "cache"
     extractor = ConceptExtractor.fit(annotations, find_backbone(options, annotations), cache=cache, verbose=True)
     extractor.save(options.output / "concepts.nbc")
-    trusted = sorted(extractor.trust(), key=lambda row: -row.auroc)
-    print(f"{len(trusted)} concepts; AUROC on pictures held out, median {np.nanmedian([r.auroc for r in trusted]):.3f}")
+    trusted = sorted((row for row in extractor.trust() if row.is_measured), key=lambda row: -row.auroc)
+    median = np.median([row.auroc for row in trusted])
+    print(f"{len(trusted)} of {len(extractor.names)} concepts measured on pictures held out; median AUROC {median:.3f}")
     for row in (*trusted[:3], *trusted[-3:]):
         print(f"  {row.concept:<28}{row.auroc:.3f}  ({row.n_train} pictures to learn from)")
     concepts = extractor.apply(annotations.images, cache=cache, verbose=True)

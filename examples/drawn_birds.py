@@ -22,15 +22,15 @@ PARTS = (
     "right leg", "right wing", "tail", "throat",
 )  # fmt: skip
 ATTRIBUTES = {  # CUB's names, a few of its values
-    "beak_shape": ("dagger", "hooked", "cone"),
+    "bill_shape": ("dagger", "hooked", "cone"),
     "wing_color": ("blue", "brown", "yellow", "black", "red"),
     "breast_color": ("blue", "yellow", "black", "white", "red"),
     "back_color": ("brown", "grey", "green", "black"),
     "tail_shape": ("forked_tail", "rounded_tail", "pointed_tail"),
     "belly_color": ("yellow", "white", "red", "grey"),
-    "primary_size": ("small_(5_-_9_in)", "medium_(9_-_16_in)", "large_(16_-_32_in)"),
+    "size": ("small_(5_-_9_in)", "medium_(9_-_16_in)", "large_(16_-_32_in)"),
     "leg_color": ("orange", "black", "grey"),
-    "beak_color": ("orange", "black", "yellow"),
+    "bill_color": ("orange", "black", "yellow"),
     "crown_color": ("blue", "yellow", "black", "white", "red"),
     "wing_pattern": ("solid", "spotted", "striped"),
 }
@@ -39,7 +39,7 @@ COLORS = {
     "red": (200, 36, 36), "white": (245, 245, 245), "grey": (140, 142, 146), "green": (60, 140, 66),
     "orange": (238, 132, 28),
 }  # fmt: skip
-SIZES = dict(zip(ATTRIBUTES["primary_size"], (0.62, 0.76, 0.92), strict=True))  # height of a bird in its picture
+SIZES = dict(zip(ATTRIBUTES["size"], (0.62, 0.76, 0.92), strict=True))  # height of a bird in its picture
 CERTAINTIES = ("not visible", "guessing", "probably", "definitely")
 HIDDEN, GUESSING, PROBABLY, DEFINITELY = range(1, 5)
 ODD = 0.08  # chance that an attribute of a bird is not that of its species
@@ -138,14 +138,14 @@ def draw_eye(scene: Scene, part: str, x: float, y: float) -> None:
 def draw_beak(scene: Scene, looks: Looks, base: tuple[float, float], way: tuple[int, int]) -> None:
     """A long dagger, a hook that turns down, or a short thick cone."""
     length, half, hook = {"dagger": (0.17, 0.028, 0.0), "hooked": (0.11, 0.05, 0.09), "cone": (0.085, 0.075, 0.0)}[
-        looks["beak_shape"]
+        looks["bill_shape"]
     ]
     ahead, aside = np.array(way, dtype=float), np.array([way[1], -way[0]], dtype=float)  # aside of (-1, 0) is down
     tip = ahead * length
     points = [-aside * half, tip - aside * half * 0.3, tip + aside * hook, tip * 0.7 + aside * half * 0.5, aside * half]
     if not hook:
         points = [-aside * half, tip, aside * half]
-    scene.fill("beak", np.array(base) + np.array(points), COLORS[looks["beak_color"]])
+    scene.fill("beak", np.array(base) + np.array(points), COLORS[looks["bill_color"]])
 
 
 def draw_tail(scene: Scene, looks: Looks, base: tuple[float, float], way: tuple[float, float]) -> None:
@@ -198,7 +198,7 @@ def draw_bird(looks: Looks, size: int, rng: np.random.Generator) -> tuple[Image.
     """A picture, and the boxes (left, top, right, bottom) of the parts that can be seen."""
     fine = 2 * size  # drawn twice as large and made smaller: smooth edges
     image = draw_scenery(fine, rng)
-    extent = fine * SIZES[looks["primary_size"]] * rng.uniform(0.94, 1.06)
+    extent = fine * SIZES[looks["size"]] * rng.uniform(0.94, 1.06)
     origin = rng.uniform(0, 1, 2) * max(fine - extent, 0)
     is_facing = rng.random() < 0.3
     scene = Scene(ImageDraw.Draw(image), origin, extent, bool(not is_facing and rng.random() < 0.5))
@@ -226,8 +226,8 @@ def describe(looks: Looks, seen: set[str], rng: np.random.Generator) -> list[tup
     """What a worker says of a bird: (is present, certainty) of every value of every attribute."""
     said = []
     for name, values in ATTRIBUTES.items():
-        part = name.rsplit("_", 1)[0]
-        is_seen = part == "primary" or any(other.split()[-1] == part for other in seen)
+        part = "beak" if name.startswith("bill") else name.rsplit("_", 1)[0]
+        is_seen = part == "size" or any(other.split()[-1] == part for other in seen)
         certainty = int(rng.choice([GUESSING, PROBABLY, DEFINITELY], p=[0.06, 0.14, 0.8])) if is_seen else HIDDEN
         value = str(rng.choice(values)) if certainty == GUESSING and rng.random() < 0.5 else looks[name]
         said += [(int(is_seen and value == other), certainty) for other in values]

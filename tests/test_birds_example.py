@@ -17,6 +17,7 @@ EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 
 def test_one_command_writes_the_page(tmp_path):
+    (tmp_path / "drawn.part" / "images").mkdir(parents=True)  # what a stopped run leaves
     command = [sys.executable, EXAMPLES / "birds.py", "--output", tmp_path, "--images", "90", "--classes", "3"]
     quiet = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
     run = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | quiet)
@@ -32,5 +33,6 @@ def test_one_command_writes_the_page(tmp_path):
     assert all(len(one["examples"]) == 4 and one["for"] for one in seen["classes"])
     assert seen["pictures"][0]["prediction"] == seen["pictures"][0]["actual"]
     assert seen["pictures"][0]["grid"] == [16, 16]
+    assert not list(tmp_path.glob("*.part"))
     for name in ("class.png", "picture.png"):
         assert (tmp_path / name).stat().st_size > 50_000

@@ -14,8 +14,9 @@ pytest.importorskip("PIL")
 
 from neuralbasis.concepts import Annotations
 from neuralbasis.concepts.annotations import Locations
-from neuralbasis.concepts.cells import ELSEWHERE, NO, NOTHING, YES, choose_cells, weigh
+from neuralbasis.concepts.cells import ELSEWHERE, NO, NOTHING, YES, Cells, choose_cells, weigh
 from neuralbasis.concepts.classifiers import calibrate, find_axes, fit_classifiers
+from neuralbasis.concepts.learning import hold_out
 
 
 def annotate(located: list[tuple[int, int, float, float]], present: list[list[int]], weight=None) -> Annotations:
@@ -56,7 +57,7 @@ def test_two_pictures_two_sizes_and_background() -> None:
     told = annotate([(0, 0, 50, 50), (1, 0, 50, 50)], [[1, 0, -1], [0, 1, -1]])
     sizes = np.array([[100, 100], [400, 200]])
     cells = choose_cells(told, sizes, (8, 8), 3, np.random.default_rng(0))
-    parts, beside = cells.select(np.arange(2)), cells.select(np.arange(2, 8))
+    parts, beside = (Cells(*(field[rows] for field in cells)) for rows in (slice(2), slice(2, 8)))
     assert parts.cell.tolist() == [4 * 8 + 4, 2 * 8 + 1]
     assert parts.says.tolist() == [[YES, NO, ELSEWHERE], [NO, YES, ELSEWHERE]]
     assert beside.image.tolist() == [0, 0, 0, 1, 1, 1]
@@ -136,14 +137,39 @@ def test_calibration_is_a_logistic_regression() -> None:
     scores = rng.normal(3, 2, size=(20_000, 3))
     yes = (rng.random(scores.shape) < expit(scores * [0.5, 2, -1] - 1)).astype(np.int8)
     yes[:50] = -1
-    found = calibrate(scores, yes)
+    shares = np.full(3, 0.25)
+    found = calibrate(scores, yes, shares)
     reference = LogisticRegression(C=1e6).fit(scores[50:, :1], yes[50:, 0])
     assert found[0] == pytest.approx([reference.coef_[0, 0], reference.intercept_[0]], abs=0.02)
     assert found[1] == pytest.approx([2, -1], abs=0.15)
     assert 0 < found[2, 0] < 0.01  # worse than chance: never turned round
-    assert calibrate(scores[:, :1], np.ones((20_000, 1))).tolist() == [[1.0, 0.0]]
-    split = calibrate(np.array([[-1.0], [1.0]]), np.array([[0], [1]]))
+    split = calibrate(np.array([[-1.0], [1.0]]), np.array([[0], [1]]), shares)
     assert np.isfinite(split).all()
+
+
+@pytest.mark.parametrize("answer", [0, 1, -1])
+def test_where_nobody_can_judge_the_mean_is_the_known_share(answer: int) -> None:
+    """The largest of many balanced logits is far above 0 in every picture: nothing like a probability."""
+    scores = np.random.default_rng(4).normal(4, 1, size=(300, 1))
+    ((slope, shift),) = calibrate(scores, np.full((300, 1), answer), np.array([0.03]))
+    assert slope == 1
+    assert expit(scores + shift).mean() == pytest.approx(0.03, abs=1e-9)
+    assert expit(calibrate(scores[:0], np.zeros((0, 1)), np.array([0.03]))[0, 1]) == pytest.approx(0.03)
+    same = calibrate(np.full((5, 1), 2.0), np.zeros((5, 1)), np.array([0.5]))
+    assert same.tolist() == [[1.0, pytest.approx(-2.0)]]
+
+
+def test_the_last_picture_of_a_concept_is_never_held_out() -> None:
+    shown = np.zeros((100, 3), dtype=bool)
+    shown[:, 0] = True
+    shown[7, 1] = shown[[7, 8], 2] = True
+    for seed in range(50):
+        is_held = hold_out(shown, 0.2, np.random.default_rng(seed))
+        assert is_held.sum() == 20
+        assert shown[~is_held].any(axis=0).all()
+    rng = np.random.default_rng(0)
+    common = hold_out(np.ones((100, 3), dtype=bool), 0.2, rng)
+    assert np.flatnonzero(common).tolist() == sorted(np.random.default_rng(0).permutation(100)[:20].tolist())
 
 
 def test_a_concept_that_nobody_can_judge_takes_the_usual_ridge() -> None:

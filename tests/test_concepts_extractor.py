@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
@@ -24,6 +31,7 @@ from transformers import ResNetConfig, ResNetForImageClassification, ResNetModel
 
 from neuralbasis.archive import read_archive, write_archive
 from neuralbasis.cli import main
+from neuralbasis.cli.outputs import open_output
 from neuralbasis.concepts import Backbone, ConceptExtractor, load, read_picture
 from neuralbasis.concepts.cells import find_cells
 from neuralbasis.concepts.classifiers import RIDGES
@@ -90,6 +98,26 @@ def test_trust_counts_pictures(birds) -> None:
         assert row.n_train + row.n_held == (truth[:, k] == 1).sum()
         assert row.share == row.n_held / (row.n_held + row.n_held_absent)
         assert row.ridge in RIDGES
+
+
+def test_a_rare_concept_is_learned_and_its_scores_are_rare(birds) -> None:
+    """One picture of a hundred has it: it is not held out, and the others do not seem to have it as well."""
+    train = birds.annotations.select(np.flatnonzero(birds.annotations.is_train)[::3])
+    k = train.concepts.index("red wing")
+    present = train.present.copy()
+    sure = np.flatnonzero((present[:, k] == 1) & (train.weight[:, k] == 1))
+    present[:, k] = np.where(present[:, k] == 1, 0, present[:, k])
+    present[sure[0], k] = 1
+    for seed in range(3):
+        found = ConceptExtractor.fit(replace(train, present=present), birds.backbone, random_state=seed)
+        (row,) = (row for row in found.trust() if row.concept == "red wing")
+        assert (row.n_train, row.n_held, row.is_measured, np.isnan(row.auroc)) == (1, 0, False, True)
+        assert sum(other.is_measured for other in found.trust()) > 30
+        place = found.names.index("red wing")
+        scores = found.apply(train.images).scores[:, place]
+        assert scores.mean() < 0.03
+        assert expit(logit(scores) - found.knowledge.calibration[place, 1]).mean() > 0.1  # without the shift
+        assert "red wing" not in found.knowledge.left_out
 
 
 def part_boxes(folder: Path) -> dict[tuple[int, int], np.ndarray]:
@@ -222,6 +250,75 @@ def test_a_shelf_forgets_what_was_damaged(tmp_path: Path) -> None:
         Shelf(tmp_path / "a.shelf", (5,), "f4")
 
 
+def test_a_shelf_has_one_writer_and_any_readers(tmp_path: Path) -> None:
+    path, key = tmp_path / "a.shelf", b"k" * 16
+    with Shelf(path, (4,), "f4") as shelf:
+        shelf.put(key, np.arange(4))
+        with pytest.raises(ValueError, match=r"a\.shelf is in use by another run"):
+            Shelf(path, (4,), "f4")
+        with open(path, "ab") as file:
+            file.write(b"part of a record")
+        before = path.read_bytes()
+        with Shelf(path, (4,), "f4", is_read_only=True) as reader:
+            assert reader.get(key).tolist() == [0, 1, 2, 3]
+        assert path.read_bytes() == before
+    with Shelf(path, (4,), "f4") as shelf:
+        assert shelf.get(key).tolist() == [0, 1, 2, 3]
+    assert path.read_bytes() == before[:-16]
+
+
+FULL_DISK = """
+import resource, signal, sys
+import numpy as np
+from neuralbasis.concepts.shelf import Shelf
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+with Shelf(sys.argv[1], (1000,), "f4") as shelf:
+    shelf.put(b"a" * 16, np.ones(1000))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000))  # the next record is cut in the middle
+    try:
+        shelf.put(b"b" * 16, np.ones(1000))
+    except OSError as error:
+        print(error.strerror)
+    print(len(shelf), shelf.get(b"b" * 16), shelf.get(b"a" * 16).sum())
+"""
+
+
+def test_a_record_is_written_whole_or_refused(tmp_path: Path) -> None:
+    pytest.importorskip("resource")
+    found = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, tmp_path / "a.shelf"], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.splitlines() == ["File too large", "1 None 1000.0"]
+    assert (tmp_path / "a.shelf").stat().st_size < 6000 - 1000
+
+
+def test_scores_that_the_cache_lost_are_computed_or_named(birds, tmp_path: Path) -> None:
+    """Records go while a run reads: what was just computed is taken from memory, what is gone is named."""
+    images = birds.annotations.images[:6]
+    whole = birds.extractor.apply(images, batch_size=2).scores
+    birds.extractor.apply(images[:2], cache=tmp_path)
+    (shelf,) = tmp_path.glob("scores-*.shelf")
+    broken: dict[int, str] = {}
+    scores = np.full_like(whole, np.nan)
+    parts = birds.extractor.stream([*images[2:], *images[:2]], broken, batch_size=2, cache=tmp_path)
+    for part in parts:
+        scores[part.rows] = part.scores
+        with open(shelf, "r+b") as file:
+            file.truncate(110)
+    assert np.allclose(scores[:4], whole[2:], atol=1e-3)
+    assert list(broken) == [4, 5]
+    assert f"{images[0]}: its scores were lost from the cache" in broken[4]
+
+
+def test_broken_pictures_are_told_as_they_come(birds, tmp_path: Path) -> None:
+    (tmp_path / "broken.jpg").write_bytes(b"nothing")
+    images = [birds.annotations.images[0], tmp_path / "broken.jpg", *birds.annotations.images[1:20]]
+    for cache in (None, tmp_path / "cache"):
+        broken: dict[int, str] = {}
+        first = next(birds.extractor.stream(images, broken, batch_size=2, cache=cache))
+        assert (first.rows.tolist(), list(broken)) == ([0], [1])
+
+
 def test_the_key_of_a_picture_is_of_what_it_is_now(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"1")
     first = picture_key(tmp_path / "a")
@@ -292,6 +389,25 @@ def test_certainty_counts(birds) -> None:
     assert np.array_equal(annotations.present[:, back] >= 0, seen)  # a hidden back is unknown, not absent
 
 
+def test_places_are_pixels(birds) -> None:
+    few = birds.annotations.select(np.arange(0, 600, 6))
+    place = few.locations
+    with pytest.raises(ValueError, match=r"must be pixels .* multiply x by the width"):
+        ConceptExtractor.fit(replace(few, locations=place._replace(x=place.x / 96, y=place.y / 96)), birds.backbone)
+    x = place.x.copy()
+    x[np.flatnonzero(few.is_train[place.image])[[0, 7]]] = 96.5
+    with pytest.warns(UserWarning, match=r"2 of \d+ places of parts lie outside their picture"):
+        ConceptExtractor.fit(replace(few, locations=place._replace(x=x)), birds.backbone)
+
+
+def test_what_could_not_be_loaded_is_not_saved(birds, tmp_path: Path) -> None:
+    known = birds.extractor.knowledge
+    twice = replace(known, names=(known.names[1], *known.names[1:]))
+    with pytest.raises(DocumentError, match="two of its concepts have the same name"):
+        ConceptExtractor(twice).save(tmp_path / "a.nbc")
+    assert not list(tmp_path.iterdir())
+
+
 def test_nothing_to_learn_is_said(birds) -> None:
     none = birds.annotations.select(np.arange(5))
     with pytest.raises(ValueError, match="nothing to learn"):
@@ -343,12 +459,97 @@ def test_wrong_weights_are_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match=r"cannot be loaded: expected a folder with config\.json"):
         Backbone.load(tmp_path / "empty")
-    shallow = ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic")
-    ResNetModel(shallow).save_pretrained(tmp_path / "net")
+    ResNetModel(shallow_net()).save_pretrained(tmp_path / "net")
     told = json.loads((tmp_path / "net" / "config.json").read_text())
     (tmp_path / "net" / "config.json").write_text(json.dumps({**told, "depths": [2, 1]}))
     with pytest.raises(ValueError, match="they are of another net"):
         Backbone.load(tmp_path / "net")
+
+
+def shallow_net(**settings) -> ResNetConfig:
+    return ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic", **settings)
+
+
+def test_the_digest_knows_the_settings_of_the_network(tmp_path: Path) -> None:
+    """Nets of the same weights compute other features with another activation."""
+    torch.manual_seed(0)
+    nets = {name: ResNetModel(shallow_net(**told)) for name, told in (("relu", {}), ("gelu", {"hidden_act": "gelu"}))}
+    nets["gelu"].load_state_dict(nets["relu"].state_dict())
+    found = {name: Backbone(net, side=64) for name, net in nets.items()}
+    pixels = np.random.default_rng(0).integers(0, 256, (1, 64, 64, 3), dtype=np.uint8)
+    assert not np.allclose(found["relu"].features(pixels), found["gelu"].features(pixels))
+    assert found["relu"].digest != found["gelu"].digest
+    nets["relu"].save_pretrained(tmp_path / "one")
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    digests = {Backbone.load(tmp_path / name, side=64).digest for name in ("one", "two")}
+    assert digests == {found["relu"].digest}  # wherever it lies
+
+
+def test_weights_in_half_precision(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    network = ResNetModel(shallow_net()).half()
+    network.save_pretrained(tmp_path / "net")
+    backbone = Backbone.load(tmp_path / "net", side=64)
+    pixels = np.random.default_rng(0).integers(0, 256, (1, 64, 64, 3), dtype=np.uint8)
+    assert backbone.network.dtype == torch.float32
+    assert np.array_equal(backbone.features(pixels), Backbone(network, side=64).features(pixels))
+
+
+def test_broken_weights_are_refused_by_name(tmp_path: Path) -> None:
+    ResNetModel(shallow_net()).save_pretrained(tmp_path / "net")
+    weights = tmp_path / "net" / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match=r"the backbone '.*net' cannot be loaded"):
+        Backbone.load(tmp_path / "net")
+    weights.write_bytes(whole)
+    told = json.loads((tmp_path / "net" / "config.json").read_text())
+    (tmp_path / "net" / "config.json").write_text(json.dumps({**told, "embedding_size": 16}))
+    with pytest.raises(ValueError, match=r"or have it in another size.*they are of another net"):
+        Backbone.load(tmp_path / "net")
+
+
+def test_a_backbone_is_found_from_any_folder(birds, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(birds.checkpoint.parent)
+    backbone = Backbone.load(birds.checkpoint.name, side=96)
+    assert backbone.name == str(birds.checkpoint)
+    found = replace(birds.extractor.knowledge, source=birds.extractor.knowledge.source._replace(name=backbone.name))
+    ConceptExtractor(found).save(tmp_path / "a.nbc")
+    monkeypatch.chdir(tmp_path)
+    assert load("a.nbc").backbone.digest == birds.backbone.digest
+    gone = found.source._replace(name=str(tmp_path / "gone"))
+    ConceptExtractor(replace(found, source=gone)).save("b.nbc")
+    with pytest.raises(FileNotFoundError, match=r"there is no folder '.*gone'.*give the backbone"):
+        load("b.nbc").apply(birds.annotations.images[:1])
+    elsewhere = load("b.nbc", backbone=birds.backbone)
+    assert elsewhere.apply(birds.annotations.images[:1]).scores.shape == (1, 38)
+
+
+def test_a_device_that_is_not_there_is_named(birds, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="the device 'nonsense' cannot be used; 'cpu' always can"):
+        Backbone(ResNetModel(shallow_net()), 64, device="nonsense")
+    birds.extractor.save(tmp_path / "birds.nbc")
+    for command in (
+        ("fit", birds.folder, "--backbone", birds.checkpoint, "-o", tmp_path / "new.nbc"),
+        ("apply", tmp_path / "birds.nbc", birds.folder, "-o", tmp_path / "a.csv"),
+    ):
+        failed = run("concepts", *command, "--device", "nonsense", code=1)
+        assert "the device 'nonsense' cannot be used" in failed.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"birds.nbc"}
+
+
+WITHOUT = """
+import sys
+sys.modules[sys.argv[1]] = None
+from neuralbasis.concepts import {name}
+"""
+
+
+@pytest.mark.parametrize(("package", "name"), [("PIL", "read_picture"), ("transformers", "Backbone")])
+def test_a_missing_extra_is_named(package: str, name: str) -> None:
+    command = [sys.executable, "-c", WITHOUT.format(name=name), package]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "pip install 'neuralbasis[vision]'" in found.stderr.splitlines()[-1]
 
 
 def test_positions_follow_the_resize() -> None:
@@ -381,6 +582,36 @@ def test_from_the_command_line(birds, tmp_path: Path) -> None:
     scores = np.stack([rows[name].to_numpy() for name in fitted.names], axis=1)
     assert np.array_equal(scores, birds.extractor.apply(birds.annotations.images).scores)
     assert not list(tmp_path.glob("*.unfinished"))
+    assert pq.ParquetFile(table).num_row_groups == 1  # not one a batch
+    parts = []
+    for split in ("train", "test"):
+        run("concepts", "apply", file, birds.folder, "--split", split, "-o", tmp_path / f"{split}.parquet")
+        parts.append(pq.read_table(tmp_path / f"{split}.parquet"))
+        assert parts[-1].column_names == ["image", "class", *fitted.names]
+        assert parts[-1]["image"].to_pylist() == rows.filter(pa.compute.field("split") == split)["image"].to_pylist()
+    assert sum(part.num_rows for part in parts) == rows.num_rows
+
+
+def test_groups_of_a_parquet_file_are_large_and_bounded(tmp_path: Path) -> None:
+    batch = pa.RecordBatch.from_arrays([pa.array(np.arange(30_000.0))], ["a"])
+    with open_output(str(tmp_path / "a.parquet"), ["a"]) as output:
+        for _ in range(5):
+            output.write(batch)
+    found = pq.ParquetFile(tmp_path / "a.parquet")
+    assert [found.metadata.row_group(k).num_rows for k in range(found.num_row_groups)] == [90_000, 60_000]
+    assert found.read()["a"].to_pylist() == 5 * list(range(30_000))
+    with open_output(str(tmp_path / "b.parquet"), ["a"]) as output:
+        pass
+    assert pq.read_table(tmp_path / "b.parquet").num_rows == 0
+
+
+def test_annotations_are_never_written_over(birds, tmp_path: Path) -> None:
+    birds.extractor.save(tmp_path / "birds.nbc")
+    text = f"image,part,x,y,attribute\n{birds.annotations.images[0]},wing,1,2,red\n"
+    (tmp_path / "own.csv").write_text(text)
+    failed = run("concepts", "apply", tmp_path / "birds.nbc", tmp_path / "own.csv", "-o", tmp_path / "own.csv", code=1)
+    assert "is read and cannot be written" in failed.stderr
+    assert (tmp_path / "own.csv").read_text() == text
 
 
 def test_the_command_names_broken_pictures(birds, tmp_path: Path) -> None:
@@ -396,7 +627,46 @@ def test_the_command_names_broken_pictures(birds, tmp_path: Path) -> None:
     lines = (tmp_path / "table.csv").read_text().splitlines()
     assert len(lines) == 4
     assert lines[2] == "1.jpg" + "," * 38
+    many = [pictures / f"broken {k:02d}.jpg" for k in range(12)]
+    for path in many:
+        path.write_bytes(b"nothing")
+    found = run("concepts", "apply", tmp_path / "birds.nbc", pictures, "-o", tmp_path / "table.csv")
+    assert "13 pictures could not be read" in found.stderr
+    assert f"all of them: {tmp_path / 'table.csv'}.unread.txt" in found.stderr
+    listed = (tmp_path / "table.csv.unread.txt").read_text().splitlines()
+    assert [line.split(": ")[0] for line in listed] == [str(pictures / "1.jpg"), *map(str, many)]
     shutil.rmtree(pictures)
     pictures.mkdir()
     failed = run("concepts", "apply", tmp_path / "birds.nbc", pictures, "-o", tmp_path / "table.csv", code=1)
     assert "has no pictures" in failed.stderr
+
+
+def test_names_of_files_that_are_not_utf_8(birds, tmp_path: Path) -> None:
+    folder = os.fsencode(tmp_path / "pictures") + b"/Kr\xe4he"
+    try:
+        os.makedirs(folder)
+    except OSError:
+        pytest.skip("this file system takes only UTF-8")
+    shutil.copy(birds.annotations.images[0], folder + b"/1\xff.jpg")
+    with open(folder + b"/2\xff.jpg", "wb") as file:
+        file.write(b"nothing")
+    birds.extractor.save(tmp_path / "birds.nbc")
+    found = run("concepts", "apply", tmp_path / "birds.nbc", tmp_path / "pictures", "-o", tmp_path / "table.parquet")
+    assert "1 pictures could not be read" in found.stderr
+    rows = pq.read_table(tmp_path / "table.parquet")
+    assert rows["image"].to_pylist() == ["Kr\ufffdhe/1\ufffd.jpg", "Kr\ufffdhe/2\ufffd.jpg"]
+    assert rows["class"].to_pylist() == ["Kr\ufffdhe"] * 2
+    known = replace(birds.extractor.knowledge, broken=(os.fsdecode(folder + b"/2\xff.jpg: it is empty"),))
+    ConceptExtractor(known).save(tmp_path / "odd.nbc")
+    assert load(tmp_path / "odd.nbc").knowledge.broken[0].endswith("/2?.jpg: it is empty")
+
+
+def test_what_was_left_out_of_the_files_is_told(birds, tmp_path: Path) -> None:
+    birds.extractor.save(tmp_path / "birds.nbc")
+    lines = ["image,part,x,y,attribute", f"{birds.annotations.images[0]},wing,,,", ",,,,"]
+    (tmp_path / "own.csv").write_text("\n".join(lines))
+    found = run("concepts", "apply", tmp_path / "birds.nbc", tmp_path / "own.csv", "-o", tmp_path / "table.csv")
+    assert "note: own.csv: 2 lines could not be read, first line 2" in found.stderr
+    assert len((tmp_path / "table.csv").read_text().splitlines()) == 2
+    wrong = ("concepts", "apply", tmp_path / "birds.nbc", birds.folder, "-o", tmp_path / "a.csv")
+    assert "leave it out" in run(*wrong, "--supercategory", "Birds", code=1).stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ FILES = {
         "1 1 10.0 20.0 1\n1 2 30.5 40.0 1\n1 3 0.0 0.0 0\n2 3 5.0 6.0 1\n4 1 1.0 2.0 1\n9 1 1.0 2.0 1\n"
     ),
     "attributes/attributes.txt": (
-        "1 has_wing_pattern::striped\n2 has_primary_size::small_(5_-_9_in)\n3 has_upperparts_color::blue\n"
+        "1 has_wing_pattern::striped\n2 has_size::small_(5_-_9_in)\n3 has_upperparts_color::blue\n"
     ),
     "attributes/image_attribute_labels.txt": (
         "1 1 1 4 3.5\n1 2 1 4 3.5\n1 3 0 3 3.5\n"
@@ -68,7 +69,10 @@ def test_cub_is_read_exactly(tmp_path: Path) -> None:
     assert found.present.tolist() == [[1, 0], [0, -1], [0, -1]]
     assert found.weight.tolist() == [[1.0, 0.75], [0.5, 0.0], [1.0, 0.0]]
     assert found.truth().tolist() == [[1, 0], [0, -1], [0, -1]]
-    assert found.notes == ("image_attribute_labels.txt: 1 line could not be read, first line 9",)
+    assert found.notes == (
+        "attributes.txt: left out, since no part shows them: has_size (1 of 3)",
+        "image_attribute_labels.txt: 1 line could not be read, first line 9",
+    )
 
 
 def test_attributes_beside_the_folder(tmp_path: Path) -> None:
@@ -103,28 +107,37 @@ def test_names_of_the_paper() -> None:
         "has_leg_color::orange": "orange leg",
         "has_wing_pattern::striped": "striped wing",
         "has_beak_shape::needle": "needle-shaped beak",
+        "has_bill_shape::needle": "needle-shaped beak",
+        "has_bill_shape::hooked_seabird": "hooked seabird beak",
+        "has_bill_color::red": "red beak",
         "has_wing_shape::pointed-wings": "pointed wings",
         "has_under_tail_color::buff": "buff under tail",
-        "has_beak_length::shorter_than_head": "beak shorter than head",
+        "has_bill_length::shorter_than_head": "beak shorter than head",
         "has_head_pattern::eyering": "eyering head",
     }
     for attribute, name in names.items():
         assert name_concept(attribute, parts).name == name
     assert name_concept("has_head_pattern::eyering", parts).parts == ("crown", "forehead", "eye")
-    assert name_concept("no attribute", parts) is None
+    for attribute in ("no attribute", "has_size::small", "has_shape::duck-like", "has_primary_color::red"):
+        assert name_concept(attribute, parts) is None
 
 
 @pytest.mark.skipif("NEURALBASIS_DATA" not in os.environ, reason="the real names of the attributes are not here")
-def test_cubs_312_attributes_are_278_concepts() -> None:
+@pytest.mark.parametrize("is_official", [True, False])
+def test_cubs_312_attributes_are_278_concepts(is_official: bool) -> None:
     parts = list(dict.fromkeys(map(merge_sides, CUB_PARTS)))
     text = Path(os.environ["NEURALBASIS_DATA"], "cub", "attributes.txt").read_text()
+    official = {"_beak_": "_bill_", "_primary_size": "_size", "_primary_shape": "_shape"}
+    for spelling, own in official.items() if is_official else ():
+        text = text.replace(spelling, own)
     attributes = [line.split(" ", 1)[1] for line in text.splitlines()]
     found = {attribute: name_concept(attribute, parts) for attribute in attributes}
     assert len(attributes) == 312
     names = [concept.name for concept in found.values() if concept]
     assert len(names) == len(set(names)) == 278
     left_out = {attribute.split("::")[0] for attribute, concept in found.items() if concept is None}
-    assert left_out == {"has_primary_size", "has_primary_shape", "has_primary_color"}
+    whole = "has_" if is_official else "has_primary_"
+    assert left_out == {f"{whole}size", f"{whole}shape", "has_primary_color"}
     assert set().union(*(concept.parts for concept in found.values() if concept)) == set(parts)
 
 
@@ -144,6 +157,10 @@ def test_inaturalist(tmp_path: Path) -> None:
     assert [p.relative_to(tmp_path).as_posix() for p in birds.images] == ["train/a.jpg", "train/b.jpg"]
     assert birds.labels.tolist() == [1, 0]
     assert len(read_annotations(tmp_path / "train.json").images) == 3
+    with pytest.raises(ValueError, match=r"train\.json has no supercategory 'birds'; it has Birds, Plants"):
+        read_annotations(tmp_path / "train.json", supercategory="birds")
+    with pytest.raises(ValueError, match="a supercategory chooses from a JSON file of iNaturalist"):
+        read_annotations(tmp_path, supercategory="Birds")
     (tmp_path / "test.json").write_text(json.dumps({"images": told["images"]}))
     assert read_inaturalist(tmp_path / "test.json").labels.tolist() == [-1, -1, -1]
     (tmp_path / "odd.json").write_text("[1]")
@@ -160,6 +177,45 @@ def test_a_line_of_a_csv_without_a_picture_is_counted(tmp_path: Path) -> None:
     found = read_annotations(tmp_path / "own.csv")
     assert [image.name for image in found.images] == ["a.jpg"]
     assert found.notes == ("own.csv: 3 lines could not be read, first line 2",)
+
+
+def test_a_csv_without_a_usable_line_still_lists_its_pictures(tmp_path: Path) -> None:
+    """Pictures to apply concepts to need no places."""
+    path = tmp_path / "own.csv"
+    path.write_text("image,part,x,y,attribute,class\nb.jpg,,,,,magpie\na.jpg,wing,here,2,red,\n")
+    found = read_annotations(path)
+    assert [image.name for image in found.images] == ["b.jpg", "a.jpg"]
+    assert (found.classes, found.labels.tolist()) == (("magpie",), [0, -1])
+    assert (found.parts, found.concepts, found.shows.shape, found.present.shape) == ((), (), (0, 0), (0, 0))
+    assert found.notes == ("own.csv: 2 lines could not be read, first line 2",)
+    path.write_text("image,part,x,y,attribute\n")
+    assert read_annotations(path).images == ()
+    path.write_text("image,part,x,y,attribute\na.jpg,wing,1,2,\n")
+    assert read_annotations(path).shows.shape == (0, 1)
+    assert read_cub(write_cub(tmp_path / "cub", **{"attributes/attributes.txt": "1 has_size::small\n"})).concepts == ()
+
+
+def test_two_attributes_with_one_name_are_refused(tmp_path: Path) -> None:
+    lines = ["image,part,x,y,attribute", "a.jpg,feather,1,2,long tail", "a.jpg,tail feather,1,2,long"]
+    (tmp_path / "own.csv").write_text("\n".join(lines))
+    with pytest.raises(ValueError, match=r"own\.csv: .* have the same concept 'long tail feather'; rename"):
+        read_annotations(tmp_path / "own.csv")
+
+
+def test_a_place_that_is_no_number_is_counted(tmp_path: Path) -> None:
+    found = read_cub(write_cub(tmp_path, **{"parts/part_locs.txt": "1 1 nan 20.0 1\n1 2 3.0 inf 1\n2 3 5.0 6.0 1\n"}))
+    assert found.locations.image.tolist() == [1]
+    assert "part_locs.txt: 2 lines could not be read, first line 1" in found.notes
+
+
+def test_pictures_of_cub_without_parts(tmp_path: Path) -> None:
+    write_cub(tmp_path)
+    shutil.rmtree(tmp_path / "parts")
+    shutil.rmtree(tmp_path / "attributes")
+    found = read_annotations(tmp_path, with_parts=False)
+    assert [image.name for image in found.images] == ["x.jpg", "y with space.jpg", "z.jpg"]
+    assert (found.labels.tolist(), found.is_train.tolist()) == ([0, 0, 1], [True, False, True])
+    assert (found.parts, found.concepts, len(found.locations.x)) == ((), (), 0)
 
 
 def test_ones_own_csv(tmp_path: Path) -> None:

@@ -81,17 +81,36 @@ def test_what_is_transparent_is_white(tmp_path: Path) -> None:
         assert right == [255, 255, 255]
 
 
+@pytest.mark.parametrize("suffix", ["jpg", "png", "tif", "webp"])
 @pytest.mark.parametrize(
     ("orientation", "side_of_red", "size"),
-    [(1, 0, (60, 40)), (3, 1, (60, 40)), (6, 2, (40, 60)), (8, 3, (40, 60)), (5, 2, (40, 60))],
-)
-def test_a_turned_camera(orientation: int, side_of_red: int, size: tuple[int, int], tmp_path: Path) -> None:
+    [
+        (1, 0, (60, 40)), (2, 1, (60, 40)), (3, 1, (60, 40)), (4, 0, (60, 40)),
+        (5, 2, (40, 60)), (6, 2, (40, 60)), (7, 3, (40, 60)), (8, 3, (40, 60)),
+    ],
+)  # fmt: skip
+def test_a_turned_camera(
+    suffix: str, orientation: int, side_of_red: int, size: tuple[int, int], tmp_path: Path
+) -> None:
     exif = Image.Exif()
     exif[0x0112] = orientation
-    halves().save(tmp_path / "a.jpg", exif=exif)
-    picture = read_picture(tmp_path / "a.jpg", SIDE)
-    assert picture.size == picture_size(tmp_path / "a.jpg") == size
+    path = tmp_path / f"a.{suffix}"
+    halves().save(path, exif=exif)
+    picture = read_picture(path, SIDE)
+    assert picture.size == picture_size(path) == size
     assert np.abs(np.subtract(corners(picture.pixels)[side_of_red], RED)).max() <= 12
+
+
+def test_a_broken_note_of_the_camera_does_not_matter(tmp_path: Path) -> None:
+    halves().save(tmp_path / "a.jpg", exif=b"Exif\0\0no note at all", dpi=(72, 72))
+    picture = read_picture(tmp_path / "a.jpg", SIDE)
+    assert picture.size == picture_size(tmp_path / "a.jpg") == (60, 40)
+    assert np.abs(np.subtract(corners(picture.pixels)[0], RED)).max() <= 12
+
+
+def test_the_size_of_a_picture_is_read_without_its_pixels(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(png_of(60_000, 60_000))  # its pixels would be 14 GB, and are not there
+    assert picture_size(tmp_path / "a.png") == (60_000, 60_000)
 
 
 def test_a_large_jpeg_is_decoded_at_a_fraction(tmp_path: Path) -> None:
@@ -124,6 +143,7 @@ BROKEN = {
     "text": (b"not a picture at all", "empty or no picture"),
     "cut": (jpeg_bytes()[:3000], "broken or cut short"),
     "cut png": (png_of(50, 50), "broken or cut short"),
+    "texture": (b"DDS " + struct.pack("<31I", 124, 0x1007, 9, 9, *[0] * 14, 32, 4, *[0] * 11), "broken or cut short"),
     "bomb": (png_of(60_000, 60_000), "60000 × 60000 pixels"),
 }
 
@@ -165,6 +185,18 @@ def test_flipped_bits_never_raise_anything_else(tmp_path: Path) -> None:
         except PictureError:
             pass
     assert 0 < n_read < 120
+
+
+def test_linked_folders_are_followed_once_round(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "a.jpg").write_bytes(b"")
+    (tmp_path / "top" / "owl").mkdir(parents=True)
+    (tmp_path / "top" / "owl" / "b.jpg").write_bytes(b"")
+    (tmp_path / "top" / "crow").symlink_to(tmp_path / "far")
+    (tmp_path / "far" / "back").symlink_to(tmp_path / "top")
+    (tmp_path / "top" / "owl" / "self").symlink_to(tmp_path / "top" / "owl")
+    found = [p.relative_to(tmp_path / "top").as_posix() for p in list_pictures(tmp_path / "top")]
+    assert found == ["crow/a.jpg", "owl/b.jpg"]
 
 
 def test_pictures_of_a_folder(tmp_path: Path) -> None:

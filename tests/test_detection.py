@@ -14,11 +14,12 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse import csr_array, save_npz
+from scipy.sparse import coo_array, csr_array, save_npz
 
 from benchmarks.datasets.objects import draw_objects, find_frequent_pairs, make_world
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, detection
 from neuralbasis.cli import main
+from neuralbasis.columns import read_columns
 
 coco = pytest.importorskip("pycocotools.coco")
 cocoeval = pytest.importorskip("pycocotools.cocoeval")
@@ -262,6 +263,15 @@ def test_the_command_says_the_same(cups):
     assert json.loads(found.stdout)["mAP"] == pytest.approx(expected.mean_average_precision, abs=1e-12)
     given[1] = str(folder / "boxes.csv")
     assert f"mAP {expected.mean_average_precision:.4f}" in CliRunner().invoke(main, ["evaluate", *given]).stdout
+    given[1] = str(folder / "boxes.json")
+    for form in ("features.npz", "features.npy", "features.parquet"):
+        again = CliRunner().invoke(main, ["evaluate", *given, "--features", str(folder / form), "--json"])
+        assert again.exit_code == 0, again.output
+        assert json.loads(again.stdout) == json.loads(found.stdout)
+    failed = CliRunner().invoke(main, ["evaluate", *given])
+    assert failed.exit_code == 1
+    assert "--features" in failed.stderr
+    given[1] = str(folder / "boxes.csv")
     for wrong, words in (
         (["--box-columns", "x,y"], "must name four columns"),
         (["--target", "y"], "leave --target and --weights out"),
@@ -296,8 +306,138 @@ def test_sparse_features_with_listed_pairs(tmp_path):
     assert model.model_.is_wide
     assert len(model.model_.shapes) == 600
     found = detection.evaluate(model, boxes, annotations)
+    model.save(tmp_path / "objects.nbm")
+    save_npz(tmp_path / "features.npz", table.X)
+    rows = zip(images.tolist(), numbers.tolist(), strict=True)
+    write(tmp_path / "boxes.json", [{"image_id": image, "bbox": box} for image, box in rows])
+    told = [str(tmp_path / name) for name in ("objects.nbm", "boxes.json", "features.npz", "t.json")]
+    command = ["evaluate", *told[:2], "--features", told[2], "--detection", told[3], "--json"]
+    again = CliRunner().invoke(main, command)
+    assert again.exit_code == 0, again.output
+    assert json.loads(again.stdout)["mAP"] == pytest.approx(found.mean_average_precision, abs=1e-12)
     chance = detection.evaluate(rng.random((n, 44)), boxes, annotations)
     assert found.mean_average_precision > 5 * chance.mean_average_precision
+
+
+def test_names_that_look_like_ids(tmp_path):
+    """A detector's category 1 is the class with that id, though another class has the name "1"."""
+    truth = make_truth([[0, 0, 10, 10], [50, 50, 10, 10]], [1, 2])
+    truth["categories"] = [{"id": 1, "name": "0"}, {"id": 2, "name": "1"}]
+    annotations = detection.read_annotations(write(tmp_path / "t.json", truth))
+    found = [
+        {"image_id": 7, "category_id": 1, "bbox": [0, 0, 10, 10], "score": 0.9},
+        {"image_id": 7, "category_id": 2, "bbox": [50, 50, 10, 10], "score": 0.9},
+    ]
+    own = detection.evaluate(None, detection.read_boxes(write(tmp_path / "f.json", found)), annotations)
+    assert own.mean_average_precision == pytest.approx(1.0, abs=1e-9)
+    assert detection.assign(make_boxes([[50, 50, 10, 10]]), annotations).tolist() == ["1"]
+    by_name = detection.evaluate({"1": [1.0]}, make_boxes([[50, 50, 10, 10]]), annotations)
+    np.testing.assert_allclose(by_name.by_class, [0.0, 1.0], atol=1e-9)
+
+
+def test_braces_in_a_name_are_only_braces(tmp_path):
+    truth = make_truth([[0, 0, 1, 1]], categories=[{"id": 1, "name": "{cup}"}])
+    annotations = detection.read_annotations(write(tmp_path / "{0.a}.json", truth))
+    boxes = detection.Boxes("{}{x}.csv", np.array([8]), np.ones((1, 4)))
+    with pytest.raises(ValueError, match=r"\{\}\{x\}\.csv: row 1 is of image '8', which is not in .*\{0\.a\}\.json"):
+        detection.assign(boxes, annotations)
+    with pytest.raises(ValueError, match=r"class '\{\}' \(number 1\) is not known; .*'\{cup\}'"):
+        detection.evaluate({"{}": [1.0]}, make_boxes([[0, 0, 1, 1]]), annotations)
+    odd = make_truth([[0, 0, 1, 1]], images=[{"id": "{}"}])
+    with pytest.raises(ValueError, match="annotation 1 is of image '7', which the file does not list"):
+        detection.read_annotations(write(tmp_path / "{0}.json", odd))
+
+
+def test_labels_and_scores_may_be_lists(tmp_path):
+    annotations = detection.read_annotations(write(tmp_path / "t.json", make_truth([[0, 0, 10, 10]])))
+    boxes = make_boxes([[0, 0, 10, 10], [50, 50, 5, 5]], label=["cup", "cup"], score=[0.9, 0.8])
+    assert detection.evaluate(None, boxes, annotations).mean_average_precision == pytest.approx(1.0, abs=1e-9)
+    assert boxes.take([1]).label.tolist() == ["cup"]
+
+
+@pytest.mark.parametrize("kind", ["mapping", "rows", "sparse", "polars", "pandas"])
+def test_rows_of_any_table_are_taken(kind):
+    numbers = np.arange(8.0).reshape(4, 2)
+    named = {"a": numbers[:, 0].tolist(), "b": numbers[:, 1]}
+    tables = {
+        "mapping": lambda: named,
+        "rows": numbers.tolist,
+        "sparse": lambda: coo_array(numbers),
+        "polars": lambda: pytest.importorskip("polars").DataFrame(named),
+        "pandas": lambda: pytest.importorskip("pandas").DataFrame(named),
+    }
+    few = make_boxes(np.ones((4, 4)), X=tables[kind]()).take(np.array([3, 1])).X
+    columns = few.toarray().T if kind == "sparse" else [column.numbers for column in read_columns(few)]
+    assert np.stack(columns).tolist() == [[6, 2], [7, 3]]
+
+
+@pytest.mark.parametrize("first", [139, "000000000139"])
+def test_ids_are_read_alike_from_every_file(cups, first, tmp_path):
+    """Zeros in front, a point behind, more digits than a float holds: in Python and in the command."""
+    folder, _, model = cups
+    truth = json.loads((folder / "truth.json").read_text())
+    truth["images"] = [{"id": first}, {"id": 9007199254740993}, {"id": 9007199254740992}]
+    truth["annotations"] = [{"image_id": first, "category_id": 1, "bbox": [0, 0, 10, 10]}]
+    annotations = detection.read_annotations(write(tmp_path / "t.json", truth))
+    model.save(tmp_path / "cups.nbm")
+    for came, known in (
+        (["139", "000000000139"], str(first)),
+        (["139.0"], str(first)),
+        (["9007199254740993"], "9007199254740993"),
+    ):
+        lines = ["image_id,x,y,w,h,f0,f1,f2", *(f"{text},0,0,10,10,1.0,0.5,0.5" for text in came)]
+        (tmp_path / "boxes.csv").write_text("\n".join(lines))
+        boxes = detection.read_boxes(tmp_path / "boxes.csv")
+        found = annotations.find_images(boxes.image.tolist(), boxes.place)
+        assert [annotations.images[place] for place in found] == [known] * len(came)
+        command = [str(tmp_path / name) for name in ("cups.nbm", "boxes.csv", "t.json")]
+        command.insert(2, "--detection")
+        said = CliRunner().invoke(main, ["evaluate", *command, "--json"])
+        assert said.exit_code == 0, said.output
+        expected = detection.evaluate(model, boxes, annotations).mean_average_precision
+        assert json.loads(said.stdout)["mAP"] == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_text_that_is_an_id_is_that_id(tmp_path):
+    truth = make_truth([[0, 0, 1, 1]], images=[{"id": 7}, {"id": "007"}, {"id": "08"}, {"id": "008"}])
+    annotations = detection.read_annotations(write(tmp_path / "t.json", truth))
+    found = annotations.find_images(["007", 7, 7.0, "7.0", "08"], "boxes")
+    assert [annotations.images[place] for place in found] == ["007", "7", "7", "7", "08"]
+    with pytest.raises(ValueError, match="is of image '8'"):  # either of two
+        annotations.find_images([8], "boxes")
+
+
+def test_areas_that_are_wrong_do_no_harm(tmp_path):
+    """Files have -1 or texts there; pycocotools would leave such boxes out."""
+    for area in (-1, 1e12, "unknown", None):
+        truth = make_truth([[0, 0, 10, 10], [50, 50, 10, 10]])
+        for one in truth["annotations"]:
+            one["area"] = area
+        annotations = detection.read_annotations(write(tmp_path / "t.json", truth))
+        found = detection.evaluate(np.ones((1, 1)), make_boxes([[0, 0, 10, 10]]), annotations)
+        np.testing.assert_allclose(found.recall, 0.5)
+
+
+def test_no_boxes_find_nothing(cups, tmp_path):
+    folder, _, model = cups
+    annotations = detection.read_annotations(folder / "truth.json")
+    none = detection.read_boxes(write(tmp_path / "none.json", []))
+    assert detection.assign(none, annotations).tolist() == []
+    empty = detection.Boxes("none", np.empty(0), np.empty((0, 4)), X=np.empty((0, 3)))
+    for scores, boxes in ((None, none), (np.empty((0, 2)), none), ({"cup": []}, none), (model, empty)):
+        found = detection.evaluate(scores, boxes, annotations)
+        assert (found.mean_average_precision, found.n_boxes, found.recall.max()) == (0.0, 0, 0.0)
+        assert str(found).startswith("mAP 0.0000   0 boxes")
+
+
+def test_a_detectors_table_is_judged(tmp_path):
+    truth = make_truth([[0, 0, 10, 10], [50, 50, 10, 10]], [1, 2])
+    annotations = detection.read_annotations(write(tmp_path / "t.json", truth))
+    lines = ["image_id,x,y,w,h,class,sure,red", "7,0,0,10,10,cup,0.9,1", "7,50,50,10,10,cup,0.8,2"]
+    (tmp_path / "found.csv").write_text("\n".join(lines))
+    boxes = detection.read_boxes(tmp_path / "found.csv", label="class", score="sure")
+    assert (boxes.label.tolist(), boxes.score.tolist(), boxes.X.column_names) == (["cup", "cup"], [0.9, 0.8], ["red"])
+    np.testing.assert_allclose(detection.evaluate(None, boxes, annotations).by_class, [1.0, 0.0], atol=1e-9)
 
 
 WRONG = {
@@ -321,6 +461,7 @@ FILES = {
     "a list": ([], "an object with the lists images, annotations, categories"),
     "negative": (make_truth([[0, 0, 1, -1]]), "annotation 1 must have finite numbers and a width and height"),
     "no box": ({**make_truth([]), "annotations": [{"image_id": 7, "category_id": 1}]}, "annotation 1 has no 'bbox'"),
+    "text": (make_truth([[0, 0, "1", 1]]), r"annotation 1 must have a box .* not \[0, 0, '1', 1\]"),
     "short": (make_truth([[0, 0, 1]]), r"annotation 1 must have a box .* not \[0, 0, 1\]"),
     "image": (make_truth([[0, 0, 1, 1]], images=[{"id": 8}]), "annotation 1 is of image '7'"),
     "category": (make_truth([[0, 0, 1, 1]], categories=[{"id": 3}]), "annotation 1 is of category '1'"),

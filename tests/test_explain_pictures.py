@@ -1,5 +1,7 @@
 """explain: one class and one picture. The chosen terms are those with the largest means, in the model's own numbers."""
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -170,6 +172,24 @@ def test_frames_and_plain_values():
     assert repr(found) == "ClassExplanation('a', 12 rows)"
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_what_speaks_against_a_class_comes_strongest_first(seed):
+    model = make_model(seed)
+    found = explain.explain_class(model, "a", make_rows(model), n_terms=100)
+    others = found.to_pandas()[found.is_for.sum() :]
+    assert list(others["loss"]) == sorted(others["loss"])
+    named = [one.name for one in found.speaks_against]
+    assert list(others["term"])[: len(named)] == named
+
+
+def test_numbers_as_classes_are_plain():
+    rng = np.random.default_rng(0)
+    model = build_model(rng, n_outputs=3, link="mlogit", classes=np.array([3, 5, 8]))
+    found = explain.explain_class(model, model.classes[1])
+    assert json.loads(json.dumps(found.data()))["class"] == 5
+    assert repr(found) == "ClassExplanation(5, 0 rows)"
+
+
 def test_what_cannot_be_a_class_is_an_error():
     model = make_model()
     with pytest.raises(ValueError, match=r"no class 'd'; its classes are \['a', 'b', 'c'\]"):
@@ -182,6 +202,10 @@ def test_what_cannot_be_a_class_is_an_error():
         explain.explain_class(model, "a", pictures=[np.zeros((4, 5, 2))])
     with pytest.raises(ValueError, match="not -2 … 2; give it as it was before it was normalised"):
         explain.explain_class(model, "a", pictures=[np.array([[-2.0, 2.0]])])
+    with pytest.raises(ValueError, match="reaches only 1 and would be black: multiply it by 255"):
+        explain.explain_class(model, "a", pictures=[np.array([[0.0, 0.3, 1.0]])])
+    dark = [np.zeros((4, 5)), np.array([[0, 1]], dtype=np.uint8)]
+    assert [picture.max() for picture in explain.explain_class(model, "a", pictures=dark).pictures] == [0, 1]
 
 
 @pytest.mark.parametrize(

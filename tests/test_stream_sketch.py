@@ -163,6 +163,25 @@ def test_a_sealed_sketch_is_small_and_true() -> None:
     assert exact.error == 0
 
 
+@settings(deadline=None, max_examples=12)
+@given(st.integers(0, 1000), st.sampled_from([2, 5, 24]), st.sampled_from([256, POINTS]))
+def test_every_thinning_after_the_seal_counts(seed: int, n_lanes: int, n_points: int) -> None:
+    """Lanes are sealed, sent and merged: buffers join two by two once more, as often as their number halves."""
+    rng = np.random.default_rng(seed)
+    lanes = [rng.lognormal(size=rng.integers(4000, 20_000)) for _ in range(n_lanes)]
+    sketches = [sketch_of(values, step=500, max_exact=FEW) for values in lanes]
+    for sketch in sketches:
+        sketch.seal(n_points)
+    sealed = max(sketch.error for sketch in sketches)
+    merged, *others = sketches
+    for other in others:
+        merged.merge(NumberSketch.from_bytes(other.to_bytes()))
+    n_joins = n_lanes.bit_length() - 1
+    assert merged.error >= sealed + 1.5 * n_joins / POINTS
+    assert merged.error <= sealed + 1.5 * (n_joins + 1) / POINTS + 1e-12
+    assert rank_error(merged.points(), np.concatenate(lanes)) <= merged.error
+
+
 def test_single_precision_is_read_exactly() -> None:
     values = np.random.default_rng(4).normal(size=1000).astype(np.float32)
     sketch = sketch_of(values)

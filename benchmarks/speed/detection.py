@@ -50,7 +50,7 @@ def draw_pictures(table: Objects, n_classes: int, seed: int) -> Pictures:
     ids, names = np.arange(image.max() + 1).astype(str), [f"thing {k:03d}" for k in range(1, n_classes)]
     annotations = detection.Annotations(
         "drawn", tuple(ids), tuple(map(str, range(1, n_classes))), tuple(names), image[things], table.y[things] - 1,
-        moved, moved[:, 2] * moved[:, 3], np.zeros(len(things), dtype=bool),
+        moved, np.zeros(len(things), dtype=bool),
     )  # fmt: skip
     return Pictures(detection.Boxes("drawn", image, box, table.X), annotations)
 
@@ -90,7 +90,7 @@ def compare(model: Any, pictures: Pictures) -> float:
     known, own = pictures.annotations, pictures.annotations.image < COMPARED
     truth = detection.Annotations(
         known.place, known.images[:COMPARED], known.categories, known.classes, known.image[own], known.label[own],
-        known.box[own], known.area[own], known.crowd[own],
+        known.box[own], known.crowd[own],
     )  # fmt: skip
     scores = np.zeros((len(few), len(known.classes)))
     place = {name: k for k, name in enumerate(known.classes)}

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set, Sized
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set, Sized
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
@@ -575,19 +575,20 @@ def _name_columns(came: Sequence[Any], names: Sequence[str] | None) -> tuple[str
     if len(set(chosen)) < len(chosen):
         repeated = [name for name, count in Counter(chosen).items() if count > 1]
         raise ValueError(
-            f"Expected unique column names, got more than once: {_list_names(repeated)}. "
+            f"Expected unique column names, got more than once: {list_names(repeated)}. "
             "Rename the columns so that each name comes once."
         )
     return chosen
 
 
-def _list_names(names: Sequence[str]) -> str:
-    listed = ", ".join(map(repr, names[:_MAX_LISTED]))
+def list_names(names: Collection[str]) -> str:
+    """At most a line of them, quoted."""
+    listed = ", ".join(map(repr, list(names)[:_MAX_LISTED]))
     return listed if len(names) <= _MAX_LISTED else f"{listed} and {len(names) - _MAX_LISTED} more"
 
 
 def _describe_missing(missing: Sequence[str], came: Sequence[str]) -> str:
-    message = f"Missing column(s): {_list_names(missing)}. The columns that came: {_list_names(came)}."
+    message = f"Missing column(s): {list_names(missing)}. The columns that came: {list_names(came)}."
     close = {name: get_close_matches(name, came, n=1) for name in missing[:_MAX_LISTED]}
     hints = [f"{found[0]!r} may be {name!r}" for name, found in close.items() if found]
     return f"{message} Add or rename: {', '.join(hints)}." if hints else f"{message} Add them."

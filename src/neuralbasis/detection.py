@@ -13,7 +13,9 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,7 +25,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from .columns import Column, level_text, read_columns, read_frame, write_frame
+from .columns import Column, is_missing, level_text, list_names, read_columns, read_frame, write_frame
 from .model import AdditiveModel
 
 # PAPER §4.3: mAP is averaged over 0.5 to 0.9. MS-COCO's own goes one step further, to 0.95.
@@ -34,6 +36,7 @@ BACKGROUND, CROWD = "background", "crowd"
 IMAGE, BOX = "image_id", ("x", "y", "w", "h")  # columns of a table of boxes
 MAX_LISTED = 20
 
+_WHOLE = re.compile(r"([+-]?[0-9]+)(?:\.0*)?")
 _LISTS = ("images", "annotations", "categories")
 
 Path = str | os.PathLike[str]
@@ -48,7 +51,6 @@ class Annotations:
     categories, classes : K ids of the classes, as texts, and their names
     image, label : (G,) of each annotated box its picture and its class, as places in `images` and `classes`
     box : (G, 4) x, y, width, height
-    area : (G,)
     crowd : (G,) does it stand for many things at once? Boxes in it are neither right nor wrong
     """
 
@@ -59,7 +61,6 @@ class Annotations:
     image: np.ndarray
     label: np.ndarray
     box: np.ndarray
-    area: np.ndarray
     crowd: np.ndarray
 
     def __repr__(self) -> str:
@@ -69,15 +70,24 @@ class Annotations:
         """(N,) places of these pictures."""
         hint = "give the annotations of all images, or leave such rows out"
         return _find(
-            ids, self._image_places, f"{place}: row {{}} is of image {{}}, which is not in {self.place}; {hint}"
+            ids,
+            self._image_places,
+            lambda row, text: f"{place}: row {row} is of image {text!r}, which is not in {self.place}; {hint}",
         )
 
-    def find_classes(self, labels: Sequence[Any], place: str) -> np.ndarray:
-        """(N,) places of classes given by name or by id; -1 for the background."""
-        known = {category: k for k, category in enumerate(self.categories)}
-        known |= {name: k for k, name in enumerate(self.classes)} | {BACKGROUND: -1}
-        expected = f"expected {BACKGROUND!r} or a class of {self.place}: {_list_names(self.classes)}"
-        return _find(labels, known, f"{place}: class {{1}} (number {{0}}) is not known; {expected}")
+    def find_classes(self, labels: Sequence[Any], place: str, ids_first: bool = False) -> np.ndarray:
+        """(N,) places of classes given by name or by id; -1 for the background.
+
+        A text that is the name of one class and the id of another is the name, with `ids_first` the id.
+        """
+        by_name, by_id = ({text: k for k, text in enumerate(texts)} for texts in (self.classes, self.categories))
+        known = {**by_name, **by_id} if ids_first else {**by_id, **by_name}
+        expected = f"expected {BACKGROUND!r} or a class of {self.place}: {list_names(self.classes)}"
+        return _find(
+            labels,
+            {**known, BACKGROUND: -1},
+            lambda number, text: f"{place}: class {text!r} (number {number}) is not known; {expected}",
+        )
 
     @cached_property
     def _image_places(self) -> dict[str, int]:
@@ -92,7 +102,7 @@ class Boxes:
     image : (N,) ids of the pictures
     box : (N, 4) x, y, width, height
     X : their features, any table that a model reads (N, D); None if there are none
-    label : (N,) a class or the background for each, by name or id; None if that is not said
+    label : (N,) a class or the background for each, by id or name; None if that is not said
     score : (N,) how sure a detector is of the label; None if that is not said
 
     Examples
@@ -115,7 +125,9 @@ class Boxes:
             raise ValueError(f"{self.place}: boxes must be rows of x, y, width and height, not of shape {box.shape}")
         _check_boxes(box, f"{self.place}: row")
         object.__setattr__(self, "box", box)
-        object.__setattr__(self, "image", np.asarray(self.image))
+        for name in ("image", "label", "score"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, np.asarray(getattr(self, name)))
         for name in ("image", "X", "label", "score"):
             held = getattr(self, name)
             if held is not None and (count := _count_rows(held)) != len(box):
@@ -131,7 +143,7 @@ class Boxes:
     def take(self, rows: np.ndarray) -> Boxes:
         """These rows, given by numbers or as a mask."""
         chosen = np.arange(len(self))[rows]
-        label, score = (None if held is None else np.asarray(held)[chosen] for held in (self.label, self.score))
+        label, score = (None if held is None else held[chosen] for held in (self.label, self.score))
         X = None if self.X is None else _take_rows(self.X, chosen)
         return replace(self, image=self.image[chosen], box=self.box[chosen], X=X, label=label, score=score)
 
@@ -216,8 +228,8 @@ class Detection:
 def read_annotations(path: Path) -> Annotations:
     """Annotations in MS-COCO's form: a JSON file with the lists `images`, `annotations` and `categories`.
 
-    Of an annotation `image_id`, `category_id` and `bbox` (x, y, width, height) are needed; `iscrowd` is 0 and `area`
-    that of the box where they are not there.
+    Of an annotation `image_id`, `category_id` and `bbox` (x, y, width, height) are needed; `iscrowd` is 0 where it is
+    not there. `area` is not read: boxes of all sizes are judged alike.
     """
     place, found = os.fspath(path), _read_json(path)
     if not isinstance(found, dict) or not all(isinstance(found.get(name), list) for name in _LISTS):
@@ -229,18 +241,18 @@ def read_annotations(path: Path) -> Annotations:
         raise ValueError(f"{place}: names of categories must differ, and none may be {BACKGROUND!r} or {CROWD!r}")
     given, what = found["annotations"], f"{place}: annotation"
     box = _read_box(_take(given, "bbox", what), what)
-    area = [one.get("area", width * height) for one, (width, height) in zip(given, box[:, 2:], strict=True)]
     return Annotations(
         place, images, categories, classes,
-        _place_ids(_take(given, "image_id", what), images, f"{what} {{}} is of image {{}}, not among the images"),
-        _place_ids(_take(given, "category_id", what), categories, f"{what} {{}} is of category {{}}, not among these"),
-        box, np.array(area, dtype=float), np.array([bool(one.get("iscrowd", 0)) for one in given], dtype=bool),
+        _place_ids(_take(given, "image_id", what), images, what, "image"),
+        _place_ids(_take(given, "category_id", what), categories, what, "category"),
+        box, np.array([bool(one.get("iscrowd", 0)) for one in given], dtype=bool),
     )  # fmt: skip
 
 
 def read_boxes(
-    path: Path, features: Any = None, *, image: str = IMAGE, box: Sequence[str] = BOX, label: str | None = None
-) -> Boxes:
+    path: Path, features: Any = None, *, image: str = IMAGE, box: Sequence[str] = BOX, label: str | None = None,
+    score: str | None = None,
+) -> Boxes:  # fmt: skip
     """Candidate boxes with their features.
 
     Parameters
@@ -251,7 +263,8 @@ def read_boxes(
     features : their features, a row a box
         A file (.npz of a SciPy sparse matrix, .npy, CSV or Parquet), or any table that a model reads. None: all other
         columns of a CSV or Parquet file.
-    image, box, label : columns of the picture, of x, y, width and height, and of the class if it is known
+    image, box, label, score : columns of the picture, of x, y, width and height, and of the class and a detector's
+        score of it if they are known
 
     Examples
     --------
@@ -264,30 +277,35 @@ def read_boxes(
     (['17', '17'], [0.0, 0.0, 4.0, 5.0], ['round', 'red'])
     """
     place = os.fspath(path)
-    return (
-        _read_results(place, features) if place.endswith(".json") else _read_table(place, features, image, box, label)
-    )
+    if place.endswith(".json"):
+        return _read_results(place, features)
+    return _read_table(place, features, image, box, label, score)
 
 
 def _read_results(place: str, features: Any) -> Boxes:
     given, what = _read_json(place), f"{place}: row"
-    if not isinstance(given, list) or not given or not isinstance(given[0], dict):
+    if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
         raise ValueError(f"{place}: expected a list of boxes, each with image_id and bbox")
     box, images = _read_box(_take(given, "bbox", what), what), np.array(_take(given, "image_id", what))
     label, score = (
-        np.array(_take(given, name, what)) if name in given[0] else None for name in ("category_id", "score")
+        np.array(_take(given, name, what)) if not given or name in given[0] else None
+        for name in ("category_id", "score")
     )
     return Boxes(place, images, box, read_features(features), label, score)
 
 
-def _read_table(place: str, features: Any, image: str, box: Sequence[str], label: str | None) -> Boxes:
+def _read_table(
+    place: str, features: Any, image: str, box: Sequence[str], label: str | None, score: str | None
+) -> Boxes:
     frame = read_frame(place)
-    columns, own = read_columns(frame), [image, *box, *([] if label is None else [label])]
+    columns, own = read_columns(frame), [name for name in (image, *box, label, score) if name is not None]
     known = dict(zip(own, columns.select(own), strict=True))
     numbers = np.stack([_read_numbers(known[name]) for name in box], axis=1)
     others = [name for name in columns.names if name not in own]
     X = frame.select(others) if features is None and others else read_features(features)
-    return Boxes(place, _spell(known[image], place), numbers, X, None if label is None else _spell(known[label], place))
+    labels = None if label is None else _spell(frame, label, place)
+    scores = None if score is None else _read_numbers(known[score])
+    return Boxes(place, _spell(frame, image, place), numbers, X, labels, scores)
 
 
 def read_features(features: Any) -> Any:
@@ -316,7 +334,7 @@ def assign(boxes: Boxes, annotations: Annotations, overlap: float = 0.5) -> np.n
     --------
     >>> cup = np.array([[0, 0, 10, 10.0]])
     >>> nought = np.zeros(1, int)
-    >>> truth = Annotations("here", ("17",), ("7",), ("cup",), nought, nought, cup, np.array([100.0]), nought > 0)
+    >>> truth = Annotations("here", ("17",), ("7",), ("cup",), nought, nought, cup, nought > 0)
     >>> boxes = Boxes("boxes", np.array([17, 17]), np.array([[0, 0, 10, 8], [9, 9, 10, 10]]))
     >>> assign(boxes, truth).tolist()
     ['cup', 'background']
@@ -372,14 +390,17 @@ def _score(model: Any, boxes: Boxes, annotations: Annotations) -> tuple[np.ndarr
     if model is None:
         if boxes.label is None or boxes.score is None:
             raise ValueError(f"{boxes.place} has no labels and scores of its own; give a model or scores")
-        classes, scores = annotations.find_classes(boxes.label.tolist(), boxes.place), np.asarray(boxes.score, float)
+        # Detectors give ids: `category_id` of MS-COCO's results is nothing else.
+        classes = annotations.find_classes(boxes.label.tolist(), boxes.place, ids_first=True)
+        scores = np.asarray(boxes.score, dtype=float)
     elif hasattr(model, "predict"):
         labels = model.classes if isinstance(model, AdditiveModel) else getattr(model, "classes_", None)
         if labels is None:
             raise ValueError("detection needs a model of classes; this one is a regression")
         if boxes.X is None:
-            raise ValueError(f"{boxes.place} has no features for a model to read; give them to read_boxes")
-        classes, scores = annotations.find_classes(labels.tolist(), "the model"), model.predict_proba(boxes.X)
+            raise ValueError(f"{boxes.place} has no features for a model to read; give them (features=, --features)")
+        classes = annotations.find_classes(labels.tolist(), "the model")
+        scores = model.predict_proba(boxes.X) if len(boxes) else np.zeros((0, len(classes)))
     elif isinstance(model, Mapping):
         classes, scores = annotations.find_classes(list(model), "scores"), np.column_stack(list(model.values()))
     else:
@@ -387,7 +408,7 @@ def _score(model: Any, boxes: Boxes, annotations: Annotations) -> tuple[np.ndarr
     if model is not None and scores.shape != (len(boxes), len(classes)):
         expected = f"{(len(boxes), len(classes))}: a row for each box of {boxes.place}, a column for each class"
         raise ValueError(f"scores must be of shape {expected}, not {scores.shape}")
-    if len(bad := np.flatnonzero(~np.isfinite(scores.reshape(len(boxes), -1)).all(axis=1))):
+    if len(bad := np.flatnonzero(~np.isfinite(np.atleast_2d(scores.T)).all(axis=0))):
         raise ValueError(f"{boxes.place}: the score of row {bad[0] + 1} must be a finite number")
     return classes, scores
 
@@ -409,8 +430,8 @@ def _measure_class(
     truth, n_images = np.flatnonzero(annotations.label == label), len(annotations.images)
     if annotations.crowd[truth].all():
         return (np.full(len(thresholds), np.nan),) * 2
-    given = {"area": annotations.area[truth], "iscrowd": annotations.crowd[truth].astype(int)}
-    came = {"area": box[:, 2] * box[:, 3], "iscrowd": np.zeros(len(box), int), "score": score}
+    given = {"iscrowd": annotations.crowd[truth].astype(int)}
+    came = {"iscrowd": np.zeros(len(box), int), "score": score}
     coco = _import_coco()
     with redirect_stdout(io.StringIO()):  # it prints as it goes
         there = _record(coco, n_images, annotations.image[truth], annotations.box[truth], given)
@@ -423,10 +444,12 @@ def _measure_class(
 
 
 def _record(coco: Any, n_images: int, image: np.ndarray, box: np.ndarray, others: Mapping[str, np.ndarray]) -> Any:
-    """Boxes of one class as pycocotools holds them. It takes id 0 for none, so all are counted anew from 1."""
+    """Boxes of one class as pycocotools holds them. It takes id 0 for none, so all are counted anew from 1. The area
+    chooses among sizes, which are not told apart here: it is the same for all."""
     columns = [held.tolist() for held in others.values()]
     records = [
-        {"id": number, "image_id": one, "category_id": 1, "bbox": numbers, **dict(zip(others, rest, strict=True))}
+        {"id": number, "image_id": one, "category_id": 1, "bbox": numbers, "area": 1.0}
+        | dict(zip(others, rest, strict=True))
         for number, (one, numbers, *rest) in enumerate(zip(image.tolist(), box.tolist(), *columns, strict=True), 1)
     ]
     held = coco.COCO()
@@ -470,24 +493,51 @@ def _take(records: Sequence[Any], name: str, what: str) -> list[Any]:
     return [record[name] for record in records]
 
 
-def _place_ids(ids: Sequence[Any], known: Sequence[str], unknown: str) -> np.ndarray:
-    return _find(ids, {text: place for place, text in enumerate(known)}, f"{unknown}; add it there")
+def _place_ids(ids: Sequence[Any], known: Sequence[str], what: str, kind: str) -> np.ndarray:
+    return _find(
+        ids,
+        {text: place for place, text in enumerate(known)},
+        lambda number, text: f"{what} {number} is of {kind} {text!r}, which the file does not list; add it there",
+    )
 
 
-def _find(came: Sequence[Any], known: Mapping[str, int], unknown: str) -> np.ndarray:
-    """Places of values by their texts; `unknown` is the error, with places for a number from 1 and the value."""
+def _find(came: Sequence[Any], known: Mapping[str, int], complain: Callable[[int, str], str]) -> np.ndarray:
+    """Places of values by their texts, or by the numbers that these write; `complain` writes the error of a number,
+    from 1, and its text."""
     found = np.empty(len(came), dtype=np.int64)
+    by_number: dict[str, int] | None = None
     for index, text in enumerate(map(level_text, came)):
         place = known.get(text)
         if place is None:
-            raise ValueError(unknown.format(index + 1, repr(text)))
+            by_number = _number_texts(known) if by_number is None else by_number
+            place = by_number.get(_plain_text(text))
+        if place is None:
+            raise ValueError(complain(index + 1, text))
         found[index] = place
     return found
 
 
+def _number_texts(known: Mapping[str, int]) -> dict[str, int]:
+    """The same by plain numbers; where two texts write one number, only the plain one counts."""
+    times = Counter(map(_plain_text, known))
+    return {_plain_text(text): place for text, place in known.items() if times[_plain_text(text)] == 1} | {
+        text: place for text, place in known.items() if text == _plain_text(text)
+    }
+
+
+def _plain_text(text: str) -> str:
+    """The whole number that a text writes, as files of other kinds write it.
+
+    >>> [_plain_text(text) for text in ("000000000139", "17.0", "9007199254740993", "a7", "1.5")]
+    ['139', '17', '9007199254740993', 'a7', '1.5']
+    """
+    found = _WHOLE.fullmatch(text)
+    return str(int(found[1])) if found else text
+
+
 def _read_box(boxes: Sequence[Any], what: str) -> np.ndarray:
     for number, box in enumerate(boxes, 1):
-        if not isinstance(box, list) or len(box) != 4:
+        if not isinstance(box, list) or len(box) != 4 or not all(type(side) in (int, float) for side in box):
             raise ValueError(f"{what} {number} must have a box of x, y, width and height, not {box!r}")
     found = np.array(boxes, dtype=float).reshape(-1, 4)
     _check_boxes(found, what)
@@ -510,13 +560,13 @@ def _read_numbers(column: Column) -> np.ndarray:
     return numbers
 
 
-def _spell(column: Column, place: str) -> np.ndarray:
-    """Texts of a column of ids or classes."""
-    labels = column.to_labels()
-    assert labels.codes is not None
-    if (labels.codes < 0).any():
-        raise ValueError(f"{place}: column {column.name!r} has no value in row {int((labels.codes < 0).argmax()) + 1}")
-    return np.array(labels.levels, dtype=object)[labels.codes]
+def _spell(frame: Any, name: str, place: str) -> np.ndarray:
+    """Texts of a column of ids or classes, as they stand in the file: ids may be longer than a float is exact."""
+    values = frame[name].to_pylist()
+    for row, value in enumerate(values, 1):
+        if is_missing(value):
+            raise ValueError(f"{place}: column {name!r} has no value in row {row}")
+    return np.array(list(map(level_text, values)), dtype=object)
 
 
 def _group(place: np.ndarray, count: int) -> Iterator[np.ndarray]:
@@ -530,15 +580,16 @@ def _count_rows(table: Any) -> int:
 
 
 def _take_rows(table: Any, rows: np.ndarray) -> Any:
-    """Rows of a frame, of an Arrow table, or of an array."""
+    """Rows of any table that a model reads."""
+    if hasattr(table, "tocsr"):
+        return table.tocsr()[rows]
+    if isinstance(table, Mapping):
+        return {name: _take_rows(column, rows) for name, column in table.items()}
+    if isinstance(table, (list, tuple)):
+        return [table[row] for row in rows]
     if hasattr(table, "iloc"):
         return table.iloc[rows]
     return table.take(rows) if hasattr(table, "take") and not isinstance(table, np.ndarray) else table[rows]
-
-
-def _list_names(names: Sequence[str]) -> str:
-    listed = ", ".join(map(repr, names[:MAX_LISTED]))
-    return listed if len(names) <= MAX_LISTED else f"{listed} and {len(names) - MAX_LISTED} more"
 
 
 def _plain(value: float) -> float | None:

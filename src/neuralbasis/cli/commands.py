@@ -197,22 +197,24 @@ def predict(
     metavar="ANNOTATIONS",
     help="Rows are boxes: how well they meet this MS-COCO file (.json).",
 )
+@click.option("--features", type=MODEL, help="detection: features of the boxes, .npz (sparse), .npy, CSV or Parquet.")
 @click.option("--image-column", default="image_id", metavar="COLUMN", help="detection: the picture a box is of.")
 @click.option("--box-columns", default="x,y,w,h", metavar="COLUMN,…", help="detection: left, top, width and height.")
 @AS_JSON
 @table_options
 def evaluate(
-    model: str, data: str, target: str | None, weights: str | None, detection: str | None, image_column: str,
-    box_columns: str, as_json: bool, **given: Any,
+    model: str, data: str, target: str | None, weights: str | None, detection: str | None, features: str | None,
+    image_column: str, box_columns: str, as_json: bool, **given: Any,
 ) -> None:  # fmt: skip
     """Measure a model on a table that has the target, or on candidate boxes of pictures.
 
     \b
     neuralbasis evaluate houses.nbm later.csv
     neuralbasis evaluate objects.nbm boxes.parquet --detection instances.json
+    neuralbasis evaluate objects.nbm boxes.json --features features.npz --detection instances.json
     """
     from . import pages
-    from .stream import detect_table, evaluate_table
+    from .stream import detect_boxes, detect_table, evaluate_table
 
     fitted = neuralbasis.load(model)
     if detection is not None:
@@ -221,7 +223,10 @@ def evaluate(
         box = [name.strip() for name in box_columns.split(",")]
         if len(box) != 4:
             raise click.UsageError(f"--box-columns must name four columns, not {box_columns!r}")
-        found = detect_table(fitted, _open_table(data, given), detection, image_column, box)
+        if features is not None or data.endswith(".json"):
+            found = detect_boxes(fitted, data, features, detection, image_column, box)
+        else:
+            found = detect_table(fitted, _open_table(data, given), detection, image_column, box)
         click.echo(pages.write_json(found.data()) if as_json else str(found))
         return
     target = target or getattr(fitted.summary, "target", None)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
+from ..draft import replace_when_done
 from .failure import Failure, note
 
 if TYPE_CHECKING:
     from ..concepts import Annotations, ConceptExtractor
+    from ..concepts.knowledge import Trust
 
 PICTURES = click.Path(exists=True)
 LISTED = 10  # concepts, or broken pictures, on a page
@@ -25,6 +28,7 @@ def work_options(command: Any) -> Any:
     for option in reversed((
         click.option("--cache", type=click.Path(file_okay=False), help="Folder that keeps what was computed."),
         click.option("--batch-size", type=click.IntRange(1), default=16, help="Pictures for the network at once."),
+        click.option("--device", default="cpu", help="Where the network runs: cpu, cuda, cuda:1, mps, …"),
         click.option("--threads", "n_threads", type=click.IntRange(1), default=2, help="Threads that decode pictures."),
     )):  # fmt: skip
         command = option(command)
@@ -53,7 +57,7 @@ def concepts() -> None:
 @work_options
 def fit(
     pictures: str, backbone: str, output: str, side: int, held_out: float, seed: int, force: bool, as_json: bool,
-    **plan: Any,
+    device: str, **plan: Any,
 ) -> None:  # fmt: skip
     """Learn concepts from annotated pictures.
 
@@ -75,16 +79,16 @@ def fit(
         note(text)
     extractor = ConceptExtractor.fit(
         annotations,
-        Backbone.load(backbone, side=side),
+        Backbone.load(backbone, side=side, device=device),
         held_out=held_out,
         random_state=seed,
         verbose=sys.stderr.isatty(),
         **plan,
     )
-    _report(extractor.knowledge.broken)
+    _report(extractor.knowledge.broken, output)
     extractor.save(output)
     if as_json:
-        click.echo(pages.write_json({"concepts": output, "trust": [row._asdict() for row in extractor.trust()]}))
+        click.echo(pages.write_json({"concepts": output, "trust": [_list_trust(row) for row in extractor.trust()]}))
     else:
         click.echo(_write_trust(extractor, output))
 
@@ -95,10 +99,12 @@ def fit(
 @click.option("--output", "-o", type=click.Path(dir_okay=False), required=True, help="CSV or Parquet by its suffix.")
 @click.option("--backbone", metavar="FOLDER | NAME", help="Weights, if they are no longer where they were.")
 @click.option("--supercategory", metavar="NAME", help="Of iNaturalist: only these pictures, such as Birds.")
+@click.option("--split", type=click.Choice(["train", "test"]), help="Of CUB: only this part of the pictures.")
 @work_options
 def apply(
-    extractor: str, pictures: str, output: str, backbone: str | None, supercategory: str | None, **plan: Any
-) -> None:
+    extractor: str, pictures: str, output: str, backbone: str | None, supercategory: str | None, split: str | None,
+    device: str, **plan: Any,
+) -> None:  # fmt: skip
     """Write a table of pictures: one row each, one column a concept.
 
     PICTURES is a folder, CUB's folder, a JSON file of iNaturalist or a CSV file. If the work is stopped, the same
@@ -108,23 +114,26 @@ def apply(
     neuralbasis concepts apply birds.nbc photographs/ -o table.parquet
     neuralbasis fit table.parquet --target class --exclude image
     """
-    from ..concepts import Backbone, load, read_annotations
+    from ..concepts import load, read_annotations
     from .outputs import check_output
 
-    check_output(output, extractor)
+    check_output(output, extractor, pictures)
     found = load(extractor)
-    if backbone is not None:
-        found.backbone = Backbone.load(backbone, side=found.knowledge.source.side)
-    annotations = read_annotations(pictures, supercategory)
+    annotations = read_annotations(pictures, supercategory, with_parts=False)
+    for text in annotations.notes:
+        note(text)
+    if split is not None:
+        annotations = annotations.select(annotations.is_train == (split == "train"))
     if not annotations.images:
-        raise Failure(f"{pictures} has no pictures")
+        raise Failure(f"{pictures} has no pictures{f' of the split {split!r}' if split else ''}")
+    found.load_backbone(backbone, device)
     unfinished = f"{output}.unfinished"
     cache = plan.pop("cache") or unfinished
     broken: dict[int, str] = {}
     _write_table(found, annotations, pictures, output, broken, cache=cache, verbose=sys.stderr.isatty(), **plan)
     if cache == unfinished:
         shutil.rmtree(unfinished, ignore_errors=True)
-    _report(list(broken.values()))
+    _report([reason for _, reason in sorted(broken.items())], output)
     click.echo(f"{output}: {len(annotations.images):,} pictures, {len(found.names)} concepts", err=True)
 
 
@@ -142,11 +151,12 @@ def _write_table(
     from .outputs import open_output
 
     folder = pictures if os.path.isdir(pictures) else os.path.dirname(pictures)
-    names = [Path(os.path.relpath(image, folder)).as_posix() for image in annotations.images]
+    names = [_spell(Path(os.path.relpath(image, folder)).as_posix()) for image in annotations.images]
     told: dict[str, list[str | None]] = {"image": list(names)}
     if annotations.classes:
-        told["class"] = [annotations.classes[label] if label >= 0 else None for label in annotations.labels]
-    if not annotations.is_train.all():
+        classes = [*map(_spell, annotations.classes), None]
+        told["class"] = [classes[label] for label in annotations.labels]  # -1 is unknown
+    if len(set(annotations.is_train.tolist())) == 2:
         told["split"] = ["train" if flag else "test" for flag in annotations.is_train]
     columns = [*told, *extractor.names]
     with open_output(output, columns) as file:
@@ -166,11 +176,25 @@ def _make_batch(told: dict[str, list], columns: list[str], start: int, stop: int
     return pa.RecordBatch.from_arrays([*texts, *(pa.array(column, from_pandas=True) for column in scores.T)], columns)
 
 
-def _report(broken: Any) -> None:
-    """One note on all pictures that could not be read."""
-    if broken:
-        listed = "; ".join(list(broken)[:LISTED]) + ("; …" if len(broken) > LISTED else "")
-        note(f"{len(broken):,} pictures could not be read: {listed}")
+def _report(broken: Sequence[str], output: str) -> None:
+    """One note on all pictures that could not be read; where they are many, a list of them beside the output."""
+    if not broken:
+        return
+    listed = "; ".join(broken[:LISTED])
+    if len(broken) > LISTED:
+        with replace_when_done(f"{output}.unread.txt") as file:
+            file.writelines(f"{_spell(reason)}\n".encode() for reason in broken)
+        listed += f"; … all of them: {output}.unread.txt"
+    note(f"{len(broken):,} pictures could not be read: {listed}")
+
+
+def _spell(path: str) -> str:
+    """A path as text: names of files need not be UTF-8."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _list_trust(row: Trust) -> dict[str, Any]:
+    return {**row._asdict(), "is_measured": row.is_measured}
 
 
 def _write_trust(extractor: ConceptExtractor, output: str) -> str:
@@ -185,6 +209,9 @@ def _write_trust(extractor: ConceptExtractor, output: str) -> str:
     if cut:
         lines.insert(LISTED + 1, ["…", "", "", "", ""])
     page = [pages.align(lines), "", f"saved {output}: {len(rows)} concepts, measured on pictures held out"]
+    if unmeasured := [row.concept for row in rows if not row.is_measured]:
+        reason = "since no picture held out has them, or none lacks them"
+        page.append(f"not measured, {reason}: {', '.join(unmeasured)}")
     if left_out := extractor.knowledge.left_out:
-        page.append(f"left out, since no picture to fit on has them: {', '.join(left_out)}")
+        page.append(f"left out, since no picture that was read shows them at a marked part: {', '.join(left_out)}")
     return "\n".join(page)

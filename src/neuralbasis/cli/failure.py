@@ -20,8 +20,9 @@ from typing import Any
 
 import click
 
+from ..columns import list_names
+
 STOPPED = 130
-_MAX_LISTED = 20
 _EXPECTED = (ValueError, TypeError, OSError, ImportError, EOFError)  # what the package and its libraries raise of data
 
 
@@ -97,12 +98,6 @@ def require_names(names: Iterable[str], came: Collection[str], place: str, what:
     close = [lower[found] for name in absent for found in get_close_matches(name.lower(), lower, n=1)]
     hint = f"did you mean {list_names(close)}?" if close else f"it has {list_names(came)}"
     raise Failure(f"{place} has no {what}{'s' * (len(absent) > 1)} {list_names(absent)}; {hint}")
-
-
-def list_names(names: Collection[str]) -> str:
-    """At most a line of them, quoted."""
-    listed = ", ".join(repr(name) for name in list(names)[:_MAX_LISTED])
-    return listed if len(names) <= _MAX_LISTED else f"{listed} and {len(names) - _MAX_LISTED} more"
 
 
 def is_first() -> bool:

@@ -19,6 +19,7 @@ import pyarrow.parquet
 from ..draft import replace_when_done
 from .failure import Failure
 
+GROUP_ROWS, GROUP_BYTES = 1 << 16, 1 << 27  # of a Parquet file, whichever comes first
 STRUCTURAL = '[",\r\n]'  # characters for which a text must be quoted
 
 
@@ -73,19 +74,33 @@ class CsvOutput:
 
 
 class ParquetOutput:
+    """Batches wait until they are a group of rows worth having."""
+
     def __init__(self, file: Any, names: Sequence[str]):
         self._file, self._names = file, names
         self._writer: Any = None
+        self._waiting: list[pa.RecordBatch] = []
+        self._n_rows = self._n_bytes = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        if self._writer is None:
-            self._writer = pa.parquet.ParquetWriter(self._file, batch.schema)
-        self._writer.write_batch(batch)
+        self._waiting.append(batch)
+        self._n_rows, self._n_bytes = self._n_rows + batch.num_rows, self._n_bytes + batch.nbytes
+        if self._n_rows >= GROUP_ROWS or self._n_bytes >= GROUP_BYTES:
+            self._flush()
 
     def close(self) -> None:
-        if self._writer is None:  # no rows: their types are not known
+        if self._writer is None and not self._waiting:  # no rows: their types are not known
             self.write(pa.RecordBatch.from_arrays([pa.array([], pa.float64()) for _ in self._names], self._names))
+        self._flush()
         self._writer.close()
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        if self._writer is None:
+            self._writer = pa.parquet.ParquetWriter(self._file, self._waiting[0].schema)
+        self._writer.write_table(pa.Table.from_batches(self._waiting))
+        self._waiting, self._n_rows, self._n_bytes = [], 0, 0
 
 
 def _must_quote(column: pa.Array) -> bool:

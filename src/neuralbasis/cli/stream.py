@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 
 from ..axis import Axis, level_axis
-from ..columns import Column, Columns, level_text
-from ..detection import Boxes, Detection, evaluate, read_annotations
+from ..columns import Column, Columns, level_text, list_names
+from ..detection import Boxes, Detection, evaluate, read_annotations, read_boxes
 from ..encoder import Encoder
 from ..model import AdditiveModel
 from ..predictions import output_arrays, output_names
 from ..sample import check_weights
-from .failure import Failure, list_names, note, require_names
+from .failure import Failure, note, require_names
 from .measures import Measure, measure_classes, measure_values
 from .outputs import open_output
 from .tables import NUMBER, TEXT, AnyTable, needed_types, read_batch, respell
@@ -85,6 +85,13 @@ def detect_table(model: AdditiveModel, table: AnyTable, path: str, image: str, b
         raise Failure(f"{table.place} has no rows to evaluate")
     boxes = Boxes(table.place, np.array(images, dtype=object), np.concatenate(corners))
     return evaluate(dict(zip(model.classes.tolist(), np.concatenate(found).T, strict=True)), boxes, annotations)
+
+
+def detect_boxes(
+    model: AdditiveModel, path: str, features: str | None, truth: str, image: str, box: Sequence[str]
+) -> Detection:
+    """The same of boxes whose features lie in a file of their own, which is read whole; what is sparse stays so."""
+    return evaluate(model, read_boxes(path, features, image=image, box=box), read_annotations(truth))
 
 
 def measure(

@@ -24,8 +24,8 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from ..axis import Axis
-from ..columns import MISSING_TEXTS, Column, Columns, level_text, read_columns
-from .failure import Failure, list_names, require_names
+from ..columns import MISSING_TEXTS, Column, Columns, level_text, list_names, read_columns
+from .failure import Failure, require_names
 
 NUMBER, TEXT = pa.float64(), pa.string()
 BLOCK_BYTES = 2 << 20  # of a CSV, parsed at a time; Arrow reads up to 32 ahead. Also the longest line

@@ -1,8 +1,8 @@
 """Annotations: which pictures there are, which parts they show and where, and which attributes the parts have.
 
 A concept is an attribute of a part: "striped wing". PAPER §A: left and right instances are one part. The paper's 278
-concepts are CUB's 312 attributes without the 34 of the whole bird (`has_primary_…`: its size, shape and colour), which
-no location shows. It does not say where an attribute of several parts is seen: `PLACES` does.
+concepts are CUB's 312 attributes without the 34 of the whole bird (its size, shape and primary colour), which no
+location shows. It does not say where an attribute of several parts is seen: `PLACES` does.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ PLACES = {  # what CUB's attributes speak of and where it is seen, for those tha
     "upper tail": ("tail",),
     "under tail": ("tail",),
 }
+OTHER_WORDS = {"bill": "beak"}  # CUB's attributes speak of a bill, its parts of a beak
 _GROUP = re.compile(r"has_(?P<where>.+)_(?P<kind>[a-z]+)::(?P<value>.+)")
 _THINGS = ("dagger", "needle", "cone")  # a beak is not a needle but shaped like one
 
@@ -133,21 +134,22 @@ def name_concept(attribute: str, parts: Sequence[str]) -> NamedConcept | None:
     >>> name_concept("has_wing_pattern::striped", ["wing", "tail"])
     NamedConcept(name='striped wing', parts=('wing',))
     >>> (
-    ...     name_concept("has_beak_shape::needle", ["beak"]).name,
+    ...     name_concept("has_bill_shape::needle", ["beak"]).name,
     ...     name_concept("has_tail_shape::forked_tail", ["tail"]).name,
     ... )
     ('needle-shaped beak', 'forked tail')
-    >>> name_concept("has_beak_length::longer_than_head", ["beak"]).name
+    >>> name_concept("has_bill_length::longer_than_head", ["beak"]).name
     'beak longer than head'
     >>> name_concept("has_upperparts_color::olive", ["back", "wing", "tail"])
     NamedConcept(name='olive upperparts', parts=('back', 'wing'))
-    >>> name_concept("has_primary_size::small_(5_-_9_in)", ["wing"]) is None
+    >>> name_concept("has_size::small_(5_-_9_in)", ["wing"]) is None
     True
     """
     found = _GROUP.fullmatch(attribute)
     if found is None:
         return None
     where, value = found["where"].replace("_", " "), found["value"].replace("_", " ")
+    where = OTHER_WORDS.get(where, where)
     seen = tuple(part for part in PLACES.get(where, (where,)) if part in parts)
     if not seen:
         return None

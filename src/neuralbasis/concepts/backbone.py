@@ -19,12 +19,17 @@ from typing import Any
 
 import numpy as np
 import torch
-import transformers
+
+try:
+    import transformers
+except ImportError as error:
+    raise ImportError("backbones need transformers: pip install 'neuralbasis[vision]'", name="transformers") from error
 
 from .pictures import BICUBIC
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 PREPROCESSOR = "preprocessor_config.json"
+_BEHIND = ("stage_names", "out_features", "out_indices", "pooler_act", "pooler_output_size")  # settings behind the grid
 
 
 class Backbone:
@@ -60,8 +65,12 @@ class Backbone:
     ):
         self.side, self.mean, self.std, self.resample = side, tuple(mean), tuple(std), resample
         self.name, self.device = name, device
-        # Channels behind pixels: as pictures are stored, and faster on a CPU.
-        self.network = network.eval().requires_grad_(False).to(device, memory_format=torch.channels_last)
+        network = network.eval().requires_grad_(False).float()  # weights may be stored in half precision
+        try:
+            # Channels behind pixels: as pictures are stored, and faster on a CPU.
+            self.network = network.to(device, memory_format=torch.channels_last)
+        except (RuntimeError, AssertionError) as error:
+            raise ValueError(f"the device {device!r} cannot be used; 'cpu' always can ({error})") from error
         self._wishes: dict[str, Any] = {}
         if "interpolate_pos_encoding" in inspect.signature(network.forward).parameters:
             self._wishes["interpolate_pos_encoding"] = True
@@ -74,22 +83,26 @@ class Backbone:
 
         `microsoft/resnet-50` is the paper's.
         """
-        name = os.fspath(name)
+        name = os.path.abspath(name) if os.path.isdir(name) else os.fspath(name)  # to be found from anywhere
         looks_local = os.path.isabs(name) or name.startswith(".") or name.count("/") > 1
         if looks_local and not os.path.isdir(name):
             raise FileNotFoundError(f"there is no folder {name!r}: expected config.json and model.safetensors in it")
         try:
             with _quiet():
-                network, told = transformers.AutoModel.from_pretrained(name, output_loading_info=True)
-        except (OSError, ValueError) as error:
+                network, told = transformers.AutoModel.from_pretrained(
+                    name, output_loading_info=True, ignore_mismatched_sizes=True
+                )
+        except Exception as error:  # a broken file of weights has an exception of its own
             text = " ".join(str(error).split())
             raise ValueError(
                 f"the backbone {name!r} cannot be loaded: expected a folder with config.json and model.safetensors, or "
                 f"the name of a vision model on the hub ({text:.300})"
             ) from error
-        if absent := sorted(key for key in told["missing_keys"] if "pooler" not in key):  # what stands behind the grid
+        wrong = {*told["missing_keys"], *(key for key, *_ in told["mismatched_keys"])}
+        if absent := sorted(key for key in wrong if "pooler" not in key):  # what stands behind the grid
             raise ValueError(
-                f"the weights of {name!r} lack {absent[0]!r} and {len(absent) - 1} more: they are of another net"
+                f"the weights of {name!r} lack {absent[0]!r}, or have it in another size, and {len(absent) - 1} more: "
+                "they are of another net"
             )
         return cls(network, side, name=name, device=device, **_read_preprocessor(name))
 
@@ -102,10 +115,12 @@ class Backbone:
 
     @property
     def digest(self) -> str:
-        """A sum over the weights and over how pictures are prepared: features of two backbones of one digest agree."""
+        """A sum over the weights, the network's settings and how pictures are prepared: features of two backbones of
+        one digest agree."""
         if self._digest is None:
             found = hashlib.sha256(repr((self.side, self.mean, self.std, self.resample)).encode())
             found.update(type(self.network).__name__.encode())
+            found.update(json.dumps(_list_settings(self.network), sort_keys=True, default=str).encode())
             for key, tensor in self.network.state_dict().items():
                 found.update(key.encode())
                 found.update(np.ascontiguousarray(tensor.cpu().float().numpy()).tobytes())
@@ -148,6 +163,17 @@ def _quiet() -> Iterator[None]:
         talk.set_verbosity(verbosity)
         if has_bars:
             talk.enable_progress_bar()
+
+
+def _list_settings(network: Any) -> dict[str, Any]:
+    """What the configuration says of the computation, where it is not the usual: later versions of the library know
+    more settings."""
+    config = getattr(network, "config", None)
+    if config is None:
+        return {}
+    usual = {} if getattr(config, "has_no_defaults_at_init", False) else type(config)().to_dict()
+    general = {*transformers.PretrainedConfig().to_dict(), "torch_dtype", *_BEHIND}
+    return {key: value for key, value in config.to_dict().items() if key not in general and usual.get(key) != value}
 
 
 def _read_preprocessor(name: str) -> dict[str, Any]:

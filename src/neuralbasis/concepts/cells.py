@@ -31,9 +31,6 @@ class Cells(NamedTuple):
     says: np.ndarray
     trust: np.ndarray
 
-    def select(self, chosen: np.ndarray) -> Cells:
-        return Cells(*(field[chosen] for field in self))
-
 
 def find_cells(x: np.ndarray, y: np.ndarray, sizes: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
     """The cells that hold these points of pictures of (width, height).

@@ -13,7 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit
+from scipy.optimize import brentq
+from scipy.special import expit, logit
 from threadpoolctl import threadpool_limits
 
 from ..kernels import count_threads
@@ -240,32 +241,47 @@ def _list_chunks(n_rows: int) -> list[slice]:
     return [slice(start, start + CHUNK) for start in range(0, n_rows, CHUNK)]
 
 
-def calibrate(scores: np.ndarray, truth: np.ndarray) -> np.ndarray:
+def calibrate(scores: np.ndarray, truth: np.ndarray, shares: np.ndarray) -> np.ndarray:
     """(K, 2) slope a and shift b of each concept, so that 1 / (1 + exp(−(a · score + b))) is the share of yes.
 
     Platt's method: logistic regression on one number, with targets a little inside 0 and 1. Where a column has no yes
-    or no no, a is 1 and b is 0; a is never negative.
+    or no no, a is 1 and b makes the mean over all rows the share that is known from elsewhere; a is never negative.
 
     Parameters
     ----------
     scores : (N, K)        truth : (N, K), 1 yes, 0 no, -1 unknown
+    shares : (K,) of yes among other rows, between 0 and 1
 
     Examples
     --------
     >>> scores = np.repeat([-1.0, 1.0], 500)[:, None]
     >>> truth = (np.random.default_rng(0).random((1000, 1)) < np.where(scores > 0, 0.8, 0.1)).astype(int)
-    >>> found = calibrate(scores, truth)
+    >>> found = calibrate(scores, truth, np.array([0.45]))
     >>> np.round(expit(found[0, 0] * np.array([-1, 1]) + found[0, 1]), 1)
     array([0.1, 0.8])
     """
-    found = np.tile([1.0, 0.0], (scores.shape[1], 1))
+    found = np.ones((scores.shape[1], 2))
     for k, (column, answers) in enumerate(zip(scores.T.astype(float), truth.T, strict=True)):
         is_known = (answers >= 0) & np.isfinite(column)
         n_yes, n_no = int((answers[is_known] == 1).sum()), int((answers[is_known] == 0).sum())
         if n_yes and n_no:
             target = np.where(answers[is_known] == 1, (n_yes + 1) / (n_yes + 2), 1 / (n_no + 2))
             found[k] = _fit_platt(column[is_known], target)
+        else:
+            found[k, 1] = _fit_shift(column[np.isfinite(column)], float(shares[k]))
     return found
+
+
+def _fit_shift(scores: np.ndarray, share: float) -> float:
+    """What to add to scores so that the mean of their probabilities is a share; without scores, what 0 needs.
+
+    >>> round(float(expit(np.array([3.0, 5.0]) + _fit_shift(np.array([3.0, 5.0]), 0.2)).mean()), 6)
+    0.2
+    """
+    scores = scores if len(scores) else np.zeros(1)
+    wanted = logit(share)
+    low, high = wanted - scores.max() - 1, wanted - scores.min() + 1  # here all are below the share, and above it
+    return float(brentq(lambda shift: expit(scores + shift).mean() - share, low, high))
 
 
 def _fit_platt(scores: np.ndarray, target: np.ndarray) -> np.ndarray:

@@ -142,9 +142,7 @@ class ConceptExtractor:
     @property
     def backbone(self) -> Backbone:
         if self._backbone is None:
-            from .backbone import Backbone
-
-            self.backbone = Backbone.load(self.knowledge.source.name, side=self.knowledge.source.side)
+            self.load_backbone()
         assert self._backbone is not None
         return self._backbone
 
@@ -157,6 +155,17 @@ class ConceptExtractor:
                 f"fitted with ({source.name!r} at {source.side}): weights or preparation differ"
             )
         self._backbone = backbone
+
+    def load_backbone(self, name: str | os.PathLike[str] | None = None, device: str = "cpu") -> None:
+        """Load the backbone from a folder or by its name on the hub, by default from where it was."""
+        from .backbone import Backbone
+
+        source = self.knowledge.source
+        try:
+            self.backbone = Backbone.load(name or source.name, side=source.side, device=device)
+        except FileNotFoundError as error:
+            hint = "give the backbone that the concepts were fitted with (backbone=, --backbone)"
+            raise FileNotFoundError(f"{error}; {hint}") from error
 
     def trust(self) -> list[Trust]:
         """How far each concept can be trusted, in the order of `names`; `pandas.DataFrame` makes a table of it."""
@@ -202,13 +211,15 @@ class ConceptExtractor:
         with self._open_scores(cache) as shelf, open_grids(cache, self.backbone, is_new=False) as grids:
             keys = [picture_key(path) for path in paths]
             left = np.array([row for row, key in enumerate(keys) if shelf.get(key) is None], dtype=int)
+            memory = _Memory(shelf, paths, keys, broken)
             done = 0
             for part in self._score(paths, left, plan, broken, grids):
-                for row, scores in zip(part.rows, part.scores, strict=True):
+                fresh = dict(zip(part.rows.tolist(), part.scores, strict=True))
+                for row, scores in fresh.items():
                     shelf.put(keys[row], scores)
-                yield from _recall(shelf, keys, range(done, part.rows[-1] + 1))
-                done = part.rows[-1] + 1
-            yield from _recall(shelf, keys, range(done, len(paths)))
+                yield from memory.recall(range(done, max(fresh) + 1), fresh)
+                done = max(fresh) + 1
+            yield from memory.recall(range(done, len(paths)), {})
 
     def locate(self, picture: str | os.PathLike[str], concepts: str | Sequence[str] | None = None) -> np.ndarray:
         """Heat maps, (concepts, h, w): the probability of each at each cell; its maximum is the picture's score.
@@ -243,6 +254,7 @@ class ConceptExtractor:
         for found in stream_grids([paths[row] for row in rows], self.backbone, plan, unread, shelf):
             slope, shift = known.calibration.T
             peaks = find_peaks(found.features, known.coefficients, known.intercepts)
+            broken.update({int(rows[k]): reason for k, reason in unread.items()})
             yield Scored(rows[found.rows], expit(slope * peaks + shift).astype(np.float32))
         broken.update({int(rows[k]): reason for k, reason in unread.items()})
 
@@ -275,10 +287,24 @@ def list_paths(pictures: Pictures) -> list[Path]:
     return [Path(picture) for picture in pictures]
 
 
-def _recall(shelf: Shelf, keys: Sequence[bytes | None], rows: range) -> Iterator[Scored]:
-    """Scores on the shelf, some rows at a time; a broken picture has none."""
-    for start in range(rows.start, rows.stop, RECALLED):
-        some = range(start, min(start + RECALLED, rows.stop))
-        found = {row: scores for row in some if (scores := shelf.get(keys[row])) is not None}
-        if found:
-            yield Scored(np.array(list(found)), np.stack(list(found.values())))
+class _Memory(NamedTuple):
+    """Scores of earlier runs, by the rows of a list of pictures."""
+
+    shelf: Shelf
+    paths: Sequence[Path]
+    keys: Sequence[bytes | None]
+    broken: dict[int, str]
+
+    def recall(self, rows: range, fresh: dict[int, np.ndarray]) -> Iterator[Scored]:
+        """The scores of these rows, fresh or of the shelf, some at a time. A broken picture has none, and whatever else
+        has none is one: nothing is left out without a word."""
+        for start in range(rows.start, rows.stop, RECALLED):
+            found = {}
+            for row in range(start, min(start + RECALLED, rows.stop)):
+                scores = fresh[row] if row in fresh else self.shelf.get(self.keys[row])
+                if scores is not None:
+                    found[row] = scores
+                elif row not in self.broken:
+                    self.broken[row] = f"{self.paths[row]}: its scores were lost from the cache meanwhile; run it again"
+            if found:
+                yield Scored(np.array(list(found)), np.stack(list(found.values())))

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,64 +27,83 @@ CERTAINTY_WEIGHTS = {1: 0.0, 2: 0.5, 3: 0.75, 4: 1.0}
 CSV_COLUMNS = ("image", "part", "x", "y", "attribute")
 
 
-def read_annotations(path: str | os.PathLike[str], supercategory: str | None = None) -> Annotations:
+def read_annotations(
+    path: str | os.PathLike[str], supercategory: str | None = None, with_parts: bool = True
+) -> Annotations:
     """Annotations by the form in which they come: CUB's folder, a folder of pictures, a .json or a .csv file.
 
-    `supercategory` chooses from a file of iNaturalist.
+    `supercategory` chooses from a file of iNaturalist; `with_parts=False` leaves CUB's parts and attributes unread.
     """
     path = Path(path)
-    if path.is_dir():
-        return read_cub(path) if (path / "images.txt").exists() else read_folder(path)
-    if path.suffix.lower() == ".json":
+    if path.suffix.lower() == ".json" and not path.is_dir():
         return read_inaturalist(path, supercategory=supercategory)
+    if supercategory is not None:
+        raise ValueError(f"a supercategory chooses from a JSON file of iNaturalist; leave it out for {os.fspath(path)}")
+    if path.is_dir():
+        return read_cub(path, with_parts) if (path / "images.txt").exists() else read_folder(path)
     if path.suffix.lower() == ".csv":
         return read_csv(path)
     raise ValueError(f"expected CUB's folder, a folder of pictures, a .json or a .csv file, got {os.fspath(path)!r}")
 
 
-def read_cub(folder: str | os.PathLike[str]) -> Annotations:
+def read_cub(folder: str | os.PathLike[str], with_parts: bool = True) -> Annotations:
     """The folder CUB_200_2011: pictures, classes, split, parts, and attributes with their certainties.
 
-    Attributes that are "not visible" are unknown; the other certainties are weights (`CERTAINTY_WEIGHTS`).
+    Attributes that are "not visible" are unknown; the other certainties are weights (`CERTAINTY_WEIGHTS`). Without
+    parts, only the pictures, their classes and the split are read.
     """
     folder = Path(folder)
     notes: list[str] = []
     ids, names = _read_list(folder / "images.txt", notes)
     place = {number: k for k, number in enumerate(ids)}
-    class_ids, classes = _read_list(folder / "classes.txt", notes)
-    class_place = {number: k for k, number in enumerate(class_ids)}
-    labels = np.full(len(ids), -1)
-    for number, label in _read_numbers(folder / "image_class_labels.txt", 2, notes):
-        if number in place:
-            labels[place[number]] = class_place.get(label, -1)
-    is_train = np.ones(len(ids), dtype=bool)
-    for number, flag in _read_numbers(folder / "train_test_split.txt", 2, notes):
-        if number in place:
-            is_train[place[number]] = flag == 1
-    part_ids, part_names = _read_list(folder / "parts" / "parts.txt", notes)
-    parts = tuple(dict.fromkeys(map(merge_sides, part_names)))
-    part_place = {number: parts.index(merge_sides(name)) for number, name in zip(part_ids, part_names, strict=True)}
-    located = [
-        (place[image], part_place[part], x, y)
-        for image, part, x, y, seen in _read_numbers(folder / "parts" / "part_locs.txt", 5, notes, float)
-        if seen == 1 and image in place and part in part_place
-    ]
+    labels, classes, is_train = _read_labels(folder, place, notes)
+    pictures = _without_parts([folder / "images" / name for name in names], labels, classes, is_train)
+    if not with_parts:
+        return replace(pictures, notes=tuple(notes))
+    parts, located = _read_parts(folder, place, notes)
     concepts, shows, columns = _read_attributes(folder, parts, notes)
     present, weight = _read_presence(folder, place, columns, len(concepts), notes)
-    return Annotations(
-        images=tuple(folder / "images" / name for name in names),
+    return replace(
+        pictures,
         parts=parts,
         concepts=concepts,
         shows=shows,
         locations=_list_locations(located),
         present=present,
         weight=weight,
-        row_images=np.arange(len(ids)),
-        labels=labels,
-        classes=tuple(classes),
-        is_train=is_train,
         notes=tuple(notes),
     )
+
+
+def _read_labels(
+    folder: Path, place: dict[int, int], notes: list[str]
+) -> tuple[np.ndarray, tuple[str, ...], np.ndarray]:
+    """The class of each picture, the names of the classes, and which pictures are to fit on."""
+    class_ids, classes = _read_list(folder / "classes.txt", notes)
+    class_place = {number: k for k, number in enumerate(class_ids)}
+    labels, is_train = np.full(len(place), -1), np.ones(len(place), dtype=bool)
+    for number, label in _read_numbers(folder / "image_class_labels.txt", 2, notes):
+        if number in place:
+            labels[place[number]] = class_place.get(label, -1)
+    for number, flag in _read_numbers(folder / "train_test_split.txt", 2, notes):
+        if number in place:
+            is_train[place[number]] = flag == 1
+    return labels, tuple(classes), is_train
+
+
+def _read_parts(
+    folder: Path, place: dict[int, int], notes: list[str]
+) -> tuple[tuple[str, ...], list[tuple[int, int, float, float]]]:
+    """The parts, left and right merged, and where they are seen: picture, part, x, y."""
+    part_ids, part_names = _read_list(folder / "parts" / "parts.txt", notes)
+    parts = tuple(dict.fromkeys(map(merge_sides, part_names)))
+    part_place = {number: parts.index(merge_sides(name)) for number, name in zip(part_ids, part_names, strict=True)}
+    located = [
+        (place[image], part_place[part], x, y)
+        for image, part, x, y, seen in _read_numbers(folder / "parts" / "part_locs.txt", 5, notes, _finite)
+        if seen == 1 and image in place and part in part_place
+    ]
+    return parts, located
 
 
 def read_inaturalist(
@@ -106,9 +129,17 @@ def read_inaturalist(
     if not isinstance(found, dict) or not isinstance(found.get("images"), list):
         raise ValueError(f"{path} is not a file of iNaturalist: expected an object with a list 'images'")
     try:
+        if supercategory is not None:
+            _check_supercategory(found, supercategory, path)
         return _read_inaturalist(found, Path(folder or path.parent), supercategory, is_train)
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is not a file of iNaturalist: an entry of it has another form ({error})") from None
+
+
+def _check_supercategory(found: dict, supercategory: str, path: Path) -> None:
+    known = sorted({str(category.get("supercategory")) for category in found.get("categories", [])})
+    if supercategory not in known:
+        raise ValueError(f"{path} has no supercategory {supercategory!r}; it has {', '.join(known) or 'none'}")
 
 
 def _read_inaturalist(found: dict, folder: Path, supercategory: str | None, is_train: bool) -> Annotations:
@@ -129,54 +160,72 @@ def read_csv(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None
 
     A line says that the part at (x, y) pixels has an attribute; a part with several attributes has several lines with
     the same place, and one without any has a line with an empty attribute. Attributes of that part which are not listed
-    are absent there. Pictures are sought in `folder`, by default beside the file.
+    are absent there. A picture whose lines have no places is a picture all the same. Pictures are sought in `folder`,
+    by default beside the file.
     """
     path = Path(path)
     notes: list[str] = []
     lines = list(_read_csv_lines(path, notes))
-    names = list(dict.fromkeys(line["image"] for line in lines))
-    parts = tuple(dict.fromkeys(merge_sides(line["part"]) for line in lines))
-    pairs = dict.fromkeys((line["attribute"], merge_sides(line["part"])) for line in lines if line["attribute"])
-    columns = {pair: k for k, pair in enumerate(pairs)}
-    shows = np.array([[part == other for other in parts] for _, part in pairs], dtype=bool).reshape(-1, len(parts))
-    image_place, part_place = {n: k for k, n in enumerate(names)}, {p: k for k, p in enumerate(parts)}
+    names, placed = list(dict.fromkeys(line.image for line in lines)), [line for line in lines if line.is_placed]
+    parts = tuple(dict.fromkeys(line.part for line in placed))
+    concepts = _name_pairs(dict.fromkeys((line.attribute, line.part) for line in placed if line.attribute), path)
+    columns = {pair: k for k, pair in enumerate(concepts)}
+    shows = np.array([part == other for _, part in concepts for other in parts], dtype=bool)
+    shows = shows.reshape(len(concepts), len(parts))
+    image_place, part_place = _number(names), _number(parts)
     located: dict[tuple[int, int, float, float], int] = {}
     there = []
-    for line in lines:
-        part = merge_sides(line["part"])
-        key = (image_place[line["image"]], part_place[part], float(line["x"]), float(line["y"]))
+    for line in placed:
+        key = (image_place[line.image], part_place[line.part], line.x, line.y)
         row = located.setdefault(key, len(located))
-        if line["attribute"]:
-            there.append((row, columns[line["attribute"], part]))
+        if line.attribute:
+            there.append((row, columns[line.attribute, line.part]))
     locations = _list_locations(list(located))._replace(row=np.arange(len(located)))
     present = np.where(shows.T[locations.part], ABSENT, UNKNOWN).astype(np.int8)
     if there:
         present[tuple(np.array(there).T)] = PRESENT
-    class_of = {line["image"]: line["class"] for line in lines if line.get("class")}
-    classes = tuple(sorted(set(class_of.values())))
+    class_of = {line.image: line.label for line in lines if line.label}
+    class_place = _number(sorted(set(class_of.values())))
     return Annotations(
         images=tuple(Path(folder or path.parent) / name for name in names),
         parts=parts,
-        concepts=tuple(f"{attribute} {part}" for attribute, part in pairs),
+        concepts=tuple(concepts.values()),
         shows=shows,
         locations=locations,
         present=present,
         weight=(present != UNKNOWN).astype(np.float32),
         row_images=locations.image,
-        labels=np.array([classes.index(class_of[n]) if n in class_of else -1 for n in names], dtype=int),
-        classes=classes,
+        labels=np.array([class_place.get(class_of.get(name, ""), -1) for name in names], dtype=int),
+        classes=tuple(class_place),
         is_train=np.ones(len(names), dtype=bool),
         notes=tuple(notes),
     )
+
+
+def _name_pairs(pairs: Iterable[tuple[str, str]], path: Path) -> dict[tuple[str, str], str]:
+    """The concept of each attribute and part, in words that no two of them share."""
+    found: dict[str, tuple[str, str]] = {}
+    for attribute, part in pairs:
+        name = f"{attribute} {part}"
+        if name in found:
+            both = f"{found[name]} and {(attribute, part)}"
+            raise ValueError(f"{path}: {both} have the same concept {name!r}; rename one of them")
+        found[name] = (attribute, part)
+    return {pair: name for name, pair in found.items()}
+
+
+def _number(texts: Sequence[str]) -> dict[str, int]:
+    """The place of each text."""
+    return {text: k for k, text in enumerate(texts)}
 
 
 def read_folder(folder: str | os.PathLike[str]) -> Annotations:
     """A folder of pictures; those in subfolders have the subfolder's name as their class."""
     images = list_pictures(folder)
     names = [image.relative_to(folder).parts[0] if image.parent != Path(folder) else "" for image in images]
-    classes = tuple(sorted(set(names) - {""}))
-    labels = np.array([classes.index(name) if name else -1 for name in names], dtype=int)
-    return _without_parts(images, labels, classes, np.ones(len(images), dtype=bool))
+    class_place = _number(sorted(set(names) - {""}))
+    labels = np.array([class_place.get(name, -1) for name in names], dtype=int)
+    return _without_parts(images, labels, tuple(class_place), np.ones(len(images), dtype=bool))
 
 
 def _without_parts(
@@ -212,11 +261,15 @@ def _read_attributes(
     ids, attributes = _read_list(next((place for place in places if place.exists()), places[0]), notes)
     found = {number: name_concept(name, parts) for number, name in zip(ids, attributes, strict=True)}
     kept = {number: concept for number, concept in found.items() if concept is not None}
+    homeless = [name.partition("::")[0] for number, name in zip(ids, attributes, strict=True) if number not in kept]
+    if homeless:
+        groups = ", ".join(dict.fromkeys(homeless))
+        notes.append(f"attributes.txt: left out, since no part shows them: {groups} ({len(homeless)} of {len(ids)})")
     if len({concept.name for concept in kept.values()}) < len(kept):
         raise ValueError(f"{folder}: two attributes have the same concept; rename one of them in attributes.txt")
     shows = np.array([[part in concept.parts for part in parts] for concept in kept.values()], dtype=bool)
     columns = {number: k for k, number in enumerate(kept)}
-    return tuple(concept.name for concept in kept.values()), shows.reshape(-1, len(parts)), columns
+    return tuple(concept.name for concept in kept.values()), shows.reshape(len(kept), len(parts)), columns
 
 
 def _read_presence(
@@ -253,7 +306,7 @@ def _read_list(path: Path, notes: list[str]) -> tuple[list[int], list[str]]:
     return ids, names
 
 
-def _read_numbers(path: Path, n_fields: int, notes: list[str], kind: type = int) -> Iterator[tuple]:
+def _read_numbers(path: Path, n_fields: int, notes: list[str], kind: Callable[[str], Any] = int) -> Iterator[tuple]:
     """The first fields of each line; CUB's attribute file has lines with more of them than it should."""
     broken = []
     for k, line in enumerate(_open_lines(path), 1):
@@ -269,7 +322,36 @@ def _read_numbers(path: Path, n_fields: int, notes: list[str], kind: type = int)
     _note_broken(path, broken, notes)
 
 
-def _read_csv_lines(path: Path, notes: list[str]) -> Iterator[dict[str, str]]:
+def _finite(text: str) -> float:
+    """A number that is one.
+
+    >>> _finite("nan")
+    Traceback (most recent call last):
+    ValueError: 'nan' is no finite number
+    """
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text!r} is no finite number")
+    return number
+
+
+class _Line(NamedTuple):
+    """Of a CSV: a picture and its class, and perhaps the place of a part, left and right merged, and its attribute."""
+
+    image: str
+    label: str
+    part: str = ""
+    x: float = 0.0
+    y: float = 0.0
+    attribute: str = ""
+
+    @property
+    def is_placed(self) -> bool:
+        return self.part != ""
+
+
+def _read_csv_lines(path: Path, notes: list[str]) -> Iterator[_Line]:
+    """All lines that name a picture; those that say nothing else are counted."""
     with open(path, newline="", encoding="utf-8-sig") as file:
         reader = csv.DictReader(file)
         absent = [name for name in CSV_COLUMNS if name not in (reader.fieldnames or ())]
@@ -277,15 +359,15 @@ def _read_csv_lines(path: Path, notes: list[str]) -> Iterator[dict[str, str]]:
             raise ValueError(f"{path} has no column {absent[0]!r}; expected {', '.join(CSV_COLUMNS)}")
         broken = []
         for fields in reader:
-            line = {name: (value or "").strip() for name, value in fields.items() if isinstance(name, str)}
-            try:
-                is_placed = bool(np.isfinite([float(line["x"]), float(line["y"])]).all())
-            except ValueError:
-                is_placed = False
-            if is_placed and line["image"] and line["part"]:
-                yield line
-            else:
+            told = {name: (value or "").strip() for name, value in fields.items() if isinstance(name, str)}
+            line = _Line(told["image"], told.get("class", ""))
+            with suppress(ValueError):
+                x, y = _finite(told["x"]), _finite(told["y"])
+                line = line._replace(part=merge_sides(told["part"]), x=x, y=y, attribute=told["attribute"])
+            if not line.image or not line.is_placed:
                 broken.append(reader.line_num)
+            if line.image:
+                yield line
         _note_broken(path, broken, notes)
 
 

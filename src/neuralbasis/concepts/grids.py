@@ -53,7 +53,7 @@ def open_grids(cache: str | os.PathLike[str] | None, backbone: Backbone, is_new:
     if cache is None or not (is_new or path.exists()):
         yield None
         return
-    with Shelf(path, backbone.shape, "f2") as shelf:
+    with Shelf(path, backbone.shape, "f2", is_read_only=not is_new) as shelf:
         yield shelf
 
 

@@ -41,6 +41,12 @@ class Trust(NamedTuple):
     share: float
     ridge: float
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether pictures held out have it and lack it. If not, there is no `auroc`, and scores are made
+        probabilities by nothing but the share of the pictures to learn from that have it."""
+        return self.n_held > 0 and self.n_held_absent > 0
+
 
 class Source(NamedTuple):
     """The backbone that features came from: where it was, the side of its pictures, its digest."""
@@ -72,6 +78,7 @@ class Knowledge:
 
 
 def write_knowledge(path: str | os.PathLike[str], knowledge: Knowledge) -> None:
+    _check(knowledge)
     document = {
         "format": FORMAT,
         "neuralbasis": __version__,
@@ -82,7 +89,8 @@ def write_knowledge(path: str | os.PathLike[str], knowledge: Knowledge) -> None:
         "left_out": knowledge.left_out,
         "broken": knowledge.broken,
     }
-    entries = {DOCUMENT: json.dumps(document, ensure_ascii=False, indent=1).encode()}
+    # Names of files need not be UTF-8.
+    entries = {DOCUMENT: json.dumps(document, ensure_ascii=False, indent=1).encode("utf-8", "replace")}
     write_archive(path, {**entries, **{f"{name}.npy": pack(getattr(knowledge, name)) for name in ARRAYS}})
 
 
@@ -135,8 +143,10 @@ def _check(knowledge: Knowledge) -> Knowledge:
         array = getattr(knowledge, key)
         if array.shape != shape or array.dtype.kind != "f" or not np.isfinite(array).all():
             raise DocumentError(f"its array {key!r} should hold {shape} finite numbers")
-    if len(knowledge.parts) != n_concepts or len(set(knowledge.names)) < n_concepts or not n_concepts:
+    if len(knowledge.parts) != n_concepts or not n_concepts:
         raise DocumentError("its names and parts do not agree")
+    if len(set(knowledge.names)) < n_concepts:
+        raise DocumentError("two of its concepts have the same name")
     return knowledge
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from .annotations import Annotations
-from .cells import Cells, choose_cells, weigh
+from .cells import YES, Cells, choose_cells, weigh
 from .classifiers import RIDGES, Classifiers, calibrate, fit_classifiers
 from .grids import Plan, find_peaks, open_grids, stream_grids
 from .knowledge import Knowledge, Source, Trust
@@ -52,8 +53,9 @@ def learn(
     _check(chosen, wishes)
     rng = np.random.default_rng(wishes.random_state)
     sizes = np.array([picture_size(path) for path in chosen.images], dtype=float).reshape(-1, 2)
+    _check_places(chosen, sizes)
     cells = choose_cells(chosen, sizes, backbone.shape[1:], wishes.n_background, rng)
-    is_held = hold_out(len(chosen.images), wishes.held_out, rng)
+    is_held = hold_out(list_shown(cells, len(chosen.images)), wishes.held_out, rng)
     seen = look(chosen, backbone, cells, is_held, plan, cache)
     found, is_taught = _fit(cells, seen, is_held, wishes)
     truth = chosen.truth()[:, is_taught]
@@ -63,14 +65,14 @@ def learn(
         peaks[k] = find_peaks(seen.grids[row][None], found.coefficients, found.intercepts)[0]
     names = np.array(chosen.concepts)
     parts = [tuple(np.array(chosen.parts)[row].tolist()) for row in chosen.shows[is_taught]]
-    counts = (truth[~is_held] == 1).sum(axis=0)
+    counts, n_absent = ((truth[~is_held] == value).sum(axis=0) for value in (1, 0))
     told = zip(names[is_taught], counts, truth[rows].T, peaks.T, found.ridges, strict=True)
     return Knowledge(
         names=tuple(names[is_taught].tolist()),
         parts=tuple(parts),
         coefficients=found.coefficients,
         intercepts=found.intercepts,
-        calibration=calibrate(peaks, truth[rows]),
+        calibration=calibrate(peaks, truth[rows], (counts + 1) / (counts + n_absent + 2)),
         trust=tuple(judge(*row) for row in told),
         source=Source(backbone.name, backbone.side, backbone.digest),
         left_out=tuple(names[~is_taught].tolist()),
@@ -78,10 +80,28 @@ def learn(
     )
 
 
-def hold_out(n_images: int, share: float, rng: np.random.Generator) -> np.ndarray:
-    """Which pictures no classifier learns from."""
-    found = np.zeros(n_images, dtype=bool)
-    found[rng.permutation(n_images)[: min(max(round(share * n_images), 1), MAX_HELD)]] = True
+def list_shown(cells: Cells, n_images: int) -> np.ndarray:
+    """(N, K) bool, pictures with a cell that says yes."""
+    found = np.zeros((n_images, cells.says.shape[1]), dtype=bool)
+    rows, concepts = np.nonzero(cells.says == YES)
+    found[cells.image[rows], concepts] = True
+    return found
+
+
+def hold_out(shown: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
+    """Which pictures no classifier learns from: a share of them, but none that is the last to show a concept.
+
+    >>> hold_out(np.eye(4, 3, dtype=bool), 0.5, np.random.default_rng(0)).tolist()
+    [False, False, False, True]
+    """
+    n_held = min(max(round(share * len(shown)), 1), MAX_HELD)
+    found, left = np.zeros(len(shown), dtype=bool), shown.sum(axis=0)
+    for image in rng.permutation(len(shown)):
+        if found.sum() == n_held:
+            break
+        if (left[shown[image]] > 1).all():
+            found[image] = True
+            left -= shown[image]
     return found
 
 
@@ -138,6 +158,26 @@ def _fit(cells: Cells, seen: Seen, is_held: np.ndarray, wishes: Wishes) -> tuple
         wishes.max_axes,
     )
     return found, is_taught
+
+
+def _check_places(annotations: Annotations, sizes: np.ndarray) -> None:
+    """Places are pixels: fractions would all fall into the first cell, and what lies outside falls on the border."""
+    place = annotations.locations
+    points, limits = np.stack([place.x, place.y], axis=1), sizes[place.image]
+    is_known = limits.min(axis=1) > 0
+    if is_known.any() and points[is_known].max() <= 1:
+        raise ValueError(
+            "places of parts must be pixels of their pictures, from the upper left corner; all of these are at most 1: "
+            "multiply x by the width and y by the height"
+        )
+    outside = np.flatnonzero(is_known & ((points < 0) | (points > limits)).any(axis=1))
+    if len(outside):
+        first = annotations.images[place.image[outside[0]]]
+        warnings.warn(
+            f"{len(outside):,} of {len(points):,} places of parts lie outside their picture and are taken for its "
+            f"border, first in {first}",
+            stacklevel=2,
+        )
 
 
 def _check(annotations: Annotations, wishes: Wishes) -> None:

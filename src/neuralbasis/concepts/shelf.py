@@ -4,7 +4,7 @@
 
 A run that was stopped leaves whole records and perhaps part of one, which the next run cuts off; a record whose
 checksum is wrong is not there. The key is of the picture's path, size and time of change; the file's name has the
-digest of what made the numbers. One process writes to a shelf at a time.
+digest of what made the numbers. One run writes to a shelf at a time, which a lock sees to; others may read it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,11 @@ from types import TracebackType
 
 import numpy as np
 
+try:
+    import fcntl
+except ImportError:  # Windows: two runs are kept apart by whoever starts them
+    fcntl = None  # type: ignore[assignment]
+
 MAGIC = b"neuralbasis shelf 1\n"
 KEY_BYTES, SUM_BYTES = 16, 4
 
@@ -28,6 +33,7 @@ class Shelf:
     ----------
     path : the file; it is made if it is not there
     shape, dtype : of every array
+    is_read_only : whether to take what is there and change nothing
 
     Examples
     --------
@@ -38,36 +44,57 @@ class Shelf:
     (array([1., 2.], dtype=float32), None)
     """
 
-    def __init__(self, path: str | os.PathLike[str], shape: tuple[int, ...], dtype: str):
+    def __init__(self, path: str | os.PathLike[str], shape: tuple[int, ...], dtype: str, is_read_only: bool = False):
         self.shape, self.dtype = tuple(shape), np.dtype(dtype).newbyteorder("<")
-        self._n_bytes = int(np.prod(self.shape)) * self.dtype.itemsize
+        self._n_record = KEY_BYTES + int(np.prod(self.shape)) * self.dtype.itemsize + SUM_BYTES
         self._head = MAGIC + f"{self.dtype.str} {self.shape}\n".encode().ljust(80)
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        self._file = open(path, "ab+", buffering=0)  # noqa: SIM115
+        if not is_read_only:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+        self._file = open(path, "rb" if is_read_only else "ab+", buffering=0)  # noqa: SIM115
         try:
-            self._places = self._open(path)
-        except ValueError:
+            if not is_read_only:
+                self._lock(path)
+            self._places = self._find_records(path)
+            if not is_read_only:
+                self._mend()
+        except BaseException:
             self._file.close()
             raise
 
-    def _open(self, path: str | os.PathLike[str]) -> dict[bytes, int]:
-        """Where each key's record begins; whatever follows the last whole record is cut off."""
+    def _lock(self, path: str | os.PathLike[str]) -> None:
+        """Until the file is closed, nobody else writes to it."""
+        if fcntl is None:
+            return
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(
+                f"{os.fspath(path)} is in use by another run; wait until it has ended, or choose another folder"
+            ) from None
+        except OSError:  # a file system without locks
+            return
+
+    def _mend(self) -> None:
+        """Begin a file that has no head, and cut off what follows the last whole record."""
+        beyond = self._file.seek(0, os.SEEK_END) - len(self._head)
+        if beyond < 0:
+            self._file.truncate(0)
+            self._append(self._head)
+        else:
+            self._file.truncate(len(self._head) + beyond // self._n_record * self._n_record)
+
+    def _find_records(self, path: str | os.PathLike[str]) -> dict[bytes, int]:
+        """Where each key's record begins."""
         size = self._file.seek(0, os.SEEK_END)
         self._file.seek(0)
         if size < len(self._head):
-            self._file.truncate(0)
-            self._file.write(self._head)
             return {}
         if self._file.read(len(self._head)) != self._head:
             raise ValueError(
                 f"{os.fspath(path)} is not a shelf of {self.shape} numbers; delete it, or choose another folder"
             )
-        record = KEY_BYTES + self._n_bytes + SUM_BYTES
-        n_records = (size - len(self._head)) // record
-        self._file.truncate(len(self._head) + n_records * record)
         places = {}
-        for k in range(n_records):
-            place = len(self._head) + k * record
+        for place in range(len(self._head), size - self._n_record + 1, self._n_record):
             self._file.seek(place)
             places[self._file.read(KEY_BYTES)] = place
         return places
@@ -77,8 +104,18 @@ class Shelf:
         if key is None:
             return
         body = key + np.ascontiguousarray(numbers, dtype=self.dtype).tobytes()
-        self._places[key] = self._file.seek(0, os.SEEK_END)
-        self._file.write(body + zlib.crc32(body).to_bytes(SUM_BYTES, "little"))
+        self._places[key] = self._append(body + zlib.crc32(body).to_bytes(SUM_BYTES, "little"))
+
+    def _append(self, data: bytes) -> int:
+        """Write all of it at the end, or nothing; where it begins."""
+        place, left = self._file.seek(0, os.SEEK_END), memoryview(data)
+        try:
+            while len(left):  # a full disk takes a part before it refuses
+                left = left[self._file.write(left) :]
+        except BaseException:
+            self._file.truncate(place)
+            raise
+        return place
 
     def get(self, key: bytes | None) -> np.ndarray | None:
         """The numbers of a key; None if they are not there, or no longer what was written."""
@@ -86,15 +123,12 @@ class Shelf:
         if key is None or place is None:
             return None
         self._file.seek(place)
-        record = self._file.read(KEY_BYTES + self._n_bytes + SUM_BYTES)
+        record = self._file.read(self._n_record)
         body, sum_ = record[:-SUM_BYTES], record[-SUM_BYTES:]
         if zlib.crc32(body).to_bytes(SUM_BYTES, "little") != sum_ or body[:KEY_BYTES] != key:
             del self._places[key]
             return None
         return np.frombuffer(body, self.dtype, offset=KEY_BYTES).reshape(self.shape)
-
-    def __contains__(self, key: bytes | None) -> bool:
-        return key in self._places
 
     def __len__(self) -> int:
         return len(self._places)

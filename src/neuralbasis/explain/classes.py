@@ -22,7 +22,7 @@ import numpy as np
 from ..columns import Columns, write_frame
 from ..model import AdditiveModel, find_model
 from ..shape import AnyShape, Shape, TiedShape
-from .explanation import Explanation, Value, find_output, plain_values, read_table
+from .explanation import Explanation, Value, find_output, plain_values, read_table, to_python
 from .pictures import read_picture
 from .terms import Leaning, TermView, view_shape
 
@@ -66,7 +66,7 @@ def explain_class(
     rival = None if table is None else _find_rival(found, table, output, sign)
     return ClassExplanation(
         model=found,
-        label=label,
+        label=to_python(label),
         n_terms=n_terms,
         gains=gains,
         losses=turned,
@@ -173,8 +173,8 @@ class ClassExplanation(Explanation):
         return plot.class_shapes(self)
 
     def to_pandas(self) -> Any:
-        """A pandas frame: a line for each term, first those that are for the class, the strongest on top."""
-        order = np.lexsort((np.where(self.is_for, -self.gains, -self.losses), ~self.is_for)).tolist()
+        """A pandas frame: a line for each term, those for the class and then the others, each the strongest first."""
+        order = np.lexsort((np.where(self.is_for, -self.gains, self.losses), ~self.is_for)).tolist()
         columns = {"gain": self.gains, "loss": self.losses}
         if self.rival_gains is not None:
             columns[f"gain of {self.rival}"] = self.rival_gains

@@ -95,3 +95,8 @@ def squeeze(values: np.ndarray) -> Any:
     """Values (…, K) without the last axis where there is one output; a single number as a float."""
     found = values[..., 0] if values.shape[-1] == 1 else values
     return float(found) if found.ndim == 0 else found
+
+
+def to_python(value: Any) -> Any:
+    """A number or text of NumPy as Python's own, ready for JSON; anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value

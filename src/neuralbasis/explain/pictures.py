@@ -139,6 +139,11 @@ def read_picture(picture: Any) -> np.ndarray:
             f"a picture must hold numbers from 0 to 255, not {array.min():g} … {array.max():g}; give it as it was "
             "before it was normalised"
         )
+    if array.dtype.kind == "f" and 0 < array.max() <= 1:
+        raise ValueError(
+            f"a picture must hold numbers from 0 to 255; this one reaches only {array.max():g} and would be black: "
+            "multiply it by 255"
+        )
     colours = np.repeat(array[..., None], 3, axis=2) if array.ndim == 2 else array[..., :3]
     return np.ascontiguousarray(np.rint(colours) if array.dtype.kind == "f" else colours).astype(np.uint8)
 

@@ -20,7 +20,7 @@ from ..factors import Contributions
 from ..lazy import Lazy
 from ..model import AdditiveModel, find_model
 from ..stored import Stored
-from .explanation import Explanation, Value, plain_values, squeeze
+from .explanation import Explanation, Value, plain_values, squeeze, to_python
 
 MISSING = "missing"  # in the text of an interaction's values
 MANY_COLUMNS = 10_000  # of which only those that terms speak of are read
@@ -133,9 +133,9 @@ class LocalExplanation(Explanation):
             contributions=contributions[strongest],
             intercept=self.intercept,
             scores=self.scores[i],
-            prediction=_to_python(self.predictions[i]),
+            prediction=to_python(self.predictions[i]),
             probabilities=None if self.probabilities is None else self.probabilities[i],
-            actual=None if self.actual is None else _to_python(self.actual[i]),
+            actual=None if self.actual is None else to_python(self.actual[i]),
         )
 
     def data(self, key: int | None = None) -> dict[str, Any]:
@@ -161,7 +161,7 @@ class LocalExplanation(Explanation):
         lines = []
         for i in range(len(self.scores)):
             listed, contributions = self._list_terms(i)
-            values, prediction = self.values[i], _to_python(self.predictions[i])
+            values, prediction = self.values[i], to_python(self.predictions[i])
             for place, k in np.ndindex(contributions.shape):
                 t = listed[place]
                 line = {"row": i, "term": names[t], "value": _join_values([values[f] for f in terms[t]])}
@@ -196,8 +196,8 @@ class LocalExplanation(Explanation):
 
     def _judge_row(self, i: int) -> dict[str, Any]:
         """The prediction beside what really was, each with its probability where there are classes."""
-        predicted = _to_python(self.predictions[i])
-        actual = np.nan if self.actual is None else _to_python(self.actual[i])
+        predicted = to_python(self.predictions[i])
+        actual = np.nan if self.actual is None else to_python(self.actual[i])
         found = {"is_classification": self.classes is not None, "actual": actual, "predicted": predicted}
         if self.classes is None or self.probabilities is None:
             return found | {"actual_score": actual, "predicted_score": predicted}
@@ -273,7 +273,3 @@ def _check_actual(y: Any, n_rows: int) -> np.ndarray | None:
     if actual.shape != (n_rows,):
         raise ValueError(f"y must hold one value for each of the {n_rows} rows of X; its shape is {actual.shape}")
     return actual
-
-
-def _to_python(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value

@@ -45,8 +45,8 @@ class NumberSketch:
         self._waiting: list[Points] = []
         self._n_waiting = 0
         self._levels: list[Points | None] = []
-        self._depth = 0  # how often a row was thinned at most, before its sketch was sealed
-        self._seal = 0.0  # the error of the last thinning
+        self._depth = 0  # how often a row was thinned at most since its sketch was sealed
+        self._seal = 0.0  # the error that it had then
 
     @property
     def error(self) -> float:
@@ -84,7 +84,8 @@ class NumberSketch:
             self._waiting, self._n_waiting = [points], len(points[0])
         else:
             self._levels = [thin_points(points, n_points, min(PARTS, n_points))]
-            self._waiting, self._n_waiting, self._seal = [], 0, self._seal + 1.5 / n_points
+            self._waiting, self._n_waiting = [], 0
+            self._seal, self._depth = self.error + 1.5 / n_points, 0  # its buffer counts as new from here on
 
     def to_bytes(self) -> bytes:
         """All of the sketch as doubles: how many facts, the facts, the sizes of the buffers, the buffers."""
