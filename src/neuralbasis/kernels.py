@@ -265,20 +265,27 @@ MISSING_BITS, SIGN_BIT = 0x7FF0000000000000, 0x8000000000000000
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _scramble(mixed):
+    """A number that looks random, from any: the last steps of the generator splitmix64.
+
+    Sums and products wrap around; where numba is absent, NumPy has to be told that they may.
+    """
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _digest(bits, key):
     """A number that looks random, from the bits of a value and the key of its column; 0 for the value 0.
 
-    The last steps of the generator splitmix64. All missing values are alike, and so are 0 and -0. Sums and products
-    wrap around; where numba is absent, NumPy has to be told that they may.
+    All missing values are alike, and so are 0 and -0.
     """
     if bits == np.uint64(0) or bits == np.uint64(SIGN_BIT):
         return np.uint64(0)
     if bits & np.uint64(SIGN_BIT - 1) > np.uint64(MISSING_BITS):
         bits = np.uint64(SIGN_BIT - 1)
-    mixed = bits + key
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return mixed ^ (mixed >> np.uint64(31))
+    return _scramble(bits + key)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -687,10 +694,13 @@ def _cut_line(slope, curvature, last, ridge, least):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
-def cut_columns(positions, cells, axes, sizes, nominal, ridge, least, rate, slope, curvature, tables, offsets, moved):
+def cut_columns(
+    positions, cells, axes, sizes, nominal, ridge, least, rate, slope, curvature, tables, offsets, moved, seed
+):
     """One round of boosting: cut every column in two, CUTS times, and move both sides by a part of their Newton steps.
 
     As `cut_pairs` has it, with axes (P, 1). The rows move once for all cuts of a column, so they cost as much as one.
+    Cuts are where they gain most, or, with a seed above 0, by chance: anywhere among the rows, of levels in any order.
     """
     for p in range(len(axes)):
         axis = axes[p, 0]
@@ -701,8 +711,13 @@ def cut_columns(positions, cells, axes, sizes, nominal, ridge, least, rate, slop
             weight[near[n]] += curvature[n]
         order, rank = np.empty(size, np.int64), np.empty(size, np.int64)
         _order_cells(steep, weight, nominal[axis], order, rank)
-        for _ in range(CUTS):
-            if not _cut_column(order, rank, ridge, least, rate, steep, weight, change):
+        for c in range(CUTS):
+            chance = -1.0
+            if seed > 0:
+                chance = _draw(seed, p * CUTS + c, 0)
+                if nominal[axis]:
+                    _shuffle_cells(seed, p * CUTS + c, order, rank)
+            if not _cut_column(order, rank, ridge, least, rate, steep, weight, change, chance) and seed == 0:
                 break
         tables[offsets[p] : offsets[p] + size] += change
         for n in range(len(slope)):
@@ -716,14 +731,38 @@ def cut_columns(positions, cells, axes, sizes, nominal, ridge, least, rate, slop
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _cut_column(order, rank, ridge, least, rate, steep, weight, change):
-    """The best cut of a column's cells: slopes and changes follow; False if none is better than no cut."""
+def _draw(seed, cut, number):
+    """0 … 1, as if drawn by chance."""
+    mixed = _scramble(np.uint64(seed)) + np.uint64(cut) * np.uint64(0x9E3779B97F4A7C15)
+    return float(_scramble(_scramble(mixed) + np.uint64(number)) >> np.uint64(11)) / 2.0**53
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _shuffle_cells(seed, cut, order, rank):
+    """Cells in any order."""
+    keys = np.empty(len(order))
+    for i in range(len(order)):
+        keys[i] = _draw(seed, cut, 1 + i)
+    order[:] = np.argsort(keys)
+    for i in range(len(order)):
+        rank[order[i]] = i
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _cut_column(order, rank, ridge, least, rate, steep, weight, change, chance):
+    """Cut a column's cells where it gains most, or with a chance of 0 … 1 behind such a share of the rows: slopes and
+    changes follow. False if there is no such cut."""
     size = len(order)
     sums, bends = np.zeros(size + 1), np.zeros(size + 1)
     for i in range(size):
         sums[i + 1] = sums[i] + steep[order[i]]
         bends[i + 1] = bends[i] + weight[order[i]]
-    _, place = _cut_line(sums, bends, size, ridge, least)
+    if chance < 0:
+        _, place = _cut_line(sums, bends, size, ridge, least)
+    else:
+        place = np.searchsorted(bends, chance * bends[size])
+        if bends[place] < least or bends[size] - bends[place] < least:
+            place = 0
     if place == 0:
         return False
     near = -rate * sums[place] / (bends[place] + ridge)

@@ -1,9 +1,11 @@
-"""Blend: a second model of the main effects, boosted from nothing, in which jumps need not undo a smooth shape first.
+"""Blend: two more models of the main effects, boosted from nothing, in which jumps need not undo a smooth shape first.
 
     f_i = share · Σ_k h_k a_ik + (1 - share) · r_i        r_i = Σ_rounds step of the piece x_i falls in
 
-It is cut between knots that are finer than those of the bases: a jump has a place. One share for all terms and members
-is chosen by the held-out rows. Where a blend is kept, the stage's axes keep of the finer knots what its shapes need.
+One is cut by chance: many such cuts make a smooth shape, of which few rows are enough. The other is cut where it gains
+most, so that a jump has its place. Both are cut between knots that are finer than those of the bases. One share for all
+terms and members is chosen by the held-out rows, for one model after the other. Where a blend is kept, the stage's axes
+keep of the finer knots what its shapes need.
 """
 
 from __future__ import annotations
@@ -26,7 +28,11 @@ from .points import GridEngine
 from .rows import Rows
 from .stage import Stage
 
-PACE = Pace(rate=0.2, least=15.0, max_rounds=300, patience=8)
+PACES = (
+    Pace(rate=0.2, least=2.0, max_rounds=300, patience=20, by_chance=True),
+    Pace(rate=0.2, least=15.0, max_rounds=300, patience=8),
+)
+LIKELY = 0.5  # standard errors that the validation loss has to fall by: to mix two models does little harm
 PARTS = 8  # knots that are added between two, at most
 BEND = 0.05  # in the unit of the scores: what shapes may say between knots that are not kept
 MAX_WORK = 4e7  # of a round: larger tables do without
@@ -36,7 +42,7 @@ def blend(
     stage: Stage, numbers: np.ndarray | Stored, make_grid: Callable[[Layout], GridEngine], rows: Rows,
     objective: Objective, history: History, threads: int, group: Group = ALONE,
 ) -> Stage:  # fmt: skip
-    """The stage with boosted main effects in it, if that surely lowers the validation loss; `numbers` are (N, D)."""
+    """The stage with boosted main effects in it, if that lowers the validation loss; `numbers` are (N, D)."""
     layout, net = stage.grid.layout, stage.net
     if any(len(term) > 1 for term in layout.terms) or not has_room(stage, rows):
         return stage
@@ -48,16 +54,25 @@ def blend(
     start = net.intercept.detach().cpu() + (0.0 if rows.init is None else rows.init)
     tables = find_tables(fine, 1)
     assert tables is not None
-    found, boosted = boost_members(tables, start.expand(scores.shape), rows, objective, PACE, threads, group)
+    blended = stage.move(fine)
+    for pace in PACES:
+        found, boosted = boost_members(tables, start.expand(scores.shape), rows, objective, pace, threads, group)
+        share = _choose_share(scores, boosted, rows, objective, history)
+        if share < 1:
+            blended, scores = blended.mix(share, found), share * scores + (1 - share) * boosted
+    if blended.share == stage.share:
+        return stage
+    return blended.move(make_grid(lay_out(thin_axes(blended, layout.axes), layout.terms, {})))
+
+
+def _choose_share(scores: Tensor, boosted: Tensor, rows: Rows, objective: Objective, history: History) -> float:
+    """How much of the scores (N, M, K) to keep beside those of another model; 1 where held-out rows gain nothing."""
 
     def validate(share: float) -> Tensor:
         return rows.validate(objective.loss(share * scores + (1 - share) * boosted, rows.target))
 
     share = float(minimize_scalar(lambda share: float(validate(share).sum()), bounds=(0, 1), method="bounded").x)
-    if not accept("blend", validate(1.0), validate(share), history):
-        return stage
-    blended = stage.move(fine).mix(share, found)
-    return blended.move(make_grid(lay_out(thin_axes(blended, layout.axes), layout.terms, {})))
+    return share if accept("blend", validate(1.0), validate(share), history, LIKELY) else 1.0
 
 
 def _read_column(numbers: np.ndarray | Stored, column: int) -> np.ndarray:

@@ -1,12 +1,14 @@
 """Boosting: tables of main effects or pairs that grow from nothing, round by round.
 
 In a round every table is cut in pieces, a column's one after the other in up to five, a pair's in four, and each piece
-moves by a part of its Newton step. Every member goes on until its held-out rows lose.
+moves by a part of its Newton step. Members go on together until the rows that they hold out lose: what these say of one
+member alone is mostly chance.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 
@@ -27,12 +29,14 @@ KERNELS = {1: kernels.cut_columns, 2: kernels.cut_pairs}
 
 @dataclass(frozen=True)
 class Pace:
-    """How to boost: the part of a Newton step, rows that a piece needs, rounds at most, and rounds without a gain."""
+    """How to boost: the part of a Newton step, rows that a piece needs, rounds at most, and rounds without a gain;
+    whether columns are cut by chance, not where it gains most: many such cuts make a smooth shape."""
 
     rate: float
     least: float
     max_rounds: int
     patience: int
+    by_chance: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,43 +84,38 @@ def _is_anchored(layout: Layout, term: tuple[int, ...]) -> bool:
 
 
 class Booster:
-    """One member: its tables (K, cells), and its scores (N, K) as they follow."""
+    """One member: its tables (K, cells), and its scores (N, K) as they follow; `kept` are the tables, and the scores of
+    held-out rows, that were kept last."""
 
     def __init__(self, tables: Tables, scores: Tensor, rows: Rows, objective: Objective, pace: Pace):
         self.tables, self.scores, self.rows, self.objective, self.pace = tables, scores, rows, objective, pace
         self.held = torch.nonzero(rows.held_out[:, 0])[:, 0]
         self.weights = (rows.weights * ~rows.held_out[:, 0]).double().numpy()
         self.found = np.zeros((scores.shape[1], tables.n_cells))
+        self.keep()
 
-    def boost(self) -> tuple[np.ndarray, Tensor]:
-        """The tables where the held-out rows lose least, and the scores of these rows there."""
-        best, best_scores, lowest, waited = self.found.copy(), self.scores[self.held], self.loss(), 0
-        for _ in range(self.pace.max_rounds):
-            self.cut()
-            if (loss := self.loss()) < lowest:
-                best, best_scores, lowest, waited = self.found.copy(), self.scores[self.held], loss, 0
-            elif (waited := waited + 1) > self.pace.patience:
-                break
-        return best, best_scores
+    def keep(self) -> None:
+        self.kept = self.found.copy(), self.scores[self.held]
 
     def loss(self) -> float:
         """Of the held-out rows."""
         losses = self.objective.loss(self.scores[self.held, None], self.rows.target[self.held])[:, 0]
         return float((losses.double() * self.rows.weights[self.held]).sum())
 
-    def cut(self) -> None:
-        """One round over all tables and outputs."""
+    def cut(self, seed: int) -> None:
+        """One round over all tables and outputs; the seed, above 0, is of cuts by chance."""
         tables, scores = self.tables, self.scores[:, None]
         slopes = self.objective.slope(scores, self.rows.target)[:, 0].double().numpy()
         variance = self.objective.variance(scores)
         unit = 1.0 if variance is None else 0.25  # the most that a row can tell
+        seeds = () if tables.order > 1 else (seed if self.pace.by_chance else 0,)
         for k in range(slopes.shape[1]):
             curvature = self.weights.copy() if variance is None else variance[:, 0, k].double().numpy() * self.weights
             moved = np.zeros(len(slopes))
             KERNELS[tables.order](
                 tables.positions, tables.cells, tables.axes, tables.sizes, tables.nominal, RIDGE * unit,
                 self.pace.least * unit, self.pace.rate, slopes[:, k] * self.weights, curvature, self.found[k],
-                tables.offsets, moved,
+                tables.offsets, moved, *seeds,
             )  # fmt: skip
             self.scores[:, k] += torch.from_numpy(moved)
 
@@ -124,19 +123,45 @@ class Booster:
 def boost_members(
     tables: Tables, scores: Tensor, rows: Rows, objective: Objective, pace: Pace, threads: int, group: Group = ALONE
 ) -> tuple[np.ndarray, Tensor]:
-    """Tables (M, K, cells) of members that start from these scores (N, M, K), and the scores with those of held-out
-    rows as the tables have them. Every process boosts some of the members."""
+    """Tables (M, K, cells) of members that start from these scores (N, M, K), where their held-out rows together lose
+    least, and the scores with those of held-out rows as the tables have them. Every process boosts some of the
+    members."""
     n_members, n_outputs = scores.shape[1:]
-    own: dict[int, tuple[np.ndarray, Tensor]] = {}
-    members = range(n_members)[group.share(n_members)]
+    boosters = {
+        m: Booster(tables, scores[:, m].clone(), rows.part(m, m + 1), objective, pace)
+        for m in range(n_members)[group.share(n_members)]
+    }
+    lowest, waited = _sum_losses(boosters, n_members, group), 0
+    for number in range(1, pace.max_rounds + 1):
+        _cut_members(boosters, number * n_members, threads)
+        if (loss := _sum_losses(boosters, n_members, group)) < lowest:
+            lowest, waited = loss, 0
+            for booster in boosters.values():
+                booster.keep()
+        elif (waited := waited + 1) > pace.patience:
+            break
+    found, after = np.zeros((n_members, n_outputs, tables.n_cells)), scores.clone()
+    own = {m: booster.kept for m, booster in boosters.items()}
+    for m, (table, held) in chain.from_iterable(kept.items() for kept in group.gather(own)):
+        found[m], after[rows.held_out[:, m], m] = table, held
+    return found, after
+
+
+def _cut_members(boosters: Mapping[int, Booster], seed: int, threads: int) -> None:
+    """One round of each."""
+    members = list(boosters)
 
     def work(_part: int, first: int, last: int) -> int:
         for m in members[first:last]:
-            own[m] = Booster(tables, scores[:, m].clone(), rows.part(m, m + 1), objective, pace).boost()
+            boosters[m].cut(seed + m)
         return -1
 
     kernels.share_rows(work, len(members), threads, 1)
-    found, after = np.zeros((n_members, n_outputs, tables.n_cells)), scores.clone()
-    for m, (table, held) in chain.from_iterable(boosted.items() for boosted in group.gather(own)):
-        found[m], after[rows.held_out[:, m], m] = table, held
-    return found, after
+
+
+def _sum_losses(boosters: Mapping[int, Booster], n_members: int, group: Group) -> float:
+    """Over all members, in their order: every process finds the same."""
+    losses = torch.zeros(n_members, dtype=torch.float64)
+    for m, booster in boosters.items():
+        losses[m] = booster.loss()
+    return float(group.sum(losses).sum())

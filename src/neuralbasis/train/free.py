@@ -22,10 +22,10 @@ def has_room(stage: Stage, rows: Rows) -> bool:
     return not stage.net.tied and bool(rows.held_out.any(dim=0).all())
 
 
-def accept(name: str, before: Tensor, after: Tensor, history: History) -> bool:
+def accept(name: str, before: Tensor, after: Tensor, history: History, sure: float = SURE) -> bool:
     """Does the validation loss, given by its parts (N,), surely fall? Then the history tells of it."""
     gain = before - after
-    is_sure = float(gain.sum()) > SURE * standard_error(gain)
+    is_sure = float(gain.sum()) > sure * standard_error(gain)
     if is_sure:
         history.add(name, 0, float(after.sum()), keep=True)
     return is_sure
