@@ -244,7 +244,9 @@ def read_option(text: str) -> tuple[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", default="ca", help="a real data set, or family/rows of generated ones")
+    parser.add_argument(
+        "--data", default="ca", help="a real data set, keel:name or r:name of other packages, or family/rows"
+    )
     parser.add_argument("--learner", choices=sorted(baselines.LIBRARIES), default="ours")
     parser.add_argument("--split-seed", type=int, default=0)
     parser.add_argument("--model-seed", type=int, default=0)

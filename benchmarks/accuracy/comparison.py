@@ -26,7 +26,9 @@ COMPARISONS = (
     ("ours mains", "linear"), ("ours fast", "EBM"), ("ours fast mains", "EBM mains"), ("ours best", "EBM"),
 )  # fmt: skip
 GROUPS = {
-    "real": lambda key: not (datasets.is_generated(key) or datasets.is_drawn(key)),
+    "real": lambda key: not (datasets.is_generated(key) or datasets.is_drawn(key) or key in datasets.TABLES),
+    "choosing": lambda key: key in datasets.CHOOSING,
+    "judging": lambda key: key in datasets.JUDGING,
     "drawn": datasets.is_drawn,
     "generated": datasets.is_generated,
 }
@@ -176,7 +178,7 @@ def compare(records: Mapping[str, Records], names: tuple[str, str]) -> Compariso
 
 
 def list_comparisons(records: Mapping[str, Records]) -> dict[str, list[Comparison]]:
-    """For the real problems and the generated ones, what can be compared."""
+    """For each group of problems, what can be compared."""
     found = {}
     for group, belongs in GROUPS.items():
         chosen = {

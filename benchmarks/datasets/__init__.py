@@ -1,7 +1,7 @@
 """Data sets by a short name: `load("ca")` reads a real one, `load("ca", quick=True)` makes a tiny table like it,
 `load("jumps/3000")` generates one of a family with so many rows, `load("heloc@800")` draws so many rows to train on and
-leaves all others to test. `load("news")` is sparse: documents by their words. The folder `paper` has the paper's sets
-in its splits.
+leaves all others to test. `load("keel:pima")` and `load("r:Boston")` read tables that come with other packages.
+`load("news")` is sparse: documents by their words. The folder `paper` has the paper's sets in its splits.
 
 The folder of real data sets is the environment variable NEURALBASIS_DATA; nothing is downloaded unasked.
 """
@@ -12,12 +12,14 @@ from .dataset import Dataset, Truth
 from .families import FAMILIES, generate
 from .generated import smooth_table, stand_in
 from .news import NEWS, find_missing_news
+from .packaged import CHOOSING, JUDGING, TABLES, find_missing_package, load_packaged
 from .planted import Planted, plant_pairs
-from .real import LOADERS, data_folder, find_missing
+from .real import LOADERS, data_folder, find_missing_file
 
 __all__ = [
-    "FAMILIES", "LOADERS", "NEWS", "Dataset", "Planted", "Truth", "data_folder", "draw_rows", "find_missing",
-    "find_missing_news", "generate", "is_drawn", "is_generated", "load", "plant_pairs", "smooth_table", "stand_in",
+    "CHOOSING", "FAMILIES", "JUDGING", "LOADERS", "NEWS", "TABLES", "Dataset", "Planted", "Truth", "data_folder",
+    "draw_rows", "find_missing", "find_missing_news", "generate", "is_drawn", "is_generated", "load", "plant_pairs",
+    "smooth_table", "stand_in",
 ]  # fmt: skip
 
 
@@ -32,16 +34,24 @@ def is_drawn(key: str) -> bool:
 
 
 def load(key: str, quick: bool = False, seed: int = 0) -> Dataset:
-    """The data set of this short name: of `LOADERS`, also with rows to draw, `FAMILIES` with its rows, or `NEWS`."""
+    """The data set of this short name: of `LOADERS` or `TABLES`, also with rows to draw, `FAMILIES` with its rows, or
+    `NEWS`."""
     if is_generated(key):
         return generate(key, quick, seed)
     if key in NEWS:
         return NEWS[key](quick).data
     name, _, rows = key.partition("@")
-    if name not in LOADERS or (rows and not rows.isdecimal()):
-        raise ValueError(f"a data set is one of {sorted([*LOADERS, *NEWS])}, name@rows, or family/rows, not {key!r}")
+    if name not in {**LOADERS, **TABLES} or (rows and not rows.isdecimal()):
+        known = sorted([*LOADERS, *NEWS, *TABLES])
+        raise ValueError(f"a data set is one of {known}, name@rows, or family/rows, not {key!r}")
     whole = _load_whole(name, quick)
     return draw_rows(whole, min(int(rows), len(whole.y) // 2), seed) if rows else whole
+
+
+def find_missing(key: str) -> str | None:
+    """Why this data set, whole or in part, cannot be read here, or None if it can."""
+    name = key.partition("@")[0]
+    return find_missing_package(name) if name in TABLES else find_missing_file(name)
 
 
 def draw_rows(data: Dataset, n_rows: int, seed: int) -> Dataset:
@@ -60,4 +70,4 @@ def _load_whole(key: str, quick: bool) -> Dataset:
     problem = find_missing(key)
     if problem:
         raise FileNotFoundError(problem)
-    return LOADERS[key]()
+    return load_packaged(key) if key in TABLES else LOADERS[key]()

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .dataset import Dataset
+from .packaged import TABLES
 
 # key -> rows, columns, classes (0 for regression), share of binary columns
 STAND_INS = {
@@ -25,8 +26,13 @@ STAND_INS = {
     "digits": (600, 64, 10, 0.0),
     "iris": (150, 4, 3, 0.0),
     "wine": (180, 13, 3, 0.0),
+    **{
+        key: (min(table.n_rows, 400), table.n_columns, table.n_classes, table.n_levels / table.n_columns)
+        for key, table in TABLES.items()
+    },
 }
-WITH_LEVELS = ("telco", "german", "abalone")  # the binary columns hold text
+# the binary columns hold text
+WITH_LEVELS = ("telco", "german", "abalone", *[key for key, table in TABLES.items() if table.n_levels])
 
 
 def stand_in(key: str, n_rows: int | None = None, seed: int = 0) -> Dataset:

@@ -53,9 +53,8 @@ def find_file(path: str) -> Path | None:
     return next((place for place in places if place.exists()), None)
 
 
-def find_missing(key: str) -> str | None:
-    """Why this data set, whole or in part, cannot be read here, or None if it can."""
-    key = key.partition("@")[0]
+def find_missing_file(key: str) -> str | None:
+    """Why this data set cannot be read here, or None if it can."""
     if key not in FILES or find_file(FILES[key]):
         return None
     return f"{FILES[key]} is not there: set NEURALBASIS_DATA to the folder that holds it"
