@@ -547,7 +547,7 @@ def test_a_sharp_jump_is_sharper():
 
 
 def test_a_smooth_shape_gets_no_jumps(monkeypatch):
-    """A refinement has nothing to add; a blend does not lead away from it, in the mean of three draws."""
+    """A refinement has nothing to add; a blend costs less than a fiftieth of the noise, in the mean of three draws."""
     errors = []
     for seed in range(3):
         rng = np.random.default_rng(seed)
@@ -562,7 +562,7 @@ def test_a_smooth_shape_gets_no_jumps(monkeypatch):
             patch.setattr(BLEND, "LIKELY", np.inf)
             np.testing.assert_array_equal(make_estimator(**options).fit(X, y).predict(X), without.predict(X))
     blended_error, error = np.mean(errors, axis=0)
-    assert blended_error < 1.05 * error
+    assert blended_error < error + 0.02 * 0.5**2
 
 
 LEFT_OUT = {

@@ -277,7 +277,7 @@ def test_a_callback_in_the_pairs_stage_skips_triples():
     model = make_estimator(
         interactions="all", triples=2, callbacks=[lambda history: history.stage.count("pairs") == 6]
     ).fit(X, X[:, 0] * X[:, 1])
-    assert set(model.history_.stage) == {"main effects", "pairs"}
+    assert set(model.history_.stage) - {"blend"} == {"main effects", "pairs"}
     assert model.history_.stopped_by == "callback"
     assert model.term_features_ == [*MAINS, *combinations(range(4), 2)]
 
