@@ -28,10 +28,9 @@ from .points import GridEngine
 from .rows import Rows
 from .stage import Stage
 
-PACES = (
-    Pace(rate=0.2, least=2.0, max_rounds=300, patience=20, by_chance=True),
-    Pace(rate=0.2, least=15.0, max_rounds=300, patience=8),
-)
+BY_CHANCE = Pace(rate=0.2, least=2.0, max_rounds=300, patience=20, by_chance=True)
+BY_GAIN = Pace(rate=0.2, least=15.0, max_rounds=300, patience=8)
+FEW_ROWS = 10_000  # more gain nothing by cuts by chance
 LIKELY = 0.5  # standard errors that the validation loss has to fall by: to mix two models does little harm
 PARTS = 8  # knots that are added between two, at most
 BEND = 0.05  # in the unit of the scores: what shapes may say between knots that are not kept
@@ -55,7 +54,7 @@ def blend(
     tables = find_tables(fine, 1)
     assert tables is not None
     blended = stage.move(fine)
-    for pace in PACES:
+    for pace in (BY_CHANCE, BY_GAIN) if len(numbers) <= FEW_ROWS else (BY_GAIN,):
         found, boosted = boost_members(tables, start.expand(scores.shape), rows, objective, pace, threads, group)
         share = _choose_share(scores, boosted, rows, objective, history)
         if share < 1:

@@ -112,11 +112,12 @@ class Booster:
         for k in range(slopes.shape[1]):
             curvature = self.weights.copy() if variance is None else variance[:, 0, k].double().numpy() * self.weights
             moved = np.zeros(len(slopes))
-            KERNELS[tables.order](
-                tables.positions, tables.cells, tables.axes, tables.sizes, tables.nominal, RIDGE * unit,
-                self.pace.least * unit, self.pace.rate, slopes[:, k] * self.weights, curvature, self.found[k],
-                tables.offsets, moved, *seeds,
-            )  # fmt: skip
+            with np.errstate(over="ignore"):  # where numba is absent, chance is drawn by numbers that wrap around
+                KERNELS[tables.order](
+                    tables.positions, tables.cells, tables.axes, tables.sizes, tables.nominal, RIDGE * unit,
+                    self.pace.least * unit, self.pace.rate, slopes[:, k] * self.weights, curvature, self.found[k],
+                    tables.offsets, moved, *seeds,
+                )  # fmt: skip
             self.scores[:, k] += torch.from_numpy(moved)
 
 
