@@ -142,11 +142,15 @@ class TablePart:
         def hear(rows: slice, terms: slice, found: np.ndarray) -> None:
             n_rows, flat = len(found), found.reshape(len(found), -1)
             narrow, own = single[: flat.size].reshape(flat.shape), scores[:n_rows]
-            if terms.start == 0:
-                own[:], sizes[:n_rows] = 0.0, most
+            is_first = terms.start == 0
+            if is_first:
+                sizes[:n_rows] = most
             kernels.narrow_rows(0, n_rows, flat, largest[terms].ravel(), narrow, sizes)
             with np.errstate(over="ignore", invalid="ignore"):  # what is too large for single precision is not sure
-                own += np.matmul(narrow, shares[terms].reshape(flat.shape[1], -1), out=product[:n_rows])
+                said = own if is_first else product[:n_rows]
+                np.matmul(narrow, shares[terms].reshape(flat.shape[1], -1), out=said)
+                if not is_first:
+                    own += said
             if terms.stop == n_terms:
                 reach = np.where(sizes[:n_rows] < LARGEST, n_roundings * ROUNDING * sizes[:n_rows], np.inf)
                 kernels.pick_classes(0, n_rows, own, last, reach, winners[rows])
