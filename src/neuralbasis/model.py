@@ -32,7 +32,6 @@ from .summary import Summary
 from .terms import Term, term_name
 
 CACHED_NUMBERS = 1 << 16  # scores that are linked at a time
-BLOCK_ROWS = 1 << 14  # of an array, read at a time to find their classes: numbers in double precision stay small
 MAX_BYTES = 2e9  # contributions of a stored table or a wide model: more would be dense by surprise
 
 
@@ -160,9 +159,9 @@ class AdditiveModel:
             return inverse_link(self.link, self.scores(X))
         if self.link == "logit":
             return self.classes[(self.scores(X)[:, 0] > 0).astype(int)]
-        if not isinstance(X, np.ndarray) or len(X) <= BLOCK_ROWS:
+        if not isinstance(X, np.ndarray) or len(X) <= parts.BLOCK_ROWS:
             return self.classes[self._find_winners(self._numbers(X))]
-        blocks = (X[first : first + BLOCK_ROWS] for first in range(0, len(X), BLOCK_ROWS))
+        blocks = [X[first : first + parts.BLOCK_ROWS] for first in range(0, len(X), parts.BLOCK_ROWS)]
         return self.classes[np.concatenate([self._find_winners(self._numbers(block)) for block in blocks])]
 
     def predict_proba(self, X: Any) -> np.ndarray:

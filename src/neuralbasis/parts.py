@@ -24,7 +24,7 @@ from .stored import Stored
 BLOCK_NUMBERS = 1 << 22  # scores of classes, or contributions of tied terms, worked on at a time
 MIN_BLOCK = 256  # rows of these for a thread: products of fewer are slow
 CHUNK_NUMBERS = 4000  # contributions of a row to tied terms: of more terms, some at a time
-BLOCK_ROWS, STORED_ROWS = 1 << 14, 64  # stored rows worked on at a time, and that are worth a thread
+BLOCK_ROWS, STORED_ROWS = 1 << 14, 64  # rows read or, if stored, worked on at a time; stored rows worth a thread
 LOOK_UPS = 1 << 16  # rows × terms that are worth a thread
 ROUNDING, SMALLEST, LARGEST = float(np.finfo(np.float32).eps) / 2, 1e-20, 1e37  # of single precision
 

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import expit, logit
-from threadpoolctl import threadpool_limits
 
+from ..blas import hold_blas
 from ..kernels import count_threads
 
 RIDGES = (1.0, 0.1, 0.01, 0.001, 0.0001)
@@ -74,10 +74,7 @@ def fit_classifiers(
     """
     every = np.arange(weights.shape[1])
     path, losses = [], []
-    with (
-        threadpool_limits(1, "blas"),
-        ThreadPoolExecutor(count_threads(None)) as pool,
-    ):  # the same on any number of them
+    with hold_blas(), ThreadPoolExecutor(count_threads(None)) as pool:  # the same on any number of threads
         axes = find_axes(features, max_axes, pool)
         turned, held = _turn(features, axes, pool), _turn(held_features, axes, pool)
         theta = np.zeros((len(every), turned.shape[1]), dtype=np.float32)
