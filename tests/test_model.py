@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 import neuralbasis.model
-from neuralbasis import NeuralBasisRegressor, kernels
+from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, kernels
 from neuralbasis.axis import Axis, level_axis
 from neuralbasis.columns import read_columns
 from neuralbasis.encoder import Encoder
@@ -199,6 +199,17 @@ def test_blocks_of_rows_have_the_same_winners(monkeypatch):
         monkeypatch.setattr("neuralbasis.parts.BLOCK_NUMBERS", size)
         assert tied.predict(table).tolist() == expected
         assert dense.predict(table).tolist() == dense.classes[dense.scores(table).argmax(axis=1)].tolist()
+
+
+def test_arrays_of_many_rows_are_read_a_block_at_a_time(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(50, 2)), np.arange(50) % 3
+    model = NeuralBasisClassifier(max_steps=20, outer_bags=2, interactions=0, random_state=0).fit(X, y).model_
+    expected = model.classes[model.scores(X).argmax(axis=1)].tolist()
+    assert len(set(expected)) > 1
+    for size in (1, 7, 50):
+        monkeypatch.setattr("neuralbasis.parts.BLOCK_ROWS", size)
+        assert model.predict(X).tolist() == expected
 
 
 def test_probabilities_are_the_link_of_the_scores_on_any_number_of_threads(monkeypatch):
