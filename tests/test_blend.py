@@ -261,6 +261,30 @@ def test_noise_stays_low():
         assert float((found.add_scores(None).mean(dim=1) ** 2).mean()) < 0.01
 
 
+@pytest.mark.parametrize("pace", [BY_CHANCE, BY_GAIN])
+def test_sure_scores_are_cut_further(pace):
+    """Where all rows together tell less than a piece needs at first, pieces need less."""
+    X, y = draw_steps("binary", n_rows=150)
+    problem = Problem(X, y, "binary")
+    tables = find_tables(problem.stage.grid, 1)
+    start = torch.zeros(150, 1)
+    sure, unsure = (
+        Booster(tables, start.clone(), problem.rows.part(0, 1), problem.objective, replace(pace, least=each))
+        for each in (pace.least, 1e9)
+    )
+    for booster in (sure, unsure):
+        booster.scores[:] = torch.from_numpy(np.where(y, 5.0, -5.0))[:, None] * (0.5 if booster is sure else 1.0)
+    told = sure._find_curvature().sum()
+    assert told < min(sure.first) / 3
+    before = sure.loss()
+    for number in range(1, 6):
+        sure.cut(number)
+        unsure.cut(number)
+    assert sure.found.any()
+    assert not unsure.found.any()
+    assert sure.loss() != before
+
+
 def test_threads_do_not_matter():
     problem = Problem(*draw_steps())
     one, three = problem.blend(threads=1), problem.blend(threads=3)

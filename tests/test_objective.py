@@ -6,6 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize, minimize_scalar
+from scipy.stats import bernoulli, norm
 from sklearn.metrics import log_loss, mean_squared_error
 
 from neuralbasis.link import inverse_link
@@ -250,3 +251,22 @@ def test_slope_is_the_derivative_of_the_loss(objective):
     target = torch.from_numpy(y if isinstance(objective, CrossEntropy) else y.astype(float))
     by_autograd = Objective.slope(objective, scores, target)
     torch.testing.assert_close(objective.slope(scores, target), by_autograd)
+
+
+@given(seeds)
+def test_surprise_is_minus_the_log_likelihood_up_to_a_constant(seed):
+    rng = np.random.default_rng(seed)
+    y, guesses = rng.normal(size=50), rng.normal(size=(2, 50))
+    surprise, likelihood = [], []
+    for guess in guesses:
+        squares = (y - guess) ** 2
+        surprise.append(SquaredError().surprise(squares.mean() / 2, 50))
+        likelihood.append(norm.logpdf(y, guess, np.sqrt(squares.mean())).sum())
+    assert surprise[0] - surprise[1] == pytest.approx(likelihood[1] - likelihood[0])
+    share = rng.uniform(0.1, 0.9, 50)
+    mean = log_loss(y > 0, share, labels=[False, True])
+    assert LogLoss().surprise(mean, 50) == pytest.approx(-bernoulli.logpmf(y > 0, share).sum())
+
+
+def test_no_error_at_all_is_no_infinite_surprise():
+    assert np.isfinite(SquaredError().surprise(0.0, 100))

@@ -6,6 +6,7 @@ are compiled.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,6 +58,10 @@ class Objective:
         """(b, M, K), (b,) -> (b, M)"""
         raise NotImplementedError
 
+    def surprise(self, loss: float, n_rows: float) -> float:
+        """-log likelihood of so many rows, whose mean loss is given, up to a constant."""
+        return n_rows * loss
+
     def slope(self, scores: Tensor, target: Tensor) -> Tensor:
         """Derivative of the loss with respect to the scores, (b, M, K)."""
         scores = scores.detach().requires_grad_()
@@ -87,6 +92,10 @@ class SquaredError(Objective):
 
     def loss(self, scores: Tensor, target: Tensor) -> Tensor:
         return (scores[..., 0] - target[:, None]).square() / 2
+
+    def surprise(self, loss: float, n_rows: float) -> float:
+        """Of normal errors, whose deviation is what the loss says."""
+        return n_rows / 2 * math.log(max(loss, 1e-12))
 
     def slope(self, scores: Tensor, target: Tensor) -> Tensor:
         return scores - target[:, None, None]

@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy.optimize import minimize_scalar
-from torch import Tensor
 
 from ..axis import Axis
 from ..history import History
@@ -22,7 +20,7 @@ from ..layout import Layout, lay_out
 from ..objective import Objective
 from ..stored import Stored
 from .boosting import Pace, boost_members, find_tables
-from .free import accept, has_room
+from .free import choose_share, has_room
 from .group import ALONE, Group
 from .points import GridEngine
 from .rows import Rows
@@ -31,7 +29,7 @@ from .stage import Stage
 BY_CHANCE = Pace(rate=0.2, least=2.0, max_rounds=300, patience=20, by_chance=True)
 BY_GAIN = Pace(rate=0.2, least=15.0, max_rounds=300, patience=8)
 FEW_ROWS = 10_000  # more gain nothing by cuts by chance
-LIKELY = 0.5  # standard errors that the validation loss has to fall by: to mix two models does little harm
+USUAL = {BY_CHANCE: 0.75, BY_GAIN: 0.95}  # shares that are kept of the model before, where nothing speaks against it
 PARTS = 8  # knots that are added between two, at most
 BEND = 0.05  # in the unit of the scores: what shapes may say between knots that are not kept
 MAX_WORK = 4e7  # of a round: larger tables do without
@@ -56,22 +54,14 @@ def blend(
     blended = stage.move(fine)
     for pace in (BY_CHANCE, BY_GAIN) if len(numbers) <= FEW_ROWS else (BY_GAIN,):
         found, boosted = boost_members(tables, start.expand(scores.shape), rows, objective, pace, threads, group)
-        share = _choose_share(scores, boosted, rows, objective, history)
+        if not found.any():
+            continue
+        share = choose_share("blend", scores, boosted, rows, objective, history, USUAL[pace])
         if share < 1:
             blended, scores = blended.mix(share, found), share * scores + (1 - share) * boosted
     if blended.share == stage.share:
         return stage
     return blended.move(make_grid(lay_out(thin_axes(blended, layout.axes), layout.terms, {})))
-
-
-def _choose_share(scores: Tensor, boosted: Tensor, rows: Rows, objective: Objective, history: History) -> float:
-    """How much of the scores (N, M, K) to keep beside those of another model; 1 where held-out rows gain nothing."""
-
-    def validate(share: float) -> Tensor:
-        return rows.validate(objective.loss(share * scores + (1 - share) * boosted, rows.target))
-
-    share = float(minimize_scalar(lambda share: float(validate(share).sum()), bounds=(0, 1), method="bounded").x)
-    return share if accept("blend", validate(1.0), validate(share), history, LIKELY) else 1.0
 
 
 def _read_column(numbers: np.ndarray | Stored, column: int) -> np.ndarray:

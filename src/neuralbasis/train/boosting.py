@@ -91,6 +91,7 @@ class Booster:
         self.tables, self.scores, self.rows, self.objective, self.pace = tables, scores, rows, objective, pace
         self.held = torch.nonzero(rows.held_out[:, 0])[:, 0]
         self.weights = (rows.weights * ~rows.held_out[:, 0]).double().numpy()
+        self.first = np.maximum(self._find_curvature().sum(axis=1), 1e-12)
         self.found = np.zeros((scores.shape[1], tables.n_cells))
         self.keep()
 
@@ -103,22 +104,37 @@ class Booster:
         return float((losses.double() * self.rows.weights[self.held]).sum())
 
     def cut(self, seed: int) -> None:
-        """One round over all tables and outputs; the seed, above 0, is of cuts by chance."""
-        tables, scores = self.tables, self.scores[:, None]
-        slopes = self.objective.slope(scores, self.rows.target)[:, 0].double().numpy()
-        variance = self.objective.variance(scores)
-        unit = 1.0 if variance is None else 0.25  # the most that a row can tell
-        seeds = () if tables.order > 1 else (seed if self.pace.by_chance else 0,)
-        for k in range(slopes.shape[1]):
-            curvature = self.weights.copy() if variance is None else variance[:, 0, k].double().numpy() * self.weights
+        """One round over all tables and outputs; the seed, above 0, is of cuts by chance.
+
+        The surer the scores are, the less a row tells, and the fewer of what would do at first make a piece: else
+        nothing is left to cut where classes separate.
+        """
+        tables, pace = self.tables, self.pace
+        slopes = self.objective.slope(self.scores[:, None], self.rows.target)[:, 0].double().numpy()
+        curvature = self._find_curvature()
+        least = pace.least * self.unit * np.minimum(curvature.sum(axis=1) / self.first, 1) ** 2
+        seeds = () if tables.order > 1 else (seed if pace.by_chance else 0,)
+        for k, bend in enumerate(curvature):
             moved = np.zeros(len(slopes))
             with np.errstate(over="ignore"):  # where numba is absent, chance is drawn by numbers that wrap around
                 KERNELS[tables.order](
-                    tables.positions, tables.cells, tables.axes, tables.sizes, tables.nominal, RIDGE * unit,
-                    self.pace.least * unit, self.pace.rate, slopes[:, k] * self.weights, curvature, self.found[k],
-                    tables.offsets, moved, *seeds,
+                    tables.positions, tables.cells, tables.axes, tables.sizes, tables.nominal, RIDGE * self.unit,
+                    least[k], pace.rate, slopes[:, k] * self.weights, bend, self.found[k], tables.offsets, moved,
+                    *seeds,
                 )  # fmt: skip
             self.scores[:, k] += torch.from_numpy(moved)
+
+    @property
+    def unit(self) -> float:
+        """The most that a row can tell."""
+        return 1.0 if self.objective.link == "identity" else 0.25
+
+    def _find_curvature(self) -> np.ndarray:
+        """(K, N) of the loss, by what the rows weigh."""
+        variance = self.objective.variance(self.scores[:, None])
+        if variance is None:
+            return np.tile(self.weights, (self.scores.shape[1], 1))
+        return variance[:, 0].T.double().numpy() * self.weights
 
 
 def boost_members(

@@ -39,6 +39,11 @@ class Rows:
     init: Tensor | None = None
     voices: Tensor | None = None
 
+    @property
+    def n_validated(self) -> float:
+        """Number of observations that any member holds out."""
+        return self.n_effective * float(self.held_out.any(dim=1).float().mean())
+
     def shares(self) -> Tensor:
         """(N, M) weight of each row in each member's loss, with mean 1 over the rows it learns from."""
         shares = self.weights[:, None] * ~self.held_out
