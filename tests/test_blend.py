@@ -19,7 +19,7 @@ from neuralbasis.recipe import make_net
 from neuralbasis.sample import Sample
 from neuralbasis.train import GridEngine, Stage, blend, place_rows, training_threads
 from neuralbasis.train.blend import BY_CHANCE, BY_GAIN, PARTS, subdivide, thin_axes
-from neuralbasis.train.boosting import Booster, find_tables
+from neuralbasis.train.boosting import Booster, boost_members, bound_curvature, find_tables
 
 seeds = st.integers(0, 2**32 - 1)
 TASKS = ("regression", "binary", "multiclass")
@@ -283,6 +283,56 @@ def test_sure_scores_are_cut_further(pace):
     assert sure.found.any()
     assert not unsure.found.any()
     assert sure.loss() != before
+
+
+@given(st.floats(-12, 12), st.floats(-30, 30))
+def test_a_parabola_of_the_bounding_curvature_is_nowhere_below_the_loss(here, there):
+    here, there = torch.tensor([here, there], dtype=torch.float64)
+    loss, share = torch.nn.functional.softplus, here.sigmoid()
+    curvature = bound_curvature(share * (1 - share))
+    assert 0 < curvature <= 0.25 + 1e-12
+    parabola = loss(here) + share * (there - here) + curvature * (there - here) ** 2 / 2
+    assert loss(there) <= parabola + 1e-6 * (1 + parabola.abs())
+
+
+def draw_rare(n_rows=6000, n_columns=12, seed=0):
+    """Half a percent of the rows are high in all columns at once."""
+    rng = np.random.default_rng(seed)
+    y = (np.arange(n_rows) % 200 == 0).astype(int)
+    return rng.normal(size=(n_rows, n_columns)) + 2.5 * y[:, None], y
+
+
+@pytest.mark.parametrize("pace", [BY_CHANCE, BY_GAIN])
+def test_a_rare_class_is_boosted_with_care(pace):
+    """Newton steps of all columns together go far beyond; with a bound of the curvature the loss falls by half."""
+    X, y = draw_rare()
+    axes = [continuous_axis(f"x{f}", X[:, f]) for f in range(X.shape[1])]
+    layout = lay_out(axes, [(f,) for f in range(len(axes))], {})
+    grid, sample = GridEngine(layout, layout.encode(X), np.ones(len(X)), threads=1), Sample(y, np.ones(len(y)))
+    objective = choose_objective(sample, np.unique(y))
+    rows = place_rows(sample, objective, 3, 0.3, np.random.default_rng(0), grid.device)
+    start = torch.from_numpy(objective.first_score(sample)).float().expand(len(y), 3, 1)
+    booster = Booster(find_tables(grid, 1), start[:, 0].clone(), rows.part(0, 1), objective, pace)
+    before = booster._learned_loss()
+    booster.cut(1)
+    assert booster.is_careful
+    assert booster._learned_loss() < before
+    found, scores = boost_members(find_tables(grid, 1), start, rows, objective, pace, 1)
+    assert found.any()
+    losses = [float(rows.validate(objective.loss(each, rows.target)).sum()) for each in (start, scores)]
+    assert losses[1] < 0.5 * losses[0]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_common_classes_need_no_care(task):
+    problem = Problem(*draw_steps(task), task)
+    start = torch.zeros(1200, problem.objective.n_outputs)
+    booster = Booster(
+        find_tables(problem.stage.grid, 1), start, problem.rows.part(0, 1), problem.objective, BY_GAIN
+    )  # fmt: skip
+    booster.cut(1)
+    assert booster.rounds == 1
+    assert not booster.is_careful
 
 
 def test_threads_do_not_matter():

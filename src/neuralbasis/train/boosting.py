@@ -91,6 +91,7 @@ class Booster:
         self.tables, self.scores, self.rows, self.objective, self.pace = tables, scores, rows, objective, pace
         self.held = torch.nonzero(rows.held_out[:, 0])[:, 0]
         self.weights = (rows.weights * ~rows.held_out[:, 0]).double().numpy()
+        self.rounds, self.is_careful = 0, False
         self.first = np.maximum(self._find_curvature().sum(axis=1), 1e-12)
         self.found = np.zeros((scores.shape[1], tables.n_cells))
         self.keep()
@@ -103,12 +104,29 @@ class Booster:
         losses = self.objective.loss(self.scores[self.held, None], self.rows.target[self.held])[:, 0]
         return float((losses.double() * self.rows.weights[self.held]).sum())
 
+    def _learned_loss(self) -> float:
+        """Of the rows that the member learns from."""
+        losses = self.objective.loss(self.scores[:, None], self.rows.target)[:, 0]
+        return float(losses.double().numpy() @ self.weights)
+
     def cut(self, seed: int) -> None:
         """One round over all tables and outputs; the seed, above 0, is of cuts by chance.
 
-        The surer the scores are, the less a row tells, and the fewer of what would do at first make a piece: else
-        nothing is left to cut where classes separate.
+        Newton steps go too far where rows of a rare class are surely wrong, since their curvature is next to nothing. A
+        member whose first round does harm on the rows it learns from goes back, and takes a bound of it from then on.
         """
+        if self.rounds == 0:
+            scores, before = self.scores.clone(), self._learned_loss()
+        self._cut(seed)
+        if self.rounds == 0 and self._learned_loss() > before:
+            self.scores, self.found, self.is_careful = scores, np.zeros_like(self.found), True
+            self.first = self._find_curvature().sum(axis=1)
+            self._cut(seed)
+        self.rounds += 1
+
+    def _cut(self, seed: int) -> None:
+        """The surer the scores are, the less a row tells, and the fewer of what would do at first make a piece: else
+        nothing is left to cut where classes separate."""
         tables, pace = self.tables, self.pace
         slopes = self.objective.slope(self.scores[:, None], self.rows.target)[:, 0].double().numpy()
         curvature = self._find_curvature()
@@ -134,7 +152,20 @@ class Booster:
         variance = self.objective.variance(self.scores[:, None])
         if variance is None:
             return np.tile(self.weights, (self.scores.shape[1], 1))
+        if self.is_careful:
+            variance = bound_curvature(variance)
         return variance[:, 0].T.double().numpy() * self.weights
+
+
+def bound_curvature(variance: Tensor) -> Tensor:
+    """Of the log loss at a score s, whose variance p (1 - p) is given: tanh(s / 2) / 2s, the least curvature of a
+    parabola that touches the loss there and is nowhere below it (Jaakkola and Jordan, 2000).
+
+    >>> bound_curvature(torch.tensor([0.25, 0.1]))
+    tensor([0.2500, 0.1877])
+    """
+    root = (1 - 4 * variance.double()).clamp(min=1e-12).sqrt()  # tanh(s / 2)
+    return (root / (4 * root.clamp(max=1 - 1e-12).atanh())).to(variance)
 
 
 def boost_members(
