@@ -275,7 +275,7 @@ def test_sure_scores_are_cut_further(pace):
     for booster in (sure, unsure):
         booster.scores[:] = torch.from_numpy(np.where(y, 5.0, -5.0))[:, None] * (0.5 if booster is sure else 1.0)
     told = sure._find_curvature().sum()
-    assert told < min(sure.first) / 3
+    assert told < min(sure.told_first) / 3
     before = sure.loss()
     for number in range(1, 6):
         sure.cut(number)

@@ -92,7 +92,7 @@ class Booster:
         self.held = torch.nonzero(rows.held_out[:, 0])[:, 0]
         self.weights = (rows.weights * ~rows.held_out[:, 0]).double().numpy()
         self.rounds, self.is_careful = 0, False
-        self.first = np.maximum(self._find_curvature().sum(axis=1), 1e-12)
+        self.told_first = self._sum_curvature()
         self.found = np.zeros((scores.shape[1], tables.n_cells))
         self.keep()
 
@@ -120,7 +120,7 @@ class Booster:
         self._cut(seed)
         if self.rounds == 0 and self._learned_loss() > before:
             self.scores, self.found, self.is_careful = scores, np.zeros_like(self.found), True
-            self.first = self._find_curvature().sum(axis=1)
+            self.told_first = self._sum_curvature()
             self._cut(seed)
         self.rounds += 1
 
@@ -130,7 +130,7 @@ class Booster:
         tables, pace = self.tables, self.pace
         slopes = self.objective.slope(self.scores[:, None], self.rows.target)[:, 0].double().numpy()
         curvature = self._find_curvature()
-        least = pace.least * self.unit * np.minimum(curvature.sum(axis=1) / self.first, 1) ** 2
+        least = pace.least * self.unit * np.minimum(curvature.sum(axis=1) / self.told_first, 1) ** 2
         seeds = () if tables.order > 1 else (seed if pace.by_chance else 0,)
         for k, bend in enumerate(curvature):
             moved = np.zeros(len(slopes))
@@ -155,6 +155,10 @@ class Booster:
         if self.is_careful:
             variance = bound_curvature(variance)
         return variance[:, 0].T.double().numpy() * self.weights
+
+    def _sum_curvature(self) -> np.ndarray:
+        """(K,) what all rows tell."""
+        return np.maximum(self._find_curvature().sum(axis=1), 1e-12)
 
 
 def bound_curvature(variance: Tensor) -> Tensor:
