@@ -7,8 +7,11 @@ import os
 import re
 import subprocess
 import sys
+import threading
+import time
 from functools import cache
 from html.parser import HTMLParser
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -719,24 +722,60 @@ def test_no_width_scrolls_sideways(width, open_page):
         assert page.run("document.documentElement.scrollWidth <= innerWidth"), section
 
 
+SCROLL_AND_SUM_SHIFTS = """(async () => {
+  let total = 0;
+  new PerformanceObserver((list) => { for (const entry of list.getEntries()) total += entry.value; })
+    .observe({ type: "layout-shift", buffered: true });
+  for (let y = 0; y < document.documentElement.scrollHeight; y += 500) {
+    scrollTo(0, y);
+    await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+  }
+  return total;
+})()"""
+
+
 @needs_browser
 def test_nothing_jumps(open_page):
     model = make_model("identity")
     _, table = rows_of(model, 60)
     page = open_page(model, table, model.predict(table))
-    shift = page.run(
-        """(async () => {
-          let total = 0;
-          new PerformanceObserver((list) => { for (const entry of list.getEntries()) total += entry.value; })
-            .observe({ type: "layout-shift", buffered: true });
-          for (let y = 0; y < document.documentElement.scrollHeight; y += 500) {
-            scrollTo(0, y);
-            await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
-          }
-          return total;
-        })()"""
-    )
-    assert shift < 0.02
+    assert page.run(SCROLL_AND_SUM_SHIFTS) < 0.02
+
+
+class SlowPage(BaseHTTPRequestHandler):
+    """A page that comes in two parts, with a second between: all markup, then the data and the script."""
+
+    text = b""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        middle = self.text.index(b'<script type="application/json"')
+        self.wfile.write(self.text[:middle])
+        self.wfile.flush()
+        time.sleep(1.0)
+        self.wfile.write(self.text[middle:])
+
+    def log_message(self, *_):
+        """Nothing on the test's own screen."""
+
+
+@needs_browser
+def test_nothing_jumps_where_the_page_comes_slowly(browser, tmp_path):
+    model = make_model("identity")
+    _, table = rows_of(model, 60)
+    path = write_page(tmp_path, model, table, model.predict(table))
+    slow = type("ThisPage", (SlowPage,), {"text": path.read_bytes()})
+    with ThreadingHTTPServer(("127.0.0.1", 0), slow) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        page = browser.open(path)
+        page.load(f"http://127.0.0.1:{server.server_port}/")
+        page.settle()
+        assert page.run(SCROLL_AND_SUM_SHIFTS) < 0.02
+        assert page.run("getComputedStyle(document.getElementById('overview')).visibility") == "visible"
+        page.close()
+        server.shutdown()
 
 
 @needs_browser

@@ -205,6 +205,7 @@ function listenToTheme() {
   show();
 }
 
+document.body.classList.remove("empty"); // first: nothing is painted before the script ends, and an error hides nothing
 hideWhatIsNotThere();
 fillOverview();
 fillTerms();
