@@ -317,7 +317,7 @@ def test_a_rare_class_is_boosted_with_care(pace):
     booster.cut(1)
     assert booster.is_careful
     assert booster._learned_loss() < before
-    found, scores = boost_members(find_tables(grid, 1), start, rows, objective, pace, 1)
+    found, scores = boost_members([find_tables(grid, 1)] * start.shape[1], start, rows, objective, pace, 1)
     assert found.any()
     losses = [float(rows.validate(objective.loss(each, rows.target)).sum()) for each in (start, scores)]
     assert losses[1] < 0.5 * losses[0]

@@ -1,4 +1,5 @@
-"""cut: the best cut of a table, rows that move as their table says, edges of pairs found, noise left alone."""
+"""cut: the best cut of a table, rows that move as their table says, edges of pairs found, noise left alone; weak pairs:
+each member's own choice, fairly judged, and only so many kept."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from neuralbasis.recipe import make_net
 from neuralbasis.sample import Sample
 from neuralbasis.train import GridEngine, Stage, cut, place_rows, training_threads
 from neuralbasis.train.boosting import Booster, find_tables
-from neuralbasis.train.cuts import PACE
+from neuralbasis.train.cuts import BY_CHANCE, BY_GAIN, cut_weak, keep_strongest
 
 seeds = st.integers(0, 2**32 - 1)
 TASKS = ("regression", "binary", "multiclass")
@@ -96,25 +97,47 @@ def interpolate(table, positions):
 
 
 @settings(deadline=None)
-@given(seeds)
-def test_rows_move_as_the_tables_say(seed):
+@given(seeds, st.integers(0, 100))
+def test_rows_move_as_the_tables_say(seed, chance):
     rng = np.random.default_rng(seed)
     positions, cells, slope, curvature = make_round(rng)
     pairs, sizes, nominal = np.array([[0, 1], [1, 2], [0, 2]]), np.array([6, 5, 4]), np.array([False, True, False])
     offsets, n_cells = np.array([0, 30, 50]), 74
     tables, moved, before = np.zeros(n_cells), np.zeros(len(slope)), slope.copy()
     kernels.cut_pairs(
-        positions, cells, pairs, sizes, nominal, 1.0, 2.0, 0.3, slope, curvature, tables, offsets, moved
+        positions, cells, pairs, sizes, nominal, 1.0, 2.0, 0.3, slope, curvature, tables, offsets, moved, chance
     )  # fmt: skip
     expected = np.zeros(len(slope))
     for pair, first in zip(pairs, offsets, strict=True):
         shape = sizes[pair]
         expected += interpolate(tables[first : first + shape.prod()].reshape(shape), positions[pair])
-    assert np.abs(moved).max() > 0
+    assert np.abs(moved).max() > 0 or chance
     np.testing.assert_allclose(moved, expected, atol=1e-6)
     np.testing.assert_allclose(slope, before + curvature * moved, atol=1e-12)
     # One step of each pair lowers the quadratic model of the loss.
-    assert before @ moved + (curvature * moved**2).sum() / 2 < 0
+    assert before @ moved + (curvature * moved**2).sum() / 2 < 0 or not moved.any()
+
+
+def test_chance_cuts_anywhere_along_either_axis():
+    """Of many single rounds the first cuts are spread over both axes, and no piece is too small."""
+    rng = np.random.default_rng(0)
+    positions = rng.uniform(1, 8, (2, 500)).astype(np.float32)
+    cells, first = np.rint(positions).astype(np.uint16), {0: set(), 1: set()}
+    for seed in range(1, 400):
+        tables, moved = np.zeros(100), np.zeros(500)
+        kernels.cut_pairs(
+            positions, cells, np.array([[0, 1]]), np.array([10, 10]), np.array([False, False]), 0.0, 10.0, 1.0,
+            rng.normal(size=500), np.ones(500), tables, np.array([0]), moved, seed,
+        )  # fmt: skip
+        table = tables.reshape(10, 10)
+        values, counts = np.unique(np.round(table[cells[0], cells[1]], 9), return_counts=True)
+        assert len(values) <= 4
+        assert counts.min() >= 10
+        for axis, lines in enumerate((table, table.T)):
+            changed = np.flatnonzero((np.diff(lines, axis=0) != 0).all(axis=1))
+            first[axis] |= set(changed.tolist())
+    assert first[0] >= set(range(1, 7))
+    assert first[1] >= set(range(1, 7))
 
 
 def test_levels_are_cut_in_the_order_of_what_they_say():
@@ -125,7 +148,7 @@ def test_levels_are_cut_in_the_order_of_what_they_say():
     tables, moved = np.zeros(36), np.zeros(400)
     kernels.cut_pairs(
         positions, np.rint(positions).astype(np.uint16), np.array([[0, 1]]), np.array([6, 6]), np.array([True, False]),
-        0.0, 5.0, 1.0, -target, np.ones(400), tables, np.array([0]), moved,
+        0.0, 5.0, 1.0, -target, np.ones(400), tables, np.array([0]), moved, 0,
     )  # fmt: skip
     high, low = tables.reshape(6, 6)[[1, 3], 4], tables.reshape(6, 6)[[2, 4], 4]
     assert high.min() > 1.7
@@ -198,14 +221,15 @@ def test_threads_do_not_matter():
     assert torch.equal(one.rest, three.rest)
 
 
-def test_a_member_does_not_see_the_rows_it_holds_out():
+@pytest.mark.parametrize("pace", [BY_CHANCE, BY_GAIN])
+def test_a_member_does_not_see_the_rows_it_holds_out(pace):
     """Whatever its held-out rows say, a member cuts its tables alike; what the others say matters."""
     stage, rows, objective = make_stage(*draw_corner())
     held, scores = rows.held_out[:, 0], stage.add_scores(None)
 
     def cut_thrice(target):
         member = Booster(
-            find_tables(stage.grid, 2), scores[:, 0].clone(), replace(rows, target=target).part(0, 1), objective, PACE
+            find_tables(stage.grid, 2), scores[:, 0].clone(), replace(rows, target=target).part(0, 1), objective, pace
         )
         for seed in range(1, 4):
             member.cut(seed)
@@ -253,6 +277,62 @@ def test_axes_of_all_kinds_are_described():
     assert pairs.offsets.tolist() == [stage.grid.layout.cells_of(index).start for index in pairs.terms]
 
 
+# Weak pairs
+
+
+def run_weak(stage, rows, objective, choices, threads=1):
+    rows, history = replace(rows, init=stage.add_scores(None)), History()
+    return cut_weak(stage.grid, choices, rows, objective, history, threads), history
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_each_member_cuts_the_pairs_of_its_choice(task):
+    stage, rows, objective = make_stage(*draw_corner(task), task)
+    layout = stage.grid.layout
+    assert layout.terms == ((0,), (0, 1), (0, 2), (1, 2))
+    choices = np.array([[False, False], [True, True], [True, False], [False, True]])
+    found, history = run_weak(stage, rows, objective, choices)
+    assert found.shape == (2, objective.n_outputs, layout.n_cells)
+    for index, chosen in enumerate(choices):
+        assert found[:, :, layout.cells_of(index)].any(axis=(1, 2)).tolist() == chosen.tolist()
+    assert set(history.stage) == {"cuts"}
+    # The scores that the history judges are those of the tables.
+    scores = stage.add_part(found).add_scores(None)
+    assert history.validation[-1] == pytest.approx(
+        float(rows.validate(objective.loss(scores, rows.target)).sum()), rel=1e-4
+    )
+
+
+def test_weak_pairs_of_noise_are_left_alone():
+    rng, kept = np.random.default_rng(0), 0
+    for _ in range(10):
+        stage, rows, objective = make_stage(rng.random((400, 3)), rng.normal(size=400))
+        found, history = run_weak(stage, rows, objective, np.ones((4, 2), bool))
+        kept += found is not None
+        assert (found is None) == (history.stage == [])
+    assert kept <= 1
+
+
+def test_members_without_held_out_rows_cut_no_weak_pairs():
+    stage, rows, objective = make_stage(*draw_corner())
+    rows = replace(rows, held_out=torch.zeros_like(rows.held_out))
+    assert run_weak(stage, rows, objective, np.ones((4, 2), bool))[0] is None
+
+
+def test_the_strongest_pairs_are_kept_and_silent_ones_never():
+    stage, _, _ = make_stage(*draw_corner())
+    layout, rng = stage.grid.layout, np.random.default_rng(0)
+    tables = np.zeros((2, 1, layout.n_cells))
+    for index, size in ((1, 0.1), (3, 1.0)):
+        cells = layout.cells_of(index)
+        tables[:, :, cells] = size * rng.normal(size=(1, 1, cells.stop - cells.start))
+    tables[:, :, layout.cells_of(2)] = 5.0  # the same in all cells: a constant says nothing of a pair
+    terms, kept = keep_strongest(stage.grid, tables, 1)
+    assert terms == [(1, 2)]
+    np.testing.assert_array_equal(kept, tables[:, :, layout.cells_of(3)])
+    assert keep_strongest(stage.grid, tables, 9)[0] == [(0, 1), (1, 2)]
+
+
 # Whole fits
 
 
@@ -274,3 +354,66 @@ def test_steps_of_a_pair_gain_on_new_rows():
     assert errors[0] < 0.8 * errors[1]
     scores = models[0].eval_terms(T).sum(axis=1) + models[0].intercept_
     np.testing.assert_allclose(scores, models[0].predict(T), atol=1e-9)
+
+
+def draw_weak_pairs(n_rows=400, seed=0):
+    """All pairs of eight columns multiply a little: few are told from noise, together they are half of it all."""
+    rng = np.random.default_rng(seed)
+    X = rng.choice([-1.0, 1.0], size=(n_rows, 8))
+    products = [X[:, i] * X[:, j] for i in range(8) for j in range(i)]
+    return X, 0.3 * np.sum(products, axis=0) + X[:, 0] + 1.5 * rng.normal(size=n_rows)
+
+
+def count_pairs(model):
+    return sum(len(term) == 2 for term in model.term_features_)
+
+
+WEAK = {**QUICK, "outer_bags": 5, "max_steps": 60}
+
+
+def test_weak_pairs_gain_on_new_rows_and_are_told(monkeypatch):
+    (X, y), (T, truth) = draw_weak_pairs(), draw_weak_pairs(4000, seed=1)
+    model = NeuralBasisRegressor(**WEAK).fit(X, y)
+    monkeypatch.setattr("neuralbasis.trainer.FEW_ROWS", len(y) - 1)  # a table of more rows has none
+    plain = NeuralBasisRegressor(**WEAK).fit(X, y)
+    errors = [np.mean((each.predict(T) - truth) ** 2) for each in (model, plain)]
+    assert errors[0] < 0.9 * errors[1]
+    assert count_pairs(plain) + 5 < count_pairs(model) <= 28
+    pairs = {term for term in model.term_features_ if len(term) == 2}
+    assert pairs == {ranked.features for ranked in model.interaction_ranking_ if ranked.chosen}
+    scores = model.eval_terms(T).sum(axis=1) + model.intercept_
+    np.testing.assert_allclose(scores, model.predict(T), atol=1e-9)
+
+
+@pytest.mark.parametrize("n_pairs", [0, 2])
+def test_a_number_of_pairs_is_kept(n_pairs):
+    X, y = draw_weak_pairs()
+    assert count_pairs(NeuralBasisRegressor(**WEAK, interactions=n_pairs).fit(X, y)) == n_pairs
+
+
+def test_listed_pairs_stay_alone():
+    X, y = draw_weak_pairs()
+    model = NeuralBasisRegressor(**WEAK, interactions=[(0, 1)]).fit(X, y)
+    assert [term for term in model.term_features_ if len(term) == 2] == [(0, 1)]
+
+
+def test_excluded_pairs_stay_out():
+    X, y = draw_weak_pairs()
+    model = NeuralBasisRegressor(**WEAK, exclude=[(0, 1), "feature_0005"]).fit(X, y)
+    pairs = [term for term in model.term_features_ if len(term) == 2]
+    assert len(pairs) > 8
+    assert (0, 1) not in pairs
+    assert not any(5 in term for term in pairs)
+
+
+def test_weak_pairs_of_a_seed_are_the_same():
+    X, y = draw_weak_pairs()
+    one, two = (NeuralBasisRegressor(**WEAK, n_jobs=n).fit(X, y) for n in (1, 2))
+    assert one.term_features_ == two.term_features_
+    np.testing.assert_array_equal(one.predict(X), two.predict(X))
+
+
+def test_without_refinement_there_are_no_weak_pairs():
+    X, y = draw_weak_pairs()
+    model = NeuralBasisRegressor(**WEAK, refine=False).fit(X, y)
+    assert "cuts" not in model.history_.stage

@@ -76,16 +76,18 @@ def _read_tables(stage: Stage) -> Iterator[Table]:
 
 
 def _merge(tables: Iterable[Table]) -> list[Table]:
-    """One table a term: main effects that a later stage corrects are summed, on the knots of the first."""
+    """One table a term: later stages are added to the first, whose knots main effects take; pairs have the same."""
     found: dict[Term, Table] = {}
     for table in tables:
         before = found.setdefault(table.term, table)
         if before is table:
             continue
         if before.mix is None or table.mix is None:
-            (axis,), (finer,) = table.axes, before.axes
-            values = before.to_outputs() + axis.carry(table.to_outputs(), finer)
-            found[table.term] = replace(before, values=values, mix=None)
+            values = table.to_outputs()
+            if len(table.term) == 1:
+                (axis,), (finer,) = table.axes, before.axes
+                values = axis.carry(values, finer)
+            found[table.term] = replace(before, values=before.to_outputs() + values, mix=None)
         else:
             values, mix = np.concatenate([before.values, table.values], -1), np.concatenate([before.mix, table.mix])
             found[table.term] = replace(before, values=values, mix=mix)

@@ -27,7 +27,7 @@ from .recipe import check_memory, count_numbers, make_plan, settle
 from .sample import Sample
 from .start import is_wide, make_start
 from .summary import Summary, find_versions, read_clock, to_plain
-from .terms import Plan, Ranked
+from .terms import Plan, Ranked, mark_chosen
 from .train import FORGETFUL, Group, Keeper, find_group, training_threads
 from .trainer import Trainer
 from .wide import WideTrainer, compile_factors
@@ -109,6 +109,7 @@ def fit_stages(trainer: Trainer, plan: Plan) -> list[Ranked]:
     trainer.add_stage(plan.mains)
     pairs, ranking = trainer.choose(plan, 2, plan.n_pairs)
     trainer.add_stage([*plan.mains, *pairs] if pairs else [], bool(plan.list_wished(2)))
+    ranking = mark_chosen(ranking, trainer.add_weak_pairs(plan))
     triples, ranked_triples = trainer.choose(plan, 3, plan.n_triples, pairs)
     trainer.add_stage(triples, bool(plan.list_wished(3)))
     return ranking + ranked_triples

@@ -693,6 +693,14 @@ def _cut_line(slope, curvature, last, ridge, least):
     return best, place
 
 
+@njit(cache=True, nogil=True, error_model="numpy")
+def _cut_anywhere(curvature, least, chance):
+    """Cut a line of cells, of which the sums before each are given, behind such a share of the rows; 0: better not."""
+    total = curvature[-1]
+    place = np.searchsorted(curvature, chance * total)
+    return 0 if curvature[place] < least or total - curvature[place] < least else place
+
+
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def cut_columns(
     positions, cells, axes, sizes, nominal, ridge, least, rate, slope, curvature, tables, offsets, moved, seed
@@ -760,9 +768,7 @@ def _cut_column(order, rank, ridge, least, rate, steep, weight, change, chance):
     if chance < 0:
         _, place = _cut_line(sums, bends, size, ridge, least)
     else:
-        place = np.searchsorted(bends, chance * bends[size])
-        if bends[place] < least or bends[size] - bends[place] < least:
-            place = 0
+        place = _cut_anywhere(bends, least, chance)
     if place == 0:
         return False
     near = -rate * sums[place] / (bends[place] + ridge)
@@ -794,6 +800,15 @@ def _cut_table(slope, curvature, ridge, least, cut):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _cut_table_anywhere(curvature, least, seed, number, cut):
+    """As `_cut_table`, each of the three cuts behind any share of the rows."""
+    rows, last = curvature.shape[0] - 1, curvature.shape[1] - 1
+    cut[0] = _cut_anywhere(curvature[:, last], least, _draw(seed, number, 0))
+    cut[1] = _cut_anywhere(curvature[cut[0]], least, _draw(seed, number, 1))
+    cut[2] = _cut_anywhere(curvature[rows] - curvature[cut[0]], least, _draw(seed, number, 2))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _find_steps(slope, curvature, cut, ridge, rate, step):
     """Newton steps of the four pieces of a cut table."""
     i, rows, last = cut[0], slope.shape[0] - 1, slope.shape[1] - 1
@@ -818,11 +833,14 @@ def _sum_before(cells, order, other, sums):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
-def cut_pairs(positions, cells, pairs, sizes, nominal, ridge, least, rate, slope, curvature, tables, offsets, moved):
+def cut_pairs(
+    positions, cells, pairs, sizes, nominal, ridge, least, rate, slope, curvature, tables, offsets, moved, seed
+):
     """One round of boosting: cut every pair's table in four pieces and move each by a part of its Newton step.
 
     positions (A, N) and the cells nearest to them on each axis; pairs (P, 2) of axes; sizes (A,) cells of each axis;
-    tables: all cells of all pairs, each from its offset on; the rows' slope (N,) and moved (N,) follow.
+    tables: all cells of all pairs, each from its offset on; the rows' slope (N,) and moved (N,) follow. Cuts are where
+    they gain most, or, with a seed above 0, by chance: along either axis first, of levels in any order.
     """
     cut, turned, step = np.zeros(3, np.int64), np.zeros(3, np.int64), np.zeros((2, 2))
     for p in range(len(pairs)):
@@ -837,12 +855,21 @@ def cut_pairs(positions, cells, pairs, sizes, nominal, ridge, least, rate, slope
         order2, rank2 = np.empty(shape[1], np.int64), np.empty(shape[1], np.int64)
         _order_cells(steep.sum(axis=1), weight.sum(axis=1), nominal[first], order, rank)
         _order_cells(steep.sum(axis=0), weight.sum(axis=0), nominal[second], order2, rank2)
+        if seed > 0 and nominal[first]:
+            _shuffle_cells(seed, 4 * p, order, rank)
+        if seed > 0 and nominal[second]:
+            _shuffle_cells(seed, 4 * p + 1, order2, rank2)
         sums, bends = np.zeros((shape[0] + 1, shape[1] + 1)), np.zeros((shape[0] + 1, shape[1] + 1))
         _sum_before(steep, order, order2, sums)
         _sum_before(weight, order, order2, bends)
-        gain = _cut_table(sums, bends, ridge, least, cut)
         turned_sums, turned_bends = np.ascontiguousarray(sums.T), np.ascontiguousarray(bends.T)
-        is_turned = _cut_table(turned_sums, turned_bends, ridge, least, turned) > gain
+        if seed > 0:
+            _cut_table_anywhere(bends, least, seed, 4 * p + 2, cut)
+            _cut_table_anywhere(turned_bends, least, seed, 4 * p + 2, turned)
+            is_turned = _draw(seed, 4 * p + 3, 0) < 0.5
+        else:
+            gain = _cut_table(sums, bends, ridge, least, cut)
+            is_turned = _cut_table(turned_sums, turned_bends, ridge, least, turned) > gain
         if is_turned:
             cut[:] = turned
             sums, bends = turned_sums, turned_bends

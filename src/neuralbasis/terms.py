@@ -88,7 +88,7 @@ class Ranked(NamedTuple):
 
     name, features : "age & income", (0, 3)
     strength : share of the residuals' variance that it explains and its parts do not, less what noise would
-    chosen : was it trained?
+    chosen : is it in the model, unless it did not help?
     """
 
     name: str
@@ -105,6 +105,11 @@ def describe_ranking(
         Ranked(term_name(term, names), term, float(strength), term in chosen)
         for term, strength in zip(terms, strengths, strict=True)
     ]
+
+
+def mark_chosen(ranking: Iterable[Ranked], terms: Container[Term]) -> list[Ranked]:
+    """The same ranking, in which these were chosen as well."""
+    return [ranked._replace(chosen=ranked.chosen or ranked.features in terms) for ranked in ranking]
 
 
 def plan_terms(interactions: Any, triples: Any, exclude: Any, names: Sequence[str], automatic: int = 0) -> Plan:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from torch import Tensor
 
 from . import kernels
 from .encoder import Encoder
@@ -23,6 +24,7 @@ from .recipe import (
     MAX_SCREENED,
     MIN_ANCHOR,
     choose_knots,
+    choose_tied,
     count_active,
     make_net,
     make_settings,
@@ -32,7 +34,23 @@ from .sample import Sample
 from .screen import Bins, bin_columns, find_reach, list_triples, pick_terms, rank_terms
 from .stored import Stored
 from .terms import Plan, Ranked, Term, describe_ranking
-from .train import ALONE, FORGETFUL, ExactEngine, GridEngine, Group, Keeper, Rows, Stage, blend, cut, refine, train
+from .train import (
+    ALONE,
+    FEW_ROWS,
+    FORGETFUL,
+    ExactEngine,
+    GridEngine,
+    Group,
+    Keeper,
+    Rows,
+    Stage,
+    blend,
+    cut,
+    cut_weak,
+    keep_strongest,
+    refine,
+    train,
+)
 
 if TYPE_CHECKING:
     from .supply import Supply
@@ -81,12 +99,12 @@ class Trainer:
 
         Terms that are wished by name stay in any case, if only to say that they say nothing.
         """
-        if not terms or self.history.stopped_by in ("time_limit", "callback"):
+        if not terms or self._is_over:
             return
         parameters, axes, rows = self.parameters, self.encoder.axes, self.listen()
         knots = choose_knots(parameters, axes, terms, self.n_rows, self.objective.n_outputs)
         knots |= {order: count for order, count in self.knots.items() if order in knots}
-        grid = self._make_grid(lay_out(axes, terms, knots, self._find_anchors()))
+        grid = self._lay_out(terms, knots)
         sample = None if self.stages else self.sample
         net = make_net(parameters, grid, self.objective, sample, rows.n_effective, self.rng)
         if rows.voices is not None:
@@ -106,23 +124,61 @@ class Trainer:
             self.stages.append(stage)
             self.knots |= {order: knots[order] for order in {len(term) for term in terms} if order > 1}
 
+    def add_weak_pairs(self, plan: Plan) -> list[Term]:
+        """Pairs that cannot be told from noise one by one and yet help, of tables with few rows; returns them.
+
+        Each member chooses as many as the plan has, by the rows it learns from, and cuts them in tables. Of what all
+        have found the strongest are kept, again as many as the plan has.
+        """
+        if not (plan.is_automatic and plan.n_pairs and self.n_rows <= FEW_ROWS and self._may_boost):
+            return []
+        chosen = self._choose_by_members(plan)
+        terms = sorted(set().union(*chosen))
+        if not terms or choose_tied(self.parameters, len(terms), self.objective.n_outputs):
+            return []
+        knots = choose_knots(self.parameters, self.encoder.axes, terms, self.n_rows, self.objective.n_outputs)
+        knots |= self.knots
+        grid = self._lay_out(terms, knots)
+        choices = np.array([[tuple(sorted(term)) in own for own in chosen] for term in grid.layout.terms])
+        known = self.rows, self.objective, self.history, self.threads, self.group
+        found = cut_weak(grid, choices, *known)
+        if found is None:
+            return []
+        kept, tables = keep_strongest(grid, found, int(plan.n_pairs))
+        grid = self._lay_out(kept, knots)
+        net = make_net(self.parameters, grid, self.objective, None, self.rows.n_effective, self.rng)
+        self.stages.append(Stage(net, grid).add_part(tables))
+        self.knots |= {2: knots[2]}
+        return kept
+
+    def _lay_out(self, terms: Sequence[Term], knots: dict[int, int]) -> GridEngine:
+        return self._make_grid(lay_out(self.encoder.axes, terms, knots, self._find_anchors()))
+
     def _make_grid(self, layout: Layout) -> GridEngine:
         positions = layout.encode(self.numbers, self.threads)
         return GridEngine(layout, positions, self.sample.weights, self.threads, self.parameters.device)
 
-    def _add_free_parts(self, stage: Stage) -> Stage:
-        """What bases cannot say, first of main effects and then of pairs.
+    @property
+    def _is_over(self) -> bool:
+        return self.history.stopped_by in ("time_limit", "callback")
 
-        Free parts know no output penalty, a fit that was stopped is done, and boosting knows no voices.
-        """
-        is_over = self.history.stopped_by in ("time_limit", "callback")
-        if is_over or not self.parameters.refine or self.parameters.output_penalty:
-            return stage
-        known, is_free = (self.rows, self.objective, self.history, self.threads, self.group), self.rows.voices is None
+    @property
+    def _may_refine(self) -> bool:
+        """Free parts know no output penalty, and a fit that was stopped is done."""
+        return not self._is_over and bool(self.parameters.refine) and not self.parameters.output_penalty
+
+    @property
+    def _may_boost(self) -> bool:
+        """Boosting knows no voices."""
+        return self._may_refine and self.rows.voices is None
+
+    def _add_free_parts(self, stage: Stage) -> Stage:
+        """What bases cannot say, first of main effects and then of pairs."""
+        known = self.rows, self.objective, self.history, self.threads, self.group
         if self.stages:
-            return cut(stage, *known) if is_free else stage
-        stage = refine(stage, *known)
-        return blend(stage, self.numbers, self._make_grid, *known) if is_free else stage
+            return cut(stage, *known) if self._may_boost else stage
+        stage = refine(stage, *known) if self._may_refine else stage
+        return blend(stage, self.numbers, self._make_grid, *known) if self._may_boost else stage
 
     def _find_anchors(self) -> dict[int, Anchor]:
         """Values that most rows of a column have; none before the main effects are trained."""
@@ -171,6 +227,23 @@ class Trainer:
         strength = {term[0]: power[grid.layout.cells_of(t)].sum() for t, term in enumerate(grid.layout.terms)}
         return sorted(plan.features, key=lambda feature: -strength[feature])[:count]
 
+    def _choose_by_members(self, plan: Plan) -> list[set[Term]]:
+        """The strongest pairs for each member, as many as the plan has, by the rows it learns from alone."""
+        candidates = self._list_candidates(plan, 2, plan.n_pairs, ())
+        rows, held_out = self.listen(), self.rows.held_out.cpu().numpy()
+        assert rows.init is not None
+        weights, chosen = rows.weights.cpu().numpy().astype(float), []
+        bins, binned = self._bin_terms(candidates, weights)
+        for member, rng in enumerate(self.rng.spawn(held_out.shape[1])):
+            learned = np.flatnonzero(~held_out[:, member])
+            residuals, variances = self._find_residuals(rows.init[:, member : member + 1])
+            strengths = rank_terms(
+                bins.take(learned), residuals[learned], weights[learned], binned,
+                None if variances is None else variances[learned], self.threads, rng=rng,
+            )  # fmt: skip
+            chosen.append({candidates[index] for index in np.argsort(-strengths, kind="stable")[: int(plan.n_pairs)]})
+        return chosen
+
     def _rank(self, candidates: Sequence[Term], count: float) -> tuple[list[Term], np.ndarray, float]:
         """Candidates by their strength in what the stages so far leave; the first on what those before them leave.
 
@@ -179,24 +252,31 @@ class Trainer:
         """
         rows = self.listen()
         assert rows.init is not None
-        scores = rows.init.mean(dim=1, keepdim=True)
-        residuals = -self.objective.slope(scores, rows.target)[:, 0].cpu().numpy()
-        variance = self.objective.variance(scores)
+        residuals, variances = self._find_residuals(rows.init.mean(dim=1, keepdim=True))
         weights = rows.weights.cpu().numpy().astype(float)
-        features = sorted({feature for term in candidates for feature in term})
-        bins, place = self._bin(features, weights), {feature: index for index, feature in enumerate(features)}
-        binned = [tuple(place[feature] for feature in term) for term in candidates]
+        bins, binned = self._bin_terms(candidates, weights)
         known: dict[str, Any] = {
             "weights": weights, "candidates": binned, "threads": self.threads, "rng": self.rng.spawn(1)[0],
-            "variances": None if variance is None else variance[:, 0].cpu().numpy(),
+            "variances": variances,
         }  # fmt: skip
         strengths = rank_terms(bins, residuals, **known)
         picked, found = pick_terms(bins, residuals, int(min(count, MAX_PICKED)), strengths=strengths, **known)
         order, where = np.argsort(-strengths, kind="stable"), {term: index for index, term in enumerate(binned)}
         first = [where[term] for term in picked]
         rest = [index for index in order if index not in set(first)]
-        reach = find_reach(bins, residuals, AUTO_CHANCE, weights, binned, known["variances"])
+        reach = find_reach(bins, residuals, AUTO_CHANCE, weights, binned, variances)
         return [candidates[index] for index in [*first, *rest]], np.r_[found, strengths[rest]], reach
+
+    def _find_residuals(self, scores: Tensor) -> tuple[np.ndarray, np.ndarray | None]:
+        """(N, K) what scores (N, 1, K) leave, and how much that varies."""
+        residuals, variances = -self.objective.slope(scores, self.rows.target), self.objective.variance(scores)
+        return residuals[:, 0].cpu().numpy(), None if variances is None else variances[:, 0].cpu().numpy()
+
+    def _bin_terms(self, terms: Sequence[Term], weights: np.ndarray) -> tuple[Bins, list[Term]]:
+        """Bins of the columns that terms speak of, and the terms by the bins' numbers."""
+        features = sorted({feature for term in terms for feature in term})
+        place = {feature: index for index, feature in enumerate(features)}
+        return self._bin(features, weights), [tuple(place[feature] for feature in term) for term in terms]
 
     def _bin(self, features: Sequence[int], weights: np.ndarray) -> Bins:
         """Bins of these columns."""

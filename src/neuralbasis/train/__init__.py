@@ -3,8 +3,9 @@
 that are found after it (refine, blend, cuts)."""
 
 from .blend import blend
+from .boosting import FEW_ROWS
 from .crew import Settings
-from .cuts import cut
+from .cuts import cut, cut_weak, keep_strongest
 from .factored import FactoredCrew, FactoredNet, Regime, count_mass
 from .feed import Feed, Pool
 from .group import ALONE, Group, find_group
@@ -17,7 +18,7 @@ from .rows import Rows, place_rows
 from .stage import Stage
 
 __all__ = [
-    "ALONE", "CURVATURE", "FORGETFUL", "ExactEngine", "FactoredCrew", "FactoredNet", "Feed", "GridEngine", "Group",
-    "Keeper", "Pool", "Regime", "Rows", "RunState", "Settings", "Stage", "blend", "count_mass", "cut", "find_group",
-    "place_rows", "refine", "run", "train", "training_threads",
+    "ALONE", "CURVATURE", "FEW_ROWS", "FORGETFUL", "ExactEngine", "FactoredCrew", "FactoredNet", "Feed", "GridEngine",
+    "Group", "Keeper", "Pool", "Regime", "Rows", "RunState", "Settings", "Stage", "blend", "count_mass", "cut",
+    "cut_weak", "find_group", "keep_strongest", "place_rows", "refine", "run", "train", "training_threads",
 ]  # fmt: skip

@@ -19,7 +19,7 @@ from ..history import History
 from ..layout import Layout, lay_out
 from ..objective import Objective
 from ..stored import Stored
-from .boosting import Pace, boost_members, find_tables
+from .boosting import FEW_ROWS, Pace, boost_members, find_tables
 from .free import choose_share, has_room
 from .group import ALONE, Group
 from .points import GridEngine
@@ -28,7 +28,6 @@ from .stage import Stage
 
 BY_CHANCE = Pace(rate=0.2, least=2.0, max_rounds=300, patience=20, by_chance=True)
 BY_GAIN = Pace(rate=0.2, least=15.0, max_rounds=300, patience=8)
-FEW_ROWS = 10_000  # more gain nothing by cuts by chance
 USUAL = {BY_CHANCE: 0.75, BY_GAIN: 0.95}  # shares that are kept of the model before, where nothing speaks against it
 PARTS = 8  # knots that are added between two, at most
 BEND = 0.05  # in the unit of the scores: what shapes may say between knots that are not kept
@@ -53,7 +52,9 @@ def blend(
     assert tables is not None
     blended = stage.move(fine)
     for pace in (BY_CHANCE, BY_GAIN) if len(numbers) <= FEW_ROWS else (BY_GAIN,):
-        found, boosted = boost_members(tables, start.expand(scores.shape), rows, objective, pace, threads, group)
+        found, boosted = boost_members(
+            [tables] * net.n_members, start.expand(scores.shape), rows, objective, pace, threads, group
+        )
         if not found.any():
             continue
         share = choose_share("blend", scores, boosted, rows, objective, history, USUAL[pace])

@@ -8,8 +8,8 @@ member alone is mostly chance.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -24,13 +24,14 @@ from .points import GridEngine
 from .rows import Rows
 
 RIDGE = 4.0  # rows that are added to a piece; counted, as in `Pace`, by what they tell at best
+FEW_ROWS = 10_000  # more gain nothing by cuts by chance
 KERNELS = {1: kernels.cut_columns, 2: kernels.cut_pairs}
 
 
 @dataclass(frozen=True)
 class Pace:
     """How to boost: the part of a Newton step, rows that a piece needs, rounds at most, and rounds without a gain;
-    whether columns are cut by chance, not where it gains most: many such cuts make a smooth shape."""
+    whether tables are cut by chance, not where it gains most: many such cuts make a smooth shape."""
 
     rate: float
     least: float
@@ -60,6 +61,11 @@ class Tables:
     nominal: np.ndarray
     n_cells: int
 
+    def part(self, which: np.ndarray) -> Tables:
+        """Some of the terms, (P,) of bool."""
+        terms = [term for term, is_there in zip(self.terms, which, strict=True) if is_there]
+        return replace(self, terms=terms, offsets=self.offsets[which], axes=self.axes[which])
+
 
 def find_tables(grid: GridEngine, order: int, max_terms: float = math.inf) -> Tables | None:
     """Terms of this order whose columns have no anchor; None if there are none, or too many."""
@@ -84,8 +90,7 @@ def _is_anchored(layout: Layout, term: tuple[int, ...]) -> bool:
 
 
 class Booster:
-    """One member: its tables (K, cells), and its scores (N, K) as they follow; `kept` are the tables, and the scores of
-    held-out rows, that were kept last."""
+    """One member: its tables (K, cells), and its scores (N, K) as they follow; `kept` are those that were kept last."""
 
     def __init__(self, tables: Tables, scores: Tensor, rows: Rows, objective: Objective, pace: Pace):
         self.tables, self.scores, self.rows, self.objective, self.pace = tables, scores, rows, objective, pace
@@ -97,7 +102,7 @@ class Booster:
         self.keep()
 
     def keep(self) -> None:
-        self.kept = self.found.copy(), self.scores[self.held]
+        self.kept = self.found.copy(), self.scores.clone()
 
     def loss(self) -> float:
         """Of the held-out rows."""
@@ -131,14 +136,13 @@ class Booster:
         slopes = self.objective.slope(self.scores[:, None], self.rows.target)[:, 0].double().numpy()
         curvature = self._find_curvature()
         least = pace.least * self.unit * np.minimum(curvature.sum(axis=1) / self.told_first, 1) ** 2
-        seeds = () if tables.order > 1 else (seed if pace.by_chance else 0,)
         for k, bend in enumerate(curvature):
             moved = np.zeros(len(slopes))
             with np.errstate(over="ignore"):  # where numba is absent, chance is drawn by numbers that wrap around
                 KERNELS[tables.order](
                     tables.positions, tables.cells, tables.axes, tables.sizes, tables.nominal, RIDGE * self.unit,
                     least[k], pace.rate, slopes[:, k] * self.weights, bend, self.found[k], tables.offsets, moved,
-                    *seeds,
+                    seed if pace.by_chance else 0,
                 )  # fmt: skip
             self.scores[:, k] += torch.from_numpy(moved)
 
@@ -173,14 +177,14 @@ def bound_curvature(variance: Tensor) -> Tensor:
 
 
 def boost_members(
-    tables: Tables, scores: Tensor, rows: Rows, objective: Objective, pace: Pace, threads: int, group: Group = ALONE
-) -> tuple[np.ndarray, Tensor]:
+    tables: Sequence[Tables], scores: Tensor, rows: Rows, objective: Objective, pace: Pace, threads: int,
+    group: Group = ALONE,
+) -> tuple[np.ndarray, Tensor]:  # fmt: skip
     """Tables (M, K, cells) of members that start from these scores (N, M, K), where their held-out rows together lose
-    least, and the scores with those of held-out rows as the tables have them. Every process boosts some of the
-    members."""
+    least, and the scores with them. A member cuts its own tables. Every process boosts some of the members."""
     n_members, n_outputs = scores.shape[1:]
     boosters = {
-        m: Booster(tables, scores[:, m].clone(), rows.part(m, m + 1), objective, pace)
+        m: Booster(tables[m], scores[:, m].clone(), rows.part(m, m + 1), objective, pace)
         for m in range(n_members)[group.share(n_members)]
     }
     lowest, waited = _sum_losses(boosters, n_members, group), 0
@@ -192,10 +196,10 @@ def boost_members(
                 booster.keep()
         elif (waited := waited + 1) > pace.patience:
             break
-    found, after = np.zeros((n_members, n_outputs, tables.n_cells)), scores.clone()
+    found, after = np.zeros((n_members, n_outputs, tables[0].n_cells)), scores.clone()
     own = {m: booster.kept for m, booster in boosters.items()}
-    for m, (table, held) in chain.from_iterable(kept.items() for kept in group.gather(own)):
-        found[m], after[rows.held_out[:, m], m] = table, held
+    for m, (table, moved) in chain.from_iterable(kept.items() for kept in group.gather(own)):
+        found[m], after[:, m] = table, moved
     return found, after
 
 

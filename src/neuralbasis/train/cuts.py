@@ -1,32 +1,90 @@
-"""Cuts: a free part of pairs, for edges that no shared smooth function can say.
+"""Cuts: a free part of pairs, for edges that no shared smooth function can say, and weak pairs, of cuts alone.
 
     f_ij = Σ_k u_k b_ijk + r_ij        r_ij = Σ_rounds step of the piece (x_i, x_j) falls in
 
 Pairs are boosted on top of what the nets say, which stay as they are. In a round a pair's table is cut in four, by one
 cut along one axis and one along the other on either side.
+
+Weak pairs cannot be told from noise one by one, and a net of so many would learn the noise; but together they help, and
+most in tables of few rows. Each member cuts pairs that it has chosen by the rows it learns from, so that those it holds
+out are fair judges of them. First they are cut by chance, which makes a smooth shape of many cuts, then where it gains
+most.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+from torch import Tensor
+
 from ..history import History
 from ..objective import Objective
-from .boosting import Pace, boost_members, find_tables
-from .free import accept, has_room
+from ..terms import Term
+from .boosting import Pace, Tables, boost_members, find_tables
+from .free import accept, has_room, hold_out_rows
 from .group import ALONE, Group
+from .points import GridEngine
 from .rows import Rows
 from .stage import Stage
 
-PACE = Pace(rate=0.1, least=5.0, max_rounds=300, patience=8)
+BY_CHANCE = Pace(rate=0.1, least=5.0, max_rounds=1000, patience=20, by_chance=True)
+BY_GAIN = Pace(rate=0.1, least=5.0, max_rounds=300, patience=8)
 MAX_WORK = 2e8  # of a round: larger tables do without
 
 
 def cut(stage: Stage, rows: Rows, objective: Objective, history: History, threads: int, group: Group = ALONE) -> Stage:
     """The stage with a free part of its pairs, if that surely lowers the validation loss."""
-    tables = find_tables(stage.grid, 2, MAX_WORK / (len(rows.target) * stage.net.n_members * objective.n_outputs))
-    if tables is None or not has_room(stage, rows):
+    tables = find_pairs(stage.grid, rows, objective) if has_room(stage, rows) else None
+    if tables is None:
         return stage
-    rows = rows.cpu()
-    scores = stage.add_scores(rows.init).cpu()
-    found, after = boost_members(tables, scores, rows, objective, PACE, threads, group)
-    before, now = (rows.validate(objective.loss(each, rows.target)) for each in (scores, after))
-    return stage.add_part(found) if accept("cuts", before, now, history) else stage
+    scores, own = stage.add_scores(rows.init).cpu(), [tables] * stage.net.n_members
+    found = _boost(own, scores, (BY_GAIN,), rows.cpu(), objective, history, threads, group)
+    return stage.add_part(found) if found.any() else stage
+
+
+def cut_weak(
+    grid: GridEngine, choices: np.ndarray, rows: Rows, objective: Objective, history: History, threads: int,
+    group: Group = ALONE,
+) -> np.ndarray | None:  # fmt: skip
+    """Tables (M, K, cells) of the grid's pairs, None if they do not help; each member cuts its choice of the terms
+    (T, M)."""
+    tables = find_pairs(grid, rows, objective) if hold_out_rows(rows) else None
+    if tables is None or rows.init is None:
+        return None
+    own = [tables.part(choice) for choice in choices[tables.terms].T]
+    found = _boost(own, rows.init.cpu(), (BY_CHANCE, BY_GAIN), rows.cpu(), objective, history, threads, group)
+    return found if found.any() else None
+
+
+def find_pairs(grid: GridEngine, rows: Rows, objective: Objective) -> Tables | None:
+    """Those that can be cut, None if there are none or too many."""
+    n_rows, n_members = rows.held_out.shape
+    return find_tables(grid, 2, MAX_WORK / (n_rows * n_members * objective.n_outputs))
+
+
+def _boost(
+    tables: Sequence[Tables], scores: Tensor, paces: Sequence[Pace], rows: Rows, objective: Objective,
+    history: History, threads: int, group: Group,
+) -> np.ndarray:  # fmt: skip
+    """Members' tables (M, K, cells), boosted at one pace after the other; what does not surely help is 0."""
+    found = np.zeros((*scores.shape[1:], tables[0].n_cells))
+    for pace in paces:
+        more, after = boost_members(tables, scores, rows, objective, pace, threads, group)
+        before, now = (rows.validate(objective.loss(each, rows.target)) for each in (scores, after))
+        if accept("cuts", before, now, history):
+            found, scores = found + more, after
+    return found
+
+
+def keep_strongest(grid: GridEngine, tables: np.ndarray, count: int) -> tuple[list[Term], np.ndarray]:
+    """So many of the grid's terms, by the variance of what members say together, and their part of the tables."""
+    layout, strengths = grid.layout, []
+    for index in range(len(layout.terms)):
+        weight, values = grid.cell_weight[layout.cells_of(index)], tables[..., layout.cells_of(index)].mean(axis=0)
+        middle = values @ weight / weight.sum()
+        strengths.append(float(((values - middle[:, None]) ** 2 @ weight).sum()))
+    order = np.argsort(-np.array(strengths), kind="stable")[:count]
+    kept = sorted(index for index in order if strengths[index] > 0)
+    terms = [tuple(sorted(layout.terms[index])) for index in kept]
+    return terms, np.concatenate([tables[..., layout.cells_of(index)] for index in kept], axis=-1)
