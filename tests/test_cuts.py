@@ -323,7 +323,7 @@ def test_the_strongest_pairs_are_kept_and_silent_ones_never():
     stage, _, _ = make_stage(*draw_corner())
     layout, rng = stage.grid.layout, np.random.default_rng(0)
     tables = np.zeros((2, 1, layout.n_cells))
-    for index, size in ((1, 0.1), (3, 1.0)):
+    for index, size in ((1, 0.3), (3, 1.0)):
         cells = layout.cells_of(index)
         tables[:, :, cells] = size * rng.normal(size=(1, 1, cells.stop - cells.start))
     tables[:, :, layout.cells_of(2)] = 5.0  # the same in all cells: a constant says nothing of a pair
@@ -331,6 +331,8 @@ def test_the_strongest_pairs_are_kept_and_silent_ones_never():
     assert terms == [(1, 2)]
     np.testing.assert_array_equal(kept, tables[:, :, layout.cells_of(3)])
     assert keep_strongest(stage.grid, tables, 9)[0] == [(0, 1), (1, 2)]
+    tables[:, :, layout.cells_of(1)] *= 0.1  # a thousandth of the variance
+    assert keep_strongest(stage.grid, tables, 9)[0] == [(1, 2)]
 
 
 # Whole fits

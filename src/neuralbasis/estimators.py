@@ -58,7 +58,8 @@ class _NeuralBasisModel(BaseEstimator):
         Pairs that get a term of their own: how many of the strongest, as a number, a share of the number of columns
         (below 1) or a multiple of it ("3x"); "all"; or a list of tuples of two or three column names or indices.
         "auto" is 5x for a regression, 3x for classes (5x from 100,000 rows on), 300 at most, and only those that are
-        stronger than noise would be. They are kept if they lower the validation loss.
+        stronger than noise would be. They are kept if they lower the validation loss. Tables of up to 10,000 rows
+        get weaker ones, again so many at most, where held-out rows surely gain by all of them together (`refine`).
     triples : 0, int, float, str
         Triples, counted in the same way.
     exclude : list, optional
@@ -99,7 +100,7 @@ class _NeuralBasisModel(BaseEstimator):
         all terms together (the paper).
     refine : bool
         Add what shared bases cannot say, if held-out rows confirm it: jumps and spikes of main effects, where their
-        columns may get knots beyond `max_bins`, and edges of pairs.
+        columns may get knots beyond `max_bins`, edges of pairs, and weak pairs of tables with few rows.
     smoothness : float or "auto"
         Strength of the adaptive smoothness of the shapes; 0 is none. The exact engine has none.
     output_penalty, weight_decay : float

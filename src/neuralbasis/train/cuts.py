@@ -30,6 +30,7 @@ from .stage import Stage
 
 BY_CHANCE = Pace(rate=0.1, least=5.0, max_rounds=1000, patience=20, by_chance=True)
 BY_GAIN = Pace(rate=0.1, least=5.0, max_rounds=300, patience=8)
+NEARLY_ALL = 0.99  # of the variance of weak pairs: those beyond say next to nothing
 MAX_WORK = 2e8  # of a round: larger tables do without
 
 
@@ -78,13 +79,14 @@ def _boost(
 
 
 def keep_strongest(grid: GridEngine, tables: np.ndarray, count: int) -> tuple[list[Term], np.ndarray]:
-    """So many of the grid's terms, by the variance of what members say together, and their part of the tables."""
-    layout, strengths = grid.layout, []
-    for index in range(len(layout.terms)):
+    """The fewest of the grid's terms that hold nearly all of the variance, at most so many, and their tables."""
+    layout, strengths = grid.layout, np.empty(len(grid.layout.terms))
+    for index in range(len(strengths)):
         weight, values = grid.cell_weight[layout.cells_of(index)], tables[..., layout.cells_of(index)].mean(axis=0)
         middle = values @ weight / weight.sum()
-        strengths.append(float(((values - middle[:, None]) ** 2 @ weight).sum()))
-    order = np.argsort(-np.array(strengths), kind="stable")[:count]
-    kept = sorted(index for index in order if strengths[index] > 0)
+        strengths[index] = ((values - middle[:, None]) ** 2 @ weight).sum()
+    order = np.argsort(-strengths, kind="stable")
+    enough = 1 + int(np.searchsorted(strengths[order].cumsum(), NEARLY_ALL * strengths.sum()))
+    kept = sorted(order[: min(count, enough)])
     terms = [tuple(sorted(layout.terms[index])) for index in kept]
     return terms, np.concatenate([tables[..., layout.cells_of(index)] for index in kept], axis=-1)
