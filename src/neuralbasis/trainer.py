@@ -20,12 +20,14 @@ from .layout import Anchor, Layout, lay_out
 from .objective import Objective
 from .recipe import (
     AUTO_CHANCE,
+    MAX_NUMBERS,
     MAX_PICKED,
     MAX_SCREENED,
     MIN_ANCHOR,
     choose_knots,
     choose_tied,
     count_active,
+    count_channels,
     make_net,
     make_settings,
     see_all_rows,
@@ -132,13 +134,14 @@ class Trainer:
         """
         if not (plan.is_automatic and plan.n_pairs and self.n_rows <= FEW_ROWS and self._may_boost):
             return []
-        chosen = self._choose_by_members(plan)
+        chosen, n_outputs = self._choose_by_members(plan), self.objective.n_outputs
         terms = sorted(set().union(*chosen))
-        if not terms or choose_tied(self.parameters, len(terms), self.objective.n_outputs):
+        if not terms or choose_tied(self.parameters, len(terms), n_outputs):
             return []
-        knots = choose_knots(self.parameters, self.encoder.axes, terms, self.n_rows, self.objective.n_outputs)
-        knots |= self.knots
+        knots = choose_knots(self.parameters, self.encoder.axes, terms, self.n_rows, n_outputs) | self.knots
         grid = self._lay_out(terms, knots)
+        if grid.layout.n_cells * count_channels(self.parameters, len(terms), n_outputs) > MAX_NUMBERS:
+            return []
         choices = np.array([[tuple(sorted(term)) in own for own in chosen] for term in grid.layout.terms])
         known = self.rows, self.objective, self.history, self.threads, self.group
         found = cut_weak(grid, choices, *known)
