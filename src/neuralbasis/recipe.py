@@ -42,6 +42,7 @@ MAX_AUTO_PAIRS = 300
 AUTO_CHANCE = 0.3  # of taking any interaction if all are noise
 MAX_SCREENED = {2: 500, 3: 90}  # columns in which interactions of an order are searched
 KNOTS: dict[int, tuple[int, ...]] = {2: (49, 25, 17, 13, 9, 5), 3: (13, 9, 7, 5, 4, 3)}  # all nest in 193
+MAX_WEAK = 1e8  # rows × candidates × members × outputs beyond which weak pairs are not looked for
 MAX_PICKED = 20  # interactions picked one after the other; the others as ranked at first
 SMALL_TABLE = 2000
 MIN_ANCHOR = 0.8  # share of rows with one value from which interactions are anchored there

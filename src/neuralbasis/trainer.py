@@ -23,6 +23,7 @@ from .recipe import (
     MAX_NUMBERS,
     MAX_PICKED,
     MAX_SCREENED,
+    MAX_WEAK,
     MIN_ANCHOR,
     choose_knots,
     choose_tied,
@@ -132,19 +133,17 @@ class Trainer:
         Each member chooses as many as the plan has, by the rows it learns from, and cuts them in tables. Of what all
         have found the strongest are kept, again as many as the plan has.
         """
-        if not (plan.is_automatic and plan.n_pairs and self.n_rows <= FEW_ROWS and self._may_boost):
-            return []
-        chosen, n_outputs = self._choose_by_members(plan), self.objective.n_outputs
+        chosen, n_outputs = self._choose_weak_pairs(plan), self.objective.n_outputs
         terms = sorted(set().union(*chosen))
         if not terms or choose_tied(self.parameters, len(terms), n_outputs):
             return []
         knots = choose_knots(self.parameters, self.encoder.axes, terms, self.n_rows, n_outputs) | self.knots
-        grid = self._lay_out(terms, knots)
-        if grid.layout.n_cells * count_channels(self.parameters, len(terms), n_outputs) > MAX_NUMBERS:
+        layout = lay_out(self.encoder.axes, terms, knots, self._find_anchors())
+        if layout.n_cells * count_channels(self.parameters, len(terms), n_outputs) > MAX_NUMBERS:
             return []
-        choices = np.array([[tuple(sorted(term)) in own for own in chosen] for term in grid.layout.terms])
-        known = self.rows, self.objective, self.history, self.threads, self.group
-        found = cut_weak(grid, choices, *known)
+        grid = self._make_grid(layout)
+        choices = np.array([[tuple(sorted(term)) in own for own in chosen] for term in layout.terms])
+        found = cut_weak(grid, choices, self.rows, self.objective, self.history, self.threads, self.group)
         if found is None:
             return []
         kept, tables = keep_strongest(grid, found, int(plan.n_pairs))
@@ -230,9 +229,16 @@ class Trainer:
         strength = {term[0]: power[grid.layout.cells_of(t)].sum() for t, term in enumerate(grid.layout.terms)}
         return sorted(plan.features, key=lambda feature: -strength[feature])[:count]
 
-    def _choose_by_members(self, plan: Plan) -> list[set[Term]]:
-        """The strongest pairs for each member, as many as the plan has, by the rows it learns from alone."""
+    def _choose_weak_pairs(self, plan: Plan) -> list[set[Term]]:
+        """For each member; none where they are not wished, or would take long to find."""
+        if not (plan.is_automatic and plan.n_pairs and self.n_rows <= FEW_ROWS and self._may_boost):
+            return []
         candidates = self._list_candidates(plan, 2, plan.n_pairs, ())
+        work = self.n_rows * len(candidates) * self.parameters.outer_bags * self.objective.n_outputs
+        return self._choose_by_members(candidates, int(plan.n_pairs)) if 0 < work <= MAX_WEAK else []
+
+    def _choose_by_members(self, candidates: Sequence[Term], count: int) -> list[set[Term]]:
+        """So many of the strongest pairs for each member, by the rows it learns from alone."""
         rows, held_out = self.listen(), self.rows.held_out.cpu().numpy()
         assert rows.init is not None
         weights, chosen = rows.weights.cpu().numpy().astype(float), []
@@ -244,7 +250,7 @@ class Trainer:
                 bins.take(learned), residuals[learned], weights[learned], binned,
                 None if variances is None else variances[learned], self.threads, rng=rng,
             )  # fmt: skip
-            chosen.append({candidates[index] for index in np.argsort(-strengths, kind="stable")[: int(plan.n_pairs)]})
+            chosen.append({candidates[index] for index in np.argsort(-strengths, kind="stable")[:count]})
         return chosen
 
     def _rank(self, candidates: Sequence[Term], count: float) -> tuple[list[Term], np.ndarray, float]:
