@@ -97,7 +97,7 @@ def interpolate(table, positions):
 
 
 @settings(deadline=None)
-@given(seeds, st.integers(0, 100))
+@given(seeds, st.sampled_from([0, 1, 2, 3]))
 def test_rows_move_as_the_tables_say(seed, chance):
     rng = np.random.default_rng(seed)
     positions, cells, slope, curvature = make_round(rng)
