@@ -88,7 +88,7 @@ class Ranked(NamedTuple):
 
     name, features : "age & income", (0, 3)
     strength : share of the residuals' variance that it explains and its parts do not, less what noise would
-    chosen : is it in the model, unless it did not help?
+    chosen : was it trained, or is it a weak pair that helps?
     """
 
     name: str

@@ -22,7 +22,7 @@ from ..history import History
 from ..objective import Objective
 from ..terms import Term
 from .boosting import Pace, Tables, boost_members, find_tables
-from .free import accept, has_room, hold_out_rows
+from .free import accept, has_room
 from .group import ALONE, Group
 from .points import GridEngine
 from .rows import Rows
@@ -36,7 +36,7 @@ MAX_WORK = 2e8  # of a round: larger tables do without
 
 def cut(stage: Stage, rows: Rows, objective: Objective, history: History, threads: int, group: Group = ALONE) -> Stage:
     """The stage with a free part of its pairs, if that surely lowers the validation loss."""
-    tables = find_pairs(stage.grid, rows, objective) if has_room(stage, rows) else None
+    tables = _find_pairs(stage.grid, rows, objective) if has_room(stage, rows) else None
     if tables is None:
         return stage
     scores, own = stage.add_scores(rows.init).cpu(), [tables] * stage.net.n_members
@@ -50,7 +50,7 @@ def cut_weak(
 ) -> np.ndarray | None:  # fmt: skip
     """Tables (M, K, cells) of the grid's pairs, None if they do not help; each member cuts its choice of the terms
     (T, M)."""
-    tables = find_pairs(grid, rows, objective) if hold_out_rows(rows) else None
+    tables = _find_pairs(grid, rows, objective) if rows.all_validate else None
     if tables is None or rows.init is None:
         return None
     own = [tables.part(choice) for choice in choices[tables.terms].T]
@@ -58,7 +58,7 @@ def cut_weak(
     return found if found.any() else None
 
 
-def find_pairs(grid: GridEngine, rows: Rows, objective: Objective) -> Tables | None:
+def _find_pairs(grid: GridEngine, rows: Rows, objective: Objective) -> Tables | None:
     """Those that can be cut, None if there are none or too many."""
     n_rows, n_members = rows.held_out.shape
     return find_tables(grid, 2, MAX_WORK / (n_rows * n_members * objective.n_outputs))

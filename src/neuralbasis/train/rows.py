@@ -44,6 +44,11 @@ class Rows:
         """Number of observations that any member holds out."""
         return self.n_effective * float(self.held_out.any(dim=1).float().mean())
 
+    @property
+    def all_validate(self) -> bool:
+        """Does every member hold rows out?"""
+        return bool(self.held_out.any(dim=0).all())
+
     def shares(self) -> Tensor:
         """(N, M) weight of each row in each member's loss, with mean 1 over the rows it learns from."""
         shares = self.weights[:, None] * ~self.held_out
