@@ -21,6 +21,7 @@ from neuralbasis.sample import Sample
 from neuralbasis.train import GridEngine, Stage, cut, place_rows, training_threads
 from neuralbasis.train.boosting import Booster, find_tables
 from neuralbasis.train.cuts import BY_CHANCE, BY_GAIN, cut_weak, keep_strongest
+from neuralbasis.trainer import Trainer
 
 seeds = st.integers(0, 2**32 - 1)
 TASKS = ("regression", "binary", "multiclass")
@@ -413,6 +414,26 @@ def test_weak_pairs_of_a_seed_are_the_same():
     one, two = (NeuralBasisRegressor(**WEAK, n_jobs=n).fit(X, y) for n in (1, 2))
     assert one.term_features_ == two.term_features_
     np.testing.assert_array_equal(one.predict(X), two.predict(X))
+
+
+def test_a_member_chooses_without_the_rows_it_holds_out(monkeypatch):
+    """Other targets there leave its choice as it was; the rows it learns from change it."""
+    choose, found = Trainer._choose_by_members, []
+
+    def watch(trainer, candidates, count):
+        rows, held = trainer.listen(), trainer.rows.held_out[:, 0]
+        for changed in (torch.zeros_like(held), held, ~held):
+            trainer.rows = replace(rows, target=torch.where(changed, -rows.target, rows.target))
+            found.append(choose(trainer, candidates, 5)[0])
+        trainer.rows = rows
+        return choose(trainer, candidates, count)
+
+    monkeypatch.setattr(Trainer, "_choose_by_members", watch)
+    NeuralBasisRegressor(**WEAK).fit(*draw_weak_pairs())
+    plain, blind, learned = found
+    assert len(plain) == 5
+    assert blind == plain
+    assert learned != plain
 
 
 def test_too_many_candidates_are_not_looked_at(monkeypatch):
