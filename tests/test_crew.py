@@ -19,7 +19,7 @@ from neuralbasis.recipe import make_net
 from neuralbasis.sample import Sample
 from neuralbasis.train import ALONE, ExactEngine, GridEngine, Settings, loop, place_rows, train, training_threads
 from neuralbasis.train import crew as module
-from neuralbasis.train.crew import Crew, count_parts, release_smoothness
+from neuralbasis.train.crew import Crew, count_parts
 from neuralbasis.train.feed import share_pool
 from neuralbasis.train.loop import _Watch
 from neuralbasis.train.rows import standard_error
@@ -221,8 +221,3 @@ def test_a_later_stage_must_gain_half_a_standard_error(gain, kept):
         crew=SimpleNamespace(validates=True), before=1, losses_before=fall, best_losses=torch.zeros(100)
     )
     assert _Watch.improved.fget(watch) is kept
-
-
-def test_rare_classes_release_slopes_later_and_bends_as_ever():
-    found = release_smoothness({0: (3.0, 30.0), 1: (2.0, 4.0)}, information=0.25)
-    assert found == {0: (3.0, 30.0), 1: (4.0, 8.0)}

@@ -41,6 +41,7 @@ from neuralbasis.train.penalty import (
     Bends,
     Edges,
     Penalty,
+    adapt_smoothness,
     find_bends,
     find_blocks,
     find_edges,
@@ -777,6 +778,16 @@ def test_without_strength_there_are_no_bends():
     assert Penalty(grid, 50.0, EVEN).bends is None
     assert Penalty(grid, 50.0, {**EVEN, 0: (0.0, 30.0)}).bends is None
     assert Penalty(grid, 50.0, {**NONE, 0: (3.0, 30.0)}).edges is None
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "information", "press"),
+    [(1, 1, 0.3), (900, 1, 0.3), (3000, 1, 1), (30_000, 1, 10**0.3), (30_000, 0.1, 1), (6000, 0.25, 0.5)],
+)
+def test_bends_are_pressed_by_what_all_rows_tell(n_rows, information, press):
+    found = adapt_smoothness({0: (3.0, 30.0), 1: (2.0, 4.0)}, n_rows, information)
+    assert found[0] == pytest.approx((press * 3, 30))
+    assert found[1] == pytest.approx((2 / information**0.5, 4 / information**0.5))  # slopes, where a class is rare
 
 
 # Held-out rows

@@ -33,13 +33,13 @@ from .train import CURVATURE, GridEngine, Regime, Settings
 # DIFF: the paper's network sees the place alone, is wider, normalises batches and ties classes. Behind Fourier inputs a
 # smaller network without batch norm learned as well or better, faster, with coefficients for each class.
 SMOOTHNESS = {CURVATURE: (10.0, 100.0), 1: (3.0, 3.0), 2: (60.0, 5.0), 3: (60.0, 5.0)}  # strength, floor; see `Penalty`
-SURE_OF_BENDS, LEAST_PRESS = 3000, 0.3  # rows from which the curvature is pressed with full strength; its part for few
 MAX_FREQUENCY = {1: 32.0, 2: 8.0, 3: 8.0}  # periods over the axis, by order of the term
 FREQUENCY_DECAY = 1.5
 MIN_STEPS, INTERACTION_STEPS = 140, (300, 2500)
 AUTO_PAIRS = {"regression": 5, "classes": 3, "large": 5}  # times the number of columns; classes of a large table
 MAX_AUTO_PAIRS = 300
-AUTO_CHANCE = 0.3  # of taking any interaction if all are noise
+AUTO_CHANCE = 0.3  # of taking any interaction if all are noise; of many rows, the share of noise among those taken
+MANY_ROWS = 5000  # from which an interaction that is noise does little harm
 MAX_SCREENED = {2: 500, 3: 90}  # columns in which interactions of an order are searched
 KNOTS: dict[int, tuple[int, ...]] = {2: (49, 25, 17, 13, 9, 5), 3: (13, 9, 7, 5, 4, 3)}  # all nest in 193
 MAX_WEAK = 1e8  # rows × candidates × members × outputs beyond which weak pairs are not looked for
@@ -364,7 +364,7 @@ def make_settings(
         max_steps = max(MIN_STEPS if order == 1 else 1, round(PRESETS[estimator.preset].steps * usual))
     if estimator.max_epochs is not None:
         max_steps = max(1, math.ceil(estimator.max_epochs * n_drawn / min(batch_size, n_drawn)))
-    tolerance = estimator.early_stopping_tolerance
+    tolerance, factor = estimator.early_stopping_tolerance, choose_smoothness(estimator)
     return Settings(
         learning_rate=estimator.learning_rate * min(1.0, math.sqrt(MAX_ACTIVE / max(n_active, 1.0))),
         weight_decay=estimator.weight_decay,
@@ -372,7 +372,7 @@ def make_settings(
         max_steps=max_steps,
         early_stopping_rounds=estimator.early_stopping_rounds,
         early_stopping_tolerance=None if tolerance == "auto" else float(tolerance),
-        smoothness=scale_smoothness(choose_smoothness(estimator), n_rows),
+        smoothness={kind: (factor * strength, floor) for kind, (strength, floor) in SMOOTHNESS.items()},
         output_penalty=estimator.output_penalty,
         time_limit=estimator.time_limit,
         verbose=bool(estimator.verbose),
@@ -387,13 +387,9 @@ def choose_smoothness(estimator: Any) -> float:
     return automatic if estimator.smoothness == "auto" else float(estimator.smoothness)
 
 
-def scale_smoothness(factor: float, n_rows: int) -> dict[int, tuple[float, float]]:
-    """Strengths and floors: of few rows a bend that is there hardly shows, and would be pressed away."""
-    few = float(np.clip(n_rows / SURE_OF_BENDS, LEAST_PRESS, 1))
-    return {
-        kind: (factor * strength * (few if kind == CURVATURE else 1.0), floor)
-        for kind, (strength, floor) in SMOOTHNESS.items()
-    }
+def list_chances(n_rows: int, n_terms: int) -> np.ndarray:
+    """How many candidates of noise may be as strong as the first, the second, … (of many rows: Benjamini, Hochberg)."""
+    return AUTO_CHANCE * (np.arange(1, n_terms + 1) if n_rows > MANY_ROWS else np.ones(n_terms))
 
 
 def see_all_rows(settings: Settings, n_drawn: int) -> Settings:

@@ -250,16 +250,19 @@ def rank_terms(
 def find_reach(
     bins: Bins,
     residuals: np.ndarray,
-    chance: float,
+    chance: float | np.ndarray,
     weights: np.ndarray | None = None,
     candidates: Sequence[Sequence[int]] | np.ndarray | None = None,
     variances: np.ndarray | None = None,
     max_work: float = MAX_WORK,
-) -> float:
-    """Strength that the strongest of the candidates has by this chance if all are noise; see `rank_terms`."""
+) -> np.ndarray:
+    """Strength that the strongest of the candidates has by this chance if all are noise; see `rank_terms`.
+
+    Chances above 1 are numbers of candidates that are as strong. The shape is that of the chances.
+    """
     terms = _read_candidates(candidates, len(bins.codes))
     noise = _make_tally(bins, residuals, weights, variances, terms, 1, max_work, None).noise
-    return 0.0 if noise is None or not len(terms) else noise.reach(len(terms), chance)
+    return np.zeros(np.shape(chance)) if noise is None or not len(terms) else noise.reach(len(terms), chance)
 
 
 def pick_terms(
@@ -296,7 +299,7 @@ def pick_terms(
     tally = _make_tally(bins, residuals, weights, variances, terms, threads, max_work, rng)
     strengths = tally.measure(terms) if strengths is None else strengths
     if min_strength is None:
-        min_strength = tally.noise.reach(len(terms)) if tally.noise is not None and len(terms) else 0.0
+        min_strength = float(tally.noise.reach(len(terms))) if tally.noise is not None and len(terms) else 0.0
     leading = np.argsort(-strengths, kind="stable")[:MAX_SHADOWS]
     return _pick(tally, terms[leading], strengths[leading], n_terms, max(min_strength, 0.0))
 
@@ -352,11 +355,11 @@ class _Noise:
     first_variance: float
     n_outputs: float
 
-    def reach(self, n_terms: int, chance: float = CHANCE) -> float:
+    def reach(self, n_terms: int, chance: float | np.ndarray = CHANCE) -> np.ndarray:
         """Strength that so many candidates of noise exceed by this chance, one degree of freedom an output each."""
         from scipy.special import chdtri
 
-        return float((chdtri(self.n_outputs, chance / n_terms) - self.n_outputs) / (self.n_outputs * self.n_rows))
+        return (chdtri(self.n_outputs, chance / n_terms) - self.n_outputs) / (self.n_outputs * self.n_rows)
 
 
 @dataclass(eq=False)

@@ -19,7 +19,6 @@ from .history import History
 from .layout import Anchor, Layout, lay_out
 from .objective import Objective
 from .recipe import (
-    AUTO_CHANCE,
     MAX_NUMBERS,
     MAX_PICKED,
     MAX_SCREENED,
@@ -29,6 +28,7 @@ from .recipe import (
     choose_tied,
     count_active,
     count_channels,
+    list_chances,
     make_net,
     make_settings,
     see_all_rows,
@@ -206,7 +206,8 @@ class Trainer:
         if not self.stages:
             return candidates, []
         ranked, strengths, reach = self._rank(candidates, count)
-        can_help = strengths > reach if plan.is_automatic else strengths != 0
+        weakest = strengths[strengths > reach].min(initial=np.inf)
+        can_help = strengths >= weakest if plan.is_automatic else strengths != 0
         best = [term for term, useful in zip(ranked, can_help | np.isinf(count), strict=True) if useful]
         chosen = sorted({*wished, *best[: int(min(count, len(best)))]})
         return chosen, describe_ranking(ranked, strengths, set(chosen), self.encoder.names)
@@ -253,11 +254,11 @@ class Trainer:
             chosen.append({candidates[index] for index in np.argsort(-strengths, kind="stable")[:count]})
         return chosen
 
-    def _rank(self, candidates: Sequence[Term], count: float) -> tuple[list[Term], np.ndarray, float]:
+    def _rank(self, candidates: Sequence[Term], count: float) -> tuple[list[Term], np.ndarray, np.ndarray]:
         """Candidates by their strength in what the stages so far leave; the first on what those before them leave.
 
-        And the strength that noise reaches: rows that members hold out have a say in the ranking, so that among many
-        candidates of few rows, weaker ones look useful to the very end and are not.
+        And the strength that noise reaches at each rank: rows that members hold out have a say in the ranking, so that
+        among many candidates of few rows, weaker ones look useful to the very end and are not.
         """
         rows = self.listen()
         assert rows.init is not None
@@ -273,7 +274,7 @@ class Trainer:
         order, where = np.argsort(-strengths, kind="stable"), {term: index for index, term in enumerate(binned)}
         first = [where[term] for term in picked]
         rest = [index for index in order if index not in set(first)]
-        reach = find_reach(bins, residuals, AUTO_CHANCE, weights, binned, variances)
+        reach = find_reach(bins, residuals, list_chances(self.n_rows, len(binned)), weights, binned, variances)
         return [candidates[index] for index in [*first, *rest]], np.r_[found, strengths[rest]], reach
 
     def _find_residuals(self, scores: Tensor) -> tuple[np.ndarray, np.ndarray | None]:

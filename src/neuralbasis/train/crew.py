@@ -26,7 +26,7 @@ from .feed import Pool
 from .group import ALONE, Group
 from .lookup import LookUp
 from .optimizer import FlatAdamW
-from .penalty import CURVATURE, Penalty, Smoothness
+from .penalty import Penalty, Smoothness, adapt_smoothness
 from .points import ExactEngine, GridEngine
 from .rows import Rows
 
@@ -64,7 +64,7 @@ class Crew:
         self.net, self.group, n_parts = net, group, count_parts(net, engine)
         self.edges = np.linspace(0, net.n_members, n_parts + 1).astype(int).tolist()
         held = np.flatnonzero(rows.held_out.any(dim=1).cpu().numpy())
-        smoothness = release_smoothness(settings.smoothness, rows.information)
+        smoothness = adapt_smoothness(settings.smoothness, rows.n_effective, rows.information)
         penalty = Penalty(grid, rows.n_effective, smoothness, settings.output_penalty)
         n_threads = min(n_parts, grid.threads) if group.size == 1 else 1
         share, known = grid.with_threads(grid.threads // n_threads), (objective, settings, held, group)
@@ -312,15 +312,6 @@ class WithGradient(torch.autograd.Function):
     @staticmethod
     def backward(ctx, _one: Tensor) -> tuple[Tensor, None]:
         return *ctx.saved_tensors, None
-
-
-def release_smoothness(smoothness: Smoothness, information: float) -> Smoothness:
-    """Where one class is rare, a row tells little about the shapes: strong shapes are let free later."""
-    release = 1 / math.sqrt(information)
-    return {
-        kind: (strength, floor) if kind == CURVATURE else (release * strength, release * floor)
-        for kind, (strength, floor) in smoothness.items()
-    }
 
 
 def schedule(progress: float) -> float:

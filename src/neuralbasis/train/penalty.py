@@ -31,6 +31,8 @@ RIDGE_FLOOR = 0.02
 REACH = 8, 24  # curvature around a knot: so many knots on either side, or one in so many of the axis
 RAMP = 0.9  # share of the steps in which local weights grow
 N_BLOCKS = 6  # pieces of an axis
+SURE_OF_BENDS = 3000  # rows for which the curvature's strength is meant
+LEAST_PRESS, PRESS_GROWTH = 0.3, 0.3  # its part for few rows, and the power by which it grows with more
 CURVATURE = 0  # its key beside the orders of terms, which stand for their slopes
 Smoothness = Mapping[int, tuple[float, float]]  # order of a term, or CURVATURE -> strength and floor
 
@@ -99,6 +101,20 @@ class Bends:
         pull = strength * (up * (table[middle + 1] - table[middle]) - down * (table[middle] - table[middle - 1]))
         for cells, part in ((middle - 1, down * pull), (middle, -(down + up) * pull), (middle + 1, up * pull)):
             grad.index_add_(0, cells, part)
+
+
+def adapt_smoothness(smoothness: Smoothness, n_rows: float, information: float) -> Smoothness:
+    """Penalties for so many rows, of which each tells so much about the shapes (little where one class is rare).
+
+    Where rows tell little, strong shapes are let free later. Bends are pressed the harder, the more all rows tell: few
+    hardly show a bend that is there, and it would be pressed away; many show the smaller ones by themselves.
+    """
+    release, telling = 1 / math.sqrt(information), n_rows * information / SURE_OF_BENDS
+    press = max(LEAST_PRESS, min(telling, telling**PRESS_GROWTH))
+    return {
+        kind: (press * strength, floor) if kind == CURVATURE else (release * strength, release * floor)
+        for kind, (strength, floor) in smoothness.items()
+    }
 
 
 class Penalty:
