@@ -22,6 +22,7 @@ from neuralbasis.train import GridEngine, Stage, cut, place_rows, training_threa
 from neuralbasis.train.boosting import Booster, find_tables
 from neuralbasis.train.cuts import BY_CHANCE, BY_GAIN, cut_weak, keep_strongest
 from neuralbasis.trainer import Trainer
+from tests.laws.fit_together import draw_weak_pairs
 
 seeds = st.integers(0, 2**32 - 1)
 TASKS = ("regression", "binary", "multiclass")
@@ -359,14 +360,6 @@ def test_steps_of_a_pair_gain_on_new_rows():
     np.testing.assert_allclose(scores, models[0].predict(T), atol=1e-9)
 
 
-def draw_weak_pairs(n_rows=400, seed=0):
-    """All pairs of eight columns multiply a little: few are told from noise, together they are half of it all."""
-    rng = np.random.default_rng(seed)
-    X = rng.choice([-1.0, 1.0], size=(n_rows, 8))
-    products = [X[:, i] * X[:, j] for i in range(8) for j in range(i)]
-    return X, 0.3 * np.sum(products, axis=0) + X[:, 0] + 1.5 * rng.normal(size=n_rows)
-
-
 def count_pairs(model):
     return sum(len(term) == 2 for term in model.term_features_)
 
@@ -439,6 +432,13 @@ def test_a_member_chooses_without_the_rows_it_holds_out(monkeypatch):
 def test_too_many_candidates_are_not_looked_at(monkeypatch):
     X, y = draw_weak_pairs()
     monkeypatch.setattr("neuralbasis.trainer.MAX_WEAK", 400 * 28 * 5 - 1)  # rows × pairs × members
+    monkeypatch.setattr("neuralbasis.trainer.cut_weak", None)  # would be called
+    NeuralBasisRegressor(**WEAK).fit(X, y)
+
+
+def test_pairs_that_would_fill_memory_are_not_cut(monkeypatch):
+    X, y = draw_weak_pairs()
+    monkeypatch.setattr("neuralbasis.trainer.MAX_NUMBERS", 100)
     monkeypatch.setattr("neuralbasis.trainer.cut_weak", None)  # would be called
     NeuralBasisRegressor(**WEAK).fit(X, y)
 

@@ -499,5 +499,5 @@ def test_published_settings_fit():
 
 
 def test_of_many_rows_a_share_of_the_interactions_may_be_noise():
-    np.testing.assert_allclose(list_chances(5000, 4), 0.3)
-    np.testing.assert_allclose(list_chances(5001, 4), [0.3, 0.6, 0.9, 1.2])
+    np.testing.assert_allclose(list_chances(10_000, 4), 0.3)
+    np.testing.assert_allclose(list_chances(10_001, 4), [0.3, 0.6, 0.9, 1.2])

@@ -125,13 +125,13 @@ def test_interactions_of_pure_noise_are_nearly_always_dropped(task):
     assert kept <= 2
 
 
-@pytest.mark.parametrize("n_rows", [3000, 6000])
+@pytest.mark.parametrize("n_rows", [6000, 12_000])
 def test_of_many_rows_some_of_the_automatic_interactions_may_be_noise(n_rows):
     X, noise = draw(n_rows, 8, seed=2)
     y = X[:, 0] * X[:, 1] + 0.06 * X[:, 2] * X[:, 3] + 0.05 * X[:, 4] * X[:, 5] + noise
     ranking = make_estimator(interactions="auto", max_steps=20).fit(X, y).interaction_ranking_
     strengths, ranks = np.array([item.strength for item in ranking]), np.arange(1, len(ranking) + 1)
-    reach = (chi2.isf(AUTO_CHANCE * (ranks if n_rows > 5000 else 1) / len(ranking), 1) - 1) / n_rows
+    reach = (chi2.isf(AUTO_CHANCE * (ranks if n_rows > 10_000 else 1) / len(ranking), 1) - 1) / n_rows
     n_chosen = 1 + np.flatnonzero(strengths > reach)[-1]
     assert [item.chosen for item in ranking] == [True] * n_chosen + [False] * (len(ranking) - n_chosen)
 

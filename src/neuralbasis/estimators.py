@@ -58,7 +58,7 @@ class _NeuralBasisModel(BaseEstimator):
         Pairs that get a term of their own: how many of the strongest, as a number, a share of the number of columns
         (below 1) or a multiple of it ("3x"); "all"; or a list of tuples of two or three column names or indices.
         "auto" is 5x for a regression, 3x for classes (5x from 100,000 rows on), 300 at most, and only those that are
-        stronger than noise would be (of more than 5,000 rows, all but three in ten). They are kept if they lower the
+        stronger than noise would be (of more than 10,000 rows, all but three in ten). They are kept if they lower the
         validation loss. Tables of up to 10,000 rows get weaker ones, again so many at most, where held-out rows surely
         gain by all of them together (`refine`).
     triples : 0, int, float, str

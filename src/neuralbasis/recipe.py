@@ -28,7 +28,7 @@ from .net import BasisNet
 from .objective import Objective
 from .sample import Sample
 from .terms import Plan, Term, plan_terms
-from .train import CURVATURE, GridEngine, Regime, Settings
+from .train import CURVATURE, FEW_ROWS, GridEngine, Regime, Settings
 
 # DIFF: the paper's network sees the place alone, is wider, normalises batches and ties classes. Behind Fourier inputs a
 # smaller network without batch norm learned as well or better, faster, with coefficients for each class.
@@ -39,7 +39,6 @@ MIN_STEPS, INTERACTION_STEPS = 140, (300, 2500)
 AUTO_PAIRS = {"regression": 5, "classes": 3, "large": 5}  # times the number of columns; classes of a large table
 MAX_AUTO_PAIRS = 300
 AUTO_CHANCE = 0.3  # of taking any interaction if all are noise; of many rows, the share of noise among those taken
-MANY_ROWS = 5000  # from which an interaction that is noise does little harm
 MAX_SCREENED = {2: 500, 3: 90}  # columns in which interactions of an order are searched
 KNOTS: dict[int, tuple[int, ...]] = {2: (49, 25, 17, 13, 9, 5), 3: (13, 9, 7, 5, 4, 3)}  # all nest in 193
 MAX_WEAK = 1e8  # rows × candidates × members × outputs beyond which weak pairs are not looked for
@@ -389,7 +388,7 @@ def choose_smoothness(estimator: Any) -> float:
 
 def list_chances(n_rows: int, n_terms: int) -> np.ndarray:
     """How many candidates of noise may be as strong as the first, the second, … (of many rows: Benjamini, Hochberg)."""
-    return AUTO_CHANCE * (np.arange(1, n_terms + 1) if n_rows > MANY_ROWS else np.ones(n_terms))
+    return AUTO_CHANCE * (np.arange(1, n_terms + 1) if n_rows > FEW_ROWS else np.ones(n_terms))
 
 
 def see_all_rows(settings: Settings, n_drawn: int) -> Settings:

@@ -25,6 +25,7 @@ FITS = {
     "binary": (NeuralBasisClassifier, {"interactions": 0, "max_steps": 120}),
     "classes": (NeuralBasisClassifier, {"interactions": [(0, 1), (2, 4)], "max_steps": 60}),
     "tied": (NeuralBasisClassifier, {"interactions": 1, "max_steps": 60, "tied_classes": True}),
+    "weak": (NeuralBasisRegressor, {"interactions": "auto", "max_steps": 60}),
     "dropout": (NeuralBasisClassifier, {"interactions": 0, "max_steps": 30, "dropout": 0.2, "batch_norm": True}),
 }
 
@@ -43,10 +44,18 @@ def draw(task: str, n_rows: int = 3000) -> tuple[dict[str, np.ndarray], np.ndarr
     return table, np.array(["low", "mid", "high"])[np.digitize(noisy, [0, 1.5])] if task == "classes" else noisy > 3.2
 
 
+def draw_weak_pairs(n_rows: int = 400, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """All pairs of eight columns multiply a little: few are told from noise, together they are half of it all."""
+    rng = np.random.default_rng(seed)
+    X = rng.choice([-1.0, 1.0], size=(n_rows, 8))
+    products = [X[:, i] * X[:, j] for i in range(8) for j in range(i)]
+    return X, 0.3 * np.sum(products, axis=0) + X[:, 0] + 1.5 * rng.normal(size=n_rows)
+
+
 def fit_tables(task: str) -> dict[str, np.ndarray]:
     """Tables of all terms and the intercept."""
     kind, parameters = FITS[task]
-    return read_tables(kind(**QUICK, **parameters).fit(*draw(task)))
+    return read_tables(kind(**QUICK, **parameters).fit(*(draw_weak_pairs() if task == "weak" else draw(task))))
 
 
 def fit_apart() -> dict[str, np.ndarray]:

@@ -36,6 +36,10 @@ def test_processes_give_the_model_of_one(folder, alone, task):
     assert_same_tables(folder, task, alone[task])
 
 
+def test_one_of_the_fits_has_weak_pairs(alone):
+    assert sum(" & " in name for name in alone["weak"]) > 10
+
+
 def test_processes_on_several_machines_give_the_model_of_one(folder, alone):
     assert_same_tables(folder, "apart", alone["binary"])
 
