@@ -24,7 +24,7 @@ from .points import GridEngine
 from .rows import Rows
 
 RIDGE = 4.0  # rows that are added to a piece; counted, as in `Pace`, by what they tell at best
-FEW_ROWS = 10_000  # more gain nothing by cuts by chance
+FEW_ROWS = 10_000  # more gain nothing by cuts by chance, and bear some pairs of noise
 KERNELS = {1: kernels.cut_columns, 2: kernels.cut_pairs}
 
 
