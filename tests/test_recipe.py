@@ -4,6 +4,7 @@ import inspect
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -176,6 +177,25 @@ def test_few_rows_of_classes_get_fewer_steps():
     for n_rows in (1000, 30_000, 10**6):
         assert choose_steps(n_rows, classes=True) == choose_steps(n_rows)
     assert choose_steps(50, 2, classes=True) == choose_steps(50, 2) == INTERACTION_STEPS[0]
+
+
+def test_interactions_of_a_rare_class_get_steps_by_what_rows_tell():
+    assert choose_steps(30_000, 2, classes=True) == int(200 * 30**0.45) == 924
+    assert choose_steps(300_000, 2, classes=True, information=0.1) == 924
+    assert choose_steps(227_845, 2, classes=True, information=0.007) == INTERACTION_STEPS[0]
+    assert choose_steps(30_000, 1, classes=True, information=0.1) == choose_steps(30_000, 1, classes=True)
+
+
+def test_a_fit_of_a_rare_class_takes_the_steps_of_what_its_rows_tell():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(30_000, 2)), columns=["a", "b"])
+    known = {"interactions": [("a", "b")], "outer_bags": 2, "early_stopping_rounds": 0, "refine": False}
+    for share, steps in ((0.5, 924), (0.01, 300)):
+        y = X["a"] * X["b"] > (X["a"] * X["b"]).quantile(1 - share)
+        history = NeuralBasisClassifier(random_state=0, **known).fit(X, y).history_
+        of_pairs = [s for s, stage in zip(history.steps, history.stage, strict=True) if stage == "pairs"]
+        before = max(s for s, stage in zip(history.steps, history.stage, strict=True) if stage == "main effects")
+        assert of_pairs[-1] - before == steps
 
 
 @pytest.mark.parametrize(("preset", "steps"), [("fast", 140), ("default", 232), ("best", 464)])

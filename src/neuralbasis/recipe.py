@@ -349,9 +349,11 @@ def count_active(layout: Layout) -> float:
 
 
 def make_settings(
-    estimator: Any, n_rows: int, n_drawn: int, order: int = 1, n_active: float = 0.0, tied: bool = False
-) -> Settings:
-    """Batch size and steps follow the number of rows where they are "auto"; an epoch draws `n_drawn` rows.
+    estimator: Any, n_rows: int, n_drawn: int, order: int = 1, n_active: float = 0.0, tied: bool = False,
+    information: float = 1.0,
+) -> Settings:  # fmt: skip
+    """Batch size and steps follow the number of rows, and what they tell, where they are "auto"; an epoch draws
+    `n_drawn` rows.
 
     A step of Adam moves every coefficient alike, so a score moves the more, the more interactions are active in a row.
     """
@@ -359,7 +361,7 @@ def make_settings(
     batch_size = batch_size if estimator.batch_size == "auto" else estimator.batch_size
     max_steps = estimator.max_steps
     if max_steps == "auto":
-        usual = choose_steps(n_rows, order, is_classifier(estimator))
+        usual = choose_steps(n_rows, order, is_classifier(estimator), information)
         max_steps = max(MIN_STEPS if order == 1 else 1, round(PRESETS[estimator.preset].steps * usual))
     if estimator.max_epochs is not None:
         max_steps = max(1, math.ceil(estimator.max_epochs * n_drawn / min(batch_size, n_drawn)))
@@ -406,17 +408,17 @@ def choose_batch_size(n_rows: int, order: int = 1) -> int:
     return int(2 ** np.clip(round(math.log2(max(n_rows, 2) / share)), 6, 13))
 
 
-def choose_steps(n_rows: int, order: int = 1, classes: bool = False) -> int:
+def choose_steps(n_rows: int, order: int = 1, classes: bool = False, information: float = 1.0) -> int:
     """400 for a thousand rows, growing more slowly than they do; half as many for interactions, which need no fewer
     where rows are many. 2,500 at most for both.
 
     Fewer rows get fewer steps only where they have classes: a few rows often separate these, and then scores grow for
-    as long as they are trained. A regression's do not.
+    as long as they are trained. A regression's do not. Interactions count rows by what they tell: of a rare class there
+    is less to learn than the number of rows says, and main effects alone are worth every step.
     """
-    steps = 400 * (n_rows / 1000) ** 0.45
     if order > 1:
-        return int(np.clip(steps / 2, *INTERACTION_STEPS))
-    return int(np.clip(steps, MIN_STEPS if classes else 400, 2500))
+        return int(np.clip(200 * (information * n_rows / 1000) ** 0.45, *INTERACTION_STEPS))
+    return int(np.clip(400 * (n_rows / 1000) ** 0.45, MIN_STEPS if classes else 400, 2500))
 
 
 def _require(name: str, value: Any, is_right, expected: str) -> None:

@@ -132,7 +132,8 @@ def _train(
         shares, rest = rows.weights[:, None] * ~rows.held_out, rows.target[:, None] - rows.init[:, 0]
         net.intercept.data.add_(((shares * rest).sum(dim=0) / shares.sum(dim=0))[:, None])
     n_rows, order = len(rows.target), max(len(term) for term in grid.layout.terms)
-    settings = make_settings(parameters, n_rows, int(rows.copies.sum()), order, count_active(grid.layout))
+    active, n_drawn = count_active(grid.layout), int(rows.copies.sum())
+    settings = make_settings(parameters, n_rows, n_drawn, order, active, information=rows.information)
     settings = replace(settings, stage="update")
     train(net, grid, grid, rows, objective, settings, history, rng)
     stage, is_over = Stage(net, grid), history.stopped_by in ("time_limit", "callback")
