@@ -188,11 +188,12 @@ def test_interactions_of_a_rare_class_get_steps_by_what_rows_tell():
 
 def test_a_fit_of_a_rare_class_takes_the_steps_of_what_its_rows_tell():
     rng = np.random.default_rng(0)
-    X = pd.DataFrame(rng.normal(size=(30_000, 2)), columns=["a", "b"])
-    known = {"interactions": [("a", "b")], "outer_bags": 2, "early_stopping_rounds": 0, "refine": False}
-    for share, steps in ((0.5, 924), (0.01, 300)):
+    X = pd.DataFrame(rng.normal(size=(12_000, 2)), columns=["a", "b"])
+    known = {"interactions": [("a", "b")], "early_stopping_rounds": 0, "refine": False}
+    small = {"outer_bags": 1, "hidden": (4,), "max_bins": 9, "max_interaction_bins": 5, "batch_size": 64}
+    for share, steps in ((0.5, 611), (0.01, 300)):
         y = X["a"] * X["b"] > (X["a"] * X["b"]).quantile(1 - share)
-        history = NeuralBasisClassifier(random_state=0, **known).fit(X, y).history_
+        history = NeuralBasisClassifier(random_state=0, **known, **small).fit(X, y).history_
         of_pairs = [s for s, stage in zip(history.steps, history.stage, strict=True) if stage == "pairs"]
         before = max(s for s, stage in zip(history.steps, history.stage, strict=True) if stage == "main effects")
         assert of_pairs[-1] - before == steps
