@@ -14,12 +14,12 @@ from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, kernels
 from neuralbasis.axis import continuous_axis, level_axis
 from neuralbasis.history import History
 from neuralbasis.layout import lay_out
-from neuralbasis.objective import choose_objective
+from neuralbasis.objective import bound_curvature, choose_objective
 from neuralbasis.recipe import make_net
 from neuralbasis.sample import Sample
 from neuralbasis.train import GridEngine, Stage, blend, place_rows, training_threads
 from neuralbasis.train.blend import BY_CHANCE, BY_GAIN, PARTS, subdivide, thin_axes
-from neuralbasis.train.boosting import Booster, boost_members, bound_curvature, find_tables
+from neuralbasis.train.boosting import Booster, boost_members, find_tables
 
 seeds = st.integers(0, 2**32 - 1)
 TASKS = ("regression", "binary", "multiclass")

@@ -157,6 +157,17 @@ class CrossEntropy(Objective):
         return scores.softmax(dim=2) - functional.one_hot(target, self.n_outputs)[:, None]
 
 
+def bound_curvature(variance: Tensor) -> Tensor:
+    """Of the log loss at a score s, whose variance p (1 - p) is given: tanh(s / 2) / 2s, the least curvature of a
+    parabola that touches the loss there and is nowhere below it (Jaakkola and Jordan, 2000).
+
+    >>> bound_curvature(torch.tensor([0.25, 0.1]))
+    tensor([0.2500, 0.1877])
+    """
+    root = (1 - 4 * variance.double()).clamp(min=1e-12).sqrt()  # tanh(s / 2)
+    return (root / (4 * root.clamp(max=1 - 1e-12).atanh())).to(variance)
+
+
 def choose_objective(sample: Sample, classes: np.ndarray | None) -> Objective:
     """Squared error without classes, log loss for two, cross-entropy for more."""
     if classes is None:

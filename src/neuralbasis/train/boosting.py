@@ -18,7 +18,7 @@ from torch import Tensor
 
 from .. import kernels
 from ..layout import Layout, line_up
-from ..objective import Objective
+from ..objective import Objective, bound_curvature
 from .group import ALONE, Group
 from .points import GridEngine
 from .rows import Rows
@@ -163,17 +163,6 @@ class Booster:
     def _sum_curvature(self) -> np.ndarray:
         """(K,) what all rows tell."""
         return np.maximum(self._find_curvature().sum(axis=1), 1e-12)
-
-
-def bound_curvature(variance: Tensor) -> Tensor:
-    """Of the log loss at a score s, whose variance p (1 - p) is given: tanh(s / 2) / 2s, the least curvature of a
-    parabola that touches the loss there and is nowhere below it (Jaakkola and Jordan, 2000).
-
-    >>> bound_curvature(torch.tensor([0.25, 0.1]))
-    tensor([0.2500, 0.1877])
-    """
-    root = (1 - 4 * variance.double()).clamp(min=1e-12).sqrt()  # tanh(s / 2)
-    return (root / (4 * root.clamp(max=1 - 1e-12).atanh())).to(variance)
 
 
 def boost_members(
