@@ -159,13 +159,6 @@ def test_batch_size_at_the_edges(n_rows, size):
     assert choose_batch_size(n_rows) == size
 
 
-def test_batches_of_a_rare_class_are_smaller_by_the_root_of_what_rows_tell():
-    assert choose_batch_size(200_000) == 8192
-    assert choose_batch_size(200_000, information=0.01) == choose_batch_size(20_000) == 2048
-    assert choose_batch_size(200_000, 2, information=0.01) == choose_batch_size(20_000, 2) == 8192
-    assert make_settings(NeuralBasisClassifier(), 200_000, 200_000, information=0.01).batch_size == 2048
-
-
 @given(st.integers(1, 10**9))
 def test_steps_grow_more_slowly_than_rows(n_rows):
     steps = choose_steps(n_rows)

@@ -352,12 +352,12 @@ def make_settings(
     estimator: Any, n_rows: int, n_drawn: int, order: int = 1, n_active: float = 0.0, tied: bool = False,
     information: float = 1.0,
 ) -> Settings:  # fmt: skip
-    """Batch size and steps follow the number of rows, and what they tell, where they are "auto"; an epoch draws
+    """Batch size and steps follow the number of rows, steps also what these tell, where they are "auto"; an epoch draws
     `n_drawn` rows.
 
     A step of Adam moves every coefficient alike, so a score moves the more, the more interactions are active in a row.
     """
-    batch_size = choose_batch_size(n_rows, 1 if tied else order, information)
+    batch_size = choose_batch_size(n_rows, 1 if tied else order)
     batch_size = batch_size if estimator.batch_size == "auto" else estimator.batch_size
     max_steps = estimator.max_steps
     if max_steps == "auto":
@@ -398,15 +398,14 @@ def see_all_rows(settings: Settings, n_drawn: int) -> Settings:
     return replace(settings, max_steps=max(settings.max_steps, math.ceil(n_drawn / settings.batch_size)))
 
 
-def choose_batch_size(n_rows: int, order: int = 1, information: float = 1.0) -> int:
-    """A power of two near a twelfth of the rows, 64 … 8,192; near a third for interactions. Rows count by the root of
-    what they tell: those of a rare class, which tell most, are in every batch anyway (see `copy_rare`).
+def choose_batch_size(n_rows: int, order: int = 1) -> int:
+    """A power of two near a twelfth of the rows, 64 … 8,192; near a third for interactions.
 
     A step of interactions costs the network on their many points whatever the batch, so larger batches come free and
     leave less noise; not so where classes are tied, whose rows weigh every term for every class.
     """
     share = 12 if order == 1 else 3
-    return int(2 ** np.clip(round(math.log2(max(n_rows * math.sqrt(information), 2) / share)), 6, 13))
+    return int(2 ** np.clip(round(math.log2(max(n_rows, 2) / share)), 6, 13))
 
 
 def choose_steps(n_rows: int, order: int = 1, classes: bool = False, information: float = 1.0) -> int:
