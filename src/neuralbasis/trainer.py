@@ -115,8 +115,8 @@ class Trainer:
         engine = grid if parameters.engine == "grid" else ExactEngine(grid)
         order = max(len(term) for term in terms) if self.stages else 1
         n_drawn = round(rows.copies.mean() * self.n_rows)
-        active, tells = count_active(grid.layout), rows.information
-        settings = make_settings(parameters, self.n_rows, n_drawn, order, active, net.tied, tells)
+        active = count_active(grid.layout)
+        settings = make_settings(parameters, self.n_rows, n_drawn, order, active, net.tied, rows.information)
         pools = None
         if self.supply is not None:
             settings = see_all_rows(settings, n_drawn)
