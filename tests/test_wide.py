@@ -93,7 +93,7 @@ def test_predictions_hold_on_new_rows(fitted):
 def test_an_empty_row_has_the_intercept_as_its_score(fitted):
     _, model = fitted
     empty = csr_array((2, N_COLUMNS))
-    np.testing.assert_allclose(model.predict(empty), model.intercept_[0], rtol=1e-6)
+    np.testing.assert_allclose(model.predict(empty), model.intercept_, rtol=1e-6)
     assert model.explain_local(empty).row(0).names == () or len(model.explain_local(empty).row(0).names) == 0
 
 
@@ -101,10 +101,10 @@ def test_contributions_of_a_row_are_those_of_its_entries_and_sum_to_its_score(fi
     X, model = fitted
     found = model.model_.list_contributions(X[:5])
     assert np.diff(found.starts).tolist() == np.diff(X[:5].indptr).tolist()
-    total = np.add.reduceat(found.value[:, 0], found.starts[:-1]) + model.intercept_[0]
+    total = np.add.reduceat(found.value[:, 0], found.starts[:-1]) + model.intercept_
     np.testing.assert_allclose(total, model.predict(X[:5]), atol=1e-5)
     np.testing.assert_allclose(
-        model.eval_terms(X[:5]).sum(axis=1) + model.intercept_[0], model.predict(X[:5]), atol=1e-5
+        model.eval_terms(X[:5]).sum(axis=1) + model.intercept_, model.predict(X[:5]), atol=1e-5
     )
 
 
@@ -119,7 +119,7 @@ def test_listed_pairs_are_trained_beside_the_main_effects():
     both[0, [2, 3]] = 0.5
     alone = np.zeros((2, N_COLUMNS))
     alone[0, 2] = alone[1, 3] = 0.5
-    effect = model.predict(both)[0] - model.predict(alone).sum() + model.intercept_[0]
+    effect = model.predict(both)[0] - model.predict(alone).sum() + model.intercept_
     assert 0.8 < effect < 2.4  # 2, shrunk
 
 
@@ -141,7 +141,7 @@ def test_what_is_not_stored_may_be_missing():
     np.testing.assert_allclose(model.predict(X), model.predict(dense), atol=1e-6)
     same = quick(absent_value=np.nan).fit(dense, target(X))
     np.testing.assert_allclose(same.predict(X), model.predict(X), atol=1e-6)
-    assert model.predict(np.full((1, N_COLUMNS), np.nan))[0] == pytest.approx(model.intercept_[0])
+    assert model.predict(np.full((1, N_COLUMNS), np.nan))[0] == pytest.approx(model.intercept_)
 
 
 def test_a_saved_model_predicts_bit_for_bit_the_same(fitted, tmp_path):

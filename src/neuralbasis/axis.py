@@ -15,6 +15,8 @@ from functools import cached_property
 
 import numpy as np
 
+from .readonly import freeze, freeze_fields
+
 SCALINGS = ("quantile", "minmax", "gaussian")
 KINDS = ("continuous", "nominal", "ordinal")
 
@@ -52,6 +54,9 @@ class Axis:
     places: np.ndarray
     levels: tuple[str, ...] | None = None
     mass: np.ndarray | None = None
+
+    def __post_init__(self):
+        freeze_fields(self, "knots", "places", "mass")
 
     @property
     def n_cells(self) -> int:
@@ -167,7 +172,7 @@ def continuous_axes(
     return [axes[column] for column in range(len(names))]
 
 
-_PLAIN = np.zeros(1), np.full(1, 0.5)
+_PLAIN = freeze(np.zeros(1)), freeze(np.full(1, 0.5))
 
 
 def silent_axis(name: str) -> Axis:

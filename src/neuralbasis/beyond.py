@@ -73,7 +73,8 @@ def fit_source(
         estimator, survey.n_rows, len(roles.features), roles.target, start.objective, trainer.history
     )  # fmt: skip
     rest = start.objective, survey.classes, parameters.n_jobs, summary
-    return compile_model(trainer.stages, start.encoder, *rest), trainer.history, ranking
+    model = compile_model(trainer.stages, start.encoder, *rest).measure(start.numbers, start.sample.weights)
+    return model, trainer.history, ranking
 
 
 def check_way(parameters: Any, roles: Roles) -> None:

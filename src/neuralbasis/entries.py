@@ -17,6 +17,7 @@ import numpy as np
 from . import kernels
 from .axis import Axis, continuous_axis
 from .layout import lay_out
+from .readonly import freeze, freeze_fields
 from .stored import Stored
 from .terms import Term
 
@@ -134,6 +135,9 @@ class Finder:
     features: np.ndarray
     n_columns: int
 
+    def __post_init__(self):
+        freeze_fields(self, "features")
+
     @classmethod
     def of(cls, axis: Axis, absent: float, terms: Sequence[Term], n_columns: int) -> Finder:
         return cls(axis, absent, np.array(sorted(terms), dtype=np.int64), n_columns)
@@ -154,17 +158,18 @@ class Finder:
     def inner_cells(self) -> np.ndarray:
         """Cells along the axis at which the bases speak: all knots but the absent value."""
         cells = np.arange(1, self.side - 1)
-        return cells[cells != self.absent_cell]
+        return freeze(cells[cells != self.absent_cell])
 
     @cached_property
     def group(self) -> np.ndarray:
         """(D + 1,) first of the terms that begin with each column."""
-        return np.searchsorted(self.features[:, 0], np.arange(self.n_columns + 1))
+        return freeze(np.searchsorted(self.features[:, 0], np.arange(self.n_columns + 1)))
 
     @cached_property
     def others(self) -> np.ndarray:
         """(o - 1, T) features of the terms behind the first."""
-        return np.ascontiguousarray(self.features[:, 1:].T, dtype=np.uint32)  # unsigned: no check for negative places
+        # Unsigned: no check for negative places.
+        return freeze(np.ascontiguousarray(self.features[:, 1:].T, dtype=np.uint32))
 
     @cached_property
     def _layout(self):

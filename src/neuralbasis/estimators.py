@@ -22,6 +22,7 @@ from .columns import Columns, find_rows, is_missing, read_columns
 from .lazy import Lazy
 from .link import inverse_link
 from .model import AdditiveModel, find_model
+from .readonly import freeze
 from .sample import MAX_TARGET, Sample, check_init_score, check_weights, read_floats
 from .shape import AnyShape
 
@@ -301,7 +302,7 @@ class _NeuralBasisModel(BaseEstimator):
         if self.model_.classes is not None:
             self.classes_ = self.model_.classes
         self._has_names, self.n_features_in_ = self.feature_names is None, len(roles.features)
-        self.feature_names_in_ = np.array(roles.features, dtype=object)
+        self.feature_names_in_ = freeze(np.array(roles.features, dtype=object))
         return self
 
     def update(self, X, y, sample_weight=None, init_score=None):
@@ -372,7 +373,7 @@ class _NeuralBasisModel(BaseEstimator):
         self._check_rows(columns)
         self._has_names = columns.named and self.feature_names is None and _frame_names(X) != []
         self.n_features_in_ = len(columns)
-        self.feature_names_in_ = np.array(columns.names, dtype=object)
+        self.feature_names_in_ = freeze(np.array(columns.names, dtype=object))
         return columns
 
     def _read_sample(self, y, sample_weight, init_score, n_rows: int, is_new: bool = False) -> Sample:
@@ -428,7 +429,10 @@ class _NeuralBasisModel(BaseEstimator):
         return contributions[..., 0] if contributions.shape[2] == 1 else contributions
 
     def term_importances(self, importance_type: str = "avg_weight") -> np.ndarray:
-        """(T,) mean absolute contribution over the training rows ("avg_weight"), or range of the shape ("min_max")."""
+        """(T,) mean absolute contribution over the training rows ("avg_weight"), or range of the shape ("min_max").
+
+        With three classes or more, the mean over the classes; see `AdditiveModel.importances`.
+        """
         return self._fitted_model().importances(importance_type)
 
     def explain_global(self) -> GlobalExplanation:
@@ -500,9 +504,10 @@ class _NeuralBasisModel(BaseEstimator):
         return [axis.kind for axis in self._fitted_model().encoder.axes]
 
     @property
-    def intercept_(self) -> np.ndarray:
-        """(K,) score where all contributions are 0."""
-        return self._fitted_model().intercept
+    def intercept_(self) -> float | np.ndarray:
+        """Score where all contributions are 0: a float for a regression, (K,) for classes."""
+        model = self._fitted_model()
+        return float(model.intercept[0]) if model.classes is None else model.intercept
 
     @property
     def link_(self) -> str:
@@ -571,7 +576,7 @@ class NeuralBasisClassifier(ClassifierMixin, _NeuralBasisModel):
         check_classification_targets(y)
         came = np.unique(y[weights > 0])
         if is_new:
-            self.classes_ = came
+            self.classes_ = freeze(came)
             if len(came) < 2:
                 raise ValueError(f"y has one class only, {came.tolist()[0]!r}; a classifier needs at least two classes")
         elif len(new := came[~np.isin(came, self.classes_)]):
@@ -598,7 +603,7 @@ class NeuralBasisClassifier(ClassifierMixin, _NeuralBasisModel):
             return self._fitted_model().predict(self._read_table(X))
         scores = self._scores(X, init_score)
         winner = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else scores.argmax(axis=1)
-        return self.classes_[winner]
+        return np.asarray(self.classes_)[winner]
 
 
 def update(model: Any, X, y, sample_weight=None, init_score=None, **parameters: Any) -> AdditiveModel:
@@ -625,7 +630,8 @@ def update(model: Any, X, y, sample_weight=None, init_score=None, **parameters: 
     before = {} if known.summary is None else known.summary.parameters
     estimator = kind(**{name: before[name] for name in _LASTING if name in before} | parameters)
     estimator.model_ = known
-    estimator.n_features_in_, estimator.feature_names_in_ = len(known.encoder.axes), np.array(known.encoder.names)
+    estimator.n_features_in_ = len(known.encoder.axes)
+    estimator.feature_names_in_ = freeze(np.array(known.encoder.names, dtype=object))
     if known.classes is not None:
         estimator.classes_ = known.classes
     return estimator.update(X, y, sample_weight, init_score).model_

@@ -8,8 +8,8 @@ Tables of a hundred thousand columns would be large and mostly alike; in factors
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -17,11 +17,13 @@ import numpy as np
 
 from . import kernels
 from .entries import Entries, Finder
+from .readonly import freeze, freeze_fields
 from .stored import Stored, store_rows
 
 BLOCK_ROWS = 4096  # worked on at a time: their entries stay in the cache
 SORTED_NUMBERS = 128  # coefficients of a term from which rows wait for their terms, instead of the other way round
 BLOCK_CELLS = 1 << 14
+BLOCK_NUMBERS = 1 << 22  # coefficients gathered at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +39,7 @@ class Factors:
     cells, weights : (C,) cells that training rows stand on and their weight, term by term; the absent one left out
     cell_starts : (T + 1,) where each term's begin
     total : weight of all training rows
+    sizes : (T, K) see `importances`, measured on the training rows; None where that was not done
     """
 
     finder: Finder
@@ -47,6 +50,10 @@ class Factors:
     weights: np.ndarray
     cell_starts: np.ndarray
     total: float
+    sizes: np.ndarray | None = None
+
+    def __post_init__(self):
+        freeze_fields(self, "bases", "coefficients", "deviations", "cells", "weights", "cell_starts", "sizes")
 
     def __len__(self) -> int:
         return len(self.coefficients)
@@ -68,15 +75,18 @@ class Factors:
     def importances(self) -> np.ndarray:
         """(T, K) mean distance of the contributions from their mean, over the training rows, of which most have none.
 
-        Tables are centred: the mean size of what they contribute is this distance.
+        Terms of a wide model are zero where a feature is absent instead of centred, so their importance is this
+        distance. Without the rows, each counts by the cell that is nearest to it.
         """
+        if self.sizes is not None:
+            return self.sizes
         found = np.zeros((len(self), self.coefficients.shape[2]))
         for terms, begins, values, weights in self._list_values():
             mean = np.add.reduceat(weights[:, None] * values, begins, axis=0) / self.total
             own = np.repeat(mean, np.diff(np.r_[begins, len(values)]), axis=0)
             beyond = weights[:, None] * (np.abs(values - own) - np.abs(own))  # than if there were nothing
             found[terms] = np.abs(mean) + np.add.reduceat(beyond, begins, axis=0) / self.total
-        return found
+        return freeze(found)
 
     @cached_property
     def leanings(self) -> np.ndarray:
@@ -86,7 +96,7 @@ class Factors:
             total[terms] = np.add.reduceat(weights[:, None] * values, begins, axis=0)
         term = np.repeat(np.arange(len(self)), np.diff(self.cell_starts))
         present = np.bincount(term, self.weights * (self.cells != self.absent_cell), minlength=len(self))
-        return total / self.total * (1 - present / self.total)[:, None]
+        return freeze(total / self.total * (1 - present / self.total)[:, None])
 
     @cached_property
     def ranges(self) -> np.ndarray:
@@ -95,7 +105,7 @@ class Factors:
         for terms, begins, values, _ in self._list_values():
             least[terms] = np.minimum(np.minimum.reduceat(values, begins, axis=0), 0.0)
             most[terms] = np.maximum(np.maximum.reduceat(values, begins, axis=0), 0.0)
-        return most - least
+        return freeze(most - least)
 
     def _list_values(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
         """Terms that training rows stand on, some at a time, and where each one's cells begin among the values (c, K)
@@ -109,6 +119,30 @@ class Factors:
             of_cell = np.repeat(terms, counts[terms])
             values = np.einsum("cb,cbk->ck", self.bases[self.cells[own]], self.coefficients[of_cell])
             yield terms, starts[first:last] - starts[first], values, self.weights[own]
+
+    def measure(self, entries: Entries, weights: np.ndarray) -> Factors:
+        """The same factors with the importances of their terms over all training rows, given by their entries."""
+        mean = self._add_by_term(entries, weights, lambda values, _term: values) / self.total
+        beyond = self._add_by_term(entries, weights, lambda values, term: np.abs(values - mean[term]) - np.abs(mean[term]))
+        return replace(self, sizes=np.maximum(np.abs(mean) + beyond / self.total, 0.0))
+
+    def _add_by_term(
+        self, entries: Entries, weights: np.ndarray, change: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    ) -> np.ndarray:
+        """(T, K) weighted sums over the entries of each term of its changed contributions."""
+        total = np.zeros((len(self), self.coefficients.shape[2]))
+        step = max(1, BLOCK_NUMBERS // self.coefficients[0].size)
+        row = np.repeat(np.arange(len(entries)), np.diff(entries.starts))
+        for first in range(0, len(row), step):
+            own = slice(first, first + step)
+            order = first + np.argsort(entries.term[own], kind="stable")
+            term = entries.term[order]
+            part = Entries(np.array([0, len(term)]), term, entries.position[order])
+            blend = part.blend(self.bases, self.finder.side)
+            values = np.einsum("eb,ebk->ek", blend, self.coefficients[term], dtype=float)
+            begins = np.flatnonzero(np.r_[True, term[1:] != term[:-1]])
+            total[term[begins]] += np.add.reduceat(weights[row[order], None] * change(values, term), begins, axis=0)
+        return total
 
     def find(self, stored: Stored, threads: int = 1) -> tuple[Entries, np.ndarray]:
         """Entries of the rows, and the bases there (E, B)."""

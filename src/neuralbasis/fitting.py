@@ -64,7 +64,7 @@ def fit_model(
     rest = start.objective, classes, parameters.n_jobs, summary
     if isinstance(trainer, WideTrainer):
         return compile_factors(trainer, *rest), trainer.history, ranking
-    model = compile_model(trainer.stages, start.encoder, *rest)
+    model = compile_model(trainer.stages, start.encoder, *rest).measure(start.numbers, start.sample.weights)
     return start.widen(model), trainer.history, [start.widen_ranked(ranked) for ranked in ranking]
 
 

@@ -25,6 +25,7 @@ from .factors import Contributions, FactoredPart, fill_contributions, join_contr
 from .layout import Layout, flatten, raise_if_infinite
 from .link import inverse_link
 from .parts import TablePart, make_parts, take_rows
+from .readonly import freeze_fields
 from .scorecard import Scorecard, describe, scorecard
 from .shape import AnyShape, FactoredShape
 from .stored import Stored, store_rows
@@ -32,6 +33,7 @@ from .summary import Summary
 from .terms import Term, term_name
 
 CACHED_NUMBERS = 1 << 16  # scores that are linked at a time
+MAX_MEASURED = 500_000_000  # contributions whose sizes are averaged; of more, a random part
 MAX_BYTES = 2e9  # contributions of a stored table or a wide model: more would be dense by surprise
 
 
@@ -77,6 +79,7 @@ class AdditiveModel:
     _parts: tuple[TablePart | FactoredPart, ...] = field(init=False, repr=False)
 
     def __post_init__(self):
+        freeze_fields(self, "intercept", "classes")
         used, shapes = _find_used(len(self.encoder.axes), self.shapes)
         axes = self.encoder.axes if used is None else [self.encoder.axes[feature] for feature in used]
         places = [_number_levels(axis) for axis in self.encoder.axes]
@@ -158,11 +161,11 @@ class AdditiveModel:
         if self.classes is None:
             return inverse_link(self.link, self.scores(X))
         if self.link == "logit":
-            return self.classes[(self.scores(X)[:, 0] > 0).astype(int)]
+            return self._label((self.scores(X)[:, 0] > 0).astype(int))
         if not isinstance(X, np.ndarray) or len(X) <= parts.BLOCK_ROWS:
-            return self.classes[self._find_winners(self._numbers(X))]
+            return self._label(self._find_winners(self._numbers(X)))
         blocks = [X[first : first + parts.BLOCK_ROWS] for first in range(0, len(X), parts.BLOCK_ROWS)]
-        return self.classes[np.concatenate([self._find_winners(self._numbers(block)) for block in blocks])]
+        return self._label(np.concatenate([self._find_winners(self._numbers(block)) for block in blocks]))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """(N, classes) probabilities."""
@@ -192,13 +195,44 @@ class AdditiveModel:
         return f"AdditiveModel({len(self.shapes)} terms, {self.link})"
 
     def importances(self, importance_type: str = "avg_weight") -> np.ndarray:
-        """(T,) weighted mean of |scores| over the cells, or range of the scores; the mean over classes."""
+        """(T,) mean absolute contribution over the training rows ("avg_weight"), or range of the scores ("min_max").
+
+        With three classes or more, the mean over the classes. A merged or updated model has not all of its rows at
+        hand: it takes the mean over the cells of a table, by their training weight.
+        """
         if importance_type not in ("avg_weight", "min_max"):
             raise ValueError(f"importance_type must be 'avg_weight' or 'min_max', not {importance_type!r}")
         found = np.zeros(len(self.shapes))
         for part in self._parts:
             found[part.index] = part.importances(importance_type)
         return found
+
+    def measure(self, numbers: np.ndarray | Stored, weights: np.ndarray) -> AdditiveModel:
+        """The same model with the importances of its tables measured on training rows, or on a random part of them.
+
+        numbers : (N, D) rows as `Encoder.numbers` gives them
+        weights : (N,)
+        """
+        total, n_rows = np.zeros((len(self.shapes), self.n_outputs)), len(numbers)
+        if total.size * n_rows > MAX_MEASURED:
+            chosen = np.sort(np.random.default_rng(0).permutation(n_rows)[: max(1, MAX_MEASURED // total.size)])
+            numbers, weights = take_rows(numbers, chosen), weights[chosen]
+        step = max(1, parts.BLOCK_NUMBERS // max(total.size, 1))
+        for first in range(0, len(numbers), step):
+            rows = slice(first, min(first + step, len(numbers)))
+            found = self._add_up(self._take_used(take_rows(numbers, rows)), per_term=True)
+            total += np.einsum("n,ntk->tk", weights[rows], np.abs(found, out=found))
+        total /= weights.sum()
+        shapes = [
+            shape if isinstance(shape, FactoredShape) else shape.measure(sizes.copy())
+            for shape, sizes in zip(self.shapes, total, strict=True)
+        ]
+        return replace(self, shapes=tuple(shapes))
+
+    def _take_used(self, numbers: np.ndarray | Stored) -> np.ndarray | Stored:
+        if self._used is None:
+            return numbers
+        return numbers.select(self._used) if isinstance(numbers, Stored) else numbers[:, self._used]
 
     def leanings(self) -> np.ndarray:
         """(T, K) how far each term speaks for each score where a row has not its most frequent value, or against it.
@@ -219,6 +253,10 @@ class AdditiveModel:
             for feature, axis in zip(shape.term, shape.axes, strict=True):
                 found[feature].setdefault(len(axis.knots), axis)
         return [[axes[size] for size in sorted(axes, reverse=True)] for axes in found]
+
+    def _label(self, winners: np.ndarray) -> np.ndarray:
+        """Labels of classes, in an array of the caller's own."""
+        return np.asarray(self.classes)[winners]
 
     def _find_winners(self, numbers: np.ndarray | Stored) -> np.ndarray:
         """(N,) classes with the highest score, a block of rows at a time: of many classes, scores are large.

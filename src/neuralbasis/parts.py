@@ -65,7 +65,10 @@ class TablePart:
         )
 
     def importances(self, importance_type: str) -> list[float]:
-        return [_importance(shape, importance_type) for shape in self.shapes]
+        """(T,) see `AdditiveModel.importances`."""
+        if importance_type == "avg_weight":
+            return [float(shape.importances.mean()) for shape in self.shapes]
+        return [_measure_range(shape) for shape in self.shapes]
 
     def leanings(self) -> np.ndarray:
         return np.stack([lean(shape.scores, shape.weights) for shape in self.shapes])
@@ -297,14 +300,10 @@ def _widen(table: np.ndarray, width: int) -> np.ndarray:
     return np.pad(table, ((0, 0), (0, width - table.shape[1])))
 
 
-def _importance(shape: Shape | TiedShape, importance_type: str) -> float:
+def _measure_range(shape: Shape | TiedShape) -> float:
+    """Range of the scores over the cells that training rows touch, the mean over the outputs."""
     seen = shape.weights > 0
-    if not seen.any():
-        return 0.0
-    scores = shape.scores[seen]  # (cells, K)
-    if importance_type == "min_max":
-        return float(np.ptp(scores, axis=0).mean())
-    return float(np.average(np.abs(scores), axis=0, weights=shape.weights[seen]).mean())
+    return float(np.ptp(shape.scores[seen], axis=0).mean()) if seen.any() else 0.0
 
 
 def lean(scores: np.ndarray, weights: np.ndarray) -> np.ndarray:

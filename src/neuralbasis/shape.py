@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from .axis import Axis
 from .encoder import Encoder
 from .factors import Factors
+from .readonly import freeze, freeze_fields
 from .terms import Term
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Mean absolute contribution (K,) over the training rows, and the tables that it was measured with.
+
+    Arrays of a shape never change, so the measurement holds for a shape whose tables are these very arrays.
+    """
+
+    sizes: np.ndarray
+    tables: tuple[np.ndarray, ...]
+
+    def __post_init__(self):
+        freeze_fields(self, "sizes")
+
+    def holds_for(self, *tables: np.ndarray) -> bool:
+        return all(mine is its for mine, its in zip(self.tables, tables, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +43,7 @@ class Shape:
     spread : standard deviation of `scores` over the members, same shape
     weights : (c_1, …, c_o) training weight that fell on each cell
     members : (c_1, …, c_o, M, K) tables of all members, whose mean is `scores`; kept for main effects, None elsewhere
+    measured : mean absolute contribution over the training rows, None where they are not at hand
     """
 
     term: Term
@@ -33,6 +52,21 @@ class Shape:
     spread: np.ndarray
     weights: np.ndarray
     members: np.ndarray | None = None
+    measured: Measured | None = None
+
+    def __post_init__(self):
+        freeze_fields(self, "scores", "spread", "weights", "members")
+
+    @property
+    def importances(self) -> np.ndarray:
+        """(K,) mean absolute contribution over the training rows; over the cells of the table if it was changed since."""
+        if self.measured is not None and self.measured.holds_for(self.scores):
+            return self.measured.sizes
+        return freeze(mean_size(self.scores, self.weights))
+
+    def measure(self, sizes: np.ndarray) -> Shape:
+        """The same shape with its mean absolute contribution (K,) over the training rows."""
+        return replace(self, measured=Measured(sizes, (self.scores,)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +75,7 @@ class TiedShape:
 
     Parameters
     ----------
-    term, axes, weights : see `Shape`
+    term, axes, weights, measured : see `Shape`
     values : (c_1, …, c_o, C) shapes
     mix : (C, M, K) weight of each shape in each class of each member
     """
@@ -51,19 +85,34 @@ class TiedShape:
     values: np.ndarray
     mix: np.ndarray
     weights: np.ndarray
+    measured: Measured | None = None
+
+    def __post_init__(self):
+        freeze_fields(self, "values", "mix", "weights")
+
+    @property
+    def importances(self) -> np.ndarray:
+        """(K,) see `Shape.importances`."""
+        if self.measured is not None and self.measured.holds_for(self.values, self.mix):
+            return self.measured.sizes
+        return freeze(mean_size(self.scores, self.weights))
+
+    def measure(self, sizes: np.ndarray) -> TiedShape:
+        """See `Shape.measure`."""
+        return replace(self, measured=Measured(sizes, (self.values, self.mix)))
 
     @property
     def scores(self) -> np.ndarray:
-        return self.values @ self.mix.mean(axis=1)
+        return freeze(self.values @ self.mix.mean(axis=1))
 
     @property
     def members(self) -> np.ndarray:
-        return np.tensordot(self.values, self.mix, 1)
+        return freeze(np.tensordot(self.values, self.mix, 1))
 
     @property
     def spread(self) -> np.ndarray:
         members = self.members
-        return members.std(axis=-2, ddof=1) if self.mix.shape[1] > 1 else np.zeros_like(members[..., 0, :])
+        return freeze(members.std(axis=-2, ddof=1) if self.mix.shape[1] > 1 else np.zeros(members[..., 0, :].shape))
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +143,11 @@ class FactoredShape:
         return self._turn(np.sqrt(self.factors.bases.astype(float) ** 2 @ variance))
 
     @property
+    def importances(self) -> np.ndarray:
+        """(K,) see `Factors.importances`."""
+        return self.factors.importances[self.index]
+
+    @property
     def weights(self) -> np.ndarray:
         cells = slice(*self.factors.cell_starts[self.index : self.index + 2])
         found = np.zeros(len(self.factors.bases))
@@ -106,10 +160,21 @@ class FactoredShape:
         """Cells (cells, …) as a table whose axes follow the increasing features."""
         order = np.argsort(self._features)
         table = cells.reshape(*self.factors.table_shape, *cells.shape[1:])
-        return table.transpose(*order, *range(len(order), table.ndim))
+        return freeze(table.transpose(*order, *range(len(order), table.ndim)))
 
 
 AnyShape = Shape | TiedShape | FactoredShape
+
+
+def mean_size(scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """(…) mean of |scores| (c_1, …, c_o, …) over the cells, by their training weight.
+
+    A row between two cells whose scores differ in sign contributes less than this mean assumes.
+    """
+    seen = weights > 0
+    if not seen.any():
+        return np.zeros(scores.shape[weights.ndim :])
+    return np.average(np.abs(scores[seen]), axis=0, weights=weights[seen])
 
 
 def make_shapes(factors: Sequence[Factors], encoder: Encoder) -> tuple[FactoredShape, ...]:

@@ -122,7 +122,8 @@ class WideTrainer:
         deviation = members.std(axis=2, ddof=1) if net.n_members > 1 else np.zeros_like(members[:, :, 0])
         cells = count_cells(finder, entries, self.sample.weights)
         total = float(self.sample.weights.sum())
-        return Factors(finder, net.table(order).numpy(), members.mean(axis=2), deviation, *cells, total)
+        factors = Factors(finder, net.table(order).numpy(), members.mean(axis=2), deviation, *cells, total)
+        return factors.measure(entries, self.sample.weights)
 
     @property
     def intercept(self) -> np.ndarray:

@@ -132,6 +132,14 @@ def test_contributions_have_mean_zero_over_the_training_rows(fitted):
     np.testing.assert_allclose(contributions.mean(axis=0), 0, atol=2e-5 * scale)
 
 
+def test_importances_are_mean_absolute_contributions_of_the_training_rows(fitted):
+    _, _, estimator = fitted
+    contributions = np.abs(estimator.model_.contributions(make_table())).mean(axis=0)
+    np.testing.assert_allclose(estimator.term_importances(), contributions.mean(axis=1), rtol=1e-9, atol=1e-12)
+    for term, sizes in zip(estimator.explain_global().terms, contributions, strict=True):
+        np.testing.assert_allclose(term.importances, sizes, rtol=1e-9, atol=1e-12)
+
+
 def test_shapes_are_purified(fitted):
     """Over the training weights every interaction is zero on average along each axis, a main effect altogether."""
     _, order, estimator = fitted

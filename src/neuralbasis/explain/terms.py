@@ -18,8 +18,9 @@ from ..columns import write_frame
 from ..lazy import Lazy
 from ..model import AdditiveModel, find_model
 from ..parts import lean
+from ..readonly import freeze
 from ..scorecard import find_term, reachable_cells
-from ..shape import AnyShape, FactoredShape
+from ..shape import AnyShape, FactoredShape, mean_size
 from .explanation import Explanation, find_output, list_cells, squeeze
 
 
@@ -288,21 +289,13 @@ def _weigh(shape: AnyShape) -> tuple[np.ndarray, np.ndarray]:
     """(K,) importances and (K,) leanings of a term."""
     if isinstance(shape, FactoredShape):
         return shape.factors.importances[shape.index], shape.factors.leanings[shape.index]
-    return _mean_size(shape.scores, shape.weights), lean(shape.scores, shape.weights)
-
-
-def _mean_size(scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """(…) mean of |scores| (c_1, …, c_o, …) over the cells, by their training weight."""
-    seen = weights > 0
-    if not seen.any():
-        return np.zeros(scores.shape[weights.ndim :])
-    return np.average(np.abs(scores[seen]), axis=0, weights=weights[seen])
+    return shape.importances, freeze(lean(shape.scores, shape.weights))
 
 
 def _spread_importance(shape: AnyShape) -> float:
     """Standard deviation of the importance over the members, where their tables are kept: for main effects."""
     members = shape.members if len(shape.axes) == 1 else None
-    return np.nan if members is None else _measure_spread(_mean_size(members, shape.weights))
+    return np.nan if members is None else _measure_spread(mean_size(members, shape.weights))
 
 
 def _measure_spread(sizes: np.ndarray) -> float:
