@@ -323,7 +323,7 @@ def test_data_of_rows(houses, regressor):
     found = regressor.explain_local(frame[:3], y[:3])
     data = found.data(1)
     assert data["values"] == [frame["rooms"][1], frame["city"][1], ""]
-    assert data["extra"]["scores"] == regressor.intercept_.tolist()
+    assert data["extra"]["scores"] == [regressor.intercept_]
     assert data["scores"].sum() + data["extra"]["scores"][0] == pytest.approx(data["perf"]["predicted"])
     assert data["perf"]["actual_score"] == y[1]
     assert [part["names"] for part in found.data()["specific"]] == [regressor.term_names_] * 3
