@@ -103,9 +103,7 @@ def test_contributions_of_a_row_are_those_of_its_entries_and_sum_to_its_score(fi
     assert np.diff(found.starts).tolist() == np.diff(X[:5].indptr).tolist()
     total = np.add.reduceat(found.value[:, 0], found.starts[:-1]) + model.intercept_
     np.testing.assert_allclose(total, model.predict(X[:5]), atol=1e-5)
-    np.testing.assert_allclose(
-        model.eval_terms(X[:5]).sum(axis=1) + model.intercept_, model.predict(X[:5]), atol=1e-5
-    )
+    np.testing.assert_allclose(model.eval_terms(X[:5]).sum(axis=1) + model.intercept_, model.predict(X[:5]), atol=1e-5)
 
 
 def test_listed_pairs_are_trained_beside_the_main_effects():

@@ -123,7 +123,9 @@ class Factors:
     def measure(self, entries: Entries, weights: np.ndarray) -> Factors:
         """The same factors with the importances of their terms over all training rows, given by their entries."""
         mean = self._add_by_term(entries, weights, lambda values, _term: values) / self.total
-        beyond = self._add_by_term(entries, weights, lambda values, term: np.abs(values - mean[term]) - np.abs(mean[term]))
+        beyond = self._add_by_term(
+            entries, weights, lambda values, term: np.abs(values - mean[term]) - np.abs(mean[term])
+        )
         return replace(self, sizes=np.maximum(np.abs(mean) + beyond / self.total, 0.0))
 
     def _add_by_term(
