@@ -59,7 +59,7 @@ class Shape:
 
     @property
     def importances(self) -> np.ndarray:
-        """(K,) mean absolute contribution over the training rows; over the cells of the table if it was changed since."""
+        """(K,) mean absolute contribution over the training rows; over the cells of a table that was changed since."""
         if self.measured is not None and self.measured.holds_for(self.scores):
             return self.measured.sizes
         return freeze(mean_size(self.scores, self.weights))
