@@ -24,6 +24,7 @@ from .link import inverse_link
 from .model import AdditiveModel, find_model
 from .sample import MAX_TARGET, Sample, check_init_score, check_weights, read_floats
 from .shape import AnyShape
+from .summary import list_changed
 
 if TYPE_CHECKING:
     from .bases import Basis
@@ -147,6 +148,13 @@ class _NeuralBasisModel(BaseEstimator):
         Seconds between two such checkpoints.
     warm_start : bool
         Let a second `fit` go on from the present model, as `update` does, instead of beginning anew.
+
+    Warns
+    -----
+    UserWarning
+        Names parameters that were set and that a fit never reads: most of the network's for a very wide sparse table,
+        those of the network with another `basis`, those of early stopping with `validation_size=0`, and those of knots
+        and terms in an `update`, unless the model was fitted with them.
     """
 
     def __init__(
@@ -329,11 +337,13 @@ class _NeuralBasisModel(BaseEstimator):
         >>> round(float(np.ptp(model.predict([[0.1], [0.9]]))), 1), model.model_.summary.n_rows
         (2.4, 900)
         """
-        from .recipe import check_parameters
+        from .recipe import check_parameters, warn_unread
         from .updating import update_model
 
         model = self._fitted_model()
         check_parameters(self)
+        before = None if model.summary is None else model.summary.parameters
+        warn_unread(self, list_changed(self, before), "update")
         if (source := _find_source(X)) is not None:
             X, y, sample_weight = self._read_source(source, y, sample_weight, init_score)
         columns = read_columns(X, self.feature_names, self.absent_value)
