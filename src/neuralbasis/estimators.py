@@ -60,8 +60,8 @@ class _NeuralBasisModel(BaseEstimator):
         (below 1) or a multiple of it ("3x"); "all"; or a list of tuples of two or three column names or indices.
         "auto" is 5x for a regression, 3x for classes (5x from 100,000 rows on), 300 at most, and only those that are
         stronger than noise would be (of more than 10,000 rows, all but three in ten). They are kept if they lower the
-        validation loss. Tables of up to 10,000 rows get weaker ones, again so many at most, where held-out rows surely
-        gain by all of them together (`refine`).
+        validation loss. Tables of up to 10,000 rows get weaker ones, again so many at most, if together they lower the
+        loss of held-out rows by more than two standard errors (`refine`).
     triples : 0, int, float, str
         Triples, counted in the same way.
     exclude : list, optional
@@ -101,8 +101,10 @@ class _NeuralBasisModel(BaseEstimator):
         Train interactions after the main effects, on what these leave, and keep them only if they help; False trains
         all terms together (the paper).
     refine : bool
-        Add what shared bases cannot say, if held-out rows confirm it: jumps and spikes of main effects, where their
-        columns may get knots beyond `max_bins`, edges of pairs, and weak pairs of tables with few rows.
+        Add what shared bases cannot express. Boosted main effects are mixed into the shapes, with shares that held-out
+        rows choose around a prior (a quarter for tables of up to 10,000 rows), and their columns may get knots beyond
+        `max_bins`. Jumps and spikes of main effects, edges of pairs, and weak pairs of tables with few rows are added if
+        the loss of held-out rows falls by more than two standard errors. False leaves all of this out.
     smoothness : float or "auto"
         Strength of the adaptive smoothness of the shapes; 0 is none. The exact engine has none.
     output_penalty, weight_decay : float
