@@ -103,8 +103,8 @@ class _NeuralBasisModel(BaseEstimator):
     refine : bool
         Add what shared bases cannot express. Boosted main effects are mixed into the shapes, with shares that held-out
         rows choose around a prior (a quarter for tables of up to 10,000 rows), and their columns may get knots beyond
-        `max_bins`. Jumps and spikes of main effects, edges of pairs, and weak pairs of tables with few rows are added if
-        the loss of held-out rows falls by more than two standard errors. False leaves all of this out.
+        `max_bins`. Jumps and spikes of main effects, edges of pairs, and weak pairs of tables with few rows are added
+        if the loss of held-out rows falls by more than two standard errors. False leaves all of this out.
     smoothness : float or "auto"
         Strength of the adaptive smoothness of the shapes; 0 is none. The exact engine has none.
     output_penalty, weight_decay : float
