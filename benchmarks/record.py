@@ -40,6 +40,7 @@ BENCHMARKS = {
     "epoch_small": ("benchmarks.speed.epoch", "One epoch of training, batch 1,024"),
     "predict": ("benchmarks.speed.predict", "Prediction"),
     "predict_pairs": ("benchmarks.speed.predict --pairs 10", "Prediction with pairs"),
+    "predict_mixed": ("benchmarks.speed.predict --mixed", "Prediction from a pandas frame with text"),
     "start": ("benchmarks.speed.start", "Start"),
     "serve": ("benchmarks.speed.serve", "Serving"),
     "formats": ("benchmarks.speed.formats", "Formats: size and speed"),

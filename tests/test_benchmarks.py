@@ -24,6 +24,7 @@ from benchmarks.accuracy.targets import at_least_ebm, at_most, at_most_part_of_e
 from benchmarks.datasets.objects import draw_objects, find_frequent_pairs, make_world  # noqa: E402
 from benchmarks.measure import Cell, find_done, measure, read_option, score  # noqa: E402
 from benchmarks.memory import ON_LINUX, PeakMemory, resident_mb  # noqa: E402
+from benchmarks.speed.predict import make_frame  # noqa: E402
 from benchmarks.table import judge, write_mean, write_number  # noqa: E402
 
 HAS_EBM = baselines.is_installed("ebm")
@@ -148,6 +149,22 @@ def test_predict_with_pairs() -> None:
     assert_positive(throughput.numbers("value") + latency.numbers("value"))
     if HAS_EBM:
         assert throughput.rows[2][throughput.header.index("target")] == "≥ 1 ×"
+
+
+def test_predict_from_a_frame_with_text() -> None:
+    text = run("benchmarks.speed.predict", "--quick", "--mixed")
+    assert text.splitlines()[0].endswith("a pandas frame, half of the columns text")
+    throughput, latency, _first = read_tables(text)
+    assert throughput.names == latency.names == ["ours", "ours, model_", *["EBM"] * HAS_EBM]
+    assert_positive(throughput.numbers("value") + latency.numbers("value"))
+
+
+def test_make_frame_cuts_half_of_the_columns_into_tenths() -> None:
+    rows = np.random.default_rng(0).random((1000, 4))
+    frame = make_frame(rows, rows)
+    np.testing.assert_array_equal(frame[["number 0", "number 1"]], rows[:, :2])
+    assert frame["text 2"].value_counts().to_dict() == {f"level {tenth}": 100 for tenth in range(10)}
+    assert frame["text 3"][rows[:, 3].argmax()] == "level 9"
 
 
 def test_update() -> None:

@@ -18,7 +18,8 @@ from neuralbasis.archive import DocumentError
 from neuralbasis.checkpoint import list_checkpoints
 from neuralbasis.nested import read_nested, write_nested
 
-SMALL = {"n_jobs": 1, "outer_bags": 2, "max_steps": 60, "hidden": (16, 16), "n_bases": 8, "n_interaction_bases": 4}
+SMALL = {"n_jobs": 1, "outer_bags": 2, "max_steps": 60}
+NETWORK = {"hidden": (16, 16), "n_bases": 8, "n_interaction_bases": 4}  # a wide table has a network of its own
 
 
 class Cut(Exception):
@@ -57,7 +58,8 @@ FITS = {
 
 def make(kind: str, folder: Path | None = None, **others):
     estimator, parameters = FITS[kind]
-    return estimator(**SMALL | parameters | {"checkpoint_dir": folder, "checkpoint_every": 0.0} | others)
+    network = {} if kind == "wide" else NETWORK
+    return estimator(**SMALL | network | parameters | {"checkpoint_dir": folder, "checkpoint_every": 0.0} | others)
 
 
 def cut_off(kind: str, folder: Path, count: int, **others) -> None:

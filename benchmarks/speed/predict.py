@@ -2,10 +2,13 @@
 
     python -m benchmarks.speed.predict
     python -m benchmarks.speed.predict --pairs 10
+    python -m benchmarks.speed.predict --mixed
 
 The rows are California Housing resampled with noise, float64. The models are fitted briefly: the tables they read have
 the size of a full fit's. The network is the paper's, evaluated on every cell, on fewer rows, with the number of threads
 that is fastest for it; it has main effects only and is left out with `--pairs`, which gives both models the same pairs.
+`--mixed` predicts from a pandas frame instead: half of the columns are numbers, the other half is text, with a level
+for each tenth of the column. The network is left out there, too.
 """
 
 from __future__ import annotations
@@ -69,19 +72,32 @@ def make_rows(data: datasets.Dataset, n_rows: int) -> np.ndarray:
     return drawn + 0.01 * data.X.std(axis=0) * rng.normal(size=drawn.shape)
 
 
-def fit_models(data: datasets.Dataset, n_pairs: int) -> dict[str, Any]:
+def make_frame(rows: np.ndarray, like: np.ndarray) -> Any:
+    """A pandas frame of rows: the first half of the columns as numbers, the others as text, the tenths of `like`."""
+    import pandas as pd
+
+    n_columns = rows.shape[1]
+    frame = {f"number {column}": rows[:, column] for column in range(n_columns // 2)}
+    levels = np.array([f"level {tenth}" for tenth in range(10)], dtype=object)
+    for column in range(n_columns // 2, n_columns):
+        edges = np.quantile(like[:, column], np.arange(1, 10) / 10)
+        frame[f"text {column}"] = levels[np.searchsorted(edges, rows[:, column])]
+    return pd.DataFrame(frame)
+
+
+def fit_models(X: Any, y: np.ndarray, n_pairs: int) -> dict[str, Any]:
     """Briefly fitted: prediction does not depend on how long the fit took."""
     from neuralbasis import NeuralBasisRegressor
 
-    pairs = list(islice(combinations(range(data.X.shape[1]), 2), n_pairs)) or 0
+    pairs = list(islice(combinations(range(X.shape[1]), 2), n_pairs)) or 0
     # not staged: pairs stay in the model even if so short a fit gains nothing by them
-    ours = NeuralBasisRegressor(interactions=pairs, staged=False, max_steps=50).fit(data.X, data.y)
+    ours = NeuralBasisRegressor(interactions=pairs, staged=False, max_steps=50).fit(X, y)
     models = {"ours": ours, "ours, model_": ours.model_}
     if baselines.is_installed("ebm"):
         from interpret.glassbox import ExplainableBoostingRegressor
 
         ebm = ExplainableBoostingRegressor(interactions=pairs, outer_bags=1, max_rounds=50, n_jobs=1)
-        models["EBM"] = ebm.fit(data.X, data.y)
+        models["EBM"] = ebm.fit(X, y)
     return models
 
 
@@ -105,17 +121,17 @@ def measure_network(rows: np.ndarray, n_repeats: int) -> float:
     return len(rows) / min(seconds)
 
 
-def measure_throughput(models: dict[str, Any], rows: np.ndarray, sizes: Sizes, n_pairs: int) -> dict[str, float]:
-    """Rows a second of all rows at once; the network only without pairs, which it does not have."""
+def measure_throughput(models: dict[str, Any], rows: Any, sizes: Sizes, is_plain: bool) -> dict[str, float]:
+    """Rows a second of all rows at once; the network only for plain numbers without pairs."""
     found = {}
     for name, model in models.items():
         found[name] = len(rows) / median_seconds(lambda model=model: model.predict(rows), sizes.n_repeats)
-    if n_pairs == 0:
+    if is_plain:
         found["network"] = measure_network(rows[: sizes.n_network_rows], min(3, sizes.n_repeats))
     return found
 
 
-def measure_latency(models: dict[str, Any], rows: np.ndarray, sizes: Sizes) -> dict[str, float]:
+def measure_latency(models: dict[str, Any], rows: Any, sizes: Sizes) -> dict[str, float]:
     """Median seconds of a warm call with one row, another one each time."""
     found = {}
     for name, model in models.items():
@@ -129,7 +145,7 @@ def measure_latency(models: dict[str, Any], rows: np.ndarray, sizes: Sizes) -> d
     return found
 
 
-def measure_first_call(models: dict[str, Any], row: np.ndarray, sizes: Sizes) -> dict[str, tuple[float, bool]]:
+def measure_first_call(models: dict[str, Any], row: Any, sizes: Sizes) -> dict[str, tuple[float, bool]]:
     """Seconds from import to the first prediction in a fresh process, without the interpreter's own start."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -145,8 +161,8 @@ def measure_first_call(models: dict[str, Any], row: np.ndarray, sizes: Sizes) ->
     return found
 
 
-def compare_throughput(found: dict[str, float], n_pairs: int) -> list[Figure]:
-    targets = {"EBM": 1.0 if n_pairs else 2.0, "network": 200.0}
+def compare_throughput(found: dict[str, float], is_plain: bool) -> list[Figure]:
+    targets = {"EBM": 2.0 if is_plain else 1.0, "network": 200.0}
     figures = [Figure(name, found[name]) for name in ("ours", "ours, model_")]
     for name in ("EBM", "network"):
         if name in found:
@@ -154,11 +170,11 @@ def compare_throughput(found: dict[str, float], n_pairs: int) -> list[Figure]:
     return figures
 
 
-def compare_latency(found: dict[str, float], n_pairs: int) -> list[Figure]:
+def compare_latency(found: dict[str, float], is_plain: bool) -> list[Figure]:
     figures = []
     for name in ("ours", "ours, model_"):
         ratio = found["EBM"] / found[name] if "EBM" in found else None
-        figures.append(Figure(name, found[name] * 1e6, "EBM ÷ this", ratio, None if n_pairs else 5.0))
+        figures.append(Figure(name, found[name] * 1e6, "EBM ÷ this", ratio, 5.0 if is_plain else None))
     return figures + [Figure("EBM", found["EBM"] * 1e6)] * ("EBM" in found)
 
 
@@ -194,19 +210,24 @@ def main() -> None:
         metavar="N",
         help="pairs of columns in the models, 28 at most",
     )
+    parser.add_argument("--mixed", action="store_true", help="a pandas frame of numbers and text instead of an array")
     parser.add_argument("--quick", action="store_true", help="a tiny generated table, few calls")
     given = parser.parse_args()
     sizes = QUICK if given.quick else Sizes()
     data = load_data(given.quick)
-    models = fit_models(data, given.pairs)
-    rows = make_rows(data, sizes.n_rows)
-    also = f"{given.pairs} pairs" if given.pairs else f"the network on {sizes.n_network_rows:,} rows"
+    table, rows = data.X, make_rows(data, sizes.n_rows)
+    if given.mixed:
+        table, rows = make_frame(table, data.X), make_frame(rows, data.X)
+    models = fit_models(table, data.y, given.pairs)
+    also = [f"{given.pairs} pairs"] * bool(given.pairs) + ["a pandas frame, half of the columns text"] * given.mixed
+    also = "; ".join(also) or f"the network on {sizes.n_network_rows:,} rows"
+    is_plain = not given.pairs and not given.mixed
     print(f"{data.name}: {len(rows):,} rows × {rows.shape[1]} columns; {also}\n")
     if "EBM" not in models:
         print("EBM: not run, the package interpret-core is not installed\n")
-    throughput, latency = measure_throughput(models, rows, sizes, given.pairs), measure_latency(models, rows, sizes)
-    print_figures("rows a second", compare_throughput(throughput, given.pairs))
-    print_figures("one row, microseconds", compare_latency(latency, given.pairs))
+    throughput, latency = measure_throughput(models, rows, sizes, is_plain), measure_latency(models, rows, sizes)
+    print_figures("rows a second", compare_throughput(throughput, is_plain))
+    print_figures("one row, microseconds", compare_latency(latency, is_plain))
     fresh = {"ours, model_": models["ours, model_"]} if given.quick else models
     print_first_calls(measure_first_call(fresh, rows[:1], sizes))
 

@@ -24,12 +24,13 @@ from .fitting import draw_seed, fit_terms, seeded_dropout, summarize
 from .history import History
 from .memory import Division, Load, count_rows_in_memory, divide_rows, read_limit
 from .model import AdditiveModel
-from .recipe import check_memory, count_numbers, make_plan, settle
+from .recipe import check_memory, count_numbers, make_plan, settle, warn_unread
 from .start import take_bench
 from .stream.bench import Parts, read_bench, read_parts
 from .stream.cache import Cache, make_cache, remove_cache
 from .stream.source import Source
 from .stream.survey import Roles, Survey, make_survey
+from .summary import list_changed
 from .supply import Supply
 from .terms import Plan, Ranked
 from .train import FORGETFUL, Group, Keeper, find_group, training_threads
@@ -51,6 +52,8 @@ def fit_source(
     """Fit with an estimator's parameters (checked before) in two passes over a source, and from its cache."""
     check_way(parameters, roles)
     estimator, group, started = parameters, find_group(), time.monotonic()
+    if group.rank == 0:
+        warn_unread(parameters, list_changed(parameters), stacklevel=5)
     seed, threads = keeper.choose("seed", draw_seed(parameters, group)), kernels.count_threads(parameters.n_jobs)
     survey = make_survey(source, roles, is_classifier, parameters, group, threads, choose_folder(parameters))
     plan, rng = make_plan(parameters, roles.features, survey.classes, survey.n_rows), np.random.default_rng(seed)

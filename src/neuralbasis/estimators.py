@@ -25,6 +25,7 @@ from .model import AdditiveModel, find_model
 from .readonly import freeze
 from .sample import MAX_TARGET, Sample, check_init_score, check_weights, read_floats
 from .shape import AnyShape
+from .summary import list_changed
 
 if TYPE_CHECKING:
     from .bases import Basis
@@ -60,8 +61,8 @@ class _NeuralBasisModel(BaseEstimator):
         (below 1) or a multiple of it ("3x"); "all"; or a list of tuples of two or three column names or indices.
         "auto" is 5x for a regression, 3x for classes (5x from 100,000 rows on), 300 at most, and only those that are
         stronger than noise would be (of more than 10,000 rows, all but three in ten). They are kept if they lower the
-        validation loss. Tables of up to 10,000 rows get weaker ones, again so many at most, where held-out rows surely
-        gain by all of them together (`refine`).
+        validation loss. Tables of up to 10,000 rows get weaker ones, again so many at most, if together they lower the
+        loss of held-out rows by more than two standard errors (`refine`).
     triples : 0, int, float, str
         Triples, counted in the same way.
     exclude : list, optional
@@ -101,8 +102,10 @@ class _NeuralBasisModel(BaseEstimator):
         Train interactions after the main effects, on what these leave, and keep them only if they help; False trains
         all terms together (the paper).
     refine : bool
-        Add what shared bases cannot say, if held-out rows confirm it: jumps and spikes of main effects, where their
-        columns may get knots beyond `max_bins`, edges of pairs, and weak pairs of tables with few rows.
+        Add what shared bases cannot express. Boosted main effects are mixed into the shapes, with shares that held-out
+        rows choose around a prior (a quarter for tables of up to 10,000 rows), and their columns may get knots beyond
+        `max_bins`. Jumps and spikes of main effects, edges of pairs, and weak pairs of tables with few rows are added
+        if the loss of held-out rows falls by more than two standard errors. False leaves all of this out.
     smoothness : float or "auto"
         Strength of the adaptive smoothness of the shapes; 0 is none. The exact engine has none.
     output_penalty, weight_decay : float
@@ -148,6 +151,13 @@ class _NeuralBasisModel(BaseEstimator):
         Seconds between two such checkpoints.
     warm_start : bool
         Let a second `fit` go on from the present model, as `update` does, instead of beginning anew.
+
+    Warns
+    -----
+    UserWarning
+        Names parameters that were set and that a fit never reads: most of the network's for a very wide sparse table,
+        those of the network with another `basis`, those of early stopping with `validation_size=0`, and those of knots
+        and terms in an `update`, unless the model was fitted with them.
     """
 
     def __init__(
@@ -330,11 +340,13 @@ class _NeuralBasisModel(BaseEstimator):
         >>> round(float(np.ptp(model.predict([[0.1], [0.9]]))), 1), model.model_.summary.n_rows
         (2.4, 900)
         """
-        from .recipe import check_parameters
+        from .recipe import check_parameters, warn_unread
         from .updating import update_model
 
         model = self._fitted_model()
         check_parameters(self)
+        before = None if model.summary is None else model.summary.parameters
+        warn_unread(self, list_changed(self, before), "update")
         if (source := _find_source(X)) is not None:
             X, y, sample_weight = self._read_source(source, y, sample_weight, init_score)
         columns = read_columns(X, self.feature_names, self.absent_value)

@@ -23,10 +23,10 @@ from .compile import compile_model
 from .history import History
 from .model import AdditiveModel
 from .objective import Objective
-from .recipe import check_memory, count_numbers, make_plan, settle
+from .recipe import check_memory, count_numbers, make_plan, settle, warn_unread
 from .sample import Sample
 from .start import is_wide, make_start
-from .summary import Summary, find_versions, read_clock, to_plain
+from .summary import Summary, find_versions, list_changed, read_clock, to_plain
 from .terms import Plan, Ranked, mark_chosen
 from .train import FORGETFUL, Group, Keeper, find_group, training_threads
 from .trainer import Trainer
@@ -49,6 +49,8 @@ def fit_model(
     rng = np.random.default_rng(keeper.choose("seed", draw_seed(parameters, group)))
     plan = make_plan(parameters, columns.names, classes, columns.n_rows)
     wide = is_wide(parameters, columns, plan, classes)
+    if group.rank == 0:
+        warn_unread(parameters, list_changed(parameters), "wide" if wide else "", stacklevel=5)
     n_numbers = count_numbers(parameters, plan, classes, columns.n_rows)
     parameters = settle(parameters, columns.n_rows, wide, n_numbers, group.rank)
     with training_threads(), seeded_dropout(rng):

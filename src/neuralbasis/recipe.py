@@ -1,17 +1,20 @@
 """The recipe: from an estimator's parameters to a net and to training settings; defaults that depend on the data.
 
-`check_parameters` raises before any work is done; `make_net` and `make_settings` turn "auto" into numbers.
+`check_parameters` raises before any work is done, `warn_unread` names parameters that a fit ignores; `make_net` and
+`make_settings` turn "auto" into numbers.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import reduce
 from numbers import Real
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -104,6 +107,30 @@ _CHOICES = {
 }
 _FLAGS = ("batch_norm", "staged", "refine", "verbose", "keep_cache", "warm_start")
 
+# Path of a fit -> parameters that it never reads. Paths combine: an update may use splines. Parameters of something
+# that was not requested (pairs with interactions=0, checkpoints without a folder) are not listed.
+UNREAD: Mapping[str, tuple[str, ...]] = MappingProxyType({
+    "wide": (
+        "max_interaction_bins", "heredity", "n_bases", "n_interaction_bases", "hidden", "n_subnets", "fourier",
+        "batch_norm", "dropout", "basis_dropout", "staged", "refine", "smoothness", "learning_rate",
+    ),
+    "other basis": ("hidden", "fourier", "batch_norm", "dropout"),
+    "no validation": ("early_stopping_rounds", "early_stopping_tolerance"),
+    "update": (
+        "feature_types", "max_bins", "knots", "max_interaction_bins", "interactions", "triples", "exclude", "max_terms",
+        "heredity", "scaling", "staged", "cache_dir", "keep_cache", "checkpoint_dir", "checkpoint_every",
+    ),
+})  # fmt: skip
+_REASONS = {
+    "wide": "a table with this many columns, nearly all of whose values are absent, is fitted with a network and rates "
+    "of its own; leave them at their defaults, or set scaling='quantile', which fits every term as in other tables and "
+    "needs far more memory",
+    "other basis": "only basis='mlp' has a network; leave them at their defaults, or set basis='mlp'",
+    "no validation": "validation_size=0 holds out no rows to stop by; set validation_size to a share such as 0.15",
+    "update": "an update keeps the knots and terms of the model, reads its rows into memory and writes no checkpoints; "
+    "fit a new model to change them",
+}
+
 
 def check_parameters(estimator: Any) -> None:
     """One clear error for the first parameter that is wrong or contradicts another."""
@@ -173,6 +200,26 @@ def _check_contradictions(estimator: Any) -> None:
         )
     if estimator.max_epochs is not None and estimator.max_steps != "auto":
         raise ValueError("max_steps and max_epochs contradict each other: give one of them")
+
+
+def warn_unread(estimator: Any, changed: Collection[str], path: str = "", stacklevel: int = 3) -> None:
+    """Warn once of parameters that were changed and that this fit never reads.
+
+    Parameters
+    ----------
+    changed : names of parameters, see `summary.list_changed`
+    path : "wide", "update", or "" for all others; its basis and its validation rows are found in the estimator
+    stacklevel : see `warnings.warn`
+    """
+    taken = [path, *(["other basis"] if estimator.basis != "mlp" else [])]
+    taken += ["no validation"] if estimator.validation_size == 0 else []
+    parts = []
+    for each in taken:
+        if found := [name for name in UNREAD.get(each, ()) if name in changed]:
+            listed = " and ".join(filter(None, [", ".join(found[:-1]), found[-1]]))
+            parts.append(f"{listed} {'has' if len(found) == 1 else 'have'} no effect: {_REASONS[each]}")
+    if parts:
+        warnings.warn(". ".join(parts), UserWarning, stacklevel=stacklevel)
 
 
 def settle(estimator: Any, n_rows: int, is_wide: bool = False, n_numbers: float = 1, rank: int = 0) -> Any:

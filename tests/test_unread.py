@@ -1,0 +1,153 @@
+"""Parameters that a path of `fit` never reads: `recipe.UNREAD` is true and complete, and a fit warns of them."""
+
+from __future__ import annotations
+
+import warnings
+from copy import deepcopy
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from scipy.sparse import random_array
+
+from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, load, memory, start, update
+from neuralbasis.bases import MLPBasis
+from neuralbasis.recipe import PAPER, UNREAD, warn_unread
+
+QUICK = {"outer_bags": 1, "max_steps": 8, "interactions": [(0, 1)], "n_jobs": 1}
+NETWORK = {
+    "n_bases": 5, "n_interaction_bases": 20, "hidden": (8,), "n_subnets": 2, "fourier": 3, "batch_norm": True,
+    "dropout": 0.3, "basis_dropout": 0.3, "smoothness": 30.0, "learning_rate": 0.004, "weight_decay": 0.5,
+    "output_penalty": 1.0,
+}  # fmt: skip
+OTHERS = {
+    "feature_types": ["nominal"] * 3, "max_bins": 9, "knots": {"x0": [0.2, 0.8]}, "max_interaction_bins": 5,
+    "interactions": 0, "triples": 1, "exclude": ["x2"], "max_terms": 1, "heredity": None, "scaling": "minmax",
+    "staged": False, "refine": False, "cache_dir": "cache", "keep_cache": True, "checkpoint_dir": "state",
+    "checkpoint_every": 1.0, "early_stopping_rounds": 1, "early_stopping_tolerance": 0.5,
+}  # fmt: skip
+WIDE = random_array((200, 400), density=0.02, format="csr", random_state=0)
+
+
+def draw(n_rows: int = 300) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.random((n_rows, 3))
+    return X, np.sin(6 * X[:, 0]) + 2 * X[:, 0] * X[:, 1] + 0.1 * rng.normal(size=n_rows)
+
+
+def make_basis(n_inputs, n_bases, n_copies, generator):
+    return MLPBasis(n_inputs, n_bases, n_copies, (7,), 2, generator=generator)
+
+
+def fit(**options) -> np.ndarray:
+    X, y = draw()
+    return NeuralBasisRegressor(**QUICK, **options).fit(X, y).predict(X)
+
+
+def fit_wide(**options) -> np.ndarray:
+    y = WIDE.sum(axis=1) + np.random.default_rng(0).normal(size=200)
+    model = NeuralBasisRegressor(**{**QUICK, "max_steps": "auto", "max_epochs": 1, **options}).fit(WIDE, y)
+    assert model.model_.is_wide
+    return model.predict(WIDE)
+
+
+@pytest.fixture
+def few_are_wide(monkeypatch):
+    monkeypatch.setattr(start, "WIDE_NUMBERS", 400)
+
+
+@pytest.fixture(scope="module")
+def fitted() -> NeuralBasisRegressor:
+    return NeuralBasisRegressor(**QUICK).fit(*draw())
+
+
+@pytest.fixture
+def fit_by(fitted, few_are_wide, tmp_path, monkeypatch):
+    """Name of a path -> a function from options to the predictions of a fit on that path."""
+
+    def fit_update(**options) -> np.ndarray:
+        X, y = draw(200)
+        options = {name: tmp_path if name.endswith("_dir") else value for name, value in options.items()}
+        return deepcopy(fitted).set_params(**options).update(X, y + 3 * X[:, 1]).predict(X)
+
+    def fit_files(**options) -> np.ndarray:
+        X, y = draw(1500)
+        for name, value in (("BASE_BYTES", 0), ("WORK_BYTES", 0), ("MIN_BENCH", 256), ("CELL_BYTES", 10**12)):
+            monkeypatch.setattr(memory, name, value)
+        table = pa.table({f"x{d}": X[:, d] for d in range(3)} | {"y": y})
+        pyarrow.parquet.write_table(table, tmp_path / "rows.parquet", row_group_size=500)
+        model = NeuralBasisRegressor(**QUICK, memory_limit=100_000, **options)
+        return model.fit(str(tmp_path / "rows.parquet"), "y").model_.predict(X)
+
+    return {
+        "": fit,
+        "exact": lambda **options: fit(engine="exact", **options),
+        "files": fit_files,
+        "other basis": lambda **options: fit(basis="spline", **options),
+        "no validation": lambda **options: fit(validation_size=0, **options),
+        "wide": fit_wide,
+        "update": fit_update,
+    }
+
+
+PATHS = ["", "exact", "files", "other basis", "no validation", "wide", "update"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_path_reads_the_network_parameters_that_are_not_listed(path, fit_by):
+    usual, unread = fit_by[path](), UNREAD.get(path, ())
+    for name, value in NETWORK.items():
+        if name not in unread and not (path == "exact" and name == "smoothness"):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                assert not np.array_equal(fit_by[path](**{name: value}), usual), name
+
+
+@pytest.mark.parametrize("path", list(UNREAD))
+def test_listed_parameters_change_nothing_and_one_warning_names_them(path, fit_by):
+    listed = ", ".join(UNREAD[path][:-1]) + f" and {UNREAD[path][-1]}"
+    with pytest.warns(UserWarning, match=f"^{listed} have no effect: .*; ") as caught:
+        found = fit_by[path](**{name: (NETWORK | OTHERS)[name] for name in UNREAD[path]})
+    assert len(caught) == 1
+    assert caught[0].filename == __file__, "the warning points at the call of fit"
+    np.testing.assert_array_equal(found, fit_by[path]())
+
+
+@pytest.mark.parametrize(("path", "name"), [(path, name) for path in UNREAD for name in UNREAD[path]])
+def test_a_single_parameter_is_named_alone(path, name):
+    given = {"other basis": {"basis": "spline"}, "no validation": {"validation_size": 0}}.get(path, {})
+    with pytest.warns(UserWarning, match=f"^{name} has no effect: "):
+        warn_unread(NeuralBasisRegressor(**given), [name], path)
+
+
+def test_a_callable_basis_reads_no_network_parameters():
+    usual = fit(basis=make_basis)
+    with pytest.warns(UserWarning, match="^hidden, fourier, batch_norm and dropout have no effect: only basis='mlp'"):
+        found = fit(basis=make_basis, hidden=(3,), fourier=1, batch_norm=True, dropout=0.5)
+    np.testing.assert_array_equal(found, usual)
+
+
+def test_one_warning_names_all_paths():
+    with pytest.warns(UserWarning, match="^hidden has no effect: .*early_stopping_rounds has no effect: ") as caught:
+        fit(basis="spline", hidden=(3,), validation_size=0, early_stopping_rounds=3)
+    assert len(caught) == 1
+
+
+def test_an_update_is_silent_about_what_the_model_was_fitted_with(tmp_path):
+    X, y = draw()
+    model = NeuralBasisRegressor(**QUICK, max_bins=33, exclude=(2,), scaling="minmax", warm_start=True).fit(X, y)
+    model.update(X, y).fit(X, y)
+    model.save(tmp_path / "model.nbm")
+    loaded = load(tmp_path / "model.nbm")
+    update(loaded, X, y, max_bins=33)
+    with pytest.warns(UserWarning, match="^max_bins has no effect: an update keeps the knots"):
+        update(loaded, X, y, max_bins=17)
+
+
+def test_defaults_presets_and_the_published_settings_are_silent(few_are_wide):
+    X, y = draw(120)
+    for options in [{"preset": "fast"}, {**PAPER, "max_steps": 3}, {**PAPER, "max_steps": 3, "interactions": 0}]:
+        NeuralBasisRegressor(**options).fit(X, y)
+    for preset in ("fast", "default", "best"):
+        NeuralBasisClassifier(preset=preset, max_epochs=0.1).fit(WIDE, np.arange(200) % 2)
