@@ -13,7 +13,9 @@ import click
 import numpy as np
 
 from ..draft import replace_when_done
+from ..printable import escape
 from .failure import Failure, note
+from .terminal import echo
 
 if TYPE_CHECKING:
     from ..concepts import Annotations, ConceptExtractor
@@ -88,9 +90,9 @@ def fit(
     _report(extractor.knowledge.broken, output)
     extractor.save(output)
     if as_json:
-        click.echo(pages.write_json({"concepts": output, "trust": [_list_trust(row) for row in extractor.trust()]}))
+        echo(pages.write_json({"concepts": output, "trust": [_list_trust(row) for row in extractor.trust()]}))
     else:
-        click.echo(_write_trust(extractor, output))
+        echo(_write_trust(extractor, output))
 
 
 @concepts.command()
@@ -134,7 +136,7 @@ def apply(
     if cache == unfinished:
         shutil.rmtree(unfinished, ignore_errors=True)
     _report([reason for _, reason in sorted(broken.items())], output)
-    click.echo(f"{output}: {len(annotations.images):,} pictures, {len(found.names)} concepts", err=True)
+    echo(f"{output}: {len(annotations.images):,} pictures, {len(found.names)} concepts", err=True)
 
 
 def _write_table(
@@ -211,7 +213,8 @@ def _write_trust(extractor: ConceptExtractor, output: str) -> str:
     page = [pages.align(lines), "", f"saved {output}: {len(rows)} concepts, measured on pictures held out"]
     if unmeasured := [row.concept for row in rows if not row.is_measured]:
         reason = "since no picture held out has them, or none lacks them"
-        page.append(f"not measured, {reason}: {', '.join(unmeasured)}")
+        page.append(f"not measured, {reason}: {escape(', '.join(unmeasured))}")
     if left_out := extractor.knowledge.left_out:
-        page.append(f"left out, since no picture that was read shows them at a marked part: {', '.join(left_out)}")
+        names = escape(", ".join(left_out))
+        page.append(f"left out, since no picture that was read shows them at a marked part: {names}")
     return "\n".join(page)

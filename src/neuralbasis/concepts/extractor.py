@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.special import expit
 
+from ..printable import escape
 from .classifiers import RIDGES
 from .grids import Plan, find_logits, find_peaks, open_grids, stream_grids
 from .knowledge import ARRAYS, Knowledge, Trust, pack, read_knowledge, write_knowledge
@@ -72,7 +73,7 @@ class Concepts:
         if not self.broken:
             return f"all {len(self.images):,} pictures were read"
         lines = [f"{len(self.broken):,} of {len(self.images):,} pictures could not be read:"]
-        return "\n".join([*lines, *(f"  {reason}" for reason in self.broken.values())])
+        return "\n".join([*lines, *(f"  {escape(reason)}" for reason in self.broken.values())])
 
 
 class Scored(NamedTuple):
@@ -272,7 +273,7 @@ class ConceptExtractor:
         return np.array([place[name] for name in names], dtype=int)
 
     def __repr__(self) -> str:
-        return f"<ConceptExtractor: {len(self.names)} concepts on {self.knowledge.source.name or 'a backbone'}>"
+        return f"<ConceptExtractor: {len(self.names)} concepts on {escape(self.knowledge.source.name) or 'a backbone'}>"
 
 
 def load(path: str | os.PathLike[str], backbone: Backbone | None = None) -> ConceptExtractor:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..columns import list_names
 from .annotations import ABSENT, PRESENT, UNKNOWN, Annotations, Locations, merge_sides, name_concept
 from .pictures import list_pictures
 
@@ -139,7 +140,7 @@ def read_inaturalist(
 def _check_supercategory(found: dict, supercategory: str, path: Path) -> None:
     known = sorted({str(category.get("supercategory")) for category in found.get("categories", [])})
     if supercategory not in known:
-        raise ValueError(f"{path} has no supercategory {supercategory!r}; it has {', '.join(known) or 'none'}")
+        raise ValueError(f"{path} has no supercategory {supercategory!r}; it has {list_names(known) or 'none'}")
 
 
 def _read_inaturalist(found: dict, folder: Path, supercategory: str | None, is_train: bool) -> Annotations:

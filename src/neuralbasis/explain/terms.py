@@ -18,6 +18,7 @@ from ..columns import write_frame
 from ..lazy import Lazy
 from ..model import AdditiveModel, find_model
 from ..parts import lean
+from ..printable import escape
 from ..scorecard import find_term, reachable_cells
 from ..shape import AnyShape, FactoredShape
 from .explanation import Explanation, find_output, list_cells, squeeze
@@ -113,7 +114,7 @@ class Leaning(NamedTuple):
     size: float
 
     def __str__(self) -> str:
-        return f"{self.name} {f'{self.size:+.2g}'.replace('-', '−')}"
+        return f"{escape(self.name)} {f'{self.size:+.2g}'.replace('-', '−')}"
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,8 @@ class ClassView:
 
     def __str__(self) -> str:
         sides = (("for", self.speaks_for), ("against", self.speaks_against))
-        return "\n".join(f"{word} {self.label}: {', '.join(map(str, found))}" for word, found in sides)
+        label = escape(str(self.label))
+        return "\n".join(f"{word} {label}: {', '.join(map(str, found))}" for word, found in sides)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
