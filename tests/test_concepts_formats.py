@@ -157,7 +157,7 @@ def test_inaturalist(tmp_path: Path) -> None:
     assert [p.relative_to(tmp_path).as_posix() for p in birds.images] == ["train/a.jpg", "train/b.jpg"]
     assert birds.labels.tolist() == [1, 0]
     assert len(read_annotations(tmp_path / "train.json").images) == 3
-    with pytest.raises(ValueError, match=r"train\.json has no supercategory 'birds'; it has Birds, Plants"):
+    with pytest.raises(ValueError, match=r"train\.json has no supercategory 'birds'; it has 'Birds', 'Plants'"):
         read_annotations(tmp_path / "train.json", supercategory="birds")
     with pytest.raises(ValueError, match="a supercategory chooses from a JSON file of iNaturalist"):
         read_annotations(tmp_path, supercategory="Birds")
