@@ -30,6 +30,7 @@ def work_options(command: Any) -> Any:
     for option in reversed((
         click.option("--cache", type=click.Path(file_okay=False), help="Folder that keeps what was computed."),
         click.option("--batch-size", type=click.IntRange(1), default=16, help="Pictures for the network at once."),
+        click.option("--download", "allow_download", is_flag=True, help="Allow weights from the Hugging Face hub."),
         click.option("--device", default="cpu", help="Where the network runs: cpu, cuda, cuda:1, mps, …"),
         click.option("--threads", "n_threads", type=click.IntRange(1), default=2, help="Threads that decode pictures."),
     )):  # fmt: skip
@@ -48,7 +49,10 @@ def concepts() -> None:
 @concepts.command()
 @click.argument("pictures", type=PICTURES)
 @click.option(
-    "--backbone", required=True, metavar="FOLDER | NAME", help="Weights: a local folder, or a name on the hub."
+    "--backbone",
+    required=True,
+    metavar="FOLDER | NAME",
+    help="Weights: a folder, or with --download a name on the hub.",
 )
 @click.option("--output", "-o", type=click.Path(dir_okay=False), default="concepts.nbc", help="File to write.")
 @click.option("--side", type=click.IntRange(16), default=448, help="Pixels to which pictures are resized.")
@@ -59,7 +63,7 @@ def concepts() -> None:
 @work_options
 def fit(
     pictures: str, backbone: str, output: str, side: int, held_out: float, seed: int, force: bool, as_json: bool,
-    device: str, **plan: Any,
+    device: str, allow_download: bool, **plan: Any,
 ) -> None:  # fmt: skip
     """Learn concepts from annotated pictures.
 
@@ -67,7 +71,7 @@ def fit(
     training part are used; some are held out, and tell how far each concept can be trusted.
 
     \b
-    neuralbasis concepts fit CUB_200_2011 --backbone microsoft/resnet-50 -o birds.nbc
+    neuralbasis concepts fit CUB_200_2011 --backbone microsoft/resnet-50 --download -o birds.nbc
     """
     from ..concepts import Backbone, ConceptExtractor, read_annotations
     from . import pages
@@ -81,7 +85,7 @@ def fit(
         note(text)
     extractor = ConceptExtractor.fit(
         annotations,
-        Backbone.load(backbone, side=side, device=device),
+        Backbone.load(backbone, side=side, device=device, allow_download=allow_download),
         held_out=held_out,
         random_state=seed,
         verbose=sys.stderr.isatty(),
@@ -105,7 +109,7 @@ def fit(
 @work_options
 def apply(
     extractor: str, pictures: str, output: str, backbone: str | None, supercategory: str | None, split: str | None,
-    device: str, **plan: Any,
+    device: str, allow_download: bool, **plan: Any,
 ) -> None:  # fmt: skip
     """Write a table of pictures: one row each, one column a concept.
 
@@ -128,7 +132,7 @@ def apply(
         annotations = annotations.select(annotations.is_train == (split == "train"))
     if not annotations.images:
         raise Failure(f"{pictures} has no pictures{f' of the split {split!r}' if split else ''}")
-    found.load_backbone(backbone, device)
+    found.load_backbone(backbone, device, allow_download=allow_download)
     unfinished = f"{output}.unfinished"
     cache = plan.pop("cache") or unfinished
     broken: dict[int, str] = {}

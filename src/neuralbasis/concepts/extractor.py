@@ -157,15 +157,27 @@ class ConceptExtractor:
             )
         self._backbone = backbone
 
-    def load_backbone(self, name: str | os.PathLike[str] | None = None, device: str = "cpu") -> None:
-        """Load the backbone from a folder or by its name on the hub, by default from where it was."""
+    def load_backbone(
+        self, name: str | os.PathLike[str] | None = None, device: str = "cpu", *, allow_download: bool = False
+    ) -> None:
+        """Load the backbone, which must have the digest of the one that the concepts were fitted with.
+
+        Parameters
+        ----------
+        name : a folder, or a name on the hub; by default where the backbone was
+        device : where it runs
+        allow_download : allow the hub. A concept file may name any model of the hub, at a commit that it records.
+        """
         from .backbone import Backbone
 
         source = self.knowledge.source
+        revision = source.revision if name is None else None
         try:
-            self.backbone = Backbone.load(name or source.name, side=source.side, device=device)
+            self.backbone = Backbone.load(
+                name or source.name, source.side, device, allow_download=allow_download, revision=revision
+            )
         except FileNotFoundError as error:
-            hint = "give the backbone that the concepts were fitted with (backbone=, --backbone)"
+            hint = "or give a folder with the backbone that the concepts were fitted with (backbone=, --backbone)"
             raise FileNotFoundError(f"{error}; {hint}") from error
 
     def trust(self) -> list[Trust]:
