@@ -715,7 +715,7 @@ def test_a_backbone_is_found_from_any_folder(birds, tmp_path: Path, monkeypatch)
     assert load("a.nbc").backbone.digest == birds.backbone.digest
     gone = found.source._replace(name=str(tmp_path / "gone"))
     ConceptExtractor(replace(found, source=gone)).save("b.nbc")
-    with pytest.raises(FileNotFoundError, match=r"there is no folder '.*gone'.*give the backbone"):
+    with pytest.raises(FileNotFoundError, match=r"there is no folder '.*gone'.*or give a folder with the backbone"):
         load("b.nbc").apply(birds.annotations.images[:1])
     elsewhere = load("b.nbc", backbone=birds.backbone)
     assert elsewhere.apply(birds.annotations.images[:1]).scores.shape == (1, 38)

@@ -28,6 +28,7 @@ LISTED = 10  # concepts, or broken pictures, on a page
 def work_options(command: Any) -> Any:
     """How to go through pictures: what both commands share."""
     for option in reversed((
+        click.option("--folder", type=click.Path(exists=True, file_okay=False), help="Pictures of a CSV or JSON file."),
         click.option("--cache", type=click.Path(file_okay=False), help="Folder that keeps what was computed."),
         click.option("--batch-size", type=click.IntRange(1), default=16, help="Pictures for the network at once."),
         click.option("--download", "allow_download", is_flag=True, help="Allow weights from the Hugging Face hub."),
@@ -63,7 +64,7 @@ def concepts() -> None:
 @work_options
 def fit(
     pictures: str, backbone: str, output: str, side: int, held_out: float, seed: int, force: bool, as_json: bool,
-    device: str, allow_download: bool, **plan: Any,
+    device: str, allow_download: bool, folder: str | None, **plan: Any,
 ) -> None:  # fmt: skip
     """Learn concepts from annotated pictures.
 
@@ -80,7 +81,7 @@ def fit(
     check_output(output, pictures)
     if os.path.exists(output) and not force:
         raise Failure(f"{output} exists already; --force replaces it, --output names another file")
-    annotations = read_annotations(pictures)
+    annotations = read_annotations(pictures, folder=folder)
     for text in annotations.notes:
         note(text)
     extractor = ConceptExtractor.fit(
@@ -109,7 +110,7 @@ def fit(
 @work_options
 def apply(
     extractor: str, pictures: str, output: str, backbone: str | None, supercategory: str | None, split: str | None,
-    device: str, allow_download: bool, **plan: Any,
+    device: str, allow_download: bool, folder: str | None, **plan: Any,
 ) -> None:  # fmt: skip
     """Write a table of pictures: one row each, one column a concept.
 
@@ -125,7 +126,7 @@ def apply(
 
     check_output(output, extractor, pictures)
     found = load(extractor)
-    annotations = read_annotations(pictures, supercategory, with_parts=False)
+    annotations = read_annotations(pictures, supercategory, with_parts=False, folder=folder)
     for text in annotations.notes:
         note(text)
     if split is not None:
@@ -136,7 +137,9 @@ def apply(
     unfinished = f"{output}.unfinished"
     cache = plan.pop("cache") or unfinished
     broken: dict[int, str] = {}
-    _write_table(found, annotations, pictures, output, broken, cache=cache, verbose=sys.stderr.isatty(), **plan)
+    _write_table(
+        found, annotations, folder or pictures, output, broken, cache=cache, verbose=sys.stderr.isatty(), **plan
+    )
     if cache == unfinished:
         shutil.rmtree(unfinished, ignore_errors=True)
     _report([reason for _, reason in sorted(broken.items())], output)
@@ -196,7 +199,7 @@ def _report(broken: Sequence[str], output: str) -> None:
 
 def _spell(path: str) -> str:
     """A path as text: names of files need not be UTF-8."""
-    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return path.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _list_trust(row: Trust) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import inspect
 import json
 import math
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -30,6 +31,7 @@ from .pictures import BICUBIC
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 PREPROCESSOR = "preprocessor_config.json"
+_HUB_NAME = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 _BEHIND = ("stage_names", "out_features", "out_indices", "pooler_act", "pooler_output_size")  # settings behind the grid
 
 
@@ -104,6 +106,8 @@ class Backbone:
         name = os.fspath(name)
         if is_local := _is_folder(name):
             name = os.path.abspath(name)  # to be found from anywhere
+        elif not _HUB_NAME.fullmatch(name):
+            raise FileNotFoundError(f"there is no folder {name!r}: expected config.json and model.safetensors in it")
         elif not allow_download:
             raise FileNotFoundError(
                 f"there is no folder {name!r}: expected config.json and model.safetensors in it; to download a model "
