@@ -1,9 +1,9 @@
 """Birds: from a folder of pictures to named concepts, a model on them, and a page that shows what it has learnt.
 
     python examples/birds.py                                              drawn birds, and a small network for them
-    python examples/birds.py --cub CUB_200_2011 --backbone resnet-50      the photographs, and ResNet-50's weights
+    python examples/birds.py --cub CUB_200_2011 --backbone resnet-50      the photographs, and a folder of weights
 
-The two paths are all that changes: the folder of the Caltech-UCSD Birds, and a folder (or the name on the hub) of a
+The two paths are all that changes: the folder of the Caltech-UCSD Birds, and a folder with the weights of a
 backbone of `transformers`, such as microsoft/resnet-50. Everything is written to `birds_output`; what was computed once
 is kept there, so that a second run is quick.
 """
@@ -29,7 +29,7 @@ THUMBNAIL = 160  # pixels
 def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cub", type=Path, help="the folder CUB_200_2011; without it birds are drawn")
-    parser.add_argument("--backbone", help="folder or name of a network; without it a small one is taught")
+    parser.add_argument("--backbone", help="folder of a network; without it a small one is taught")
     parser.add_argument("--output", type=Path, default=Path("birds_output"))
     parser.add_argument("--images", type=int, default=800, help="pictures to draw")
     parser.add_argument("--classes", type=int, default=10, help="species to draw")

@@ -22,7 +22,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 
 NUMPY_SIDE = ["stored", "columns", "axis", "encoder", "terms", "screen", "select", "link", "layout", "model", "kernels"]
 NUMPY_SIDE += ["lazy", "entries", "factors", "purify", "shape", "summary", "draft", "archive", "document", "scorecard"]
-NUMPY_SIDE += ["bound", "merging", "nested", "predictions", "stream", "detection"]
+NUMPY_SIDE += ["bound", "merging", "nested", "predictions", "printable", "stream", "detection"]
 TORCH_SIDE = ["bases", "net", "objective", "train", "compile"]
 READERS = ["explain", "plot", "report", "edit", "export", "cli"]
 BOTH_SIDES = {
@@ -39,7 +39,7 @@ BOTH_SIDES = {
 }
 # The training side calls the compiled loops (the backward pass of a look-up is a histogram) and is handed the records
 # that describe their arrays. It sees no frames, no encoder, no fitted model.
-SHARED = {"kernels", "layout", "axis", "terms", "stored", "entries"}
+SHARED = {"kernels", "layout", "axis", "terms", "stored", "entries", "printable"}
 
 # Later may import earlier, never the other way round.
 DATA_LINE = ["stored", "columns", "axis", "encoder", "model", "readers"]

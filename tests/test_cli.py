@@ -435,10 +435,13 @@ def test_a_traceback_only_on_request(case, monkeypatch) -> None:
     _, _, path, data = case
     data.write_text(data.read_text() + "9,inf,level 0,inf,level 0,inf\n")
     assert "infinite" in fails("predict", path, data)
-    found = CliRunner().invoke(main, ["--debug", "predict", str(path), str(data)])
-    assert isinstance(found.exception, ValueError)
+    shown = run("--debug", "predict", path, data, code=1).stderr
+    assert shown.startswith("Traceback (most recent call last):")
+    assert "\nValueError: " in shown
+    with pytest.raises(ValueError, match="infinite"):
+        main(["--debug", "predict", str(path), str(data)], standalone_mode=False)
     monkeypatch.setenv("NEURALBASIS_DEBUG", "1")
-    assert isinstance(CliRunner().invoke(main, ["predict", str(path), str(data)]).exception, ValueError)
+    assert "Traceback" in run("predict", path, data, code=1).stderr
 
 
 PROBE = """

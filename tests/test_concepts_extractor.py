@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
+import pickle
+import re
 import shutil
 import subprocess
 import sys
+import threading
+import tracemalloc
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +23,8 @@ import pyarrow.compute
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
@@ -36,7 +44,7 @@ from neuralbasis.concepts import Backbone, ConceptExtractor, load, read_picture
 from neuralbasis.concepts.cells import find_cells
 from neuralbasis.concepts.classifiers import RIDGES
 from neuralbasis.concepts.grids import Plan, stream_grids
-from neuralbasis.concepts.knowledge import ARRAYS, pack
+from neuralbasis.concepts.knowledge import ARRAYS, pack, read_knowledge, write_knowledge
 from neuralbasis.concepts.shelf import Shelf, picture_key
 from neuralbasis.document import DocumentError
 
@@ -359,6 +367,87 @@ def test_broken_and_foreign_files(birds, tmp_path: Path) -> None:
             load(path)
 
 
+HEADER = "{'descr': '<f4', 'fortran_order': False, 'shape': (%s), }"
+
+
+def npy(header: str, body: bytes = b"") -> bytes:
+    return b"\x93NUMPY\x01\0" + len(header).to_bytes(2, "little") + header.encode() + body
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        npy(HEADER % "38, 999999999" + "\n"),
+        npy(HEADER % "99999999999999999999, 9" + "\n"),
+        npy("(" * 9000 + "\n"),
+        npy("{'descr': '''<f4\n"),
+        npy("-" * 9000 + "1\n"),
+        npy("{'descr': '|O', 'fortran_order': False, 'shape': (38,), }\n", pickle.dumps([1])),
+        npy(HEADER % "38," + "\n", b"\0" * 151),
+        b"",
+    ],
+    ids=["huge", "beyond int64", "nested", "unfinished", "signs", "objects", "short", "empty"],
+)
+def test_headers_of_arrays_are_not_evaluated(birds, data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "a.nbc"
+    birds.extractor.save(path)
+    entries = read_archive(io.BytesIO(path.read_bytes()))
+    write_archive(path, {**entries, "coefficients.npy": data})
+    tracemalloc.start()
+    with pytest.raises(DocumentError, match=r"a\.nbc cannot be read as concepts: its array 'coefficients'"):
+        load(path)
+    assert tracemalloc.get_traced_memory()[1] < 1 << 22
+    tracemalloc.stop()
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3) | st.just(10**400) | st.just(1e308),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def alter_json(data: st.DataObject, text: bytes) -> bytes:
+    """One value, at any depth, replaced."""
+    document = json.loads(text)
+    place, key = document, data.draw(st.sampled_from(sorted(document)))
+    while isinstance(place[key], (list, dict)) and place[key] and data.draw(st.booleans()):
+        place = place[key]
+        key = data.draw(st.sampled_from(sorted(place)) if isinstance(place, dict) else st.integers(0, len(place) - 1))
+    place[key] = data.draw(JSON)
+    return json.dumps(document).encode()
+
+
+def alter_bytes(data: st.DataObject, whole: bytes) -> bytes:
+    """A few bytes near the beginning replaced, and perhaps the end cut off."""
+    altered = bytearray(whole)
+    for _ in range(data.draw(st.integers(1, 3))):
+        altered[data.draw(st.integers(0, min(len(altered) - 1, 200)))] = data.draw(st.integers(0, 255))
+    return bytes(altered[: data.draw(st.integers(0, len(altered)) | st.just(len(altered)))])
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_altered_files_are_read_or_refused(birds, tmp_path: Path, data: st.DataObject) -> None:
+    path = tmp_path / "a.nbc"
+    write_knowledge(path, birds.extractor.knowledge)
+    entries = read_archive(io.BytesIO(path.read_bytes()))
+    name = data.draw(st.sampled_from(["concepts.json", *sorted(entries)]))
+    alter = data.draw(st.sampled_from([alter_json, alter_bytes])) if name == "concepts.json" else alter_bytes
+    write_archive(path, {**entries, name: alter(data, entries[name])})
+    known, problem = None, ""
+    try:
+        known = read_knowledge(path)
+    except DocumentError as error:
+        problem = str(error)
+    if known is None:
+        assert problem.startswith(f"{path} cannot be read as concepts: ")
+        assert len(problem) < 1000
+    else:
+        assert known.coefficients.shape[0] == len(known.names)
+        assert 1 <= known.source.side <= 4096
+
+
 def test_another_backbone_is_refused(birds, tmp_path: Path) -> None:
     birds.extractor.save(tmp_path / "a.nbc")
     with pytest.raises(ValueError, match="is not the one that the concepts were fitted with"):
@@ -457,7 +546,7 @@ def test_wrong_weights_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         Backbone.load(tmp_path / "absent")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match=r"cannot be loaded: expected a folder with config\.json"):
+    with pytest.raises(ValueError, match=r"cannot be loaded: expected a vision model.*config\.json"):
         Backbone.load(tmp_path / "empty")
     ResNetModel(shallow_net()).save_pretrained(tmp_path / "net")
     told = json.loads((tmp_path / "net" / "config.json").read_text())
@@ -509,6 +598,113 @@ def test_broken_weights_are_refused_by_name(tmp_path: Path) -> None:
         Backbone.load(tmp_path / "net")
 
 
+class Bomb:
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.folder),)
+
+
+def test_pickled_weights_are_refused(tmp_path: Path) -> None:
+    """A folder with .bin weights, which may run code as they are loaded."""
+    network = ResNetModel(shallow_net())
+    network.save_pretrained(tmp_path / "net")
+    Backbone.load(tmp_path / "net", side=64)
+    (tmp_path / "net" / "model.safetensors").unlink()
+    for weights in (network.state_dict(), {**network.state_dict(), "bomb": Bomb(tmp_path / "ran")}):
+        torch.save(weights, tmp_path / "net" / "pytorch_model.bin")
+        with pytest.raises(ValueError, match=r"net' cannot be loaded: .*pickled weights are refused"):
+            Backbone.load(tmp_path / "net", side=64)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_code_beside_the_weights_is_not_run(tmp_path: Path) -> None:
+    ResNetModel(shallow_net()).save_pretrained(tmp_path / "net")
+    told = json.loads((tmp_path / "net" / "config.json").read_text())
+    code = {"model_type": "odd", "auto_map": {"AutoConfig": "odd.Odd", "AutoModel": "odd.Odd"}}
+    (tmp_path / "net" / "config.json").write_text(json.dumps({**told, **code}))
+    (tmp_path / "net" / "odd.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Odd: pass\n")
+    with pytest.raises(ValueError, match="net' cannot be loaded"):
+        Backbone.load(tmp_path / "net", side=64)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "told", [{"image_mean": [1]}, {"image_std": [1, 0, 1]}, {"image_mean": "red"}, [], {"image_std": 3}]
+)
+def test_odd_preprocessors_are_refused(told, tmp_path: Path) -> None:
+    ResNetModel(shallow_net()).save_pretrained(tmp_path / "net")
+    (tmp_path / "net" / "preprocessor_config.json").write_text(json.dumps(told))
+    with pytest.raises(ValueError, match="net' cannot be loaded"):
+        Backbone.load(tmp_path / "net", side=64)
+
+
+class Hub(BaseHTTPRequestHandler):
+    """The Hugging Face hub, as far as downloads of one repository need it; `asked` lists the paths."""
+
+    def do_GET(self) -> None:
+        self.server.asked.append(self.path)
+        found = re.fullmatch("/birds/net/resolve/(main|a{40})/(.*)", self.path)
+        file = self.server.folder / found[2] if found else None
+        data = file.read_bytes() if file is not None and file.is_file() else b""
+        self.send_response(200 if data else 404)
+        self.send_header("Content-Length", str(len(data)))
+        self.send_header("X-Repo-Commit", "a" * 40)
+        self.send_header("ETag", f'"{hashlib.sha256(data).hexdigest()}"')
+        if not data:
+            self.send_header("X-Error-Code", "EntryNotFound")
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(data)
+
+    do_HEAD = do_GET
+
+    def log_message(self, *_) -> None:
+        pass
+
+
+@pytest.fixture
+def hub(birds):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    server.asked, server.folder = [], birds.checkpoint
+    with server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def test_the_hub_is_asked_only_on_request(birds, hub, tmp_path: Path) -> None:
+    """A file that names a hub model: refused without --download; with it, the recorded commit is downloaded."""
+    known = birds.extractor.knowledge
+    source = known.source._replace(name="birds/net", revision="a" * 40)
+    write_knowledge(tmp_path / "a.nbc", replace(known, source=source))
+    assert read_knowledge(tmp_path / "a.nbc").source == source
+    (tmp_path / "pictures").mkdir()
+    shutil.copy(birds.annotations.images[0], tmp_path / "pictures")
+    command = [sys.executable, "-m", "neuralbasis", "concepts", "apply", "a.nbc", "pictures", "-o", "a.csv"]
+    host = f"http://127.0.0.1:{hub.server_port}"
+    told = {**os.environ, "HF_ENDPOINT": host, "HF_HOME": str(tmp_path / "home"), "HF_HUB_DISABLE_XET": "1"}
+    found = subprocess.run(command, cwd=tmp_path, env=told, capture_output=True, text=True, check=False)
+    assert found.returncode == 1
+    assert "there is no folder 'birds/net'" in found.stderr
+    assert "--download" in found.stderr
+    assert hub.asked == []
+    found = subprocess.run(
+        [*command, "--download"], cwd=tmp_path, env=told, capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 0, found.stderr
+    assert f"/birds/net/resolve/{'a' * 40}/model.safetensors" in hub.asked
+    assert not [path for path in hub.asked if "/resolve/main/" in path or path.endswith((".bin", ".py"))]
+    assert len((tmp_path / "a.csv").read_text().splitlines()) == 2
+
+
+def test_a_path_to_another_machine_is_not_looked_at(birds, tmp_path: Path) -> None:
+    for name in (f"/{birds.checkpoint}", r"\\server\share"):
+        with pytest.raises(FileNotFoundError, match="there is no folder"):
+            Backbone.load(name, side=96)
+
+
 def test_a_backbone_is_found_from_any_folder(birds, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(birds.checkpoint.parent)
     backbone = Backbone.load(birds.checkpoint.name, side=96)
@@ -519,7 +715,7 @@ def test_a_backbone_is_found_from_any_folder(birds, tmp_path: Path, monkeypatch)
     assert load("a.nbc").backbone.digest == birds.backbone.digest
     gone = found.source._replace(name=str(tmp_path / "gone"))
     ConceptExtractor(replace(found, source=gone)).save("b.nbc")
-    with pytest.raises(FileNotFoundError, match=r"there is no folder '.*gone'.*give the backbone"):
+    with pytest.raises(FileNotFoundError, match=r"there is no folder '.*gone'.*or give a folder with the backbone"):
         load("b.nbc").apply(birds.annotations.images[:1])
     elsewhere = load("b.nbc", backbone=birds.backbone)
     assert elsewhere.apply(birds.annotations.images[:1]).scores.shape == (1, 38)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -12,8 +13,17 @@ import pytest
 
 pytest.importorskip("PIL")
 
-from neuralbasis.concepts import read_annotations, read_csv, read_cub, read_folder, read_inaturalist
+from neuralbasis.concepts import (
+    PictureError,
+    read_annotations,
+    read_csv,
+    read_cub,
+    read_folder,
+    read_inaturalist,
+    read_picture,
+)  # fmt: skip
 from neuralbasis.concepts.annotations import merge_sides, name_concept
+from neuralbasis.concepts.shelf import picture_key
 
 CUB_PARTS = (
     "back", "beak", "belly", "breast", "crown", "forehead", "left eye", "left leg", "left wing", "nape", "right eye",
@@ -157,7 +167,7 @@ def test_inaturalist(tmp_path: Path) -> None:
     assert [p.relative_to(tmp_path).as_posix() for p in birds.images] == ["train/a.jpg", "train/b.jpg"]
     assert birds.labels.tolist() == [1, 0]
     assert len(read_annotations(tmp_path / "train.json").images) == 3
-    with pytest.raises(ValueError, match=r"train\.json has no supercategory 'birds'; it has Birds, Plants"):
+    with pytest.raises(ValueError, match=r"train\.json has no supercategory 'birds'; it has 'Birds', 'Plants'"):
         read_annotations(tmp_path / "train.json", supercategory="birds")
     with pytest.raises(ValueError, match="a supercategory chooses from a JSON file of iNaturalist"):
         read_annotations(tmp_path, supercategory="Birds")
@@ -257,3 +267,62 @@ def test_folders_are_classes(tmp_path: Path) -> None:
     assert found.labels.tolist() == [-1, 0, 1]
     with pytest.raises(ValueError, match=r"expected CUB's folder.*a\.txt"):
         read_annotations(tmp_path / "a.txt")
+
+
+CSV_HEADER = "image,part,x,y,attribute\n"
+
+
+@pytest.mark.parametrize("name", ["../a.jpg", "b/../../a.jpg", "/etc/a.jpg"])
+def test_pictures_outside_their_folder_are_refused(name: str, tmp_path: Path) -> None:
+    inner = tmp_path / "inner"
+    (inner / "cub" / "images").mkdir(parents=True)
+    (inner / "a.csv").write_text(f"{CSV_HEADER}{name},wing,1,2,red\n")
+    (inner / "a.json").write_text(json.dumps({"images": [{"id": 1, "file_name": name}]}))
+    for other in ("classes", "image_class_labels", "train_test_split"):
+        (inner / "cub" / f"{other}.txt").write_text("1 1\n")
+    (inner / "cub" / "images.txt").write_text(f"1 {name}\n")
+    for source in ("a.csv", "a.json", "cub"):
+        with pytest.raises(ValueError, match=rf"names the picture '{re.escape(name)}', which is not below"):
+            read_annotations(inner / source, with_parts=False)
+    assert read_annotations(inner / "a.csv", folder="/").images == (Path("/") / name,)
+
+
+def test_pictures_below_their_folder_by_any_name(tmp_path: Path) -> None:
+    names = ["a..b.jpg", "c/../a.jpg", str(tmp_path / "d.jpg")]
+    (tmp_path / "a.csv").write_text(CSV_HEADER + "".join(f"{name},wing,1,2,red\n" for name in names))
+    assert read_csv(tmp_path / "a.csv").images == tuple(tmp_path / name for name in names)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("a.json", b'{"images":' + b"[" * 100_000),
+        ("a.json", b'{"images": [{"id": 1, "file_name": 5}]}'),
+        ("a.csv", CSV_HEADER.encode() + b"x" * 200_000 + b",wing,1,1,red\n"),
+        ("a.csv", CSV_HEADER.encode() + b"\xe9.jpg,wing,1,1,red\n"),
+    ],
+    ids=["nested", "number", "long", "latin-1"],
+)
+def test_odd_files_are_one_error_with_their_name(name: str, data: bytes, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(ValueError, match=name):
+        read_annotations(tmp_path / name)
+
+
+def test_odd_numbers_of_lines_are_noted(tmp_path: Path) -> None:
+    for name in ("classes", "image_class_labels", "train_test_split"):
+        (tmp_path / f"{name}.txt").write_text("1 1\n")
+    (tmp_path / "images.txt").write_text("² a.jpg\n" + "9" * 5000 + " b.jpg\n1 c.jpg\n")
+    found = read_annotations(tmp_path, with_parts=False)
+    assert found.images == (tmp_path / "images" / "c.jpg",)
+    assert found.notes == ("images.txt: 2 lines could not be read, first line 1",)
+
+
+def test_names_that_no_file_can_have() -> None:
+    assert [picture_key(name) for name in ("a\0b", "a\ud800b")] == [None, None]
+
+
+def test_a_pipe_is_no_picture(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.jpg")
+    with pytest.raises(PictureError, match=r"a\.jpg: it is not a regular file"):
+        read_picture(tmp_path / "a.jpg")

@@ -146,6 +146,20 @@ def test_odd_levels_are_told_apart_in_libreoffice(tmp_path: Path) -> None:
     assert len({line[7] for line in lines[1 : 1 + len(LEVELS)]}) == len(LEVELS)  # each has its own contribution
 
 
+@needs_office
+def test_names_that_look_like_escapes_in_libreoffice(tmp_path: Path) -> None:
+    """LibreOffice reads _xHHHH_ in the name of a sheet as a character, and would look terms up on another sheet."""
+    model = odd_model(("_x0041_", "A", "b_x0042_c"))
+    rows = odd_rows(model)
+    to_excel(model, tmp_path / "model.xlsx", rows)
+    assert_predicts(model, rows, office_lines(tmp_path / "model.xlsx"))
+    book = load_workbook(tmp_path / "computed" / "model.xlsx", read_only=True)
+    sheets = ["-x0041_", "A", "b-x0042_c", "-x0041_ & A", "A & b-x0042_c"]
+    assert book.sheetnames == ["Predict", "Terms", *sheets, "Positions", "Axes"]
+    assert [book[name]["A1"].value for name in sheets] == list(model.term_names)
+    assert [cell.value for cell in book["Predict"][4][3:6]] == list(model.encoder.names)
+
+
 def test_odd_levels_are_told_apart_in_python(tmp_path: Path) -> None:
     model = odd_model(("text", "rate", "one"))  # the engine cannot read the other names
     rows = odd_rows(model)

@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgb
@@ -844,6 +844,16 @@ def test_texts_are_one_short_line_of_known_letters(text, max_length):
 def test_long_names_keep_their_ends():
     assert canvas.plain("total of outstanding debts in thousands", 20) == "total of outs…usands"
     assert canvas.plain("a\n b\t$", 20) == r"a b \$"
+
+
+@given(st.text("$\\\\ab {}", max_size=60), st.sampled_from([0.5, 1.0, 1.5, 2.0]))
+@example("$" * 40, 2.0)
+def test_wrapped_names_are_no_formulas(name, inches):
+    """The lines, joined, begin the name."""
+    lines = canvas.wrap_name(name, inches)
+    assert lines.count("$") == lines.count(r"\$")
+    line, one = (text.replace("\n", "").replace(" ", "") for text in (lines, canvas.wrap_name(name, 100.0)))
+    assert "…" in line or one.startswith(line)
 
 
 def test_wrong_width_is_refused():

@@ -25,6 +25,7 @@ import numpy as np
 from . import __version__
 from .archive import DocumentError
 from .nested import read_nested, write_nested
+from .printable import escape
 from .sample import Sample, take_rows
 from .stored import Stored
 from .summary import to_plain
@@ -188,7 +189,7 @@ def _find_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
             return f"with {name}={old[part].get(name)!r} instead of {new[part].get(name)!r}"
         if old[part] != new[part] and part == "columns":
             odd = sorted(set(old[part]) ^ set(new[part])) or ["in another order"]
-            return f"of other columns: {', '.join(odd[:5])}"
+            return f"of other columns: {escape(', '.join(odd[:5]))}"
         if old[part] != new[part]:
             return f"{part} {old[part]} instead of {new[part]}"
     return "of rows with other values"

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .printable import escape
 from .stored import Stored, read_entries, read_matrix
 
 if TYPE_CHECKING:
@@ -245,7 +246,8 @@ def read_frame(path: str) -> Any:
     try:
         return read(path, backend="pyarrow").to_native()
     except ValueError as error:  # Arrow's errors of contents are such
-        raise ValueError(f"{path}: expected a table in CSV or Parquet, but it cannot be read: {error}") from error
+        reason = escape(str(error))
+        raise ValueError(f"{path}: expected a table in CSV or Parquet, but it cannot be read: {reason}") from error
 
 
 def _read_row(

@@ -27,6 +27,7 @@ import numpy as np
 
 from .columns import Column, is_missing, level_text, list_names, read_columns, read_frame, write_frame
 from .model import AdditiveModel
+from .printable import escape
 
 # PAPER §4.3: mAP is averaged over 0.5 to 0.9. MS-COCO's own goes one step further, to 0.95.
 THRESHOLDS = tuple(np.linspace(0.5, 0.9, 9).round(2).tolist())
@@ -215,11 +216,12 @@ class Detection:
             "",
         ]
         rows = sorted((row for row in self.to_rows() if row["n_annotated"]), key=lambda row: -row["average_precision"])
-        width = max(len(row["class"]) for row in rows)
+        names = [escape(row["class"]) for row in rows]
+        width = max(map(len, names))
         lines.append(f"{'class':{width}}  precision  recall  annotated")
-        for row in rows[:MAX_LISTED]:
+        for name, row in zip(names[:MAX_LISTED], rows, strict=False):
             figures = f"{row['average_precision']:9.4f}  {row['recall']:6.4f}  {row['n_annotated']:9,}"
-            lines.append(f"{row['class']:{width}}  {figures}")
+            lines.append(f"{name:{width}}  {figures}")
         return "\n".join([*lines, *([f"… and {len(rows) - MAX_LISTED} more"] if len(rows) > MAX_LISTED else [])])
 
     __repr__ = __str__

@@ -21,6 +21,7 @@ import numpy as np
 
 from .axis import Axis
 from .columns import level_text
+from .printable import escape
 from .shape import AnyShape
 
 WIDTH = 100  # characters of a line
@@ -233,12 +234,12 @@ def _label(label: Any) -> str:
 
 
 def _shorten(text: str, width: int) -> str:
-    """On one line, the middle of a long text left out.
+    """On one line, control characters escaped, the middle of a long text left out.
 
     >>> _shorten("total of outstanding debts in thousands", 20)
     'total of o…thousands'
     """
-    text = "".join(c if c.isprintable() else " " for c in text)
+    text = escape(text)
     tail = (width - 1) // 2
     return text if len(text) <= width else f"{text[: width - 1 - tail]}…{text[-tail:]}"
 

@@ -17,6 +17,7 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import get_scorer
 
+from .printable import escape
 from .sample import check_weights, hold_out
 from .search import PAPER_RANGES, Trial, best_trial, check_limits, search
 from .summary import to_plain
@@ -73,7 +74,8 @@ class Tuning:
         lines += ["", *_align(rows)]
         if len(ranked) > MAX_LISTED:
             lines.append(f"… and {len(ranked) - MAX_LISTED} more")
-        return "\n".join([*lines, *(f"trial {t.number} failed with {t.error}" for t in failed)])
+        lines += [f"trial {t.number} failed with {t.error}" for t in failed]
+        return "\n".join(map(escape, lines))
 
     __repr__ = __str__
 

@@ -12,8 +12,10 @@ import click
 
 import neuralbasis
 
+from ..printable import escape
 from .concepts import concepts
 from .failure import CommandGroup, Failure, is_first
+from .terminal import echo, echo_exact
 from .wishes import Wishes, read_feature_types, read_interactions, read_pairs, read_settings, split_names
 
 TABLE = click.Path(exists=True, dir_okay=False, allow_dash=True)
@@ -116,7 +118,7 @@ def fit(data: tuple[str, ...], path: str | None, force: bool, as_json: bool, **g
     trial = run_trial(table, _read_wishes(given))
     if is_first():
         trial.model.save(path)
-        click.echo(_write_trial_json(trial, path) if as_json else _write_trial(trial, path))
+        echo(_write_trial_json(trial, path) if as_json else _write_trial(trial, path))
 
 
 @main.command()
@@ -151,9 +153,9 @@ def tune(data: str, path: str | None, force: bool, as_json: bool, **given: Any) 
     trial, tuning = run_search(table, _read_wishes(given), plan)
     trial.model.save(path)
     if as_json:
-        click.echo(_write_trial_json(trial, path, trials=tuning.to_rows(), settings=tuning.best.settings))
+        echo(_write_trial_json(trial, path, trials=tuning.to_rows(), settings=tuning.best.settings))
     else:
-        click.echo(f"{tuning}\n\n{_write_trial(trial, path)}")
+        echo(f"{tuning}\n\n{_write_trial(trial, path)}")
 
 
 @main.command()
@@ -183,7 +185,7 @@ def predict(
     table = _open_table(data, given)
     n_rows = predict_table(fitted, table, output, split_names(keep, table.names), proba, contributions)
     if output != "-":
-        click.echo(f"{output}: {n_rows:,} rows", err=True)
+        echo(f"{output}: {n_rows:,} rows", err=True)
 
 
 @main.command()
@@ -227,16 +229,16 @@ def evaluate(
             found = detect_boxes(fitted, data, features, detection, image_column, box)
         else:
             found = detect_table(fitted, _open_table(data, given), detection, image_column, box)
-        click.echo(pages.write_json(found.data()) if as_json else str(found))
+        echo(pages.write_json(found.data()) if as_json else str(found))
         return
     target = target or getattr(fitted.summary, "target", None)
     if target is None:
         raise click.UsageError("the model does not know the name of its target: give --target")
     measures, n_rows = evaluate_table(fitted, _open_table(data, given), target, weights)
     if as_json:
-        click.echo(pages.write_json({"target": target, "rows": n_rows, "scores": pages.list_measures(measures)}))
+        echo(pages.write_json({"target": target, "rows": n_rows, "scores": pages.list_measures(measures)}))
     else:
-        click.echo(pages.write_measures(f"{target}, {n_rows:,} rows", measures))
+        echo(pages.write_measures(f"{target}, {n_rows:,} rows", measures))
 
 
 @main.command()
@@ -257,11 +259,11 @@ def show(model: str, term: str | None, as_json: bool) -> None:
     fitted = neuralbasis.load(model)
     if term is not None:
         card = fitted.scorecard(term)
-        click.echo(pages.write_json({"term": term, "cells": card.to_rows()}) if as_json else str(card))
+        echo(pages.write_json({"term": term, "cells": card.to_rows()}) if as_json else str(card))
     elif as_json:
-        click.echo(pages.write_json(pages.list_model(fitted)))
+        echo(pages.write_json(pages.list_model(fitted)))
     else:
-        click.echo(f"{pages.write_summary(fitted)}\n\n{fitted}")
+        echo(f"{pages.write_summary(fitted)}\n\n{fitted}")
 
 
 @main.command()
@@ -293,6 +295,7 @@ def explain(model: str, given: tuple[str, ...], row: int, values: bool, as_json:
         data = TABLE.convert(given[0], None, click.get_current_context())
         found = find_row(fitted, _open_table(str(data), reading), row)
     explanation = pages.Explanation(fitted, found)
+    # Its cells are escaped already, and its bars have colours.
     click.echo(pages.write_json(explanation.to_dict()) if as_json else str(explanation))
 
 
@@ -325,7 +328,7 @@ def export(model: str, to: str | None, output: str, **options: str | None) -> No
     write = getattr(neuralbasis.export, f"to_{to}")
     text = write(neuralbasis.load(model), None if output == "-" else output, **wishes)
     if output == "-":
-        click.echo(text, nl=not text.endswith("\n"))
+        echo_exact(text if text.endswith("\n") else f"{text}\n")
 
 
 @main.command()
@@ -359,7 +362,7 @@ def report(
     fitted = neuralbasis.load(model)
     X, y = (None, None) if data is None else read_whole(fitted, _open_table(data, given), target)
     neuralbasis.report.write(output, fitted, X, y, [row - 1 for row in rows] or None, title)
-    click.echo(f"{output}: {os.path.getsize(output) / 1e6:.1f} MB", err=True)
+    echo(f"{output}: {os.path.getsize(output) / 1e6:.1f} MB", err=True)
 
 
 @main.command()
@@ -399,7 +402,7 @@ def doctor(as_json: bool) -> None:
     from .doctor import examine, write_report
 
     found = examine()
-    click.echo(pages.write_json(found) if as_json else pages.align(write_report(found), left=(0, 1)))
+    echo(pages.write_json(found) if as_json else pages.align(write_report(found), left=(0, 1)))
     click.get_current_context().exit(0 if found["ok"] else 1)
 
 
@@ -468,7 +471,7 @@ def _write_trial(trial: Any, path: str) -> str:
     kinds = [axis.kind for axis in trial.model.encoder.axes]
     counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
     n_rows = trial.n_train + trial.n_held
-    lines = [f"{trial.task} of {trial.target}: {n_rows:,} rows, {len(kinds)} columns ({counts})", ""]
+    lines = [f"{trial.task} of {escape(trial.target)}: {n_rows:,} rows, {len(kinds)} columns ({counts})", ""]
     if trial.measures:
         lines += [pages.write_measures(f"{trial.n_held:,} rows held out", trial.measures), ""]
     saved = f"saved {path}: {len(trial.model.shapes)} terms,"

@@ -13,7 +13,9 @@ import click
 import numpy as np
 
 from ..draft import replace_when_done
+from ..printable import escape
 from .failure import Failure, note
+from .terminal import echo
 
 if TYPE_CHECKING:
     from ..concepts import Annotations, ConceptExtractor
@@ -26,8 +28,10 @@ LISTED = 10  # concepts, or broken pictures, on a page
 def work_options(command: Any) -> Any:
     """How to go through pictures: what both commands share."""
     for option in reversed((
+        click.option("--folder", type=click.Path(exists=True, file_okay=False), help="Pictures of a CSV or JSON file."),
         click.option("--cache", type=click.Path(file_okay=False), help="Folder that keeps what was computed."),
         click.option("--batch-size", type=click.IntRange(1), default=16, help="Pictures for the network at once."),
+        click.option("--download", "allow_download", is_flag=True, help="Allow weights from the Hugging Face hub."),
         click.option("--device", default="cpu", help="Where the network runs: cpu, cuda, cuda:1, mps, …"),
         click.option("--threads", "n_threads", type=click.IntRange(1), default=2, help="Threads that decode pictures."),
     )):  # fmt: skip
@@ -46,7 +50,10 @@ def concepts() -> None:
 @concepts.command()
 @click.argument("pictures", type=PICTURES)
 @click.option(
-    "--backbone", required=True, metavar="FOLDER | NAME", help="Weights: a local folder, or a name on the hub."
+    "--backbone",
+    required=True,
+    metavar="FOLDER | NAME",
+    help="Weights: a folder, or with --download a name on the hub.",
 )
 @click.option("--output", "-o", type=click.Path(dir_okay=False), default="concepts.nbc", help="File to write.")
 @click.option("--side", type=click.IntRange(16), default=448, help="Pixels to which pictures are resized.")
@@ -57,7 +64,7 @@ def concepts() -> None:
 @work_options
 def fit(
     pictures: str, backbone: str, output: str, side: int, held_out: float, seed: int, force: bool, as_json: bool,
-    device: str, **plan: Any,
+    device: str, allow_download: bool, folder: str | None, **plan: Any,
 ) -> None:  # fmt: skip
     """Learn concepts from annotated pictures.
 
@@ -65,7 +72,7 @@ def fit(
     training part are used; some are held out, and tell how far each concept can be trusted.
 
     \b
-    neuralbasis concepts fit CUB_200_2011 --backbone microsoft/resnet-50 -o birds.nbc
+    neuralbasis concepts fit CUB_200_2011 --backbone microsoft/resnet-50 --download -o birds.nbc
     """
     from ..concepts import Backbone, ConceptExtractor, read_annotations
     from . import pages
@@ -74,12 +81,12 @@ def fit(
     check_output(output, pictures)
     if os.path.exists(output) and not force:
         raise Failure(f"{output} exists already; --force replaces it, --output names another file")
-    annotations = read_annotations(pictures)
+    annotations = read_annotations(pictures, folder=folder)
     for text in annotations.notes:
         note(text)
     extractor = ConceptExtractor.fit(
         annotations,
-        Backbone.load(backbone, side=side, device=device),
+        Backbone.load(backbone, side=side, device=device, allow_download=allow_download),
         held_out=held_out,
         random_state=seed,
         verbose=sys.stderr.isatty(),
@@ -88,9 +95,9 @@ def fit(
     _report(extractor.knowledge.broken, output)
     extractor.save(output)
     if as_json:
-        click.echo(pages.write_json({"concepts": output, "trust": [_list_trust(row) for row in extractor.trust()]}))
+        echo(pages.write_json({"concepts": output, "trust": [_list_trust(row) for row in extractor.trust()]}))
     else:
-        click.echo(_write_trust(extractor, output))
+        echo(_write_trust(extractor, output))
 
 
 @concepts.command()
@@ -103,7 +110,7 @@ def fit(
 @work_options
 def apply(
     extractor: str, pictures: str, output: str, backbone: str | None, supercategory: str | None, split: str | None,
-    device: str, **plan: Any,
+    device: str, allow_download: bool, folder: str | None, **plan: Any,
 ) -> None:  # fmt: skip
     """Write a table of pictures: one row each, one column a concept.
 
@@ -119,22 +126,24 @@ def apply(
 
     check_output(output, extractor, pictures)
     found = load(extractor)
-    annotations = read_annotations(pictures, supercategory, with_parts=False)
+    annotations = read_annotations(pictures, supercategory, with_parts=False, folder=folder)
     for text in annotations.notes:
         note(text)
     if split is not None:
         annotations = annotations.select(annotations.is_train == (split == "train"))
     if not annotations.images:
         raise Failure(f"{pictures} has no pictures{f' of the split {split!r}' if split else ''}")
-    found.load_backbone(backbone, device)
+    found.load_backbone(backbone, device, allow_download=allow_download)
     unfinished = f"{output}.unfinished"
     cache = plan.pop("cache") or unfinished
     broken: dict[int, str] = {}
-    _write_table(found, annotations, pictures, output, broken, cache=cache, verbose=sys.stderr.isatty(), **plan)
+    _write_table(
+        found, annotations, folder or pictures, output, broken, cache=cache, verbose=sys.stderr.isatty(), **plan
+    )
     if cache == unfinished:
         shutil.rmtree(unfinished, ignore_errors=True)
     _report([reason for _, reason in sorted(broken.items())], output)
-    click.echo(f"{output}: {len(annotations.images):,} pictures, {len(found.names)} concepts", err=True)
+    echo(f"{output}: {len(annotations.images):,} pictures, {len(found.names)} concepts", err=True)
 
 
 def _write_table(
@@ -190,7 +199,7 @@ def _report(broken: Sequence[str], output: str) -> None:
 
 def _spell(path: str) -> str:
     """A path as text: names of files need not be UTF-8."""
-    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return path.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _list_trust(row: Trust) -> dict[str, Any]:
@@ -211,7 +220,8 @@ def _write_trust(extractor: ConceptExtractor, output: str) -> str:
     page = [pages.align(lines), "", f"saved {output}: {len(rows)} concepts, measured on pictures held out"]
     if unmeasured := [row.concept for row in rows if not row.is_measured]:
         reason = "since no picture held out has them, or none lacks them"
-        page.append(f"not measured, {reason}: {', '.join(unmeasured)}")
+        page.append(f"not measured, {reason}: {escape(', '.join(unmeasured))}")
     if left_out := extractor.knowledge.left_out:
-        page.append(f"left out, since no picture that was read shows them at a marked part: {', '.join(left_out)}")
+        names = escape(", ".join(left_out))
+        page.append(f"left out, since no picture that was read shows them at a marked part: {names}")
     return "\n".join(page)

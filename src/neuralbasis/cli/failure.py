@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import traceback
 import warnings
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
@@ -21,6 +22,7 @@ from typing import Any
 import click
 
 from ..columns import list_names
+from .terminal import echo, echo_line
 
 STOPPED = 130
 _EXPECTED = (ValueError, TypeError, OSError, ImportError, EOFError)  # what the package and its libraries raise of data
@@ -43,11 +45,16 @@ class CommandGroup(click.Group):
             error.show()
             code = error.exit_code
         except click.ClickException as error:
-            click.echo(f"{click.style('error:', fg='red')} {_write_message(error)}", err=True)
+            echo_line("error", "red", _write_message(error))
             code = error.exit_code
         except click.Abort:
-            click.echo("error: stopped; nothing was written", err=True)
+            echo("error: stopped; nothing was written", err=True)
             code = STOPPED
+        except Exception:  # --debug: otherwise it is a Failure
+            if not standalone_mode:
+                raise
+            echo(traceback.format_exc(), err=True)
+            code = 1
         return sys.exit(code) if standalone_mode else code
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -107,9 +114,8 @@ def is_first() -> bool:
 
 def note(text: str) -> None:
     """A line beside the work, on stderr."""
-    if not is_first():
-        return
-    click.echo(f"{click.style('note:', fg='yellow')} {text}", err=True)
+    if is_first():
+        echo_line("note", "yellow", text)
 
 
 def _write_message(error: click.ClickException) -> str:
@@ -120,9 +126,8 @@ def _write_message(error: click.ClickException) -> str:
 
 
 def _show_warning(message: Warning | str, *_where: Any) -> None:
-    if not is_first():
-        return
-    click.echo(f"{click.style('warning:', fg='yellow')} {' '.join(str(message).split())}", err=True)
+    if is_first():
+        echo_line("warning", "yellow", " ".join(str(message).split()))
 
 
 def _is_closed_pipe(error: Exception) -> bool:

@@ -18,6 +18,7 @@ import pyarrow.parquet
 
 from ..draft import replace_when_done
 from .failure import Failure
+from .terminal import echo_exact
 
 GROUP_ROWS, GROUP_BYTES = 1 << 16, 1 << 27  # of a Parquet file, whichever comes first
 STRUCTURAL = '[",\r\n]'  # characters for which a text must be quoted
@@ -27,8 +28,8 @@ STRUCTURAL = '[",\r\n]'  # characters for which a text must be quoted
 def open_output(path: str, names: Sequence[str]) -> Iterator[CsvOutput | ParquetOutput]:
     """Where batches with these columns go: a file by its suffix, or standard output ("-")."""
     if path == "-":
-        yield CsvOutput(sys.stdout.buffer, names)
-        sys.stdout.buffer.flush()
+        yield CsvOutput(Screen() if sys.stdout.isatty() else sys.stdout.buffer, names)
+        sys.stdout.flush()
         return
     with replace_when_done(path) as file:
         if path.endswith((".parquet", ".pq")):
@@ -50,6 +51,13 @@ def check_output(path: str, *inputs: str) -> None:
         os.path.exists(other) and os.path.realpath(other) == os.path.realpath(path) for other in inputs
     ):
         raise Failure(f"{path} is read and cannot be written in the same run; choose another name for the output")
+
+
+class Screen:
+    """Standard output where it is a terminal: bytes of a table, escaped."""
+
+    def write(self, data: bytes | memoryview) -> None:
+        echo_exact(bytes(data).decode())
 
 
 class CsvOutput:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..columns import Columns, level_text
 from ..model import AdditiveModel
+from ..printable import escape, escape_json
 from ..scorecard import reachable_cells
 from .measures import Measure
 
@@ -22,7 +23,7 @@ MAX_LISTED = 5000
 
 def write_json(values: Mapping[str, Any]) -> str:
     """JSON in two spaces; what is not a finite number is null."""
-    return json.dumps(_plain(values), indent=2, ensure_ascii=False, allow_nan=False)
+    return escape_json(json.dumps(_plain(values), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def write_measures(title: str, measures: Sequence[Measure]) -> str:
@@ -66,7 +67,7 @@ def write_summary(model: AdditiveModel) -> str:
         return "made by hand: nothing is known of a fit"
     target = "" if found.target is None else f" of {found.target}"
     what = "regression" if model.classes is None else f"{len(model.classes)} classes"
-    return (
+    return escape(
         f"{what}{target}, fitted on {found.n_rows:,} rows × {found.n_columns} columns, {found.date}, "
         f"neuralbasis {found.versions.get('neuralbasis', '?')}"
     )
@@ -110,14 +111,15 @@ class Explanation:
         found, names = self.contributions[:, self.output], self.model.encoder.names
         largest = max(np.abs(found).max(initial=0.0), 1e-300)
         rows = [["intercept", write_number(self.model.intercept[self.output]), ""]]
+        colours: list[str | None] = [None]
         for size, t in ((found[place], self.terms[place]) for place in self.order):
             values = [f"{names[f]} = {self._write_cell(f)}" for f in self.model.terms[t]]
-            bar = write_bar(abs(size) / largest)
-            style = click.style(bar, fg="green" if size > 0 else "red")
-            rows.append([_cut(" & ".join(values)), f"{'+' if size > 0 else ''}{write_number(size)}", style])
+            sign = "+" if size > 0 else ""
+            rows.append([_cut(" & ".join(values)), f"{sign}{write_number(size)}", write_bar(abs(size) / largest)])
+            colours.append("green" if size > 0 else "red")
         rows.append([self._name_score(), write_number(self.scores[self.output]), ""])
         rows.append(["prediction", _write_value(self.prediction), self._write_probability()])
-        return align(rows, left=(0, 2))
+        return align(rows, left=(0, 2), colours=[*colours, None, None])
 
     def _write_cell(self, feature: int) -> str:
         value, levels = self.values[feature], self.model.encoder.axes[feature].levels
@@ -158,14 +160,21 @@ def write_bar(share: float) -> str:
     return "█" * math.ceil(BAR_WIDTH * min(share, 1.0) - 1e-9)
 
 
-def align(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> str:
-    """Cells below one another, two spaces apart; columns that are not `left` are set right."""
-    widths = [max(len(click.unstyle(row[k])) for row in rows) for k in range(len(rows[0]))]
+def align(
+    rows: Sequence[Sequence[str]], left: Sequence[int] = (0,), colours: Sequence[str | None] | None = None
+) -> str:
+    """Cells below one another, two spaces apart and escaped; columns that are not `left` are set right.
+
+    `colours` has for each row the colour of its last cell.
+    """
+    texts = [[escape(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     lines = []
-    for row in rows:
-        pads = [" " * (width - len(click.unstyle(cell))) for cell, width in zip(row, widths, strict=True)]
-        cells = [cell + pads[k] if k in left else pads[k] + cell for k, cell in enumerate(row)]
-        lines.append("  ".join(cells).rstrip())
+    for row, colour in zip(texts, colours or [None] * len(texts), strict=True):
+        sides = zip(row, widths, strict=True)
+        cells = [cell.ljust(width) if k in left else cell.rjust(width) for k, (cell, width) in enumerate(sides)]
+        cells[-1] = cells[-1].rstrip()
+        lines.append("  ".join([*cells[:-1], click.style(cells[-1], fg=colour) if colour else cells[-1]]).rstrip())
     return "\n".join(lines)
 
 

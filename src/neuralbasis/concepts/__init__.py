@@ -1,7 +1,7 @@
 """Concepts: pictures -> a table of things that a person can name, such as "striped wing".
 
     annotations = read_cub(folder)                           pictures, parts and where they are, attributes
-    backbone    = Backbone.load("microsoft/resnet-50")       picture -> features on a grid
+    backbone    = Backbone.load(folder)                      picture -> features on a grid
     extractor   = ConceptExtractor.fit(annotations, backbone)
     concepts    = extractor.apply(paths)                     Concepts: images, names, scores
     heat        = extractor.locate(path, "striped wing")     where it was seen

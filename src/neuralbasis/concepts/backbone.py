@@ -2,7 +2,8 @@
 
     (n, side, side, 3) bytes -> (n, C, h, w) float16        ResNet-50 at 448: 2,048 features on 14 × 14 cells
 
-Weights come from a local folder or the hub. Features are those before the last pooling; of a network of tokens (ViT),
+Weights come from a local folder, or on explicit request from the hub; always as safetensors, never as a pickle, and
+never with code of their own. Features are those before the last pooling; of a network of tokens (ViT),
 those of its patches. They are kept in half precision: what a cache holds and what was just computed are the same.
 """
 
@@ -13,6 +14,7 @@ import inspect
 import json
 import math
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -29,6 +31,7 @@ from .pictures import BICUBIC
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 PREPROCESSOR = "preprocessor_config.json"
+_HUB_NAME = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 _BEHIND = ("stage_names", "out_features", "out_indices", "pooler_act", "pooler_output_size")  # settings behind the grid
 
 
@@ -43,6 +46,7 @@ class Backbone:
     resample : PIL's number of the filter for resizing
     name : where its weights came from
     device : where it runs
+    revision : commit of a hub model; None for a local folder
 
     Examples
     --------
@@ -62,9 +66,10 @@ class Backbone:
         resample: int = BICUBIC,
         name: str = "",
         device: str = "cpu",
+        revision: str | None = None,
     ):
         self.side, self.mean, self.std, self.resample = side, tuple(mean), tuple(std), resample
-        self.name, self.device = name, device
+        self.name, self.device, self.revision = name, device, revision
         network = network.eval().requires_grad_(False).float()  # weights may be stored in half precision
         try:
             # Channels behind pixels: as pictures are stored, and faster on a CPU.
@@ -78,25 +83,45 @@ class Backbone:
         self._shape: tuple[int, int, int] | None = None
 
     @classmethod
-    def load(cls, name: str | os.PathLike[str], side: int = 448, device: str = "cpu") -> Backbone:
-        """A backbone from a local folder (config.json, model.safetensors) or by its name on the hub.
+    def load(
+        cls,
+        name: str | os.PathLike[str],
+        side: int = 448,
+        device: str = "cpu",
+        *,
+        allow_download: bool = False,
+        revision: str | None = None,
+    ) -> Backbone:
+        """Load a backbone from a local folder with config.json and model.safetensors, or from the Hugging Face hub.
 
-        `microsoft/resnet-50` is the paper's.
+        Pickled weights (.bin, .pt) are refused, and code in a model's repository is never run.
+
+        Parameters
+        ----------
+        name : a folder; or a name on the hub such as "microsoft/resnet-50", the paper's
+        side, device : as above
+        allow_download : allow the hub, where `name` is not a folder; nothing is sent or downloaded otherwise
+        revision : commit, tag or branch on the hub; the latest by default. `backbone.revision` is its commit.
         """
-        name = os.path.abspath(name) if os.path.isdir(name) else os.fspath(name)  # to be found from anywhere
-        looks_local = os.path.isabs(name) or name.startswith(".") or name.count("/") > 1
-        if looks_local and not os.path.isdir(name):
+        name = os.fspath(name)
+        if is_local := _is_folder(name):
+            name = os.path.abspath(name)  # to be found from anywhere
+        elif not _HUB_NAME.fullmatch(name):
             raise FileNotFoundError(f"there is no folder {name!r}: expected config.json and model.safetensors in it")
+        elif not allow_download:
+            raise FileNotFoundError(
+                f"there is no folder {name!r}: expected config.json and model.safetensors in it; to download a model "
+                "of that name from the Hugging Face hub, ask for it with allow_download=True (--download)"
+            )
+        access = {"local_files_only": is_local, "trust_remote_code": False, "revision": revision or "main"}
         try:
-            with _quiet():
-                network, told = transformers.AutoModel.from_pretrained(
-                    name, output_loading_info=True, ignore_mismatched_sizes=True
-                )
+            network, told = _load_network(name, access)
+            prepared = _read_preprocessor(name, access)
         except Exception as error:  # a broken file of weights has an exception of its own
             text = " ".join(str(error).split())
             raise ValueError(
-                f"the backbone {name!r} cannot be loaded: expected a folder with config.json and model.safetensors, or "
-                f"the name of a vision model on the hub ({text:.300})"
+                f"the backbone {name!r} cannot be loaded: expected a vision model of transformers with config.json and "
+                f"model.safetensors; pickled weights are refused ({text:.300})"
             ) from error
         wrong = {*told["missing_keys"], *(key for key, *_ in told["mismatched_keys"])}
         if absent := sorted(key for key in wrong if "pooler" not in key):  # what stands behind the grid
@@ -104,7 +129,8 @@ class Backbone:
                 f"the weights of {name!r} lack {absent[0]!r}, or have it in another size, and {len(absent) - 1} more: "
                 "they are of another net"
             )
-        return cls(network, side, name=name, device=device, **_read_preprocessor(name))
+        commit = None if is_local else getattr(network.config, "_commit_hash", None)
+        return cls(network, side, name=name, device=device, revision=commit, **prepared)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -176,16 +202,35 @@ def _list_settings(network: Any) -> dict[str, Any]:
     return {key: value for key, value in config.to_dict().items() if key not in general and usual.get(key) != value}
 
 
-def _read_preprocessor(name: str) -> dict[str, Any]:
+def _is_folder(name: str) -> bool:
+    """Is it a folder of this machine? A path to another machine, which a file could name, is not looked at."""
+    return not name.startswith(("//", "\\\\")) and os.path.isdir(name)
+
+
+def _load_network(name: str, access: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    with _quiet():
+        config = transformers.AutoConfig.from_pretrained(name, **access)
+        if getattr(config, "use_pretrained_backbone", False):
+            raise ValueError("its config.json asks for the weights of another model")
+        return transformers.AutoModel.from_pretrained(
+            name, config=config, use_safetensors=True, output_loading_info=True, ignore_mismatched_sizes=True, **access
+        )
+
+
+def _read_preprocessor(name: str, access: dict[str, Any]) -> dict[str, Any]:
     """Mean, deviation and filter as the weights' own processor has them, where it says so."""
     path = os.path.join(name, PREPROCESSOR)
-    if not os.path.isdir(name):
-        path = transformers.utils.cached_file(name, PREPROCESSOR, _raise_exceptions_for_missing_entries=False) or ""
+    if not access["local_files_only"]:
+        options = {"revision": access["revision"], "_raise_exceptions_for_missing_entries": False}
+        path = transformers.utils.cached_file(name, PREPROCESSOR, **options) or ""
     if not os.path.exists(path):
         return {}
     with open(path, encoding="utf-8") as file:
         found = json.load(file)
-    wishes = {"mean": found.get("image_mean"), "std": found.get("image_std"), "resample": found.get("resample")}
-    return {
-        key: tuple(value) if isinstance(value, list) else value for key, value in wishes.items() if value is not None
-    }
+    mean, std, resample = (found.get(key) for key in ("image_mean", "image_std", "resample"))
+    wishes = {"mean": mean and tuple(map(float, mean)), "std": std and tuple(map(float, std)), "resample": resample}
+    known = {key: value for key, value in wishes.items() if value is not None}
+    colours = [*known.get("mean", IMAGENET_MEAN), *known.get("std", IMAGENET_STD)]
+    if len(colours) != 6 or not np.isfinite(colours).all() or min(known.get("std", IMAGENET_STD)) <= 0:
+        raise ValueError(f"{PREPROCESSOR} must have three numbers each in image_mean and image_std, those above 0")
+    return known

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.special import expit
 
+from ..printable import escape
 from .classifiers import RIDGES
 from .grids import Plan, find_logits, find_peaks, open_grids, stream_grids
 from .knowledge import ARRAYS, Knowledge, Trust, pack, read_knowledge, write_knowledge
@@ -72,7 +73,7 @@ class Concepts:
         if not self.broken:
             return f"all {len(self.images):,} pictures were read"
         lines = [f"{len(self.broken):,} of {len(self.images):,} pictures could not be read:"]
-        return "\n".join([*lines, *(f"  {reason}" for reason in self.broken.values())])
+        return "\n".join([*lines, *(f"  {escape(reason)}" for reason in self.broken.values())])
 
 
 class Scored(NamedTuple):
@@ -156,15 +157,27 @@ class ConceptExtractor:
             )
         self._backbone = backbone
 
-    def load_backbone(self, name: str | os.PathLike[str] | None = None, device: str = "cpu") -> None:
-        """Load the backbone from a folder or by its name on the hub, by default from where it was."""
+    def load_backbone(
+        self, name: str | os.PathLike[str] | None = None, device: str = "cpu", *, allow_download: bool = False
+    ) -> None:
+        """Load the backbone, which must have the digest of the one that the concepts were fitted with.
+
+        Parameters
+        ----------
+        name : a folder, or a name on the hub; by default where the backbone was
+        device : where it runs
+        allow_download : allow the hub. A concept file may name any model of the hub, at a commit that it records.
+        """
         from .backbone import Backbone
 
         source = self.knowledge.source
+        revision = source.revision if name is None else None
         try:
-            self.backbone = Backbone.load(name or source.name, side=source.side, device=device)
+            self.backbone = Backbone.load(
+                name or source.name, source.side, device, allow_download=allow_download, revision=revision
+            )
         except FileNotFoundError as error:
-            hint = "give the backbone that the concepts were fitted with (backbone=, --backbone)"
+            hint = "or give a folder with the backbone that the concepts were fitted with (backbone=, --backbone)"
             raise FileNotFoundError(f"{error}; {hint}") from error
 
     def trust(self) -> list[Trust]:
@@ -272,7 +285,7 @@ class ConceptExtractor:
         return np.array([place[name] for name in names], dtype=int)
 
     def __repr__(self) -> str:
-        return f"<ConceptExtractor: {len(self.names)} concepts on {self.knowledge.source.name or 'a backbone'}>"
+        return f"<ConceptExtractor: {len(self.names)} concepts on {escape(self.knowledge.source.name) or 'a backbone'}>"
 
 
 def load(path: str | os.PathLike[str], backbone: Backbone | None = None) -> ConceptExtractor:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..columns import list_names
 from .annotations import ABSENT, PRESENT, UNKNOWN, Annotations, Locations, merge_sides, name_concept
 from .pictures import list_pictures
 
@@ -28,21 +29,25 @@ CSV_COLUMNS = ("image", "part", "x", "y", "attribute")
 
 
 def read_annotations(
-    path: str | os.PathLike[str], supercategory: str | None = None, with_parts: bool = True
+    path: str | os.PathLike[str],
+    supercategory: str | None = None,
+    with_parts: bool = True,
+    folder: str | os.PathLike[str] | None = None,
 ) -> Annotations:
     """Annotations by the form in which they come: CUB's folder, a folder of pictures, a .json or a .csv file.
 
-    `supercategory` chooses from a file of iNaturalist; `with_parts=False` leaves CUB's parts and attributes unread.
+    `supercategory` chooses from a file of iNaturalist; `with_parts=False` leaves CUB's parts and attributes unread;
+    `folder` is where the pictures of a .json or .csv file are, by default beside it.
     """
     path = Path(path)
     if path.suffix.lower() == ".json" and not path.is_dir():
-        return read_inaturalist(path, supercategory=supercategory)
+        return read_inaturalist(path, folder, supercategory)
     if supercategory is not None:
         raise ValueError(f"a supercategory chooses from a JSON file of iNaturalist; leave it out for {os.fspath(path)}")
     if path.is_dir():
         return read_cub(path, with_parts) if (path / "images.txt").exists() else read_folder(path)
     if path.suffix.lower() == ".csv":
-        return read_csv(path)
+        return read_csv(path, folder)
     raise ValueError(f"expected CUB's folder, a folder of pictures, a .json or a .csv file, got {os.fspath(path)!r}")
 
 
@@ -57,7 +62,8 @@ def read_cub(folder: str | os.PathLike[str], with_parts: bool = True) -> Annotat
     ids, names = _read_list(folder / "images.txt", notes)
     place = {number: k for k, number in enumerate(ids)}
     labels, classes, is_train = _read_labels(folder, place, notes)
-    pictures = _without_parts([folder / "images" / name for name in names], labels, classes, is_train)
+    images = _find_pictures(folder / "images", names, folder / "images.txt")
+    pictures = _without_parts(images, labels, classes, is_train)
     if not with_parts:
         return replace(pictures, notes=tuple(notes))
     parts, located = _read_parts(folder, place, notes)
@@ -117,42 +123,61 @@ def read_inaturalist(
     Parameters
     ----------
     path : train.json, train_mini.json, val.json or public_test.json, which has no labels
-    folder : where the pictures are; by default beside the file
+    folder : where the pictures are, by default beside the file; all must be in it or below it
     supercategory : only the pictures of one, such as "Birds" (the paper's 1,486 classes)
     is_train : whether to fit on these pictures
     """
     path = Path(path)
     try:
         found = json.loads(path.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not a file of iNaturalist: it is not JSON ({error})") from None
     if not isinstance(found, dict) or not isinstance(found.get("images"), list):
         raise ValueError(f"{path} is not a file of iNaturalist: expected an object with a list 'images'")
     try:
         if supercategory is not None:
             _check_supercategory(found, supercategory, path)
-        return _read_inaturalist(found, Path(folder or path.parent), supercategory, is_train)
+        images, labels, classes = _read_inaturalist(found, supercategory)
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is not a file of iNaturalist: an entry of it has another form ({error})") from None
+    pictures = _find_pictures(Path(folder or path.parent), images, path)
+    return _without_parts(pictures, labels, classes, np.full(len(images), is_train))
 
 
 def _check_supercategory(found: dict, supercategory: str, path: Path) -> None:
     known = sorted({str(category.get("supercategory")) for category in found.get("categories", [])})
     if supercategory not in known:
-        raise ValueError(f"{path} has no supercategory {supercategory!r}; it has {', '.join(known) or 'none'}")
+        raise ValueError(f"{path} has no supercategory {supercategory!r}; it has {list_names(known) or 'none'}")
 
 
-def _read_inaturalist(found: dict, folder: Path, supercategory: str | None, is_train: bool) -> Annotations:
+def _read_inaturalist(found: dict, supercategory: str | None) -> tuple[list[str], np.ndarray, tuple[str, ...]]:
+    """Names of the pictures, the class of each, and the names of the classes."""
     categories = [c for c in found.get("categories", []) if supercategory in (None, c.get("supercategory"))]
     class_place = {category["id"]: k for k, category in enumerate(categories)}
     label_of = {a["image_id"]: class_place.get(a["category_id"], -1) for a in found.get("annotations", [])}
     images = [i for i in found["images"] if supercategory is None or label_of.get(i["id"], -1) >= 0]
-    return _without_parts(
-        [folder / image["file_name"] for image in images],
-        np.array([label_of.get(image["id"], -1) for image in images], dtype=int),
-        tuple(category["name"] for category in categories),
-        np.full(len(images), is_train),
-    )
+    labels = np.array([label_of.get(image["id"], -1) for image in images], dtype=int)
+    return [_read_text(image["file_name"]) for image in images], labels, tuple(str(c["name"]) for c in categories)
+
+
+def _read_text(found: Any) -> str:
+    if not isinstance(found, str):
+        raise TypeError(f"expected a text, got {found!r:.80}")
+    return found
+
+
+def _find_pictures(folder: Path, names: Sequence[str], source: Path) -> list[Path]:
+    """Paths of the pictures that a file names; a name that leads out of their folder is refused."""
+    top = os.path.abspath(folder)
+    for name in names:
+        # Few names need the slow comparison: iNaturalist has millions.
+        is_odd = os.path.isabs(name) or ".." in name
+        if is_odd and os.path.commonpath([top, os.path.abspath(folder / name)]) != top:
+            raise ValueError(
+                f"{source} names the picture {name!r}, which is not below {os.fspath(folder)!r}; to allow it, "
+                "give a folder above all pictures (folder=, --folder)"
+            )
+    return [folder / name for name in names]
 
 
 def read_csv(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None = None) -> Annotations:
@@ -161,11 +186,14 @@ def read_csv(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None
     A line says that the part at (x, y) pixels has an attribute; a part with several attributes has several lines with
     the same place, and one without any has a line with an empty attribute. Attributes of that part which are not listed
     are absent there. A picture whose lines have no places is a picture all the same. Pictures are sought in `folder`,
-    by default beside the file.
+    by default beside the file; all must be in it or below it.
     """
     path = Path(path)
     notes: list[str] = []
-    lines = list(_read_csv_lines(path, notes))
+    try:
+        lines = list(_read_csv_lines(path, notes))
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} cannot be read as CSV in UTF-8: {error}") from None
     names, placed = list(dict.fromkeys(line.image for line in lines)), [line for line in lines if line.is_placed]
     parts = tuple(dict.fromkeys(line.part for line in placed))
     concepts = _name_pairs(dict.fromkeys((line.attribute, line.part) for line in placed if line.attribute), path)
@@ -187,7 +215,7 @@ def read_csv(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None
     class_of = {line.image: line.label for line in lines if line.label}
     class_place = _number(sorted(set(class_of.values())))
     return Annotations(
-        images=tuple(Path(folder or path.parent) / name for name in names),
+        images=tuple(_find_pictures(Path(folder or path.parent), names, path)),
         parts=parts,
         concepts=tuple(concepts.values()),
         shows=shows,
@@ -297,7 +325,7 @@ def _read_list(path: Path, notes: list[str]) -> tuple[list[int], list[str]]:
     ids, names, broken = [], [], []
     for k, line in enumerate(_open_lines(path), 1):
         number, _, name = line.strip().partition(" ")
-        if number.isdigit() and name.strip():
+        if number.isdecimal() and len(number) < 20 and name.strip():
             ids.append(int(number))
             names.append(name.strip())
         elif line.strip():

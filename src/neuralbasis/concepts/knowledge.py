@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
+import re
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,10 +19,18 @@ import numpy as np
 
 from .. import __version__
 from ..archive import DocumentError, read_archive, write_archive
+from ..document import MAX_DOCUMENT, MAX_VALUES
 
 FORMAT = 1  # a reader of a new format keeps reading the old ones
 DOCUMENT = "concepts.json"
 ARRAYS = ("coefficients", "intercepts", "calibration")
+MAX_SIDE = 4096  # pixels: a network's first layers hold a few hundred times side² bytes
+# What begins a .npy file. numpy's own reader evaluates the header, and allocates whatever shape it states.
+_HEADER = re.compile(
+    rb"\x93NUMPY\x01\0..\{'descr': '(<f[48])', 'fortran_order': (False|True), "
+    rb"'shape': \((\d{1,9}),(?: (\d{1,9}))?\), \} *\n",
+    re.DOTALL,
+)
 
 
 class Trust(NamedTuple):
@@ -49,11 +59,12 @@ class Trust(NamedTuple):
 
 
 class Source(NamedTuple):
-    """The backbone that features came from: where it was, the side of its pictures, its digest."""
+    """The backbone that features came from: where it was, the side of its pictures, its digest, its commit."""
 
     name: str
     side: int
     digest: str
+    revision: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +122,7 @@ def pack(array: np.ndarray) -> bytes:
 
 def _parse(entries: dict[str, bytes]) -> Knowledge:
     try:
-        document = json.loads(entries[DOCUMENT])
+        document = _parse_json(entries[DOCUMENT])
         if document["format"] != FORMAT:
             raise DocumentError(f"it has format {document['format']!r:.20}; this version of neuralbasis reads {FORMAT}")
         names = _read_texts(document["names"])
@@ -119,20 +130,37 @@ def _parse(entries: dict[str, bytes]) -> Knowledge:
             Trust(name, *map(int, row[:3]), *map(float, row[3:]))
             for name, row in zip(names, document["trust"], strict=True)
         ]
-        source = document["source"]
         return Knowledge(
             names,
             tuple(map(_read_texts, document["parts"])),
-            **{key: np.load(io.BytesIO(entries[f"{key}.npy"]), allow_pickle=False) for key in ARRAYS},
+            **{key: _read_array(entries[f"{key}.npy"], key) for key in ARRAYS},
             trust=tuple(trust),
-            source=Source(str(source["name"]), int(source["side"]), str(source["digest"])),
+            source=_read_source(document["source"]),
             left_out=_read_texts(document["left_out"]),
             broken=_read_texts(document["broken"]),
         )
     except DocumentError:
         raise
-    except (KeyError, TypeError, ValueError, EOFError, RecursionError) as error:
-        raise DocumentError(f"it is of another kind, or damaged ({type(error).__name__}: {error})") from None
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise DocumentError(f"it is of another kind, or damaged ({type(error).__name__}: {error!s:.200})") from None
+
+
+def _parse_json(data: bytes) -> Any:
+    if len(data) > MAX_DOCUMENT or sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES:
+        raise DocumentError(f"its {DOCUMENT} is larger than that of any concepts")
+    return json.loads(data)
+
+
+def _read_array(data: bytes, key: str) -> np.ndarray:
+    """An array whose header states exactly the numbers that follow it."""
+    header = _HEADER.match(data)
+    if header is None:
+        raise DocumentError(f"its array {key!r} is not one that neuralbasis writes")
+    kind, is_transposed = header[1].decode(), header[2] == b"True"
+    shape = tuple(int(count) for count in header.groups()[2:] if count is not None)
+    if len(data) - header.end() != math.prod(shape) * np.dtype(kind).itemsize:
+        raise DocumentError(f"its array {key!r} does not hold the {shape} numbers that its header states")
+    return np.frombuffer(data, kind, offset=header.end()).reshape(shape, order="F" if is_transposed else "C")
 
 
 def _check(knowledge: Knowledge) -> Knowledge:
@@ -147,7 +175,17 @@ def _check(knowledge: Knowledge) -> Knowledge:
         raise DocumentError("its names and parts do not agree")
     if len(set(knowledge.names)) < n_concepts:
         raise DocumentError("two of its concepts have the same name")
+    if not 1 <= knowledge.source.side <= MAX_SIDE:
+        raise DocumentError(f"its pictures have {knowledge.source.side} pixels a side; expected 1 to {MAX_SIDE:,}")
     return knowledge
+
+
+def _read_source(found: Any) -> Source:
+    name, digest = _read_texts([found["name"], found["digest"]])
+    revision = found.get("revision")  # absent from older files
+    if revision is not None and not re.fullmatch("[0-9a-f]{40}", revision):
+        raise ValueError("expected the revision of the backbone as a commit of 40 hexadecimal digits")
+    return Source(name, int(found["side"]), digest, revision)
 
 
 def _read_texts(found: Any) -> tuple[str, ...]:

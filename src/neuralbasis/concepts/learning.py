@@ -74,7 +74,7 @@ def learn(
         intercepts=found.intercepts,
         calibration=calibrate(peaks, truth[rows], (counts + 1) / (counts + n_absent + 2)),
         trust=tuple(judge(*row) for row in told),
-        source=Source(backbone.name, backbone.side, backbone.digest),
+        source=Source(backbone.name, backbone.side, backbone.digest, backbone.revision),
         left_out=tuple(names[~is_taught].tolist()),
         broken=tuple(seen.broken.values()),
     )

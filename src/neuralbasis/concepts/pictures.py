@@ -125,6 +125,9 @@ def _leads_back(path: Path, top: Path) -> bool:
 
 def _open(path: str | os.PathLike[str]) -> Image.Image:
     """Only the header is read. PIL's limit is for pictures decoded whole; ours is checked behind `draft`."""
+    # A pipe or a device would be read for ever.
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise PictureError("it is not a regular file")
     with _OPENING:
         limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
         try:

@@ -144,7 +144,7 @@ def picture_key(path: str | os.PathLike[str]) -> bytes | None:
     """The key of a picture: its path, size and time of change; None if there is no such file."""
     try:
         found = os.stat(path)
-    except OSError:
+    except (OSError, ValueError):  # a name with NUL, or one that cannot be encoded, names no file
         return None
     told = f"{os.path.abspath(path)}\0{found.st_size}\0{found.st_mtime_ns}"
     return hashlib.blake2b(told.encode("utf-8", "surrogateescape"), digest_size=KEY_BYTES).digest()

@@ -21,6 +21,7 @@ import numpy as np
 
 from ..columns import Columns, write_frame
 from ..model import AdditiveModel, find_model
+from ..printable import escape
 from ..shape import AnyShape, Shape, TiedShape
 from .explanation import Explanation, Value, find_output, plain_values, read_table, to_python
 from .pictures import read_picture
@@ -191,9 +192,10 @@ class ClassExplanation(Explanation):
 
     def __str__(self) -> str:
         lines = [("for", self.speaks_for), ("against", self.speaks_against)]
-        texts = [f"{word} {self.label}: {', '.join(map(str, found))}" for word, found in lines]
+        label = escape(str(self.label))
+        texts = [f"{word} {label}: {', '.join(map(str, found))}" for word, found in lines]
         if self.tells_apart:
-            texts.append(f"from {self.rival}: {', '.join(map(str, self.tells_apart))}")
+            texts.append(f"from {escape(str(self.rival))}: {', '.join(map(str, self.tells_apart))}")
         return "\n".join(texts)
 
     def __repr__(self) -> str:

@@ -18,6 +18,7 @@ from ..columns import write_frame
 from ..lazy import Lazy
 from ..model import AdditiveModel, find_model
 from ..parts import lean
+from ..printable import escape
 from ..readonly import freeze
 from ..scorecard import find_term, reachable_cells
 from ..shape import AnyShape, FactoredShape, mean_size
@@ -114,7 +115,7 @@ class Leaning(NamedTuple):
     size: float
 
     def __str__(self) -> str:
-        return f"{self.name} {f'{self.size:+.2g}'.replace('-', '−')}"
+        return f"{escape(self.name)} {f'{self.size:+.2g}'.replace('-', '−')}"
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,8 @@ class ClassView:
 
     def __str__(self) -> str:
         sides = (("for", self.speaks_for), ("against", self.speaks_against))
-        return "\n".join(f"{word} {self.label}: {', '.join(map(str, found))}" for word, found in sides)
+        label = escape(str(self.label))
+        return "\n".join(f"{word} {label}: {', '.join(map(str, found))}" for word, found in sides)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -42,7 +42,8 @@ FONT = "Calibri"
 
 # A file holds these characters as _xHHHH_; the underscore of a text that only looks so is held in the same way.
 _ESCAPED = re.compile("[\x00-\x08\x0b-\x1f\ufffe\uffff]|_(?=x[0-9A-Fa-f]{4}_)")
-_NOT_IN_NAMES = re.compile(r"[\[\]:*?/\\\x00-\x1f\ufffe\uffff]")
+# Names of sheets have no such escape: LibreOffice decodes _xHHHH_ in them, but not in the formulas that refer to them.
+_NOT_IN_NAMES = re.compile(rf"[\[\]:*?/\\\x00-\x1f]|{_ESCAPED.pattern}")
 
 
 def to_excel(model: Any, path: str | os.PathLike, rows: Any = None) -> None:

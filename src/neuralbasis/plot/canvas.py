@@ -102,7 +102,16 @@ def plain(text: Any, max_length: int) -> str:
 def wrap_name(name: str, inches: float, n_lines: int = 2) -> str:
     """A name in as many lines as it needs, at most `n_lines` of them."""
     room = max(8, int(0.85 * LETTERS * inches))  # letters of a title are a little larger
-    return "\n".join(wrap(plain(name, n_lines * room - 4), room)[:n_lines])
+    return "\n".join(wrap_lines(plain(name, n_lines * room - 4), room)[:n_lines])
+
+
+def wrap_lines(text: str, room: int) -> list[str]:
+    """Lines of at most so many letters; a dollar sign stays beside the backslash that makes it plain.
+
+    >>> wrap_lines("a" + 3 * r"\\$", 3)
+    ['a\\\\$\\\\$', '\\\\$']
+    """
+    return [line.replace("$", r"\$") for line in wrap(text.replace(r"\$", "$"), room)]
 
 
 def _find_letters() -> frozenset[int]:
@@ -174,4 +183,4 @@ def find_inches(axes: Axes, direction: Literal["x", "y"] = "x") -> float:
 def label_axis(axes: Axes, direction: Literal["x", "y"], text: str) -> None:
     """The label of an axis, in as many lines as it needs."""
     room = max(12, int(1.3 * LETTERS * find_inches(axes, direction)))  # the layout will give it more
-    axes.set(**{f"{direction}label": "\n".join(wrap(text, room))})
+    axes.set(**{f"{direction}label": "\n".join(wrap_lines(text, room))})

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..explain import PictureExplanation, Sight, explain_picture
 from .bars import LINE, draw_steps, list_steps, name_score, say_prediction
-from .canvas import LETTERS, LOWERS, RAISES, choose_width, open_canvas, plain, signed, wrap_name
+from .canvas import LETTERS, LOWERS, RAISES, choose_width, open_canvas, plain, signed, wrap_lines, wrap_name
 from .maps import write_value
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def picture(
         foot = n_rows * (inches / across + 0.6)
         figure.set_size_inches(inches, top + foot + 0.4)
         title = say_prediction(found.local, found.row, found.output)
-        figure.suptitle("\n".join(wrap(title, int(0.9 * LETTERS * inches))))
+        figure.suptitle("\n".join(wrap_lines(title, int(0.9 * LETTERS * inches))))
         parts: Any = figure.subfigures(2, 1, height_ratios=[top, foot]) if seen else [figure]
         if is_narrow:
             spots = parts[0].subfigures(2, 1, height_ratios=[top - bars, bars])

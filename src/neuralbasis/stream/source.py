@@ -26,6 +26,7 @@ import pyarrow.dataset
 import pyarrow.fs
 
 from ..columns import MISSING_TEXTS, Column, is_missing, level_text, read_columns
+from ..printable import escape
 
 PARQUET, CSV = (".parquet", ".pq"), (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 BATCH_ROWS = 1 << 17
@@ -252,7 +253,7 @@ def explain(piece: Piece) -> Iterator[None]:
             f"{piece.place}: the file is gone; put it back, or fit on the files that are there"
         ) from error
     except (pa.ArrowException, OSError) as error:
-        text = " ".join(str(error).split())
+        text = escape(" ".join(str(error).split()))
         raise ValueError(f"{piece.place} cannot be read ({text}); write the file anew, or leave it out") from error
 
 
