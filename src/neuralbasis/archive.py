@@ -112,11 +112,12 @@ def _check_end(file: BinaryIO) -> None:
 
 
 def _check_places(infos: list[zipfile.ZipInfo], end: int) -> None:
-    """Entries must fill the file one after another: packed sizes, which limit what is unpacked, then count real bytes."""
+    """Entries must fill the file one after another: packed sizes, which limit what is unpacked, are then real bytes."""
     place = 0
     for info in infos:
         if info.header_offset != place:
-            raise DocumentError(f"its entry {info.orig_filename!r:.80} overlaps another one, or lies outside of the file")
+            name = f"{info.orig_filename!r:.80}"
+            raise DocumentError(f"its entry {name} overlaps another one, or lies outside of the file")
         place += _HEADER_BYTES + len(info.orig_filename) + info.compress_size
     if place != end:
         raise DocumentError("its entries overlap one another, or do not fill the file")

@@ -40,8 +40,8 @@ def replace_when_done(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     'whole'
     """
     if os.path.exists(path) and not os.path.isfile(path):  # a device or a pipe has no other name
-        with open(path, "wb") as file:
-            yield cast(BinaryIO, file)
+        with open(path, "wb") as device:
+            yield cast(BinaryIO, device)
         return
     target = os.path.realpath(path)  # through a link
     folder, name = os.path.split(target)
