@@ -221,8 +221,8 @@ def check_columns(axes: Sequence[Axis], parameters: Any, n_terms: float) -> None
         raise ValueError(
             f"names of columns and levels, parameters and terms take about {n_bytes / 1e6:,.0f} MB, {n_values:,} "
             f"values in a model's file, which holds at most {MAX_DOCUMENT / 1e6:,.0f} MB, {MAX_VALUES:,} values; "
-            f"column {longest.name!r:.80} has {len(longest.levels or ()):,} levels: leave it out, write its rare levels "
-            "as one, or fit fewer terms"
+            f"column {longest.name!r:.80} has {len(longest.levels or ()):,} levels: leave it out, write rare levels as "
+            "one, or fit fewer terms"
         )
 
 
