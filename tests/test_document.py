@@ -7,10 +7,10 @@ import io
 import json
 import os
 import pickle
-import random
 import re
 import subprocess
 import sys
+import time
 import tracemalloc
 import zipfile
 from dataclasses import replace
@@ -228,6 +228,45 @@ def test_factors_come_back(n_outputs, tmp_path):
             assert found.dtype == expected.dtype
 
 
+def test_columns_with_other_knots_than_their_factors(tmp_path):
+    """Shapes of factors lie on the factors' knots, whichever column's own axis has others."""
+    model, rows = build_models(draw_table(1))[0], rows_of_every_kind()
+    for odd in range(6):
+        axes = list(model.encoder.axes)
+        axes[odd] = Axis(axes[odd].name, "continuous", np.arange(20.0), np.linspace(0, 1, 20))
+        encoder = Encoder(tuple(axes))
+        factors = list(dict.fromkeys(shape.factors for shape in model.shapes))
+        changed = replace(model, encoder=encoder, shapes=make_shapes(factors, encoder))
+        for found in (changed, send(changed, tmp_path)):
+            np.testing.assert_array_equal(found.scores(rows), model.scores(rows))
+            for shape in found.shapes:
+                assert shape.scores.shape[:-1] == tuple(axis.n_cells for axis in shape.axes)
+                assert all(axis.name == found.encoder.names[f] for f, axis in zip(shape.term, shape.axes, strict=True))
+
+
+def test_a_missing_absent_value_comes_back(tmp_path):
+    """With absent_value=NaN, bases are zero at the cell of missing values."""
+    model = build_models(draw_table(1))[0]
+    mains = model.shapes[0].factors
+    bases = mains.bases.copy()
+    bases[0] = 0
+    factors = replace(mains, finder=replace(mains.finder, absent=np.nan), bases=bases)
+    missing = replace(model, shapes=make_shapes([factors], model.encoder))
+    loaded, rows = send(missing, tmp_path), rows_of_every_kind()
+    assert np.isnan(loaded.shapes[0].factors.finder.absent)
+    np.testing.assert_array_equal(loaded.scores(rows), missing.scores(rows))
+
+
+def test_factors_without_training_rows_come_back(tmp_path):
+    model = build_models(draw_table(1))[0]
+    mains = model.shapes[0].factors
+    none = replace(mains, cells=mains.cells[:0], weights=mains.weights[:0], cell_starts=0 * mains.cell_starts)
+    empty = replace(model, shapes=make_shapes([none], model.encoder))
+    loaded, rows = send(empty, tmp_path), rows_of_every_kind()
+    np.testing.assert_array_equal(loaded.scores(rows), empty.scores(rows))
+    assert loaded.importances().tolist() == [0.0] * 6
+
+
 def test_bases_of_terms_that_never_occur_come_back(tmp_path):
     """Bases are scaled by the entries there are: without any they are millions, and the coefficients 0."""
     model = build_models(draw_table(1))[0]
@@ -431,7 +470,9 @@ WRONG = {  # where, what, and how the error puts it
     "axis of another column": (["axes", 0, "column"], 1, "the axes of a term are not those of its features"),
     "no knots": (["axes", 0, "n_knots"], 0, "an axis belongs to no column, or has no knots"),
     "negative knots": (["axes", 0, "n_knots"], -5, "an axis belongs to no column, or has no knots"),
-    "too many knots": (["axes", 0, "n_knots"], 10**19, "array 'knots' does not hold the 10,000,000,000,000,000,061"),
+    "more knots": (["axes", 0, "n_knots"], 10**6, "array 'knots' does not hold the"),
+    "too many knots": (["axes", 0, "n_knots"], 10**19, "an axis has more than 4,194,304 knots"),
+    "too many knots of a column": (["columns", 0, "n_knots"], (1 << 22) + 1, "an axis has more than 4,194,304 knots"),
     "column without knots": (["columns", 3, "n_knots"], 0, "column 'word_3' has no knots"),
     "mass": (["columns", 0, "has_mass"], True, "array 'mass' does not hold the"),
     "number as a flag": (["axes", 0, "has_mass"], 1, "'has_mass' of an axis has the wrong type: 1"),
@@ -570,11 +611,48 @@ def test_too_many_columns():
         load_parts(parts, arrays)
 
 
-def test_too_many_axes():
+def test_axes_without_terms():
     parts, arrays = read_base()
-    parts["axes"] += [parts["axes"][0]] * document.MAX_AXES
-    with pytest.raises(DocumentError, match="its tables read 16,394 axes; those of a model read at most 16,384"):
+    parts["axes"] += [parts["axes"][0]]
+    with pytest.raises(DocumentError, match="an axis belongs to no term"):
         load_parts(parts, arrays)
+
+
+def test_axes_of_a_column_with_very_many_levels_cost_what_their_knots_cost():
+    """Each of 4,000 terms has an axis of one knot, on a column of 200,000 levels: reading does not scan all levels."""
+    n_levels, n_terms = 200_000, 4_000
+    levels = tuple(map(str, range(n_levels)))
+    wide = Axis("wide", "nominal", np.arange(float(n_levels)), np.linspace(0, 1, n_levels), levels)
+    others = [Axis(f"x{k}", "continuous", np.zeros(1), np.full(1, 0.5)) for k in range(n_terms)]
+    coarse = Axis("wide", "nominal", np.array([7.0]), np.full(1, 0.5), ("7",))
+    shapes = [
+        Shape((0, k + 1), (replace(coarse), other), np.full((3, 3, 1), k), np.zeros((3, 3, 1)), np.ones((3, 3)))
+        for k, other in enumerate(others)
+    ]
+    model = AdditiveModel(Encoder((wide, *others)), np.zeros(1), tuple(shapes), "identity")
+    entries, started = document._write_entries(model), time.process_time()
+    fields = document._read_entries(entries)
+    assert (
+        time.process_time() - started < 4.0
+    )  # 0.3 where nobody else works; it took 30 when every axis read all levels
+    assert len({id(axis) for shape in fields["shapes"] for axis in shape.axes}) == 2 * n_terms
+
+
+def test_tables_beside_a_run_of_columns_with_many_knots_take_memory_in_proportion():
+    """Columns that no term reads share their knots in the file; a model must not copy these for every column."""
+    knots = np.linspace(0, 1, 50_000)
+    read = [Axis(f"x{k}", "continuous", np.zeros(1), np.full(1, 0.5)) for k in range(200)]
+    silent = [Axis(f"y{k}", "continuous", knots, knots) for k in range(200)]
+    shapes = [Shape((k,), (axis,), np.ones((3, 1)), np.zeros((3, 1)), np.ones(3)) for k, axis in enumerate(read)]
+    model = AdditiveModel(Encoder((*read, *silent)), np.zeros(1), tuple(shapes), "identity")
+    entries = document._write_entries(model)
+    tracemalloc.start()
+    try:
+        loaded = AdditiveModel(**document._read_entries(entries))
+        assert loaded.predict(np.zeros((1, 400))).tolist() == [200.0]
+        assert tracemalloc.get_traced_memory()[1] < 20e6
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("odd", ["../evil.npy", "knots.npz", "model.pickle"])
@@ -695,157 +773,3 @@ def test_refusals_take_little_memory():
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
-
-
-# Very many files
-
-ODD = [None, True, False, 0, 1, -1, 2, 3, 5, 255, 10**9, 2**63, 10**25, 0.5, -1e300, 1e308, "", "x0", "level 1", "<f8"]
-ODD += [
-    "<f4",
-    "|O",
-    "logit",
-    "identity",
-    "nominal",
-    "continuous",
-    [],
-    [0],
-    [0, 1],
-    [[]],
-    {},
-    {"a": 1},
-    "\ud800",
-    "a" * 999,
-]
-
-
-def make_bases():
-    """Tiny files: a regression of one column, classes with tied terms, coarser axes and factors, and factors alone."""
-    small = build_model(np.random.default_rng(1), ("continuous", "nominal"), (1, 2))
-    return [write_parts(small), write_parts(make_model()), write_parts(build_models(draw_table(0))[0])]
-
-
-def write_parts(model):
-    entries = document._write_entries(model)
-    return json.loads(entries.pop("document.json")), entries
-
-
-def mutate_bytes(draw, data):
-    """A flipped bit, a changed byte, a cut, a piece that is gone, comes twice or stands elsewhere, or noise."""
-    data = bytearray(data)
-    for _ in range(draw.choice([1, 1, 2, 5])):
-        at, to = draw.randrange(len(data) + 1), draw.randrange(len(data) + 1)
-        size = draw.choice([1, 2, 4, 8, 30, 200])
-        how = draw.randrange(7)
-        if how == 0 and at < len(data):
-            data[at] ^= 1 << draw.randrange(8)
-        elif how == 1 and at < len(data):
-            data[at] = draw.choice([0, 1, 127, 128, 255, draw.randrange(256)])
-        elif how == 2:
-            del data[at:]
-        elif how == 3:
-            del data[at : at + size]
-        elif how == 4:
-            data[to:to] = data[at : at + size]
-        elif how == 5:
-            data[to : to + size] = data[at : at + size]
-        else:
-            data[at : at + size] = draw.randbytes(size)
-        if not data:
-            break
-    return bytes(data)
-
-
-def mutate_json(draw, parts):
-    """Values exchanged, added, removed, repeated, or moved from elsewhere in the document."""
-    parts = copy.deepcopy(parts)
-    for _ in range(draw.choice([1, 1, 1, 2, 4])):
-        places = list(walk(parts))
-        where, key = draw.choice(places)
-        how = draw.randrange(6)
-        if how <= 1:
-            where[key] = draw.choice(ODD)
-        elif how == 2:
-            other, name = draw.choice(places)
-            where[key] = copy.deepcopy(other[name])
-        elif how == 3:
-            del where[key]
-        elif how == 4 and isinstance(where, list):
-            where.insert(key, copy.deepcopy(draw.choice(where)))
-        elif isinstance(where[key], int) and not isinstance(where[key], bool):
-            where[key] += draw.choice([-1, 1])
-        elif isinstance(where, dict):
-            where[draw.choice(["extra", "", *where])] = draw.choice(ODD)
-    return parts
-
-
-def walk(value):
-    """Every place in a document: the list or object, and the index or name."""
-    keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-    for key in keys:
-        yield value, key
-        yield from walk(value[key])
-
-
-def mutate_arrays(draw, parts, arrays):
-    """Numbers of any bits in an array, a changed header, arrays exchanged, another type of number."""
-    parts, arrays = copy.deepcopy(parts), dict(arrays)
-    name = draw.choice(sorted(arrays))
-    data, how = bytearray(arrays[name]), draw.randrange(5)
-    if how == 0 and len(data) > 128:
-        odd = draw.choice([np.nan, np.inf, 0.0, -1.0, 1e-320, 1e154, 1e199, draw.gauss(0, 1), draw.gauss(0, 1e9)])
-        at = 128 + 8 * draw.randrange(max(1, (len(data) - 128) // 8))
-        data[at : at + 8] = np.float64(odd).tobytes()[: len(data) - at]
-    elif how == 1:
-        data[draw.randrange(128)] ^= 1 << draw.randrange(8)
-    elif how == 2:
-        arrays[name] = arrays[draw.choice(sorted(arrays))]
-        return parts, arrays
-    elif how == 3:
-        parts["arrays"][name.removesuffix(".npy")] = draw.choice(["<f4", "<f8", "|u1", "<u2", "<u4"])
-    else:
-        data = bytearray(mutate_bytes(draw, bytes(data)))
-    arrays[name] = bytes(data)
-    return parts, arrays
-
-
-def mutate(draw, kind, base):
-    parts, arrays = base
-    if kind == "numbers":
-        parts, arrays = mutate_arrays(draw, parts, arrays)
-    if kind == "values":
-        parts = mutate_json(draw, parts)
-    text = json.dumps(parts).encode()
-    if kind == "text":
-        text = mutate_bytes(draw, text)
-    entries = {"document.json": text, **arrays}
-    return mutate_bytes(draw, pack(entries)) if kind == "file" else pack(entries, method=zipfile.ZIP_STORED)
-
-
-def check_model(model):
-    """Whatever was read answers with finite numbers."""
-    axes = model.encoder.axes
-    rows = [{axis.name: None for axis in axes}, {axis.name: axis.levels[-1] if axis.levels else 0.3 for axis in axes}]
-    for found in (model.scores(rows), model.contributions(rows)):
-        assert np.isfinite(found).all()
-        assert len(found) == 2
-    assert model.predict(rows).shape[0] == 2
-    assert len(model.importances()) == len(model.terms)
-    assert np.isfinite(model.importances()).all()
-
-
-@pytest.mark.parametrize(("kind", "count"), [("file", 10_000), ("text", 3_000), ("values", 6_000), ("numbers", 4_000)])
-def test_mutated_files_give_a_model_or_one_error(kind, count):
-    draw, bases = random.Random(kind), make_bases()
-    n_models, messages = 0, set()
-    for index in range(count):
-        data = mutate(draw, kind, bases[index % len(bases)])
-        try:
-            model = load(io.BytesIO(data))
-        except DocumentError as error:
-            messages.add(re.sub(r"'[^']*'|[^a-z ]", "", str(error).partition("read: ")[2])[:30])
-            continue
-        n_models += 1
-        check_model(model)
-    assert n_models < count
-    assert len(messages) >= {"file": 4, "text": 10, "values": 20, "numbers": 4}[kind], messages
-    print(f"{kind}: {n_models} of {count} files are models; {len(messages)} kinds of refusals")

@@ -1,5 +1,6 @@
 """layout: every cell of every table has one place in the flat array, and rows stand where the definition says."""
 
+import tracemalloc
 from itertools import permutations
 
 import numpy as np
@@ -7,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neuralbasis import kernels
 from neuralbasis.axis import continuous_axis, level_axis
 from neuralbasis.layout import (
     Anchor,
@@ -269,21 +269,37 @@ def test_no_infinite_value_raises_nothing(layout):
 )
 def test_the_guide_table_brackets_every_value(knots, values, few):
     knots = np.sort(np.array(knots))
-    guide, (low, scale) = make_guide(knots, few)
+    guide, (low, scale, top) = make_guide(knots, few)
     inside = np.array([v for v in [*values, *knots[:-1]] if knots[0] <= v < knots[-1]])
     with np.errstate(over="ignore"):
-        bucket = np.clip((inside - low) * scale, 0, kernels.GUIDE - 1).astype(int)
+        bucket = np.clip((inside - low) * scale, 0, top).astype(int)
     wanted = np.searchsorted(knots, inside, side="right") - 1
-    assert len(guide) == (2 if len(knots) <= few else kernels.GUIDE + 1)
+    assert len(guide) == top + 2 == (2 if len(knots) <= few else 16 * len(knots) + 1)
     assert (guide[bucket] <= wanted).all()
     assert (wanted <= guide[bucket + 1]).all()
 
 
 def test_long_tails_do_not_crowd_the_bulk_of_a_guide_table():
     knots = np.r_[np.linspace(0, 1, 150), np.geomspace(2, 1e6, 43)]
-    guide, (low, scale) = make_guide(knots)
-    bucket = np.clip((knots[:149] - low) * scale, 0, kernels.GUIDE - 1).astype(int)
+    guide, (low, scale, top) = make_guide(knots)
+    bucket = np.clip((knots[:149] - low) * scale, 0, top).astype(int)
     assert (guide[bucket + 1] - guide[bucket]).mean() <= 1.5
+
+
+def test_the_guide_of_very_many_knots_takes_memory_in_proportion():
+    knots = np.sort(np.random.default_rng(0).standard_cauchy(200_000))
+    tracemalloc.start()
+    try:
+        guide, (low, scale, top) = make_guide(knots)
+        assert tracemalloc.get_traced_memory()[1] < 40 * len(knots) + 20_000_000
+    finally:
+        tracemalloc.stop()
+    assert len(guide) == 2049
+    inside = np.random.default_rng(1).choice(knots[:-1], 1000)
+    bucket = np.clip((inside - low) * scale, 0, top).astype(int)
+    wanted = np.searchsorted(knots, inside)
+    assert ((guide[bucket] <= wanted) & (wanted <= guide[bucket + 1])).all()
+    assert np.median(guide[bucket + 1] - guide[bucket]) < 400  # of 200,000
 
 
 def test_of_very_many_axes_only_those_with_many_knots_have_a_guide_table_of_their_own(monkeypatch):
@@ -295,8 +311,8 @@ def test_of_very_many_axes_only_those_with_many_knots_have_a_guide_table_of_thei
     with monkeypatch.context() as patch:
         patch.setattr("neuralbasis.layout.MANY_AXES", 3)
         many = lay_out(axes, terms, {})
-    assert len(few.guide) == 4 * (kernels.GUIDE + 1) + 2 * 2
-    assert len(many.guide) == kernels.GUIDE + 1 + 4 * 2
+    assert len(few.guide) == 2 * (16 * 3 + 1) + 16 * 20 + 1 + 16 * 40 + 1 + 2 * 2
+    assert len(many.guide) == 16 * 40 + 1 + 4 * 2
     assert many.guide_start[0] == many.guide_start[3]
     np.testing.assert_array_equal(few.encode(numbers), many.encode(numbers))
 

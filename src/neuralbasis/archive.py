@@ -2,8 +2,9 @@
 
     {name: bytes} -> file -> {name: bytes}
 
-The sums lie in an entry of their own, as `sha256sum --check` reads them. They tell a damaged file, not a forged one:
-whoever reads the entries must not trust them. Nothing is unpacked to disk, and no more than `MAX_BYTES` to memory.
+The sums lie in an entry of their own, as `sha256sum --check` reads them. They detect a damaged file, not a forged one:
+whoever reads the entries must not trust them. Nothing is unpacked to disk. An entry takes at most `MAX_RATIO` bytes of
+memory for each of its bytes in the file (or `FREE_BYTES`), and all entries together at most `MAX_BYTES`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ FREE_BYTES = 1 << 18  # … unless it is this small
 TRIED_BYTES = 1 << 20  # of a long entry that are packed first, to see whether it is worth while
 
 _END = struct.Struct("<4s4H2LH")  # the record that ends a zip
+_HEADER_BYTES = 30  # before the name of an entry
 _BROKEN = (  # what zipfile raises for broken zips
     zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, OverflowError, RuntimeError, ValueError
 )  # fmt: skip
@@ -57,6 +59,7 @@ def read_archive(file: BinaryIO) -> dict[str, bytes]:
             if len(entries) < len(archive.infolist()):
                 raise DocumentError("two of its entries have the same name")
             _check_sizes(entries)
+            _check_places(archive.infolist(), archive.start_dir)
             found = {name: _read_entry(archive, info) for name, info in entries.items()}
     except DocumentError:
         raise
@@ -106,6 +109,18 @@ def _check_end(file: BinaryIO) -> None:
     is_whole = (disk, first_disk, comment) == (0, 0, 0) and here == count and start + length + _END.size == size
     if not is_whole or tail.startswith(b"PK\6\7") or count > MAX_ENTRIES or length > MAX_DIRECTORY:
         raise DocumentError("its list of entries is not one that neuralbasis writes")
+
+
+def _check_places(infos: list[zipfile.ZipInfo], end: int) -> None:
+    """Entries must fill the file one after another: packed sizes, which limit what is unpacked, are then real bytes."""
+    place = 0
+    for info in infos:
+        if info.header_offset != place:
+            name = f"{info.orig_filename!r:.80}"
+            raise DocumentError(f"its entry {name} overlaps another one, or lies outside of the file")
+        place += _HEADER_BYTES + len(info.orig_filename) + info.compress_size
+    if place != end:
+        raise DocumentError("its entries overlap one another, or do not fill the file")
 
 
 def _check_sizes(entries: Mapping[str, zipfile.ZipInfo]) -> None:

@@ -20,11 +20,13 @@ import numpy as np
 from . import kernels
 from .checkpoint import describe_fit
 from .compile import compile_model
-from .fitting import draw_seed, fit_terms, seeded_dropout, summarize
+from .document import check_labels
+from .fitting import check_saving, draw_seed, fit_terms, seeded_dropout, summarize
 from .history import History
 from .memory import Division, Load, count_rows_in_memory, divide_rows, read_limit
 from .model import AdditiveModel
 from .recipe import check_memory, count_numbers, make_plan, settle, warn_unread
+from .sample import check_weight_sum
 from .start import take_bench
 from .stream.bench import Parts, read_bench, read_parts
 from .stream.cache import Cache, make_cache, remove_cache
@@ -56,6 +58,8 @@ def fit_source(
         warn_unread(parameters, list_changed(parameters), stacklevel=5)
     seed, threads = keeper.choose("seed", draw_seed(parameters, group)), kernels.count_threads(parameters.n_jobs)
     survey = make_survey(source, roles, is_classifier, parameters, group, threads, choose_folder(parameters))
+    check_labels(survey.classes)
+    check_weight_sum(survey.weight_sum)
     plan, rng = make_plan(parameters, roles.features, survey.classes, survey.n_rows), np.random.default_rng(seed)
     n_numbers = count_numbers(parameters, plan, survey.classes, survey.n_rows)
     parameters = settle(parameters, survey.n_rows, False, n_numbers, group.rank)
@@ -66,6 +70,7 @@ def fit_source(
         with training_threads(), seeded_dropout(rng):
             start = take_bench(read_bench(cache, group), survey, plan, parameters, rng)
             check_memory(parameters, plan, start.objective.n_outputs, len(start.sample.y))
+            check_saving(estimator, parameters, start)
             keeper.check(describe_fit(estimator.get_params(deep=False), roles.features, start.numbers, start.sample))
             known = parameters, start.encoder, start.numbers, start.sample, start.objective, start.rows, rng, group
             trainer = Trainer(*known, keeper, supply if division.n_pools else None)

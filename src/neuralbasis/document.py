@@ -25,7 +25,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from . import __version__
-from .archive import DocumentError, read_archive, write_archive
+from .archive import MAX_BYTES, DocumentError, read_archive, write_archive
 from .axis import KINDS, Axis
 from .encoder import Encoder
 from .entries import Finder
@@ -33,7 +33,7 @@ from .factors import Factors
 from .lazy import Lazy
 from .link import LINKS
 from .shape import FactoredShape, Shape, TiedShape, make_shapes
-from .summary import MAX_DEPTH, Summary
+from .summary import MAX_DEPTH, Summary, to_plain
 
 # To change the format: raise FORMAT, write the new form only, and keep reading the old ones (an old document is brought
 # to the new form by `_renew`). In all formats `document.json` has "format" and "neuralbasis" (the version that wrote
@@ -46,7 +46,7 @@ MAX_DOCUMENT = 1 << 26  # bytes of the JSON
 MAX_VALUES = 4_000_000  # values in it, about
 MAX_DIGITS = 20
 MAX_COLUMNS = 1 << 20
-MAX_AXES = 1 << 14  # that tables read: each brings a guide table of 8 kB
+MAX_KNOTS = 1 << 22  # of an axis: positions beyond 2^24 are not exact in single precision
 MAX_TERMS = 1 << 21  # in factors; terms with tables are values of the JSON
 MAX_ORDER = 6  # a row reads 2^order cells of a term
 MAX_TABLE = 1 << 26  # numbers in the table that a term of factors stands for
@@ -122,14 +122,15 @@ class _Table(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """Factors as the document has them; `n_cells` that training rows stand on, `total` weight of all of these."""
+    """Factors as the document has them; `n_cells` that training rows stand on, `absent` value, None for a missing one,
+    `total` weight of all rows."""
 
     order: int
     n_terms: int
     n_bases: int
     n_knots: int
     n_cells: int
-    absent: float
+    absent: float | None
     total: float
 
     @property
@@ -188,6 +189,51 @@ def _write_entries(model: Any) -> dict[str, bytes]:
     }
     text = json.dumps(document, separators=(",", ":")).encode()
     return {DOCUMENT: text} | {f"{name}.npy": _write_array(arrays[name], types[name]) for name in arrays}
+
+
+def check_labels(classes: np.ndarray | None) -> None:
+    """Refuse labels that a file cannot hold; called before training."""
+    if classes is None:
+        return
+    try:
+        _make_classes("mlogit", len(classes), json.loads(json.dumps(_describe_classes(classes)), parse_int=_parse_int))
+    except ValueError as error:
+        raise ValueError(f"y has labels that no model can be saved with: {error}; write them as short text") from None
+
+
+def check_columns(axes: Sequence[Axis], parameters: Any, n_terms: float) -> None:
+    """Refuse columns and parameters that a file cannot hold with so many tables; called before training.
+
+    `n_terms` and two coarser axes a column are counted generously, at what they take in the document.
+    """
+    if len(axes) > MAX_COLUMNS:
+        raise ValueError(f"the table has {len(axes):,} columns; a model has at most {MAX_COLUMNS:,}: leave some out")
+    if odd := next((axis for axis in axes if len(axis.knots) > MAX_KNOTS), None):
+        raise ValueError(
+            f"column {odd.name!r} has {len(odd.knots):,} knots or levels; a model has at most {MAX_KNOTS:,} of them: "
+            "set max_bins, or write rare levels as one"
+        )
+    text = json.dumps([[_describe_run(run) for run in _find_runs(axes)], to_plain(parameters)])
+    n_values = sum(map(text.count, ",[{")) + 16 * n_terms + 8 * min(n_terms, len(axes))
+    n_bytes = len(text) + 200 * n_terms + 120 * min(n_terms, len(axes)) + (1 << 20)
+    if n_bytes > MAX_DOCUMENT or n_values > MAX_VALUES:
+        longest = max(axes, key=lambda axis: sum(map(len, axis.levels or ())))
+        raise ValueError(
+            f"names of columns and levels, parameters and terms take about {n_bytes / 1e6:,.0f} MB, {n_values:,} "
+            f"values in a model's file, which holds at most {MAX_DOCUMENT / 1e6:,.0f} MB, {MAX_VALUES:,} values; "
+            f"column {longest.name!r:.80} has {len(longest.levels or ()):,} levels: leave it out, write rare levels as "
+            "one, or fit fewer terms"
+        )
+
+
+def check_size(n_bytes: float, n_cells: float = 0) -> None:
+    """Refuse tables that take more bytes than a file may have, or factors whose largest table has too many cells."""
+    if n_bytes > MAX_BYTES or n_cells > MAX_TABLE:
+        raise ValueError(
+            f"the tables of the model would take about {n_bytes / 1e9:,.1f} GB, {n_cells:,.0f} cells in one of them; "
+            f"its file holds at most {MAX_BYTES / 1e9:,.1f} GB, {MAX_TABLE:,} cells: set smaller max_bins, outer_bags "
+            "or max_terms, or tied_classes=True"
+        )
 
 
 def _split_shapes(model: Any) -> tuple[list[Shape | TiedShape], list[Factors]]:
@@ -312,7 +358,8 @@ def _describe_term(shape: Shape | TiedShape, axes: list[int]) -> dict[str, Any]:
 def _describe_factors(part: Factors) -> dict[str, Any]:
     n_terms, n_bases, _ = part.coefficients.shape
     sizes = (part.order, n_terms, n_bases, len(part.finder.axis.knots), len(part.cells))
-    return _Group(*sizes, float(part.finder.absent), float(part.total))._asdict()
+    absent = None if math.isnan(part.finder.absent) else float(part.finder.absent)
+    return _Group(*sizes, absent, float(part.total))._asdict()
 
 
 def _describe_classes(classes: np.ndarray) -> dict[str, Any]:
@@ -450,7 +497,11 @@ def _make_plan(columns: list[Any], axes: list[Any], terms: list[Any], factors: l
     runs, coarse = _check_runs(columns), [_check_line(item) for item in axes]
     lines = _list_lines(runs, coarse)
     tables, groups = _check_tables(terms, lines), _check_groups(factors, n_outputs)
-    _check_axes(lines, coarse, tables, groups)
+    if not {axis for table in tables for axis in table.axes}.issuperset(range(len(lines) - len(coarse), len(lines))):
+        raise DocumentError("an axis belongs to no term")
+    every: list[_Run | _Line | _Group] = [*runs, *coarse, *groups]
+    if any(axis.n_knots > MAX_KNOTS for axis in every):
+        raise DocumentError(f"an axis has more than {MAX_KNOTS:,} knots")
     return _Plan(runs, coarse, lines, tables, groups, n_outputs)
 
 
@@ -491,15 +542,6 @@ def _list_lines(runs: Sequence[_Run], coarse: Sequence[_Line]) -> Sequence[_Line
     return Lazy(find, ends[-1] + len(coarse))
 
 
-def _check_axes(
-    lines: Sequence[_Line], coarse: Sequence[_Line], tables: Sequence[_Table], groups: Sequence[_Group]
-) -> None:
-    """Tables beside factors read all columns, other tables those of their terms."""
-    used = len(lines) if groups else len({feature for table in tables for feature in table.features}) + len(coarse)
-    if tables and used > MAX_AXES:
-        raise DocumentError(f"its tables read {used:,} axes; those of a model read at most {MAX_AXES:,}")
-
-
 def _check_tables(terms: list[Any], lines: Sequence[_Line]) -> list[_Table]:
     found = [
         _Table(*_record(item, "a term", features=list, axes=list, n_members=int, tied=(list, NoneType)))
@@ -523,7 +565,7 @@ def _check_tables(terms: list[Any], lines: Sequence[_Line]) -> list[_Table]:
 
 def _check_groups(factors: list[Any], n_outputs: int) -> list[_Group]:
     kinds: dict[str, Any] = dict.fromkeys(("order", "n_terms", "n_bases", "n_knots", "n_cells"), int)
-    kinds |= dict.fromkeys(("absent", "total"), (int, float))
+    kinds |= {"absent": (int, float, NoneType), "total": (int, float)}
     found = [_Group(*_record(item, "factors", **kinds)) for item in factors]
     for group in found:
         if not (1 <= group.order <= MAX_ORDER and 1 <= group.n_bases <= MAX_BASES and min(group[1:4]) >= 1):
@@ -582,16 +624,17 @@ def _read_arrays(entries: dict[str, bytes], types: dict[str, Any], lengths: Mapp
         data, header = entries[f"{name}.npy"], _write_header(kind, lengths[name])
         if not data.startswith(header) or len(data) != len(header) + lengths[name] * np.dtype(kind).itemsize:
             raise DocumentError(f"array {name!r} does not hold the {lengths[name]:,} numbers that the model needs")
-    return {name: _Numbers(name, entries.pop(f"{name}.npy"), types[name]) for name in needed}
+    return {name: _Numbers(name, entries.pop(f"{name}.npy", b""), types.get(name)) for name in ARRAYS}
 
 
 class _Numbers:
-    """An array that is taken piece by piece."""
+    """An array that is taken piece by piece; one without a type is empty."""
 
-    def __init__(self, name: str, data: bytes, kind: str):
+    def __init__(self, name: str, data: bytes, kind: str | None):
         _, low, high, memory = ARRAYS[name]
+        offset = 0 if kind is None else len(_write_header(kind, 0))
         with np.errstate(invalid="ignore"):  # NaN that signals
-            self.values = np.frombuffer(data, kind, offset=len(_write_header(kind, 0))).astype(memory)
+            self.values = np.frombuffer(data, kind or memory, offset=offset).astype(memory)
         self.first = 0
         if not ((self.values >= low) & (self.values <= high)).all():
             raise DocumentError(f"array {name!r} holds numbers outside {low:g} to {high:g}")
@@ -626,7 +669,7 @@ def _make_axis(name: str, kind: str, size: _Run | _Line | _Group, arrays: Mappin
 
 def _take_levels(name: str, known: Sequence[str], knots: np.ndarray, is_own: bool = False) -> tuple[str, ...]:
     """Those levels of a column that are knots of an axis; its own axis has all of them."""
-    if (is_own and len(knots) != len(known)) or not np.isin(knots, np.arange(len(known))).all():
+    if (is_own and len(knots) != len(known)) or knots[0] < 0 or knots[-1] >= len(known) or (knots % 1 != 0).any():
         raise DocumentError(f"knots of column {shorten(name)} are not its levels")
     return tuple(known[int(knot)] for knot in knots)
 
@@ -649,8 +692,11 @@ def _make_tables(plan: _Plan, axes: Sequence[Axis], arrays: Mapping[str, _Number
 
 def _make_factors(group: _Group, encoder: Encoder, arrays: Mapping[str, _Numbers], n_outputs: int) -> Factors:
     """Every index is checked: compiled loops will follow them."""
-    axis, absent = _make_axis("", "continuous", group, arrays), float(group.absent)
-    if absent not in axis.knots:
+    axis, absent = (
+        _make_axis("", "continuous", group, arrays),
+        math.nan if group.absent is None else float(group.absent),
+    )
+    if not math.isnan(absent) and absent not in axis.knots:
         raise DocumentError(f"the absent value {absent:g} of factors is not among their knots")
     finder = Finder(axis, absent, arrays["features"].take(group.n_terms, group.order), len(encoder.axes))
     _check_features(finder.features, encoder.axes)

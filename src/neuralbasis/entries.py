@@ -38,6 +38,10 @@ def pool_axis(
         chosen = np.linspace(0, len(pooled) - 1, MAX_POOLED).astype(np.int64)
         pooled, of_row = pooled[chosen], of_row[chosen]
     if not np.isfinite(pooled).any():
+        if math.isnan(stored.absent):
+            raise ValueError(
+                "the table holds no value that is not missing, since absent_value is NaN; a model needs some values"
+            )
         return Axis("", "continuous", np.array([stored.absent]), np.array([0.5]))
     axis = continuous_axis("", pooled, None if weights is None else weights[of_row], scaling, max_knots)
     return _with_absent(axis, stored.absent)

@@ -7,6 +7,7 @@ A table of which nearly all values are absent takes the way of `wide` instead.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,17 +21,20 @@ from sklearn.utils import check_random_state
 from .checkpoint import describe_fit, open_checkpoints
 from .columns import Columns
 from .compile import compile_model
+from .document import check_columns, check_labels, check_size
 from .history import History
 from .model import AdditiveModel
 from .objective import Objective
-from .recipe import check_memory, count_numbers, make_plan, settle, warn_unread
+from .recipe import WIDE_BASES, WIDE_KNOTS, check_memory, choose_tied, count_numbers, make_plan, settle, warn_unread
 from .sample import Sample
-from .start import is_wide, make_start
+from .start import Start, is_wide, make_start
 from .summary import Summary, find_versions, list_changed, read_clock, to_plain
 from .terms import Plan, Ranked, mark_chosen
 from .train import FORGETFUL, Group, Keeper, find_group, training_threads
 from .trainer import Trainer
 from .wide import WideTrainer, compile_factors
+
+WIDE_UNITS = 1e-25, 1e15  # deviation of a target, with which coefficients are numbers in single precision
 
 
 def fit_model(
@@ -45,6 +49,7 @@ def fit_model(
 
     `target` is the target's name, if it has one. The keeper remembers how far a fit has come.
     """
+    check_labels(classes)
     estimator, group, started = parameters, meet(parameters, columns), time.monotonic()
     rng = np.random.default_rng(keeper.choose("seed", draw_seed(parameters, group)))
     plan = make_plan(parameters, columns.names, classes, columns.n_rows)
@@ -56,6 +61,7 @@ def fit_model(
     with training_threads(), seeded_dropout(rng):
         start = make_start(columns, sample, classes, plan, parameters, wide, rng)
         check_memory(parameters, start.plan, start.objective.n_outputs, columns.n_rows)
+        check_saving(estimator, parameters, start, wide)
         keeper.check(describe_fit(estimator.get_params(deep=False), columns.names, start.numbers, start.sample))
         known = parameters, start.encoder, start.numbers, start.sample, start.objective, start.rows, rng, group, keeper
         trainer = WideTrainer(*known) if wide else Trainer(*known)
@@ -68,6 +74,27 @@ def fit_model(
         return compile_factors(trainer, *rest), trainer.history, ranking
     model = compile_model(trainer.stages, start.encoder, *rest).measure(start.numbers, start.sample.weights)
     return start.widen(model), trainer.history, [start.widen_ranked(ranked) for ranked in ranking]
+
+
+def check_saving(estimator: Any, parameters: Any, start: Start, wide: bool = False) -> None:
+    """Refuse, before training, a model that no file could hold; `parameters` are settled."""
+    plan, n_outputs, n_features = start.plan, start.objective.n_outputs, len(start.plan.features)
+    n_found = [min(math.comb(n_features, order), n) for order, n in ((2, 2 * plan.n_pairs), (3, plan.n_triples))]
+    n_terms = n_features + len(plan.listed) + sum(n_found)  # weak pairs are as many as strong ones
+    whole = start.encoder if start.whole is None else start.whole
+    check_columns(whole.axes, estimator.get_params(deep=False), 0 if wide else n_terms)
+    if wide:
+        orders = [1, *map(len, plan.listed)]
+        n_numbers = WIDE_BASES[1] * n_features + sum(WIDE_BASES[len(term)] for term in plan.listed)
+        check_size(8.0 * n_numbers * n_outputs, max((WIDE_KNOTS[order] + 3) ** order for order in orders) * n_outputs)
+        if not WIDE_UNITS[0] <= start.objective.unit <= WIDE_UNITS[1]:
+            raise ValueError(
+                f"y has the standard deviation {start.objective.unit:g}; the model of a wide sparse table, which is "
+                f"kept in single precision, needs one from {WIDE_UNITS[0]:g} to {WIDE_UNITS[1]:g}: rescale y"
+            )
+    elif not choose_tied(parameters, n_terms, n_outputs):
+        n_cells = sum(start.encoder.axes[feature].n_cells for feature in plan.features)
+        check_size(n_cells * n_outputs * (12.0 + 4.0 * parameters.outer_bags))  # scores, spread, members
 
 
 def open_keeper(parameters: Any, resume: bool) -> Keeper:

@@ -32,7 +32,6 @@ if not NUMBA:
 
 FEW_ROWS = 64  # predicted in less time than it takes to hand the GIL over
 MIN_ROWS = 4096  # a thread that predicts fewer rows costs more than it saves
-GUIDE = 2048  # buckets of an axis' guide table
 HUGE = 1e308  # a difference of knots beyond this may have overflowed
 CUTS = 4  # of a column in a round of boosting
 BLOCK = 1024  # rows worked on at a time: positions of a block stay in the cache
@@ -40,13 +39,14 @@ N_GROUPS = 8  # of neighbouring bins, see `find_view`
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _locate_column(numbers, column, first, size, level, knots, start, count, guide, entry, low_edge, scale, out):
+def _locate_column(numbers, column, first, size, level, knots, start, count, guide, starts, lines, axis, out):
     """Positions out[:size] of rows first … of one column on one axis; False if a value is infinite.
 
-    A value's bucket in the guide table (from `entry` on, see `layout.make_guide`) leaves few knots to search. One loop
-    without calls: an inlined call would count references to the arrays for every value.
+    A value's bucket in the guide table (from `starts[axis]` on, see `layout.make_guide`) leaves few knots to search.
+    One loop without calls: an inlined call would count references to the arrays for every value.
     """
-    smallest, largest, top = knots[start], knots[start + count - 1], GUIDE - 1.0
+    smallest, largest = knots[start], knots[start + count - 1]
+    entry, low_edge, scale, top = starts[axis], lines[axis, 0], lines[axis, 1], lines[axis, 2]
     for i in range(size):
         value = numbers[first + i, column]
         if value - value != 0.0:  # missing or infinite
@@ -93,7 +93,7 @@ def locate_rows(
             start = axis_start[axis]
             if not _locate_column(
                 numbers, axis_column[axis], block, size, axis_level[axis], knots, start, axis_start[axis + 1] - start,
-                guide, guide_start[axis], guide_line[axis, 0], guide_line[axis, 1], found,
+                guide, guide_start, guide_line, axis, found,
             ):  # fmt: skip
                 return axis_column[axis]
             for i in range(size):
@@ -202,7 +202,7 @@ def score_rows(
             start = axis_start[axis]
             if not _locate_column(
                 numbers, axis_column[axis], block, size, axis_level[axis], knots, start, axis_start[axis + 1] - start,
-                guide, guide_start[axis], guide_line[axis, 0], guide_line[axis, 1], position[axis],
+                guide, guide_start, guide_line, axis, position[axis],
             ):  # fmt: skip
                 return axis_column[axis]
         _add_terms(
@@ -447,8 +447,8 @@ def locate_stored(
                 a = axes[j]
                 start = axis_start[a]
                 if not _locate_column(
-                    values, 0, e, 1, axis_level[a], knots, start, axis_start[a + 1] - start, guide, guide_start[a],
-                    guide_line[a, 0], guide_line[a, 1], found,
+                    values, 0, e, 1, axis_level[a], knots, start, axis_start[a + 1] - start, guide, guide_start,
+                    guide_line, a, found,
                 ):  # fmt: skip
                     return axis_column[a]
                 axis[place], positions[place] = a, found[0]

@@ -249,15 +249,15 @@ def anchor_position(axis: Axis, anchor: Anchor) -> int:
 
 
 def _join_guides(axes: Sequence[Axis]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Guide tables one after the other, where that of each axis starts, and the lines (A, 2).
+    """Guide tables one after the other, where that of each axis starts, and the lines (A, 3).
 
-    Of very many axes, those with equally few knots share one of a single bucket: they cost next to nothing, and a guide
-    table that does not stay in the cache would not help.
+    Of very many axes, those with equally few knots share a table of a single bucket: searching them costs next to
+    nothing, and a guide table that does not stay in the cache would not help.
     """
     few = 2 if len(axes) <= MANY_AXES else FEW_KNOTS
     known: dict[int, int] = {}
     pieces: list[np.ndarray] = []
-    starts, lines, size = np.empty(len(axes), dtype=np.int64), np.zeros((len(axes), 2)), 0
+    starts, lines, size = np.empty(len(axes), dtype=np.int64), np.zeros((len(axes), 3)), 0
     for index, axis in enumerate(axes):
         count = len(axis.knots)
         start = known.get(count)
@@ -271,42 +271,49 @@ def _join_guides(axes: Sequence[Axis]) -> tuple[np.ndarray, np.ndarray, np.ndarr
     return np.concatenate(pieces), starts, lines
 
 
-def make_guide(knots: np.ndarray, few: int = 2) -> tuple[np.ndarray, tuple[float, float]]:
-    """A table that takes a value to the few knots around it: (GUIDE + 1,) entries, and the line value -> bucket.
+def make_guide(knots: np.ndarray, few: int = 2) -> tuple[np.ndarray, tuple[float, float, float]]:
+    """A table that takes a value to the few knots around it: one entry more than it has buckets, and the line
+    value -> bucket (start, scale, last bucket).
 
-    Few knots are all in one bucket: 2 entries. Otherwise buckets are even over a range of knots, the outermost also
-    hold what lies outside; of several ranges the one that leaves fewest knots to search is taken, so that long tails do
-    not crowd the bulk into one bucket. A value in bucket j lies between the knots guide[j] and guide[j + 1]: rounding
-    cannot break that, since the same monotone line takes knots and values to buckets.
+    There are `BUCKETS` for each knot, at most `MAX_BUCKETS`; few knots are all in one bucket. Buckets are even over a
+    range of knots, the outermost also hold what lies outside; of several ranges, the one that leaves fewest knots to
+    search is taken, so that long tails do not crowd the bulk into one bucket. A value in bucket j lies between the
+    knots guide[j] and guide[j + 1]: rounding cannot break that, since the same monotone line takes knots and values to
+    buckets.
     """
     last = len(knots) - 1
     if last < few:
-        return np.array([0, max(last - 1, 0)], dtype=np.int32), (0.0, 0.0)
+        return np.array([0, max(last - 1, 0)], dtype=np.int32), (0.0, 0.0, 0.0)
+    n_buckets = min(BUCKETS * len(knots), MAX_BUCKETS)
+    some = knots[:: -(-len(knots) // MAX_JUDGES)]
     places = [(int(last * low), math.ceil(last * high)) for low in _GUIDE_LOW for high in _GUIDE_HIGH]
-    lines = _guide_lines(*knots[np.array(places).T])
-    buckets = _find_buckets(knots, lines)
-    best = int(np.argmin(_count_search(buckets)))
-    size = np.bincount(buckets[best], minlength=kernels.GUIDE)
+    low, high = knots[np.array(places).T]
+    lines = _guide_lines(low, high, n_buckets)
+    best = int(np.argmin(_count_search(_find_buckets(some, lines, n_buckets))))
+    size = np.bincount(_find_buckets(knots, lines[best : best + 1], n_buckets)[0], minlength=n_buckets)
     before = np.r_[0, np.cumsum(size)]  # knots in earlier buckets
-    return np.clip(before - 1, 0, last - 1).astype(np.int32), tuple(lines[best].tolist())
+    start, scale = lines[best].tolist()
+    return np.clip(before - 1, 0, last - 1).astype(np.int32), (start, scale, n_buckets - 1.0)
 
 
 MANY_AXES, FEW_KNOTS = 2048, 32
+BUCKETS, MAX_BUCKETS = 16, 2048  # of an axis' guide table: for each knot, and at most
+MAX_JUDGES = 4096  # knots that choose the range of the buckets
 _GUIDE_LOW, _GUIDE_HIGH = (0.0, 0.1, 0.25), [share / 20 for share in range(10, 21)]
 
 
-def _guide_lines(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """(L, 2) start and scale of each line."""
+def _guide_lines(low: np.ndarray, high: np.ndarray, n_buckets: int) -> np.ndarray:
+    """(L, 2) start and scale of each line, which takes low to the first bucket and high to the last."""
     with np.errstate(over="ignore", divide="ignore"):
-        scale = (kernels.GUIDE - 1) / (high - low)
+        scale = (n_buckets - 1) / (high - low)
     return np.where(np.isfinite(scale)[:, None], np.stack([low, scale], axis=1), 0.0)  # 0 · (value - 0) is never NaN
 
 
-def _find_buckets(knots: np.ndarray, lines: np.ndarray) -> np.ndarray:
+def _find_buckets(knots: np.ndarray, lines: np.ndarray, n_buckets: int) -> np.ndarray:
     """(L, G) bucket of every knot by each line."""
     with np.errstate(over="ignore", invalid="ignore"):
         places = (knots - lines[:, :1]) * lines[:, 1:]
-    return np.nan_to_num(places, nan=0.0).clip(0, kernels.GUIDE - 1).astype(np.int64)
+    return np.nan_to_num(places, nan=0.0).clip(0, n_buckets - 1).astype(np.int64)
 
 
 def _count_search(buckets: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from . import kernels
-from .axis import Axis
+from .axis import Axis, silent_axis
 from .blas import hold_blas
 from .factors import FactoredPart, Factors
 from .layout import flatten, list_touches
@@ -54,6 +54,8 @@ class TablePart:
         self.absent: dict[str, tuple[tuple[np.ndarray, ...], np.ndarray]] = {}  # what `_find_absent` found last
         self.mix = self._join_mixes(width) if isinstance(self.shapes[0], TiedShape) else None
         tables = [_widen(table.reshape(-1, table.shape[-1]), width) for table in self.tables]
+        used = {id(axis) for shape in self.shapes for axis in shape.axes}
+        axes = [axis if id(axis) in used else silent_axis(axis.name) for axis in axes]  # no term reads their knots
         self.layout = layout = flatten(
             axes, [shape.term for shape in self.shapes], [shape.axes for shape in self.shapes]
         )

@@ -362,8 +362,9 @@ def make_wide_basis(estimator: Any, finder: Finder, generator: torch.Generator) 
     """Starts as the value itself (the product of several), as what says that there is one, the others by chance."""
     cells, order = finder.inner_cells, finder.features.shape[1]
     value = finder.axis.knots[cells - 1] - (0.0 if math.isnan(finder.absent) else finder.absent)
+    value = np.ldexp(value, -math.frexp(np.abs(value).max(initial=0.0))[1])  # squares of huge values would overflow
     product = reduce(np.multiply.outer, [value] * order).ravel()
-    size = math.sqrt((product**2).mean()) or 1.0
+    size = math.sqrt((product**2).sum() / max(len(product), 1)) or 1.0
     start = np.zeros((len(product), WIDE_BASES[order]))
     start[:, 0], start[:, 1] = product / size, 1.0
     return StartedBasis(

@@ -18,6 +18,7 @@ from .stored import Stored
 
 SMALL_TABLE = 10_000  # rows
 MAX_TARGET = 1e150  # whose square is a number still
+MAX_WEIGHT = 1e50  # of all rows together; sums of several fits, and products with scores, are numbers still
 BLOCK_NUMBERS = 1 << 22  # that are read in double precision at a time
 
 
@@ -130,7 +131,18 @@ def check_weights(weights: Any, n_rows: int) -> np.ndarray:
         raise ValueError("sample_weight holds negative values; weights must be 0 or more")
     if not (checked > 0).any():
         raise ValueError("sample_weight must contain at least one non-zero number; all weights are 0")
+    with np.errstate(over="ignore"):
+        check_weight_sum(float(checked.sum()))
     return checked
+
+
+def check_weight_sum(total: float) -> None:
+    """Refuse weights whose sum no model can be saved with."""
+    if not 1 / MAX_WEIGHT <= total <= MAX_WEIGHT:
+        raise ValueError(
+            f"sample_weight sums to {total:g}; expected a sum from {1 / MAX_WEIGHT:g} to {MAX_WEIGHT:g}: divide all "
+            "weights by their mean"
+        )
 
 
 def check_init_score(scores: Any, n_rows: int, n_outputs: int = 1) -> np.ndarray | None:
@@ -144,4 +156,6 @@ def check_init_score(scores: Any, n_rows: int, n_outputs: int = 1) -> np.ndarray
         raise ValueError(f"init_score must have shape {(n_rows, n_outputs)}, but has {np.shape(scores)}")
     if not np.isfinite(checked).all():
         raise ValueError("init_score holds NaN or infinite values; scores must be finite")
+    if np.abs(checked).max(initial=0.0) > MAX_TARGET:
+        raise ValueError(f"init_score holds values beyond ±{MAX_TARGET:.0e}, whose squares overflow; rescale it")
     return checked

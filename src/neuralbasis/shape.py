@@ -178,12 +178,24 @@ def mean_size(scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def make_shapes(factors: Sequence[Factors], encoder: Encoder) -> tuple[FactoredShape, ...]:
-    """One shape a term, in the order of the factors; the axes have the names of their columns."""
+    """One shape a term, in the order of the factors. Its axes have the knots of the factors and the names of columns.
+
+    Columns whose own axis has these knots lend it: very many columns often share one.
+    """
     shapes: list[FactoredShape] = []
     for part in factors:
-        axes, own = encoder.axes, part.finder.axis
-        if not np.array_equal(own.knots, axes[part.finder.features[0, 0]].knots):
-            axes = tuple(Axis(axis.name, own.kind, own.knots, own.places) for axis in axes)
+        axes = _find_axes(part.finder.axis, encoder)
         for index, features in enumerate(np.sort(part.finder.features, axis=1).tolist()):
             shapes.append(FactoredShape(part, index, tuple([axes[feature] for feature in features])))
     return tuple(shapes)
+
+
+def _find_axes(own: Axis, encoder: Encoder) -> list[Axis]:
+    """An axis with the knots of `own` for every column."""
+    is_same: dict[int, bool] = {}  # by identity: arrays that columns share are compared once
+    for axis in encoder.axes:
+        if id(axis.knots) not in is_same:
+            is_same[id(axis.knots)] = not axis.is_level and np.array_equal(axis.knots, own.knots)
+    return [
+        axis if is_same[id(axis.knots)] else Axis(axis.name, own.kind, own.knots, own.places) for axis in encoder.axes
+    ]

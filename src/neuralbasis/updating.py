@@ -24,6 +24,7 @@ from . import kernels
 from .axis import Axis, level_axis
 from .columns import Columns
 from .compile import compile_members
+from .document import check_columns
 from .encoder import Encoder
 from .fitting import seeded_dropout
 from .history import History
@@ -60,6 +61,7 @@ def update_model(
     sample = replace(sample, init=given if sample.init is None else given + sample.init)
     used = sorted({feature for term in model.terms for feature in term})
     known = learn_levels(_renumber(model, used), columns.take(used), sample.weights)
+    check_columns(known.encoder.axes, parameters.get_params(deep=False), len(model.shapes))
     with training_threads(), seeded_dropout(rng):
         numbers, tidy = tidy_rows(known.encoder.numbers(columns.take(used)), sample, known.encoder.names)
         shapes, intercept = correct(known, numbers, tidy, parameters, history, rng)

@@ -210,7 +210,7 @@ class ExactEngine:
         count = np.arange(n_terms + 1, dtype=np.int64)
         layout = Layout(
             axes=(), axis_column=count[:-1], axis_start=count, axis_level=np.ones(n_terms, bool), knots=np.empty(0),
-            guide=np.empty(0, np.int32), guide_start=count[:-1], guide_line=np.empty((n_terms, 2)), anchors={},
+            guide=np.empty(0, np.int32), guide_start=count[:-1], guide_line=np.empty((n_terms, 3)), anchors={},
             terms=tuple((t,) for t in range(n_terms)), term_start=count, term_axis=count[:-1],
             term_stride=np.ones(n_terms, np.int64), term_offset=np.zeros(n_terms, np.int64),
             skip_axis=np.full(n_terms, -1), skip_place=np.zeros(n_terms, np.float32), n_cells=0,
