@@ -6,12 +6,14 @@ import pickle
 import subprocess
 import sys
 import time
+from typing import Any
 from unittest import SkipTest
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from scipy.sparse import csc_matrix
 from sklearn.base import clone
@@ -342,6 +344,89 @@ def test_arrays_and_frames_of_numbers_give_the_same_model():
     numbered = NeuralBasisRegressor(**QUICK).fit(pd.DataFrame(X), X[:, 0])  # numbers are no names for scikit-learn
     for table in (pd.DataFrame(X), X):
         np.testing.assert_array_equal(numbered.predict(table), plain.predict(X))
+
+
+def write_texts(values: np.ndarray) -> list[str]:
+    """Prices as text: separated thousands, one percent sign, a missing value and a few other texts."""
+    return [*(f"{value:,.1f}" for value in values[:-4]), f"+{values[-4]:.1f} %", "N/A", "free", "on request"]
+
+
+def text_tables(texts: list[str], kinds: list[str]) -> dict[str, Any]:
+    """The same table in every container that holds text."""
+    rows = list(zip(texts, kinds, strict=True))
+    table = {"price": texts, "kind": kinds}
+    frame = pd.DataFrame(table)
+    return {
+        "object": frame.astype(object), "string": frame.astype("string"), "arrow": frame.astype("string[pyarrow]"),
+        "polars": pl.DataFrame(table), "table": pa.table(table), "mapping": table, "rows": rows,
+        "array": np.array(rows, dtype=object), "text": np.array(rows), "mixed": pd.DataFrame({
+            "price": [float(text) if text.replace(".", "").isdigit() else text for text in texts], "kind": kinds,
+        }),
+    }  # fmt: skip
+
+
+def test_text_that_is_numbers_gives_one_model_in_every_container(tmp_path):
+    rng = np.random.default_rng(0)
+    values, kinds = np.round(rng.uniform(500, 3000, 120), 1), rng.choice(["a", "b"], 120).tolist()
+    y, texts = np.sin(values / 400) + (np.array(kinds) == "b"), write_texts(values)
+    numbers = pd.DataFrame({"price": [*values[:-3], None, None, None], "kind": kinds})
+    settings = {**QUICK, "max_steps": 5, "refine": False, "feature_names": ["price", "kind"]}
+    known = NeuralBasisRegressor(**settings).fit(numbers, y).predict(numbers)
+    tables = text_tables(texts, kinds)
+    pq.write_table(tables["table"].append_column("y", pa.array(y)), tmp_path / "table.parquet")
+    tables["object"].assign(y=y).to_csv(tmp_path / "table.csv", index=False)
+    fits = [(table, y) for table in tables.values()]
+    fits += [(str(tmp_path / "table.parquet"), "y"), (str(tmp_path / "table.csv"), "y")]
+    said = (
+        r"'price' holds numbers as text and is read as numbers; .*2 of 119 values are not numbers, such as '(free|on)"
+    )
+    for X, target in fits:
+        with pytest.warns(UserWarning, match=said):
+            estimator = NeuralBasisRegressor(**settings).fit(X, target)
+        np.testing.assert_array_equal(estimator.predict(numbers.to_numpy()), known)
+    records = tables["object"].to_dict("records")
+    for X in (*tables.values(), records):
+        with pytest.warns(UserWarning, match="'price' holds numbers, but 2 of 119 values are not numbers"):
+            np.testing.assert_array_equal(estimator.predict(X), known)
+    assert estimator.predict([{"price": "1,200", "kind": "a"}]) == estimator.predict([{"price": 1200, "kind": "a"}])
+    with pytest.warns(UserWarning, match="'price' holds numbers"):
+        explanation = estimator.explain_local(records)
+    assert [row[0] for row in explanation.values] == [*values[:-3], None, None, None]
+
+
+def test_text_as_labels_where_feature_types_say_so():
+    table = {"zip": ["12", "34", "56", "78"] * 10}
+    y = np.tile([0.0, 3.0, 1.0, 2.0], 10)
+    estimator = NeuralBasisRegressor(**QUICK, feature_types=["nominal"]).fit(table, y)
+    assert estimator.feature_types_in_ == ["nominal"]
+    assert estimator.bins_[0][0] == {"12": 1, "34": 2, "56": 3, "78": 4}
+    padded = {"zip": ["02134", "94105", "10001", "60601"] * 10}
+    assert NeuralBasisRegressor(**QUICK).fit(padded, y).feature_types_in_ == ["nominal"]
+
+
+def test_a_table_of_another_coding_is_told():
+    table = {"grade": ["a", "b", "c", None] * 10, "x": np.arange(40.0)}
+    estimator = NeuralBasisRegressor(**QUICK).fit(table, np.arange(40.0))
+    other = {"grade": ["1", "2", "a", None] * 10, "x": np.arange(40.0)}
+    records = [dict(zip(other, row, strict=True)) for row in zip(*other.values(), strict=True)]
+    match = r"column 'grade': 66.7% of the values .* does not know, such as '1'; it knows 'a', 'b', 'c'\. Check"
+    for X in (other, pd.DataFrame(other), records):
+        with pytest.warns(UserWarning, match=match):
+            estimator.predict(X)
+    estimator.predict(records[:19])  # too few to tell
+    estimator.predict(
+        {"grade": ["1", "a", "a", "a"] * 10, "x": np.arange(40.0) + 1e6}
+    )  # beyond the knots is not unseen
+
+
+def test_cut_points_give_the_curve_that_knots_give():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"age": rng.uniform(16, 90, 300), "dose": rng.uniform(0, 1, 300)})
+    y = np.abs(table["age"] - 30) / 20 + table["dose"]
+    cuts = NeuralBasisRegressor(**QUICK, feature_types=[[18, 30, 65], "auto"]).fit(table, y)
+    knots = NeuralBasisRegressor(**QUICK, knots={"age": [18, 30, 65]}).fit(table, y)
+    assert cuts.feature_types_in_ == ["continuous", "continuous"]
+    np.testing.assert_array_equal(cuts.predict(table), knots.predict(table))
 
 
 def test_feature_types_overrule_the_table():

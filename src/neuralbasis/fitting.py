@@ -20,6 +20,7 @@ from sklearn.utils import check_random_state
 from .checkpoint import describe_fit, open_checkpoints
 from .columns import Columns
 from .compile import compile_model
+from .encoder import settle_texts
 from .history import History
 from .model import AdditiveModel
 from .objective import Objective
@@ -45,6 +46,7 @@ def fit_model(
 
     `target` is the target's name, if it has one. The keeper remembers how far a fit has come.
     """
+    columns = settle_texts(columns, parameters.feature_types, sample.weights)
     estimator, group, started = parameters, meet(parameters, columns), time.monotonic()
     rng = np.random.default_rng(keeper.choose("seed", draw_seed(parameters, group)))
     plan = make_plan(parameters, columns.names, classes, columns.n_rows)
