@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from scipy.sparse import csc_matrix
+from scipy.sparse import random as sparse_random
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
@@ -27,6 +28,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import neuralbasis
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
 
 ESTIMATORS = (NeuralBasisRegressor, NeuralBasisClassifier)
@@ -427,6 +429,74 @@ def test_cut_points_give_the_curve_that_knots_give():
     knots = NeuralBasisRegressor(**QUICK, knots={"age": [18, 30, 65]}).fit(table, y)
     assert cuts.feature_types_in_ == ["continuous", "continuous"]
     np.testing.assert_array_equal(cuts.predict(table), knots.predict(table))
+
+
+@pytest.fixture(scope="module")
+def scaled_rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    return X, np.sin(X[:, 0]) + 2 * (X[:, 1] > 0.3), rng.uniform(0.2, 3, 200)
+
+
+@pytest.fixture(scope="module")
+def scaled_models(scaled_rows):
+    """Models of these rows without weights, and with them."""
+    X, y, weights = scaled_rows
+    return NeuralBasisRegressor(**QUICK).fit(X, y), NeuralBasisRegressor(**QUICK).fit(X, y, weights)
+
+
+@pytest.mark.parametrize("scale", [1e-160, 1e-250, 1e-285, 1e140])
+def test_a_scaled_target_gives_the_scaled_model(scaled_rows, scaled_models, scale):
+    X, y, _ = scaled_rows
+    known, found = scaled_models[0], NeuralBasisRegressor(**QUICK).fit(X, y * scale)
+    np.testing.assert_allclose(found.predict(X) / scale, known.predict(X), rtol=1e-9)
+    for spread, other in zip(found.standard_deviations_, known.standard_deviations_, strict=True):
+        np.testing.assert_allclose(spread / scale, other, rtol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-14, 1e-35, 1e-300, 1e200])
+def test_scaled_weights_give_the_same_model(scaled_rows, scaled_models, scale):
+    X, y, weights = scaled_rows
+    for known, weight in zip(scaled_models, (np.ones(200), weights), strict=True):
+        found = NeuralBasisRegressor(**QUICK).fit(X, y, weight * scale)
+        np.testing.assert_allclose(found.predict(X), known.predict(X), rtol=1e-9)
+
+
+def test_a_target_too_small_for_doubles_is_refused(scaled_rows):
+    X, y, _ = scaled_rows
+    with pytest.raises(ValueError, match=r"standard deviation is .*e-300, and below 1e-290 .*; multiply the target"):
+        NeuralBasisRegressor(**QUICK).fit(X, y * 1e-300)
+    constant = NeuralBasisRegressor(**QUICK).fit(X, np.full(200, 1e-300))
+    np.testing.assert_allclose(constant.predict(X), 1e-300, rtol=1e-9)
+
+
+def test_a_wide_model_refuses_targets_beyond_single_precision():
+    table = sparse_random(60, 30_000, density=0.001, random_state=0, format="csr")
+    y = np.asarray(table.sum(axis=1)).ravel()
+    for scale in (1e-60, 1e60):
+        with pytest.raises(ValueError, match=r"very wide sparse table .* from 1e-25 to 1e\+30; multiply the target"):
+            NeuralBasisRegressor(**QUICK).fit(table, y * scale)
+
+
+def test_updates_and_merges_keep_the_spread_of_small_targets(scaled_rows):
+    X, y, _ = scaled_rows
+    known, found = (
+        [model := NeuralBasisRegressor(**QUICK).fit(X, y * scale), neuralbasis.update(model, X, 3 * y * scale)]
+        for scale in (1.0, 1e-250)
+    )
+    for models in (known, found):
+        models.append(neuralbasis.merge(models))
+    for one, other in zip(known[1:], found[1:], strict=True):
+        np.testing.assert_allclose(other.predict(X) * 1e250, one.predict(X), rtol=1e-9)
+        np.testing.assert_allclose(other.shapes[0].spread * 1e250, one.shapes[0].spread, rtol=1e-9, atol=1e-12)
+
+
+def test_explain_local_takes_a_column_of_targets(scaled_rows):
+    X, y, _ = scaled_rows
+    estimator = NeuralBasisRegressor(**QUICK).fit(X, y)
+    np.testing.assert_array_equal(estimator.explain_local(X[:5], y[:5, None]).actual, y[:5])
+    with pytest.raises(ValueError, match="one value for each of the 5 rows"):
+        estimator.explain_local(X[:5], np.c_[y, y][:5])
 
 
 def test_feature_types_overrule_the_table():

@@ -441,7 +441,7 @@ def parse_texts(texts: Sequence[str], mass: np.ndarray) -> tuple[np.ndarray, Tex
     numbers = np.array([math.nan if number is None else number for number in found], dtype=np.float64)
     is_other = np.array([number is None for number in found], dtype=bool) & (mass > 0)
     is_number = ~np.isnan(numbers) & (mass > 0)
-    others, parsed = np.flatnonzero(is_other).tolist(), [texts[index] for index in np.flatnonzero(is_number)]
+    others, parsed = np.flatnonzero(is_other).tolist(), [texts[index] for index in np.flatnonzero(is_number).tolist()]
     facts = TextFacts(
         n_numbers=float(mass[is_number].sum()),
         n_others=float(mass[is_other].sum()),

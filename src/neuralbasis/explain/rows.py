@@ -270,6 +270,8 @@ def _check_actual(y: Any, n_rows: int) -> np.ndarray | None:
     if y is None:
         return None
     actual = np.asarray(y)
+    if actual.ndim == 2 and actual.shape[1] == 1:  # a column, which `fit` accepts
+        actual = actual[:, 0]
     if actual.shape != (n_rows,):
         raise ValueError(f"y must hold one value for each of the {n_rows} rows of X; its shape is {actual.shape}")
     return actual
