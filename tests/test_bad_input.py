@@ -333,9 +333,16 @@ def test_names_given_by_hand():
 def test_text_in_a_column_of_numbers_at_prediction(named, plain):
     table = TABLE.astype(object)
     table.loc[2, "size"] = "tall"
+    missing = TABLE.assign(size=TABLE["size"].where(np.arange(N) != 2))
     for act in (named.predict, named.eval_terms, named.model_.scores):
-        refuse(lambda act=act: act(table), "Column 'size': expected numbers, got 'tall'", "feature_types")
-    refuse(lambda: plain.predict(table.to_numpy()), "'feature_0001': expected numbers, got 'tall'")
+        few = table[:9]
+        refuse(lambda act=act, few=few: act(few), "Column 'size': expected numbers, got 'tall'", "feature_types")
+        with pytest.warns(
+            UserWarning, match=f"'size' holds numbers, but 1 of {N} values are not numbers, such as 'tall'"
+        ):
+            found = act(table)
+        np.testing.assert_array_equal(found, act(missing))
+    refuse(lambda: plain.predict(table[:9].to_numpy()), "'feature_0001': expected numbers, got 'tall'")
 
 
 def test_not_fitted():
@@ -476,7 +483,8 @@ def test_more_terms_than_memory_are_refused_before_training(parameters, parts, s
         (["auto", None, "auto"], "feature_types of column 'size' must be 'auto', one of"),
         (["auto", 3, "auto"], "feature_types of column 'size' must be 'auto', one of"),
         (["auto", float, "auto"], "feature_types of column 'size' must be 'auto', one of"),
-        (["auto", np.array([1, 2]), "auto"], "feature_types of column 'size' must be 'auto', one of"),
+        (["auto", [2, 1], "auto"], "feature_types of column 'size' lists numbers, which are cut points and must be"),
+        (["auto", np.array([1, 2]), "auto"], "Column 'size': expected numbers, got 'big'"),
         (["auto", {"big", "small"}, "auto"], "feature_types of column 'size' must be 'auto', one of"),
         (["auto", ["small", "big", "small"], "auto"], "column 'size' lists levels more than once: ['small']"),
         (["auto", ["small", None], "auto"], "column 'size' lists a missing value as a level"),
@@ -491,7 +499,7 @@ def test_feature_types(feature_types, part):
 
 
 def test_levels_that_are_written_alike_are_repeated():
-    types = ["auto", [0, 1, 1.0], "auto"]
+    types = ["auto", [False, True, "1"], "auto"]
     refuse_fit(TABLE.assign(size=np.arange(N) % 2), Y, "more than once: ['1']", feature_types=types)
 
 

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neuralbasis.axis import Axis, level_axis
-from neuralbasis.columns import Column, Columns, find_rows, read_columns, read_rows
+from neuralbasis.columns import Column, Columns, TextFacts, find_rows, parse_number, read_columns, read_rows
 from neuralbasis.encoder import Encoder
 
 NAN = float("nan")
@@ -181,10 +181,10 @@ class Colour(enum.Enum):
     ("values", "expected"),
     [
         ([1, 2.5, True, np.float32(0.5), np.int8(3), np.True_, Decimal("1.5"), Fraction(1, 4)], None),
-        (["1", " 2.5 ", "-1e3", 4], [1.0, 2.5, -1000.0, 4.0]),
-        ([True, "2"], [1.0, 2.0]),
-        (["nan", "1"], [None, 1.0]),
-        ([None, NAN, np.float32("nan"), pd.NA, pd.NaT, np.datetime64("NaT"), Decimal("NaN"), 1], [None] * 7 + [1.0]),
+        (
+            [None, NAN, np.float32("nan"), pd.NA, pd.NaT, np.datetime64("NaT"), Decimal("NaN"), Decimal("sNaN"), 1],
+            [None] * 8 + [1.0],
+        ),
         ([None, pd.NA], [None, None]),
         ([10**400, -(10**400), 1], [np.inf, -np.inf, 1.0]),
     ],
@@ -204,6 +204,8 @@ def test_objects_that_are_numbers(values, expected):
         (["a", True, 1], ["a", "True", "1"]),
         (["10_2", "3"], ["10_2", "3"]),
         (["", "1"], ["", "1"]),
+        ([True, "2"], ["True", "2"]),
+        (["1", " 2.5 ", 4, 0.5], ["1", " 2.5 ", "4", "0.5"]),
         ([np.str_("a"), "a"], ["a", "a"]),
         ([Colour.RED, None], ["Colour.RED", None]),
     ],
@@ -218,7 +220,8 @@ def test_text_arrays_are_read_column_by_column(dtype):
     table = read_columns(np.array([["a", "10"], ["b", "9"]], dtype=dtype), names=["city", "size"])
     assert table.matrix is None
     assert plain(table[0]) == (["a", "b"], ("a", "b"), False)
-    assert plain(table[1]) == ([10.0, 9.0], None, False)
+    assert plain(table[1]) == (["10", "9"], ("10", "9"), False)
+    assert plain(table[1].to_numbers()) == ([10.0, 9.0], None, False)
 
 
 @pytest.mark.parametrize("rows", [[[1, "a"], [None, "b"]], ((1, "a"), (None, "b"))])
@@ -525,7 +528,7 @@ def test_mappings():
     table = read_columns(X)
     assert table.names == tuple("abcdef")
     assert table.n_rows == 2
-    expected = [[1.0, 2.0], [1.0, None], ["x", None], [1.0, 2.0], ["u", "v"], [1.0, None]]
+    expected = [[1.0, 2.0], [1.0, None], ["x", None], ["1", "2"], ["u", "v"], [1.0, None]]
     assert [plain(column)[0] for column in table] == expected
 
 
@@ -569,7 +572,91 @@ def test_to_numbers_parses_the_levels():
     assert column.to_numbers() is column
 
 
-@pytest.mark.parametrize("text", ["red", "1_0", ""])
+NUMBERS = {
+    "1.5": 1.5, " +2 ": 2.0, "-1e3": -1000.0, ".5": 0.5, "5.": 5.0, "1,200": 1200.0, "-12,345,678.9": -12345678.9,
+    "40%": 40.0, "40 %": 40.0, "1,200 %": 1200.0, "007": 7.0, "1e400": np.inf,
+}  # fmt: skip
+NO_NUMBERS = ["red", "1_0", "10_2", "0x1F", "1,5", "12,34", "0,123", "1,2000", "%", "5 %%", "1 2", "--", "$5"]
+
+
+@pytest.mark.parametrize(("text", "number"), NUMBERS.items())
+def test_texts_that_are_numbers(text, number):
+    assert parse_number(text) == number
+
+
+@pytest.mark.parametrize("text", ["", " ", "NA", "n/a", "N/A", "NaN", "-nan", "Null", "None", "<NA>", "?", "-", "."])
+def test_texts_that_stand_for_a_missing_number(text):
+    assert np.isnan(parse_number(text))
+
+
+@pytest.mark.parametrize("text", NO_NUMBERS)
+def test_texts_that_are_no_numbers(text):
+    assert parse_number(text) is None
+
+
+@given(st.integers(-(10**15), 10**15))
+def test_separated_thousands_are_read_as_the_number(value):
+    assert parse_number(f"{value:,}") == value
+
+
+@given(st.text(max_size=8))
+def test_any_text_is_a_number_missing_or_other(text):
+    number = parse_number(text)
+    assert number is None or isinstance(number, float)
+
+
+def test_facts_of_texts():
+    column = Column("x", None, np.array([0, 1, 1, 2, 3, -1], dtype=np.int32), ("1,200", "3", "NA", "low", "unused"))
+    numbers, facts = column.parse()
+    np.testing.assert_array_equal(numbers.numbers, [1200, 3, 3, NAN, NAN, NAN])
+    assert facts == TextFacts(3.0, 1.0, False, "1,200", "low")
+    _, facts = column.parse(np.array([1, 2, 2, 9, 0.5, 9]))
+    assert (facts.n_numbers, facts.n_others, facts.are_numbers) == (5.0, 0.5, True)
+    assert facts + TextFacts(1.0, 2.0, True, None, "b") == TextFacts(6.0, 2.5, True, "1,200", "low")
+
+
+@pytest.mark.parametrize(
+    ("n_others", "texts", "is_number"),
+    [(0, ["7"], True), (1, ["7"], True), (2, ["7"], False), (0, ["7", "007"], False), (0, ["01.5", "0", "-0"], True)],
+)
+def test_the_rule_for_texts(n_others, texts, is_number):
+    texts = [*texts, *(f"{i}" for i in range(10, 19 - len(texts) + 1)), *["low"] * n_others]
+    _, facts = read_columns({"x": texts})[0].parse()
+    assert facts.look_like_numbers == is_number
+
+
+def test_only_missing_texts_are_no_numbers():
+    column, facts = read_columns({"x": ["NA", "?"]})[0].parse()
+    assert (facts.are_numbers, facts.look_like_numbers) == (True, False)
+    assert np.isnan(column.numbers).all()
+
+
+def test_few_other_texts_are_missing_with_a_warning():
+    texts = [*map(str, range(19)), "low"]
+    column = read_columns({"size": texts})[0]
+    with pytest.warns(
+        UserWarning, match="'size' holds numbers, but 1 of 20 values are not numbers, such as 'low', and"
+    ):
+        found = column.to_numbers().numbers
+    np.testing.assert_array_equal(found, [*range(19), NAN])
+    rows = [{"size": text, "kind": "a"} for text in texts]
+    with pytest.warns(UserWarning, match="'size' holds numbers, but 1 of 20 values"):
+        found = read_rows(rows, ["size", "kind"], [None, {"a": 0.0}])
+    np.testing.assert_array_equal(found[:, 0], [*range(19), NAN])
+    with pytest.raises(ValueError, match="Column 'size': expected numbers, got 'low'"):
+        read_rows(rows[-1:], ["size", "kind"], [None, {"a": 0.0}])
+
+
+def test_declared_levels_are_known_as_such():
+    frame = pd.DataFrame({"a": pd.Categorical(["1", "2"]), "b": ["1", "2"], "c": pd.array(["1", "2"], dtype="string")})
+    assert [column.declared for column in read_columns(frame)] == [True, False, False]
+    frame = pl.DataFrame({"a": pl.Series(["1", "2"], dtype=pl.Categorical), "b": ["1", "2"]})
+    assert [column.declared for column in read_columns(frame)] == [True, False]
+    table = pa.table({"a": pa.array(["1", "2"]).dictionary_encode(), "b": ["1", "2"]})
+    assert [column.declared for column in read_columns(table)] == [True, False]
+
+
+@pytest.mark.parametrize("text", ["red", "1_0"])
 def test_to_numbers_names_what_is_not_a_number(text):
     with pytest.raises(ValueError, match=f"Column 'x': expected numbers, got '{text}'.*feature_types"):
         read_columns(pd.DataFrame({"x": ["1", text]}))[0].to_numbers()

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from neuralbasis.axis import continuous_axis
 from neuralbasis.columns import Columns, read_columns
-from neuralbasis.encoder import Encoder, _round_weights
+from neuralbasis.encoder import Encoder, _round_weights, settle_texts
 
 NAN = float("nan")
 
@@ -93,7 +93,6 @@ def test_a_matrix_with_one_nominal_column():
 
 def test_numeric_text_as_continuous():
     frame = pd.DataFrame({"x": ["10", "2.5", None, "-1e3"]})
-    assert kinds(fit(frame)) == ["nominal"]
     encoder = fit(frame, feature_types=["continuous"])
     assert encoder.axes[0].knots.tolist() == [-1000.0, 2.5, 10.0]
     assert encode(encoder, frame) == [10.0, 2.5, None, -1000.0]
@@ -107,11 +106,74 @@ def test_a_list_of_levels_is_ordinal_in_its_order(levels):
     assert encode(encoder, {"x": ["mid", "other", None, "high", "low"]}) == [1.0, -1.0, None, 2.0, 0.0]
 
 
-@pytest.mark.parametrize("levels", [[3, 1, 2], [3.0, 1.0, 2.0], ["3", "1", "2"], list(np.array([3.0, 1.0, 2.0]))])
-def test_a_list_of_numbers_matches_a_column_of_numbers(levels):
-    encoder = fit({"x": [1.0, 2.0, 3.0]}, feature_types=[levels])
+def test_a_list_of_texts_matches_a_column_of_numbers():
+    encoder = fit({"x": [1.0, 2.0, 3.0]}, feature_types=[["3", "1", "2"]])
     assert encoder.axes[0].levels == ("3", "1", "2")
     assert encode(encoder, {"x": [1.0, 2.0, 3.0, 4.0]}) == [1.0, 2.0, 0.0, -1.0]
+
+
+@pytest.mark.parametrize("cuts", [[18, 30, 65], (18.0, 30.0, 65.0), np.array([18, 30, 65])])
+def test_a_list_of_numbers_is_one_of_knots(cuts):
+    table = {"age": [20.0, 40.0, 80.0], "x": ["a", "b", "a"]}
+    found, known = fit(table, feature_types=[cuts, "auto"]), fit(table, knots={"age": [18, 30, 65]})
+    assert kinds(found) == ["continuous", "nominal"]
+    assert found.axes[0].knots.tolist() == known.axes[0].knots.tolist() == [18.0, 30.0, 65.0]
+    assert found.axes[0].places.tolist() == known.axes[0].places.tolist()
+
+
+@pytest.mark.parametrize("cuts", [[65, 18], [18, 18], [18, np.inf], [NAN]])
+def test_cut_points_must_increase(cuts):
+    with pytest.raises(ValueError, match="'age' lists numbers, which are cut points and must be finite and increasing"):
+        fit({"age": [20.0, 40.0]}, feature_types=[cuts])
+
+
+def test_cut_points_and_knots_of_one_column():
+    with pytest.raises(ValueError, match="'age' has cut points in feature_types and knots in knots; give one of them"):
+        fit({"age": [20.0, 40.0]}, feature_types=[[30, 50]], knots={"age": [30, 50]})
+
+
+def test_declared_levels_that_hardly_match_are_told():
+    table = {"x": ["low", "mid", "high", "1", "2", "2", "3", None]}
+    match = (
+        r"column 'x': 57.1% of the values are levels that the model does not know, such as '2'; it knows 'low', 'mid'"
+    )
+    with pytest.warns(UserWarning, match=match):
+        fit(table, feature_types=[["low", "mid", "high"]])
+    fit(table, weights=np.array([1, 1, 1, 1, 1, 1, 0, 1.0]), feature_types=[["low", "mid", "high"]])
+
+
+def settle(table, feature_types=None, weights=None):
+    return list(settle_texts(read_columns(table), feature_types, weights))
+
+
+def test_texts_that_are_numbers_are_settled():
+    match = (
+        r"'x' holds numbers as text and is read as numbers; '1,200' is read as 1200; 1 of 11 values are not numbers, "
+    )
+    with pytest.warns(UserWarning, match=match + "such as 'free', and are read as missing; to keep .* 'nominal'"):
+        (column,) = settle({"x": ["1,200", "NA", *"123456789", "free"]})
+    np.testing.assert_array_equal(column.numbers, [1200, NAN, *range(1, 10), NAN])
+
+
+@pytest.mark.parametrize(
+    ("texts", "wish"),
+    [
+        (["1", "2"], "nominal"), (["1", "2"], ["2", "1"]), (["02134", *["94105"] * 20], "auto"), (["a", "1"], "auto"),
+        (pd.Categorical(["1", "2"]), "auto"), (["NA", "?"], "auto"),
+    ],
+)  # fmt: skip
+def test_texts_that_stay_labels(texts, wish):
+    (column,) = settle(pd.DataFrame({"x": texts}), [wish])
+    assert column.numbers is None
+
+
+def test_weights_count_texts_as_repeated_rows_do():
+    texts, weights = ["1", "2", "low"], np.array([9.0, 9.0, 1.0])
+    (column,) = settle({"x": texts})
+    assert column.numbers is None
+    with pytest.warns(UserWarning, match="1 of 19 values"):
+        (column,) = settle({"x": texts}, weights=weights)
+    assert column.numbers is not None
 
 
 def test_a_list_of_booleans_matches_a_column_of_booleans():

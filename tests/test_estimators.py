@@ -6,14 +6,17 @@ import pickle
 import subprocess
 import sys
 import time
+from typing import Any
 from unittest import SkipTest
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from scipy.sparse import csc_matrix
+from scipy.sparse import random as sparse_random
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
@@ -25,6 +28,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import neuralbasis
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
 
 ESTIMATORS = (NeuralBasisRegressor, NeuralBasisClassifier)
@@ -345,6 +349,157 @@ def test_arrays_and_frames_of_numbers_give_the_same_model():
     numbered = NeuralBasisRegressor(**QUICK).fit(pd.DataFrame(X), X[:, 0])  # numbers are no names for scikit-learn
     for table in (pd.DataFrame(X), X):
         np.testing.assert_array_equal(numbered.predict(table), plain.predict(X))
+
+
+def write_texts(values: np.ndarray) -> list[str]:
+    """Prices as text: separated thousands, one percent sign, a missing value and a few other texts."""
+    return [*(f"{value:,.1f}" for value in values[:-4]), f"+{values[-4]:.1f} %", "N/A", "free", "on request"]
+
+
+def text_tables(texts: list[str], kinds: list[str]) -> dict[str, Any]:
+    """The same table in every container that holds text."""
+    rows = list(zip(texts, kinds, strict=True))
+    table = {"price": texts, "kind": kinds}
+    frame = pd.DataFrame(table)
+    return {
+        "object": frame.astype(object), "string": frame.astype("string"), "arrow": frame.astype("string[pyarrow]"),
+        "polars": pl.DataFrame(table), "table": pa.table(table), "mapping": table, "rows": rows,
+        "array": np.array(rows, dtype=object), "text": np.array(rows), "mixed": pd.DataFrame({
+            "price": [float(text) if text.replace(".", "").isdigit() else text for text in texts], "kind": kinds,
+        }),
+    }  # fmt: skip
+
+
+def test_text_that_is_numbers_gives_one_model_in_every_container(tmp_path):
+    rng = np.random.default_rng(0)
+    values, kinds = np.round(rng.uniform(500, 3000, 120), 1), rng.choice(["a", "b"], 120).tolist()
+    y, texts = np.sin(values / 400) + (np.array(kinds) == "b"), write_texts(values)
+    numbers = pd.DataFrame({"price": [*values[:-3], None, None, None], "kind": kinds})
+    settings = {**QUICK, "max_steps": 5, "refine": False, "feature_names": ["price", "kind"]}
+    known = NeuralBasisRegressor(**settings).fit(numbers, y).predict(numbers)
+    tables = text_tables(texts, kinds)
+    pq.write_table(tables["table"].append_column("y", pa.array(y)), tmp_path / "table.parquet")
+    tables["object"].assign(y=y).to_csv(tmp_path / "table.csv", index=False)
+    fits = [(table, y) for table in tables.values()]
+    fits += [(str(tmp_path / "table.parquet"), "y"), (str(tmp_path / "table.csv"), "y")]
+    said = (
+        r"'price' holds numbers as text and is read as numbers; .*2 of 119 values are not numbers, such as '(free|on)"
+    )
+    for X, target in fits:
+        with pytest.warns(UserWarning, match=said):
+            estimator = NeuralBasisRegressor(**settings).fit(X, target)
+        np.testing.assert_array_equal(estimator.predict(numbers.to_numpy()), known)
+    records = tables["object"].to_dict("records")
+    for X in (*tables.values(), records):
+        with pytest.warns(UserWarning, match="'price' holds numbers, but 2 of 119 values are not numbers"):
+            np.testing.assert_array_equal(estimator.predict(X), known)
+    assert estimator.predict([{"price": "1,200", "kind": "a"}]) == estimator.predict([{"price": 1200, "kind": "a"}])
+    with pytest.warns(UserWarning, match="'price' holds numbers"):
+        explanation = estimator.explain_local(records)
+    assert [row[0] for row in explanation.values] == [*values[:-3], None, None, None]
+
+
+def test_text_as_labels_where_feature_types_say_so():
+    table = {"zip": ["12", "34", "56", "78"] * 10}
+    y = np.tile([0.0, 3.0, 1.0, 2.0], 10)
+    estimator = NeuralBasisRegressor(**QUICK, feature_types=["nominal"]).fit(table, y)
+    assert estimator.feature_types_in_ == ["nominal"]
+    assert estimator.bins_[0][0] == {"12": 1, "34": 2, "56": 3, "78": 4}
+    padded = {"zip": ["02134", "94105", "10001", "60601"] * 10}
+    assert NeuralBasisRegressor(**QUICK).fit(padded, y).feature_types_in_ == ["nominal"]
+
+
+def test_a_table_of_another_coding_is_told():
+    table = {"grade": ["a", "b", "c", None] * 10, "x": np.arange(40.0)}
+    estimator = NeuralBasisRegressor(**QUICK).fit(table, np.arange(40.0))
+    other = {"grade": ["1", "2", "a", None] * 10, "x": np.arange(40.0)}
+    records = [dict(zip(other, row, strict=True)) for row in zip(*other.values(), strict=True)]
+    match = r"column 'grade': 66.7% of the values .* does not know, such as '1'; it knows 'a', 'b', 'c'\. Check"
+    for X in (other, pd.DataFrame(other), records):
+        with pytest.warns(UserWarning, match=match):
+            estimator.predict(X)
+    estimator.predict(records[:19])  # too few to tell
+    estimator.predict(
+        {"grade": ["1", "a", "a", "a"] * 10, "x": np.arange(40.0) + 1e6}
+    )  # beyond the knots is not unseen
+
+
+def test_cut_points_give_the_curve_that_knots_give():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"age": rng.uniform(16, 90, 300), "dose": rng.uniform(0, 1, 300)})
+    y = np.abs(table["age"] - 30) / 20 + table["dose"]
+    cuts = NeuralBasisRegressor(**QUICK, feature_types=[[18, 30, 65], "auto"]).fit(table, y)
+    knots = NeuralBasisRegressor(**QUICK, knots={"age": [18, 30, 65]}).fit(table, y)
+    assert cuts.feature_types_in_ == ["continuous", "continuous"]
+    np.testing.assert_array_equal(cuts.predict(table), knots.predict(table))
+
+
+@pytest.fixture(scope="module")
+def scaled_rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    return X, np.sin(X[:, 0]) + 2 * (X[:, 1] > 0.3), rng.uniform(0.2, 3, 200)
+
+
+@pytest.fixture(scope="module")
+def scaled_models(scaled_rows):
+    """Models of these rows without weights, and with them."""
+    X, y, weights = scaled_rows
+    return NeuralBasisRegressor(**QUICK).fit(X, y), NeuralBasisRegressor(**QUICK).fit(X, y, weights)
+
+
+@pytest.mark.parametrize("scale", [1e-160, 1e-250, 1e-285, 1e140])
+def test_a_scaled_target_gives_the_scaled_model(scaled_rows, scaled_models, scale):
+    X, y, _ = scaled_rows
+    known, found = scaled_models[0], NeuralBasisRegressor(**QUICK).fit(X, y * scale)
+    np.testing.assert_allclose(found.predict(X) / scale, known.predict(X), rtol=1e-9)
+    for spread, other in zip(found.standard_deviations_, known.standard_deviations_, strict=True):
+        np.testing.assert_allclose(spread / scale, other, rtol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-14, 1e-35, 1e-300, 1e200])
+def test_scaled_weights_give_the_same_model(scaled_rows, scaled_models, scale):
+    X, y, weights = scaled_rows
+    for known, weight in zip(scaled_models, (np.ones(200), weights), strict=True):
+        found = NeuralBasisRegressor(**QUICK).fit(X, y, weight * scale)
+        np.testing.assert_allclose(found.predict(X), known.predict(X), rtol=1e-9)
+
+
+def test_a_target_too_small_for_doubles_is_refused(scaled_rows):
+    X, y, _ = scaled_rows
+    with pytest.raises(ValueError, match=r"standard deviation is .*e-300, and below 1e-290 .*; multiply the target"):
+        NeuralBasisRegressor(**QUICK).fit(X, y * 1e-300)
+    constant = NeuralBasisRegressor(**QUICK).fit(X, np.full(200, 1e-300))
+    np.testing.assert_allclose(constant.predict(X), 1e-300, rtol=1e-9)
+
+
+def test_a_wide_model_refuses_targets_beyond_single_precision():
+    table = sparse_random(60, 30_000, density=0.001, random_state=0, format="csr")
+    y = np.asarray(table.sum(axis=1)).ravel()
+    for scale in (1e-60, 1e60):
+        with pytest.raises(ValueError, match=r"very wide sparse table .* from 1e-25 to 1e\+30; multiply the target"):
+            NeuralBasisRegressor(**QUICK).fit(table, y * scale)
+
+
+def test_updates_and_merges_keep_the_spread_of_small_targets(scaled_rows):
+    X, y, _ = scaled_rows
+    known, found = (
+        [model := NeuralBasisRegressor(**QUICK).fit(X, y * scale), neuralbasis.update(model, X, 3 * y * scale)]
+        for scale in (1.0, 1e-250)
+    )
+    for models in (known, found):
+        models.append(neuralbasis.merge(models))
+    for one, other in zip(known[1:], found[1:], strict=True):
+        np.testing.assert_allclose(other.predict(X) * 1e250, one.predict(X), rtol=1e-9)
+        np.testing.assert_allclose(other.shapes[0].spread * 1e250, one.shapes[0].spread, rtol=1e-9, atol=1e-12)
+
+
+def test_explain_local_takes_a_column_of_targets(scaled_rows):
+    X, y, _ = scaled_rows
+    estimator = NeuralBasisRegressor(**QUICK).fit(X, y)
+    np.testing.assert_array_equal(estimator.explain_local(X[:5], y[:5, None]).actual, y[:5])
+    with pytest.raises(ValueError, match="one value for each of the 5 rows"):
+        estimator.explain_local(X[:5], np.c_[y, y][:5])
 
 
 def test_feature_types_overrule_the_table():

@@ -10,11 +10,14 @@ import pyarrow as pa
 import pytest
 
 from neuralbasis.columns import read_columns
-from neuralbasis.encoder import Encoder
+from neuralbasis.encoder import Encoder, settle_texts
 from neuralbasis.stream import sketch as sketch_module
+from neuralbasis.stream.cache import make_cache
+from neuralbasis.stream.sketch import LevelSketch, TextSketch
 from neuralbasis.stream.source import open_source
 from neuralbasis.stream.survey import Survey, choose_roles, choose_type, index_labels, make_survey
 from neuralbasis.stream.tally import read_target
+from neuralbasis.train.group import ALONE
 from tests.stream_tables import FEATURES, make_table, run_group, settings, write_files
 
 
@@ -173,20 +176,20 @@ def test_what_is_broken_is_named(name: str) -> None:
 
 
 def test_an_error_in_one_process_reaches_all(tmp_path: Path) -> None:
-    late = pa.table({"x": ["1"] * 3999 + ["b"], "y": np.arange(4000.0)})
+    late = pa.table({"x": np.arange(4000.0), "y": [*np.arange(3999.0), np.inf]})
     source = open_source(write_files(late, tmp_path))
     assert source is not None
     roles = choose_roles(source, "y")
 
     def work(group: Any) -> str:
         try:
-            make_survey(source, roles, False, settings(feature_types=["continuous"]), group, 1)
+            make_survey(source, roles, False, settings(), group, 1)
         except Exception as error:
             return f"{type(error).__name__}: {error}"
         return ""
 
     first, second = run_group(2, work)
-    assert second.startswith("ValueError: Column 'x': expected numbers, got 'b'")
+    assert second.startswith("ValueError: target 'y' holds NaN or infinite values")
     assert first == f"RuntimeError: process 1 stopped with {second}"
 
 
@@ -201,10 +204,40 @@ def test_types_hold_their_numbers_exactly() -> None:
         assert (survey.types, survey.target_type) == ((kind,), "float32")
     whole = survey_of([pa.record_batch({"x": [2.0**40, 0.0], "y": [0.1, 2.0]})], "y", features=None)
     assert (whole.types, whole.target_type) == (("float32",), "float64")
-    many = pa.record_batch({"x": [f"{i}" for i in range(200)], "y": np.arange(200.0)})
+    many = pa.record_batch({"x": [f"id {i}" for i in range(200)], "y": np.arange(200.0)})
     survey = survey_of([many], "y", features=None)
     assert survey.types == ("int16",)
-    assert choose_type(survey.encoder.axes[0], None) == "int16"
+    assert choose_type(survey.encoder.axes[0], LevelSketch()) == "int16"
+
+
+def test_texts_that_are_numbers_in_all_batches_together(tmp_path: Path) -> None:
+    texts = [f"{i:,}" for i in range(900, 1900)] + ["low"] * 40 + ["NA"] * 60
+    table = pa.table({"x": texts, "zip": ["02134", *["94105"] * 1099], "y": np.arange(1100.0)})
+    with pytest.warns(UserWarning, match="'1,000' is read as 1000; 40 of 1,040 values are not numbers, such as 'low'"):
+        known = Encoder.fit(settle_texts(read_columns(table.select(["x", "zip"])), None, None))
+    source, folder = open_source([*table.to_batches(max_chunksize=100)]), tmp_path / "cache"
+    assert source is not None
+    with pytest.warns(UserWarning, match="'1,000' is read as 1000; 40 of 1,040 values are not numbers, such as 'low'"):
+        survey = make_survey(source, choose_roles(source, "y"), False, settings(), ALONE, 1, folder)
+    assert same_axes(survey.encoder, known)
+    assert [axis.kind for axis in known.axes] == ["continuous", "nominal"]
+    assert survey.types == ("int16", "int8")
+    cache = make_cache(source, survey, folder, 1, 0, ALONE, 1)  # whose last batches hold no number at all
+    found = cache.read(0).numbers[:, 0]
+    assert np.isnan(found).sum() == 100
+    assert sorted(found[~np.isnan(found)]) == list(range(900, 1900))
+
+
+@pytest.mark.parametrize("n_rows", [300, 9000])
+def test_a_sketch_of_texts_survives_bytes_and_merges(n_rows: int) -> None:
+    parts = [TextSketch(), TextSketch()]
+    for start, sketch in enumerate(parts):
+        sketch.add([f"{i:,}" for i in range(start, n_rows, 2)] + ["low"], np.ones(n_rows // 2 + 1), 1.0)
+    whole = TextSketch.from_bytes(parts[0].to_bytes())
+    whole.merge(TextSketch.from_bytes(parts[1].to_bytes()))
+    assert (whole.facts.n_numbers, whole.facts.n_others, whole.numbers.missing) == (n_rows, 2.0, 4.0)
+    assert whole.levels.weigh()[0][-1] == "low"
+    assert whole.numbers.points()[1].sum() == n_rows
 
 
 def test_a_survey_is_kept_and_taken_again(tmp_path: Path) -> None:

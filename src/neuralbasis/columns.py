@@ -2,15 +2,18 @@
 
 In: a NumPy array (plain, structured or masked), a SciPy sparse matrix, a pandas or polars frame, an Arrow table, a
 mapping of name -> 1-D array, or a list of rows. Out: ``Columns``, where each column is either numbers (float64, NaN =
-missing) or labels (int32 codes into text levels, -1 = missing). What is sparse stays sparse: see `stored`. Frames state
-their types, so their text stays text; arrays of objects do not, so a column of texts such as "1.5" is read as numbers.
-A column without a single value is numbers, all NaN.
+missing) or labels (int32 codes into text levels, -1 = missing). What is sparse stays sparse: see `stored`. Text stays
+text here, in every container; `Column.parse` reads it as numbers and reports how many texts are numbers. Text whose
+levels the table does not declare is numbers to a fit if nearly all of it is (`encoder.settle_texts`). A column without
+a single value is numbers, all NaN.
 """
 
 from __future__ import annotations
 
 import math
 import numbers
+import re
+import warnings
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set, Sized
 from dataclasses import dataclass
@@ -32,11 +35,83 @@ _REAL = (numbers.Real, Decimal, np.bool_)
 # By name: pandas' NA and NaT must be known without importing pandas.
 _MISSING = {"NoneType", "NAType", "NaTType", "MaskedConstant"}
 MISSING_TEXTS = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "nan", "NaN", "-nan", "-NaN", "null", "NULL")  # of a CSV file
+# Texts that stand for a missing value in a column of numbers, besides NaN, in lower case.
+_MISSING_NUMBERS = {text.lower() for text in MISSING_TEXTS} | {"none", "?", "-", "."}
+NEARLY_ALL = 0.9  # share of numbers from which text is read as numbers
+_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+(\.[0-9]*)?")
+_PADDED = re.compile(r"\s*[+-]?0[0-9]+\s*")  # an identifier such as a ZIP code
 _MAX_LISTED = 20
 _RESHAPE = (
     "Reshape your data either using array.reshape(-1, 1) if your data has a single feature "
     "or array.reshape(1, -1) if it contains a single sample."
 )
+
+
+@dataclass(frozen=True)
+class TextFacts:
+    """What the texts of a column are.
+
+    Attributes
+    ----------
+    n_numbers, n_others : float
+        Weight of the texts that are numbers, and of those that are neither numbers nor missing.
+    is_padded : bool
+        Whether some text is an integer with a leading zero, which identifiers have and numbers do not.
+    formatted, other : str or None
+        Examples of a number with separators or a percent sign, and of a text that is not a number.
+    """
+
+    n_numbers: float = 0.0
+    n_others: float = 0.0
+    is_padded: bool = False
+    formatted: str | None = None
+    other: str | None = None
+
+    def __add__(self, more: TextFacts) -> TextFacts:
+        return TextFacts(
+            self.n_numbers + more.n_numbers,
+            self.n_others + more.n_others,
+            self.is_padded or more.is_padded,
+            self.formatted if self.formatted is not None else more.formatted,
+            self.other if self.other is not None else more.other,
+        )
+
+    @property
+    def are_numbers(self) -> bool:
+        """Whether nearly all texts that are not missing are numbers."""
+        return self.n_numbers >= NEARLY_ALL * (self.n_numbers + self.n_others)
+
+    @property
+    def look_like_numbers(self) -> bool:
+        """The same of a column of which nothing else is known: some texts are numbers, none is an identifier."""
+        return self.are_numbers and self.n_numbers > 0 and not self.is_padded
+
+    def require_numbers(self, name: str) -> None:
+        """Warn of some texts that are not numbers, refuse many."""
+        if not self.are_numbers:
+            raise ValueError(
+                f"Column {name!r}: expected numbers, got {self.other!r}. Correct or remove such values, "
+                "or declare the column categorical in feature_types."
+            )
+        if self.n_others > 0:
+            warnings.warn(f"column {name!r} holds numbers, but {self._describe_others()}", stacklevel=2)
+
+    def warn_of_numbers(self, name: str) -> None:
+        """Inform that a fit reads the texts of a column as numbers."""
+        parts = [f"column {name!r} holds numbers as text and is read as numbers"]
+        if self.formatted is not None:
+            parts.append(f"{self.formatted!r} is read as {parse_number(self.formatted):.12g}")
+        if self.n_others > 0:
+            parts.append(self._describe_others())
+        warnings.warn(
+            f"{'; '.join(parts)}; to keep the texts as labels, set its feature_types to 'nominal'", stacklevel=2
+        )
+
+    def _describe_others(self) -> str:
+        total = self.n_numbers + self.n_others
+        is_count = self.n_others.is_integer() and total.is_integer()
+        share = f"{self.n_others:,.0f} of {total:,.0f}" if is_count else f"{self.n_others / total:.2%} of the"
+        return f"{share} values are not numbers, such as {self.other!r}, and are read as missing"
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +128,8 @@ class Column:
     levels : tuple of str or None
     ordered : bool
         Whether the table declares an order of its levels.
+    declared : bool
+        Whether the table declares the levels: its type is categorical, an enumeration or a dictionary.
     """
 
     name: str
@@ -60,20 +137,36 @@ class Column:
     codes: np.ndarray | None = None
     levels: tuple[str, ...] | None = None
     ordered: bool = False
+    declared: bool = False
+
+    def parse(self, weights: np.ndarray | None = None) -> tuple[Column, TextFacts]:
+        """The column as numbers, NaN where a text is not a number, and the facts of its texts in rows of these weights.
+
+        Examples
+        --------
+        >>> texts = Column("price", None, np.array([0, 1, 2, 1], dtype=np.int32), ("1,200", "40 %", "free"))
+        >>> column, facts = texts.parse()
+        >>> column.numbers, facts.n_others, facts.are_numbers
+        (array([1200.,   40.,   nan,   40.]), 1.0, False)
+        """
+        if self.codes is None or self.levels is None:
+            return self, TextFacts()
+        known = self.codes >= 0
+        mass = np.bincount(self.codes[known], None if weights is None else weights[known], len(self.levels))
+        numbers, facts = parse_texts(self.levels, mass)
+        return Column(self.name, np.r_[numbers, np.nan][self.codes]), facts  # code -1 (missing) picks the last
 
     def to_numbers(self) -> Column:
-        """The column as numbers, its levels parsed.
+        """The column as numbers, its levels parsed; text that is hardly numbers is refused.
 
         Examples
         --------
         >>> Column("size", None, np.array([1, -1, 0], dtype=np.int32), ("10", "2.5")).to_numbers().numbers
         array([ 2.5,  nan, 10. ])
         """
-        if self.codes is None or self.levels is None:
-            return self
-        parsed = [_parse_level(self.name, level) for level in self.levels]
-        # Code -1 (missing) picks the last entry.
-        return Column(self.name, np.array([*parsed, np.nan])[self.codes])
+        column, facts = self.parse()
+        facts.require_numbers(self.name)
+        return column
 
     def to_labels(self) -> Column:
         """The column as labels, its levels sorted by value; an integer-valued float is written as an integer.
@@ -226,7 +319,14 @@ def read_rows(
     array([[31.,  0.],
            [nan, -1.]])
     """
-    return np.array([_read_row(row, names, places) for row in rows], dtype=np.float64)
+    odd: set[int] = set()
+    found = np.array([_read_row(row, names, places, odd) for row in rows], dtype=np.float64)
+    for index in odd:  # among other texts, some may be numbers
+        values = np.array([*(row[names[index]] for row in rows), None], dtype=object)[:-1]
+        numbers = _read_objects(names[index], values).to_numbers().numbers
+        assert numbers is not None
+        found[:, index] = numbers
+    return found
 
 
 def write_frame(rows: Sequence[Mapping[str, Any]]) -> Any:
@@ -251,8 +351,9 @@ def read_frame(path: str) -> Any:
 
 
 def _read_row(
-    row: Mapping[str, Any], names: Sequence[str], places: Sequence[Mapping[str, float] | None]
+    row: Mapping[str, Any], names: Sequence[str], places: Sequence[Mapping[str, float] | None], odd: set[int]
 ) -> list[float]:
+    """The numbers of a row; columns of numbers that hold other text are noted as odd."""
     if not isinstance(row, Mapping):
         raise TypeError(f"Expected every row to be a mapping of name -> value, got {type(row).__name__}.")
     try:
@@ -260,36 +361,97 @@ def _read_row(
     except KeyError:
         missing = [name for name in names if name not in row]
         raise ValueError(_describe_missing(missing, [str(name) for name in row])) from None
-    found = []
+    found: list[float] = []
     for name, value, known in zip(names, values, places, strict=True):
         if known is None:
-            found.append(value if type(value) is float else _read_number(name, value))
+            number = value if type(value) is float else _read_number(name, value)
+            if number is None:
+                odd.add(len(found))
+            found.append(math.nan if number is None else number)
         else:
-            number = known.get(value) if type(value) is str else None
-            found.append(_read_level(name, value, known) if number is None else number)
+            place = known.get(value) if type(value) is str else None
+            found.append(_read_level(name, value, known) if place is None else place)
     return found
 
 
-def _read_number(name: str, value: Any) -> float:
+def _read_number(name: str, value: Any) -> float | None:
     if type(value) is int:
         return _to_float(value)
     if is_missing(value):
         return math.nan
     _check_kinds(name, {type(value)})
-    return _to_float(value) if isinstance(value, _REAL) else _parse_level(name, level_text(value))
+    return _to_float(value) if isinstance(value, _REAL) else parse_number(level_text(value))
 
 
 def _read_level(name: str, value: Any, known: Mapping[str, float]) -> float:
-    """The number of a value that is not itself the text of a level: "3.0" is read as 3, as in an array."""
     if is_missing(value):
         return math.nan
     _check_kinds(name, {type(value)})
     text = level_text(value)
+    if isinstance(value, _REAL):  # True is 1 in an array
+        return known.get(level_text(_to_float(value)), known.get(text, -1.0))
+    return find_level(text, known)
+
+
+def find_level(text: str, known: Mapping[str, float]) -> float:
+    """The number of a level, -1 for one that is not known; "3.0" also stands for the level "3", "nan" for missing.
+
+    >>> find_level("3.0", {"2": 0.0, "3": 1.0}), find_level("03", {"3": 1.0})
+    (1.0, -1.0)
+    """
+    place = known.get(text)
+    if place is not None:
+        return place
+    if "_" in text or _PADDED.fullmatch(text):  # identifiers
+        return -1.0
     try:
-        number = _to_float(value if isinstance(value, _REAL) else text)
+        number = float(text)
     except ValueError:
-        return known.get(text, -1.0)
-    return math.nan if math.isnan(number) else known.get(level_text(number), known.get(text, -1.0))
+        return -1.0
+    return math.nan if math.isnan(number) else known.get(level_text(number), -1.0)
+
+
+def parse_number(text: str) -> float | None:
+    """The number that a text writes, NaN where it stands for a missing value, None for any other text.
+
+    Thousands may be separated by commas; a percentage is read as the number before its sign.
+
+    >>> [parse_number(text) for text in (" +1,200.5", "40 %", "1e3", "N/A", "12_0", "0x1F", "1,5")]
+    [1200.5, 40.0, 1000.0, nan, None, None, None]
+    """
+    try:
+        return None if "_" in text else float(text)  # Python reads "10_2" as 102; in a table it is an identifier
+    except ValueError:
+        pass
+    text = text.strip()
+    if text.lower() in _MISSING_NUMBERS:
+        return math.nan
+    plain = text.removesuffix("%").rstrip()
+    if _THOUSANDS.fullmatch(plain):
+        plain = plain.replace(",", "")
+    if plain == text:
+        return None
+    try:
+        return float(plain)
+    except ValueError:
+        return None
+
+
+def parse_texts(texts: Sequence[str], mass: np.ndarray) -> tuple[np.ndarray, TextFacts]:
+    """The numbers of texts, NaN for missing and other texts, and the facts of texts of these weights."""
+    found = [parse_number(text) for text in texts]
+    numbers = np.array([math.nan if number is None else number for number in found], dtype=np.float64)
+    is_other = np.array([number is None for number in found], dtype=bool) & (mass > 0)
+    is_number = ~np.isnan(numbers) & (mass > 0)
+    others, parsed = np.flatnonzero(is_other).tolist(), [texts[index] for index in np.flatnonzero(is_number).tolist()]
+    facts = TextFacts(
+        n_numbers=float(mass[is_number].sum()),
+        n_others=float(mass[is_other].sum()),
+        is_padded=any(map(_PADDED.fullmatch, parsed)),
+        formatted=next((text for text in parsed if "," in text or "%" in text), None),
+        other=texts[others[0]] if others else None,
+    )
+    return numbers, facts
 
 
 def _is_single(value: Any) -> bool:
@@ -309,7 +471,7 @@ def _read_ndarray(X: np.ndarray, names: Sequence[str] | None) -> Columns:
     if X.dtype.kind in _NUMERIC:
         single = X.dtype == np.float32  # a wide table of them would not fit in memory twice over
         return Columns(names, n_rows, matrix=X if single else np.asarray(X, dtype=np.float64), named=named)
-    columns = tuple(_read_array(name, X[:, i], parse_text=True) for i, name in enumerate(names))
+    columns = tuple(_read_array(name, X[:, i]) for i, name in enumerate(names))
     return Columns(names, n_rows, columns=columns, named=named)
 
 
@@ -354,7 +516,7 @@ def _read_mapping(X: Mapping[Any, Any], names: Sequence[str] | None) -> Columns:
             )
     n_rows = len(arrays[0]) if arrays else 0
     _check_not_empty(n_rows, len(arrays))
-    columns = tuple(_read_array(name, array, parse_text=True) for name, array in zip(names, arrays, strict=True))
+    columns = tuple(_read_array(name, array) for name, array in zip(names, arrays, strict=True))
     return Columns(names, n_rows, columns=columns)
 
 
@@ -415,7 +577,7 @@ def _read_series(name: str, series: Series[Any]) -> Column:
     native = getattr(series.to_native(), "dtype", None)
     # narwhals calls pandas' object columns text after a look at their first values only.
     if isinstance(native, np.dtype) and native.kind == "O":
-        return _read_array(name, series.to_numpy(), parse_text=False)
+        return _read_array(name, series.to_numpy())
     if dtype.is_temporal():
         raise _temporal_error(name, str(dtype))
     if dtype.is_nested():
@@ -425,7 +587,7 @@ def _read_series(name: str, series: Series[Any]) -> Column:
     # These come out of to_numpy as Python objects, or not at all.
     if isinstance(dtype, (nw.Boolean, nw.Decimal, nw.Int128, nw.UInt128)):
         series = series.cast(nw.Float64)
-    return _read_array(name, series.to_numpy(), parse_text=False)
+    return _read_array(name, series.to_numpy())
 
 
 def _read_labels(name: str, series: Series[Any]) -> Column:
@@ -433,16 +595,16 @@ def _read_labels(name: str, series: Series[Any]) -> Column:
 
     arrow_type = getattr(series.to_native(), "type", None)
     ordered = isinstance(series.dtype, nw.Enum) or getattr(arrow_type, "ordered", False)
-    declared = _find_declared_levels(series)
+    declared, is_declared = _find_declared_levels(series), not isinstance(series.dtype, nw.String)
     if "string_view" in str(arrow_type):  # Arrow can neither look it up nor, in a dictionary, cast it
         series = nw.new_series(name, series.to_list(), nw.String, backend="pyarrow")
     values = series.unique().drop_nulls().to_list()
     if values:
         codes = series.replace_strict(values, list(range(len(values))), return_dtype=nw.Int32).to_numpy()
-        return _label(name, np.nan_to_num(codes, nan=-1).astype(np.int32), values, declared, ordered)
+        return _label(name, np.nan_to_num(codes, nan=-1).astype(np.int32), values, declared, ordered, is_declared)
     if declared is None:
         return Column(name, np.full(len(series), np.nan))
-    return _label(name, np.full(len(series), -1), [], declared, ordered)
+    return _label(name, np.full(len(series), -1), [], declared, ordered, is_declared)
 
 
 def _find_declared_levels(series: Series[Any]) -> list[Any] | None:
@@ -459,8 +621,10 @@ def _find_declared_levels(series: Series[Any]) -> list[Any] | None:
     return None
 
 
-def _label(name: str, codes: np.ndarray, values: list[Any], declared: list[Any] | None, ordered: bool) -> Column:
-    """Labels from codes into values; values that are written alike are one level."""
+def _label(
+    name: str, codes: np.ndarray, values: list[Any], declared: list[Any] | None, ordered: bool, is_declared: bool
+) -> Column:
+    """Labels from codes into values, levels in the declared order if there is one; equal texts are one level."""
     texts = [None if is_missing(value) else level_text(value) for value in values]
     used = {text for text in texts if text is not None}
     if declared is None:
@@ -471,10 +635,10 @@ def _label(name: str, codes: np.ndarray, values: list[Any], declared: list[Any] 
     place = {text: i for i, text in enumerate(levels)}
     # Code -1 (missing) picks the last entry.
     places = np.array([*(-1 if text is None else place[text] for text in texts), -1], dtype=np.int32)
-    return Column(name, None, places[codes], tuple(levels), ordered)
+    return Column(name, None, places[codes], tuple(levels), ordered, is_declared)
 
 
-def _read_array(name: str, values: np.ndarray, parse_text: bool) -> Column:
+def _read_array(name: str, values: np.ndarray) -> Column:
     """One column from a 1-D array of any type."""
     _check_real(f"column {name!r}", values)
     values = _fill_masked(values)
@@ -482,23 +646,20 @@ def _read_array(name: str, values: np.ndarray, parse_text: bool) -> Column:
         raise _temporal_error(name, str(values.dtype))
     if values.dtype.kind in _NUMERIC:
         return Column(name, np.asarray(values, dtype=np.float64))
-    return _read_objects(name, values.astype(object), parse_text)
+    return _read_objects(name, values.astype(object))
 
 
-def _read_objects(name: str, values: np.ndarray, parse_text: bool) -> Column:
+def _read_objects(name: str, values: np.ndarray) -> Column:
     present = np.ones(len(values), dtype=bool)
     if set(map(type, values)) != {str}:
         present = ~np.fromiter(map(is_missing, values), dtype=bool, count=len(values))
     items = values[present]
     kinds = set(map(type, items))
     _check_kinds(name, kinds)
-    if all(issubclass(kind, (*_REAL, str) if parse_text else _REAL) for kind in kinds):
-        try:
-            parsed = np.full(len(values), np.nan)
-            parsed[present] = np.fromiter(map(_to_float, items), dtype=np.float64, count=len(items))
-            return Column(name, parsed)
-        except ValueError:
-            pass  # a text that is not a number: the column is labels
+    if all(issubclass(kind, _REAL) for kind in kinds):
+        parsed = np.full(len(values), np.nan)
+        parsed[present] = np.fromiter(map(_to_float, items), dtype=np.float64, count=len(items))
+        return Column(name, parsed)
     texts = items if kinds == {str} else list(map(level_text, items))
     levels = sorted(set(texts))
     place = {text: i for i, text in enumerate(levels)}
@@ -531,8 +692,10 @@ def _fill_masked(array: np.ndarray) -> np.ndarray:
 def is_missing(value: Any) -> bool:
     if type(value).__name__ in _MISSING:
         return True
+    if isinstance(value, Decimal):
+        return value.is_nan()  # a signaling NaN must not be compared
     # Only NaN and NumPy's NaT differ from themselves.
-    return isinstance(value, (float, np.generic, Decimal)) and bool(value != value)
+    return isinstance(value, (float, np.generic)) and bool(value != value)
 
 
 def level_text(value: Any) -> str:
@@ -544,23 +707,10 @@ def level_text(value: Any) -> str:
 
 
 def _to_float(value: Any) -> float:
-    # Python reads "10_2" as 102; in a table it is an identifier.
-    if isinstance(value, str) and "_" in value:
-        raise ValueError(value)
     try:
         return float(value)
     except OverflowError:  # an integer beyond float64: infinite, as float("1e400") is
         return math.inf if value > 0 else -math.inf
-
-
-def _parse_level(name: str, level: str) -> float:
-    try:
-        return _to_float(level)
-    except ValueError:
-        raise ValueError(
-            f"Column {name!r}: expected numbers, got {level!r}. Correct or remove such values, "
-            "or declare the column categorical in feature_types."
-        ) from None
 
 
 def _number_columns(count: int, names: Sequence[str] | None) -> tuple[str, ...]:

@@ -113,10 +113,13 @@ def _spread_mix(mix: np.ndarray, n_members: int) -> np.ndarray:
 
 def _make_shape(table: Table, unit: float, n_members: int, n_outputs: int, keep: bool) -> Shape | TiedShape:
     """Mean and spread of a purified table, in the target's unit; the members of a main effect, if they are kept."""
-    values = np.where(is_silent(table.axes, table.weights)[..., None], 0.0, table.values) * unit
+    bare = np.where(is_silent(table.axes, table.weights)[..., None], 0.0, table.values)
+    values = bare * unit
     if table.mix is not None:
         return TiedShape(table.term, table.axes, values, table.mix.reshape(-1, n_members, n_outputs), table.weights)
     cells = values.reshape(*values.shape[:-1], n_members, n_outputs)
-    spread = cells.std(axis=-2, ddof=1) if n_members > 1 else np.zeros_like(cells[..., 0, :])
+    # Squares in the target's unit could vanish.
+    bare = bare.reshape(cells.shape)
+    spread = unit * bare.std(axis=-2, ddof=1) if n_members > 1 else np.zeros_like(cells[..., 0, :])
     members = cells if keep and len(table.term) == 1 else None
     return Shape(table.term, table.axes, cells.mean(axis=-2), spread, table.weights, members)

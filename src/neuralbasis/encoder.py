@@ -6,18 +6,23 @@ missing, -1 for a level never seen. A stored table is continuous columns, and it
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from .axis import KINDS, Axis, check_finite, continuous_axes, continuous_axis, given_axis, level_axis
-from .columns import Column, Columns, is_missing, level_text
+from .columns import Column, Columns, find_level, is_missing, level_text, list_names
 from .stored import Stored
+
+MIN_CHECKED_ROWS = 20  # of a table whose levels are compared with the model's: fewer may be unusual by chance
+MAX_UNSEEN = 0.5  # share of unseen levels above which the table probably has another coding
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,11 +52,8 @@ class Encoder:
         max_knots: int = 193,
         knots: Mapping[str, Sequence[float]] | None = None,
     ) -> Encoder:
-        """One axis a column; `feature_types` is "auto", "continuous", "nominal", "ordinal" or a list of levels.
-
-        `knots` are given to some columns by name.
-        """
-        wishes, knots = list_wishes(feature_types, len(columns)), knots or {}
+        """One axis a column; `feature_types` and `knots` are as in the estimators. See also `settle_texts`."""
+        wishes, knots = list_wishes(feature_types, knots, columns.names)
         weights = None if weights is None else _round_weights(weights)
         if columns.stored is not None:
             _check_wishes(columns.names, wishes)
@@ -73,6 +75,22 @@ class Encoder:
         """The axes of some columns."""
         return Encoder(tuple(self.axes[feature] for feature in features))
 
+    def warn_if_unseen(
+        self, numbers: np.ndarray, read_column: Callable[[int], Column], features: Sequence[int] | None = None
+    ) -> None:
+        """Warn of columns, all or some, most of whose levels this encoder does not know; `numbers` are theirs (N, D).
+
+        Small tables are not checked.
+        """
+        if len(numbers) < MIN_CHECKED_ROWS:
+            return
+        for place, index in enumerate(range(len(self.axes)) if features is None else features):
+            if not self.axes[index].is_level:
+                continue
+            n_unseen = np.count_nonzero(numbers[:, place] == -1)
+            if n_unseen > 0 and n_unseen > MAX_UNSEEN * np.count_nonzero(numbers[:, place] >= -1):
+                warn_if_unseen(self.axes[index], read_column(index))
+
     def numbers(self, columns: Columns, features: Sequence[int] | None = None) -> Any:
         """Columns in this encoder's order -> (N, D) float64, `Stored` where the table is; or of some features alone."""
         if len(columns) != len(self.axes):
@@ -90,14 +108,74 @@ class Encoder:
         return numbers
 
 
-def list_wishes(feature_types: Sequence[Any] | None, n_columns: int) -> list[Any]:
-    """What each column is to be."""
+def list_wishes(
+    feature_types: Sequence[Any] | None, knots: Mapping[str, Sequence[float]] | None, names: Sequence[str]
+) -> tuple[list[Any], dict[str, Sequence[float]]]:
+    """The requested type of each column, and the requested knots by name; a list of numbers is one of knots."""
+    n_columns = len(names)
     if isinstance(feature_types, (str, Mapping, Set)) or not isinstance(feature_types, (Iterable, type(None))):
         raise ValueError(f"feature_types must be a list of one entry per column, not {feature_types!r}")
-    wishes = ["auto"] * n_columns if feature_types is None else list(feature_types)
+    wishes: list[Any] = ["auto"] * n_columns if feature_types is None else list(feature_types)
     if len(wishes) != n_columns:
         raise ValueError(f"feature_types has {len(wishes)} entries, but the table has {n_columns} columns")
-    return wishes
+    found = dict(knots or {})
+    for index, (name, wish) in enumerate(zip(names, wishes, strict=True)):
+        if _lists_numbers(wish):
+            if name in found:
+                raise ValueError(
+                    f"column {name!r} has cut points in feature_types and knots in knots; give one of them"
+                )
+            _check_cut_points(name, wish)
+            wishes[index], found[name] = "continuous", wish
+    return wishes, found
+
+
+def _lists_numbers(wish: Any) -> bool:
+    """Whether a requested type is a list of numbers; truth values are levels."""
+    if not isinstance(wish, (list, tuple, np.ndarray)) or np.ndim(wish) != 1 or len(wish) == 0:
+        return False
+    return all(isinstance(value, Real) and not isinstance(value, (bool, np.bool_)) for value in wish)
+
+
+def _check_cut_points(name: str, values: Sequence[float]) -> None:
+    if not np.isfinite(values).all() or (np.diff(values) <= 0).any():
+        raise ValueError(
+            f"feature_types of column {name!r} lists numbers, which are cut points and must be finite and increasing, "
+            f"not {list(values)[:20]}; to list levels, write them as text"
+        )
+
+
+def settle_texts(columns: Columns, feature_types: Sequence[Any] | None, weights: np.ndarray | None) -> Columns:
+    """The columns for a fit: text that nearly all writes numbers becomes numbers, with a warning.
+
+    Text with declared levels and columns with a requested type are read as that.
+
+    Examples
+    --------
+    >>> from neuralbasis.columns import read_columns
+    >>> with warnings.catch_warnings(record=True):
+    ...     settle_texts(read_columns({"size": ["1,200", "35"], "zip": ["02134", "94105"]}), None, None)[0].numbers
+    array([1200.,   35.])
+    """
+    if columns.columns is None:
+        return columns
+    wishes, _ = list_wishes(feature_types, None, columns.names)
+    settled = [_settle_text(column, wish, weights) for column, wish in zip(columns, wishes, strict=True)]
+    return replace(columns, columns=tuple(settled))
+
+
+def _settle_text(column: Column, wish: Any, weights: np.ndarray | None) -> Column:
+    may_be_numbers = isinstance(wish, str) and (wish == "continuous" or (wish == "auto" and not column.declared))
+    if column.codes is None or not may_be_numbers:
+        return column
+    numbers, facts = column.parse(weights)
+    if wish == "continuous":
+        facts.require_numbers(column.name)
+    elif facts.look_like_numbers:
+        facts.warn_of_numbers(column.name)
+    else:
+        return column
+    return numbers
 
 
 def check_knots(knots: Mapping[str, Sequence[float]] | None, names: Sequence[str]) -> None:
@@ -167,16 +245,18 @@ def fit_axis(
     """The axis of one column; it may be the whole column, or its distinct values and their weights."""
     if isinstance(wish, (list, tuple)):
         _refuse_knots(column.name, knots)
-        return level_axis(column.name, "ordinal", _wished_levels(column, wish))
+        axis = level_axis(column.name, "ordinal", _wished_levels(column, wish))
+        warn_if_unseen(axis, column, weights)
+        return axis
     if not isinstance(wish, str) or wish not in ("auto", *KINDS):
         raise ValueError(
-            f"feature_types of column {column.name!r} must be 'auto', one of {KINDS} or a list of ordered levels, "
-            f"not {wish!r}"
+            f"feature_types of column {column.name!r} must be 'auto', one of {KINDS}, a list of ordered levels "
+            f"(text) or of cut points (numbers), not {wish!r}"
         )
     if wish == "auto":
         wish = "continuous" if column.numbers is not None else "ordinal" if column.ordered else "nominal"
     if wish == "continuous":
-        values = _read_numbers(column)
+        values = _read_numbers(column, column.name)
         if weights is not None and np.isinf(values).any():
             weights = None  # a row of weight 0 is not on the axis, but an infinite value is refused in every row
         if knots is None:
@@ -224,16 +304,40 @@ def _level_name(column: Column, level: Any) -> str:
 def column_numbers(axis: Axis, column: Column) -> np.ndarray:
     """Raw values of a continuous column, or indices of levels (NaN missing, -1 unseen)."""
     if axis.levels is None:
-        return _read_numbers(column)
+        return _read_numbers(column, axis.name)
     codes, levels = _read_labels(column)
-    index_of = np.array([*(axis.places_of_levels.get(level, -1.0) for level in levels), np.nan], dtype=float)
-    return index_of[codes]  # code -1, missing, reads the NaN at the end
+    return np.r_[_find_levels(axis, levels), np.nan][codes]  # code -1, missing, reads the NaN at the end
 
 
-def _read_numbers(column: Column) -> np.ndarray:
-    numbers = column.to_numbers().numbers
-    assert numbers is not None
-    return numbers
+def _find_levels(axis: Axis, levels: Sequence[str]) -> np.ndarray:
+    return np.array([find_level(level, axis.places_of_levels) for level in levels], dtype=float)
+
+
+def warn_if_unseen(axis: Axis, column: Column, weights: np.ndarray | None = None) -> None:
+    """Warn if the axis does not know the levels of most rows: the table probably has another coding."""
+    codes, levels = _read_labels(column)
+    is_unseen = _find_levels(axis, levels) == -1
+    if not is_unseen.any():
+        return
+    known = codes >= 0
+    mass = np.bincount(codes[known], None if weights is None else weights[known], len(levels))
+    share = mass[is_unseen].sum() / max(mass.sum(), np.finfo(float).tiny)
+    if share > MAX_UNSEEN:
+        example = levels[int(np.argmax(mass * is_unseen))]
+        warnings.warn(
+            f"column {axis.name!r}: {share:.1%} of the values are levels that the model does not know, such as "
+            f"{example!r}; it knows {list_names(axis.levels or ())}. Check how the table writes this column, or the "
+            "levels in feature_types",
+            stacklevel=2,
+        )
+
+
+def _read_numbers(column: Column, name: str) -> np.ndarray:
+    """The numbers of a column; errors and warnings use this name of it."""
+    found, facts = column.parse()
+    facts.require_numbers(name)
+    assert found.numbers is not None
+    return found.numbers
 
 
 def _read_labels(column: Column) -> tuple[np.ndarray, tuple[str, ...]]:

@@ -45,8 +45,15 @@ class _NeuralBasisModel(BaseEstimator):
     feature_names : list of str, optional
         Names of the columns; a data frame brings its own.
     feature_types : list, optional
-        For each column "auto", "continuous", "nominal", "ordinal", or a list of levels in their order. Columns of a
-        sparse table are continuous.
+        For each column "auto", "continuous", "nominal", "ordinal", a list of texts: its levels in their order, or a
+        list of increasing numbers: its knots, as in `knots`. Where EBM's curves are steps between such cut points,
+        curves here are linear between them and constant outside. Columns of a sparse table are continuous.
+
+        "auto" reads numbers as continuous and text as nominal (ordinal where the table declares an order). A text
+        column whose type declares no levels is read as numbers, with a warning, if at least 90 % of its values are
+        numbers: "1.5", "1,200" (1200), "40 %" (40). Other values are then read as missing, and so are "", "NA", "N/A",
+        "nan", "null", "none", "?", "-" and "." in any case. Columns with integers such as "007" stay nominal. In
+        predictions, text in a continuous column follows the same rule; less than 90 % of numbers are an error.
     absent_value : float
         What a SciPy sparse matrix holds where it stores nothing: 0, another number, or NaN for missing.
     max_bins : int

@@ -22,6 +22,7 @@ from .checkpoint import describe_fit, open_checkpoints
 from .columns import Columns
 from .compile import compile_model
 from .document import check_columns, check_labels, check_size
+from .encoder import settle_texts
 from .history import History
 from .model import AdditiveModel
 from .objective import Objective
@@ -50,6 +51,7 @@ def fit_model(
     `target` is the target's name, if it has one. The keeper remembers how far a fit has come.
     """
     check_labels(classes)
+    columns = settle_texts(columns, parameters.feature_types, sample.weights)
     estimator, group, started = parameters, meet(parameters, columns), time.monotonic()
     rng = np.random.default_rng(keeper.choose("seed", draw_seed(parameters, group)))
     plan = make_plan(parameters, columns.names, classes, columns.n_rows)

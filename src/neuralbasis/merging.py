@@ -282,8 +282,8 @@ def _mix(term: Term, axes: tuple[Axis, ...], voices: Sequence[_Voice], rows: np.
     share = (share / share.sum(axis=0))[..., None]
     scores = np.stack([voice.scores for voice in voices])
     mean = (share * scores).sum(axis=0)
-    variance = (share * (np.stack([voice.spread for voice in voices]) ** 2 + (scores - mean) ** 2)).sum(axis=0)
-    return Shape(term, axes, mean, np.sqrt(variance), np.sum([voice.weights for voice in voices], axis=0))
+    parts = np.sqrt(share) * np.hypot(np.stack([voice.spread for voice in voices]), scores - mean)
+    return Shape(term, axes, mean, np.hypot.reduce(parts, axis=0), np.sum([voice.weights for voice in voices], axis=0))
 
 
 def _hear(shape: Shape, axes: Sequence[Axis], count: float) -> _Voice:

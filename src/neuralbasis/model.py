@@ -322,9 +322,17 @@ class AdditiveModel:
             return X if self._used is None else X[:, self._used]  # the common case pays no conversion
         rows = find_rows(X)
         if rows is not None:
-            found = read_rows(rows, self.encoder.names, self._places)
+            names = self.encoder.names
+            found = read_rows(rows, names, self._places)
+            self.encoder.warn_if_unseen(
+                found, lambda index: read_columns({names[index]: [row[names[index]] for row in rows]})[0]
+            )
             return found if self._used is None else found[:, self._used]
-        return self.encoder.numbers(self.find_columns(X), self._used)
+        columns = self.find_columns(X)
+        numbers = self.encoder.numbers(columns, self._used)
+        if not isinstance(numbers, Stored):
+            self.encoder.warn_if_unseen(numbers, columns.__getitem__, self._used)
+        return numbers
 
     def find_columns(self, X: Any) -> Columns:
         """By name where the table has names, otherwise by position."""

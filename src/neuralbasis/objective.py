@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from .sample import Sample
+from .sample import MIN_DEVIATION, Sample, find_deviation
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,13 @@ class SquaredError(Objective):
         """Mean and deviation of what the given scores leave of the target."""
         rest = sample.y if sample.init is None else sample.y - sample.init[:, 0]
         shift = float(np.average(rest, weights=sample.weights))
-        unit = float(np.sqrt(np.average((rest - shift) ** 2, weights=sample.weights)))
-        return cls(1, shift, unit if unit > 0 else 1.0)
+        unit = find_deviation(rest - shift, sample.weights)
+        if 0 < unit < MIN_DEVIATION and np.ptp(rest) > 0:
+            raise ValueError(
+                f"the target's standard deviation is {unit:.1e}, and below {MIN_DEVIATION:.0e} floating-point numbers "
+                "lose their digits; multiply the target by a constant"
+            )
+        return cls(1, shift, unit if unit >= MIN_DEVIATION else 1.0)
 
     def encode(self, y: np.ndarray) -> Tensor:
         return torch.from_numpy(((y - self.shift) / self.unit).astype(np.float32))

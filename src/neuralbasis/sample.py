@@ -19,6 +19,8 @@ from .stored import Stored
 SMALL_TABLE = 10_000  # rows
 MAX_TARGET = 1e150  # whose square is a number still
 MAX_WEIGHT = 1e50  # of all rows together; sums of several fits, and products with scores, are numbers still
+MIN_DEVIATION = 1e-290  # of a target; below, doubles lose digits
+MAX_EXPONENT = 53  # of 2, in the largest weight: larger whole numbers are not exact, and do not count rows
 BLOCK_NUMBERS = 1 << 22  # that are read in double precision at a time
 
 
@@ -115,7 +117,7 @@ def read_floats(values: Any, name: str) -> np.ndarray:
 
 
 def check_weights(weights: Any, n_rows: int) -> np.ndarray:
-    """(N,) finite, non-negative, not all zero."""
+    """(N,) finite, non-negative, not all zero; very small and very large ones times a power of 2, to about 1."""
     if weights is None:
         return np.ones(n_rows)
     if np.isscalar(weights):
@@ -131,9 +133,15 @@ def check_weights(weights: Any, n_rows: int) -> np.ndarray:
         raise ValueError("sample_weight holds negative values; weights must be 0 or more")
     if not (checked > 0).any():
         raise ValueError("sample_weight must contain at least one non-zero number; all weights are 0")
-    with np.errstate(over="ignore"):
-        check_weight_sum(float(checked.sum()))
-    return checked
+    exponent = int(np.frexp(checked.max())[1])
+    return checked if abs(exponent) <= MAX_EXPONENT else np.ldexp(checked, -exponent)
+
+
+def find_deviation(values: np.ndarray, weights: np.ndarray) -> float:
+    """Root of the mean square; scaled by a power of 2 first: squares of small values would vanish."""
+    exponent = int(np.frexp(np.abs(values).max())[1])
+    square = np.average(np.ldexp(values, -exponent) ** 2, weights=weights)
+    return float(np.ldexp(np.sqrt(square), exponent))
 
 
 def check_weight_sum(total: float) -> None:

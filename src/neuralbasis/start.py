@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from .stream.cache import Block
     from .stream.survey import Survey
 
+WIDE_UNITS = 1e-25, 1e30  # deviations of a target whose coefficients single precision holds
+
 
 @dataclass(frozen=True, eq=False)
 class Start:
@@ -116,6 +118,12 @@ def share_axis(
     encoder = Encoder(tuple(Axis(name, axis.kind, axis.knots, axis.places) for name in columns.names))
     numbers, tidy = tidy_rows(stored, sample, columns.names)
     objective, rows = place_sample(tidy, classes, parameters, rng)
+    low, high = WIDE_UNITS
+    if not low <= objective.unit <= high:
+        raise ValueError(
+            f"the target's standard deviation is {objective.unit:.1e}, but a model of a very wide sparse table keeps "
+            f"its coefficients in single precision, from {low:.0e} to {high:.0e}; multiply the target by a constant"
+        )
     return Start(encoder, numbers, tidy, objective, rows, plan)
 
 

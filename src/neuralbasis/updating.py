@@ -224,12 +224,13 @@ def _add(shape: Shape, table: Table, share: float, objective: Objective, n_membe
     That is as uncertain as the rows that now speak: the old ones where nothing was learned, the new ones where the old
     were wrong. Sums would grow with every update.
     """
-    values = np.where(is_silent(table.axes, table.weights)[..., None], 0.0, table.to_outputs()) * objective.unit
+    values = np.where(is_silent(table.axes, table.weights)[..., None], 0.0, table.to_outputs())
     members = values.reshape(*table.weights.shape, n_members, -1)
-    variance = members.var(axis=-2, ddof=1) if n_members > 1 else shape.spread**2
+    spread = members.std(axis=-2, ddof=1) * objective.unit if n_members > 1 else shape.spread
     return replace(
-        shape, scores=shape.scores + share * members.mean(axis=-2), weights=shape.weights + table.weights,
-        spread=np.sqrt((1 - share) * shape.spread**2 + share * variance),
+        shape, scores=shape.scores + share * members.mean(axis=-2) * objective.unit,
+        weights=shape.weights + table.weights,
+        spread=np.hypot(np.sqrt(1 - share) * shape.spread, np.sqrt(share) * spread),
     )  # fmt: skip
 
 

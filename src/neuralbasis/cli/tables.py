@@ -20,6 +20,7 @@ from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet
 
@@ -208,19 +209,31 @@ def require_once(names: Iterable[str], came: Sequence[str], place: str) -> None:
 
 
 def needed_types(axes: Iterable[Axis]) -> dict[str, pa.DataType]:
-    """What a model's columns are read as: levels are texts, and so is what may be written true and false."""
-    return {axis.name: TEXT if axis.is_level or _is_flag(axis) else NUMBER for axis in axes}
+    """The types in which a model's columns are read: text, of which `read_batch` makes numbers where it can."""
+    return {axis.name: TEXT for axis in axes}
 
 
 def read_batch(batch: pa.RecordBatch, axes: Sequence[Axis], missing: Collection[str]) -> Columns:
     """The model's columns of a batch, levels in the model's spelling."""
-    came = read_columns(pa.Table.from_batches([batch]).select([axis.name for axis in axes]))
+    arrays = {axis.name: _read_plain_numbers(batch.column(axis.name), axis, missing) for axis in axes}
+    came = read_columns(pa.table(arrays))
     columns = tuple(respell(column, axis, missing) for column, axis in zip(came, axes, strict=True))
     return Columns(came.names, came.n_rows, columns=columns)
 
 
+def _read_plain_numbers(array: pa.Array, axis: Axis, missing: Collection[str]) -> pa.Array:
+    """A column of numbers that came as text, parsed at once; as it came where some text needs a closer look."""
+    if axis.is_level or not pa.types.is_string(array.type):
+        return array
+    is_missing = pa.compute.is_in(array, value_set=pa.array(list(missing), pa.string()))
+    try:
+        return pa.compute.if_else(is_missing, None, array).cast(NUMBER)
+    except pa.ArrowInvalid:
+        return array
+
+
 def respell(column: Column, axis: Axis, missing: Collection[str]) -> Column:
-    """Texts of a column as the axis knows them, those that stand for no value made missing.
+    """A column as the axis knows it: texts in the axis's spelling, or numbers; missing where a text stands for that.
 
     >>> from neuralbasis.axis import level_axis
     >>> column = Column("grade", None, np.array([0, 1, 2]), ("3.0", "NA", "4"))
@@ -238,7 +251,17 @@ def respell(column: Column, axis: Axis, missing: Collection[str]) -> Column:
     place = {text: code for code, text in enumerate(kept)}
     places = np.array([*(place.get(text, -1) for text in column.levels), -1], dtype=np.int32)
     levels = tuple(next((s for s in _spellings(text, known) if s in known), text) for text in kept)
-    return Column(column.name, None, places[column.codes], levels)
+    respelled = Column(column.name, None, places[column.codes], levels)
+    if axis.is_level:
+        return respelled
+    numbers, facts = respelled.parse()
+    if not facts.are_numbers:
+        raise Failure(
+            f"column {axis.name!r} must hold numbers, but holds {facts.other!r}; correct it, or read it as missing "
+            f"with --missing {facts.other!r}"
+        )
+    facts.require_numbers(axis.name)
+    return numbers
 
 
 def _spellings(text: str, known: Collection[str]) -> Iterator[str]:

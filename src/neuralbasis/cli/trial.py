@@ -15,7 +15,7 @@ import pyarrow.compute
 import neuralbasis
 
 from .. import sample
-from ..columns import level_text
+from ..columns import level_text, parse_texts
 from ..memory import count_rows_in_memory, read_limit
 from ..model import AdditiveModel
 from .failure import Failure, note
@@ -24,7 +24,6 @@ from .stream import evaluate_table, measure, missing_target
 from .tables import TEXT, AnyTable, SourceTable
 from .wishes import Wishes
 
-MOSTLY = 0.9  # share of numbers from which a text among them looks like a mistake
 MANY_LEVELS = 0.5  # levels a row from which a column looks like a name of the rows
 FEW_VALUES = 20  # whole numbers that might be classes
 
@@ -222,30 +221,17 @@ def _measure(model: AdditiveModel, train: Rows, held: Rows, target: str) -> list
 
 
 def _check_texts(column: pa.ChunkedArray, name: str, missing: list[str], is_wished: bool) -> None:
-    """Refuse texts among numbers and remark on texts that name the rows, unless the user has said what they are."""
+    """Remark on texts that name the rows, unless the user has said what they are or they are read as numbers."""
     if is_wished or not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         return
     counts = {entry["values"]: entry["counts"] for entry in column.value_counts().to_pylist()}
     counts = {text: count for text, count in counts.items() if text is not None and text not in missing}
-    odd = [text for text in counts if not _is_number(text)]
     total = sum(counts.values())
-    if odd and 1 - sum(counts[text] for text in odd) / total >= MOSTLY:
-        row = pa.compute.index(column, odd[0]).as_py() + 1
-        raise Failure(
-            f"column {name!r} holds numbers, but {odd[0]!r} in row {row:,}; correct it, read it as missing with "
-            f"--missing {odd[0]!r}, or keep the texts with --feature-types {name}=nominal"
-        )
-    if len(counts) > max(FEW_VALUES, MANY_LEVELS * total):
+    are_numbers = parse_texts(list(counts), np.array(list(counts.values())))[1].look_like_numbers
+    if not are_numbers and len(counts) > max(FEW_VALUES, MANY_LEVELS * total):
         note(
             f"column {name!r} has {len(counts):,} different texts in {total:,} rows; --exclude it if it names the rows"
         )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return bool(np.isfinite(float(text)))
-    except ValueError:
-        return False
 
 
 def _note_few_values(values: np.ndarray, name: str, task: str) -> None:

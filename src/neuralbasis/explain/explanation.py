@@ -81,7 +81,7 @@ def plain_values(axis: Axis, column: Column) -> tuple[Value, ...]:
         assert labels.codes is not None
         names = (*(labels.levels or ()), None)  # code -1, missing, picks the last
         return tuple(names[code] for code in labels.codes)
-    numbers = column.to_numbers().numbers
+    numbers = column.parse()[0].numbers  # the model has warned of texts, or refused them
     assert numbers is not None
     return tuple(None if number != number else number for number in numbers.tolist())
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..axis import Axis
-from ..columns import Columns, find_rows, is_missing, level_text, write_frame
+from ..columns import Columns, find_rows, is_missing, level_text, parse_number, write_frame
 from ..factors import Contributions
 from ..lazy import Lazy
 from ..model import AdditiveModel, find_model
@@ -255,8 +255,8 @@ def _plain_value(axis: Axis, value: Any) -> Value:
         return None
     if axis.is_level:
         return level_text(value)
-    number = float(value)
-    return None if number != number else number  # the text "nan"
+    number = parse_number(value) if isinstance(value, str) else float(value)
+    return None if number is None or number != number else number  # a text that is not a number is missing
 
 
 def _join_values(values: Sequence[Value]) -> Value:
@@ -270,6 +270,8 @@ def _check_actual(y: Any, n_rows: int) -> np.ndarray | None:
     if y is None:
         return None
     actual = np.asarray(y)
+    if actual.ndim == 2 and actual.shape[1] == 1:  # a column, which `fit` accepts
+        actual = actual[:, 0]
     if actual.shape != (n_rows,):
         raise ValueError(f"y must hold one value for each of the {n_rows} rows of X; its shape is {actual.shape}")
     return actual

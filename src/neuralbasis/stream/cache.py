@@ -306,7 +306,9 @@ class Writer:
         """A column of a batch: a feature, the target, or the weight."""
         survey, axes = self.survey, self.survey.encoder.axes
         if index < len(axes):
-            numbers = column_numbers(axes[index], read_column(batch, axes[index].name))
+            axis, column = axes[index], read_column(batch, axes[index].name)
+            # The survey has judged the texts of all batches.
+            numbers = column_numbers(axis, column if axis.is_level else column.parse()[0])
         elif index == len(axes):
             name, array = survey.roles.target, batch.column(survey.roles.target)
             numbers = read_target(name, array) if survey.classes is None else index_labels(array, survey.classes)

@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import astuple
+from typing import Any
 
 import numpy as np
 
 from .. import kernels
 from ..axis import distinct_values
+from ..columns import TextFacts, parse_texts
 
 MAX_EXACT = 1 << 13  # distinct values
 POINTS = 1 << 13  # shares of the weight; a group has at most three even ones, and is off by half of that
@@ -200,6 +203,61 @@ class LevelSketch:
         limit = float(np.median(list(self._mass.values())))
         self._mass = {text: weight for text, weight in self._mass.items() if weight > limit}
         self.lost += limit
+
+
+class TextSketch:
+    """A column of texts that may be numbers: a sketch of either reading. What it is, all rows decide (`settle`).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sketch = TextSketch()
+    >>> sketch.add(["1,200", "low"], np.array([9.0, 1.0]), missing=1.0)
+    >>> sketch.facts.look_like_numbers, sketch.numbers.points(), sketch.levels.weigh()[0]
+    (True, (array([1200.]), array([9.])), ('1,200', 'low'))
+    """
+
+    def __init__(self, levels: LevelSketch | None = None):
+        self.numbers, self.levels, self.facts = NumberSketch(), levels or LevelSketch(), TextFacts()
+
+    def add(self, texts: Sequence[str], mass: np.ndarray, missing: float = 0.0) -> None:
+        used = mass > 0
+        numbers, facts = parse_texts(texts, mass)
+        self.facts += facts
+        self.numbers.add(numbers[used], mass[used].astype(float))
+        self.numbers.missing += missing
+        self.levels.add(texts, mass, missing)
+
+    def merge(self, other: TextSketch) -> None:
+        self.facts += other.facts
+        self.numbers.merge(other.numbers)
+        self.levels.merge(other.levels)
+
+    def settle(self, name: str, wish: Any) -> NumberSketch | LevelSketch:
+        """The sketch of the column as it is read: see `encoder.settle_texts`."""
+        if wish == "continuous":
+            self.facts.require_numbers(name)
+        elif self.facts.look_like_numbers:
+            self.facts.warn_of_numbers(name)
+        else:
+            return self.levels
+        return self.numbers
+
+    def to_bytes(self) -> bytes:
+        """The facts, and how long the numbers are, in a line; numbers; levels."""
+        numbers = self.numbers.to_bytes()
+        return json.dumps([astuple(self.facts), len(numbers)]).encode() + b"\n" + numbers + self.levels.to_bytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> TextSketch:
+        head, _, rest = data.partition(b"\n")
+        facts, size = json.loads(head)
+        sketch = cls(LevelSketch.from_bytes(rest[size:]))
+        sketch.facts, sketch.numbers = TextFacts(*facts), NumberSketch.from_bytes(rest[:size])
+        return sketch
+
+
+AnySketch = NumberSketch | LevelSketch | TextSketch
 
 
 def join_points(parts: Iterable[Points]) -> Points:

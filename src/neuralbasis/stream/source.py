@@ -219,13 +219,14 @@ def read_column(batch: pa.RecordBatch, name: str) -> Column:
     if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
         numbers = array.to_numpy(zero_copy_only=False)
         return Column(name, numbers if numbers.dtype == np.float32 else numbers.astype(np.float64, copy=False))
+    is_declared = pa.types.is_dictionary(array.type)
     if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
         array = array.dictionary_encode()
     if pa.types.is_dictionary(array.type):
         values, codes = array.dictionary.to_pylist(), array.indices.fill_null(-1).to_numpy(zero_copy_only=False)
         texts = ["" if is_missing(value) else level_text(value) for value in values]
         place = np.array([*(-1 if is_missing(value) else index for index, value in enumerate(values)), -1], np.int32)
-        return Column(name, None, place[codes], tuple(texts), array.type.ordered)
+        return Column(name, None, place[codes], tuple(texts), array.type.ordered, is_declared)
     return read_columns(pa.table({name: array}))[0]
 
 

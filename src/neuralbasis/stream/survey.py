@@ -8,7 +8,7 @@ given the distinct values of a column and their weights instead of its rows.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -24,11 +24,11 @@ from ..columns import Column
 from ..encoder import Encoder, check_knots, fit_axis, list_wishes
 from ..progress import Bar, open_bar
 from .lanes import LANES, deal_lanes, gather_results, read_pieces
-from .sketch import LevelSketch, NumberSketch
+from .sketch import LevelSketch, NumberSketch, TextSketch
 from .source import Piece, Source, require_names
 from .tally import Packed, Roles, Tally, read_tallies, write_tallies
 
-FORMAT = 1  # of kept tallies
+FORMAT = 2  # of kept tallies
 INTEGERS = ("int8", "int16", "int32")  # the smallest value of each stands for missing
 
 
@@ -90,7 +90,8 @@ def make_survey(
     What was seen is kept in the folder, and taken from there if nothing has changed, whatever the knots and scaling.
     """
     check_knots(parameters.knots, roles.features)
-    wishes, fingerprint = list_wishes(parameters.feature_types, len(roles.features)), source.fingerprint()
+    wishes, knots = list_wishes(parameters.feature_types, parameters.knots, roles.features)
+    fingerprint = source.fingerprint()
     start = partial(Tally, roles, wishes, is_classifier)
     key = [FORMAT, fingerprint, *roles.names, repr(wishes), is_classifier, max(LANES, group.size)]
     path = None if folder is None or not group.agree(fingerprint) else Path(folder) / f"survey.rank-{group.rank}.bin"
@@ -102,7 +103,7 @@ def make_survey(
     whole = start()
     for lane in packed:
         whole.merge(start().unpack(lane))
-    survey = finish_survey(whole, parameters, fingerprint)
+    survey = finish_survey(whole, parameters, knots, fingerprint)
     if path is not None and not is_known:
         write_tallies(path, key, packed)
     return survey
@@ -126,18 +127,20 @@ def tally_lane(source: Source, pieces: Sequence[Piece], tally: Tally, pool: Exec
     return tally.pack()
 
 
-def finish_survey(tally: Tally, parameters: Any, fingerprint: str) -> Survey:
+def finish_survey(tally: Tally, parameters: Any, knots: Mapping[str, Sequence[float]], fingerprint: str) -> Survey:
     """The survey of all that was seen."""
     if tally.n_rows < 2:
         raise ValueError(f"the table has {tally.n_rows} row(s) of positive weight; a model needs at least 2")
     scaling = "quantile" if parameters.scaling == "auto" else parameters.scaling
-    knots, axes = parameters.knots or {}, []
+    axes, sketches = [], []
     for name, wish, sketch in zip(tally.roles.features, tally.wishes, tally.sketches, strict=True):
         assert sketch is not None
+        sketch = sketch.settle(name, wish) if isinstance(sketch, TextSketch) else sketch
+        sketches.append(sketch)
         column, mass = distinct_column(name, sketch)
         axes.append(fit_axis(column, wish, mass, scaling, parameters.max_bins, knots.get(name)))
-    types = tuple(map(choose_type, axes, tally.sketches))
-    error = np.array([getattr(sketch, "error", 0.0) for sketch in tally.sketches])
+    types = tuple(map(choose_type, axes, sketches))
+    error = np.array([getattr(sketch, "error", 0.0) for sketch in sketches])
     classes = tally.target.classes()
     kind = _integer_type(0, len(classes)) if classes is not None else "float32" if tally.target.is_single else "float64"
     return Survey(
@@ -152,10 +155,10 @@ def distinct_column(name: str, sketch: NumberSketch | LevelSketch) -> tuple[Colu
         values, mass = sketch.points()
         return Column(name, values), mass
     texts, mass = sketch.weigh()
-    return Column(name, None, np.arange(len(texts), dtype=np.int32), texts, sketch.ordered), mass
+    return Column(name, None, np.arange(len(texts), dtype=np.int32), texts, sketch.ordered, sketch.declared), mass
 
 
-def choose_type(axis: Axis, sketch: NumberSketch | LevelSketch | None) -> str:
+def choose_type(axis: Axis, sketch: NumberSketch | LevelSketch) -> str:
     """The smallest type that holds all numbers of a column exactly."""
     if axis.is_level:
         return _integer_type(-1, len(axis.knots))

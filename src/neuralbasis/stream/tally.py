@@ -24,7 +24,7 @@ from ..axis import check_finite
 from ..columns import Column
 from ..sample import MAX_TARGET
 from .lanes import LANES
-from .sketch import MAX_LEVELS, POINTS, LevelSketch, NumberSketch
+from .sketch import MAX_LEVELS, POINTS, AnySketch, LevelSketch, NumberSketch, TextSketch
 from .source import is_text, read_column
 
 MAX_CLASSES = 100_000
@@ -52,7 +52,7 @@ class Tally:
 
     def __init__(self, roles: Roles, wishes: Sequence[Any], is_classifier: bool):
         self.roles, self.wishes = roles, wishes
-        self.sketches: list[NumberSketch | LevelSketch | None] = [None] * len(roles.features)
+        self.sketches: list[AnySketch | None] = [None] * len(roles.features)
         self.target = TargetTally(roles.target, is_classifier)
         self.n_rows, self.weight_sum, self.whole_weights = 0, 0.0, True
 
@@ -77,12 +77,12 @@ class Tally:
             numbers = column.to_numbers().numbers
             assert numbers is not None
             sketch.add(numbers, weights)
-        elif column.codes is not None and column.levels is not None:
-            codes = column.codes + 1  # missing comes first
-            mass = np.bincount(codes, weights, minlength=len(column.levels) + 1)
-            sketch.add(column.levels, mass[1:], float(mass[0]))
-        else:  # a text column without a value in this batch
-            sketch.missing += float(batch.num_rows if weights is None else weights.sum())
+            return
+        labels = column.to_labels()  # a text column without a value in this batch came as numbers
+        assert labels.codes is not None
+        assert labels.levels is not None
+        mass = np.bincount(labels.codes + 1, weights, minlength=len(labels.levels) + 1)  # missing comes first
+        sketch.add(labels.levels, mass[1:], float(mass[0]))
 
     def merge(self, other: Tally) -> None:
         self.n_rows += other.n_rows
@@ -99,19 +99,19 @@ class Tally:
         """Make it small: tallies of all lanes, which every process holds for a moment, stay within `SEALED_BYTES`."""
         n_points = int(np.clip(SEALED_BYTES / (24 * LANES * len(self.sketches)), 512, POINTS))
         for sketch in self.sketches:
-            if isinstance(sketch, NumberSketch):
-                sketch.seal(n_points)
+            if isinstance(sketch, (NumberSketch, TextSketch)):
+                (sketch.numbers if isinstance(sketch, TextSketch) else sketch).seal(n_points)
 
     def pack(self) -> list[bytes]:
         """All of it as bytes: rows, target, then a sketch a feature."""
         facts = json.dumps([self.n_rows, self.weight_sum, self.whole_weights]).encode()
-        letters = {NumberSketch: b"n", LevelSketch: b"l"}
+        letters = {NumberSketch: b"n", LevelSketch: b"l", TextSketch: b"t"}
         packed = [b"" if sketch is None else letters[type(sketch)] + sketch.to_bytes() for sketch in self.sketches]
         return [facts, self.target.pack(), *packed]
 
     def unpack(self, packed: Sequence[bytes]) -> Tally:
         """This tally, with what another has packed."""
-        kinds: dict[bytes, Any] = {b"n": NumberSketch, b"l": LevelSketch}
+        kinds: dict[bytes, Any] = {b"n": NumberSketch, b"l": LevelSketch, b"t": TextSketch}
         self.n_rows, self.weight_sum, self.whole_weights = json.loads(packed[0])
         self.target.unpack(packed[1])
         self.sketches = [kinds[data[:1]].from_bytes(data[1:]) if data else None for data in packed[2:]]
@@ -197,11 +197,13 @@ def drop_rows(batch: pa.RecordBatch, roles: Roles) -> tuple[pa.RecordBatch, np.n
     return batch.filter(pa.array(keep)), weights[keep]
 
 
-def start_sketch(column: Column, kind: pa.DataType, wish: Any) -> NumberSketch | LevelSketch:
-    """The sketch that a column asks for by its type and by what it is to be."""
+def start_sketch(column: Column, kind: pa.DataType, wish: Any) -> AnySketch:
+    """The sketch of a column, by its type and its requested type."""
     is_level = not isinstance(wish, str) or wish in ("nominal", "ordinal")
-    if is_text(kind) and wish != "continuous":
-        return LevelSketch(pa.types.is_dictionary(kind), column.ordered)
+    if is_text(kind):
+        is_declared = pa.types.is_dictionary(kind)
+        levels = LevelSketch(is_declared, column.ordered)
+        return levels if is_level or (is_declared and wish != "continuous") else TextSketch(levels)
     return NumberSketch(MAX_LEVELS) if is_level else NumberSketch()
 
 

@@ -265,9 +265,14 @@ def order_points(place: np.ndarray, weight: np.ndarray, term: np.ndarray, device
     if total.sum() == 0:  # nothing but missing values: any weight serves
         total[:] = 1.0
     return OrderPoints(
-        _tensor(distinct, device), _tensor(total, device), torch.from_numpy(term).to(device),
+        _tensor(distinct, device), _tensor(_bring_near_one(total), device), torch.from_numpy(term).to(device),
         torch.from_numpy(point).to(device),
     )  # fmt: skip
+
+
+def _bring_near_one(weight: np.ndarray) -> np.ndarray:
+    """Weights times a power of 2, so that single precision holds them."""
+    return np.ldexp(weight, -np.frexp(weight.max())[1])
 
 
 def weigh_cells(layout: Layout, positions: np.ndarray | Stored, weights: np.ndarray, threads: int = 1) -> np.ndarray:

@@ -83,7 +83,7 @@ def find_chains(stage: Stage) -> Chains | None:
     jump, spike = np.zeros((len(found), sizes.max())), np.full((len(found), sizes.max()), np.inf)
     for f, index in enumerate(found):
         mass = grid.cell_weight[layout.cells_of(index)][1:-1]
-        jump[f, : sizes[f] - 1], spike[f, : sizes[f]] = _find_deviations(mass / max(mass.sum(), 1e-12))
+        jump[f, : sizes[f] - 1], spike[f, : sizes[f]] = _find_deviations(mass / max(mass.sum(), np.finfo(float).tiny))
     axes = layout.term_axis[layout.term_start[found]]
     positions = grid.positions if isinstance(grid.positions, Stored) else line_up(grid.positions, axes)
     return Chains(found, positions, axes, sizes, jump, spike)
