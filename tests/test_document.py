@@ -413,7 +413,9 @@ def test_the_base_itself_is_read():
 def test_a_newer_format_says_so():
     parts, arrays = read_base()
     newer = {"format": FORMAT + 1, "neuralbasis": "9.0", "shapes": {}}
-    with pytest.raises(DocumentError, match=r"has format 3, written by neuralbasis '9.0'; .* upgrade neuralbasis"):
+    with pytest.raises(
+        DocumentError, match=rf"has format {FORMAT + 1}, written by neuralbasis '9.0'; .* upgrade neuralbasis"
+    ):
         load_parts(newer, {"other.bin": b""})
     for odd in (0, -1, True, "1", 1.0, None):
         with pytest.raises(DocumentError, match="states no format"):
@@ -484,7 +486,7 @@ WRONG = {  # where, what, and how the error puts it
     "too many features": (["terms", 0, "axes"], [0] * 7, "a term has too many features"),
     "term twice": (
         ["terms", 4],
-        {"features": [1, 0], "axes": [8, 7], "n_members": 0, "tied": None},
+        {"features": [1, 0], "axes": [8, 7], "n_members": 0, "tied": None, "is_measured": False},
         "have the same features",
     ),
     "tied": (["terms", 4, "tied"], [2], "tied classes need a number of shapes and one of members"),
@@ -509,7 +511,11 @@ WRONG = {  # where, what, and how the error puts it
     "absent value": (["factors", 0, "absent"], 0.05, "the absent value 0.05 of factors is not among their knots"),
     "no rows": (["factors", 0, "total"], 0, "or have no rows"),
     "fewer rows": (["factors", 0, "total"], 3, "stands on more rows than there are"),
-    "a term in both": (["terms", 0], {"features": [3], "axes": [3], "n_members": 3, "tied": None}, "numbers that the"),
+    "a term in both": (
+        ["terms", 0],
+        {"features": [3], "axes": [3], "n_members": 3, "tied": None, "is_measured": False},
+        "numbers that the",
+    ),
     "summary": (["summary", "n_rows"], "many", "'n_rows' of the summary has the wrong type"),
     "more entries": (["summary", "extra"], 1, "the summary must have the entries"),
     "more in the document": (["extra"], 1, "the document must have the entries"),

@@ -39,7 +39,7 @@ from .summary import MAX_DEPTH, Summary, to_plain
 # to the new form by `_renew`). In all formats `document.json` has "format" and "neuralbasis" (the version that wrote
 # it). `python -m tests.formats.make` writes a file of the new format to tests/formats; those of the older ones stay
 # there, and a test reads them all.
-FORMAT = 2
+FORMAT = 3
 
 DOCUMENT = "document.json"
 MAX_DOCUMENT = 1 << 26  # bytes of the JSON
@@ -78,10 +78,12 @@ ARRAYS = {
     "spread": _Kind(_COUNTS, 0.0, MAX_SCORE),
     "members": _Kind(_EXACT, -MAX_SCORE, MAX_SCORE),
     "mix": _Kind(_EXACT, -MAX_WEIGHT, MAX_WEIGHT),
+    "sizes": _Kind(_EXACT, 0.0, MAX_SCORE),
     "bases": _Kind(("<f4",), -MAX_BASE, MAX_BASE, "f4"),
     "features": _Kind(_WHOLE, 0, MAX_COLUMNS, "i8"),
     "coefficients": _Kind(("<f4",), -MAX_COEFFICIENT, MAX_COEFFICIENT, "f4"),
     "deviations": _Kind(("<f4",), 0.0, MAX_COEFFICIENT, "f4"),
+    "factor_sizes": _Kind(_EXACT, 0.0, MAX_SCORE),
     "cells": _Kind(_WHOLE, 0, MAX_TABLE, "i8"),
     "cell_counts": _Kind(_WHOLE, 0, MAX_TABLE, "i8"),
     "cell_weights": _Kind(_COUNTS, 0.0, MAX_WEIGHT),
@@ -110,12 +112,14 @@ class _Line(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """A term as the document has it: `n_members` whose tables are kept; the numbers of shapes and members if tied."""
+    """A term as the document has it: `n_members` whose tables are kept; the numbers of shapes and members if tied; does
+    it have a measured importance?"""
 
     features: list[int]
     axes: list[int]
     n_members: int
     tied: list[int] | None
+    is_measured: bool
 
     def cells(self, lines: Sequence[_Line]) -> list[int]:
         return [lines[axis].n_knots + 2 for axis in self.axes]
@@ -132,6 +136,7 @@ class _Group(NamedTuple):
     n_cells: int
     absent: float | None
     total: float
+    is_measured: bool
 
     @property
     def table_cells(self) -> int:
@@ -292,6 +297,7 @@ def _collect_tables(shapes: Sequence[Shape | TiedShape]) -> dict[str, list[Any]]
         "spread": [_round(shape.spread) for shape in plain],
         "members": [_round(shape.members) for shape in plain if shape.members is not None],
         "mix": [shape.mix for shape in shapes if isinstance(shape, TiedShape)],
+        "sizes": [sizes for shape in shapes if (sizes := shape.measured_sizes) is not None],
     }
 
 
@@ -303,6 +309,7 @@ def _collect_factors(factors: Sequence[Factors]) -> dict[str, list[Any]]:
         "features": [part.finder.features for part in factors],
         "coefficients": [part.coefficients for part in factors],
         "deviations": [part.deviations for part in factors],
+        "factor_sizes": [part.sizes for part in factors if part.sizes is not None],
         "cells": [part.cells for part in factors],
         "cell_counts": [np.diff(part.cell_starts) for part in factors],
         "cell_weights": [part.weights for part in factors],
@@ -352,6 +359,7 @@ def _describe_term(shape: Shape | TiedShape, axes: list[int]) -> dict[str, Any]:
         "axes": axes,
         "n_members": 0 if is_tied or shape.members is None else shape.members.shape[-2],
         "tied": list(shape.mix.shape[:2]) if isinstance(shape, TiedShape) else None,
+        "is_measured": shape.measured_sizes is not None,
     }
 
 
@@ -359,7 +367,7 @@ def _describe_factors(part: Factors) -> dict[str, Any]:
     n_terms, n_bases, _ = part.coefficients.shape
     sizes = (part.order, n_terms, n_bases, len(part.finder.axis.knots), len(part.cells))
     absent = None if math.isnan(part.finder.absent) else float(part.finder.absent)
-    return _Group(*sizes, absent, float(part.total))._asdict()
+    return _Group(*sizes, absent, float(part.total), part.sizes is not None)._asdict()
 
 
 def _describe_classes(classes: np.ndarray) -> dict[str, Any]:
@@ -460,7 +468,14 @@ def _check_format(document: Any) -> None:
 
 
 def _renew(document: dict[str, Any]) -> dict[str, Any]:
-    """A document of an older format in the present form. Format 1 had columns and their axes apart, and no factors."""
+    """A document of an older format in the present form.
+
+    Format 1 had columns and their axes apart, and no factors; formats 1 and 2 had no measured importances.
+    """
+    if document["format"] < 3:
+        parts = {name: document[name] for name in ("terms", "factors") if type(document.get(name)) is list}
+        parts = {name: [_add_measured(item) for item in items] for name, items in parts.items()}
+        document = document | parts
     columns, axes = document.get("columns"), document.get("axes")
     if document["format"] > 1 or "factors" in document or type(columns) is not list or type(axes) is not list:
         return document
@@ -472,6 +487,10 @@ def _renew(document: dict[str, Any]) -> dict[str, Any]:
             raise DocumentError("its first axes are not those of its columns")
         runs.append(_Run([name], kind, levels, line.n_knots, line.has_mass)._asdict())
     return document | {"columns": runs, "axes": axes[len(runs) :], "factors": []}
+
+
+def _add_measured(item: Any) -> Any:
+    return item | {"is_measured": False} if type(item) is dict and "is_measured" not in item else item
 
 
 def _record(value: Any, what: str, **kinds: type | tuple[type, ...]) -> list[Any]:
@@ -544,10 +563,12 @@ def _list_lines(runs: Sequence[_Run], coarse: Sequence[_Line]) -> Sequence[_Line
 
 def _check_tables(terms: list[Any], lines: Sequence[_Line]) -> list[_Table]:
     found = [
-        _Table(*_record(item, "a term", features=list, axes=list, n_members=int, tied=(list, NoneType)))
+        _Table(
+            *_record(item, "a term", features=list, axes=list, n_members=int, tied=(list, NoneType), is_measured=bool)
+        )
         for item in terms
     ]
-    for features, axes, n_members, tied in found:
+    for features, axes, n_members, tied, _ in found:
         _check_list(features, "features of a term", (int,), unique=True)
         _check_list(axes, "axes of a term", (int,))
         if len(axes) > MAX_ORDER or any(not 0 <= axis < len(lines) for axis in axes):
@@ -565,7 +586,7 @@ def _check_tables(terms: list[Any], lines: Sequence[_Line]) -> list[_Table]:
 
 def _check_groups(factors: list[Any], n_outputs: int) -> list[_Group]:
     kinds: dict[str, Any] = dict.fromkeys(("order", "n_terms", "n_bases", "n_knots", "n_cells"), int)
-    kinds |= {"absent": (int, float, NoneType), "total": (int, float)}
+    kinds |= {"absent": (int, float, NoneType), "total": (int, float), "is_measured": bool}
     found = [_Group(*_record(item, "factors", **kinds)) for item in factors]
     for group in found:
         if not (1 <= group.order <= MAX_ORDER and 1 <= group.n_bases <= MAX_BASES and min(group[1:4]) >= 1):
@@ -594,10 +615,12 @@ def _count_numbers(plan: _Plan) -> dict[str, int]:
         "spread": sum(count * n_outputs for count, table in cells if not table.tied),
         "members": sum(count * table.n_members * n_outputs for count, table in cells),
         "mix": sum(math.prod(table.tied) * n_outputs for table in plan.tables if table.tied),
+        "sizes": sum(n_outputs for table in plan.tables if table.is_measured),
         "bases": sum(group.table_cells * group.n_bases for group in groups),
         "features": sum(group.n_terms * group.order for group in groups),
         "coefficients": n_coefficients,
         "deviations": n_coefficients,
+        "factor_sizes": sum(group.n_terms * n_outputs for group in groups if group.is_measured),
         "cells": n_cells,
         "cell_counts": sum(group.n_terms for group in groups),
         "cell_weights": n_cells,
@@ -682,12 +705,13 @@ def _make_tables(plan: _Plan, axes: Sequence[Axis], arrays: Mapping[str, _Number
         weights = arrays["weights"].take(*cells)
         if table.tied:
             values, mix = arrays["tables"].take(*cells, table.tied[0]), arrays["mix"].take(*table.tied, n_outputs)
-            yield TiedShape(term, own, values, mix, weights)
+            shape: Shape | TiedShape = TiedShape(term, own, values, mix, weights)
         else:
             scores, spread = arrays["tables"].take(*cells, n_outputs), arrays["spread"].take(*cells, n_outputs)
             many = table.n_members
             members = arrays["members"].take(*cells, many, n_outputs) if many else None
-            yield Shape(term, own, scores, spread, weights, members)
+            shape = Shape(term, own, scores, spread, weights, members)
+        yield shape.measure(arrays["sizes"].take(n_outputs)) if table.is_measured else shape
 
 
 def _make_factors(group: _Group, encoder: Encoder, arrays: Mapping[str, _Numbers], n_outputs: int) -> Factors:
@@ -708,7 +732,8 @@ def _make_factors(group: _Group, encoder: Encoder, arrays: Mapping[str, _Numbers
     coefficients, deviations = arrays["coefficients"].take(*sizes), arrays["deviations"].take(*sizes)
     starts = np.r_[0, np.cumsum(arrays["cell_counts"].take(group.n_terms))]
     cells, weights = arrays["cells"].take(group.n_cells), arrays["cell_weights"].take(group.n_cells)
-    factors = Factors(finder, bases, coefficients, deviations, cells, weights, starts, float(group.total))
+    measured = arrays["factor_sizes"].take(group.n_terms, n_outputs) if group.is_measured else None
+    factors = Factors(finder, bases, coefficients, deviations, cells, weights, starts, float(group.total), measured)
     _check_cells(factors)
     return factors
 

@@ -60,9 +60,14 @@ class Shape:
     @property
     def importances(self) -> np.ndarray:
         """(K,) mean absolute contribution over the training rows; over the cells of a table that was changed since."""
-        if self.measured is not None and self.measured.holds_for(self.scores):
-            return self.measured.sizes
+        if (sizes := self.measured_sizes) is not None:
+            return sizes
         return freeze(mean_size(self.scores, self.weights))
+
+    @property
+    def measured_sizes(self) -> np.ndarray | None:
+        """(K,) what was measured with this very table."""
+        return self.measured.sizes if self.measured is not None and self.measured.holds_for(self.scores) else None
 
     def measure(self, sizes: np.ndarray) -> Shape:
         """The same shape with its mean absolute contribution (K,) over the training rows."""
@@ -93,9 +98,15 @@ class TiedShape:
     @property
     def importances(self) -> np.ndarray:
         """(K,) see `Shape.importances`."""
-        if self.measured is not None and self.measured.holds_for(self.values, self.mix):
-            return self.measured.sizes
+        if (sizes := self.measured_sizes) is not None:
+            return sizes
         return freeze(mean_size(self.scores, self.weights))
+
+    @property
+    def measured_sizes(self) -> np.ndarray | None:
+        """(K,) see `Shape.measured_sizes`."""
+        is_mine = self.measured is not None and self.measured.holds_for(self.values, self.mix)
+        return self.measured.sizes if self.measured is not None and is_mine else None
 
     def measure(self, sizes: np.ndarray) -> TiedShape:
         """See `Shape.measure`."""

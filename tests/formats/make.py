@@ -9,6 +9,7 @@ for ever, and nothing can write them any more.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +39,10 @@ SUMMARY = Summary(
 
 
 def make_model() -> AdditiveModel:
-    """Every kind of column, pairs on coarser axes that keep some levels only, a term of tied classes, and factors."""
+    """Every kind of column, pairs on coarser axes that keep some levels only, a term of tied classes, and factors.
+
+    Some terms have measured importances, some have not.
+    """
     rng = np.random.default_rng(5)
     model = build_model(
         rng, ("continuous", "nominal", "ordinal"), (1, 2), 3, "mlogit", np.array(["low", "mid", "high"])
@@ -48,7 +52,10 @@ def make_model() -> AdditiveModel:
     factors = [build_factors(words, [(f,) for f in range(3, 7)]), build_factors(words, [(3, 4), (6, 5)], order=2)]
     axes = [name_axis(factors[0].finder.axis, f"word_{f}") for f in range(3, 7)]
     encoder = Encoder((*tied.encoder.axes, *axes))
-    shapes = (*tied.shapes, *make_shapes(factors, encoder))
+    first, *others = (shape.measure(rng.random(3)) for shape in (tied.shapes[0], tied.shapes[4]))
+    tables = (first, *tied.shapes[1:4], *others, *tied.shapes[5:])
+    factors[0] = replace(factors[0], sizes=rng.random((4, 3)))
+    shapes = (*tables, *make_shapes(factors, encoder))
     return AdditiveModel(encoder, tied.intercept, shapes, tied.link, tied.classes, 1, SUMMARY)
 
 

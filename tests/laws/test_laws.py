@@ -123,6 +123,7 @@ def assert_same_predictions(loaded, model):
     for one, other in zip(loaded.shapes, model.shapes, strict=True):
         np.testing.assert_array_equal(one.scores, other.scores)
         np.testing.assert_array_equal(one.weights, other.weights)
+    np.testing.assert_array_equal(loaded.importances(), model.importances())
 
 
 def test_contributions_have_mean_zero_over_the_training_rows(fitted):
