@@ -198,7 +198,7 @@ def test_broken_matrices(X, message):
         read_columns(X)
 
 
-@pytest.mark.parametrize("wish", ["nominal", "ordinal", ["0", "1"], [0, 2]])
+@pytest.mark.parametrize("wish", ["nominal", "ordinal", ["0", "1"]])
 def test_levels_are_not_sparse(wish):
     columns = read_columns(sp.csr_array(TABLE))
     with pytest.raises(ValueError, match=r"feature_types of column 'feature_0001' is .* columns of a sparse table"):

@@ -46,8 +46,9 @@ class _NeuralBasisModel(BaseEstimator):
         Names of the columns; a data frame brings its own.
     feature_types : list, optional
         For each column "auto", "continuous", "nominal", "ordinal", a list of texts: its levels in their order, or a
-        list of increasing numbers: its knots, as in `knots`. Where EBM's curves are steps between such cut points,
-        curves here are linear between them and constant outside. Columns of a sparse table are continuous.
+        list of increasing numbers: its knots, as in `knots`. DIFF: EBM's curves are steps at such cut points; curves
+        here are linear between them and constant outside, and two close numbers make a step. Columns of a sparse table
+        are continuous.
 
         "auto" reads numbers as continuous and text as nominal (ordinal where the table declares an order). A text
         column whose type declares no levels is read as numbers, with a warning, if at least 90 % of its values are

@@ -272,7 +272,7 @@ def order_points(place: np.ndarray, weight: np.ndarray, term: np.ndarray, device
 
 def _bring_near_one(weight: np.ndarray) -> np.ndarray:
     """Weights times a power of 2, so that single precision holds them."""
-    return np.ldexp(weight, -np.frexp(weight.max())[1])
+    return np.ldexp(weight, -np.frexp(weight.max(initial=0.0))[1])
 
 
 def weigh_cells(layout: Layout, positions: np.ndarray | Stored, weights: np.ndarray, threads: int = 1) -> np.ndarray:
