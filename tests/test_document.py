@@ -455,6 +455,7 @@ WRONG = {  # where, what, and how the error puts it
     "type of classes": (["classes", "dtype"], "datetime64", "labels of classes must be a list of"),
     "labels of another type": (["classes", "labels"], ["a", "b", 3], "labels of classes must be a list of str"),
     "equal labels": (["classes", "labels"], ["a", "b", "a"], "labels of classes must differ"),
+    "labels that NumPy cuts": (["classes", "labels"], ["a", "b", "b\0"], "labels of classes do not fit into str"),
     "few labels": (["classes", "labels"], ["a", "b"], "with 3 outputs does not go with 2 classes"),
     "a long label": (["classes", "labels"], ["a", "b", "c" * (1 << 23)], "labels of classes are too long"),
     "no columns": (["columns"], [], "names of columns must be a list of str"),

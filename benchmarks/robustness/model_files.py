@@ -53,7 +53,7 @@ from tests.formats.make import make_model
 from tests.models import MIXED, NUMERIC, build_model, tie_model
 from tests.sparse_tables import build_models, build_wide, draw_table
 
-MEMORY, MEMORY_A_BYTE = 100e6, 1000.0
+MEMORY, MEMORY_A_BYTE = 100e6, 2000.0  # most for packed zeros: 50 bytes of each, 40 of what is made of it
 SECONDS, SECONDS_A_BYTE = 10.0, 1e-4
 PYTHON_EVERY, C_EVERY = 10, 200  # models that are exported
 EXPORTED_NUMBERS = 20_000  # in the tables of models that are

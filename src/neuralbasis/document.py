@@ -786,9 +786,12 @@ def _make_classes(link: str, n_outputs: int, classes: Any) -> np.ndarray | None:
         raise DocumentError("labels of classes are too long")
     try:
         with np.errstate(over="raise"):
-            return np.array(labels, dtype=kind)
+            found = np.array(labels, dtype=kind)
     except (OverflowError, FloatingPointError):
-        raise DocumentError(f"labels of classes do not fit into {kind}: {shorten(labels)}") from None
+        found = np.empty(0)
+    if found.tolist() != labels:  # too large, too long a fraction, or NUL at the end of a text, which NumPy drops
+        raise DocumentError(f"labels of classes do not fit into {kind}: {shorten(labels)}")
+    return found
 
 
 def _make_summary(summary: dict[str, Any]) -> Summary:
