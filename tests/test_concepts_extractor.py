@@ -861,8 +861,11 @@ def test_what_was_left_out_of_the_files_is_told(birds, tmp_path: Path) -> None:
     birds.extractor.save(tmp_path / "birds.nbc")
     lines = ["image,part,x,y,attribute", f"{birds.annotations.images[0]},wing,,,", ",,,,"]
     (tmp_path / "own.csv").write_text("\n".join(lines))
-    found = run("concepts", "apply", tmp_path / "birds.nbc", tmp_path / "own.csv", "-o", tmp_path / "table.csv")
+    command = ("concepts", "apply", tmp_path / "birds.nbc", tmp_path / "own.csv", "-o", tmp_path / "table.csv")
+    assert "give a folder above all pictures (folder=, --folder)" in run(*command, code=1).stderr
+    found = run(*command, "--folder", birds.folder)
     assert "note: own.csv: 2 lines could not be read, first line 2" in found.stderr
-    assert len((tmp_path / "table.csv").read_text().splitlines()) == 2
+    _, line = (tmp_path / "table.csv").read_text().splitlines()
+    assert line.startswith("images/001.Drawn_bird/Drawn_bird_0001.jpg,")
     wrong = ("concepts", "apply", tmp_path / "birds.nbc", birds.folder, "-o", tmp_path / "a.csv")
     assert "leave it out" in run(*wrong, "--supercategory", "Birds", code=1).stderr
