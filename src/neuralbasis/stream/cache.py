@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -133,6 +133,7 @@ def make_cache(
     threads: int,
     verbose: bool = False,
     first_bucket_rows: int | None = None,
+    elsewhere: Callable[[], Path] | None = None,
 ) -> Cache:
     """The cache of a source; one that is there already is taken if nothing has changed.
 
@@ -141,6 +142,7 @@ def make_cache(
     folder : made if it is not there; files of an older cache in it are replaced
     n_buckets : random parts of all rows
     first_bucket_rows : about so many rows, of all processes, go to bucket 0; the other buckets share the rest evenly
+    elsewhere : gives the folder to write to instead, where `folder` may only be read
     """
     folder = Path(folder)
     shares = share_rows(survey.n_rows, n_buckets, first_bucket_rows)
@@ -149,6 +151,7 @@ def make_cache(
     gather_results(group, lambda: require_unchanged(source, survey))
     known = group.gather(read_manifest(folder, group.rank, key) if survey.fingerprint else None)
     if any(chunks is None for chunks in known):
+        folder = folder if elsewhere is None else elsewhere()
         known = gather_results(
             group, lambda: write_cache(source, survey, folder, types, shares, seed, group, threads, verbose, key)
         )
@@ -167,7 +170,7 @@ def make_cache(
 def remove_cache(folder: str | os.PathLike[str]) -> None:
     """Remove the files of a cache, and its folder if nothing else is in it."""
     folder = Path(folder)
-    for pattern in ("bucket-*.rank-*.bin", "manifest.rank-*.json*", "survey.rank-*.*"):
+    for pattern in ("bucket-*.rank-*.bin", "manifest.rank-*.json*", "survey.rank-*.*", ".survey.rank-*.part"):
         for path in folder.glob(pattern):
             path.unlink(missing_ok=True)
     with suppress(OSError):  # other files are in it, or it is gone
