@@ -71,7 +71,6 @@ def open_checkpoints(folder: Any, every: float, resume: bool, group: Group, para
 def _look_into(folder: Path, resume: bool, lock: FolderLock) -> Any:
     """The newest content that can be read; or an error, to be raised by all processes."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         if not lock.take_alone():
             return CheckpointError(
                 f"another fit is writing to checkpoint_dir={os.fspath(folder)!r}; give another folder, or wait until "

@@ -19,7 +19,7 @@ NAME = ".lock"
 
 
 class FolderLock:
-    """A lock on a folder, which must exist; many may share it, or one has it alone.
+    """A lock on a folder, which is made if it is not there; many may share it, or one has it alone.
 
     Examples
     --------
@@ -61,14 +61,22 @@ class FolderLock:
 
     def _take(self, kind: int) -> bool:
         while True:
-            if self.file < 0:
-                self.file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+            if self.file < 0 and not self._open():
+                continue
             if not self._flock(kind):
                 return False
             if self._is_present():
                 return True
             os.close(self.file)  # who had it before removed the file
             self.file = -1
+
+    def _open(self) -> bool:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self.file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+        except FileNotFoundError:  # who had the lock removed the folder meanwhile
+            return False
+        return True
 
     def _flock(self, kind: int) -> bool:
         try:

@@ -159,7 +159,7 @@ def make_cache(
     if counts.sum() != survey.n_rows:
         raise ValueError(
             f"the table had {survey.n_rows:,} rows when it was read first, and {counts.sum():,} when it was read "
-            "again; give one that stays the same"
+            "again; give a source that returns the same rows each time"
         )
     own = known[group.rank]
     assert own is not None
@@ -309,14 +309,22 @@ class Writer:
         """A column of a batch: a feature, the target, or the weight."""
         survey, axes = self.survey, self.survey.encoder.axes
         if index < len(axes):
-            numbers = column_numbers(axes[index], read_column(batch, axes[index].name))
+            name, numbers = axes[index].name, column_numbers(axes[index], read_column(batch, axes[index].name))
+            if survey.closed[index] and (numbers == -1).any():
+                raise _other_rows(f"the column {name!r} has a level")
         elif index == len(axes):
             name, array = survey.roles.target, batch.column(survey.roles.target)
             numbers = read_target(name, array) if survey.classes is None else index_labels(array, survey.classes)
         else:
             assert weights is not None
-            numbers = weights
-        return pack(numbers, self.types[index])
+            name, numbers = str(survey.roles.weight), weights
+        packed = pack(numbers, self.types[index])
+        if packed.dtype != numbers.dtype:
+            is_feature, returned = index < len(axes), np.empty_like(numbers)
+            unpack(packed, returned)
+            if not np.array_equal(returned, numbers, equal_nan=is_feature):
+                raise _other_rows(f"the {'column' if is_feature else 'target'} {name!r} has a value")
+        return packed
 
 
 def pack(numbers: np.ndarray, kind: str) -> np.ndarray:
@@ -325,7 +333,8 @@ def pack(numbers: np.ndarray, kind: str) -> np.ndarray:
         missing = np.isnan(numbers)
         if missing.any():
             numbers = np.where(missing, float(np.iinfo(kind).min), numbers)
-    return numbers.astype(kind, copy=False)
+    with np.errstate(invalid="ignore", over="ignore"):  # what does not fit is found by those who unpack it again
+        return numbers.astype(kind, copy=False)
 
 
 def unpack(packed: np.ndarray, out: np.ndarray) -> None:
@@ -366,6 +375,13 @@ def _fill(file: Any, view: memoryview) -> int:
     while n_read < len(view) and (part := file.readinto(view[n_read:])):
         n_read += part
     return n_read
+
+
+def _other_rows(what: str) -> ValueError:
+    return ValueError(
+        f"{what} in the second pass over the table that it did not have in the first; give a source that returns the "
+        "same rows each time"
+    )
 
 
 def _damage(path: Path, what: str) -> ValueError:

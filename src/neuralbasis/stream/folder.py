@@ -38,7 +38,6 @@ class CacheFolder:
         return self.shared is not None
 
     def _open(self) -> None:
-        self.path.mkdir(parents=True, exist_ok=True)
         self.lock = FolderLock(self.path, f".lock.rank-{self.group.rank}")
         self.is_own = all(self.group.gather(self.lock.take_alone()))
 

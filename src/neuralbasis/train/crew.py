@@ -24,7 +24,7 @@ from ..net import BasisNet, Points
 from ..objective import Objective
 from .feed import Pool
 from .group import ALONE, Group
-from .keeper import require
+from .keeper import require, require_bounded
 from .lookup import LookUp
 from .optimizer import FlatAdamW
 from .penalty import Penalty, Smoothness, adapt_smoothness
@@ -224,6 +224,10 @@ class Part:
 
     def resume(self, state: dict[str, Any]) -> None:
         self.step, self.kept = state["step"], torch.from_numpy(state["kept"]).to(self.grid.device)
+        self.optimizer.values.copy_(self.kept)
+        with torch.no_grad():
+            require_bounded([self.kept, self.net.eval().table(self.grid.points)])
+        self.net.train()
         self.optimizer.restore(state["optimizer"])
         self.penalty.restore(state["penalty"])
 

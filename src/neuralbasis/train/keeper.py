@@ -10,9 +10,13 @@ has (keys, types, dtypes, shapes); then every `restore` checks the ranges of wha
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 import numpy as np
+from torch import Tensor
+
+MAX_KEPT = 1e15  # its square is far from the end of single precision; contributions are in units of the target's spread
 
 
 class StateError(ValueError):
@@ -67,6 +71,12 @@ def require(is_right: bool, what: str) -> None:
     """Refuse a state of which this is not right."""
     if not is_right:
         raise StateError(what)
+
+
+def require_bounded(tensors: Iterable[Tensor]) -> None:
+    """Refuse values of the best state that are not finite, or whose products would not be."""
+    is_bounded = all(bool((tensor.abs() < MAX_KEPT).all()) for tensor in tensors)
+    require(is_bounded, f"the best values are not finite, or beyond ±{MAX_KEPT:.0e}")
 
 
 def check_form(value: Any, form: Any, name: str = "its content") -> None:

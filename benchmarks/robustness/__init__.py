@@ -1,0 +1,1 @@
+"""Robustness: altered files, and what reads them."""
