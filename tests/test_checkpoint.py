@@ -9,13 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from benchmarks.robustness.checkpoints import run as fuzz
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
-from neuralbasis.archive import DocumentError
-from neuralbasis.checkpoint import list_checkpoints
+from neuralbasis.archive import DocumentError, write_archive
+from neuralbasis.checkpoint import CheckpointError, list_checkpoints
 from neuralbasis.nested import read_nested, write_nested
 
 SMALL = {"n_jobs": 1, "outer_bags": 2, "max_steps": 60}
@@ -195,6 +197,156 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match=r"checkpoint_dir=.*file"):
         make("regression", tmp_path / "file" / "folder").fit(*draw("regression"))
+
+
+@pytest.fixture(scope="module")
+def cut_fit(tmp_path_factory) -> Path:
+    """The last checkpoint of a fit that was cut off."""
+    folder = tmp_path_factory.mktemp("cut")
+    cut_off("regression", folder, 6)
+    return list_checkpoints(folder)[-1]
+
+
+def alter(source: Path, folder: Path, change) -> None:
+    """A changed copy of a checkpoint in a folder, with right checksums."""
+    content = read_nested(source)
+    change(content)
+    write_nested(folder / source.name, content)
+
+
+def set_in(content, *keys_and_value) -> None:
+    *keys, last, value = keys_and_value
+    for key in keys:
+        content = content[key]
+    content[... if last == "all" else last] = value
+
+
+def twist(left: int, following: int) -> np.ndarray:
+    """A state of torch's generator that it would accept."""
+    state = torch.get_rng_state().numpy().copy()
+    state[8:12], state[16:24] = np.int32([left]).view(np.uint8), np.uint64([following]).view(np.uint8)
+    return state
+
+
+RUN, FEED, PART = ("under_way",), ("under_way", "feed"), ("under_way", "learners", "parts", 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ((*FEED, "left", np.array([10**9])), "a row number is out of range: the pool has 700 rows"),
+        ((*FEED, "left", np.array([-1])), "a row number is out of range"),
+        ((*FEED, "left", np.zeros(300, np.int64)), "a row number occurs too often"),
+        ((*FEED, "left", np.zeros(3)), r"\['left'\] is float64 \(3,\), but int64 of one dimension was expected"),
+        ((*FEED, "n_drawn", 10**6), "number of batches is out of range"),
+        ((*FEED, "n_pools", 0), "number of batches or pools is out of range"),
+        ((*FEED, "steps_left", -1), "number of steps is out of range"),
+        ((*RUN, "rng", "state", {"state": -1, "inc": 1}), "a random generator is wrong"),
+        ((*RUN, "dropout", twist(624, 624)), "torch's generator is wrong"),
+        ((*RUN, "dropout", twist(0, 0)), "torch's generator is wrong"),
+        ((*PART, "kept", np.zeros(3, np.float32)), r"\['kept'\] is float32 \(3,\), but float32 \(\d+,\) was expected"),
+        ((*PART, "penalty", {}), r"\['penalty'\] is a dict of \[\], but a dict of \['bend', 'ridge', 'smooth'\]"),
+        ((*PART, "optimizer", "steps", -1), "parts differ in steps"),
+        ((*PART, "kept", "all", np.inf), "the best values are not finite"),
+        (("under_way", "learners", "parts", []), "is a list of 0, but a list of 2 was expected"),
+        (("under_way", "watch", "history", "best", 10**6), "the history is not one of a fit"),
+        (("under_way", "watch", "noise", float("nan")), "a loss is out of range"),
+        (("under_way", "watch", {}), r"\['watch'\] is a dict of \[\]"),
+        (("choices", "seed", -1), "its seed is -1"),
+        (("choices", "seed", "1"), "its seed is '1'"),
+    ],
+)  # fmt: skip
+def test_an_altered_state_is_refused(cut_fit, tmp_path, change, words):
+    alter(cut_fit, tmp_path, lambda content: set_in(content, *change))
+    with pytest.raises(
+        CheckpointError, match=rf"fit-\d+\.checkpoint is damaged.*{words}.*remove the file.*resume=False"
+    ):
+        make("regression", tmp_path).fit(*draw("regression"), resume=True)
+    assert [path.name for path in tmp_path.iterdir()] == [cut_fit.name]  # it stays, and the folder is free again
+
+
+@pytest.mark.parametrize("part", ["fit", "over", "under_way", "is_done", "choices"])
+def test_a_file_without_a_part_is_skipped(cut_fit, tmp_path, part):
+    alter(cut_fit, tmp_path, lambda content: content.pop(part))
+    X, y = draw("regression")
+    with pytest.warns(UserWarning, match=rf"cannot be read.*{part}"), pytest.warns(UserWarning, match="starts anew"):
+        make("regression", tmp_path, max_steps=2).fit(X, y, resume=True)
+
+
+def test_a_parameter_that_the_checkpoint_does_not_know_is_named(cut_fit, tmp_path):
+    alter(cut_fit, tmp_path, lambda content: content["fit"]["parameters"].pop("knots"))
+    with pytest.raises(CheckpointError, match=r"checkpoint of another fit \(with knots="):
+        make("regression", tmp_path).fit(*draw("regression"), resume=True)
+
+
+def test_a_checkpoint_of_another_format_is_named(tmp_path):
+    write_archive(tmp_path / "fit-000001.checkpoint", {"state.json": b'{"format": 1}', "arrays.npz": b""})
+    with (
+        pytest.warns(UserWarning, match="cannot be read.*written by another version"),
+        pytest.warns(UserWarning, match="starts anew"),
+    ):
+        make("regression", tmp_path, max_steps=2).fit(*draw("regression"), resume=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "data"),
+    [
+        (b'{"format": 2, "a": {"array": ["<f8", [1000000000000]]}}', bytes(8)),
+        (b'{"format": 2, "a": {"array": ["<f8", [-1]]}}', b""),
+        (b'{"format": 2, "a": {"array": ["|O", [1]]}}', bytes(8)),
+        (b'{"format": 2, "a": {"array": 0}}', bytes(8)),
+        (b'{"format": 2}', bytes(8)),
+        (b'{"format": 2, "a": ' + b"[" * 100_000, b""),
+        (b'{"format": 2, "a": [' + b"[]," * 5_000_000 + b"[]]}", b""),
+        (b"[]", b""),
+        (b'"format"', b""),
+    ],
+    ids=["too large", "negative", "objects", "number", "too many bytes", "deep", "many", "list", "text"],
+)
+def test_a_file_that_stands_for_more_than_it_holds_is_refused(tmp_path, text, data):
+    write_archive(tmp_path / "fit-000001.checkpoint", {"state.json": text, "arrays.bin": data})
+    with pytest.raises(DocumentError):
+        read_nested(tmp_path / "fit-000001.checkpoint")
+
+
+def test_a_folder_that_another_fit_writes_to_is_refused(tmp_path):
+    X, y = draw("regression")
+    seen = []
+
+    def intrude(_history) -> bool:
+        if not seen:
+            with pytest.raises(CheckpointError, match=r"another fit is writing to checkpoint_dir=.* give another"):
+                make("regression", tmp_path, max_steps=2).fit(X, y)
+            seen.append(True)
+        return False
+
+    found = make("regression", tmp_path, callbacks=[intrude]).fit(X, y)
+    assert seen
+    assert_same(found, make("regression").fit(X, y), X)
+    make("regression", tmp_path, max_steps=2).fit(X, y)
+
+
+def test_a_fit_that_was_cut_off_after_it_stopped_does_not_train_on(tmp_path):
+    """Early stopping was noted, and the process died before the run was closed."""
+    X, y = draw("regression")
+    given = {"early_stopping_rounds": 1, "interactions": 0, "max_steps": 200}
+    whole = make("regression", **given).fit(X, y)
+    assert "early_stopping" in whole.history_.stopped_by
+    make("regression", tmp_path, **given).fit(X, y)
+    path = list_checkpoints(tmp_path)[-1]
+    content = read_nested(path)
+    content |= {"over": [], "under_way": content["over"][0], "is_done": False}
+    write_nested(path, content)
+    assert_same(make("regression", tmp_path, **given).fit(X, y, resume=True), whole, X)
+
+
+def test_altered_checkpoints_are_refused_or_resumed_but_never_crash():
+    found = fuzz(["pairs", "wide", "files"], 24)
+    failed = {case: outcome for cases in found.values() for case, outcome in cases.items() if outcome[0] == "FAILED"}
+    assert failed == {}
+    outcomes = [outcome for cases in found.values() for outcome, _, _ in cases.values()]
+    assert len(outcomes) == 24
+    assert outcomes.count("error") >= 6
 
 
 PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()

@@ -256,6 +256,41 @@ def test_a_table_that_changes_between_passes_is_refused(tmp_path: Path) -> None:
         write(source, survey, tmp_path / "cache")
 
 
+@pytest.mark.parametrize(
+    ("column", "first", "second", "words"),
+    [
+        ("x", [1, 2, 100], [1, 2, 300], "the column 'x' has a value"),  # 300 would wrap to 44
+        ("x", [1, 2, 100], [1, 2, -128], "the column 'x' has a value"),  # would read as missing
+        ("x", [1.0, 2.0, None], [1.0, 2.5, None], "the column 'x' has a value"),  # would be cut to 2
+        ("x", [0.5, 0.25, 0.125], [0.5, 0.25, 0.1], "the column 'x' has a value"),  # 0.1 in single precision
+        ("x", [0.5, 0.25, 0.125], [0.5, 0.25, 1e300], "the column 'x' has a value"),  # infinite in single precision
+        ("level", ["a", "b", "a"], ["a", "c", "a"], "the column 'level' has a level"),
+        ("y", [0, 1, 1], [0, 1, 2], "the target 'y' has a value"),
+        ("y", [0, 1, 1], ["0", "1", "no"], "the target 'y' has a value"),
+        ("y", ["no", "yes", "no"], ["no", "yes", None], "the target 'y' has a value"),
+    ],
+)
+def test_a_source_that_gives_other_values_in_the_second_pass_is_refused(
+    tmp_path: Path, column: str, first: list[Any], second: list[Any], words: str
+) -> None:
+    known = {"x": [1, 2, 3], "level": ["a", "b", "a"], "y": [0, 1, 1]}
+    batches = [pa.record_batch(known | {column: first})]
+    source = open_source(lambda: batches)
+    assert source is not None
+    survey = run_group(1, lambda group: make_survey(source, choose_roles(source, "y"), True, settings(), group, 1))[0]
+    write(source, survey, tmp_path / "same")
+    batches[0] = pa.record_batch(known | {column: second})
+    with pytest.raises(ValueError, match=rf"{words} in the second pass .* give a source that returns the same rows"):
+        write(source, survey, tmp_path / "other")
+
+
+def test_a_level_that_was_not_asked_for_is_no_change(tmp_path: Path) -> None:
+    given = {"feature_types": ["auto"] * 5 + [["Rome", "Oslo", "Bern"], "auto"]}
+    source, survey = prepare([make_table(2000)], **given)
+    assert not survey.closed[5]
+    assert -1.0 in write(source, survey, tmp_path)[0].read(0).numbers[:, 5]
+
+
 def test_a_removed_cache_leaves_other_files(tmp_path: Path) -> None:
     write(*prepare([make_table(2000)]), tmp_path / "cache")
     (tmp_path / "cache" / "notes.txt").write_text("mine")

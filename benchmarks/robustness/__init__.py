@@ -1,4 +1,5 @@
-"""Robustness: hostile and damaged input in large numbers, to see that what is promised holds.
+"""Robustness: hostile and damaged files in large numbers, to see that what is promised holds.
 
 python -m benchmarks.robustness.model_files --cases 30000
+python -m benchmarks.robustness.checkpoints --cases 1000
 """

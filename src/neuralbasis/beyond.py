@@ -29,7 +29,8 @@ from .recipe import check_memory, count_numbers, make_plan, settle, warn_unread
 from .sample import check_weight_sum
 from .start import take_bench
 from .stream.bench import Parts, read_bench, read_parts
-from .stream.cache import Cache, make_cache, remove_cache
+from .stream.cache import Cache, make_cache
+from .stream.folder import CacheFolder
 from .stream.source import Source
 from .stream.survey import Roles, Survey, make_survey
 from .summary import list_changed
@@ -44,7 +45,7 @@ def read_in_memory(parameters: Any, source: Source, roles: Roles, keeper: Keeper
     group = find_group()
     if source.local and group.size > 1:
         return None
-    limit = keeper.choose("limit", group.agree(read_limit(parameters.memory_limit)))
+    limit = choose_limit(parameters, keeper, group)
     return read_parts(source, roles, count_rows_in_memory(len(roles.features), limit))
 
 
@@ -53,6 +54,14 @@ def fit_source(
 ) -> tuple[AdditiveModel, History, list[Ranked]]:
     """Fit with an estimator's parameters (checked before) in two passes over a source, and from its cache."""
     check_way(parameters, roles)
+    with open_folder(parameters, source, find_group()) as folder:
+        return fit_from_folder(parameters, source, roles, is_classifier, keeper, folder)
+
+
+def fit_from_folder(
+    parameters: Any, source: Source, roles: Roles, is_classifier: bool, keeper: Keeper, folder: CacheFolder
+) -> tuple[AdditiveModel, History, list[Ranked]]:
+    """The same, with the cache in this folder."""
     estimator, group, started = parameters, find_group(), time.monotonic()
     if group.rank == 0:
         warn_unread(parameters, list_changed(parameters), stacklevel=5)
@@ -63,26 +72,32 @@ def fit_source(
     plan, rng = make_plan(parameters, roles.features, survey.classes, survey.n_rows), np.random.default_rng(seed)
     n_numbers = count_numbers(parameters, plan, survey.classes, survey.n_rows)
     parameters = settle(parameters, survey.n_rows, False, n_numbers, group.rank)
-    limit = keeper.choose("limit", group.agree(read_limit(parameters.memory_limit)))
+    limit = choose_limit(parameters, keeper, group)
     division = divide(parameters, survey, plan, limit, group)
-    with open_cache(parameters, source, survey, division, seed, group) as cache:
-        supply = Supply(cache, group, survey.n_rows, survey.weight_sum / survey.n_rows, seed, threads)
-        with training_threads(), seeded_dropout(rng):
-            start = take_bench(read_bench(cache, group), survey, plan, parameters, rng)
-            check_memory(parameters, plan, start.objective.n_outputs, len(start.sample.y))
-            check_saving(estimator, parameters, start)
-            keeper.check(describe_fit(estimator.get_params(deep=False), roles.features, start.numbers, start.sample))
-            known = parameters, start.encoder, start.numbers, start.sample, start.objective, start.rows, rng, group
-            trainer = Trainer(*known, keeper, supply if division.n_pools else None)
-            trainer.history.started = started
-            ranking = fit_terms(trainer, plan)
-            keeper.finish()
+    cache = find_cache(parameters, source, survey, division, seed, folder, group)
+    supply = Supply(cache, group, survey.n_rows, survey.weight_sum / survey.n_rows, seed, threads)
+    with training_threads(), seeded_dropout(rng):
+        start = take_bench(read_bench(cache, group), survey, plan, parameters, rng)
+        check_memory(parameters, plan, start.objective.n_outputs, len(start.sample.y))
+        check_saving(estimator, parameters, start)
+        keeper.check(describe_fit(estimator.get_params(deep=False), roles.features, start.numbers, start.sample))
+        known = parameters, start.encoder, start.numbers, start.sample, start.objective, start.rows, rng, group
+        trainer = Trainer(*known, keeper, supply if division.n_pools else None)
+        trainer.history.started = started
+        ranking = fit_terms(trainer, plan)
+        keeper.finish()
     summary = summarize(
         estimator, survey.n_rows, len(roles.features), roles.target, start.objective, trainer.history
     )  # fmt: skip
     rest = start.objective, survey.classes, parameters.n_jobs, summary
     model = compile_model(trainer.stages, start.encoder, *rest).measure(start.numbers, start.sample.weights)
     return model, trainer.history, ranking
+
+
+def choose_limit(parameters: Any, keeper: Keeper, group: Group) -> int:
+    """Bytes that a process may hold: as given, or as the fit that goes on found them free."""
+    limit = group.agree(read_limit(parameters.memory_limit))
+    return keeper.choose("limit", limit) if parameters.memory_limit is None else limit
 
 
 def check_way(parameters: Any, roles: Roles) -> None:
@@ -107,24 +122,40 @@ def divide(parameters: Any, survey: Survey, plan: Plan, limit: int, group: Group
     return divide_rows(survey.n_rows, load, limit, group.size)
 
 
-@contextmanager
-def open_cache(
-    parameters: Any, source: Source, survey: Survey, division: Division, seed: int, group: Group
-) -> Iterator[Cache]:
-    """The cache in its folder, a temporary one if none is wished; removed at the end, unless it is to be kept.
+def find_cache(
+    parameters: Any, source: Source, survey: Survey, division: Division, seed: int, folder: CacheFolder, group: Group
+) -> Cache:
+    """The cache, in the folder if this fit may write to it or finds it there, and otherwise apart from others."""
 
-    A fit with checkpoints that fails leaves it to the one that goes on.
+    def make() -> Cache:
+        sizes, threads = (1 + division.n_pools, seed, group), kernels.count_threads(parameters.n_jobs)
+        elsewhere = None if folder.is_own else folder.keep_apart
+        return make_cache(
+            source, survey, folder.path, *sizes, threads, parameters.verbose, division.n_bench, elsewhere
+        )  # fmt: skip
+
+    if not folder.is_own or folder.is_private:
+        return make()
+    make()
+    folder.share()
+    return make()  # is found, unless another fit replaced it before it was shared
+
+
+@contextmanager
+def open_folder(parameters: Any, source: Source, group: Group) -> Iterator[CacheFolder]:
+    """The folder of the cache, a temporary one if none is given; emptied at the end, unless the cache is to be kept.
+
+    A fit with checkpoints that fails leaves the cache to the one that goes on.
     """
-    folder, is_over = choose_folder(parameters) or tempfile.mkdtemp(prefix="neuralbasis-"), False
-    threads = kernels.count_threads(parameters.n_jobs)
+    path = choose_folder(parameters) or Path(tempfile.mkdtemp(prefix="neuralbasis-"))
+    folder, is_over = CacheFolder(path, group), False
     try:
-        yield make_cache(
-            source, survey, folder, 1 + division.n_pools, seed, group, threads, parameters.verbose, division.n_bench
-        )
+        if not group.agree(source.fingerprint()):  # nobody could tell whether a cache is one of these rows
+            folder.keep_apart()
+        yield folder
         is_over = True
     finally:
-        if not parameters.keep_cache and (is_over or parameters.checkpoint_dir is None):
-            remove_cache(folder)
+        folder.close(parameters.keep_cache or not (is_over or parameters.checkpoint_dir is None))
 
 
 def choose_folder(parameters: Any) -> Path | None:

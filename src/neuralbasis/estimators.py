@@ -147,14 +147,16 @@ class _NeuralBasisModel(BaseEstimator):
         Of a fit to files: bytes that the process may hold ("2GB"). A table that needs more is not read into memory, but
         put on disk and trained from there, in random parts. None is half of the memory that is free.
     cache_dir : path, optional
-        Folder for what is put on disk, about as much as the files; None is a temporary one.
+        Folder for what is put on disk, about as much as the files; None is a temporary one. Several processes may use
+        the same folder at once: what one has written the others read, if it is what they need.
     keep_cache : bool
         Leave it in `cache_dir`, where the next fit to the same files finds it.
     random_state : int, RandomState or None
         Same seed, same model.
     checkpoint_dir : str or path, optional
         Folder in which training leaves its state as it goes, so that a fit that was cut off can go on:
-        `fit(X, y, resume=True)`. A fit has a folder of its own.
+        `fit(X, y, resume=True)`. A fit has a folder of its own; a second one that is to write there at the same time is
+        refused.
     checkpoint_every : float
         Seconds between two such checkpoints.
     warm_start : bool
@@ -292,11 +294,11 @@ class _NeuralBasisModel(BaseEstimator):
         check_parameters(self)
         if self.warm_start and hasattr(self, "model_"):
             return self.update(X, y, sample_weight, init_score)
-        keeper = open_keeper(self, resume)
-        if (source := _find_source(X)) is not None:
-            return self._fit_source(source, y, sample_weight, init_score, keeper)
-        name = getattr(y, "name", None)
-        return self._fit_table(X, y, sample_weight, init_score, None if name is None else str(name), keeper)
+        with open_keeper(self, resume) as keeper:
+            if (source := _find_source(X)) is not None:
+                return self._fit_source(source, y, sample_weight, init_score, keeper)
+            name = getattr(y, "name", None)
+            return self._fit_table(X, y, sample_weight, init_score, None if name is None else str(name), keeper)
 
     def _fit_table(self, X, y, sample_weight, init_score, target: str | None, keeper: Keeper):
         from .fitting import fit_model  # brings torch, which predictions do not need

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from typing import Any
+
+STOPPED_BY = "schedule", "early_stopping", "time_limit", "callback"
 
 
 @dataclass
@@ -32,13 +35,32 @@ class History:
 
     def state(self) -> dict[str, Any]:
         """All but the clock's reading, of which what has passed since."""
-        return {**asdict(self), "started": None, "passed": time.monotonic() - self.started}
+        known = {name: value for name, value in asdict(self).items() if name != "started"}
+        return {**known, "passed": time.monotonic() - self.started}
+
+    @staticmethod
+    def form() -> dict[str, Any]:
+        """Types of what is in a state."""
+        lists = {"stage": [str], "steps": [int], "validation": [float], "seconds": [float]}
+        return {**lists, "best": int, "stopped_by": str, "constant": float, "passed": float}
+
+    @staticmethod
+    def accepts(state: dict[str, Any]) -> bool:
+        """Whether a state of this form could be one of a fit."""
+        steps, n_looks = state["steps"], len(state["steps"])
+        return (
+            all(len(state[name]) == n_looks for name in ("stage", "validation", "seconds"))
+            and all(0 < one <= other < 2**53 for one, other in pairwise([1, *steps]))
+            and -1 <= state["best"] < n_looks
+            and state["stopped_by"] in STOPPED_BY
+            and all(map(math.isfinite, [*state["seconds"], state["passed"]]))
+        )
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a state: time that has passed counts, time in between does not."""
         for name, value in state.items():
             if name != "passed":
-                setattr(self, name, value)
+                setattr(self, name, list(value) if isinstance(value, list) else value)  # the state stays as it is
         self.started = time.monotonic() - state["passed"]
 
     def add(self, stage: str, steps: int, loss: float, keep: bool) -> None:

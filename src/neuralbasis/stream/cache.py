@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -133,6 +133,7 @@ def make_cache(
     threads: int,
     verbose: bool = False,
     first_bucket_rows: int | None = None,
+    elsewhere: Callable[[], Path] | None = None,
 ) -> Cache:
     """The cache of a source; one that is there already is taken if nothing has changed.
 
@@ -141,6 +142,7 @@ def make_cache(
     folder : made if it is not there; files of an older cache in it are replaced
     n_buckets : random parts of all rows
     first_bucket_rows : about so many rows, of all processes, go to bucket 0; the other buckets share the rest evenly
+    elsewhere : gives the folder to write to instead, where `folder` may only be read
     """
     folder = Path(folder)
     shares = share_rows(survey.n_rows, n_buckets, first_bucket_rows)
@@ -149,6 +151,7 @@ def make_cache(
     gather_results(group, lambda: require_unchanged(source, survey))
     known = group.gather(read_manifest(folder, group.rank, key) if survey.fingerprint else None)
     if any(chunks is None for chunks in known):
+        folder = folder if elsewhere is None else elsewhere()
         known = gather_results(
             group, lambda: write_cache(source, survey, folder, types, shares, seed, group, threads, verbose, key)
         )
@@ -156,7 +159,7 @@ def make_cache(
     if counts.sum() != survey.n_rows:
         raise ValueError(
             f"the table had {survey.n_rows:,} rows when it was read first, and {counts.sum():,} when it was read "
-            "again; give one that stays the same"
+            "again; give a source that returns the same rows each time"
         )
     own = known[group.rank]
     assert own is not None
@@ -167,7 +170,7 @@ def make_cache(
 def remove_cache(folder: str | os.PathLike[str]) -> None:
     """Remove the files of a cache, and its folder if nothing else is in it."""
     folder = Path(folder)
-    for pattern in ("bucket-*.rank-*.bin", "manifest.rank-*.json*", "survey.rank-*.*"):
+    for pattern in ("bucket-*.rank-*.bin", "manifest.rank-*.json*", "survey.rank-*.*", ".survey.rank-*.part"):
         for path in folder.glob(pattern):
             path.unlink(missing_ok=True)
     with suppress(OSError):  # other files are in it, or it is gone
@@ -309,13 +312,21 @@ class Writer:
             axis, column = axes[index], read_column(batch, axes[index].name)
             # The survey has judged the texts of all batches.
             numbers = column_numbers(axis, column if axis.is_level else column.parse()[0])
+            if survey.closed[index] and (numbers == -1).any():
+                raise _other_rows(f"the column {axis.name!r} has a level")
         elif index == len(axes):
             name, array = survey.roles.target, batch.column(survey.roles.target)
             numbers = read_target(name, array) if survey.classes is None else index_labels(array, survey.classes)
         else:
             assert weights is not None
-            numbers = weights
-        return pack(numbers, self.types[index])
+            name, numbers = str(survey.roles.weight), weights
+        packed = pack(numbers, self.types[index])
+        if packed.dtype != numbers.dtype:
+            is_feature, returned = index < len(axes), np.empty_like(numbers)
+            unpack(packed, returned)
+            if not np.array_equal(returned, numbers, equal_nan=is_feature):
+                raise _other_rows(f"the {'column' if is_feature else 'target'} {name!r} has a value")
+        return packed
 
 
 def pack(numbers: np.ndarray, kind: str) -> np.ndarray:
@@ -324,7 +335,8 @@ def pack(numbers: np.ndarray, kind: str) -> np.ndarray:
         missing = np.isnan(numbers)
         if missing.any():
             numbers = np.where(missing, float(np.iinfo(kind).min), numbers)
-    return numbers.astype(kind, copy=False)
+    with np.errstate(invalid="ignore", over="ignore"):  # what does not fit is found by those who unpack it again
+        return numbers.astype(kind, copy=False)
 
 
 def unpack(packed: np.ndarray, out: np.ndarray) -> None:
@@ -365,6 +377,13 @@ def _fill(file: Any, view: memoryview) -> int:
     while n_read < len(view) and (part := file.readinto(view[n_read:])):
         n_read += part
     return n_read
+
+
+def _other_rows(what: str) -> ValueError:
+    return ValueError(
+        f"{what} in the second pass over the table that it did not have in the first; give a source that returns the "
+        "same rows each time"
+    )
 
 
 def _damage(path: Path, what: str) -> ValueError:

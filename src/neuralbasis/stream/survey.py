@@ -21,7 +21,7 @@ import pyarrow.compute
 
 from ..axis import Axis
 from ..columns import Column
-from ..encoder import Encoder, check_knots, fit_axis, list_wishes
+from ..encoder import Encoder, check_knots, column_numbers, fit_axis, list_wishes
 from ..progress import Bar, open_bar
 from .lanes import LANES, deal_lanes, gather_results, read_pieces
 from .sketch import LevelSketch, NumberSketch, TextSketch
@@ -48,6 +48,7 @@ class Survey:
     whole_weights : whether all weights are whole numbers
     error : (D,) how far the rank of a value may be off in each column, as a share of the weight; 0 is exact
     fingerprint : of the source, before it was read
+    closed : of each feature, whether it has levels and all that were seen are on its axis
     """
 
     encoder: Encoder
@@ -60,6 +61,7 @@ class Survey:
     whole_weights: bool
     error: np.ndarray
     fingerprint: str
+    closed: tuple[bool, ...]
 
 
 def choose_roles(
@@ -132,20 +134,22 @@ def finish_survey(tally: Tally, parameters: Any, knots: Mapping[str, Sequence[fl
     if tally.n_rows < 2:
         raise ValueError(f"the table has {tally.n_rows} row(s) of positive weight; a model needs at least 2")
     scaling = "quantile" if parameters.scaling == "auto" else parameters.scaling
-    axes, sketches = [], []
+    axes, sketches, closed = [], [], []
     for name, wish, sketch in zip(tally.roles.features, tally.wishes, tally.sketches, strict=True):
         assert sketch is not None
         sketch = sketch.settle(name, wish) if isinstance(sketch, TextSketch) else sketch
         sketches.append(sketch)
         column, mass = distinct_column(name, sketch)
         axes.append(fit_axis(column, wish, mass, scaling, parameters.max_bins, knots.get(name)))
+        is_whole = not (sketch.lost if isinstance(sketch, LevelSketch) else sketch.error)
+        closed.append(axes[-1].is_level and is_whole and bool((column_numbers(axes[-1], column) != -1).all()))
     types = tuple(map(choose_type, axes, sketches))
     error = np.array([getattr(sketch, "error", 0.0) for sketch in sketches])
     classes = tally.target.classes()
     kind = _integer_type(0, len(classes)) if classes is not None else "float32" if tally.target.is_single else "float64"
     return Survey(
         Encoder(tuple(axes)), tally.roles, tally.n_rows, classes, types, kind, tally.weight_sum, tally.whole_weights,
-        error, fingerprint,
+        error, fingerprint, tuple(closed),
     )  # fmt: skip
 
 
@@ -175,11 +179,12 @@ def _integer_type(low: float, high: float) -> str:
 
 
 def index_labels(array: pa.Array, classes: np.ndarray) -> np.ndarray:
-    """(N,) the place of each label among the classes."""
+    """(N,) the place of each label among the classes, NaN for others."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    labels = pa.array(classes.tolist()).cast(array.type)
-    found = pa.compute.index_in(array, value_set=labels)
-    if found.null_count:
-        raise ValueError("the target has labels that it did not have before; the data changed while they were read")
-    return found.to_numpy(zero_copy_only=False).astype(np.int64)
+    try:
+        labels = pa.array(classes.tolist()).cast(array.type)
+    except pa.ArrowInvalid:  # another type, and no label in common
+        return np.full(len(array), np.nan)
+    found = pa.compute.index_in(array, value_set=labels).to_numpy(zero_copy_only=False)
+    return found if found.dtype.kind == "f" else found.astype(np.int64)

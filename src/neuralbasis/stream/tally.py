@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import zlib
 from collections.abc import Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ import pyarrow.compute
 
 from ..axis import check_finite
 from ..columns import Column
+from ..draft import replace_when_done
 from ..sample import MAX_TARGET
 from .lanes import LANES
 from .sketch import MAX_LEVELS, POINTS, AnySketch, LevelSketch, NumberSketch, TextSketch
@@ -233,13 +234,10 @@ def write_tallies(path: Path, key: Any, packed: Packed) -> None:
     """Keep tallies in a file, with what they depend on; without room for it they are found again the next time."""
     data = b"".join(part for lane in packed for part in lane)
     facts = {"key": key, "sizes": [[len(part) for part in lane] for lane in packed], "checksum": zlib.crc32(data)}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".part")
-    try:
-        draft.write_bytes(json.dumps(facts).encode() + b"\n" + data)
-        os.replace(draft, path)
-    except OSError:
-        draft.unlink(missing_ok=True)
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(OSError), replace_when_done(path) as file:
+        file.write(json.dumps(facts).encode() + b"\n" + data)
 
 
 def read_tallies(path: Path, key: Any) -> Packed | None:

@@ -9,7 +9,7 @@ from .cuts import cut, cut_weak, keep_strongest
 from .factored import FactoredCrew, FactoredNet, Regime, count_mass
 from .feed import Feed, Pool
 from .group import ALONE, Group, find_group
-from .keeper import FORGETFUL, Keeper, RunState
+from .keeper import FORGETFUL, Keeper, RunState, StateError, check_form
 from .loop import run, train, training_threads
 from .penalty import CURVATURE
 from .points import ExactEngine, GridEngine
@@ -19,6 +19,7 @@ from .stage import Stage
 
 __all__ = [
     "ALONE", "CURVATURE", "FEW_ROWS", "FORGETFUL", "ExactEngine", "FactoredCrew", "FactoredNet", "Feed", "GridEngine",
-    "Group", "Keeper", "Pool", "Regime", "Rows", "RunState", "Settings", "Stage", "blend", "count_mass", "cut",
-    "cut_weak", "find_group", "keep_strongest", "place_rows", "refine", "run", "train", "training_threads",
+    "Group", "Keeper", "Pool", "Regime", "Rows", "RunState", "Settings", "Stage", "StateError", "blend", "check_form",
+    "count_mass", "cut", "cut_weak", "find_group", "keep_strongest", "place_rows", "refine", "run", "train",
+    "training_threads",
 ]  # fmt: skip

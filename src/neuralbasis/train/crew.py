@@ -24,6 +24,7 @@ from ..net import BasisNet, Points
 from ..objective import Objective
 from .feed import Pool
 from .group import ALONE, Group
+from .keeper import require, require_bounded
 from .lookup import LookUp
 from .optimizer import FlatAdamW
 from .penalty import Penalty, Smoothness, adapt_smoothness
@@ -120,6 +121,7 @@ class Crew:
     def resume(self, state: dict[str, Any]) -> None:
         """Go on from a state."""
         for part, found in zip(self.parts, state["parts"], strict=True):
+            require(found["step"] == found["optimizer"]["steps"] == state["parts"][0]["step"], "parts differ in steps")
             part.resume(found)
 
     def _take(self, pool: Pool) -> None:
@@ -213,6 +215,8 @@ class Part:
             self.optimizer.step(self.settings.learning_rate * schedule(self.step / self.settings.max_steps))
 
     def state(self) -> dict[str, Any]:
+        if self.step == 0:
+            self.refresh(1.0)  # penalties have weights from the first step on
         optimizer, penalty = self.optimizer.state(), self.penalty.state()
         kept = self.kept.cpu().numpy()
         state = {"step": self.step, "optimizer": optimizer, "penalty": penalty, "kept": kept}
@@ -220,6 +224,10 @@ class Part:
 
     def resume(self, state: dict[str, Any]) -> None:
         self.step, self.kept = state["step"], torch.from_numpy(state["kept"]).to(self.grid.device)
+        self.optimizer.values.copy_(self.kept)
+        with torch.no_grad():
+            require_bounded([self.kept, self.net.eval().table(self.grid.points)])
+        self.net.train()
         self.optimizer.restore(state["optimizer"])
         self.penalty.restore(state["penalty"])
 

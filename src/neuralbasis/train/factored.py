@@ -25,6 +25,7 @@ from ..entries import Entries, Finder
 from ..net import add_gradient
 from ..objective import Objective
 from .crew import Settings, WithGradient, schedule
+from .keeper import require, require_bounded
 from .optimizer import FlatAdamW
 from .rows import Rows
 
@@ -282,6 +283,9 @@ class FactoredCrew:
     def resume(self, state: dict[str, Any]) -> None:
         """Go on from a state."""
         kept, self.steps, self.scale = state["kept"], state["steps"], state["scale"]
+        scales = [self.scale, kept["scale"], *(found["clock"] + 1 for found in state["learners"])]
+        require(all(0 < scale < math.inf for scale in scales), "a scale or a learning rate is out of range")
+        require_bounded(map(torch.from_numpy, [kept["values"], *kept["coefficients"]]))
         self.kept = torch.from_numpy(kept["values"]), kept["coefficients"], kept["scale"]
         self.optimizer.restore(state["optimizer"])
         for learner, found in zip(self.learners, state["learners"], strict=True):

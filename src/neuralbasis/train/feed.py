@@ -15,6 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from .group import Group
+from .keeper import StateError, require
 from .points import ExactEngine, GridEngine
 from .rows import Rows
 
@@ -103,22 +104,47 @@ class Feed:
         drawn = np.repeat(np.arange(len(copies), dtype=np.int32 if len(copies) < 2**31 else np.int64), copies)
         self.rng.shuffle(drawn)
         self.size = min(self.max_size, len(drawn))
-        self.waiting = np.concatenate([left, drawn])
+        self.waiting = np.concatenate([left, drawn], dtype=drawn.dtype, casting="same_kind")
 
     def state(self) -> dict[str, Any]:
         """What another feed of the same pools needs to go on from here; small, whatever the pools."""
         left, rng = self.shuffled_from
         return {
-            "n_pools": self.n_pools, "n_drawn": self.n_drawn, "steps_left": self.steps_left, "left": left, "rng": rng,
+            "n_pools": self.n_pools, "n_drawn": self.n_drawn, "steps_left": self.steps_left,
+            "left": left.astype(np.int64), "rng": rng,
         }  # fmt: skip
+
+    def form(self) -> dict[str, Any]:
+        """The form of a state."""
+        rng = self.rng.bit_generator.state
+        return {"n_pools": int, "n_drawn": int, "steps_left": int, "left": np.dtype(np.int64), "rng": rng}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a state, without reading the pools before it where these can be skipped."""
-        self.n_pools, self.steps_left = state["n_pools"], state["steps_left"]
+        n_done, n_pools, n_drawn = self.steps_left - state["steps_left"], state["n_pools"], state["n_drawn"]
+        require(state["steps_left"] >= 0 and 1 <= n_pools <= n_done, "the number of batches or pools is out of range")
+        self.n_pools, self.steps_left = n_pools, state["steps_left"]
         skip = getattr(self.pools, "skip", None)
         if skip is not None:
             skip(self.n_pools - 1)
-        self.pool, self.rng.bit_generator.state = next(self.pools), state["rng"]
-        self._shuffle(state["left"], self.pool.copies)
-        self.n_drawn = state["n_drawn"]
-        self.waiting = self.waiting[self.n_drawn * self.size :]
+        self.pool = next(self.pools)
+        set_generator(self.rng, state["rng"])
+        self._shuffle(check_rows(state["left"], self.pool.copies), self.pool.copies)
+        require(0 < n_drawn <= min(n_done, len(self.waiting) // self.size), "the number of batches is out of range")
+        self.n_drawn, self.waiting = n_drawn, self.waiting[n_drawn * self.size :]
+
+
+def check_rows(rows: np.ndarray, copies: np.ndarray) -> np.ndarray:
+    """Row numbers from a file: each must be in the pool, and there at most as often as it has copies."""
+    is_inside = len(rows) == 0 or (rows.min() >= 0 and rows.max() < len(copies))
+    require(is_inside, f"a row number is out of range: the pool has {len(copies):,} rows")
+    require(bool((np.bincount(rows, minlength=len(copies)) <= copies).all()), "a row number occurs too often")
+    return rows
+
+
+def set_generator(rng: np.random.Generator, state: dict[str, Any]) -> None:
+    """Give a generator a state from a file."""
+    try:
+        rng.bit_generator.state = state
+    except (ValueError, TypeError, OverflowError) as error:
+        raise StateError(f"the state of a random generator is wrong ({error})") from None

@@ -22,15 +22,16 @@ from ..net import BasisNet
 from ..objective import Objective
 from ..progress import Bar, open_bar
 from .crew import Crew, Settings
-from .feed import Feed, Pool, share_pool
+from .feed import Feed, Pool, set_generator, share_pool
 from .group import ALONE, Group
-from .keeper import FORGETFUL, Keeper
+from .keeper import FORGETFUL, Keeper, StateError, require
 from .points import ExactEngine, GridEngine
 from .rows import Rows, standard_error
 
 MAX_ROUND, SHORT = 64, 0.1  # batches between two looks at the clock, fewer if they would take longer than seconds
 SURE = 0.5  # standard errors of its gain that a stage after the first has to gain
 _LOSSES = "losses_before", "lowest_losses", "best_losses"
+_N_TWISTER = 624  # words in the state of torch's generator
 
 
 class Learners(Protocol):
@@ -71,7 +72,7 @@ def run(
     with open_bar(settings.max_steps, settings.stage, "step", settings.verbose) as bar:
         watch, size = _Watch(learners, settings, history, group), 1
         state = _State(learners, watch, feed)
-        is_over = keeper.begin(state)
+        is_over = keeper.begin(state) or history.stopped_by != "schedule"
         bar.update(learners.steps)
         while not is_over and (found := feed.draw(min(size, watch.steps_left))):
             started = time.monotonic()
@@ -92,6 +93,13 @@ class _State:
     def __init__(self, learners: Learners, watch: _Watch, feed: Feed):
         self.learners, self.watch, self.feed = learners, watch, feed
 
+    def form(self) -> dict[str, Any]:
+        """The form of a state, from what the run has before its first step; draws from torch's generator."""
+        return {
+            "learners": self.learners.state(), "watch": self.watch.form(), "feed": self.feed.form(),
+            "rng": self.feed.rng.bit_generator.state, "dropout": torch.get_rng_state().numpy(),
+        }  # fmt: skip
+
     def read(self) -> dict[str, Any]:
         return {
             "learners": self.learners.state(), "watch": self.watch.state(), "feed": self.feed.state(),
@@ -100,12 +108,27 @@ class _State:
 
     def write(self, state: dict[str, Any], is_over: bool) -> None:
         """Take a state over; batches are not needed any more once training is over."""
+        n_done = self.feed.steps_left - state["feed"]["steps_left"]
         self.learners.resume(state["learners"])
+        require(0 < self.learners.steps == n_done <= self.feed.steps_left, "the number of steps is out of range")
         self.watch.restore(state["watch"])
         if not is_over:
             self.feed.restore(state["feed"])
-        self.feed.rng.bit_generator.state = state["rng"]
-        torch.set_rng_state(torch.from_numpy(state["dropout"]))
+        set_generator(self.feed.rng, state["rng"])
+        set_torch_generator(state["dropout"])
+
+
+def set_torch_generator(state: np.ndarray) -> None:
+    """Give torch's generator a state (bytes) from a file.
+
+    torch checks less than memory safety needs: it reads `left` words from word `next` on, and would read past the end.
+    """
+    left, following = int(state[8:12].view(np.int32)[0]), int(state[16:24].view(np.uint64)[0])
+    require(1 <= left <= _N_TWISTER and left + following <= _N_TWISTER + 1, "the state of torch's generator is wrong")
+    try:
+        torch.set_rng_state(torch.from_numpy(state))
+    except RuntimeError as error:
+        raise StateError(f"the state of torch's generator is wrong ({error})") from None
 
 
 class _Watch:
@@ -201,9 +224,18 @@ class _Watch:
         known = {name: getattr(self, name) for name in ("before", "best_before", "seen", "lowest", "noise")}
         return {**known, **losses, "history": self.history.state()}
 
+    def form(self) -> dict[str, Any]:
+        """The form of a state."""
+        return {**self.state(), "history": self.history.form()}
+
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a state."""
-        self.history.restore(state["history"])
+        history, seen, before = state["history"], state["seen"], state["before"]
+        require(self.history.accepts(history), "the history is not one of a fit")
+        is_known = 0 <= before <= len(history["steps"]) and -1 <= state["best_before"] < before
+        require(is_known and 0 <= seen <= self.crew.steps, "a number of looks or steps is out of range")
+        require(0 < state["noise"] <= 1 and not math.isnan(state["lowest"]), "a loss is out of range")
+        self.history.restore(history)
         for name, value in state.items():
             if name != "history":
                 setattr(self, name, torch.from_numpy(value) if name in _LOSSES else value)

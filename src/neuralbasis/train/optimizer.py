@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from .. import kernels
+from .keeper import require
 
 _MOVING = "values", "mean", "square", "average"
 
@@ -47,6 +48,7 @@ class FlatAdamW:
         return {"steps": self.steps, **{name: getattr(self, name).cpu().numpy() for name in _MOVING}}
 
     def restore(self, state: dict[str, Any]) -> None:
+        require(0 <= state["steps"] < 2**31, "the optimiser's number of steps is out of range")
         self.steps = state["steps"]
         for name in _MOVING:
             getattr(self, name).copy_(torch.from_numpy(state[name]))
