@@ -58,8 +58,8 @@ class ModelArray(np.ndarray):
     def __reduce_ex__(self, protocol: Any) -> Any:
         return self.__reduce__()
 
-    def __deepcopy__(self, memo: Any) -> np.ndarray:
-        return self if not self.flags.writeable else np.array(self)
+    def __deepcopy__(self, memo: Any) -> ModelArray:
+        return self if not self.flags.writeable else self.copy()
 
 
 def freeze(values: Any) -> ModelArray:
