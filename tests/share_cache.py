@@ -1,7 +1,7 @@
 """A fit to files in a process of its own, for tests of folders that several processes share.
 
-`python -m tests.share_cache FILES CACHE_DIR SEED KEEP COUNT`: fits COUNT times; prints the sum of the predictions and
-whether a cache was written, a line each.
+`python -m tests.share_cache FILES CACHE_DIR KEEP SEED...`: a fit for every seed; prints the sum of the predictions and
+how many caches were written, a line each.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from neuralbasis.stream import cache
 from tests.laws.fit_together import QUICK, draw
 
 
-def main(files: str, folder: str, seed: int, keep: bool, count: int) -> None:
+def main(files: str, folder: str, keep: str, *seeds: str) -> None:
     make_memory_small()
     written, write = [], cache.write_cache
     cache.write_cache = lambda *given: written.append(given) or write(*given)
     X, _ = draw("regression", 500)
-    for _ in range(count):
+    for seed in map(int, seeds):
         written.clear()
         given = QUICK | {"random_state": seed, "interactions": 0, "max_steps": 8, "refine": False, "outer_bags": 2}
-        model = NeuralBasisRegressor(**given, memory_limit=450_000, cache_dir=folder, keep_cache=keep)
+        model = NeuralBasisRegressor(**given, memory_limit=450_000, cache_dir=folder, keep_cache=keep == "keep")
         model.fit(files, "target")
         print(float(np.sum(model.predict(X))), len(written), flush=True)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:3], int(sys.argv[3]), sys.argv[4] == "keep", int(sys.argv[5]))
+    main(*sys.argv[1:])

@@ -158,12 +158,12 @@ def test_what_a_source_cannot_be_given_with(tmp_path, small_memory):
         make("regression", memory_limit="a lot").fit(files, "target")
 
 
-def fit_in_processes(files: str, folder: Path, seeds: list[int], keep: str) -> list[list[str]]:
-    """The lines that fits in real processes at the same time print, by process."""
-    command = [sys.executable, "-m", "tests.share_cache", files, str(folder)]
+def fit_in_processes(files: str, folder: Path, keep: str, *seeds: str) -> list[list[str]]:
+    """The lines that fits in real processes at the same time print; each process has the seeds of a text."""
+    command = [sys.executable, "-m", "tests.share_cache", files, str(folder), keep]
     children = [
-        subprocess.Popen([*command, str(seed), keep, "2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for seed in seeds
+        subprocess.Popen([*command, *each.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for each in seeds
     ]
     found = [child.communicate() for child in children]
     assert [child.returncode for child in children] == [0] * len(seeds), found
@@ -172,11 +172,11 @@ def fit_in_processes(files: str, folder: Path, seeds: list[int], keep: str) -> l
 
 def test_processes_that_share_a_cache_dir_give_the_models_that_each_gives_alone(tmp_path):
     files, folder = write_files(make_table("regression").select([*FEATURES, "target"]), tmp_path), tmp_path / "cache"
-    lines = fit_in_processes(files, folder, [1, 2, 3], "remove")
+    together = fit_in_processes(files, folder, "remove", "1 1 1", "2 2 2", "3 3 3")
+    (alone,) = fit_in_processes(files, folder, "remove", "1 2 3")
+    assert together == [[line] * 3 for line in alone]
+    assert len(set(alone)) == 3
     assert not folder.exists()
-    for seed, found in enumerate(lines, start=1):
-        assert found == fit_in_processes(files, tmp_path / "alone", [seed], "remove")[0]
-    assert len({found[0] for found in lines}) == 3
 
 
 def test_processes_that_keep_the_same_cache_write_it_once(tmp_path):
@@ -185,7 +185,7 @@ def test_processes_that_keep_the_same_cache_write_it_once(tmp_path):
     left.mkdir(parents=True)
     (left / ".lock.rank-0").touch()
     (left / "bucket-000.rank-0.bin").write_bytes(b"half")
-    found = [line.split() for lines in fit_in_processes(files, folder, [0, 0, 0], "keep") for line in lines]
+    found = [line.split() for lines in fit_in_processes(files, folder, "keep", *["0 0"] * 3) for line in lines]
     assert len({loss for loss, _ in found}) == 1
     assert sorted(written for _, written in found) == ["0"] * 5 + ["1"]
     assert sorted({path.name.split("-")[0] for path in folder.iterdir()}) == ["bucket", "manifest.rank", "survey.rank"]

@@ -774,7 +774,7 @@ def test_explain_given_values(tmp_path) -> None:
     assert "city = Rom (never seen)" in run("explain", path, "--values", "city=Rom").stdout
     assert "no column 'agee'; did you mean 'age'?" in fails("explain", path, "--values", "agee=3")
     assert "expects name=value" in fails("explain", path, "--values", "age")
-    assert "expected numbers, got 'old'" in fails("explain", path, "--values", "age=old")
+    assert "column 'age' must hold numbers, but holds 'old'" in fails("explain", path, "--values", "age=old")
     assert "give one table" in fails("explain", path, code=2)
     assert "does not exist" in fails("explain", path, "nowhere.csv", code=2)
 

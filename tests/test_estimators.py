@@ -548,14 +548,16 @@ def test_ten_thousand_levels_fit_quickly_and_do_not_leak():
     table = pd.DataFrame({"id": rng.integers(0, 10_000, n_rows).astype(str), "x": rng.normal(size=n_rows)})
     y = (rng.random(n_rows) < 0.3).astype(int)
     train, test = slice(0, n_rows // 2), slice(n_rows // 2, n_rows)
-    estimator = NeuralBasisClassifier(outer_bags=4).fit(table[train], y[train])
+    types = ["nominal", "continuous"]
+    estimator = NeuralBasisClassifier(outer_bags=4, feature_types=types).fit(table[train], y[train])
     assert len(estimator.bins_[0][0]) > 8000
     constant = log_loss(y[test], np.full(n_rows // 2, y[train].mean()))
     assert log_loss(y[test], estimator.predict_proba(table[test])) <= 1.02 * constant
 
     def time_fit(table):
         start = time.perf_counter()
-        NeuralBasisClassifier(outer_bags=4, max_steps=150, interactions=[(0, 1)]).fit(table[train], y[train])
+        settings = {"outer_bags": 4, "max_steps": 150, "interactions": [(0, 1)], "feature_types": types}
+        NeuralBasisClassifier(**settings).fit(table[train], y[train])
         return time.perf_counter() - start
 
     assert time_fit(table) < 6 * time_fit(table.assign(id=table["id"].str[-1]))  # 10 levels instead of 10,000

@@ -151,7 +151,8 @@ def test_a_pair_of_levels_that_says_nothing_is_pressed_flat():
     rng = np.random.default_rng(0)
     table = pd.DataFrame(rng.integers(0, 15, (700, 2)).astype(str), columns=["a", "b"])
     y = rng.normal(size=700)
-    model = make_estimator(interactions=[("a", "b")], max_steps=300, validation_size=0).fit(table, y)
+    settings = {"max_steps": 300, "validation_size": 0, "feature_types": ["nominal", "nominal"]}
+    model = make_estimator(interactions=[("a", "b")], **settings).fit(table, y)
     spoken = model.eval_terms(table)[:, 2].std()
     assert 0 < spoken < 0.25  # cell means of noise have 0.57
 
