@@ -123,7 +123,7 @@ def test_a_rare_concept_is_learned_and_its_scores_are_rare(birds) -> None:
         assert sum(other.is_measured for other in found.trust()) > 30
         place = found.names.index("red wing")
         scores = found.apply(train.images).scores[:, place]
-        assert scores.mean() < 0.03
+        assert scores.mean() < 0.04  # 0.031 on some processors; 0.01 is the share of pictures
         assert expit(logit(scores) - found.knowledge.calibration[place, 1]).mean() > 0.1  # without the shift
         assert "red wing" not in found.knowledge.left_out
 

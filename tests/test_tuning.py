@@ -157,7 +157,9 @@ def test_any_kind_of_table(kind):
     X, y = draw_rows(120)
     options = {"n_trials": 2, "refit": False, "verbose": False}
     plain = tune(NeuralBasisRegressor(**QUICK), X, y, RATES, **options)
-    assert losses(tune(NeuralBasisRegressor(**QUICK), make_tables(X)[kind], y, RATES, **options)) == losses(plain)
+    found = tune(NeuralBasisRegressor(**QUICK), make_tables(X)[kind], y, RATES, **options)
+    # A sparse row sums its contributions in another order, which some processors round differently.
+    assert losses(found) == (pytest.approx(losses(plain), rel=1e-9) if kind == "sparse" else losses(plain))
 
 
 def test_a_file_goes_on_and_knows_its_rows(tmp_path):
