@@ -35,8 +35,6 @@ from .train import FORGETFUL, Group, Keeper, find_group, training_threads
 from .trainer import Trainer
 from .wide import WideTrainer, compile_factors
 
-WIDE_UNITS = 1e-25, 1e15  # deviation of a target, with which coefficients are numbers in single precision
-
 
 def fit_model(
     parameters: Any,
@@ -89,11 +87,6 @@ def check_saving(estimator: Any, parameters: Any, start: Start, wide: bool = Fal
         orders = [1, *map(len, plan.listed)]
         n_numbers = WIDE_BASES[1] * n_features + sum(WIDE_BASES[len(term)] for term in plan.listed)
         check_size(8.0 * n_numbers * n_outputs, max((WIDE_KNOTS[order] + 3) ** order for order in orders) * n_outputs)
-        if not WIDE_UNITS[0] <= start.objective.unit <= WIDE_UNITS[1]:
-            raise ValueError(
-                f"y has the standard deviation {start.objective.unit:g}; the model of a wide sparse table, which is "
-                f"kept in single precision, needs one from {WIDE_UNITS[0]:g} to {WIDE_UNITS[1]:g}: rescale y"
-            )
     elif not choose_tied(parameters, n_terms, n_outputs):
         n_cells = sum(start.encoder.axes[feature].n_cells for feature in plan.features)
         check_size(n_cells * n_outputs * (12.0 + 4.0 * parameters.outer_bags))  # scores, spread, members

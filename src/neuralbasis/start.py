@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .stream.cache import Block
     from .stream.survey import Survey
 
-WIDE_UNITS = 1e-25, 1e30  # deviations of a target whose coefficients single precision holds
+WIDE_UNITS = 1e-25, 1e15  # deviations of a target whose coefficients single precision, and a file, hold
 
 
 @dataclass(frozen=True, eq=False)
