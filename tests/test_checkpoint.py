@@ -269,6 +269,10 @@ def test_an_altered_state_is_refused(cut_fit, tmp_path, change, words):
 def test_a_file_without_a_part_is_skipped(cut_fit, tmp_path, part):
     alter(cut_fit, tmp_path, lambda content: content.pop(part))
     X, y = draw("regression")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="cannot be read"):
+            make("regression", tmp_path).fit(X, y, resume=True)  # the folder is free again after it
     with pytest.warns(UserWarning, match=rf"cannot be read.*{part}"), pytest.warns(UserWarning, match="starts anew"):
         make("regression", tmp_path, max_steps=2).fit(X, y, resume=True)
 
@@ -341,12 +345,12 @@ def test_a_fit_that_was_cut_off_after_it_stopped_does_not_train_on(tmp_path):
 
 
 def test_altered_checkpoints_are_refused_or_resumed_but_never_crash():
-    found = fuzz(["pairs", "wide", "files"], 24)
+    found = fuzz(["pairs", "wide", "files"], 15)
     failed = {case: outcome for cases in found.values() for case, outcome in cases.items() if outcome[0] == "FAILED"}
     assert failed == {}
     outcomes = [outcome for cases in found.values() for outcome, _, _ in cases.values()]
-    assert len(outcomes) == 24
-    assert outcomes.count("error") >= 6
+    assert len(outcomes) == 15
+    assert outcomes.count("error") >= 3
 
 
 PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()

@@ -60,10 +60,13 @@ def open_checkpoints(folder: Any, every: float, resume: bool, group: Group, para
             raise ValueError("resume=True needs the folder of an earlier fit's checkpoints; give checkpoint_dir")
         return FORGETFUL
     lock = FolderLock(folder)
-    found = group.agree(_look_into(Path(folder), resume, lock) if group.rank == 0 else None)
-    if isinstance(found, Exception):
+    try:
+        found = group.agree(_look_into(Path(folder), resume, lock) if group.rank == 0 else None)
+        if isinstance(found, Exception):
+            raise found
+    except BaseException:  # also a warning that is an error
         lock.release()
-        raise found
+        raise
     if found is not None and found["is_done"] and found["fit"]["parameters"] != _describe(parameters):
         found = None  # a fit with other parameters begins, and its choices are its own
     return Checkpoints(Path(folder), every, group, found, lock)

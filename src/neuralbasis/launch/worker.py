@@ -122,8 +122,8 @@ class Reporter:
 
 
 def list_files(folder: Path) -> list[tuple[str, int]]:
-    """Files and when they were written."""
-    return sorted((file.name, file.stat().st_mtime_ns) for file in folder.iterdir())
+    """Checkpoints and when they were written."""
+    return sorted((file.name, file.stat().st_mtime_ns) for file in folder.glob("fit-*"))
 
 
 def report_model(estimator: Any) -> None:
