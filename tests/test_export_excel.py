@@ -125,8 +125,9 @@ def odd_model(names: Sequence[str] = ODD_NAMES) -> AdditiveModel:
         used = tuple(axes[f] for f in term)
         table = rng.normal(size=(*(axis.n_cells for axis in used), 1))
         table[..., 2, :] = table[..., 1, :] if term[-1] == 1 else table[..., 2, :]  # the two near knots are alike
+        if term == terms[-1]:
+            table[2] = table[1]
         shapes.append(Shape(term, used, table, np.zeros_like(table), np.ones(table.shape[:-1])))
-    shapes[-1].scores[2] = shapes[-1].scores[1]
     return AdditiveModel(Encoder(axes), np.array([0.5]), tuple(shapes), "logit", np.array(["=no", "+yes"]), 1)
 
 

@@ -91,7 +91,7 @@ def test_predictions_over_a_dataset_are_those_of_the_model(regressor, tmp_path) 
     assert np.array_equal(found["prediction"].to_numpy(), regressor.predict(rows))
     assert np.array_equal(np.stack([found[name].to_numpy() for name in parts], 1), regressor.eval_terms(rows))
     assert np.array_equal(found["score"].to_numpy(), regressor.model_.scores(table)[:, 0])
-    assert set(found["intercept"].to_pylist()) == {regressor.intercept_[0]}
+    assert set(found["intercept"].to_pylist()) == {regressor.intercept_}
 
 
 def test_probabilities_stand_behind_all_columns_of_files(classifier, tmp_path) -> None:

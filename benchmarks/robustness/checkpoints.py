@@ -106,7 +106,8 @@ def fit(kind: str, data: Path, state: Path, resume: bool, callbacks: list[Callab
     from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
 
     estimator = NeuralBasisClassifier if kind in ("pairs", "exact") else NeuralBasisRegressor
-    given = {**SMALL, **FITS[kind], "checkpoint_dir": state, "checkpoint_every": 0.0, "callbacks": callbacks}
+    usual = {name: SMALL[name] for name in ("n_jobs", "random_state")} if kind == "wide" else SMALL
+    given = {**usual, **FITS[kind], "checkpoint_dir": state, "checkpoint_every": 0.0, "callbacks": callbacks}
     if kind == "files":
         make_memory_small()
         return estimator(**given).fit(sorted(map(str, data.glob("part-*"))), "target", resume=resume)

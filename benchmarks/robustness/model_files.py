@@ -58,7 +58,18 @@ SECONDS, SECONDS_A_BYTE = 10.0, 1e-4
 PYTHON_EVERY, C_EVERY = 10, 200  # models that are exported
 EXPORTED_NUMBERS = 20_000  # in the tables of models that are
 MUTATIONS = {"file": 2, "text": 1, "values": 3, "numbers": 3, "allowed": 7}  # kinds, and how often each is drawn
-FREE = ("mass", "weights", "tables", "spread", "members", "mix", "sizes", "bases", "coefficients", "deviations")  # no order
+FREE = (
+    "mass",
+    "weights",
+    "tables",
+    "spread",
+    "members",
+    "mix",
+    "sizes",
+    "bases",
+    "coefficients",
+    "deviations",
+)  # no order
 COMPILER = shutil.which("cc")
 FLAGS = ["-std=c99", "-O1", "-DMODEL_MAIN", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 

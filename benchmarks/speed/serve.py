@@ -159,7 +159,7 @@ def main() -> None:
     given = parser.parse_args()
     sizes, seconds = (QUICK, min(given.seconds, 1.0)) if given.quick else (Sizes(), given.seconds)
     data = load_data(given.quick)
-    models = fit_models(data, N_PAIRS)
+    models = fit_models(data.X, data.y, N_PAIRS)
     model, rows = models["ours, model_"], make_rows(data, sizes.n_rows)
     dicts = [dict(zip(model.encoder.names, row, strict=True)) for row in rows.tolist()]
     print(f"{data.name}: {rows.shape[1]} columns, {N_PAIRS} pairs\n")

@@ -153,7 +153,8 @@ def settle_texts(columns: Columns, feature_types: Sequence[Any] | None, weights:
     Examples
     --------
     >>> from neuralbasis.columns import read_columns
-    >>> with warnings.catch_warnings(record=True):
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
     ...     settle_texts(read_columns({"size": ["1,200", "35"], "zip": ["02134", "94105"]}), None, None)[0].numbers
     array([1200.,   35.])
     """

@@ -309,11 +309,12 @@ class Writer:
         """A column of a batch: a feature, the target, or the weight."""
         survey, axes = self.survey, self.survey.encoder.axes
         if index < len(axes):
-            axis, column = axes[index], read_column(batch, axes[index].name)
+            axis, name = axes[index], axes[index].name
+            column = read_column(batch, name)
             # The survey has judged the texts of all batches.
             numbers = column_numbers(axis, column if axis.is_level else column.parse()[0])
             if survey.closed[index] and (numbers == -1).any():
-                raise _other_rows(f"the column {axis.name!r} has a level")
+                raise _other_rows(f"the column {name!r} has a level")
         elif index == len(axes):
             name, array = survey.roles.target, batch.column(survey.roles.target)
             numbers = read_target(name, array) if survey.classes is None else index_labels(array, survey.classes)
