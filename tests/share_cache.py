@@ -10,14 +10,13 @@ import sys
 
 import numpy as np
 
-from benchmarks.drills.job import make_memory_small
+from benchmarks.drills.job import small_memory
 from neuralbasis import NeuralBasisRegressor
 from neuralbasis.stream import cache
 from tests.laws.fit_together import QUICK, draw
 
 
 def main(files: str, folder: str, keep: str, *seeds: str) -> None:
-    make_memory_small()
     written, write = [], cache.write_cache
     cache.write_cache = lambda *given: written.append(given) or write(*given)
     X, _ = draw("regression", 500)
@@ -25,7 +24,8 @@ def main(files: str, folder: str, keep: str, *seeds: str) -> None:
         written.clear()
         given = QUICK | {"random_state": seed, "interactions": 0, "max_steps": 8, "refine": False, "outer_bags": 2}
         model = NeuralBasisRegressor(**given, memory_limit=450_000, cache_dir=folder, keep_cache=keep == "keep")
-        model.fit(files, "target")
+        with small_memory():
+            model.fit(files, "target")
         print(float(np.sum(model.predict(X))), len(written), flush=True)
 
 

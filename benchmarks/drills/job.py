@@ -11,7 +11,10 @@ from __future__ import annotations
 import argparse
 import os
 import warnings
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -49,11 +52,11 @@ def make_estimator(folder: Path, n_steps: int | None = None):
     )  # fmt: skip
 
 
-def make_memory_small() -> None:
+def small_memory() -> AbstractContextManager[Any]:
     """Count only what rows take: a table of megabytes is then larger than a `memory_limit` of one."""
     from neuralbasis import memory
 
-    memory.BASE_BYTES, memory.WORK_BYTES, memory.MIN_BENCH = 0, 0, 1024
+    return patch.multiple(memory, BASE_BYTES=0, WORK_BYTES=0, MIN_BENCH=1024)
 
 
 def main() -> None:
@@ -68,9 +71,9 @@ def main() -> None:
     (given.folder / f"pid.{rank}").write_text(str(os.getpid()))
     warnings.filterwarnings("ignore", message="there is no checkpoint")  # killed before there was one
     if given.stream:
-        make_memory_small()
         files = [given.folder / "data" / f"part-{number}.parquet" for number in range(N_FILES)]
-        fitted = make_estimator(given.folder, given.steps).fit(files, "target", resume=given.resume)
+        with small_memory():
+            fitted = make_estimator(given.folder, given.steps).fit(files, "target", resume=given.resume)
     else:
         X, y = draw_table(given.rows, 0)
         table = {f"x{d}": X[:, d] for d in range(N_COLUMNS)}

@@ -102,15 +102,15 @@ FITS: dict[str, dict[str, Any]] = {
 
 def fit(kind: str, data: Path, state: Path, resume: bool, callbacks: list[Callable] | None = None) -> Any:
     """A fit of a kind with its checkpoints in the folder `state`."""
-    from benchmarks.drills.job import make_memory_small
+    from benchmarks.drills.job import small_memory
     from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
 
     estimator = NeuralBasisClassifier if kind in ("pairs", "exact") else NeuralBasisRegressor
     usual = {name: SMALL[name] for name in ("n_jobs", "random_state")} if kind == "wide" else SMALL
     given = {**usual, **FITS[kind], "checkpoint_dir": state, "checkpoint_every": 0.0, "callbacks": callbacks}
     if kind == "files":
-        make_memory_small()
-        return estimator(**given).fit(sorted(map(str, data.glob("part-*"))), "target", resume=resume)
+        with small_memory():
+            return estimator(**given).fit(sorted(map(str, data.glob("part-*"))), "target", resume=resume)
     return estimator(**given).fit(*draw(kind), resume=resume)
 
 
