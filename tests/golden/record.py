@@ -5,7 +5,7 @@
 
 One model for each task, kind of input and option that takes a way of its own through a fit. Models are tiny: what
 counts is that every way is taken, not that the model is good. Bits may differ between processors, so the record is
-compared bit for bit on the machine that wrote it, and by a tolerance elsewhere (`test_golden`).
+written and compared on one machine.
 """
 
 from __future__ import annotations
