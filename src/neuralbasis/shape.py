@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -27,8 +28,11 @@ class Measured:
     def __post_init__(self):
         freeze_fields(self, "sizes")
 
-    def holds_for(self, *tables: np.ndarray) -> bool:
-        return all(mine is its for mine, its in zip(self.tables, tables, strict=True))
+
+def find_sizes(measured: Measured | None, *tables: np.ndarray) -> np.ndarray | None:
+    """(K,) what was measured with these very tables."""
+    is_known = measured is not None and all(map(operator.is_, measured.tables, tables))
+    return measured.sizes if measured is not None and is_known else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,14 +64,13 @@ class Shape:
     @property
     def importances(self) -> np.ndarray:
         """(K,) mean absolute contribution over the training rows; over the cells of a table that was changed since."""
-        if (sizes := self.measured_sizes) is not None:
-            return sizes
-        return freeze(mean_size(self.scores, self.weights))
+        sizes = self.measured_sizes
+        return freeze(mean_size(self.scores, self.weights)) if sizes is None else sizes
 
     @property
     def measured_sizes(self) -> np.ndarray | None:
         """(K,) what was measured with this very table."""
-        return self.measured.sizes if self.measured is not None and self.measured.holds_for(self.scores) else None
+        return find_sizes(self.measured, self.scores)
 
     def measure(self, sizes: np.ndarray) -> Shape:
         """The same shape with its mean absolute contribution (K,) over the training rows."""
@@ -98,15 +101,13 @@ class TiedShape:
     @property
     def importances(self) -> np.ndarray:
         """(K,) see `Shape.importances`."""
-        if (sizes := self.measured_sizes) is not None:
-            return sizes
-        return freeze(mean_size(self.scores, self.weights))
+        sizes = self.measured_sizes
+        return freeze(mean_size(self.scores, self.weights)) if sizes is None else sizes
 
     @property
     def measured_sizes(self) -> np.ndarray | None:
         """(K,) see `Shape.measured_sizes`."""
-        is_mine = self.measured is not None and self.measured.holds_for(self.values, self.mix)
-        return self.measured.sizes if self.measured is not None and is_mine else None
+        return find_sizes(self.measured, self.values, self.mix)
 
     def measure(self, sizes: np.ndarray) -> TiedShape:
         """See `Shape.measure`."""
