@@ -111,8 +111,9 @@ class Constants:
 
 def time_fit(fit: Fit) -> Run:
     """In this process, which is one of torchrun's."""
-    from neuralbasis import NeuralBasisClassifier, beyond
-    from neuralbasis.train import find_group
+    from neuralbasis import NeuralBasisClassifier
+    from neuralbasis.distributed.process_group import find_group
+    from neuralbasis.training import out_of_core as beyond
 
     clock = Stopwatch()
     clock.watch("survey", beyond, "make_survey")
@@ -142,7 +143,7 @@ def time_exchange(n_bytes: float, count: int = 100) -> float:
     """Median seconds of what a step exchanges: single precision from the two homes, double precision back to them."""
     import torch
 
-    from neuralbasis.train import find_group
+    from neuralbasis.distributed.process_group import find_group
 
     group, size, found = find_group(), max(int(n_bytes / 12), 1), []
     tables = {part: [torch.zeros(size)] for part in range(HOMES)}

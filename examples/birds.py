@@ -20,7 +20,7 @@ from drawn_birds import draw_birds
 from small_resnet import teach
 
 from neuralbasis import NeuralBasisClassifier, explain, plot, report
-from neuralbasis.concepts import Annotations, Backbone, ConceptExtractor, Concepts, read_cub, read_picture
+from neuralbasis.vision import Annotations, Backbone, ConceptExtractor, Concepts, read_cub, read_picture
 
 N_EXAMPLES = 4  # pictures of a class
 THUMBNAIL = 160  # pixels

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from transformers import ResNetConfig, ResNetForImageClassification
 
-from neuralbasis.concepts import Annotations, Backbone, read_picture
-from neuralbasis.concepts.backbone import IMAGENET_MEAN, IMAGENET_STD
-from neuralbasis.concepts.cells import NOTHING, YES, choose_cells
+from neuralbasis.vision import Annotations, Backbone, read_picture
+from neuralbasis.vision.backbone import IMAGENET_MEAN, IMAGENET_STD
+from neuralbasis.vision.patches import NOTHING, YES, choose_cells
 
 
 def teach(

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-import neuralbasis.fitting
-from neuralbasis.trainer import Trainer
+import neuralbasis.training.fit
+from neuralbasis.training.schedule import Trainer
 from tests.browser import Browser
 
 
@@ -18,7 +18,7 @@ def trainers(monkeypatch):
         found.append(Trainer(*arguments))
         return found[-1]
 
-    monkeypatch.setattr(neuralbasis.fitting, "Trainer", make_trainer)
+    monkeypatch.setattr(neuralbasis.training.fit, "Trainer", make_trainer)
     return found
 
 
@@ -36,7 +36,7 @@ def birds(tmp_path_factory):
 
     from examples.drawn_birds import draw_birds
     from examples.small_resnet import teach
-    from neuralbasis.concepts import Backbone, ConceptExtractor, read_cub
+    from neuralbasis.vision import Backbone, ConceptExtractor, read_cub
 
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the network is tiny: threads would wait for one another

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from neuralbasis.model.additive_model.additive_model import AdditiveModel
+from neuralbasis.model.additive_model.factors import Factors
+from neuralbasis.model.additive_model.shapes import Shape, make_shapes
 
-from neuralbasis.axis import Axis
-from neuralbasis.encoder import Encoder
-from neuralbasis.entries import Finder, coarsen_axis, pool_axis
-from neuralbasis.factors import Factors
-from neuralbasis.model import AdditiveModel
-from neuralbasis.shape import Shape, make_shapes
-from neuralbasis.stored import Stored
-from neuralbasis.wide import count_cells
+from neuralbasis.data.sparse import Stored
+from neuralbasis.encoding.axis import Axis
+from neuralbasis.encoding.encoder import Encoder
+from neuralbasis.encoding.sparse_codes import Finder, coarsen_axis, pool_axis
+from neuralbasis.training.wide import count_cells
 
 PAIRS = [(0, 1), (4, 2), (1, 3)]
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from neuralbasis.model.additive_model.predictor import _positions
 
-from neuralbasis.axis import FREQUENT, MIN_GAP, MINMAX_SHARE, SCALINGS, Axis, continuous_axis, level_axis
-from neuralbasis.columns import read_columns
-from neuralbasis.encoder import Encoder
-from neuralbasis.layout import lay_out
-from neuralbasis.parts import _positions
+from neuralbasis.data.columns import read_columns
+from neuralbasis.encoding.axis import FREQUENT, MIN_GAP, MINMAX_SHARE, SCALINGS, Axis, continuous_axis, level_axis
+from neuralbasis.encoding.encoder import Encoder
+from neuralbasis.encoding.layout import lay_out
 from tests.models import slow_position
 
 NAN = float("nan")

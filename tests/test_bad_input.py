@@ -12,14 +12,14 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse
+from neuralbasis.model.additive_model.additive_model import AdditiveModel
+from neuralbasis.model.additive_model.shapes import Shape
 from sklearn.exceptions import NotFittedError
 
-import neuralbasis.fitting  # noqa: F401 - the import of torch is not part of the times measured here
+import neuralbasis.training.fit  # noqa: F401 - the import of torch is not part of the times measured here
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
-from neuralbasis.columns import read_columns
-from neuralbasis.encoder import Encoder
-from neuralbasis.model import AdditiveModel
-from neuralbasis.shape import Shape
+from neuralbasis.data.columns import read_columns
+from neuralbasis.encoding.encoder import Encoder
 
 N, NAMES = 40, ["age", "size", "dose"]
 X = np.random.default_rng(0).normal(size=(N, 3))
@@ -463,7 +463,7 @@ def test_an_interaction_wished_twice_is_one():
     ],
 )
 def test_more_terms_than_memory_are_refused_before_training(parameters, parts, staged, monkeypatch):
-    monkeypatch.setattr("neuralbasis.recipe.os.sysconf", lambda name: 1000)  # a machine of a million bytes
+    monkeypatch.setattr("neuralbasis.config.os.sysconf", lambda name: 1000)  # a machine of a million bytes
     wide = np.random.default_rng(0).normal(size=(20, 50))
     began = []
     refuse_fit(wide, wide[:, 0], *parts, **parameters, staged=staged, callbacks=[began.append])

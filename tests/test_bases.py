@@ -12,9 +12,9 @@ from scipy.interpolate import BSpline
 from torch import nn
 
 from neuralbasis import NeuralBasisRegressor
-from neuralbasis.bases import Basis, MLPBasis, SplineBasis
-from neuralbasis.bases.basis import weighted_moments
-from neuralbasis.train import training_threads
+from neuralbasis.networks import Basis, MLPBasis, SplineBasis
+from neuralbasis.networks.basis import weighted_moments
+from neuralbasis.training.loop import training_threads
 
 seeds = st.integers(0, 2**31 - 1)
 

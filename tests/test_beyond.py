@@ -11,7 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, beyond, memory, supply
+from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
+from neuralbasis.data import memory
+from neuralbasis.training import block_loader as supply
+from neuralbasis.training import out_of_core as beyond
 from tests.laws.fit_together import QUICK, draw
 
 KINDS = {"regression": NeuralBasisRegressor, "binary": NeuralBasisClassifier, "classes": NeuralBasisClassifier}
@@ -127,7 +130,7 @@ def test_the_cache_is_removed_unless_it_is_to_be_kept(tmp_path, small_memory, mo
     def refuse(*_given):
         raise AssertionError("the cache is there")
 
-    monkeypatch.setattr("neuralbasis.stream.cache.write_cache", refuse)
+    monkeypatch.setattr("neuralbasis.data.disk_cache.write_cache", refuse)
     again = make("regression", **kept).fit(files, "target")
     assert_equal_models(one, two)
     assert_equal_models(one, again)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import neuralbasis
-from neuralbasis.concepts import load
+from neuralbasis.vision import load
 
 pytest.importorskip("transformers")
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from neuralbasis.blas import hold_blas
+from neuralbasis.kernels.blas import hold_blas
 
 
 def count_blas_threads() -> set[int]:

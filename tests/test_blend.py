@@ -11,15 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, kernels
-from neuralbasis.axis import continuous_axis, level_axis
-from neuralbasis.history import History
-from neuralbasis.layout import lay_out
-from neuralbasis.objective import bound_curvature, choose_objective
-from neuralbasis.recipe import make_net
-from neuralbasis.sample import Sample
-from neuralbasis.train import GridEngine, Stage, blend, place_rows, training_threads
-from neuralbasis.train.blend import BY_CHANCE, BY_GAIN, PARTS, subdivide, thin_axes
-from neuralbasis.train.boosting import Booster, boost_members, find_tables
+from neuralbasis.config import make_net
+from neuralbasis.data.target import Sample
+from neuralbasis.encoding.axis import continuous_axis, level_axis
+from neuralbasis.encoding.layout import lay_out
+from neuralbasis.losses.loss import bound_curvature, choose_objective
+from neuralbasis.training.blend import BY_CHANCE, BY_GAIN, PARTS, blend, subdivide, thin_axes
+from neuralbasis.training.boosting import Booster, boost_members, find_tables
+from neuralbasis.training.engines import GridEngine
+from neuralbasis.training.history import History
+from neuralbasis.training.loop import training_threads
+from neuralbasis.training.rows import place_rows
+from neuralbasis.training.stage import Stage
 
 seeds = st.integers(0, 2**32 - 1)
 TASKS = ("regression", "binary", "multiclass")

@@ -12,7 +12,7 @@ from scipy.integrate import quad
 from scipy.special import gamma, gammaincc
 
 from neuralbasis import plot
-from neuralbasis.bound import Decay, best_n_bases, generalization_bound
+from neuralbasis.explain.basis_bound import Decay, best_n_bases, generalization_bound
 
 DECAYS = st.builds(Decay, st.floats(0.01, 1), st.floats(0.05, 5), st.floats(1, 3))
 

@@ -16,9 +16,9 @@ from hypothesis.extra import numpy as arrays
 
 from benchmarks.robustness.checkpoints import run as fuzz
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
-from neuralbasis.archive import DocumentError, write_archive
-from neuralbasis.checkpoint import CheckpointError, list_checkpoints
-from neuralbasis.nested import read_nested, write_nested
+from neuralbasis.serialization.archive import DocumentError, write_archive
+from neuralbasis.serialization.nested_json import read_nested, write_nested
+from neuralbasis.training.checkpoints import CheckpointError, list_checkpoints
 
 SMALL = {"n_jobs": 1, "outer_bags": 2, "max_steps": 60}
 NETWORK = {"hidden": (16, 16), "n_bases": 8, "n_interaction_bases": 4}  # a wide table has a network of its own

@@ -21,21 +21,21 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from neuralbasis.model.additive_model.additive_model import AdditiveModel
+from neuralbasis.model.additive_model.shapes import Shape
 from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, r2_score, roc_auc_score
 
 import neuralbasis
-import neuralbasis.memory
-from neuralbasis.axis import Axis, level_axis
-from neuralbasis.checkpoint import list_checkpoints
+import neuralbasis.data.memory
 from neuralbasis.cli import main
+from neuralbasis.cli.fitting import find_task, hold_out, hold_pieces
 from neuralbasis.cli.measures import measure_classes, measure_values
+from neuralbasis.cli.options import Wishes
 from neuralbasis.cli.tables import Dialect, SourceTable, needed_types, read_batch, read_file
-from neuralbasis.cli.trial import find_task, hold_out, hold_pieces
-from neuralbasis.cli.wishes import Wishes
-from neuralbasis.encoder import Encoder
-from neuralbasis.model import AdditiveModel
-from neuralbasis.shape import Shape
-from neuralbasis.stream.source import open_files
+from neuralbasis.data.files import open_files
+from neuralbasis.encoding.axis import Axis, level_axis
+from neuralbasis.encoding.encoder import Encoder
+from neuralbasis.training.checkpoints import list_checkpoints
 
 from .models import build_model, draw_numbers, name_columns
 
@@ -151,7 +151,7 @@ def test_fit_takes_several_files_a_folder_or_a_pattern(houses, parts, tmp_path):
 
 
 def test_fit_of_a_table_beyond_memory_holds_pieces_out(parts, tmp_path, monkeypatch):
-    monkeypatch.setattr(neuralbasis.memory, "CELL_BYTES", 1e7)  # so few rows are too many
+    monkeypatch.setattr(neuralbasis.data.memory, "CELL_BYTES", 1e7)  # so few rows are too many
     given = ["--memory-limit", "1GB", "--json", "--refit", *FIT]
     found = run("fit", parts, "--target", "good", "--model", tmp_path / "m.nbm", *given)
     said = json.loads(found.stdout)

@@ -19,9 +19,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neuralbasis.axis import Axis, level_axis
-from neuralbasis.columns import Column, Columns, TextFacts, find_rows, parse_number, read_columns, read_rows
-from neuralbasis.encoder import Encoder
+from neuralbasis.data.columns import Column, Columns, TextFacts, find_rows, parse_number, read_columns, read_rows
+from neuralbasis.encoding.axis import Axis, level_axis
+from neuralbasis.encoding.encoder import Encoder
 
 NAN = float("nan")
 TEXT_DTYPES = ["U2", object, *([np.dtypes.StringDType()] if hasattr(np.dtypes, "StringDType") else [])]
@@ -837,7 +837,7 @@ def run_python(code):
 def test_numpy_users_do_not_pay_for_frames():
     code = """
 import sys, numpy as np
-from neuralbasis.columns import read_columns
+from neuralbasis.data.columns import read_columns
 read_columns(np.ones((2, 2))), read_columns([[1, "a"]]), read_columns({"x": [1]})
 print({"narwhals", "pandas", "polars", "pyarrow", "torch", "numba"} & set(sys.modules))
 """
@@ -850,7 +850,7 @@ def test_one_frame_library_is_enough(library, absent):
 import sys
 sys.modules.update(dict.fromkeys({absent}))
 import {library} as frames
-from neuralbasis.columns import read_columns
+from neuralbasis.data.columns import read_columns
 X = frames.DataFrame({{"a": [1.5, None], "b": ["u", None], "c": [True, False]}})
 a, b, c = read_columns(X)
 print(a.numbers.tolist(), b.levels, b.codes.tolist(), c.numbers.tolist())

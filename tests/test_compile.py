@@ -3,19 +3,21 @@
 import numpy as np
 import pytest
 import torch
+from neuralbasis.model.additive_model.purify import Table, purify
+from neuralbasis.model.additive_model.shapes import Shape, TiedShape
 
-import neuralbasis.compile
-from neuralbasis.axis import continuous_axis, level_axis
-from neuralbasis.bases import MLPBasis
-from neuralbasis.compile import compile_model
-from neuralbasis.encoder import Encoder
-from neuralbasis.layout import lay_out
-from neuralbasis.link import inverse_link
-from neuralbasis.net import BasisNet
-from neuralbasis.objective import CrossEntropy, LogLoss, SquaredError
-from neuralbasis.purify import Table, purify
-from neuralbasis.shape import Shape, TiedShape
-from neuralbasis.train import GridEngine, Stage, training_threads
+import neuralbasis.training.compile
+from neuralbasis.encoding.axis import continuous_axis, level_axis
+from neuralbasis.encoding.encoder import Encoder
+from neuralbasis.encoding.layout import lay_out
+from neuralbasis.losses.links import inverse_link
+from neuralbasis.losses.loss import CrossEntropy, LogLoss, SquaredError
+from neuralbasis.networks import MLPBasis
+from neuralbasis.networks.basis_net import BasisNet
+from neuralbasis.training.compile import compile_model
+from neuralbasis.training.engines import GridEngine
+from neuralbasis.training.loop import training_threads
+from neuralbasis.training.stage import Stage
 from tests.models import draw_numbers, name_columns
 
 TERMS = [(0,), (1,), (2,), (3,), (0, 2), (1, 3), (0, 1, 2)]
@@ -272,7 +274,7 @@ def test_factored_and_folded_models_say_the_same(kind, n_subnets, monkeypatch):
     stages, encoder, objective, numbers = make_parts("multiclass", terms=STAGES[kind], tied=True, n_subnets=n_subnets)
     folded = compile_model(stages, encoder, objective)
     assert all(isinstance(shape, Shape) for shape in folded.shapes)
-    monkeypatch.setattr(neuralbasis.compile, "MAX_NUMBERS", 0)
+    monkeypatch.setattr(neuralbasis.training.compile, "MAX_NUMBERS", 0)
     factored = compile_model(stages, encoder, objective)
     assert any(isinstance(shape, TiedShape) for shape in factored.shapes)
     assert factored.terms == folded.terms
@@ -294,11 +296,11 @@ def test_a_small_stage_may_be_folded_where_a_large_one_is_factored(kind, monkeyp
     folded = compile_model(stages, encoder, objective).scores(table)
     sizes = sorted(stage.grid.layout.n_cells * 3 * 3 for stage in stages)
     for limit in sizes[:-1]:
-        monkeypatch.setattr(neuralbasis.compile, "MAX_NUMBERS", limit)
+        monkeypatch.setattr(neuralbasis.training.compile, "MAX_NUMBERS", limit)
         np.testing.assert_allclose(compile_model(stages, encoder, objective).scores(table), folded, atol=1e-9)
 
 
 def test_free_classes_are_never_factored(monkeypatch):
-    monkeypatch.setattr(neuralbasis.compile, "MAX_NUMBERS", 0)
+    monkeypatch.setattr(neuralbasis.training.compile, "MAX_NUMBERS", 0)
     stages, encoder, objective, _ = make_parts("multiclass")
     assert all(isinstance(shape, Shape) for shape in compile_model(stages, encoder, objective).shapes)

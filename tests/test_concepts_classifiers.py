@@ -12,11 +12,11 @@ from sklearn.linear_model import LogisticRegression
 
 pytest.importorskip("PIL")
 
-from neuralbasis.concepts import Annotations
-from neuralbasis.concepts.annotations import Locations
-from neuralbasis.concepts.cells import ELSEWHERE, NO, NOTHING, YES, Cells, choose_cells, weigh
-from neuralbasis.concepts.classifiers import calibrate, find_axes, fit_classifiers
-from neuralbasis.concepts.learning import hold_out
+from neuralbasis.vision import Annotations
+from neuralbasis.vision.annotations import Locations
+from neuralbasis.vision.classifiers import calibrate, find_axes, fit_classifiers
+from neuralbasis.vision.learning import hold_out
+from neuralbasis.vision.patches import ELSEWHERE, NO, NOTHING, YES, Cells, choose_cells, weigh
 
 
 def annotate(located: list[tuple[int, int, float, float]], present: list[list[int]], weight=None) -> Annotations:
@@ -187,7 +187,7 @@ def test_threads_do_not_change_the_classifiers(problem, monkeypatch) -> None:
     X, _, weights = problem
     found = []
     for n_threads in (1, 3):
-        monkeypatch.setattr("neuralbasis.concepts.classifiers.count_threads", lambda _, n=n_threads: n)
-        monkeypatch.setattr("neuralbasis.concepts.classifiers.CHUNK", 100)
+        monkeypatch.setattr("neuralbasis.vision.classifiers.count_threads", lambda _, n=n_threads: n)
+        monkeypatch.setattr("neuralbasis.vision.classifiers.CHUNK", 100)
         found.append(fit_classifiers(X, weights, X, weights))
     assert np.array_equal(found[0].coefficients, found[1].coefficients)

@@ -37,16 +37,16 @@ pytest.importorskip("PIL")
 import torch
 from transformers import ResNetConfig, ResNetForImageClassification, ResNetModel, ViTConfig, ViTModel
 
-from neuralbasis.archive import read_archive, write_archive
 from neuralbasis.cli import main
 from neuralbasis.cli.outputs import open_output
-from neuralbasis.concepts import Backbone, ConceptExtractor, load, read_picture
-from neuralbasis.concepts.cells import find_cells
-from neuralbasis.concepts.classifiers import RIDGES
-from neuralbasis.concepts.grids import Plan, stream_grids
-from neuralbasis.concepts.knowledge import ARRAYS, pack, read_knowledge, write_knowledge
-from neuralbasis.concepts.shelf import Shelf, picture_key
-from neuralbasis.document import DocumentError
+from neuralbasis.serialization.archive import read_archive, write_archive
+from neuralbasis.serialization.model_file import DocumentError
+from neuralbasis.vision import Backbone, ConceptExtractor, load, read_picture
+from neuralbasis.vision.classifiers import RIDGES
+from neuralbasis.vision.concept_file import ARRAYS, pack, read_knowledge, write_knowledge
+from neuralbasis.vision.feature_grids import Plan, stream_grids
+from neuralbasis.vision.feature_store import Shelf, picture_key
+from neuralbasis.vision.patches import find_cells
 
 
 @pytest.fixture(scope="module")
@@ -278,7 +278,7 @@ def test_a_shelf_has_one_writer_and_any_readers(tmp_path: Path) -> None:
 FULL_DISK = """
 import resource, signal, sys
 import numpy as np
-from neuralbasis.concepts.shelf import Shelf
+from neuralbasis.vision.feature_store import Shelf
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 with Shelf(sys.argv[1], (1000,), "f4") as shelf:
     shelf.put(b"a" * 16, np.ones(1000))
@@ -737,7 +737,7 @@ def test_a_device_that_is_not_there_is_named(birds, tmp_path: Path) -> None:
 WITHOUT = """
 import sys
 sys.modules[sys.argv[1]] = None
-from neuralbasis.concepts import {name}
+from neuralbasis.vision import {name}
 """
 
 

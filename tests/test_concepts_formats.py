@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("PIL")
 
-from neuralbasis.concepts import (
+from neuralbasis.vision import (
     PictureError,
     read_annotations,
     read_csv,
@@ -21,9 +21,9 @@ from neuralbasis.concepts import (
     read_folder,
     read_inaturalist,
     read_picture,
-)  # fmt: skip
-from neuralbasis.concepts.annotations import merge_sides, name_concept
-from neuralbasis.concepts.shelf import picture_key
+)
+from neuralbasis.vision.annotations import merge_sides, name_concept
+from neuralbasis.vision.feature_store import picture_key
 
 CUB_PARTS = (
     "back", "beak", "belly", "breast", "crown", "forehead", "left eye", "left leg", "left wing", "nape", "right eye",

@@ -12,8 +12,8 @@ import pytest
 
 Image = pytest.importorskip("PIL.Image")
 
-from neuralbasis.concepts import PictureError, list_pictures, read_picture  # noqa: E402
-from neuralbasis.concepts.pictures import picture_size  # noqa: E402
+from neuralbasis.vision import PictureError, list_pictures, read_picture  # noqa: E402
+from neuralbasis.vision.pictures import picture_size  # noqa: E402
 
 SIDE = 32
 RED = (250, 0, 0)

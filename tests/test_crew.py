@@ -9,20 +9,22 @@ import pytest
 import torch
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
-from neuralbasis.bases import MLPBasis, SplineBasis
-from neuralbasis.columns import read_columns
-from neuralbasis.encoder import Encoder
-from neuralbasis.history import History
-from neuralbasis.layout import lay_out
-from neuralbasis.objective import choose_objective
-from neuralbasis.recipe import make_net
-from neuralbasis.sample import Sample
-from neuralbasis.train import ALONE, ExactEngine, GridEngine, Settings, loop, place_rows, train, training_threads
-from neuralbasis.train import crew as module
-from neuralbasis.train.crew import Crew, count_parts
-from neuralbasis.train.feed import share_pool
-from neuralbasis.train.loop import _Watch
-from neuralbasis.train.rows import standard_error
+from neuralbasis.config import make_net
+from neuralbasis.data.columns import read_columns
+from neuralbasis.data.target import Sample
+from neuralbasis.distributed.process_group import ALONE
+from neuralbasis.encoding.encoder import Encoder
+from neuralbasis.encoding.layout import lay_out
+from neuralbasis.losses.loss import choose_objective
+from neuralbasis.networks import MLPBasis, SplineBasis
+from neuralbasis.training import loop
+from neuralbasis.training import members as module
+from neuralbasis.training.batches import share_pool
+from neuralbasis.training.engines import ExactEngine, GridEngine
+from neuralbasis.training.history import History
+from neuralbasis.training.loop import _Watch, train, training_threads
+from neuralbasis.training.members import Crew, Settings, count_parts
+from neuralbasis.training.rows import place_rows, standard_error
 
 QUICK = {"hidden": (16, 16), "n_bases": 8, "outer_bags": 5, "random_state": 0, "max_steps": 40}
 

@@ -12,16 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, kernels
-from neuralbasis.axis import Axis, continuous_axis, level_axis
-from neuralbasis.history import History
-from neuralbasis.layout import Anchor, lay_out
-from neuralbasis.objective import choose_objective
-from neuralbasis.recipe import make_net
-from neuralbasis.sample import Sample
-from neuralbasis.train import GridEngine, Stage, cut, place_rows, training_threads
-from neuralbasis.train.boosting import Booster, find_tables
-from neuralbasis.train.cuts import BY_CHANCE, BY_GAIN, cut_weak, keep_strongest
-from neuralbasis.trainer import Trainer
+from neuralbasis.config import make_net
+from neuralbasis.data.target import Sample
+from neuralbasis.encoding.axis import Axis, continuous_axis, level_axis
+from neuralbasis.encoding.layout import Anchor, lay_out
+from neuralbasis.losses.loss import choose_objective
+from neuralbasis.training.boosting import Booster, find_tables
+from neuralbasis.training.cuts import BY_CHANCE, BY_GAIN, cut, cut_weak, keep_strongest
+from neuralbasis.training.engines import GridEngine
+from neuralbasis.training.history import History
+from neuralbasis.training.loop import training_threads
+from neuralbasis.training.rows import place_rows
+from neuralbasis.training.schedule import Trainer
+from neuralbasis.training.stage import Stage
 from tests.laws.fit_together import draw_weak_pairs
 
 seeds = st.integers(0, 2**32 - 1)
@@ -370,7 +373,7 @@ WEAK = {**QUICK, "outer_bags": 5, "max_steps": 60}
 def test_weak_pairs_gain_on_new_rows_and_are_told(monkeypatch):
     (X, y), (T, truth) = draw_weak_pairs(), draw_weak_pairs(4000, seed=1)
     model = NeuralBasisRegressor(**WEAK).fit(X, y)
-    monkeypatch.setattr("neuralbasis.trainer.FEW_ROWS", len(y) - 1)  # a table of more rows has none
+    monkeypatch.setattr("neuralbasis.training.schedule.FEW_ROWS", len(y) - 1)  # a table of more rows has none
     plain = NeuralBasisRegressor(**WEAK).fit(X, y)
     errors = [np.mean((each.predict(T) - truth) ** 2) for each in (model, plain)]
     assert errors[0] < 0.9 * errors[1]
@@ -431,15 +434,15 @@ def test_a_member_chooses_without_the_rows_it_holds_out(monkeypatch):
 
 def test_too_many_candidates_are_not_looked_at(monkeypatch):
     X, y = draw_weak_pairs()
-    monkeypatch.setattr("neuralbasis.trainer.MAX_WEAK", 400 * 28 * 5 - 1)  # rows × pairs × members
-    monkeypatch.setattr("neuralbasis.trainer.cut_weak", None)  # would be called
+    monkeypatch.setattr("neuralbasis.training.schedule.MAX_WEAK", 400 * 28 * 5 - 1)  # rows × pairs × members
+    monkeypatch.setattr("neuralbasis.training.schedule.cut_weak", None)  # would be called
     NeuralBasisRegressor(**WEAK).fit(X, y)
 
 
 def test_pairs_that_would_fill_memory_are_not_cut(monkeypatch):
     X, y = draw_weak_pairs()
-    monkeypatch.setattr("neuralbasis.trainer.MAX_NUMBERS", 100)
-    monkeypatch.setattr("neuralbasis.trainer.cut_weak", None)  # would be called
+    monkeypatch.setattr("neuralbasis.training.schedule.MAX_NUMBERS", 100)
+    monkeypatch.setattr("neuralbasis.training.schedule.cut_weak", None)  # would be called
     NeuralBasisRegressor(**WEAK).fit(X, y)
 
 

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array, csr_array, save_npz
 
 from benchmarks.datasets.objects import draw_objects, find_frequent_pairs, make_world
-from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, detection
+from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
 from neuralbasis.cli import main
-from neuralbasis.columns import read_columns
+from neuralbasis.data.columns import read_columns
+from neuralbasis.vision import detection
 
 coco = pytest.importorskip("pycocotools.coco")
 cocoeval = pytest.importorskip("pycocotools.cocoeval")

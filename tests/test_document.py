@@ -21,14 +21,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from neuralbasis.model.additive_model.additive_model import AdditiveModel, load
+from neuralbasis.model.additive_model.shapes import FactoredShape, Shape, TiedShape, make_shapes
 
 import neuralbasis
-from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, document
-from neuralbasis.axis import Axis
-from neuralbasis.document import ARRAYS, FORMAT, DocumentError
-from neuralbasis.encoder import Encoder
-from neuralbasis.model import AdditiveModel, load
-from neuralbasis.shape import FactoredShape, Shape, TiedShape, make_shapes
+from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
+from neuralbasis.encoding.axis import Axis
+from neuralbasis.encoding.encoder import Encoder
+from neuralbasis.serialization import model_file as document
+from neuralbasis.serialization.model_file import ARRAYS, FORMAT, DocumentError
 from tests.formats.make import FOLDER, SUMMARY, make_model
 from tests.models import MIXED, NUMERIC, build_model, draw_numbers, name_columns, tie_model
 from tests.sparse_tables import build_models, build_wide, draw_table, rows_of_every_kind

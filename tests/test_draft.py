@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from neuralbasis.draft import replace_when_done
+from neuralbasis.serialization.temporary_file import replace_when_done
 
 needs_root = pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root may give files away")
 
 WRITE = """
 import sys, time
-from neuralbasis.draft import replace_when_done
+from neuralbasis.serialization.temporary_file import replace_when_done
 with replace_when_done(sys.argv[1]) as file:
     file.write(b"half of it")
     file.flush()
@@ -28,7 +28,7 @@ with replace_when_done(sys.argv[1]) as file:
 
 WRITE_AS_OTHER = """
 import os, sys
-from neuralbasis.draft import replace_when_done
+from neuralbasis.serialization.temporary_file import replace_when_done
 os.setgroups([])
 os.setgid(1000)
 os.setuid(1000)

@@ -11,8 +11,8 @@ from benchmarks.drills.faults import CASES, face
 from benchmarks.drills.job import N_COLUMNS, draw_table, write_data
 from benchmarks.drills.kill import Way, start
 from neuralbasis import load
-from neuralbasis.checkpoint import list_checkpoints
-from neuralbasis.nested import read_nested
+from neuralbasis.serialization.nested_json import read_nested
+from neuralbasis.training.checkpoints import list_checkpoints
 
 N_ROWS = 8000  # more than the memory of a job has room for
 OPTIONS = ("--rows", str(N_ROWS), "--steps", "60")

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from neuralbasis.axis import continuous_axis
-from neuralbasis.columns import Columns, read_columns
-from neuralbasis.encoder import Encoder, _round_weights, settle_texts
+from neuralbasis.data.columns import Columns, read_columns
+from neuralbasis.encoding.axis import continuous_axis
+from neuralbasis.encoding.encoder import Encoder, _round_weights, settle_texts
 
 NAN = float("nan")
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neuralbasis import kernels
-from neuralbasis.entries import Entries, Finder, coarsen_axis, pool_axis
+from neuralbasis.encoding.sparse_codes import Entries, Finder, coarsen_axis, pool_axis
 from tests.sparse_tables import draw_table, store
 
 

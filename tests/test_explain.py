@@ -8,12 +8,12 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from neuralbasis.model.additive_model.additive_model import AdditiveModel
+from neuralbasis.model.additive_model.shapes import Shape
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, explain
-from neuralbasis.axis import Axis, continuous_axis, level_axis
-from neuralbasis.encoder import Encoder
-from neuralbasis.model import AdditiveModel
-from neuralbasis.shape import Shape
+from neuralbasis.encoding.axis import Axis, continuous_axis, level_axis
+from neuralbasis.encoding.encoder import Encoder
 from tests.models import build_model, draw_numbers, name_columns, tie_model
 
 CLASSES = {"identity": None, "logit": np.array(["no", "yes"]), "mlogit": np.array(["a", "b", "c"])}

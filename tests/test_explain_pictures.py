@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from neuralbasis.model.additive_model.additive_model import AdditiveModel
+from neuralbasis.model.additive_model.shapes import Shape
 
 from neuralbasis import explain, plot
-from neuralbasis.axis import continuous_axis
-from neuralbasis.encoder import Encoder
+from neuralbasis.encoding.axis import continuous_axis
+from neuralbasis.encoding.encoder import Encoder
 from neuralbasis.explain import classes
-from neuralbasis.model import AdditiveModel
-from neuralbasis.shape import Shape
 from tests.models import build_model, draw_numbers, name_columns, tie_model
 from tests.sparse_tables import build_models, draw_table
 

@@ -13,14 +13,14 @@ from typing import Any
 import formulas
 import numpy as np
 import pytest
+from neuralbasis.model.additive_model.additive_model import AdditiveModel
+from neuralbasis.model.additive_model.shapes import Shape
 from openpyxl import load_workbook
 
-from neuralbasis.axis import Axis, continuous_axis, level_axis
-from neuralbasis.encoder import Encoder
+from neuralbasis.encoding.axis import Axis, continuous_axis, level_axis
+from neuralbasis.encoding.encoder import Encoder
 from neuralbasis.export import excel
 from neuralbasis.export.excel import to_excel
-from neuralbasis.model import AdditiveModel
-from neuralbasis.shape import Shape
 
 from .models import build_model, draw_numbers, name_columns, tie_model
 

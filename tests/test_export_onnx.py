@@ -13,15 +13,15 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from neuralbasis.model.additive_model.additive_model import AdditiveModel
+from neuralbasis.model.additive_model.shapes import Shape
 from onnx.reference import ReferenceEvaluator
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
-from neuralbasis.axis import Axis, continuous_axis, level_axis
-from neuralbasis.columns import is_missing, level_text
-from neuralbasis.encoder import Encoder
+from neuralbasis.data.columns import is_missing, level_text
+from neuralbasis.encoding.axis import Axis, continuous_axis, level_axis
+from neuralbasis.encoding.encoder import Encoder
 from neuralbasis.export.onnx import to_onnx
-from neuralbasis.model import AdditiveModel
-from neuralbasis.shape import Shape
 from tests.models import MIXED, NUMERIC, all_terms, build_model, draw_numbers, name_columns, tie_model
 
 LEVELS = ("nominal", "ordinal", "nominal")
@@ -462,10 +462,10 @@ import sys
 import numpy as np
 from neuralbasis.export.onnx import to_onnx
 assert not {"onnx", "onnxruntime", "torch", "sklearn"} & set(sys.modules)
-from neuralbasis.axis import continuous_axis
-from neuralbasis.encoder import Encoder
-from neuralbasis.model import AdditiveModel
-from neuralbasis.shape import Shape
+from neuralbasis.encoding.axis import continuous_axis
+from neuralbasis.encoding.encoder import Encoder
+from neuralbasis.model.additive_model import AdditiveModel
+from neuralbasis.model.shapes import Shape
 axis = continuous_axis("a", np.arange(3.0))
 shape = Shape((0,), (axis,), np.ones((5, 1)), np.zeros((5, 1)), np.ones(5))
 to_onnx(AdditiveModel(Encoder((axis,)), np.zeros(1), (shape,), "identity"))

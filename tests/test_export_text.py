@@ -20,16 +20,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from neuralbasis.model.additive_model.additive_model import AdditiveModel
+from neuralbasis.model.additive_model.shapes import Shape
 
 from neuralbasis import NeuralBasisClassifier, export
-from neuralbasis.axis import Axis, continuous_axis, level_axis
-from neuralbasis.encoder import Encoder
+from neuralbasis.encoding.axis import Axis, continuous_axis, level_axis
+from neuralbasis.encoding.encoder import Encoder
+from neuralbasis.encoding.layout import lay_out
 from neuralbasis.export import to_c, to_json, to_python, to_sql
 from neuralbasis.export.c import _quote
 from neuralbasis.export.sql import _search
-from neuralbasis.layout import lay_out
-from neuralbasis.model import AdditiveModel
-from neuralbasis.shape import Shape
 
 from .models import MAX_KNOTS, all_terms, build_model, draw_numbers, name_columns, tie_model
 

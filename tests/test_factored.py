@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from neuralbasis.bases import MLPBasis
-from neuralbasis.entries import Finder, pool_axis
-from neuralbasis.history import History
-from neuralbasis.objective import CrossEntropy, LogLoss, SquaredError
-from neuralbasis.sample import Sample
-from neuralbasis.train import FactoredCrew, FactoredNet, Feed, Regime, Settings, count_mass, place_rows, run
-from neuralbasis.train.factored import find_ridge
+from neuralbasis.data.target import Sample
+from neuralbasis.encoding.sparse_codes import Finder, pool_axis
+from neuralbasis.losses.loss import CrossEntropy, LogLoss, SquaredError
+from neuralbasis.networks import MLPBasis
+from neuralbasis.training.batches import Feed
+from neuralbasis.training.history import History
+from neuralbasis.training.loop import run
+from neuralbasis.training.low_rank import FactoredCrew, FactoredNet, Regime, count_mass, find_ridge
+from neuralbasis.training.members import Settings
+from neuralbasis.training.rows import place_rows
 from tests.sparse_tables import draw_table, store
 
 REGIME = Regime(rate=0.1, base_rate=0.01, ridge=0.5, output_penalty=0.1)

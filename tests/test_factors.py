@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from neuralbasis.model.additive_model.shapes import FactoredShape, make_shapes
 
-from neuralbasis.encoder import Encoder
-from neuralbasis.shape import FactoredShape, make_shapes
+from neuralbasis.encoding.encoder import Encoder
 from tests.sparse_tables import build_factors, build_models, draw_table, name_axis, rows_of_every_kind, store
 
 
@@ -32,7 +32,7 @@ def test_sorted_entries_add_up_to_the_same_scores(monkeypatch, n_bases):
     rows = store(np.nan_to_num(rows_of_every_kind()))
     expected, found, alone = np.zeros((3, len(rows), 3))
     factors.add_scores(rows, expected)
-    monkeypatch.setattr("neuralbasis.factors.SORTED_NUMBERS", 0)
+    monkeypatch.setattr("neuralbasis.model.factors.SORTED_NUMBERS", 0)
     factors.add_scores(rows, found)
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
     for i in range(len(rows)):  # a row's sum does not depend on the rows beside it

@@ -8,7 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neuralbasis.train import Feed, Group, Pool
+from neuralbasis.distributed.process_group import Group
+from neuralbasis.training.batches import Feed, Pool
 
 seeds = st.integers(0, 2**32 - 1)
 

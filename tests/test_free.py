@@ -10,11 +10,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neuralbasis.history import History
-from neuralbasis.objective import choose_objective
-from neuralbasis.sample import Sample
-from neuralbasis.train import place_rows
-from neuralbasis.train.free import WHOLE, WIDTH, choose_share
+from neuralbasis.data.target import Sample
+from neuralbasis.losses.loss import choose_objective
+from neuralbasis.training.free import WHOLE, WIDTH, choose_share
+from neuralbasis.training.history import History
+from neuralbasis.training.rows import place_rows
 
 seeds = st.integers(0, 2**32 - 1)
 TASKS = ("regression", "binary", "multiclass")

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from neuralbasis.model.additive_model.predictor import _interpolate, _positions
 
 from neuralbasis import kernels
-from neuralbasis.layout import Anchor
-from neuralbasis.parts import _interpolate, _positions
+from neuralbasis.encoding.layout import Anchor
 from tests.models import (
     MIXED,
     NUMERIC,

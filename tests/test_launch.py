@@ -13,13 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, launch
+from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
+from neuralbasis import distributed as launch
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'neuralbasis[ray]'")
 pytest.importorskip("ray.train", reason="Ray Train is not installed: pip install 'neuralbasis[ray]'")
 pytest.importorskip("ray.data", reason="Ray Data is not installed: pip install 'neuralbasis[ray]'")
 
-from neuralbasis.launch.cluster import warn_if_crowded  # noqa: E402
+from neuralbasis.distributed.ray_fit import warn_if_crowded  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ray.util.annotations.RayDeprecationWarning"),  # of Ray's calls to itself
@@ -232,6 +233,6 @@ def test_workers_that_leave_no_cpu_for_reading_are_warned_of() -> None:
 
 
 def test_without_ray_the_error_names_the_extra() -> None:
-    code = "import sys; sys.modules['ray'] = None; import neuralbasis; neuralbasis.launch.predict"
+    code = "import sys; sys.modules['ray'] = None; import neuralbasis; neuralbasis.distributed.predict"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "launch.predict needs Ray, which is not installed; pip install 'neuralbasis[ray]'" in found.stderr

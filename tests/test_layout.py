@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neuralbasis.axis import continuous_axis, level_axis
-from neuralbasis.layout import (
+from neuralbasis.data.sparse import Stored
+from neuralbasis.encoding.axis import continuous_axis, level_axis
+from neuralbasis.encoding.layout import (
     Anchor,
     anchor_position,
     flatten,
@@ -19,7 +20,6 @@ from neuralbasis.layout import (
     make_guide,
     raise_if_infinite,
 )
-from neuralbasis.stored import Stored
 from tests.models import MAX_KNOTS, MIXED, all_terms, build_axes, build_layout, draw_numbers, slow_position
 
 
@@ -309,7 +309,7 @@ def test_of_very_many_axes_only_those_with_many_knots_have_a_guide_table_of_thei
     numbers = draw_numbers(rng, axes, 200)
     few, many = lay_out(axes, terms, {}), None
     with monkeypatch.context() as patch:
-        patch.setattr("neuralbasis.layout.MANY_AXES", 3)
+        patch.setattr("neuralbasis.encoding.layout.MANY_AXES", 3)
         many = lay_out(axes, terms, {})
     assert len(few.guide) == 2 * (16 * 3 + 1) + 16 * 20 + 1 + 16 * 40 + 1 + 2 * 2
     assert len(many.guide) == 16 * 40 + 1 + 4 * 2

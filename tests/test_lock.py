@@ -6,11 +6,11 @@ import signal
 import subprocess
 import sys
 
-from neuralbasis.lock import NAME, FolderLock
+from neuralbasis.serialization.file_lock import NAME, FolderLock
 
 HOLD = """
 import sys, time
-from neuralbasis.lock import FolderLock
+from neuralbasis.serialization.file_lock import FolderLock
 lock = FolderLock(sys.argv[1])
 print(lock.take_alone(), flush=True)
 time.sleep(60)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neuralbasis import memory
-from neuralbasis.memory import Load, count_rows_in_memory, divide_rows, find_free_memory, read_limit
+from neuralbasis.data import memory
+from neuralbasis.data.memory import Load, count_rows_in_memory, divide_rows, find_free_memory, read_limit
 
 loads = st.builds(Load, st.integers(1, 300), st.integers(0, 600), st.integers(1, 14), st.integers(1, 50))
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from neuralbasis.model.additive_model.additive_model import AdditiveModel
+from neuralbasis.model.additive_model.shapes import Shape
 
 import neuralbasis
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, merge
-from neuralbasis.axis import continuous_axis, level_axis
-from neuralbasis.encoder import Encoder
-from neuralbasis.model import AdditiveModel
-from neuralbasis.shape import Shape
+from neuralbasis.encoding.axis import continuous_axis, level_axis
+from neuralbasis.encoding.encoder import Encoder
 from tests.models import MIXED, NUMERIC, build_model, tie_model
 
 

@@ -16,16 +16,16 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from neuralbasis.model.additive_model.additive_model import AdditiveModel
+from neuralbasis.model.additive_model.shapes import Shape, TiedShape
 from scipy.sparse import csr_array
 
-import neuralbasis.model
+import neuralbasis.model.additive_model
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, kernels
-from neuralbasis.axis import Axis, level_axis
-from neuralbasis.columns import read_columns
-from neuralbasis.encoder import Encoder
-from neuralbasis.link import inverse_link
-from neuralbasis.model import AdditiveModel
-from neuralbasis.shape import Shape, TiedShape
+from neuralbasis.data.columns import read_columns
+from neuralbasis.encoding.axis import Axis, level_axis
+from neuralbasis.encoding.encoder import Encoder
+from neuralbasis.losses.links import inverse_link
 from tests.models import MIXED, NUMERIC, build_model, draw_numbers, name_columns, slow_contributions, tie_model
 
 NAN = float("nan")
@@ -196,7 +196,7 @@ def test_blocks_of_rows_have_the_same_winners(monkeypatch):
     tied, dense, _, table = make_tied(n_rows=60)
     expected = tied.classes[tied.scores(table).argmax(axis=1)].tolist()
     for size in (1, 50, 1 << 23):
-        monkeypatch.setattr("neuralbasis.parts.BLOCK_NUMBERS", size)
+        monkeypatch.setattr("neuralbasis.model.predictor.BLOCK_NUMBERS", size)
         assert tied.predict(table).tolist() == expected
         assert dense.predict(table).tolist() == dense.classes[dense.scores(table).argmax(axis=1)].tolist()
 
@@ -208,14 +208,14 @@ def test_arrays_of_many_rows_are_read_a_block_at_a_time(monkeypatch):
     expected = model.classes[model.scores(X).argmax(axis=1)].tolist()
     assert len(set(expected)) > 1
     for size in (1, 7, 50):
-        monkeypatch.setattr("neuralbasis.parts.BLOCK_ROWS", size)
+        monkeypatch.setattr("neuralbasis.model.predictor.BLOCK_ROWS", size)
         assert model.predict(X).tolist() == expected
 
 
 def test_probabilities_are_the_link_of_the_scores_on_any_number_of_threads(monkeypatch):
     tied, _, _, table = make_tied(n_rows=60)
     expected = inverse_link("mlogit", tied.scores(table))
-    monkeypatch.setattr("neuralbasis.model.CACHED_NUMBERS", 8)
+    monkeypatch.setattr("neuralbasis.model.additive_model.CACHED_NUMBERS", 8)
     for n_jobs in (1, 3):
         assert (replace(tied, n_jobs=n_jobs).predict_proba(table) == expected).all()
 
@@ -245,7 +245,7 @@ def test_tied_terms_say_what_their_tables_say(orders, which, compiled, monkeypat
 @pytest.mark.parametrize("which", ["all", "some"])
 def test_blocks_of_tied_terms_meet_without_gaps(which, monkeypatch):
     tied, dense, numbers, _ = make_tied(which, n_rows=333, kinds=NUMERIC)
-    monkeypatch.setattr(neuralbasis.parts, "BLOCK_NUMBERS", 3 * len(tied.shapes) * 10)  # ten rows
+    monkeypatch.setattr(neuralbasis.model.predictor, "BLOCK_NUMBERS", 3 * len(tied.shapes) * 10)  # ten rows
     np.testing.assert_allclose(tied.scores(numbers), dense.scores(numbers), rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(tied.contributions(numbers), dense.contributions(numbers), rtol=1e-10, atol=1e-12)
     numbers[300, 2] = np.inf
@@ -259,8 +259,8 @@ def test_blocks_of_tied_terms_meet_without_gaps(which, monkeypatch):
 def test_chunks_of_tied_terms_add_up(numbers_at_a_time, n_jobs, monkeypatch):
     tied, dense, numbers, _ = make_tied(n_rows=333, kinds=NUMERIC, orders=(1, 2, 3))
     tied = replace(tied, n_jobs=n_jobs)
-    monkeypatch.setattr(neuralbasis.parts, "CHUNK_NUMBERS", numbers_at_a_time)
-    monkeypatch.setattr(neuralbasis.parts, "BLOCK_NUMBERS", 2000)
+    monkeypatch.setattr(neuralbasis.model.predictor, "CHUNK_NUMBERS", numbers_at_a_time)
+    monkeypatch.setattr(neuralbasis.model.predictor, "BLOCK_NUMBERS", 2000)
     np.testing.assert_allclose(tied.scores(numbers), dense.scores(numbers), rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(tied.predict_proba(numbers), dense.predict_proba(numbers), rtol=1e-10)
     assert tied.predict(numbers).tolist() == dense.predict(numbers).tolist()
@@ -618,7 +618,7 @@ def test_blocks_of_the_numpy_path_meet_without_gaps(monkeypatch):
 
 PREDICT = """
 import pickle, sys
-import neuralbasis.model
+import neuralbasis.model.additive_model
 from neuralbasis import kernels
 with open(sys.argv[1], "rb") as file:
     model, table = pickle.load(file)
@@ -680,7 +680,7 @@ def store_case(seed: int, absent: float, n_rows: int = 300, **options):
 @pytest.mark.parametrize("absent", [0.0, 3.7, np.nan])
 @pytest.mark.parametrize("n_jobs", [1, 3])
 def test_a_stored_table_is_predicted_as_a_dense_one(absent, n_jobs, monkeypatch):
-    monkeypatch.setattr("neuralbasis.parts.BLOCK_ROWS", 128)
+    monkeypatch.setattr("neuralbasis.model.predictor.BLOCK_ROWS", 128)
     model, numbers, columns = store_case(0, absent, n_outputs=3, link="mlogit", classes=CLASSES["mlogit"])
     model = replace(model, n_jobs=n_jobs)
     np.testing.assert_allclose(model.scores(columns), model.scores(numbers), rtol=1e-12, atol=1e-12)
@@ -707,7 +707,7 @@ def test_a_stored_table_is_predicted_by_a_model_in_factors():
 
 def test_contributions_of_a_stored_table_that_would_be_huge(monkeypatch):
     model, _, columns = store_case(3, 0.0)
-    monkeypatch.setattr("neuralbasis.model.MAX_BYTES", 100 * 8 * len(model.shapes))
+    monkeypatch.setattr("neuralbasis.model.additive_model.MAX_BYTES", 100 * 8 * len(model.shapes))
     with pytest.raises(ValueError, match=r"contributions of 300 rows .* fewer rows at a time, at most 100 of them"):
         model.contributions(columns)
     assert model.scores(columns).shape == (300, 1)
@@ -723,11 +723,11 @@ def test_columns_of_a_stored_table_are_found_by_name():
 def test_scipy_sparse_is_imported_only_for_sparse_tables():
     code = """
 import sys, numpy as np
-from neuralbasis.axis import continuous_axis
-from neuralbasis.encoder import Encoder
-from neuralbasis.link import inverse_link
-from neuralbasis.model import AdditiveModel
-from neuralbasis.shape import Shape
+from neuralbasis.encoding.axis import continuous_axis
+from neuralbasis.encoding.encoder import Encoder
+from neuralbasis.losses.links import inverse_link
+from neuralbasis.model.additive_model import AdditiveModel
+from neuralbasis.model.shapes import Shape
 axis = continuous_axis("a", np.arange(3.0))
 shape = Shape((0,), (axis,), np.ones((5, 1)), np.zeros((5, 1)), np.ones(5))
 model = AdditiveModel(Encoder((axis,)), np.zeros(1), (shape,), "identity")

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from neuralbasis.bases import MLPBasis, SplineBasis
-from neuralbasis.layout import lay_out
-from neuralbasis.net import BasisNet, OrderPoints, Points, _multiply
-from neuralbasis.train import GridEngine, training_threads
-from neuralbasis.train.points import describe_cells
+from neuralbasis.encoding.layout import lay_out
+from neuralbasis.networks import MLPBasis, SplineBasis
+from neuralbasis.networks.basis_net import BasisNet, OrderPoints, Points, _multiply
+from neuralbasis.training.engines import GridEngine, describe_cells
+from neuralbasis.training.loop import training_threads
 from tests.models import MIXED, all_terms, build_axes, draw_numbers
 
 

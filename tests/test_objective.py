@@ -9,10 +9,10 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.stats import bernoulli, norm
 from sklearn.metrics import log_loss, mean_squared_error
 
-from neuralbasis.link import inverse_link
-from neuralbasis.objective import CrossEntropy, LogLoss, Objective, SquaredError, choose_objective
-from neuralbasis.sample import Sample
-from neuralbasis.train import training_threads
+from neuralbasis.data.target import Sample
+from neuralbasis.losses.links import inverse_link
+from neuralbasis.losses.loss import CrossEntropy, LogLoss, Objective, SquaredError, choose_objective
+from neuralbasis.training.loop import training_threads
 
 seeds = st.integers(0, 2**32 - 1)
 TASKS = {"regression": SquaredError(), "binary": LogLoss(), "multiclass": CrossEntropy(4)}

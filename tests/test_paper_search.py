@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 import tomllib
-
-from neuralbasis.search import best_trial
+from neuralbasis.tuning.tuner.search import best_trial
 
 if not (Path(__file__).resolve().parents[1] / "benchmarks").is_dir():
     pytest.skip("the benchmarks are not part of this copy of the source", allow_module_level=True)

@@ -13,16 +13,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgb
+from neuralbasis.model.additive_model.additive_model import AdditiveModel
+from neuralbasis.model.additive_model.shapes import Shape
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, plot
-from neuralbasis.axis import continuous_axis, level_axis
-from neuralbasis.encoder import Encoder
+from neuralbasis.encoding.axis import continuous_axis, level_axis
+from neuralbasis.encoding.encoder import Encoder
 from neuralbasis.explain import explain_global, explain_local
 from neuralbasis.explain import stability as measure_stability
-from neuralbasis.link import inverse_link
-from neuralbasis.model import AdditiveModel
+from neuralbasis.losses.links import inverse_link
 from neuralbasis.plot import canvas, contrasts, curves, maps, reading
-from neuralbasis.shape import Shape
 from tests.models import build_model, tie_model
 
 N_ROWS = 300
@@ -953,10 +953,10 @@ import sys
 import numpy as np
 from neuralbasis import plot
 assert not {"matplotlib", "torch", "sklearn"} & set(sys.modules)
-from neuralbasis.axis import continuous_axis
-from neuralbasis.encoder import Encoder
-from neuralbasis.model import AdditiveModel
-from neuralbasis.shape import Shape
+from neuralbasis.encoding.axis import continuous_axis
+from neuralbasis.encoding.encoder import Encoder
+from neuralbasis.model.additive_model import AdditiveModel
+from neuralbasis.model.shapes import Shape
 axis = continuous_axis("a", np.arange(3.0))
 shape = Shape((0,), (axis,), np.ones((5, 1)), np.zeros((5, 1)), np.ones(5))
 plot.shapes(AdditiveModel(Encoder((axis,)), np.zeros(1), (shape,), "identity"), path=sys.argv[1])

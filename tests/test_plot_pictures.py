@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgb
+from neuralbasis.model.additive_model.additive_model import AdditiveModel
+from neuralbasis.model.additive_model.shapes import Shape
 
 from neuralbasis import plot
-from neuralbasis.axis import continuous_axis
-from neuralbasis.encoder import Encoder
+from neuralbasis.encoding.axis import continuous_axis
+from neuralbasis.encoding.encoder import Encoder
 from neuralbasis.explain import explain_class, explain_picture
-from neuralbasis.model import AdditiveModel
 from neuralbasis.plot.canvas import LOWERS, RAISES, signed
 from neuralbasis.plot.overlays import STRONGEST, blend, stretch
-from neuralbasis.shape import Shape
 from tests.models import build_model, draw_numbers, name_columns
 
 NAMES = ["has_wing_pattern::striped", "has_beak_shape::needle", "has_leg_colour::orange", "has_" + 40 * "long_" + "end"]

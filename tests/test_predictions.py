@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from neuralbasis.predictions import OUTPUTS, output_arrays, output_names
+from neuralbasis.model.additive_model.predictions import OUTPUTS, output_arrays, output_names
 
 from .models import build_model, draw_numbers, name_columns
 

@@ -17,18 +17,18 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from neuralbasis.model.additive_model.additive_model import AdditiveModel
+from neuralbasis.model.additive_model.summary import Summary
 
 import neuralbasis
-from neuralbasis.axis import Axis
 from neuralbasis.cli import main
 from neuralbasis.cli.pages import Explanation, align, write_json, write_summary
-from neuralbasis.columns import read_columns
-from neuralbasis.detection import Detection
-from neuralbasis.encoder import Encoder
+from neuralbasis.data.columns import read_columns
+from neuralbasis.encoding.axis import Axis
+from neuralbasis.encoding.encoder import Encoder
 from neuralbasis.explain import explain_class, explain_global
-from neuralbasis.model import AdditiveModel
 from neuralbasis.printable import escape, escape_json
-from neuralbasis.summary import Summary
+from neuralbasis.vision.detection import Detection
 
 from .models import build_model
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from neuralbasis.model.additive_model.additive_model import AdditiveModel
+from neuralbasis.model.additive_model.predictor import _interpolate
+from neuralbasis.model.additive_model.purify import Table, purify
+from neuralbasis.model.additive_model.shapes import Shape
 
-from neuralbasis import purify as module
-from neuralbasis.axis import Axis, continuous_axis, level_axis
-from neuralbasis.model import AdditiveModel
-from neuralbasis.parts import _interpolate
-from neuralbasis.purify import Table, purify
-from neuralbasis.shape import Shape
+from neuralbasis.encoding.axis import Axis, continuous_axis, level_axis
+from neuralbasis.model.additive_model import purify as module
 from tests.models import build_model, draw_numbers, name_columns
 
 seeds = st.integers(0, 2**32 - 1)

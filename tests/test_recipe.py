@@ -8,13 +8,12 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from neuralbasis.terms.term.term import Plan
 from sklearn.base import clone
 
-import neuralbasis.fitting
+import neuralbasis.training.fit
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
-from neuralbasis.axis import continuous_axis, level_axis
-from neuralbasis.layout import Anchor, lay_out
-from neuralbasis.recipe import (
+from neuralbasis.config import (
     AUTO_PAIRS,
     BYTES_A_TERM,
     INTERACTION_STEPS,
@@ -44,8 +43,9 @@ from neuralbasis.recipe import (
     make_settings,
     settle,
 )
-from neuralbasis.terms import Plan
-from neuralbasis.train import place_rows
+from neuralbasis.encoding.axis import continuous_axis, level_axis
+from neuralbasis.encoding.layout import Anchor, lay_out
+from neuralbasis.training.rows import place_rows
 
 NAN, INF = float("nan"), float("inf")
 INTEGERS = {  # smallest value that is right
@@ -481,7 +481,7 @@ def test_a_fit_leaves_the_parameters_as_they_are_and_has_the_preset_s_members(mo
         members.append(n_members)
         return place_rows(sample, objective, n_members, *arguments)
 
-    monkeypatch.setattr(neuralbasis.start, "place_rows", watch)
+    monkeypatch.setattr(neuralbasis.training.prepare, "place_rows", watch)
     X = np.random.default_rng(0).random((60, 2))
     model = NeuralBasisRegressor(preset="fast", hidden=(8,), max_steps=4, interactions=0)
     before = model.get_params()

@@ -14,18 +14,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, kernels
-from neuralbasis.axis import continuous_axis, level_axis
-from neuralbasis.history import History
-from neuralbasis.layout import lay_out
-from neuralbasis.objective import choose_objective
-from neuralbasis.recipe import make_net
-from neuralbasis.sample import Sample
-from neuralbasis.train import GridEngine, Stage, place_rows, refine, training_threads
-from neuralbasis.train.free import SURE
-from neuralbasis.train.refine import MIN_KNOTS, MIN_SPIKE, WIDTH, _Path, find_chains
-from neuralbasis.train.rows import standard_error
+from neuralbasis.config import make_net
+from neuralbasis.data.target import Sample
+from neuralbasis.encoding.axis import continuous_axis, level_axis
+from neuralbasis.encoding.layout import lay_out
+from neuralbasis.losses.loss import choose_objective
+from neuralbasis.training.engines import GridEngine
+from neuralbasis.training.free import SURE
+from neuralbasis.training.history import History
+from neuralbasis.training.loop import training_threads
+from neuralbasis.training.refine import MIN_KNOTS, MIN_SPIKE, WIDTH, _Path, find_chains, refine
+from neuralbasis.training.rows import place_rows, standard_error
+from neuralbasis.training.stage import Stage
 
-BLEND = import_module("neuralbasis.train.blend")  # the package has a function of this name
+BLEND = import_module("neuralbasis.training.blend")  # the package has a function of this name
 seeds = st.integers(0, 2**32 - 1)
 TASKS = ("regression", "binary", "multiclass")
 QUICK = {"hidden": (16, 16), "n_bases": 8, "outer_bags": 2, "random_state": 0, "interactions": 0, "max_steps": 5}

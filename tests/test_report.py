@@ -19,16 +19,16 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from neuralbasis.model.additive_model.additive_model import AdditiveModel
+from neuralbasis.model.additive_model.shapes import Shape
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, report
-from neuralbasis.axis import Axis, continuous_axis, level_axis
-from neuralbasis.encoder import Encoder
+from neuralbasis.encoding.axis import Axis, continuous_axis, level_axis
+from neuralbasis.encoding.encoder import Encoder
 from neuralbasis.explain import explain_global, explain_local
-from neuralbasis.model import AdditiveModel
 from neuralbasis.report import part
 from neuralbasis.report.page import SCRIPTS, write_block
 from neuralbasis.report.tables import Pack
-from neuralbasis.shape import Shape
 from tests.browser import find_browser
 from tests.models import build_model, draw_numbers, name_columns, tie_model
 from tests.sparse_tables import build_models, draw_table, rows_of_every_kind
@@ -378,10 +378,10 @@ PROBE = """
 import sys
 import numpy as np
 from neuralbasis import report
-from neuralbasis.axis import continuous_axis
-from neuralbasis.encoder import Encoder
-from neuralbasis.model import AdditiveModel
-from neuralbasis.shape import Shape
+from neuralbasis.encoding.axis import continuous_axis
+from neuralbasis.encoding.encoder import Encoder
+from neuralbasis.model.additive_model import AdditiveModel
+from neuralbasis.model.shapes import Shape
 axis = continuous_axis("a", np.arange(3.0))
 shape = Shape((0,), (axis,), np.ones((5, 1)), np.zeros((5, 1)), np.ones(5))
 report.write(sys.argv[1], AdditiveModel(Encoder((axis,)), np.zeros(1), (shape,), "identity"), [[1.0], [2.0]])

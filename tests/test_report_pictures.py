@@ -8,15 +8,15 @@ from io import BytesIO
 import numpy as np
 import pytest
 from matplotlib.image import imread
+from neuralbasis.model.additive_model.additive_model import AdditiveModel
+from neuralbasis.model.additive_model.shapes import Shape, TiedShape
 
 from neuralbasis import report
-from neuralbasis.axis import Axis, continuous_axis
-from neuralbasis.encoder import Encoder
+from neuralbasis.encoding.axis import Axis, continuous_axis
+from neuralbasis.encoding.encoder import Encoder
 from neuralbasis.explain import explain_class, explain_picture
-from neuralbasis.model import AdditiveModel
 from neuralbasis.report import part, pictures
 from neuralbasis.report.thumbnails import shrink, write_addresses, write_png
-from neuralbasis.shape import Shape, TiedShape
 from tests.browser import find_browser
 from tests.models import build_model, draw_numbers, name_columns, tie_model
 

@@ -15,8 +15,8 @@ N_CASES = 3000
 READ_OUT_OF_BOUNDS = """
 import numpy as np
 from neuralbasis import kernels
-from neuralbasis.layout import lay_out
-from neuralbasis.axis import continuous_axis
+from neuralbasis.encoding.layout import lay_out
+from neuralbasis.encoding.axis import continuous_axis
 layout = lay_out([continuous_axis("x", np.arange(9.0))], [(0,)], {})
 arrays = list(layout.axis_arrays)
 numbers, positions = np.full((3, 1), 4.5), np.empty((3, 1))

@@ -7,8 +7,16 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from neuralbasis import kernels
-from neuralbasis.sample import SMALL_TABLE, Sample, check_init_score, check_weights, digest_rows, is_whole, tidy_rows
-from neuralbasis.stored import Stored
+from neuralbasis.data.sparse import Stored
+from neuralbasis.data.target import (
+    SMALL_TABLE,
+    Sample,
+    check_init_score,
+    check_weights,
+    digest_rows,
+    is_whole,
+    tidy_rows,
+)
 
 NAN = float("nan")
 NAMES = ("size", "age", "dose")

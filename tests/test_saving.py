@@ -11,10 +11,12 @@ import pytest
 import scipy.sparse as sp
 
 import neuralbasis
-from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, document, fitting
-from neuralbasis.archive import DocumentError
-from neuralbasis.axis import Axis, level_axis
-from neuralbasis.document import MAX_COLUMNS, MAX_KNOTS, check_columns, check_labels, check_size
+from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
+from neuralbasis.encoding.axis import Axis, level_axis
+from neuralbasis.serialization import model_file as document
+from neuralbasis.serialization.archive import DocumentError
+from neuralbasis.serialization.model_file import MAX_COLUMNS, MAX_KNOTS, check_columns, check_labels, check_size
+from neuralbasis.training import fit as fitting
 from tests.models import build_model
 
 RNG = np.random.default_rng(0)

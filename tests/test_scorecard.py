@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from neuralbasis.model.additive_model.additive_model import AdditiveModel
+from neuralbasis.model.additive_model.scorecard import WIDTH, describe, number_format, scorecard
+from neuralbasis.model.additive_model.shapes import Shape
 
-from neuralbasis.axis import Axis, continuous_axis, level_axis
-from neuralbasis.encoder import Encoder
-from neuralbasis.model import AdditiveModel
-from neuralbasis.scorecard import WIDTH, describe, number_format, scorecard
-from neuralbasis.shape import Shape
+from neuralbasis.encoding.axis import Axis, continuous_axis, level_axis
+from neuralbasis.encoding.encoder import Encoder
 
 from .models import build_model, draw_numbers, name_columns, tie_model
 

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from neuralbasis.terms.term.interactions import bin_columns, find_reach, list_triples, pick_terms, rank_terms
 
-from neuralbasis import kernels, screen
-from neuralbasis.axis import continuous_axis, level_axis
+from neuralbasis import kernels
+from neuralbasis.encoding.axis import continuous_axis, level_axis
+from neuralbasis.encoding.layout import lay_out
 from neuralbasis.kernels import count_cells
-from neuralbasis.layout import lay_out
-from neuralbasis.screen import bin_columns, find_reach, list_triples, pick_terms, rank_terms
+from neuralbasis.terms.term import interactions as screen
 
 seeds = st.integers(0, 2**32 - 1)
 

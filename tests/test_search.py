@@ -14,8 +14,7 @@ import optuna
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from neuralbasis.search import DROPOUTS, PAPER_RANGES, best_trial, search
+from neuralbasis.tuning.tuner.search import DROPOUTS, PAPER_RANGES, best_trial, search
 
 SPACE = {
     "rate": (1e-5, 1.0, "log"),
@@ -88,7 +87,7 @@ def test_a_search_goes_on_where_it_stopped(tmp_path):
 
 KILLED = """
 import sys, time
-from neuralbasis.search import search
+from neuralbasis.tuning.search import search
 def measure(found):
     if found["x"] == third:
         print("busy", flush=True)
@@ -231,7 +230,7 @@ def test_the_bar_tells_the_best_and_optuna_stays_quiet(capsys):
 
 def test_without_optuna(tmp_path: Path):
     (tmp_path / "optuna.py").write_text("raise ImportError('gone')")
-    code = "from neuralbasis.search import search; search(lambda f: 0.0, {'x': [1]})"
+    code = "from neuralbasis.tuning.search import search; search(lambda f: 0.0, {'x': [1]})"
     path = os.pathsep.join([str(tmp_path), *sys.path])
     found = subprocess.run(
         [sys.executable, "-c", code],

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from neuralbasis.terms.term.features import N_BINS, cut_columns, select_columns
 from scipy.special import chdtri
 
 import neuralbasis
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, kernels
-from neuralbasis.select import N_BINS, cut_columns, select_columns
 
 N = 240
 QUICK = {"max_steps": 60, "outer_bags": 3, "n_jobs": 1}
@@ -203,7 +203,7 @@ def test_classes_choose_together():
 
 def test_very_many_rows_are_sampled(monkeypatch):
     X, y = make_wide()
-    monkeypatch.setattr("neuralbasis.select.MAX_ROWS", 200)
+    monkeypatch.setattr("neuralbasis.terms.features.MAX_ROWS", 200)
     assert select(X, y, max_terms=3).features.tolist() == [5, 300, 650]
 
 
@@ -391,7 +391,7 @@ def test_as_many_bases_as_the_columns_ask_for():
     bases = []
 
     def remember(n_inputs, n_bases, n_copies, generator):
-        from neuralbasis.bases import SplineBasis
+        from neuralbasis.networks import SplineBasis
 
         bases.append(n_bases)
         return SplineBasis(n_inputs, n_bases, n_copies)

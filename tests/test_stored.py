@@ -8,9 +8,9 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neuralbasis.columns import Columns, read_columns
-from neuralbasis.encoder import Encoder
-from neuralbasis.stored import Stored
+from neuralbasis.data.columns import Columns, read_columns
+from neuralbasis.data.sparse import Stored
+from neuralbasis.encoding.encoder import Encoder
 
 NAN = float("nan")
 FORMATS = ("csr", "csc", "coo", "bsr", "dok", "lil", "dia")

@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import settings as trial
 from hypothesis import strategies as st
 
-from neuralbasis.columns import read_columns
-from neuralbasis.stream import cache as cache_module
-from neuralbasis.stream.cache import Cache, make_cache, pack, remove_cache, share_rows, unpack
-from neuralbasis.stream.source import open_source
-from neuralbasis.stream.survey import Survey, choose_roles, make_survey
+from neuralbasis.data import disk_cache as cache_module
+from neuralbasis.data.columns import read_columns
+from neuralbasis.data.disk_cache import Cache, make_cache, pack, remove_cache, share_rows, unpack
+from neuralbasis.data.files import open_source
+from neuralbasis.data.profile import Survey, choose_roles, make_survey
 from tests.stream_tables import FEATURES, make_table, run_group, settings, write_files
 
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neuralbasis import kernels
-from neuralbasis.axis import continuous_axis
-from neuralbasis.stream.sketch import MAX_EXACT, POINTS, LevelSketch, NumberSketch, join_points, thin_points
+from neuralbasis.data.sketches import MAX_EXACT, POINTS, LevelSketch, NumberSketch, join_points, thin_points
+from neuralbasis.encoding.axis import continuous_axis
 
 FEW = 64  # distinct values of a sketch that is soon thinned
 

@@ -15,10 +15,10 @@ import pyarrow.dataset
 import pyarrow.parquet
 import pytest
 
-from neuralbasis.columns import Column, read_columns
-from neuralbasis.stream.lanes import deal_lanes, gather_results, read_ahead, read_pieces
-from neuralbasis.stream.source import Source, open_files, open_source, read_column
-from neuralbasis.stream.survey import choose_roles
+from neuralbasis.data.columns import Column, read_columns
+from neuralbasis.data.files import Source, open_files, open_source, read_column
+from neuralbasis.data.profile import choose_roles
+from neuralbasis.data.writers import deal_lanes, gather_results, read_ahead, read_pieces
 
 AGES = [31, 45, 27, 60, 18, 52]
 
@@ -337,6 +337,6 @@ def list_texts(column: Column) -> list[str | None]:
 def test_files_in_several_stores_are_named(monkeypatch):
     local = pa.fs.LocalFileSystem()
     stores = {"a.parquet": local, "b.parquet": pa.fs.SubTreeFileSystem("/", local)}
-    monkeypatch.setattr("neuralbasis.stream.source._expand", lambda path: (stores[path], [path], None))
+    monkeypatch.setattr("neuralbasis.data.files._expand", lambda path: (stores[path], [path], None))
     with pytest.raises(ValueError, match=r"in several stores, such as a\.parquet and b\.parquet"):
         open_source(list(stores))

@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from neuralbasis.columns import read_columns
-from neuralbasis.encoder import Encoder, settle_texts
-from neuralbasis.stream import sketch as sketch_module
-from neuralbasis.stream.cache import make_cache
-from neuralbasis.stream.sketch import LevelSketch, TextSketch
-from neuralbasis.stream.source import open_source
-from neuralbasis.stream.survey import Survey, choose_roles, choose_type, index_labels, make_survey
-from neuralbasis.stream.tally import read_target
-from neuralbasis.train.group import ALONE
+from neuralbasis.data import sketches as sketch_module
+from neuralbasis.data.columns import read_columns
+from neuralbasis.data.counts import read_target
+from neuralbasis.data.disk_cache import make_cache
+from neuralbasis.data.files import open_source
+from neuralbasis.data.profile import Survey, choose_roles, choose_type, index_labels, make_survey
+from neuralbasis.data.sketches import LevelSketch, TextSketch
+from neuralbasis.distributed.process_group import ALONE
+from neuralbasis.encoding.encoder import Encoder, settle_texts
 from tests.stream_tables import FEATURES, make_table, run_group, settings, write_files
 
 

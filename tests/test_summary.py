@@ -7,10 +7,10 @@ from datetime import datetime, timezone
 import numpy as np
 import pandas as pd
 import pytest
+from neuralbasis.model.additive_model.summary import MAX_DEPTH, find_versions, to_plain
 
 import neuralbasis
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
-from neuralbasis.summary import MAX_DEPTH, find_versions, to_plain
 from tests.models import build_model
 
 QUICK = {"max_steps": 30, "outer_bags": 2, "interactions": 0}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from neuralbasis import supply
+from neuralbasis.training import block_loader as supply
 from tests.test_beyond import FEATURES, make, make_table, small_memory, write_files  # noqa: F401
 
 LIMIT = 500_000

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from neuralbasis.terms import Plan, Ranked, describe_ranking, parse_term, plan_terms, term_name
+from neuralbasis.terms.term.term import Plan, Ranked, describe_ranking, parse_term, plan_terms, term_name
 
 NAMES = ["age", "sex", "income", "city"]
 MAINS = [(0,), (1,), (2,), (3,)]

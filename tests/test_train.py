@@ -16,24 +16,25 @@ from hypothesis import strategies as st
 from torch import nn
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, kernels
-from neuralbasis.axis import continuous_axis, level_axis
-from neuralbasis.bases import MLPBasis, SplineBasis
-from neuralbasis.columns import read_columns
-from neuralbasis.encoder import Encoder
-from neuralbasis.history import History
-from neuralbasis.layout import Anchor, lay_out
-from neuralbasis.net import MIX_FLOOR, BasisNet
-from neuralbasis.objective import CrossEntropy, LogLoss, SquaredError, choose_objective
-from neuralbasis.recipe import make_net
-from neuralbasis.sample import Sample
-from neuralbasis.stored import Stored
-from neuralbasis.train import ALONE, ExactEngine, GridEngine, Settings, Stage, place_rows, train, training_threads
-from neuralbasis.train.crew import Crew, Part, compute_gradients, schedule
-from neuralbasis.train.feed import share_pool
-from neuralbasis.train.lookup import MIN_WORK, CompiledLookUp, StoredLookUp, TorchLookUp, choose_lookup
-from neuralbasis.train.loop import _Watch
-from neuralbasis.train.optimizer import FlatAdamW
-from neuralbasis.train.penalty import (
+from neuralbasis.config import make_net
+from neuralbasis.data.columns import read_columns
+from neuralbasis.data.sparse import Stored
+from neuralbasis.data.target import Sample
+from neuralbasis.distributed.process_group import ALONE
+from neuralbasis.encoding.axis import continuous_axis, level_axis
+from neuralbasis.encoding.encoder import Encoder
+from neuralbasis.encoding.layout import Anchor, lay_out
+from neuralbasis.losses.loss import CrossEntropy, LogLoss, SquaredError, choose_objective
+from neuralbasis.networks import MLPBasis, SplineBasis
+from neuralbasis.networks.basis_net import MIX_FLOOR, BasisNet
+from neuralbasis.training.batches import share_pool
+from neuralbasis.training.engines import ExactEngine, GridEngine, _stands_on_anchor
+from neuralbasis.training.history import History
+from neuralbasis.training.lookup import MIN_WORK, CompiledLookUp, StoredLookUp, TorchLookUp, choose_lookup
+from neuralbasis.training.loop import _Watch, train, training_threads
+from neuralbasis.training.members import Crew, Part, Settings, compute_gradients, schedule
+from neuralbasis.training.optimizer import FlatAdamW
+from neuralbasis.training.penalties import (
     N_BLOCKS,
     RAMP,
     REACH,
@@ -47,8 +48,8 @@ from neuralbasis.train.penalty import (
     find_edges,
     find_loose_cells,
 )
-from neuralbasis.train.points import _stands_on_anchor
-from neuralbasis.train.rows import MAX_COPIES, RARE_SHARE, Rows, copy_rare, hold_out, standard_error
+from neuralbasis.training.rows import MAX_COPIES, RARE_SHARE, Rows, copy_rare, hold_out, place_rows, standard_error
+from neuralbasis.training.stage import Stage
 from tests.models import MIXED, build_axes, build_layout, draw_numbers
 
 seeds = st.integers(0, 2**32 - 1)
@@ -240,7 +241,7 @@ def draw_stored(rng, n_rows, absent, anchored):
 @pytest.mark.parametrize("absent", [0.0, 1.0, 0.33, np.nan])
 def test_stored_and_compiled_look_ups_agree(absent, anchored, threads, monkeypatch):
     """To the bit: sums are in double precision and then rounded."""
-    monkeypatch.setattr("neuralbasis.train.lookup.MIN_WORK", 1)
+    monkeypatch.setattr("neuralbasis.training.lookup.MIN_WORK", 1)
     rng = np.random.default_rng(0)
     layout, numbers, stored = draw_stored(rng, 150, absent, anchored)
     plain = CompiledLookUp(layout.encode(numbers), layout, threads)
@@ -322,7 +323,7 @@ def test_every_term_is_summed_by_one_thread_whatever_is_skipped(n_terms, monkeyp
     axes = [continuous_axis(f"x{index:02d}", np.arange(3.0)) for index in range(n_terms + 1)]
     terms, edges = [(index, index + 1) for index in range(n_terms)], []
     monkeypatch.setattr(kernels, "share_work", lambda work, given: edges.append(list(given)))
-    monkeypatch.setattr("neuralbasis.train.lookup.MIN_WORK", 1)
+    monkeypatch.setattr("neuralbasis.training.lookup.MIN_WORK", 1)
     for seed in range(40):
         shares = 0.8 + 0.2 * np.random.default_rng(seed).random(n_terms + 1)
         layout = lay_out(axes, terms, {2: 3}, {feature: Anchor(0.0, share) for feature, share in enumerate(shares)})
@@ -1265,7 +1266,7 @@ def test_fitting_leaves_the_global_generators_alone():
 @pytest.mark.parametrize("outer_bags", [1, 3])  # one member on all threads, or parts on theirs
 @pytest.mark.parametrize("interactions", [0, 2])
 def test_the_number_of_threads_changes_nothing(interactions, outer_bags, monkeypatch):
-    monkeypatch.setattr("neuralbasis.train.lookup.MIN_WORK", 1)  # threads even for little work
+    monkeypatch.setattr("neuralbasis.training.lookup.MIN_WORK", 1)  # threads even for little work
     X, y = draw_additive(600)
     options = {**SMALL, "max_steps": 15, "interactions": interactions, "outer_bags": outer_bags}
     one, two, five = (NeuralBasisRegressor(**options, n_jobs=n).fit(X, y) for n in (1, 2, 5))

@@ -7,12 +7,12 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 import pytest
+from neuralbasis.model.additive_model.shapes import TiedShape
 from scipy.stats import chi2
 from sklearn.metrics import log_loss
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
-from neuralbasis.recipe import AUTO_CHANCE
-from neuralbasis.shape import TiedShape
+from neuralbasis.config import AUTO_CHANCE
 
 QUICK = {"max_steps": 60, "outer_bags": 2, "hidden": (32, 32), "random_state": 0}
 MAINS = [(0,), (1,), (2,), (3,)]
@@ -229,7 +229,7 @@ def test_triples_nest_in_pairs_that_have_few_knots(knots, monkeypatch):
     """Very many pairs have fewer knots: triples must not have others, whatever their own number would allow."""
     X = np.exp(draw(2100, 12)[0] * 2)
     y = np.log(X[:, :3]).prod(axis=1)
-    monkeypatch.setattr("neuralbasis.recipe.MAX_NUMBERS", 66 * 2 * knots**2)
+    monkeypatch.setattr("neuralbasis.config.MAX_NUMBERS", 66 * 2 * knots**2)
     model = make_estimator(interactions="all", triples=1, max_steps=3, validation_size=0).fit(X, y)
     sizes = {len(shape.term): max(len(axis.knots) for axis in shape.axes) for shape in model.model_.shapes}
     assert sizes[2] == knots
@@ -319,7 +319,7 @@ def test_the_time_limit_is_that_of_all_stages_together():
 
 
 def test_of_very_many_columns_those_with_the_strongest_main_effects_are_searched(monkeypatch):
-    monkeypatch.setattr("neuralbasis.trainer.MAX_SCREENED", {2: 3})
+    monkeypatch.setattr("neuralbasis.training.schedule.MAX_SCREENED", {2: 3})
     X, noise = draw(500, 6)
     y = X[:, 1] + 2 * X[:, 3] - X[:, 4] + 0.1 * noise
     model = make_estimator(interactions=2).fit(X, y)
@@ -364,7 +364,7 @@ def test_the_model_says_what_its_stages_say(task, options, trainers):
 @pytest.mark.parametrize("limit", [0, 4 * 3 * 2, 10 * 3 * 2])
 def test_classes_may_be_tied_in_a_later_stage_only(limit, monkeypatch, trainers):
     """Four main effects of three classes and two members; then six pairs more."""
-    monkeypatch.setattr("neuralbasis.recipe.MAX_FREE", limit)
+    monkeypatch.setattr("neuralbasis.config.MAX_FREE", limit)
     X, noise = draw(400)
     y = make_target(X[:, 0] * X[:, 1] + X[:, 2] + 0.1 * noise, "multiclass")
     model = make_estimator("multiclass", interactions="all", max_steps=20, validation_size=0).fit(X, y)
@@ -546,7 +546,7 @@ def test_missing_values_may_interact():
 
 
 def test_many_classes_with_pairs_may_stay_in_factors(monkeypatch):
-    monkeypatch.setattr("neuralbasis.compile.MAX_NUMBERS", 0)
+    monkeypatch.setattr("neuralbasis.training.compile.MAX_NUMBERS", 0)
     X, noise = draw(600)
     score = X[:, 0] * X[:, 1] + 0.05 * noise
     y = np.digitize(score, np.quantile(score, np.arange(1, 12) / 12))

@@ -18,8 +18,8 @@ from sklearn.metrics import log_loss, roc_auc_score
 import neuralbasis
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, tune
 from neuralbasis.cli import main
-from neuralbasis.recipe import PAPER
-from neuralbasis.sample import hold_out
+from neuralbasis.config import PAPER
+from neuralbasis.data.target import hold_out
 
 QUICK = {"max_steps": 20, "outer_bags": 2, "interactions": 0, "refine": False}
 RATES = {"learning_rate": (1e-4, 0.1, "log"), "n_bases": [4, 16]}

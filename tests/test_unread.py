@@ -11,9 +11,11 @@ import pyarrow.parquet
 import pytest
 from scipy.sparse import random_array
 
-from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, load, memory, start, update
-from neuralbasis.bases import MLPBasis
-from neuralbasis.recipe import PAPER, UNREAD, warn_unread
+from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, load, update
+from neuralbasis.config import PAPER, UNREAD, warn_unread
+from neuralbasis.data import memory
+from neuralbasis.networks import MLPBasis
+from neuralbasis.training import prepare as start
 
 QUICK = {"outer_bags": 1, "max_steps": 8, "interactions": [(0, 1)], "n_jobs": 1}
 NETWORK = {

@@ -10,21 +10,21 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from neuralbasis.model.additive_model.additive_model import AdditiveModel, load
+from neuralbasis.model.additive_model.factors import Factors
+from neuralbasis.model.additive_model.scorecard import MAX_TABLES
+from neuralbasis.model.additive_model.shapes import Shape, make_shapes
 from scipy.sparse import csr_array
 
 from neuralbasis import NeuralBasisClassifier, export, plot, report
-from neuralbasis.axis import Axis, silent_axis
 from neuralbasis.cli import main, pages
-from neuralbasis.encoder import Encoder
-from neuralbasis.entries import Finder
+from neuralbasis.encoding.axis import Axis, silent_axis
+from neuralbasis.encoding.encoder import Encoder
+from neuralbasis.encoding.sparse_codes import Finder
 from neuralbasis.explain import explain_global, explain_local
 from neuralbasis.export import plain
-from neuralbasis.factors import Factors
 from neuralbasis.lazy import Lazy
-from neuralbasis.model import AdditiveModel, load
 from neuralbasis.report import part
-from neuralbasis.scorecard import MAX_TABLES
-from neuralbasis.shape import Shape, make_shapes
 from tests.models import build_model
 from tests.sparse_tables import build_models, build_wide, draw_table, rows_of_every_kind
 from tests.test_report import read_page

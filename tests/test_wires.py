@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from neuralbasis.train import wires
-from neuralbasis.train.wires import Wires, lay_wires
+from neuralbasis.distributed import wires
+from neuralbasis.distributed.wires import Wires, lay_wires
 
 
 def lay(size: int) -> list[Wires | None]:

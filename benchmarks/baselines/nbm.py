@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import neuralbasis.fitting  # noqa: F401  the first fit would import torch; imports are not part of any learner's time
+import neuralbasis.training.fit  # noqa: F401  the first fit would import torch; imports are not part of any learner's time
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
 
 # PAPER §4.3: one model, its network on the scaled value alone, batch norm, shapes shared by the classes, all terms at

@@ -54,7 +54,7 @@ def make_estimator(folder: Path, n_steps: int | None = None):
 
 def small_memory() -> AbstractContextManager[Any]:
     """Count only what rows take: a table of megabytes is then larger than a `memory_limit` of one."""
-    from neuralbasis import memory
+    from neuralbasis.data import memory
 
     return patch.multiple(memory, BASE_BYTES=0, WORK_BYTES=0, MIN_BENCH=1024)
 

@@ -130,8 +130,8 @@ def _end(pid: int) -> None:
 def _inspect(folder: Path, outcome: Outcome) -> None:
     """Every checkpoint there is must be readable, and so must a model."""
     from neuralbasis import load
-    from neuralbasis.checkpoint import list_checkpoints
-    from neuralbasis.nested import read_nested
+    from neuralbasis.serialization.nested_json import read_nested
+    from neuralbasis.training.checkpoints import list_checkpoints
 
     for path in list_checkpoints(folder / "state"):
         try:

@@ -116,7 +116,7 @@ def fit(kind: str, data: Path, state: Path, resume: bool, callbacks: list[Callab
 
 def collect(kind: str, data: Path) -> list[Path]:
     """Checkpoints of a fit: an early one, one from the middle, one shortly before its end, and the last."""
-    from neuralbasis.checkpoint import list_checkpoints
+    from neuralbasis.training.checkpoints import list_checkpoints
 
     if kind == "files" and not list(data.glob("part-*")):
         write_files(data)
@@ -137,11 +137,11 @@ def collect(kind: str, data: Path) -> list[Path]:
 
 def alter(source: Path, target: Path, rng: np.random.Generator) -> str:
     """Write an altered copy of a checkpoint; returns what was done."""
-    from neuralbasis.archive import write_archive
-    from neuralbasis.nested import read_nested, write_nested
+    from neuralbasis.serialization.archive import write_archive
+    from neuralbasis.serialization.nested_json import read_nested, write_nested
 
     if rng.random() < 0.1:
-        from neuralbasis.archive import read_archive
+        from neuralbasis.serialization.archive import read_archive
 
         with open(source, "rb") as file:
             entries = read_archive(file)
@@ -245,7 +245,7 @@ def alter_array(array: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray
 
 def face(kind: str, data: Path, sources: list[Path], number: int) -> tuple[str, str, str]:
     """Case `number` of a kind: how it ended ("error", "started again", "model" or "FAILED"), what was done, and why."""
-    from neuralbasis.checkpoint import CheckpointError
+    from neuralbasis.training.checkpoints import CheckpointError
 
     rng = np.random.default_rng([number, *kind.encode()])
     with tempfile.TemporaryDirectory() as state, warnings.catch_warnings(record=True) as told:

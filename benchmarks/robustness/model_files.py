@@ -42,13 +42,13 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from neuralbasis.model.additive_model.additive_model import AdditiveModel, load
+from neuralbasis.model.additive_model.shapes import FactoredShape
 
 from neuralbasis import export
-from neuralbasis.archive import DocumentError
-from neuralbasis.document import ARRAYS, _write_entries
 from neuralbasis.explain import explain_global, explain_local
-from neuralbasis.model import AdditiveModel, load
-from neuralbasis.shape import FactoredShape
+from neuralbasis.serialization.archive import DocumentError
+from neuralbasis.serialization.model_file import ARRAYS, _write_entries
 from tests.formats.make import make_model
 from tests.models import MIXED, NUMERIC, build_model, tie_model
 from tests.sparse_tables import build_models, build_wide, draw_table

@@ -88,8 +88,10 @@ def measure_here(way: Way) -> Found:
     """Fit in this process, or as one of several."""
     import pyarrow.parquet
 
-    from neuralbasis import NeuralBasisClassifier, beyond, supply
-    from neuralbasis.train import find_group
+    from neuralbasis import NeuralBasisClassifier
+    from neuralbasis.distributed.process_group import find_group
+    from neuralbasis.training import block_loader as supply
+    from neuralbasis.training import out_of_core as beyond
 
     clock = Stopwatch()
     clock.watch("survey", beyond, "make_survey")
@@ -183,7 +185,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.child is not None:
         found = measure_here(Way(**json.loads(given.child)))
-        from neuralbasis.train import find_group
+        from neuralbasis.distributed.process_group import find_group
 
         if find_group().rank == 0:
             Path(given.answer).write_text(json.dumps(asdict(found)))

@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from neuralbasis import NeuralBasisClassifier, detection
+from neuralbasis import NeuralBasisClassifier
+from neuralbasis.vision import detection
 
 from ..clock import time_once
 from ..datasets.objects import Objects, draw_objects, find_frequent_pairs, make_world

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from neuralbasis import NeuralBasisClassifier
-from neuralbasis.stream.cache import make_cache
-from neuralbasis.stream.sketch import NumberSketch
-from neuralbasis.stream.source import open_source
-from neuralbasis.stream.survey import choose_roles, make_survey
+from neuralbasis.data.disk_cache import make_cache
+from neuralbasis.data.files import open_source
+from neuralbasis.data.profile import choose_roles, make_survey
+from neuralbasis.data.sketches import NumberSketch
 
 FILE_ROWS = 1_000_000
 GROUP_ROWS = 1 << 17

@@ -66,8 +66,8 @@ def make_extractor(size: Size, is_small: bool):
     import torch
     from transformers import ResNetConfig, ResNetModel
 
-    from neuralbasis.concepts import Backbone, ConceptExtractor
-    from neuralbasis.concepts.knowledge import Knowledge, Source
+    from neuralbasis.vision import Backbone, ConceptExtractor
+    from neuralbasis.vision.concept_file import Knowledge, Source
 
     torch.manual_seed(0)
     small = {"embedding_size": 8, "hidden_sizes": [8, size.n_features], "depths": [1, 1], "layer_type": "basic"}
@@ -158,7 +158,7 @@ def draw_problem(size: Size) -> tuple[np.ndarray, np.ndarray]:
 
 
 def time_classifiers(size: Size) -> None:
-    from neuralbasis.concepts.classifiers import fit_classifiers
+    from neuralbasis.vision.classifiers import fit_classifiers
 
     features, weights = draw_problem(size)
     held = len(features) // 5

@@ -14,32 +14,32 @@ from __future__ import annotations
 
 from typing import Any
 
+from ._moved import MOVED, install
 from .lazy import find_name
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 _HOME = {
     "NeuralBasisRegressor": "estimators",
     "NeuralBasisClassifier": "estimators",
-    "AdditiveModel": "model",
-    "load": "model",
-    "merge": "merging",
-    "tune": "tuning",
+    "AdditiveModel": "model.additive_model",
+    "load": "model.additive_model",
+    "merge": "model.merge",
+    "tune": "tuning.tuner",
     "update": "estimators",
-    "concepts": None,
-    "detection": None,
-    "document": None,
+    "distributed": None,
     "explain": None,
     "export": None,
-    "launch": None,
     "plot": None,
     "report": None,
+    "vision": None,
 }
 __all__ = sorted(_HOME)
+install()
 
 
 def __getattr__(name: str) -> Any:
-    return find_name(__name__, _HOME, name)
+    return find_name(__name__, _HOME | dict.fromkeys(MOVED) if name in MOVED else _HOME, name)
 
 
 def __dir__() -> list[str]:

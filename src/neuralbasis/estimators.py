@@ -17,21 +17,21 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_n_features, check_is_fitted, column_or_1d, validate_data
 
-from .axis import Axis
-from .columns import Columns, find_rows, is_missing, read_columns
+from .data.columns import Columns, find_rows, is_missing, read_columns
+from .data.target import MAX_TARGET, Sample, check_init_score, check_weights, read_floats
+from .encoding.axis import Axis
 from .lazy import Lazy
-from .link import inverse_link
-from .model import AdditiveModel, find_model
+from .losses.links import inverse_link
+from .model.additive_model import AdditiveModel, find_model
+from .model.shapes import AnyShape
+from .model.summary import list_changed
 from .readonly import freeze
-from .sample import MAX_TARGET, Sample, check_init_score, check_weights, read_floats
-from .shape import AnyShape
-from .summary import list_changed
 
 if TYPE_CHECKING:
-    from .bases import Basis
+    from .data.files import Source
     from .explain import GlobalExplanation, LocalExplanation
-    from .stream.source import Source
-    from .train import Keeper
+    from .networks import Basis
+    from .training.checkpointer import Keeper
 
 
 class _NeuralBasisModel(BaseEstimator):
@@ -288,8 +288,8 @@ class _NeuralBasisModel(BaseEstimator):
             that the fit would have given; without a checkpoint, or behind a fit that came to its end with other rows or
             parameters, the fit starts anew
         """
-        from .fitting import open_keeper  # brings torch, which predictions do not need
-        from .recipe import check_parameters
+        from .config import check_parameters
+        from .training.fit import open_keeper  # brings torch, which predictions do not need
 
         check_parameters(self)
         if self.warm_start and hasattr(self, "model_"):
@@ -301,7 +301,7 @@ class _NeuralBasisModel(BaseEstimator):
             return self._fit_table(X, y, sample_weight, init_score, None if name is None else str(name), keeper)
 
     def _fit_table(self, X, y, sample_weight, init_score, target: str | None, keeper: Keeper):
-        from .fitting import fit_model  # brings torch, which predictions do not need
+        from .training.fit import fit_model  # brings torch, which predictions do not need
 
         columns = self._read_training_table(X)
         sample = self._read_sample(y, sample_weight, init_score, columns.n_rows, is_new=True)
@@ -310,8 +310,8 @@ class _NeuralBasisModel(BaseEstimator):
         return self
 
     def _fit_source(self, source: Source, y, sample_weight, init_score, keeper: Keeper):
-        from .beyond import fit_source, read_in_memory
-        from .stream.survey import choose_roles
+        from .data.profile import choose_roles
+        from .training.out_of_core import fit_source, read_in_memory
 
         _require_names(y, sample_weight, init_score)
         roles = choose_roles(source, y, sample_weight, self.feature_names)
@@ -350,8 +350,8 @@ class _NeuralBasisModel(BaseEstimator):
         >>> round(float(np.ptp(model.predict([[0.1], [0.9]]))), 1), model.model_.summary.n_rows
         (2.4, 900)
         """
-        from .recipe import check_parameters, warn_unread
-        from .updating import update_model
+        from .config import check_parameters, warn_unread
+        from .training.update import update_model
 
         model = self._fitted_model()
         check_parameters(self)
@@ -368,9 +368,9 @@ class _NeuralBasisModel(BaseEstimator):
 
     def _read_source(self, source: Source, y, sample_weight, init_score) -> Any:
         """New rows of files, which must fit in memory."""
-        from .beyond import read_in_memory
-        from .stream.survey import choose_roles
-        from .train import FORGETFUL
+        from .data.profile import choose_roles
+        from .training.checkpointer import FORGETFUL
+        from .training.out_of_core import read_in_memory
 
         _require_names(y, sample_weight, init_score)
         roles = choose_roles(source, y, sample_weight, list(self._fitted_model().encoder.names))
@@ -672,7 +672,7 @@ def _find_source(X) -> Source | None:
     """The source that X is; arrays, frames and mappings are tables in memory."""
     if hasattr(X, "shape") or hasattr(X, "columns") or isinstance(X, Mapping):
         return None
-    from .stream.source import open_source
+    from .data.files import open_source
 
     return open_source(X)
 

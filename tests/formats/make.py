@@ -2,8 +2,8 @@
 
     python -m tests.formats.make
 
-Run it when `neuralbasis.document.FORMAT` has been raised. Files of older formats stay as they are: they must be read
-for ever, and nothing can write them any more.
+Run it when `serialization.model_file.FORMAT` has been raised. Files of older formats stay as they are: they must be
+read for ever, and nothing can write them any more.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from neuralbasis.model.additive_model.additive_model import AdditiveModel
+from neuralbasis.model.additive_model.shapes import make_shapes
+from neuralbasis.model.additive_model.summary import Summary
 
-from neuralbasis.document import FORMAT
-from neuralbasis.encoder import Encoder
-from neuralbasis.model import AdditiveModel
-from neuralbasis.shape import make_shapes
-from neuralbasis.summary import Summary
+from neuralbasis.encoding.encoder import Encoder
+from neuralbasis.serialization.model_file import FORMAT
 from tests.models import build_model, draw_numbers, name_columns, tie_model
 from tests.sparse_tables import build_factors, draw_table, name_axis
 

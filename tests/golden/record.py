@@ -23,8 +23,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import scipy.sparse as sp
 
-from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, memory, merge
-from neuralbasis.recipe import PAPER
+from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, merge
+from neuralbasis.config import PAPER
+from neuralbasis.data import memory
 
 RECORD = Path(__file__).with_name("record.npz")
 QUICK = {"max_steps": 24, "outer_bags": 2, "random_state": 7, "n_jobs": 1}

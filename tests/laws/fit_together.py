@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, beyond
-from neuralbasis.memory import Division
-from neuralbasis.train import find_group
+from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
+from neuralbasis.data.memory import Division
+from neuralbasis.distributed.process_group import find_group
+from neuralbasis.training import out_of_core as beyond
 
 QUICK = {"hidden": (16, 16), "n_bases": 8, "n_interaction_bases": 8, "n_jobs": 1, "random_state": 0, "outer_bags": 3}
 FITS = {

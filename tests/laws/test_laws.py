@@ -9,18 +9,19 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 import torch
+from neuralbasis.model.additive_model.shapes import TiedShape
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, load
-from neuralbasis.columns import read_columns
-from neuralbasis.compile import compile_model
-from neuralbasis.encoder import Encoder
-from neuralbasis.layout import lay_out
-from neuralbasis.link import inverse_link
-from neuralbasis.objective import CrossEntropy, LogLoss, SquaredError
-from neuralbasis.recipe import make_net
-from neuralbasis.sample import Sample
-from neuralbasis.shape import TiedShape
-from neuralbasis.train import ExactEngine, GridEngine, Stage
+from neuralbasis.config import make_net
+from neuralbasis.data.columns import read_columns
+from neuralbasis.data.target import Sample
+from neuralbasis.encoding.encoder import Encoder
+from neuralbasis.encoding.layout import lay_out
+from neuralbasis.losses.links import inverse_link
+from neuralbasis.losses.loss import CrossEntropy, LogLoss, SquaredError
+from neuralbasis.training.compile import compile_model
+from neuralbasis.training.engines import ExactEngine, GridEngine
+from neuralbasis.training.stage import Stage
 
 TASKS = ("regression", "binary", "multiclass")
 CASES = (*TASKS, "tied")  # the classes of the last share their shapes
@@ -107,7 +108,7 @@ def test_a_saved_and_loaded_model_predicts_bit_for_bit_the_same(fitted, tmp_path
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_saved_and_loaded_model_of_factored_classes_predicts_bit_for_bit_the_same(order, tmp_path, monkeypatch):
-    monkeypatch.setattr("neuralbasis.compile.MAX_NUMBERS", 0)
+    monkeypatch.setattr("neuralbasis.training.compile.MAX_NUMBERS", 0)
     table = make_table()
     estimator = make_estimator("tied", interactions=ORDERS[order]).fit(table, make_target(table, "tied"))
     assert any(isinstance(shape, TiedShape) for shape in estimator.model_.shapes)
@@ -174,7 +175,7 @@ def test_factored_classes_say_what_their_tables_say(order, monkeypatch):
     table, odd = make_table(), make_odd_table()
     y = make_target(table, "tied")
     dense = make_estimator("tied", interactions=ORDERS[order]).fit(table, y)
-    monkeypatch.setattr("neuralbasis.compile.MAX_NUMBERS", 0)
+    monkeypatch.setattr("neuralbasis.training.compile.MAX_NUMBERS", 0)
     factored = make_estimator("tied", interactions=ORDERS[order]).fit(table, y)
     assert any(isinstance(shape, TiedShape) for shape in factored.model_.shapes)
     assert not any(isinstance(shape, TiedShape) for shape in dense.model_.shapes)
@@ -351,7 +352,7 @@ def test_grid_and_exact_engine_agree_on_knots_in_scores_and_gradients(task, orde
 
 
 def to_double(points):
-    from neuralbasis.net import OrderPoints, Points
+    from neuralbasis.networks.basis_net import OrderPoints, Points
 
     orders = {
         order: OrderPoints(chosen.places.double(), chosen.weight.double(), chosen.term, chosen.point)
@@ -390,8 +391,8 @@ def encoder_of(grid):
 
 def test_fourier_free_net_has_the_published_number_of_parameters():
     """CA Housing NBM: 64,861 = 62,820 (network) + 1,224 (batch norm) + 808 (coefficients) + 9 (output weights)."""
-    from neuralbasis.bases import MLPBasis
-    from neuralbasis.net import BasisNet
+    from neuralbasis.networks import MLPBasis
+    from neuralbasis.networks.basis_net import BasisNet
 
     basis = MLPBasis(1, 100, 1, hidden=(256, 128, 128), fourier=0)
     assert BasisNet({1: basis}, {1: 8}, n_free=0, n_members=1, n_outputs=1, tied=True).count_parameters() == 64_861

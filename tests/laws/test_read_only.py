@@ -12,10 +12,10 @@ import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from neuralbasis.model.additive_model.shapes import TiedShape
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, load, merge
 from neuralbasis.readonly import ModelArray, freeze
-from neuralbasis.shape import TiedShape
 
 QUICK = {"max_steps": 20, "outer_bags": 2, "random_state": 1, "validation_size": 0}
 KINDS = ("regression", "binary", "multiclass", "tied", "wide")
@@ -32,7 +32,7 @@ def fit(kind: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
     if kind == "regression":
         return NeuralBasisRegressor(interactions=pair, **QUICK).fit(X, y), X
     if kind == "tied":
-        monkeypatch.setattr("neuralbasis.compile.MAX_NUMBERS", 0)
+        monkeypatch.setattr("neuralbasis.training.compile.MAX_NUMBERS", 0)
     cuts = [0.0] if kind == "binary" else [-0.5, 0.5]
     labels = np.array(["low", "middle", "high"])[np.digitize(y, cuts)]
     return NeuralBasisClassifier(interactions=pair, tied_classes=kind == "tied", **QUICK).fit(X, labels), X

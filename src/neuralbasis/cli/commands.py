@@ -15,8 +15,8 @@ import neuralbasis
 from ..printable import escape
 from .concepts import concepts
 from .failure import CommandGroup, Failure, is_first
+from .options import Wishes, read_feature_types, read_interactions, read_pairs, read_settings, split_names
 from .terminal import echo, echo_exact
-from .wishes import Wishes, read_feature_types, read_interactions, read_pairs, read_settings, split_names
 
 TABLE = click.Path(exists=True, dir_okay=False, allow_dash=True)
 MODEL = click.Path(exists=True, dir_okay=False)
@@ -110,7 +110,7 @@ def fit(data: tuple[str, ...], path: str | None, force: bool, as_json: bool, **g
     neuralbasis fit "sales/*.parquet" --target amount --memory-limit 2GB
     torchrun --nproc-per-node 4 -m neuralbasis fit "sales/*.parquet" --target amount --model sales.nbm
     """
-    from .trial import run_trial
+    from .fitting import run_trial
 
     path = _check_model(path, data, force)
     is_plain = len(data) == 1 and (data[0] == "-" or os.path.isfile(data[0])) and given["memory_limit"] is None
@@ -175,8 +175,8 @@ def predict(
     neuralbasis predict houses.nbm new.csv -o predicted.csv --keep id
     zcat new.csv.gz | neuralbasis predict houses.nbm - > predicted.csv
     """
+    from .batches import predict_table
     from .outputs import check_output
-    from .stream import predict_table
 
     check_output(output, model, data)
     fitted = neuralbasis.load(model)
@@ -216,7 +216,7 @@ def evaluate(
     neuralbasis evaluate objects.nbm boxes.json --features features.npz --detection instances.json
     """
     from . import pages
-    from .stream import detect_boxes, detect_table, evaluate_table
+    from .batches import detect_boxes, detect_table, evaluate_table
 
     fitted = neuralbasis.load(model)
     if detection is not None:
@@ -283,7 +283,7 @@ def explain(model: str, given: tuple[str, ...], row: int, values: bool, as_json:
     neuralbasis explain houses.nbm --values age=31 income=5000
     """
     from . import pages
-    from .stream import find_row, read_row
+    from .batches import find_row, read_row
     from .tables import Dialect
 
     if not values and len(given) != 1:
@@ -352,8 +352,8 @@ def report(
     neuralbasis report houses.nbm
     neuralbasis report houses.nbm later.csv --target price -o houses.html
     """
+    from .batches import read_whole
     from .outputs import check_output
-    from .stream import read_whole
 
     if data is None and (target is not None or rows):
         raise click.UsageError(f"{'--target' if target is not None else '--row'} needs a table")
@@ -416,7 +416,7 @@ def _open_table(path: str, given: dict[str, Any]) -> Any:
 
 def _open_source(paths: tuple[str, ...], given: dict[str, Any]) -> Any:
     """The table in several files, or in one that is read in pieces."""
-    from ..stream.source import open_files
+    from ..data.files import open_files
     from .tables import Dialect, SourceTable
 
     dialect = Dialect(**{name: given.pop(name) for name in ("delimiter", "encoding", "missing")})
@@ -427,7 +427,7 @@ def _open_source(paths: tuple[str, ...], given: dict[str, Any]) -> Any:
 
 def _is_large(path: str) -> bool:
     """May a file take more memory than there is? Numbers are about five times as large in a fit as in a file."""
-    from ..memory import read_limit
+    from ..data.memory import read_limit
 
     return path != "-" and 5 * os.path.getsize(path) > read_limit(None)
 

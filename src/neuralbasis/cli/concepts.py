@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from ..draft import replace_when_done
 from ..printable import escape
+from ..serialization.temporary_file import replace_when_done
 from .failure import Failure, note
 from .terminal import echo
 
 if TYPE_CHECKING:
-    from ..concepts import Annotations, ConceptExtractor
-    from ..concepts.knowledge import Trust
+    from ..vision import Annotations, ConceptExtractor
+    from ..vision.concept_file import Trust
 
 PICTURES = click.Path(exists=True)
 LISTED = 10  # concepts, or broken pictures, on a page
@@ -74,7 +74,7 @@ def fit(
     \b
     neuralbasis concepts fit CUB_200_2011 --backbone microsoft/resnet-50 --download -o birds.nbc
     """
-    from ..concepts import Backbone, ConceptExtractor, read_annotations
+    from ..vision import Backbone, ConceptExtractor, read_annotations
     from . import pages
     from .outputs import check_output
 
@@ -121,7 +121,7 @@ def apply(
     neuralbasis concepts apply birds.nbc photographs/ -o table.parquet
     neuralbasis fit table.parquet --target class --exclude image
     """
-    from ..concepts import load, read_annotations
+    from ..vision import load, read_annotations
     from .outputs import check_output
 
     check_output(output, extractor, pictures)

@@ -21,7 +21,7 @@ from typing import Any
 
 import click
 
-from ..columns import list_names
+from ..data.columns import list_names
 from .terminal import echo, echo_line
 
 STOPPED = 130

@@ -16,7 +16,7 @@ import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet
 
-from ..draft import replace_when_done
+from ..serialization.temporary_file import replace_when_done
 from .failure import Failure
 from .terminal import echo_exact
 

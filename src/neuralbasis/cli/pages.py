@@ -10,10 +10,10 @@ from typing import Any
 import click
 import numpy as np
 
-from ..columns import Columns, level_text
-from ..model import AdditiveModel
+from ..data.columns import Columns, level_text
+from ..model.additive_model import AdditiveModel
+from ..model.scorecard import reachable_cells
 from ..printable import escape, escape_json
-from ..scorecard import reachable_cells
 from .measures import Measure
 
 BAR_WIDTH = 24

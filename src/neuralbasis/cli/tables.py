@@ -24,8 +24,8 @@ import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet
 
-from ..axis import Axis
-from ..columns import MISSING_TEXTS, Column, Columns, level_text, list_names, read_columns
+from ..data.columns import MISSING_TEXTS, Column, Columns, level_text, list_names, read_columns
+from ..encoding.axis import Axis
 from .failure import Failure, require_names
 
 NUMBER, TEXT = pa.float64(), pa.string()
@@ -235,7 +235,7 @@ def _read_plain_numbers(array: pa.Array, axis: Axis, missing: Collection[str]) -
 def respell(column: Column, axis: Axis, missing: Collection[str]) -> Column:
     """A column as the axis knows it: texts in the axis's spelling, or numbers; missing where a text stands for that.
 
-    >>> from neuralbasis.axis import level_axis
+    >>> from neuralbasis.encoding.axis import level_axis
     >>> column = Column("grade", None, np.array([0, 1, 2]), ("3.0", "NA", "4"))
     >>> found = respell(column, level_axis("grade", "nominal", ["3", "4"]), MISSING_TEXTS)
     >>> found.levels, found.codes.tolist()

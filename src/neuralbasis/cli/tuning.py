@@ -8,10 +8,10 @@ from typing import Any
 
 import neuralbasis
 
-from ..tuning import Tuning
+from ..tuning.tuner import Tuning
+from .fitting import Rows, Trial, run_trial
+from .options import Wishes
 from .tables import AnyTable
-from .trial import Rows, Trial, run_trial
-from .wishes import Wishes
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from ..columns import Columns, write_frame
-from ..model import AdditiveModel, find_model
+from ..data.columns import Columns, write_frame
+from ..model.additive_model import AdditiveModel, find_model
+from ..model.shapes import AnyShape, Shape, TiedShape
 from ..printable import escape
-from ..shape import AnyShape, Shape, TiedShape
 from .explanation import Explanation, Value, find_output, plain_values, read_table, to_python
 from .pictures import read_picture
 from .terms import Leaning, TermView, view_shape

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from ..axis import Axis, level_axis
-from ..columns import Column, Columns, write_frame
-from ..encoder import Encoder
-from ..model import AdditiveModel, find_model
-from ..shape import AnyShape, Shape
+from ..data.columns import Column, Columns, write_frame
+from ..encoding.axis import Axis, level_axis
+from ..encoding.encoder import Encoder
+from ..model.additive_model import AdditiveModel, find_model
+from ..model.shapes import AnyShape, Shape
 from .explanation import Value, list_cells, name_outputs, plain_values
 
 N_POINTS = 512  # even steps along a continuous column

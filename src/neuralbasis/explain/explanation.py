@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..axis import Axis
-from ..columns import Column, Columns, find_rows
-from ..model import AdditiveModel
-from ..scorecard import output_labels
+from ..data.columns import Column, Columns, find_rows
+from ..encoding.axis import Axis
+from ..model.additive_model import AdditiveModel
+from ..model.scorecard import output_labels
 
 Value = float | str | None  # a raw value: of a continuous column, a level, or missing
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from ..axis import Axis
-from ..columns import Columns, find_rows, is_missing, level_text, parse_number, write_frame
-from ..factors import Contributions
+from ..data.columns import Columns, find_rows, is_missing, level_text, parse_number, write_frame
+from ..data.sparse import Stored
+from ..encoding.axis import Axis
 from ..lazy import Lazy
-from ..model import AdditiveModel, find_model
-from ..stored import Stored
+from ..model.additive_model import AdditiveModel, find_model
+from ..model.factors import Contributions
 from .explanation import Explanation, Value, plain_values, squeeze, to_python
 
 MISSING = "missing"  # in the text of an interaction's values

@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..axis import Axis
-from ..columns import write_frame
+from ..data.columns import write_frame
+from ..encoding.axis import Axis
 from ..lazy import Lazy
-from ..model import AdditiveModel, find_model
-from ..parts import lean
+from ..model.additive_model import AdditiveModel, find_model
+from ..model.predictor import lean
+from ..model.scorecard import find_term, reachable_cells
+from ..model.shapes import AnyShape, FactoredShape, mean_size
 from ..printable import escape
 from ..readonly import freeze
-from ..scorecard import find_term, reachable_cells
-from ..shape import AnyShape, FactoredShape, mean_size
 from .explanation import Explanation, find_output, list_cells, squeeze
 
 

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..axis import Axis
-from ..draft import replace_when_done
-from ..layout import Layout, raise_if_infinite
-from ..model import AdditiveModel
-from ..scorecard import number_format, output_labels, reachable_cells, score_name
+from ..encoding.axis import Axis
+from ..encoding.layout import Layout, raise_if_infinite
+from ..model.additive_model import AdditiveModel
+from ..model.scorecard import number_format, output_labels, reachable_cells, score_name
+from ..serialization.temporary_file import replace_when_done
 from .plain import find_small
 
 if TYPE_CHECKING:

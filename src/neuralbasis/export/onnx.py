@@ -18,10 +18,10 @@ import numpy as np
 
 from neuralbasis import __version__
 
-from ..axis import Axis
-from ..draft import replace_when_done
-from ..layout import Layout
-from ..model import AdditiveModel
+from ..encoding.axis import Axis
+from ..encoding.layout import Layout
+from ..model.additive_model import AdditiveModel
+from ..serialization.temporary_file import replace_when_done
 from .plain import find_small
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ..columns import level_text
-from ..draft import replace_when_done
-from ..model import AdditiveModel, find_model
+from ..data.columns import level_text
+from ..model.additive_model import AdditiveModel, find_model
+from ..serialization.temporary_file import replace_when_done
 
 MAX_NUMBERS = 10_000_000
 Label = bool | int | float | str

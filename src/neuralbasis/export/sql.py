@@ -15,7 +15,17 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise, product
 from typing import Any
 
-from .plain import Label, Plain, PlainAxis, PlainTerm, describe, name_outputs, read_level_number, refuse_nul, write_file
+from .plain import (
+    Label,
+    Plain,
+    PlainAxis,
+    PlainTerm,
+    describe,
+    name_outputs,
+    read_level_number,
+    refuse_nul,
+    write_file,
+)
 
 Step = tuple[str, str, list[str], str]  # name, how it is made, what is selected, from where
 

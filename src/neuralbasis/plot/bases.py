@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..bound import Bound, Decay, best_n_bases, generalization_bound
+from ..explain.basis_bound import Bound, Decay, best_n_bases, generalization_bound
 from .canvas import GREY, add_legend, choose_width, label_axis, open_canvas, style
 
 if TYPE_CHECKING:

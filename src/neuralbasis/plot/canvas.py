@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ..draft import replace_when_done
+from ..serialization.temporary_file import replace_when_done
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..axis import Axis
+from ..encoding.axis import Axis
 from ..explain import GlobalExplanation, TermView, explain_global
 from .canvas import COLOURS, GREY, add_legend, choose_width, fade, open_canvas, plain, style
 from .curves import draw_density

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ..axis import Axis
+from ..encoding.axis import Axis
 from ..explain import TermView
 from .canvas import GREY, label_axis, plain
 from .ruler import Ruler, draw_ruler, lay_ruler

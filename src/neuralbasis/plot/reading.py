@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from ..axis import Axis
+from ..encoding.axis import Axis
 from ..explain import GlobalExplanation, TermView
-from ..link import inverse_link
+from ..losses.links import inverse_link
 from .canvas import plain
 
 MAX_CLASSES = 10

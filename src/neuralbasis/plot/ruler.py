@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ..axis import Axis
+from ..encoding.axis import Axis
 from .canvas import GREY, LETTERS, find_inches, plain
 
 if TYPE_CHECKING:

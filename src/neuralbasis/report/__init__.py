@@ -14,10 +14,10 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from ..draft import replace_when_done
 from ..explain import explain_global
 from ..explain.explanation import read_table
-from ..model import find_model
+from ..model.additive_model import find_model
+from ..serialization.temporary_file import replace_when_done
 from .check import describe_check
 from .page import assemble
 from .part import choose_part

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ..columns import Columns
-from ..link import inverse_link
-from ..model import AdditiveModel
+from ..data.columns import Columns
+from ..losses.links import inverse_link
+from ..model.additive_model import AdditiveModel
 
 N_BINS, MIN_BIN = 12, 5
 MAX_POINTS = 800

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..columns import Columns
-from ..encoder import Encoder
-from ..model import AdditiveModel
-from ..shape import AnyShape, FactoredShape, Shape, TiedShape
+from ..data.columns import Columns
+from ..encoding.encoder import Encoder
+from ..model.additive_model import AdditiveModel
+from ..model.shapes import AnyShape, FactoredShape, Shape, TiedShape
 
 MAX_TERMS, MAX_ROW_TERMS = 200, 24  # of a wide model, and for each row
 MAX_NUMBERS = 1_000_000  # in their tables: a page stays a file one can send

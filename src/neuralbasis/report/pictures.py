@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ..axis import Axis
-from ..columns import level_text
+from ..data.columns import level_text
+from ..encoding.axis import Axis
 from ..explain import ClassExplanation, PictureExplanation, TermView
-from ..model import AdditiveModel
-from ..shape import Shape
+from ..model.additive_model import AdditiveModel
+from ..model.shapes import Shape
 from .tables import Pack, describe_term
 from .thumbnails import write_addresses
 

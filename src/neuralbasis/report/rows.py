@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..axis import Axis
-from ..columns import Column, Columns, level_text
+from ..data.columns import Column, Columns, level_text
+from ..encoding.axis import Axis
 from ..explain import explain_local
-from ..model import AdditiveModel
+from ..model.additive_model import AdditiveModel
 from .part import Part
 
 N_ROWS = 8

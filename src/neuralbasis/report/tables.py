@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from ..axis import Axis
-from ..columns import level_text
+from ..data.columns import level_text
+from ..encoding.axis import Axis
 from ..explain import GlobalExplanation, TermView
-from ..model import AdditiveModel
-from ..shape import TiedShape
-from ..summary import to_plain
+from ..model.additive_model import AdditiveModel
+from ..model.shapes import TiedShape
+from ..model.summary import to_plain
 from .part import Part
 
 MAX_MEMBER_NUMBERS = 600_000  # of all terms together, the strongest first: a wide model stays a file one can send

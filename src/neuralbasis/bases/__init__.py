@@ -1,8 +1,0 @@
-"""Bases: what the shared functions h_k are. `make_basis` names the ones that ship; any `Basis` plugs in."""
-
-from .basis import Basis
-from .mlp import MLPBasis
-from .spline import SplineBasis
-from .started import StartedBasis
-
-__all__ = ["Basis", "MLPBasis", "SplineBasis", "StartedBasis"]

@@ -1,0 +1,169 @@
+"""Sample: what training needs of a table besides positions: target, weights, given scores; checked and made canonical.
+
+Rows of weight 0 are dropped. On small tables a row of weight 3 becomes three rows and all rows are sorted, before
+anything random is drawn: a weight then equals repetition exactly, and the order of rows and columns does not matter.
+Rows are sorted by a digest of their values, the same for a table whether its values are stored or all there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .. import kernels
+from .sparse import Stored
+
+SMALL_TABLE = 10_000  # rows
+MAX_TARGET = 1e150  # whose square is a number still
+MAX_WEIGHT = 1e50  # of all rows together; sums of several fits, and products with scores, are numbers still
+MIN_DEVIATION = 1e-290  # of a target; below, doubles lose digits
+MAX_EXPONENT = 53  # of 2, in the largest weight: larger whole numbers are not exact, and do not count rows
+BLOCK_NUMBERS = 1 << 22  # that are read in double precision at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """target y (N,), weights (N,), init (N, K) given scores or None"""
+
+    y: np.ndarray
+    weights: np.ndarray
+    init: np.ndarray | None = None
+
+    def take(self, rows: np.ndarray) -> Sample:
+        return Sample(self.y[rows], self.weights[rows], None if self.init is None else self.init[rows])
+
+    @property
+    def n_effective(self) -> float:
+        """Number of observations: whole-number weights count rows, other weights are relative."""
+        return float(self.weights.sum()) if is_whole(self.weights) else float(len(self.weights))
+
+
+def is_whole(weights: np.ndarray) -> bool:
+    return bool((weights == np.floor(weights)).all())
+
+
+def tidy_rows(numbers: np.ndarray | Stored, sample: Sample, names: Sequence[str]) -> tuple[np.ndarray | Stored, Sample]:
+    """Drop rows of weight 0; repeat the rows of a small table and sort them, by digests in which names tell columns."""
+    rows, sample = order_rows(numbers, sample, names)
+    return take_rows(numbers, rows), sample
+
+
+def take_rows(numbers: np.ndarray | Stored, rows: np.ndarray | slice) -> np.ndarray | Stored:
+    """Some rows, or all of them as they are."""
+    if isinstance(rows, slice):
+        return numbers
+    return numbers.take(rows) if isinstance(numbers, Stored) else numbers[rows]
+
+
+def order_rows(numbers: np.ndarray | Stored, sample: Sample, names: Sequence[str]) -> tuple[np.ndarray | slice, Sample]:
+    """The rows that `tidy_rows` takes, all of them as a slice, and their sample."""
+    rows = np.flatnonzero(sample.weights > 0)
+    sample = sample.take(rows) if len(rows) < len(numbers) else sample
+    if is_whole(sample.weights) and sample.weights.sum() <= SMALL_TABLE:
+        copies = np.repeat(np.arange(len(rows)), sample.weights.astype(int))
+        rows, sample = rows[copies], replace(sample.take(copies), weights=np.ones(len(copies)))
+    if len(rows) <= SMALL_TABLE:
+        init = [] if sample.init is None else list(sample.init.T)
+        order = np.lexsort([sample.weights, *init, sample.y, digest_rows(numbers, names)[rows]])
+        return rows[order], sample.take(order)
+    return slice(None) if len(rows) == len(numbers) else rows, sample
+
+
+def digest_rows(numbers: np.ndarray | Stored, names: Sequence[str]) -> np.ndarray:
+    """(N,) a number for every row that tells different rows apart, whatever the order of columns.
+
+    The sum of a digest of every value and its column, known by the rank of its name, modulo 2⁶⁴; 0 has the digest 0.
+    """
+    keys, digests = np.empty(len(names), dtype=np.uint64), np.zeros(len(numbers), dtype=np.uint64)
+    keys[sorted(range(len(names)), key=names.__getitem__)] = np.random.SeedSequence(0).generate_state(
+        len(names), np.uint64
+    )
+    with np.errstate(over="ignore"):
+        if isinstance(numbers, Stored):
+            absent = np.float64(numbers.absent).view(np.uint64)
+            entries = numbers.starts, numbers.column, numbers.value.view(np.uint64)
+            kernels.digest_stored(0, len(numbers), *entries, absent, keys, digests)
+        else:
+            step = max(1, BLOCK_NUMBERS // len(names))
+            for first in range(0, len(numbers), step):
+                block = np.ascontiguousarray(numbers[first : first + step], dtype=np.float64)
+                kernels.digest_rows(0, len(block), block.view(np.uint64), keys, digests[first : first + step])
+    return digests
+
+
+def hold_out(y: np.ndarray, share: float, is_class: bool, seed: int) -> np.ndarray:
+    """Which rows to hold out (N,): at random; of each class the same share, and never all of one."""
+    order = np.random.default_rng(seed).permutation(len(y))
+    if is_class:
+        order = order[np.argsort(np.unique(y, return_inverse=True)[1][order], kind="stable")]
+    is_held = np.zeros(len(y), dtype=bool)
+    is_held[order] = np.diff(np.floor(np.arange(len(y) + 1) * share)) > 0
+    return is_held & np.isin(y, y[~is_held]) if is_class else is_held
+
+
+def read_floats(values: Any, name: str) -> np.ndarray:
+    """An array of float64; an error that names the argument where it does not hold real numbers."""
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind not in "mMc":  # NumPy would read dates as nanoseconds and drop imaginary parts
+            return array.astype(float)
+        came = f"values of type {array.dtype}"
+    except (TypeError, ValueError) as error:
+        came = f"something else ({error})"
+    raise ValueError(f"{name} must hold numbers, but holds {came}; convert it to numbers")
+
+
+def check_weights(weights: Any, n_rows: int) -> np.ndarray:
+    """(N,) finite, non-negative, not all zero; very small and very large ones times a power of 2, to about 1."""
+    if weights is None:
+        return np.ones(n_rows)
+    if np.isscalar(weights):
+        weights = np.full(n_rows, weights)
+    checked = read_floats(weights, "sample_weight")
+    if checked.ndim != 1:
+        raise ValueError(f"Sample weights must be 1D array or scalar; sample_weight has {checked.ndim} dimensions")
+    if len(checked) != n_rows:
+        raise ValueError(f"sample_weight has {len(checked)} entries, but X has {n_rows} rows")
+    if not np.isfinite(checked).all():
+        raise ValueError("sample_weight holds NaN or infinite values; weights must be finite")
+    if (checked < 0).any():
+        raise ValueError("sample_weight holds negative values; weights must be 0 or more")
+    if not (checked > 0).any():
+        raise ValueError("sample_weight must contain at least one non-zero number; all weights are 0")
+    exponent = int(np.frexp(checked.max())[1])
+    return checked if abs(exponent) <= MAX_EXPONENT else np.ldexp(checked, -exponent)
+
+
+def find_deviation(values: np.ndarray, weights: np.ndarray) -> float:
+    """Root of the mean square; scaled by a power of 2 first: squares of small values would vanish."""
+    exponent = int(np.frexp(np.abs(values).max())[1])
+    square = np.average(np.ldexp(values, -exponent) ** 2, weights=weights)
+    return float(np.ldexp(np.sqrt(square), exponent))
+
+
+def check_weight_sum(total: float) -> None:
+    """Refuse weights whose sum no model can be saved with."""
+    if not 1 / MAX_WEIGHT <= total <= MAX_WEIGHT:
+        raise ValueError(
+            f"sample_weight sums to {total:g}; expected a sum from {1 / MAX_WEIGHT:g} to {MAX_WEIGHT:g}: divide all "
+            "weights by their mean"
+        )
+
+
+def check_init_score(scores: Any, n_rows: int, n_outputs: int = 1) -> np.ndarray | None:
+    """(N, K) given scores, or None."""
+    if scores is None:
+        return None
+    checked = read_floats(scores, "init_score")
+    if checked.ndim == 1:
+        checked = checked[:, None]
+    if checked.shape != (n_rows, n_outputs):
+        raise ValueError(f"init_score must have shape {(n_rows, n_outputs)}, but has {np.shape(scores)}")
+    if not np.isfinite(checked).all():
+        raise ValueError("init_score holds NaN or infinite values; scores must be finite")
+    if np.abs(checked).max(initial=0.0) > MAX_TARGET:
+        raise ValueError(f"init_score holds values beyond ±{MAX_TARGET:.0e}, whose squares overflow; rescale it")
+    return checked

@@ -1,0 +1,5 @@
+"""Encoding: raw columns as positions on axes.
+
+`axis` (knots of one column), `encoder` (all columns), `layout` (flat arrays of axes and terms, as the kernels read
+them), `sparse_codes` (very wide tables: the terms that a row touches).
+"""

@@ -1,0 +1,348 @@
+"""Encoder: the axes of all columns; raw columns -> numbers.
+
+`numbers` (N, D) are what the kernels read: raw values of continuous columns, level indices of the others, NaN for
+missing, -1 for a level never seen. A stored table is continuous columns, and its numbers are the table itself.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import cached_property
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from ..data.columns import Column, Columns, find_level, is_missing, level_text, list_names
+from ..data.sparse import Stored
+from .axis import KINDS, Axis, check_finite, continuous_axes, continuous_axis, given_axis, level_axis
+
+MIN_CHECKED_ROWS = 20  # of a table whose levels are compared with the model's: fewer may be unusual by chance
+MAX_UNSEEN = 0.5  # share of unseen levels above which the table probably has another coding
+
+
+@dataclass(frozen=True, eq=False)
+class Encoder:
+    """The main axis of every column, fitted on training rows only.
+
+    Examples
+    --------
+    >>> from neuralbasis.data.columns import read_columns
+    >>> columns = read_columns({"size": [1.0, 2.0, 4.0], "colour": ["red", "blue", None]})
+    >>> encoder = Encoder.fit(columns)
+    >>> encoder.names, [axis.kind for axis in encoder.axes]
+    (('size', 'colour'), ['continuous', 'nominal'])
+    >>> encoder.numbers(columns).tolist()
+    [[1.0, 1.0], [2.0, 0.0], [4.0, nan]]
+    """
+
+    axes: tuple[Axis, ...]
+
+    @classmethod
+    def fit(
+        cls,
+        columns: Columns,
+        weights: np.ndarray | None = None,
+        feature_types: Sequence[Any] | None = None,
+        scaling: str = "quantile",
+        max_knots: int = 193,
+        knots: Mapping[str, Sequence[float]] | None = None,
+    ) -> Encoder:
+        """One axis a column; `feature_types` and `knots` are as in the estimators. See also `settle_texts`."""
+        wishes, knots = list_wishes(feature_types, knots, columns.names)
+        weights = None if weights is None else _round_weights(weights)
+        if columns.stored is not None:
+            _check_wishes(columns.names, wishes)
+            found = _weigh_values(columns.stored, weights)
+            axes = continuous_axes(columns.names, *found, scaling, max_knots)
+            given = {name: given_axis(name, values, scaling, max_knots) for name, values in knots.items()}
+            return cls(tuple(given.get(axis.name, axis) for axis in axes))
+        axes = [
+            fit_axis(column, wish, weights, scaling, max_knots, knots.get(column.name))
+            for column, wish in zip(columns, wishes, strict=True)
+        ]
+        return cls(tuple(axes))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return tuple(axis.name for axis in self.axes)
+
+    def take(self, features: Sequence[int]) -> Encoder:
+        """The axes of some columns."""
+        return Encoder(tuple(self.axes[feature] for feature in features))
+
+    def warn_if_unseen(
+        self, numbers: np.ndarray, read_column: Callable[[int], Column], features: Sequence[int] | None = None
+    ) -> None:
+        """Warn of columns, all or some, most of whose levels this encoder does not know; `numbers` are theirs (N, D).
+
+        Small tables are not checked.
+        """
+        if len(numbers) < MIN_CHECKED_ROWS:
+            return
+        for place, index in enumerate(range(len(self.axes)) if features is None else features):
+            if not self.axes[index].is_level:
+                continue
+            n_unseen = np.count_nonzero(numbers[:, place] == -1)
+            if n_unseen > 0 and n_unseen > MAX_UNSEEN * np.count_nonzero(numbers[:, place] >= -1):
+                warn_if_unseen(self.axes[index], read_column(index))
+
+    def numbers(self, columns: Columns, features: Sequence[int] | None = None) -> Any:
+        """Columns in this encoder's order -> (N, D) float64, `Stored` where the table is; or of some features alone."""
+        if len(columns) != len(self.axes):
+            raise ValueError(f"the model has {len(self.axes)} columns, but the table has {len(columns)}")
+        if features is not None:
+            return self.take(features).numbers(columns.take(features))
+        if columns.stored is not None:
+            _check_continuous(self.axes)
+            return columns.stored
+        if columns.matrix is not None and not any(axis.is_level for axis in self.axes):
+            return columns.matrix.astype(np.float64, copy=False)
+        numbers = np.empty((columns.n_rows, len(self.axes)), order="F")
+        for index, (axis, column) in enumerate(zip(self.axes, columns, strict=True)):
+            numbers[:, index] = column_numbers(axis, column)
+        return numbers
+
+
+def list_wishes(
+    feature_types: Sequence[Any] | None, knots: Mapping[str, Sequence[float]] | None, names: Sequence[str]
+) -> tuple[list[Any], dict[str, Sequence[float]]]:
+    """The requested type of each column, and the requested knots by name; a list of numbers is one of knots."""
+    n_columns = len(names)
+    if isinstance(feature_types, (str, Mapping, Set)) or not isinstance(feature_types, (Iterable, type(None))):
+        raise ValueError(f"feature_types must be a list of one entry per column, not {feature_types!r}")
+    wishes: list[Any] = ["auto"] * n_columns if feature_types is None else list(feature_types)
+    if len(wishes) != n_columns:
+        raise ValueError(f"feature_types has {len(wishes)} entries, but the table has {n_columns} columns")
+    found = dict(knots or {})
+    for index, (name, wish) in enumerate(zip(names, wishes, strict=True)):
+        if _lists_numbers(wish):
+            if name in found:
+                raise ValueError(
+                    f"column {name!r} has cut points in feature_types and knots in knots; give one of them"
+                )
+            _check_cut_points(name, wish)
+            wishes[index], found[name] = "continuous", wish
+    return wishes, found
+
+
+def _lists_numbers(wish: Any) -> bool:
+    """Whether a requested type is a list of numbers; truth values are levels."""
+    if not isinstance(wish, (list, tuple, np.ndarray)) or np.ndim(wish) != 1 or len(wish) == 0:
+        return False
+    return all(isinstance(value, Real) and not isinstance(value, (bool, np.bool_)) for value in wish)
+
+
+def _check_cut_points(name: str, values: Sequence[float]) -> None:
+    if not np.isfinite(values).all() or (np.diff(values) <= 0).any():
+        raise ValueError(
+            f"feature_types of column {name!r} lists numbers, which are cut points and must be finite and increasing, "
+            f"not {list(values)[:20]}; to list levels, write them as text"
+        )
+
+
+def settle_texts(columns: Columns, feature_types: Sequence[Any] | None, weights: np.ndarray | None) -> Columns:
+    """The columns for a fit: text that nearly all writes numbers becomes numbers, with a warning.
+
+    Text with declared levels and columns with a requested type are read as that.
+
+    Examples
+    --------
+    >>> from neuralbasis.data.columns import read_columns
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     settle_texts(read_columns({"size": ["1,200", "35"], "zip": ["02134", "94105"]}), None, None)[0].numbers
+    array([1200.,   35.])
+    """
+    if columns.columns is None:
+        return columns
+    wishes, _ = list_wishes(feature_types, None, columns.names)
+    settled = [_settle_text(column, wish, weights) for column, wish in zip(columns, wishes, strict=True)]
+    return replace(columns, columns=tuple(settled))
+
+
+def _settle_text(column: Column, wish: Any, weights: np.ndarray | None) -> Column:
+    may_be_numbers = isinstance(wish, str) and (wish == "continuous" or (wish == "auto" and not column.declared))
+    if column.codes is None or not may_be_numbers:
+        return column
+    numbers, facts = column.parse(weights)
+    if wish == "continuous":
+        facts.require_numbers(column.name)
+    elif facts.look_like_numbers:
+        facts.warn_of_numbers(column.name)
+    else:
+        return column
+    return numbers
+
+
+def check_knots(knots: Mapping[str, Sequence[float]] | None, names: Sequence[str]) -> None:
+    """Given knots must be of columns that are there."""
+    if unknown := [name for name in knots or {} if name not in names]:
+        close = get_close_matches(str(unknown[0]), names, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else "name columns of the table"
+        raise ValueError(f"knots are given for the column {unknown[0]!r}, which the table does not have; {hint}")
+
+
+def _round_weights(weights: np.ndarray) -> np.ndarray:
+    """Weights of which all sums are exact, in any order: whole numbers stay, others move by a part in 10¹⁵ of the sum.
+
+    What is left of the sum without some rows is then, to the bit, the sum over the other rows.
+    """
+    unit = 2.0 ** (np.floor(np.log2(weights.sum())) - 50)
+    return np.where(weights > 0, np.maximum(np.rint(weights / unit), 1) * unit, 0.0)
+
+
+def _weigh_values(stored: Stored, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Distinct values of all columns that are not missing, and the weight of each; see `axis.continuous_axes`."""
+    starts, row, value = stored.by_column()
+    column = np.repeat(np.arange(stored.n_columns), np.diff(starts))
+    times = np.ones(len(stored)) if weights is None else weights
+    mass = times[row]
+    left = times.sum() - np.bincount(column, mass, minlength=stored.n_columns)  # weight of the absent value
+    others = np.flatnonzero(left > 0) if stored.absent == stored.absent else np.empty(0, int)
+    keep = (mass > 0) & ~np.isnan(value)
+    column, value = np.r_[column[keep], others], np.r_[value[keep], np.full(len(others), stored.absent)]
+    mass = np.r_[mass[keep], left[others]]
+    order = np.lexsort((value, column))
+    column, value = column[order], value[order]
+    is_first = np.ones(len(order), dtype=bool)
+    is_first[1:] = (column[1:] != column[:-1]) | (value[1:] != value[:-1])
+    first = np.flatnonzero(is_first)
+    sizes = np.bincount(column[first], minlength=stored.n_columns)
+    total = np.add.reduceat(mass[order], first) if len(first) else np.empty(0)
+    return np.r_[0, np.cumsum(sizes)], value[first], total
+
+
+def _check_wishes(names: Sequence[str], wishes: Sequence[Any]) -> None:
+    for name, wish in zip(names, wishes, strict=True):
+        if not (isinstance(wish, str) and wish in ("auto", "continuous")):
+            raise ValueError(
+                f"feature_types of column {name!r} is {wish!r}, but columns of a sparse table are numbers, 'auto' or "
+                "'continuous'; for levels give a dense table, such as a data frame or X.toarray()"
+            )
+
+
+def _check_continuous(axes: Sequence[Axis]) -> None:
+    for axis in axes:
+        if axis.is_level:
+            raise ValueError(
+                f"column {axis.name!r} is {axis.kind} in this model, but columns of a sparse table are continuous "
+                "numbers; give a dense table, such as a data frame or X.toarray()"
+            )
+
+
+def fit_axis(
+    column: Column,
+    wish: Any = "auto",
+    weights: np.ndarray | None = None,
+    scaling: str = "quantile",
+    max_knots: int = 193,
+    knots: Sequence[float] | None = None,
+) -> Axis:
+    """The axis of one column; it may be the whole column, or its distinct values and their weights."""
+    if isinstance(wish, (list, tuple)):
+        _refuse_knots(column.name, knots)
+        axis = level_axis(column.name, "ordinal", _wished_levels(column, wish))
+        warn_if_unseen(axis, column, weights)
+        return axis
+    if not isinstance(wish, str) or wish not in ("auto", *KINDS):
+        raise ValueError(
+            f"feature_types of column {column.name!r} must be 'auto', one of {KINDS}, a list of ordered levels "
+            f"(text) or of cut points (numbers), not {wish!r}"
+        )
+    if wish == "auto":
+        wish = "continuous" if column.numbers is not None else "ordinal" if column.ordered else "nominal"
+    if wish == "continuous":
+        values = _read_numbers(column, column.name)
+        if weights is not None and np.isinf(values).any():
+            weights = None  # a row of weight 0 is not on the axis, but an infinite value is refused in every row
+        if knots is None:
+            return continuous_axis(column.name, values, weights, scaling, max_knots)
+        check_finite(column.name, values)
+        return given_axis(column.name, knots, scaling, max_knots)
+    _refuse_knots(column.name, knots)
+    codes, levels = _read_labels(column)
+    known = codes >= 0
+    mass = np.bincount(codes[known], None if weights is None else weights[known], minlength=len(levels))
+    # A table that declares ordered levels means all of them, seen or not.
+    keep = np.arange(len(levels)) if column.ordered else np.flatnonzero(mass > 0)
+    return level_axis(column.name, wish, [levels[index] for index in keep], mass[keep])
+
+
+def _refuse_knots(name: str, knots: Sequence[float] | None) -> None:
+    if knots is not None:
+        raise ValueError(
+            f"knots are given for the column {name!r}, which holds levels; give knots to columns of numbers"
+        )
+
+
+def _wished_levels(column: Column, wish: Sequence[Any]) -> list[str]:
+    """Names of the wished levels: none missing, none twice, at least one of them in the column."""
+    if any(map(is_missing, wish)):
+        raise ValueError(f"feature_types of column {column.name!r} lists a missing value as a level: {wish!r}")
+    levels = [_level_name(column, level) for level in wish]
+    if repeated := [level for level, count in Counter(levels).items() if count > 1]:
+        raise ValueError(f"feature_types of column {column.name!r} lists levels more than once: {repeated}")
+    _, came = _read_labels(column)
+    if set(levels).isdisjoint(came):
+        raise ValueError(
+            f"feature_types of column {column.name!r} lists the levels {levels[:20]}, but the column holds none of "
+            f"them: {list(came[:20])}"
+        )
+    return levels
+
+
+def _level_name(column: Column, level: Any) -> str:
+    """A wished level as the column writes it: 1.0 is "1", and so is True in a column of numbers."""
+    is_number = column.numbers is not None and isinstance(level, (bool, np.bool_))
+    return level_text(float(level) if is_number else level)
+
+
+def column_numbers(axis: Axis, column: Column) -> np.ndarray:
+    """Raw values of a continuous column, or indices of levels (NaN missing, -1 unseen)."""
+    if axis.levels is None:
+        return _read_numbers(column, axis.name)
+    codes, levels = _read_labels(column)
+    return np.r_[_find_levels(axis, levels), np.nan][codes]  # code -1, missing, reads the NaN at the end
+
+
+def _find_levels(axis: Axis, levels: Sequence[str]) -> np.ndarray:
+    return np.array([find_level(level, axis.places_of_levels) for level in levels], dtype=float)
+
+
+def warn_if_unseen(axis: Axis, column: Column, weights: np.ndarray | None = None) -> None:
+    """Warn if the axis does not know the levels of most rows: the table probably has another coding."""
+    codes, levels = _read_labels(column)
+    is_unseen = _find_levels(axis, levels) == -1
+    if not is_unseen.any():
+        return
+    known = codes >= 0
+    mass = np.bincount(codes[known], None if weights is None else weights[known], len(levels))
+    share = mass[is_unseen].sum() / max(mass.sum(), np.finfo(float).tiny)
+    if share > MAX_UNSEEN:
+        example = levels[int(np.argmax(mass * is_unseen))]
+        warnings.warn(
+            f"column {axis.name!r}: {share:.1%} of the values are levels that the model does not know, such as "
+            f"{example!r}; it knows {list_names(axis.levels or ())}. Check how the table writes this column, or the "
+            "levels in feature_types",
+            stacklevel=2,
+        )
+
+
+def _read_numbers(column: Column, name: str) -> np.ndarray:
+    """The numbers of a column; errors and warnings use this name of it."""
+    found, facts = column.parse()
+    facts.require_numbers(name)
+    assert found.numbers is not None
+    return found.numbers
+
+
+def _read_labels(column: Column) -> tuple[np.ndarray, tuple[str, ...]]:
+    labels = column.to_labels()
+    assert labels.codes is not None
+    assert labels.levels is not None
+    return labels.codes, labels.levels

@@ -1,0 +1,219 @@
+"""Very wide sparse tables: which terms a row touches, their bases, and a step of their coefficients."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .compiled import njit
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def count_entries(first, last, starts, column, group, others, count):
+    """How many terms have all their features among the stored values of each row first … last - 1.
+
+    starts (N + 1,) and column (S,): the stored values; group (D + 1,): the terms whose first feature a column is,
+    others (o - 1, T): their other features.
+    """
+    seen = np.zeros(len(group) - 1, dtype=np.bool_)
+    for i in range(first, last):
+        for s in range(starts[i], starts[i + 1]):
+            seen[column[s]] = True
+        for s in range(starts[i], starts[i + 1]):
+            for t in range(group[column[s]], group[column[s] + 1]):
+                found = 1
+                for d in range(len(others)):
+                    if not seen[others[d, t]]:
+                        found = 0
+                count[i] += found
+        for s in range(starts[i], starts[i + 1]):
+            seen[column[s]] = False
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def list_entries(first, last, starts, column, place, group, others, entry_starts, term, position):
+    """The same terms themselves: term (E,) and position (E, o) of the rows' entries, from place (S,) of the values."""
+    where = np.full(len(group) - 1, -1, dtype=np.int64)
+    for i in range(first, last):
+        for s in range(starts[i], starts[i + 1]):
+            where[column[s]] = s
+        e = entry_starts[i]
+        for s in range(starts[i], starts[i + 1]):
+            for t in range(group[column[s]], group[column[s] + 1]):
+                found = True
+                for d in range(len(others)):
+                    if where[others[d, t]] < 0:
+                        found = False
+                if found:
+                    term[e] = t
+                    position[e, 0] = place[s]
+                    for d in range(len(others)):
+                        position[e, d + 1] = place[where[others[d, t]]]
+                    e += 1
+        for s in range(starts[i], starts[i + 1]):
+            where[column[s]] = -1
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def blend_bases(first, last, position, side, bases, out):
+    """Bases (side ** o, B) at the positions of entries first … last - 1: multilinear between cells, out (E, B)."""
+    n_axes, one = position.shape[1], bases.dtype.type(1)
+    for e in range(first, last):
+        if n_axes == 2:  # written out: the loops below would take most of the time of a prediction
+            down, right = np.floor(position[e, 0]), np.floor(position[e, 1])
+            low, far = position[e, 0] - down, position[e, 1] - right
+            cell = int(down) * side + int(right)
+            below, beside = (side if low > 0 else 0), (1 if far > 0 else 0)
+            for b in range(bases.shape[1]):
+                top = bases[cell, b] + far * (bases[cell + beside, b] - bases[cell, b])
+                bottom = bases[cell + below, b] + far * (bases[cell + below + beside, b] - bases[cell + below, b])
+                out[e, b] = top + low * (bottom - top)
+            continue
+        for b in range(bases.shape[1]):
+            out[e, b] = 0
+        for corner in range(1 << n_axes):
+            cell, share = 0, one
+            for d in range(n_axes):
+                whole = np.floor(position[e, d])
+                part = position[e, d] - whole
+                upper = corner >> d & 1
+                share *= part if upper else one - part
+                cell = cell * side + int(whole) + (upper and part > 0)
+            if share > 0:
+                for b in range(bases.shape[1]):
+                    out[e, b] += share * bases[cell, b]
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def pull_bases(position, side, grad, out):
+    """The way back of `blend_bases`: add grad (E, B) to the cells, out (side ** o, B)."""
+    n_axes, one = position.shape[1], out.dtype.type(1)
+    for e in range(len(position)):
+        for corner in range(1 << n_axes):
+            cell, share = 0, one
+            for d in range(n_axes):
+                whole = np.floor(position[e, d])
+                part = position[e, d] - whole
+                upper = corner >> d & 1
+                share *= part if upper else one - part
+                cell = cell * side + int(whole) + (upper and part > 0)
+            if share > 0:
+                for b in range(out.shape[1]):
+                    out[cell, b] += share * grad[e, b]
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def add_entries(first, last, starts, term, blend, coefficients, out):
+    """Add Σ_entries Σ_b blend_b a_tb to rows first … last - 1: blend (E, B), coefficients (T, B, C), out (b, C)."""
+    total = np.empty(out.shape[1], out.dtype)  # nothing else can lie there: the sums vectorise
+    for i in range(first, last):
+        total[:] = 0
+        for e in range(starts[i], starts[i + 1]):
+            t = term[e]
+            for b in range(blend.shape[1]):
+                share = blend[e, b]
+                for c in range(len(total)):
+                    total[c] += share * coefficients[t, b, c]
+        for c in range(len(total)):
+            out[i, c] += total[c]
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def add_sorted_entries(touched, begin, entry, row, blend, coefficients, out):
+    """`add_entries` for sorted entries, see `sort_entries`: a term's coefficients are read once for all its rows."""
+    for j in range(len(begin) - 1):
+        values = coefficients[touched[j]]
+        for place in range(begin[j], begin[j + 1]):
+            e, line = entry[place], out[row[place]]
+            for b in range(0, blend.shape[1] - 1, 2):  # two at a time: half as many ways to the row and back
+                share, other, own, next_own = blend[e, b], blend[e, b + 1], values[b], values[b + 1]
+                for c in range(len(line)):
+                    line[c] += share * own[c] + other * next_own[c]
+            if blend.shape[1] % 2:
+                share, own = blend[e, -1], values[-1]
+                for c in range(len(line)):
+                    line[c] += share * own[c]
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def sort_entries(starts, term, count, touched, begin, entry, row):
+    """Entries by term. Writes the terms in their order, where each one's entries begin, and these with their rows;
+    returns how many terms there are. `count` (T,) is zero before and after: a step costs what it holds."""
+    found = 0
+    for e in range(len(term)):
+        if count[term[e]] == 0:
+            touched[found] = term[e]
+            found += 1
+        count[term[e]] += 1
+    touched[:found].sort()
+    begin[0] = 0
+    for j in range(found):
+        begin[j + 1] = begin[j] + count[touched[j]]
+        count[touched[j]] = begin[j]
+    for i in range(len(starts) - 1):
+        for e in range(starts[i], starts[i + 1]):
+            place = count[term[e]]
+            entry[place], row[place] = e, i
+            count[term[e]] += 1
+    for j in range(found):
+        count[touched[j]] = 0
+    return found
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def shrink_terms(first, last, touched, coefficients, power, seen, clock, ridge):
+    """The decay that terms have missed since they were last touched: their rate, and so their decay, stood still.
+
+    clock: sum of the rates so far, seen (T,): as it was; power (T,): see `step_terms`.
+    """
+    for j in range(first, last):
+        term = touched[j]
+        if power[term] > 0:
+            part = coefficients.dtype.type(np.exp((seen[term] - clock) * ridge[term] / np.sqrt(power[term])))
+            for b in range(coefficients.shape[1]):
+                for c in range(coefficients.shape[2]):
+                    coefficients[term, b, c] *= part
+        seen[term] = clock
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "reassoc"})
+def step_terms(first, last, touched, begin, entry, row, blend, slope, coefficients, power, rate, back):
+    """Move the coefficients of touched terms against the slopes (b, C) of their rows' scores; entries as in
+    `sort_entries`.
+
+    AdaGrad with one rate a term: power (T,) sums the mean squares of its gradients. Writes back (E, B), the gradients
+    of the blends at the coefficients before the step.
+    """
+    n_bases, n_channels = coefficients.shape[1], coefficients.shape[2]
+    grad = np.zeros((n_bases, n_channels), coefficients.dtype)
+    for j in range(first, last):
+        term = touched[j]
+        values = coefficients[term]
+        grad[:] = 0
+        for place in range(begin[j], begin[j + 1]):
+            e, line = entry[place], slope[row[place]]
+            for b in range(n_bases):
+                share, own, mine = blend[e, b], values[b], grad[b]
+                total = share * 0
+                for c in range(n_channels):  # two loops, of which each vectorises
+                    total += own[c] * line[c]
+                for c in range(n_channels):
+                    mine[c] += share * line[c]
+                back[e, b] = total
+        square = 0.0
+        for b in range(n_bases):
+            for c in range(n_channels):
+                square += grad[b, c] * grad[b, c]
+        power[term] += square / (n_bases * n_channels)
+        if power[term] > 0:
+            step = coefficients.dtype.type(rate / np.sqrt(power[term]))
+            for b in range(n_bases):
+                for c in range(n_channels):
+                    values[b, c] -= step * grad[b, c]
+    return -1

@@ -1,0 +1,350 @@
+"""Purify: make an additive model with interactions identifiable. Every effect moves to the smallest term that holds it.
+
+    f_ij(x_i, x_j) = c + a_i(x_i) + b_j(x_j) + r_ij(x_i, x_j)          Σ_j w_ij r_ij = Σ_i w_ij r_ij = 0
+
+From the highest order down, the weighted least squares projection of a table on all sums of functions of fewer
+features is taken out of it and added to the tables of those features, the mean to the intercept. Cells without weight
+lose the same parts, so that no row's score changes. Tables come in before members are averaged, and leave so.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from itertools import combinations
+
+import numpy as np
+
+from ..encoding.axis import Axis
+from ..terms.term import Term
+
+STACK = 1 << 18  # numbers worked on at a time: they stay in the cache
+MIN_GAP = 1e-12  # an eigenvalue nearer to 1 joins blocks of cells that share no row: rounding cannot tell
+MIN_SHARE = 1e-13  # a cell with less of the largest cell's weight has none: its sums would be rounding
+TOLERANCE = 1e-12  # largest weighted mean along an axis, in units of a table's largest value
+MAX_STEPS = 2000  # tables of real rows need about 100
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """One term's values for all members, before they are averaged.
+
+    Parameters
+    ----------
+    term : increasing feature indices
+    axes : one axis a feature
+    values : (c_1, …, c_o, C) in C channels; along each axis: missing, knots, unseen
+    weights : (c_1, …, c_o) training weight on each cell
+    mix : None, or (C, E): the term contributes values @ mix (tied classes: one shape a term, weighed for each class)
+    """
+
+    term: Term
+    axes: tuple[Axis, ...]
+    values: np.ndarray
+    weights: np.ndarray
+    mix: np.ndarray | None = None
+
+    def to_outputs(self) -> np.ndarray:
+        """(c_1, …, c_o, E) what the term contributes."""
+        return self.values if self.mix is None else self.values @ self.mix
+
+
+def purify(tables: Sequence[Table], intercept: np.ndarray) -> tuple[list[Table], np.ndarray]:
+    """Tables whose weighted sums along every axis are zero, and the intercept (E,), with the same scores.
+
+    A term whose knots are among those of a smaller term gives to it exactly. Smaller terms that are absent are made,
+    and follow the given ones; nothing is changed in place.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from neuralbasis.encoding.axis import level_axis
+    >>> axes = tuple(level_axis(name, "nominal", ["no", "yes"]) for name in "ab")
+    >>> weights, values = np.zeros((4, 4)), np.zeros((4, 4, 1))
+    >>> weights[1:3, 1:3] = 1.0
+    >>> values[1:3, 1:3, 0] = [[0.0, 2.0], [4.0, 10.0]]
+    >>> (pair, a, b), intercept = purify([Table((0, 1), axes, values, weights)], np.zeros(1))
+    >>> intercept.tolist(), a.values[1:3, 0].tolist(), b.values[1:3, 0].tolist()
+    ([4.0], [-3.0, 3.0], [-2.0, 2.0])
+    >>> pair.values[1:3, 1:3, 0].tolist()
+    [[1.0, -1.0], [-1.0, 1.0]]
+    """
+    _check_channels(tables, len(intercept))
+    found = _add_parents(tables, len(intercept))
+    inbox: dict[Term, list[Table]] = defaultdict(list)
+    for order in range(max(map(len, found), default=0), 0, -1):
+        terms = sorted(term for term in found if len(term) == order)  # sums do not depend on the order of tables
+        for stack in _stack_alike([_receive(found[term], inbox.pop(term, [])) for term in terms]):
+            pure, parts = _split(stack)
+            found.update((table.term, table) for table in pure)
+            for part in parts:
+                inbox[part.term].append(part)
+    constant = Table((), (), np.asarray(intercept, dtype=float), np.ones(()))
+    return list(found.values()), _receive(constant, inbox[()]).values
+
+
+def is_silent(axes: Sequence[Axis], weights: np.ndarray) -> np.ndarray:
+    """Cells that no basis and no row speaks for: they contribute nothing."""
+    based = np.ones(weights.shape, dtype=bool)
+    for d, axis in enumerate(axes):
+        is_knot = np.zeros(axis.n_cells, dtype=bool)
+        is_knot[1:-1] = len(axes) > 1 or axis.kind != "nominal"
+        based &= is_knot.reshape([-1 if k == d else 1 for k in range(len(axes))])
+    return ~based & (weights == 0)
+
+
+def _check_channels(tables: Sequence[Table], n_outputs: int) -> None:
+    if len({table.term for table in tables}) < len(tables):
+        raise ValueError("every term must have one table, but two tables speak of the same features")
+    for table in tables:
+        channels = table.values.shape[-1]
+        expected = (n_outputs, n_outputs) if table.mix is None else (len(table.mix), table.mix.shape[1])
+        if (channels, n_outputs) != expected:
+            raise ValueError(
+                f"the table of term {table.term} has {channels} channels and the intercept {n_outputs}; expected "
+                f"{n_outputs} channels, or a mix of shape {(channels, n_outputs)}"
+            )
+
+
+# Which tables there are
+
+
+def _add_parents(tables: Sequence[Table], n_outputs: int) -> dict[Term, Table]:
+    """The given tables by term, and after them one for every smaller term that is absent."""
+    given = {table.term: table for table in tables}
+    made: dict[Term, Table] = {}
+    for order in range(max(map(len, given), default=0), 1, -1):
+        makers: dict[Term, tuple[Table, int]] = {}
+        children = [table for table in (given | made).values() if len(table.term) == order]
+        for child in sorted(children, key=lambda table: table.term):
+            for d in range(order):
+                parent = _drop(child.term, d)
+                if parent not in given and (parent not in makers or _size(child, d) > _size(*makers[parent])):
+                    makers[parent] = child, d
+        made |= {term: _make_parent(*makers[term], n_outputs) for term in makers}
+    return given | {term: made[term] for term in sorted(made, key=lambda term: (len(term), term))}
+
+
+def _drop(term: Term, without: int) -> Term:
+    return term[:without] + term[without + 1 :]
+
+
+def _size(child: Table, without: int) -> int:
+    """Cells of the table that remains when one axis is dropped."""
+    return child.weights.size // child.weights.shape[without]
+
+
+def _make_parent(child: Table, without: int, n_outputs: int) -> Table:
+    """Zeros on the child's other axes; without channels of its own if the child's are mixed."""
+    weights = child.weights.sum(axis=without)
+    mix = None if child.mix is None else np.zeros((0, n_outputs))
+    values = np.zeros((*weights.shape, n_outputs if mix is None else 0))
+    axes = child.axes[:without] + child.axes[without + 1 :]
+    return Table(_drop(child.term, without), axes, values, weights, mix)
+
+
+# Adding parts to a table
+
+
+def _receive(table: Table, parts: Sequence[Table]) -> Table:
+    """Add the parts that larger terms gave, those on the same axes together."""
+    groups: dict[tuple[int, ...], list[Table]] = defaultdict(list)
+    for part in parts:
+        groups[tuple(map(id, part.axes))].append(part)
+    for group in groups.values():
+        if table.mix is None:
+            total = sum((part.to_outputs() for part in group[1:]), group[0].to_outputs())
+            table = replace(table, values=table.values + _expand(total, group[0].axes, table.axes))
+        else:
+            table = _append_channels(table, group)
+    return table
+
+
+def _append_channels(table: Table, group: Sequence[Table]) -> Table:
+    """The parts as further channels; as outputs where these are fewer, since many pairs share a main effect."""
+    mixes = [np.eye(part.values.shape[-1]) if part.mix is None else part.mix for part in group]
+    gift = _expand(np.concatenate([part.values for part in group], axis=-1), group[0].axes, table.axes)
+    values, mix = np.concatenate([table.values, gift], axis=-1), np.concatenate([table.mix, *mixes])
+    if len(mix) > mix.shape[1]:
+        return replace(table, values=values @ mix, mix=None)
+    return replace(table, values=values, mix=mix)
+
+
+def _expand(values: np.ndarray, coarse: Sequence[Axis], fine: Sequence[Axis]) -> np.ndarray:
+    """The same function on finer axes."""
+    for d, (child, parent) in enumerate(zip(coarse, fine, strict=True)):
+        if child is not parent:
+            left, right, share = _locate(child, parent)
+            low, high = values.take(left, axis=d), values.take(right, axis=d)
+            values = low + share.reshape(-1, *[1] * (values.ndim - d - 1)) * (high - low)
+    return values
+
+
+def _locate(coarse: Axis, fine: Axis) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """For every cell of the fine axis the two cells of the coarse one around it and the share of the second."""
+    count, values = len(coarse.knots), fine.knots
+    if coarse.is_level != fine.is_level or not np.isin(coarse.knots, values).all():
+        raise ValueError(
+            f"the knots of column {fine.name!r} in a larger term are not among those in a smaller term; expected "
+            "nested axes: make the coarse ones with Axis.coarsen"
+        )
+    if fine.is_level:
+        left = np.minimum(np.searchsorted(coarse.knots, values), count - 1)
+        left = np.where(coarse.knots[left] == values, left, count)  # a level that is not kept stands on unseen
+        right, share = left, np.zeros(len(left))
+    else:
+        inside = np.clip(values, coarse.knots[0], coarse.knots[-1])
+        left = np.clip(np.searchsorted(coarse.knots, inside, side="right") - 1, 0, max(count - 2, 0))
+        right = np.minimum(left + 1, count - 1)
+        low, high = coarse.knots[left], coarse.knots[right]
+        unit = np.where(np.maximum(-low, high) > 1, 0.5, 1.0)  # halves: the range of huge knots must not overflow
+        share = (inside * unit - low * unit) / (high * unit - low * unit if count > 1 else 1.0)
+    return np.r_[0, left + 1, count + 1], np.r_[0, right + 1, count + 1], np.r_[0.0, share, 0.0]
+
+
+# Taking parts out of a table
+
+
+def _stack_alike(tables: Sequence[Table]) -> list[list[Table]]:
+    """Tables of one shape together, a limited number of them."""
+    alike: dict[tuple[int, ...], list[Table]] = defaultdict(list)
+    for table in tables:
+        alike[table.values.shape].append(table)
+    stacks = []
+    for shape, group in alike.items():
+        length = max(1, STACK // max(1, int(np.prod(shape))))
+        stacks += [group[first : first + length] for first in range(0, len(group), length)]
+    return stacks
+
+
+def _split(stack: Sequence[Table]) -> tuple[list[Table], list[Table]]:
+    """What only these terms can say, and parts for all smaller terms; tables of one shape.
+
+    What fewer features can say goes to them directly: taken through a pair, a main effect in a triple would leave its
+    trace, once with each sign, in cells without weight.
+    """
+    values = np.stack([table.values for table in stack], dtype=float)  # (n, c_1, …, c_o, C)
+    weights = np.stack([table.weights for table in stack], dtype=float)
+    cells = tuple(range(1, weights.ndim))
+    weights[weights < MIN_SHARE * weights.max(axis=cells, keepdims=True)] = 0.0
+    scale = np.where(weights[..., None] > 0, np.abs(values), 0.0).max(axis=cells)[:, None]  # (n, 1, C)
+    parts = []
+    for size in range(len(cells)):
+        for kept, part in _project(values, weights, size, TOLERANCE * scale).items():
+            for table, own in zip(stack, part, strict=True):
+                term, axes = tuple(table.term[d] for d in kept), tuple(table.axes[d] for d in kept)
+                parts.append(Table(term, axes, own, np.empty(0), table.mix))
+    return [replace(table, values=own) for table, own in zip(stack, values, strict=True)], parts
+
+
+class _Sums:
+    """Sums of functions of `size` of the features, for a stack of n tables: what they give a table, and its margins.
+
+    The functions of all subsets of features lie in one array (n, U, C), times the root of their weight: in this unit
+    the normal equations have ones on their diagonal.
+    """
+
+    def __init__(self, weights: np.ndarray, size: int):
+        features = range(weights.ndim - 1)
+        self.weights = weights
+        self.kept = list(combinations(features, size))
+        dropped = [tuple(1 + d for d in features if d not in kept) for kept in self.kept]
+        margins = [weights.sum(axis=axes, keepdims=True)[..., None] for axes in dropped]
+        self.roots = [np.divide(1.0, np.sqrt(m), out=np.zeros_like(m), where=m > 0) for m in margins]
+        self.flat_roots = np.concatenate([root.reshape(len(weights), -1, 1) for root in self.roots], axis=1)
+        self.bounds = np.cumsum([margin[0].size for margin in margins])[:-1]
+
+    def gather(self, values: np.ndarray) -> np.ndarray:
+        """Weighted sums of the tables over the other features: (n, c_1, …, c_o, C) -> (n, U, C)."""
+        *cells, channel = range(values.ndim)
+        shape = (len(values), -1, values.shape[-1])
+        margins = [
+            np.einsum(self.weights, cells, values, [*cells, channel], [0, *(1 + d for d in kept), channel])
+            for kept in self.kept
+        ]
+        return np.concatenate([margin.reshape(shape) for margin in margins], axis=1) * self.flat_roots
+
+    def parts(self, functions: np.ndarray) -> list[np.ndarray]:
+        """The functions of each subset of features, with one cell along the axes of the others."""
+        pieces = np.split(functions * self.flat_roots, self.bounds, axis=1)
+        return [piece.reshape(*root.shape[:-1], -1) for piece, root in zip(pieces, self.roots, strict=True)]
+
+
+def _project(values: np.ndarray, weights: np.ndarray, size: int, tolerance: np.ndarray) -> dict[Term, np.ndarray]:
+    """Take the projection on sums of functions of `size` features out of `values`; returns it by subset of axes."""
+    sums = _Sums(weights, size)
+    solve = _choose_solver(sums, tolerance)
+    total = np.zeros((*sums.flat_roots.shape[:2], values.shape[-1]))
+    for _ in range(2):  # the second time takes what rounding left
+        functions = solve(sums.gather(values))
+        total += functions
+        for part in sums.parts(functions):
+            values -= part
+    shapes = [(len(values), *(weights.shape[1 + d] for d in kept), values.shape[-1]) for kept in sums.kept]
+    parts = (part.reshape(shape) for part, shape in zip(sums.parts(total), shapes, strict=True))
+    return dict(zip(sums.kept, parts, strict=True))
+
+
+def _choose_solver(sums: _Sums, tolerance: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """Margins (n, U, C) -> functions (n, U, C) whose sum has these margins."""
+    if len(sums.kept) == 1:  # the mean
+        return lambda margins: margins
+    if len(sums.kept) == 2:  # the two features of a pair
+        return _factor_pairs(sums)
+    return partial(_solve_by_steps, sums, tolerance)
+
+
+def _factor_pairs(sums: _Sums) -> Callable[[np.ndarray], np.ndarray]:
+    """The solver of the normal equations of pairs, rows eliminated:  (I - NᵀN) b = g_columns - Nᵀ g_rows.
+
+    N is the table of weights over the roots of its margins. Where NᵀN has the eigenvalue 1, a block of cells shares
+    no row and no column with the others, and its mean is halved between them: no axis comes first.
+    """
+    rows, columns = sums.roots
+    joint = rows[..., 0] * sums.weights * columns[..., 0]  # (n, rows, columns)
+    n_rows, is_wide = joint.shape[1], joint.shape[1] < joint.shape[2]
+    joint = np.swapaxes(joint, 1, 2) if is_wide else joint
+    turned = np.swapaxes(joint, 1, 2)
+    eigenvalues, vectors = np.linalg.eigh(turned @ joint)
+    gap = 1.0 - eigenvalues[..., None]
+    is_block = gap < MIN_GAP
+
+    def solve(margins: np.ndarray) -> np.ndarray:
+        first, second = np.split(margins, [n_rows], axis=1)
+        long, short = (second, first) if is_wide else (first, second)
+        goal, half = (np.swapaxes(vectors, 1, 2) @ side for side in (short - turned @ long, short / 2))
+        short = vectors @ np.where(is_block, half, goal / np.where(is_block, 1.0, gap))
+        long = long - joint @ short
+        return np.concatenate([short, long] if is_wide else [long, short], axis=1)
+
+    return solve
+
+
+def _solve_by_steps(sums: _Sums, tolerance: np.ndarray, margins: np.ndarray) -> np.ndarray:
+    """Conjugate gradients on the normal equations, every table and channel with steps of its own."""
+    functions, residual, direction = np.zeros_like(margins), margins, margins
+    energy, is_open = _energy(margins), np.full(tolerance.shape, True)
+    for _ in range(MAX_STEPS):
+        image = sums.gather(reduce(np.add, sums.parts(direction)))
+        curvature = (direction * image).sum(axis=1, keepdims=True)
+        is_open &= curvature > MIN_GAP * _energy(direction)  # else nothing is left but rounding
+        is_open &= (np.abs(residual) * sums.flat_roots).max(axis=1, keepdims=True) > tolerance
+        if not is_open.any():
+            break
+        step = _divide(energy, np.where(is_open, curvature, 0.0))
+        functions += step * direction
+        residual = residual - step * image
+        before, energy = energy, _energy(residual)
+        direction = residual + _divide(energy, before) * direction
+    return functions
+
+
+def _energy(functions: np.ndarray) -> np.ndarray:
+    return (functions**2).sum(axis=1, keepdims=True)
+
+
+def _divide(above: np.ndarray, below: np.ndarray) -> np.ndarray:
+    """0 where the divisor is not positive."""
+    return np.divide(above, below, out=np.zeros_like(above), where=below > 0)

@@ -1,0 +1,111 @@
+"""Summary: how a model was fitted, in plain values. It stays with the model and goes into its file."""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+from inspect import signature
+from typing import Any
+
+import numpy as np
+
+from .. import __version__
+
+PACKAGES = ("numpy", "torch", "scikit-learn")
+MAX_DEPTH = 8  # lists within lists; what lies deeper is written as its type
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How a model was fitted. All values are what JSON can say; a number that is not finite is None.
+
+    Parameters
+    ----------
+    estimator : name of the estimator's class
+    parameters : its parameters as they were given; a callable or other object is its name
+    n_rows, n_columns : size of the training table
+    target : name of the target, None where it had none
+    shift, unit : mean and deviation of a regression's target, between which and the unit of the loss a score changes
+        by `score = shift + unit · x`; 0 and 1 for classes. Tables and intercept of the model are in the target's unit.
+    validation : mean loss of the members on the rows they held out, None without such rows
+    history : the lists "stage", "steps", "validation" and "seconds", one entry a checkpoint, and "best", the last that
+        was kept, "stopped_by" and "constant", the validation loss of the constant model
+    date : when the fit ended, ISO 8601 in UTC
+    versions : of neuralbasis, Python and the packages that took part
+
+    Examples
+    --------
+    >>> from neuralbasis import NeuralBasisRegressor
+    >>> summary = NeuralBasisRegressor(max_steps=20).fit([[1.0], [2.0], [3.0]] * 9, [3.0, 4.0, 5.0] * 9).model_.summary
+    >>> summary.n_rows, summary.shift, summary.parameters["max_steps"]
+    (27, 4.0, 20)
+    """
+
+    estimator: str
+    parameters: dict[str, Any]
+    n_rows: int
+    n_columns: int
+    target: str | None
+    shift: float
+    unit: float
+    validation: float | None
+    history: dict[str, Any]
+    date: str
+    versions: dict[str, str]
+
+
+def read_clock() -> str:
+    """The present moment as a summary writes it."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def find_versions() -> dict[str, str]:
+    """Versions of neuralbasis, Python and the packages of `PACKAGES` that are installed."""
+    found = {"neuralbasis": __version__, "python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:  # not installed under its own name
+            continue
+    return found
+
+
+def to_plain(value: Any, depth: int = MAX_DEPTH) -> Any:
+    """A value as JSON can say it.
+
+    Examples
+    --------
+    >>> to_plain({"hidden": (64, 32), "rate": np.float32(0.5), "limit": float("inf"), "basis": np.sin})
+    {'hidden': [64, 32], 'rate': 0.5, 'limit': None, 'basis': 'sin'}
+    """
+    if isinstance(value, (np.generic, np.ndarray)):
+        value = value.tolist()
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, int):
+        return value if abs(value) < 1 << 63 else str(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if depth > 0 and isinstance(value, Mapping):
+        return {str(key): to_plain(item, depth - 1) for key, item in value.items()}
+    if depth > 0 and isinstance(value, (list, tuple, set, frozenset)):
+        return [to_plain(item, depth - 1) for item in value]
+    return getattr(value, "__name__", type(value).__name__)
+
+
+def list_changed(estimator: Any, before: Mapping[str, Any] | None = None) -> set[str]:
+    """Names of an estimator's parameters that are neither at their default nor as `before`, plain values, has them.
+
+    Examples
+    --------
+    >>> from neuralbasis import NeuralBasisRegressor
+    >>> sorted(list_changed(NeuralBasisRegressor(hidden=[64, 64, 32], n_bases=8, triples=1), {"triples": 1}))
+    ['n_bases']
+    """
+    usual = {name: to_plain(each.default) for name, each in signature(type(estimator)).parameters.items()}
+    now = {name: to_plain(value) for name, value in estimator.get_params(deep=False).items()}
+    return {name for name, value in now.items() if value not in (usual[name], (before or usual).get(name))}

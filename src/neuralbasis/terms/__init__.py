@@ -1,0 +1,1 @@
+"""Terms: which features get a shape. `term` (requested), `interactions` (screening), `features` (selection)."""

@@ -1,0 +1,150 @@
+"""Feed: the batches of a stage, drawn from pools.
+
+A pool is what batches are drawn from at a time: all rows of a table in memory, or a random part of a larger one.
+Several processes share every pool: each holds some of its rows, all draw the same batches, and each trains on what it
+holds of them. Pools come one after the other; a table in memory is the same pool over and over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from torch import Tensor
+
+from ..distributed.process_group import Group
+from .checkpointer import StateError, require
+from .engines import ExactEngine, GridEngine
+from .rows import Rows
+
+
+class Drawable(Protocol):
+    """What batches can be drawn from: `Pool`, or `Rows` themselves."""
+
+    @property
+    def copies(self) -> np.ndarray: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Rows that this process holds of a pool, with what training asks of them.
+
+    engine : reads these rows
+    target : (N,)
+    shares : (N, M) weight of each row in each member's loss, with mean 1 over the table
+    init : (N, 1 or M, K) scores of earlier stages
+    copies : (all rows of the pool,) how often each is drawn
+    first : where the rows stand among all of the pool
+    """
+
+    engine: GridEngine | ExactEngine
+    target: Tensor
+    shares: Tensor
+    init: Tensor | None
+    copies: np.ndarray
+    first: int = 0
+
+    def hold(self, batch: np.ndarray) -> np.ndarray:
+        """Those rows of a batch that are held here, counted from the first of them."""
+        if len(self.target) == len(self.copies):
+            return batch
+        return batch[(batch >= self.first) & (batch < self.first + len(self.target))] - self.first
+
+    def part(self, first: int, last: int, threads: int) -> Pool:
+        """The same rows for members first … last - 1, read on so many threads."""
+        init = self.init if self.init is None or self.init.shape[1] == 1 else self.init[:, first:last]
+        assert isinstance(self.engine, GridEngine)
+        return replace(self, engine=self.engine.with_threads(threads), shares=self.shares[:, first:last], init=init)
+
+
+def share_pool(engine: GridEngine | ExactEngine, rows: Rows, group: Group) -> Pool:
+    """All rows of a table that every process has; each holds its part of them."""
+    shares, own = rows.shares(), group.share(len(rows.target))
+    if group.size == 1:
+        return Pool(engine, rows.target, shares, rows.init, rows.copies)
+    assert isinstance(engine, GridEngine)
+    init = None if rows.init is None else rows.init[own]
+    return Pool(engine.take(own), rows.target[own], shares[own], init, rows.copies, own.start)
+
+
+class Feed:
+    """Draws batches: every row of a pool as often as it has copies, then from the next pool.
+
+    What is left of a pool, too few for a batch, goes before the next draw from the same pool, and is left out before
+    another one.
+    """
+
+    def __init__(self, pools: Iterator[Drawable], size: int, n_steps: int, rng: np.random.Generator):
+        self.pools, self.max_size, self.steps_left, self.rng = pools, size, n_steps, rng
+        self.pool: Drawable | None = None
+        self.size, self.n_pools, self.n_drawn = 1, 0, 0  # pools so far, and batches of the present one
+        self.waiting: np.ndarray = np.empty(0, dtype=np.int32)
+        self.shuffled_from: Any = None  # what the present pool was shuffled from: rows before it, the generator's state
+
+    def draw(self, count: int) -> list[np.ndarray]:
+        """At most so many batches, all of `pool`, and at least one until all steps are done."""
+        count = min(count, self.steps_left)
+        if count and len(self.waiting) < self.size:
+            self._refill()
+        count = min(count, len(self.waiting) // self.size)
+        drawn, self.waiting = np.split(self.waiting, [count * self.size])
+        self.steps_left -= count
+        self.n_drawn += count
+        return list(drawn.astype(np.int64).reshape(count, self.size))
+
+    def _refill(self) -> None:
+        before, self.pool = self.pool, next(self.pools)
+        self.n_pools += 1
+        self._shuffle(self.waiting if self.pool is before else self.waiting[:0], self.pool.copies)
+
+    def _shuffle(self, left: np.ndarray, copies: np.ndarray) -> None:
+        self.shuffled_from, self.n_drawn = (left, self.rng.bit_generator.state), 0
+        drawn = np.repeat(np.arange(len(copies), dtype=np.int32 if len(copies) < 2**31 else np.int64), copies)
+        self.rng.shuffle(drawn)
+        self.size = min(self.max_size, len(drawn))
+        self.waiting = np.concatenate([left, drawn], dtype=drawn.dtype, casting="same_kind")
+
+    def state(self) -> dict[str, Any]:
+        """What another feed of the same pools needs to go on from here; small, whatever the pools."""
+        left, rng = self.shuffled_from
+        return {
+            "n_pools": self.n_pools, "n_drawn": self.n_drawn, "steps_left": self.steps_left,
+            "left": left.astype(np.int64), "rng": rng,
+        }  # fmt: skip
+
+    def form(self) -> dict[str, Any]:
+        """The form of a state."""
+        rng = self.rng.bit_generator.state
+        return {"n_pools": int, "n_drawn": int, "steps_left": int, "left": np.dtype(np.int64), "rng": rng}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a state, without reading the pools before it where these can be skipped."""
+        n_done, n_pools, n_drawn = self.steps_left - state["steps_left"], state["n_pools"], state["n_drawn"]
+        require(state["steps_left"] >= 0 and 1 <= n_pools <= n_done, "the number of batches or pools is out of range")
+        self.n_pools, self.steps_left = n_pools, state["steps_left"]
+        skip = getattr(self.pools, "skip", None)
+        if skip is not None:
+            skip(self.n_pools - 1)
+        self.pool = next(self.pools)
+        set_generator(self.rng, state["rng"])
+        self._shuffle(check_rows(state["left"], self.pool.copies), self.pool.copies)
+        require(0 < n_drawn <= min(n_done, len(self.waiting) // self.size), "the number of batches is out of range")
+        self.n_drawn, self.waiting = n_drawn, self.waiting[n_drawn * self.size :]
+
+
+def check_rows(rows: np.ndarray, copies: np.ndarray) -> np.ndarray:
+    """Row numbers from a file: each must be in the pool, and there at most as often as it has copies."""
+    is_inside = len(rows) == 0 or (rows.min() >= 0 and rows.max() < len(copies))
+    require(is_inside, f"a row number is out of range: the pool has {len(copies):,} rows")
+    require(bool((np.bincount(rows, minlength=len(copies)) <= copies).all()), "a row number occurs too often")
+    return rows
+
+
+def set_generator(rng: np.random.Generator, state: dict[str, Any]) -> None:
+    """Give a generator a state from a file."""
+    try:
+        rng.bit_generator.state = state
+    except (ValueError, TypeError, OverflowError) as error:
+        raise StateError(f"the state of a random generator is wrong ({error})") from None

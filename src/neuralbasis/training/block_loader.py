@@ -1,0 +1,139 @@
+"""Supply: the pools of a table that is larger than memory, made ready for a stage.
+
+bucket of the cache -> blocks of numbers -> positions, targets, shares, and what the stages so far say -> Pool
+
+Every pool is written over the one before it, so that memory holds one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..data.disk_cache import Block, Cache
+from ..distributed.process_group import Group
+from ..losses.loss import Objective
+from .batches import Pool
+from .engines import GridEngine
+from .rows import Rows
+from .stage import Stage
+
+BLOCK_ROWS = 1 << 17
+
+
+@dataclass(frozen=True, eq=False)
+class Supply:
+    """The cache of a table, beside its bench.
+
+    n_rows : all rows, those of the bench too
+    mean_weight : of all rows
+    seed : of the order in which pools come
+    """
+
+    cache: Cache
+    group: Group
+    n_rows: int
+    mean_weight: float
+    seed: int
+    threads: int
+
+    def pools(self, grid: GridEngine, stages: Sequence[Stage], objective: Objective, rows: Rows) -> Pools:
+        """Pool after pool for a stage on this grid; `rows` are the bench."""
+        return Pools(_Room(self, grid, stages, objective, rows), self._order(len(stages)))
+
+    def _order(self, n_stages: int) -> Iterator[int]:
+        """Buckets, in another order in every pass."""
+        rng, buckets = np.random.default_rng([self.seed, n_stages]), np.arange(1, self.cache.counts.shape[1])
+        while True:
+            yield from rng.permutation(buckets).tolist()
+
+
+class Pools:
+    """Pools of some buckets, one after the other; a bucket that comes twice in a row is read once."""
+
+    def __init__(self, room: _Room, buckets: Iterator[int]):
+        self.room, self.buckets, self.bucket = room, buckets, 0
+        self.pool: Pool | None = None
+
+    def __iter__(self) -> Pools:
+        return self
+
+    def __next__(self) -> Pool:
+        bucket = next(self.buckets)
+        if self.pool is None or bucket != self.bucket:
+            self.pool, self.bucket = self.room.fill(bucket), bucket
+        return self.pool
+
+    def skip(self, count: int) -> None:
+        """Leave out so many pools without reading them."""
+        for _ in range(count):
+            next(self.buckets)
+
+
+class _Room:
+    """Room for one pool, and how it is filled.
+
+    A pool is a random part of the table, so that its rows weigh as in the table: by the mean weight of all rows. A rare
+    class is drawn as often as the bench says. Rows of the bench are not drawn.
+    """
+
+    def __init__(
+        self, supply: Supply, grid: GridEngine, stages: Sequence[Stage], objective: Objective, rows: Rows
+    ):  # fmt: skip
+        self.supply, self.grid, self.stages, self.objective = supply, grid, stages, objective
+        self.copies, self.mean_copies = count_copies(rows, objective), float(rows.copies.mean())
+        size = int(supply.cache.counts[supply.cache.rank, 1:].max())
+        n_members, n_outputs = rows.held_out.shape[1], objective.n_outputs
+        self.positions = np.empty((size, len(grid.layout.axes)), dtype=np.float32)
+        self.target = torch.empty(size, dtype=rows.target.dtype)
+        self.shares = torch.empty(size, n_members)
+        self.init = torch.empty(size, n_members, n_outputs) if stages else None
+
+    def fill(self, bucket: int) -> Pool:
+        """The pool of a bucket."""
+        cache, device = self.supply.cache, self.grid.device
+        counts = cache.counts[:, bucket]
+        size, drawn = int(counts[cache.rank]), np.ones(int(counts[cache.rank]), dtype=np.uint8)
+        for first in range(0, size, BLOCK_ROWS):
+            own = slice(first, min(first + BLOCK_ROWS, size))
+            self._put(cache.read(bucket, own.start, own.stop), own, drawn)
+        if self.copies is not None:
+            drawn = np.concatenate(self.supply.group.gather(drawn))
+        return Pool(
+            self.grid.read(self.positions[:size]),
+            self.target[:size].to(device),
+            self.shares[:size].to(device),
+            None if self.init is None else self.init[:size].to(device),
+            drawn if self.copies is not None else np.ones(int(counts.sum()), dtype=np.uint8),
+            int(counts[: cache.rank].sum()),
+        )
+
+    def _put(self, block: Block, own: slice, drawn: np.ndarray) -> None:
+        """Rows of a block into their places."""
+        threads = self.supply.threads
+        self.positions[own] = self.grid.layout.encode(block.numbers, threads)
+        self.target[own] = self.objective.encode(block.y)
+        shares = block.weights / self.supply.mean_weight
+        if self.copies is not None:
+            drawn[own] = self.copies[block.y]
+            shares = shares * self.mean_copies / drawn[own]
+        self.shares[own] = torch.from_numpy(shares.astype(np.float32))[:, None]
+        if self.init is not None:
+            scores: Tensor | None = None
+            for stage in self.stages:
+                scores = stage.read(stage.grid.layout.encode(block.numbers, threads)).add_scores(scores)
+            assert scores is not None
+            self.init[own] = scores.cpu()
+
+
+def count_copies(rows: Rows, objective: Objective) -> np.ndarray | None:
+    """(classes,) how often a row of each class is drawn, as on the bench; None if all are drawn once."""
+    if objective.link == "identity" or bool((rows.copies == 1).all()):
+        return None
+    copies = np.full(max(2, objective.n_outputs), rows.copies.max(), dtype=np.uint8)
+    copies[rows.target.cpu().numpy().astype(np.int64)] = rows.copies
+    return copies

@@ -1,0 +1,123 @@
+"""Keeper: remembers how far a training run has come, so that a fit which was cut off can go on.
+
+The loop tells a keeper when a run begins, after every round of batches and when it ends. `Keeper` is the one that
+forgets; `checkpoint.Checkpoints` writes to disk. Runs of a fit follow one another in the same order every time, and all
+that lies between them is found again from the same seed: only runs are remembered.
+
+A state from a file may be damaged or forged. `check_form` compares it with the form of the state that the run itself
+has (keys, types, dtypes, shapes); then every `restore` checks the ranges of what it takes. Either raises `StateError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import numpy as np
+from torch import Tensor
+
+MAX_KEPT = 1e15  # its square is far from the end of single precision; contributions are in units of the target's spread
+
+
+class StateError(ValueError):
+    """A state that does not belong to the run that it should be restored to."""
+
+
+class RunState(Protocol):
+    """What can be remembered of a run; `form` is for `check_form`, before `write`."""
+
+    def form(self) -> dict[str, Any]: ...
+    def read(self) -> dict[str, Any]: ...
+    def write(self, state: dict[str, Any], is_over: bool) -> None: ...
+
+
+class Keeper:
+    """Remembers nothing."""
+
+    def __enter__(self) -> Keeper:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """The fit is over or has failed: let others remember theirs in the same place."""
+
+    def choose(self, _name: str, value: int) -> int:
+        """A choice that a fit must make once: this one, or that of the fit which goes on."""
+        return value
+
+    def check(self, _fit: dict[str, Any]) -> None:
+        """Refuse to go on with another fit than the one that is described."""
+
+    def begin(self, _state: RunState) -> bool:
+        """Give a run that begins what is known of it; True if it was over."""
+        return False
+
+    def note(self, _state: RunState) -> None:
+        """A round of batches is done."""
+
+    def end(self, _state: RunState) -> None:
+        """The run is over."""
+
+    def finish(self) -> None:
+        """So is the fit."""
+
+
+FORGETFUL = Keeper()
+
+
+def require(is_right: bool, what: str) -> None:
+    """Refuse a state of which this is not right."""
+    if not is_right:
+        raise StateError(what)
+
+
+def require_bounded(tensors: Iterable[Tensor]) -> None:
+    """Refuse values of the best state that are not finite, or whose products would not be."""
+    is_bounded = all(bool((tensor.abs() < MAX_KEPT).all()) for tensor in tensors)
+    require(is_bounded, f"the best values are not finite, or beyond ±{MAX_KEPT:.0e}")
+
+
+def check_form(value: Any, form: Any, name: str = "its content") -> None:
+    """Refuse a value that has another form than an example of it.
+
+    Parameters
+    ----------
+    value : plain values and arrays, one in the other
+    form : an example with the same keys, types, dtypes and shapes. Where the content varies, a type stands for one
+        plain value, a list of one type for any number of them, and a dtype for an array of one dimension
+    name : the value in the error
+
+    Examples
+    --------
+    >>> check_form({"step": 7, "losses": [0.5, 0.25]}, {"step": int, "losses": [float]})
+    >>> check_form({"kept": np.zeros(3)}, {"kept": np.ones(4)})
+    Traceback (most recent call last):
+    ...
+    neuralbasis.training.checkpointer.StateError: its content['kept'] is float64 (3,), but float64 (4,) was expected
+    """
+    if isinstance(form, type):
+        require(type(value) is form, f"{name} is {_describe(value)}, but {form.__name__} was expected")
+    elif isinstance(form, np.dtype):
+        is_right = isinstance(value, np.ndarray) and value.dtype == form and value.ndim == 1
+        require(is_right, f"{name} is {_describe(value)}, but {form} of one dimension was expected")
+    elif isinstance(form, list) and len(form) == 1 and isinstance(form[0], type):
+        require(isinstance(value, list), f"{name} is {_describe(value)}, but a list was expected")
+        for index, item in enumerate(value):
+            check_form(item, form[0], f"{name}[{index}]")
+    else:
+        came, expected = _describe(value), _describe(form)
+        require(came == expected, f"{name} is {came:.200}, but {expected:.200} was expected")
+        keys = form if isinstance(form, dict) else range(len(form)) if isinstance(form, list) else ()
+        for key in keys:
+            check_form(value[key], form[key], f"{name}[{key!r}]")
+
+
+def _describe(value: Any) -> str:
+    """The form of one value, without what is inside."""
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} {value.shape}"
+    if isinstance(value, dict):
+        return f"a dict of {sorted(value)}"
+    return f"a list of {len(value)}" if isinstance(value, list) else type(value).__name__

@@ -1,0 +1,125 @@
+"""Compile: BasisNets + axes -> AdditiveModel. The only file that sees both worlds, besides the estimators.
+
+The nets, with the free parts beside them, are evaluated on the knots of every term; each member's tables are purified
+over the training rows (what fewer features can say moves to their terms, means to the intercept), the model is their
+mean and the spread is their standard deviation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from threadpoolctl import threadpool_limits
+
+from ..encoding.encoder import Encoder
+from ..losses.loss import Objective
+from ..model.additive_model import AdditiveModel
+from ..model.purify import Table, is_silent, purify
+from ..model.shapes import Shape, TiedShape
+from ..model.summary import Summary
+from ..terms.term import Term
+from .stage import Stage
+
+MAX_NUMBERS = 50_000_000  # tables of tied classes that would be larger stay factored
+MAX_KEPT = 5_000_000  # numbers of the members' main effects; where there are more, their spread is kept alone
+
+
+def compile_model(
+    stages: Sequence[Stage], encoder: Encoder, objective: Objective, classes: np.ndarray | None = None,
+    n_jobs: int | None = None, summary: Summary | None = None,
+) -> AdditiveModel:  # fmt: skip
+    """Tables of all terms on the grids' knots, in the target's unit."""
+    n_members, n_outputs = stages[0].net.n_members, objective.n_outputs
+    tables, intercepts = compile_members(stages)
+    ordered = sorted(tables, key=lambda table: (len(table.term), table.term))
+    keep = sum(table.values.size for table in ordered if len(table.term) == 1) <= MAX_KEPT
+    shapes = [_make_shape(table, objective.unit, n_members, n_outputs, keep) for table in ordered]
+    intercept = intercepts.reshape(n_members, n_outputs).mean(axis=0) * objective.unit + objective.shift
+    if n_outputs > 1:
+        intercept = intercept - intercept.mean()
+    encoder = replace(encoder, axes=stages[0].grid.layout.axes[: len(encoder.axes)])  # a blend may have added knots
+    return AdditiveModel(encoder, intercept, tuple(shapes), objective.link, classes, n_jobs, summary)
+
+
+def compile_members(stages: Sequence[Stage]) -> tuple[list[Table], np.ndarray]:
+    """Purified tables of all members, channels (M · K), and their intercepts (M · K,), in the unit of the loss."""
+    intercepts = np.sum([stage.net.intercept.detach().double().cpu().numpy() for stage in stages], axis=0)
+    tables = _merge(table for stage in stages for table in _read_tables(stage))
+    with threadpool_limits(1):  # threads of many small solves only wait for each other
+        return purify(tables, intercepts.ravel())
+
+
+def _read_tables(stage: Stage) -> Iterator[Table]:
+    """Tables of a stage, channels (M · K), or with a mix where classes are tied; axes in the order of the features."""
+    net, grid = stage.net, stage.grid
+    with torch.no_grad():
+        flat = stage.table().double().cpu().numpy()
+        mixes = net.mix().double().cpu().numpy() if net.tied else None
+    fold = len(flat) * net.n_members * net.n_outputs <= MAX_NUMBERS
+    for index, term in enumerate(grid.layout.terms):
+        shape, cells, order = grid.layout.table_shape(index), grid.layout.cells_of(index), np.argsort(term)
+        values, mix = flat[cells], None if mixes is None else _spread_mix(mixes[:, index], net.n_members)
+        if mix is None:
+            values = _centre_classes(values, net.n_outputs)
+        elif fold:
+            values, mix = values @ mix, None
+        yield Table(
+            tuple(term[d] for d in order),
+            tuple(grid.layout.axes_of(index)[d] for d in order),
+            values.reshape(*shape, -1).transpose(*order, len(shape)),
+            grid.cell_weight[cells].reshape(shape).transpose(order),
+            mix,
+        )
+
+
+def _merge(tables: Iterable[Table]) -> list[Table]:
+    """One table a term: later stages are added to the first, whose knots main effects take; pairs have the same."""
+    found: dict[Term, Table] = {}
+    for table in tables:
+        before = found.setdefault(table.term, table)
+        if before is table:
+            continue
+        if before.mix is None or table.mix is None:
+            values = table.to_outputs()
+            if len(table.term) == 1:
+                (axis,), (finer,) = table.axes, before.axes
+                values = axis.carry(values, finer)
+            found[table.term] = replace(before, values=before.to_outputs() + values, mix=None)
+        else:
+            values, mix = np.concatenate([before.values, table.values], -1), np.concatenate([before.mix, table.mix])
+            found[table.term] = replace(before, values=values, mix=mix)
+    return list(found.values())
+
+
+def _centre_classes(values: np.ndarray, n_outputs: int) -> np.ndarray:
+    """Only differences between classes matter: make every member's values (…, M · K) sum to zero over the classes."""
+    if n_outputs == 1:
+        return values
+    members = values.reshape(len(values), -1, n_outputs)
+    return (members - members.mean(axis=2, keepdims=True)).reshape(values.shape)
+
+
+def _spread_mix(mix: np.ndarray, n_members: int) -> np.ndarray:
+    """Weights (M · S, K) of one term's copies -> (M · S, M · K): a copy speaks for its own member."""
+    copies, n_outputs = mix.shape
+    wide = np.zeros((n_members, copies // n_members, n_members, n_outputs))
+    own = np.arange(n_members)
+    wide[own, :, own] = mix.reshape(n_members, -1, n_outputs)
+    return _centre_classes(wide.reshape(copies, -1), n_outputs)
+
+
+def _make_shape(table: Table, unit: float, n_members: int, n_outputs: int, keep: bool) -> Shape | TiedShape:
+    """Mean and spread of a purified table, in the target's unit; the members of a main effect, if they are kept."""
+    bare = np.where(is_silent(table.axes, table.weights)[..., None], 0.0, table.values)
+    values = bare * unit
+    if table.mix is not None:
+        return TiedShape(table.term, table.axes, values, table.mix.reshape(-1, n_members, n_outputs), table.weights)
+    cells = values.reshape(*values.shape[:-1], n_members, n_outputs)
+    # Squares in the target's unit could vanish.
+    bare = bare.reshape(cells.shape)
+    spread = unit * bare.std(axis=-2, ddof=1) if n_members > 1 else np.zeros_like(cells[..., 0, :])
+    members = cells if keep and len(table.term) == 1 else None
+    return Shape(table.term, table.axes, cells.mean(axis=-2), spread, table.weights, members)

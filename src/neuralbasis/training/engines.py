@@ -1,0 +1,304 @@
+"""The two engines: where the bases are evaluated, and how a batch of rows reads the cells.
+
+Grid (default): the points are the knots of all axes, once and for all; a row interpolates between knots.
+Exact (the paper's): the points are the distinct places of the batch, each counted as often as it occurs, so that
+repeated values cost nothing. Both fill a `Points` for `BasisNet.table`; the forward pass is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..data.sparse import Stored
+from ..encoding.axis import Axis
+from ..encoding.layout import Layout, anchor_position
+from ..networks.basis_net import OrderPoints, Points
+from .lookup import CompiledLookUp, LookUp, choose_lookup
+
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """What every cell of a layout is: a value of the bases, a free number, or always zero.
+
+    free : (cells,) index among the free cells, -1 otherwise
+    based : (cells,) True where the bases speak
+    places : for each term (cells of the term, order) places of its cells; NaN where there is none
+    """
+
+    free: np.ndarray
+    based: np.ndarray
+    places: tuple[np.ndarray, ...]
+
+    @property
+    def n_free(self) -> int:
+        return int(self.free.max(initial=-1)) + 1
+
+
+def describe_cells(layout: Layout) -> Cells:
+    """Knots belong to the bases, but levels of a nominal main effect and missing values are free, unseen is zero.
+
+    PAPER §4.1 one-hot encodes nominal columns. The two values of a one-hot column are one free number, so a free cell a
+    level is the same model.
+    """
+    is_free, based, places = [], [], []
+    for index, term in enumerate(layout.terms):
+        axes = layout.axes_of(index)
+        knots, unseen, place = _describe_main(axes[0]) if len(axes) == 1 else _describe_interaction(axes)
+        nominal = len(term) == 1 and axes[0].kind == "nominal"
+        spoken = ~_stands_on_anchor(layout, index) if len(term) > 1 else True
+        based.append(spoken & knots & (not nominal))
+        is_free.append(spoken & ~unseen & (nominal | ~knots))
+        places.append(place)
+    free = np.concatenate(is_free)
+    return Cells(np.where(free, np.cumsum(free) - 1, -1), np.concatenate(based), tuple(places))
+
+
+def _stands_on_anchor(layout: Layout, index: int) -> np.ndarray:
+    """Cells of an interaction on the anchor of one of its features."""
+    term, shape = layout.terms[index], layout.table_shape(index)
+    found = np.zeros(shape, dtype=bool)
+    if len(term) > 1:
+        for d, (feature, axis) in enumerate(zip(term, layout.axes_of(index), strict=True)):
+            position = anchor_position(axis, layout.anchors[feature]) if feature in layout.anchors else -1
+            if position > 0:
+                np.moveaxis(found, d, 0)[position] = True
+    return found.ravel()
+
+
+def _describe_main(axis: Axis) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Which cells are knots, which stand for the unseen, and their places (cells, 1), NaN where there is none."""
+    knots, unseen, places = (
+        np.ones(axis.n_cells, dtype=bool), np.zeros(axis.n_cells, dtype=bool), np.full((axis.n_cells, 1), np.nan)
+    )  # fmt: skip
+    knots[0] = knots[-1] = False
+    unseen[-1] = True
+    places[1:-1, 0] = axis.places
+    return knots, unseen, places
+
+
+def _describe_interaction(axes: Sequence[Axis]) -> tuple[Any, Any, np.ndarray]:
+    """The same for a table: all its axes stand on knots, any of them on the unseen, places (cells, o)."""
+    parts = zip(*map(_describe_main, axes), strict=True)
+    knots, unseen, places = (
+        np.stack([grid.ravel() for grid in np.meshgrid(*(one.ravel() for one in part), indexing="ij")], axis=1)
+        for part in parts
+    )
+    return knots.all(axis=1), unseen.any(axis=1), places
+
+
+class GridEngine:
+    """Points at the knots; `weights` (N,) of the rows at `positions` (N, A) tell how much each knot counts."""
+
+    def __init__(self, layout: Layout, positions: np.ndarray | Stored, weights: np.ndarray, threads: int, device="cpu"):
+        self.layout, self.positions, self.device = layout, positions, torch.device(device)
+        self.threads = threads
+        self.cells = describe_cells(layout)
+        self.lookup = choose_lookup(positions, layout, threads, self.device)
+        self.cell_weight = weigh_cells(layout, positions, weights, threads)
+        self.points = self._knots()
+
+    def _knots(self) -> Points:
+        """Distinct places of all based cells, and the source of every cell."""
+        layout, cells = self.layout, self.cells
+        source = np.full(layout.n_cells, -1, dtype=np.int64)
+        orders, count = {}, 0
+        for order in sorted({len(term) for term in layout.terms}):
+            terms = [index for index, term in enumerate(layout.terms) if len(term) == order]
+            chosen = [cells.based[layout.cells_of(index)] for index in terms]
+            place = np.concatenate([cells.places[index][mask] for index, mask in zip(terms, chosen, strict=True)])
+            ids = np.concatenate(
+                [layout.cells_of(i).start + np.flatnonzero(mask) for i, mask in zip(terms, chosen, strict=True)]
+            )
+            term = np.repeat(np.arange(len(terms)), [mask.sum() for mask in chosen])
+            source[ids] = count + np.arange(len(ids))
+            count += len(ids)
+            orders[order] = order_points(place, self.cell_weight[ids], term, self.device)
+        is_free = cells.free >= 0
+        source[is_free] = count + cells.free[is_free]
+        source[source < 0] = count + cells.n_free
+        return Points(orders, torch.from_numpy(source).to(self.device))
+
+    def find_voices(self, voices: Tensor) -> tuple[dict[int, Tensor], Tensor]:
+        """Columns (D, M) that members speak of -> terms (T, M) by order, all of whose columns they speak of, and the
+        free cells (free, M) of these terms."""
+        terms, sizes = self.layout.terms, np.diff([*self.layout.term_offset, self.layout.n_cells])
+        speaks = torch.stack([voices[list(term)].all(dim=0) for term in terms]).to(self.device)
+        orders = np.array([len(term) for term in terms])
+        free = np.repeat(np.arange(len(terms)), sizes)[self.cells.free >= 0]
+        return {int(order): speaks[orders == order] for order in np.unique(orders)}, speaks[free]
+
+    def with_threads(self, threads: int) -> GridEngine:
+        """The same on so many threads."""
+        other = copy(self)
+        other.threads = threads
+        if isinstance(self.lookup, CompiledLookUp):
+            other.lookup = copy(self.lookup)
+            other.lookup.threads = threads
+        return other
+
+    def read(self, positions: np.ndarray | Stored) -> GridEngine:
+        """The same knots, read by rows at other positions."""
+        other = copy(self)
+        other.positions = positions
+        other.lookup = choose_lookup(positions, self.layout, self.threads, self.device)
+        return other
+
+    def take(self, own: slice) -> GridEngine:
+        """The same knots, read by some of the rows."""
+        positions, rows = self.positions, range(len(self.positions))[own]
+        return self.read(positions.take(np.array(rows)) if isinstance(positions, Stored) else positions[own])
+
+    def batch(self, rows: np.ndarray) -> tuple[Points, LookUp, np.ndarray]:
+        """Points to evaluate and how these rows read them."""
+        return self.points, self.lookup, rows
+
+
+class ExactEngine:
+    """Points at the distinct places of each batch."""
+
+    def __init__(self, grid: GridEngine):
+        self.grid = grid
+
+    def batch(self, rows: np.ndarray) -> tuple[Points, LookUp, np.ndarray]:
+        grid, layout, device = self.grid, self.grid.layout, self.grid.device
+        positions = grid.positions.take(rows) if isinstance(grid.positions, Stored) else grid.positions[rows]
+        pieces: dict[int, list[tuple[np.ndarray, np.ndarray, int]]] = {}
+        found, count = [], 0
+        for order in sorted({len(term) for term in layout.terms}):
+            terms = [t for t, term in enumerate(layout.terms) if len(term) == order]
+            for rank, term in enumerate(terms):
+                where, on_axes, times = _read_term(positions, layout, term)
+                based, place, fixed = self._places(term, on_axes)
+                distinct, inverse, _ = _distinct_rows(place[based])
+                index = np.empty(len(on_axes))
+                index[based], index[~based] = count + inverse, -1 - fixed[~based]
+                found.append((term, where, index))
+                weight = np.bincount(inverse, times[based], minlength=len(distinct))
+                pieces.setdefault(order, []).append((distinct, weight, rank))
+                count += len(distinct)
+        orders = {order: _join(parts, device) for order, parts in pieces.items()}
+        source = torch.arange(count + grid.cells.n_free + 1, device=device)
+        # Missing, unseen and nominal cells follow the based ones.
+        found = [(term, where, np.where(index < 0, count - 1 - index, index)) for term, where, index in found]
+        return Points(orders, source), self._lookup(found, len(rows)), np.arange(len(rows))
+
+    def _places(self, term: int, on_axes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """For one term and positions (n, o): are they based, their places, and otherwise the index of the free cell."""
+        layout, cells = self.grid.layout, self.grid.cells
+        span = slice(layout.term_start[term], layout.term_start[term + 1])
+        axes = layout.axes_of(term)
+        floor = on_axes.astype(np.int64)
+        cell = layout.term_offset[term] + floor @ layout.term_stride[span]
+        place = np.stack(
+            [np.interp(on_axes[:, d], np.arange(1, len(a.knots) + 1), a.places) for d, a in enumerate(axes)], axis=1
+        )
+        free = np.where(cells.free[cell] >= 0, cells.free[cell], cells.n_free)
+        return cells.based[cell], place, free
+
+    def _lookup(self, found: list[tuple[int, np.ndarray, np.ndarray]], n_rows: int) -> LookUp:
+        """Every term reads one cell: an integer position on an axis of its own."""
+        n_terms = len(found)
+        count = np.arange(n_terms + 1, dtype=np.int64)
+        layout = Layout(
+            axes=(), axis_column=count[:-1], axis_start=count, axis_level=np.ones(n_terms, bool), knots=np.empty(0),
+            guide=np.empty(0, np.int32), guide_start=count[:-1], guide_line=np.empty((n_terms, 3)), anchors={},
+            terms=tuple((t,) for t in range(n_terms)), term_start=count, term_axis=count[:-1],
+            term_stride=np.ones(n_terms, np.int64), term_offset=np.zeros(n_terms, np.int64),
+            skip_axis=np.full(n_terms, -1), skip_place=np.zeros(n_terms, np.float32), n_cells=0,
+        )  # fmt: skip
+        if isinstance(self.grid.positions, Stored):
+            return choose_lookup(_store_cells(found, n_rows), layout, 1, self.grid.device)
+        cells = np.empty((n_rows, n_terms), dtype=np.float32)
+        for term, _, index in found:
+            cells[:, term] = index
+        return choose_lookup(cells, layout, 1, self.grid.device)
+
+
+def _read_term(positions: np.ndarray | Stored, layout: Layout, term: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows, their positions (n, o) on the term's axes, and how many rows each stands for.
+
+    Of stored rows those that have an entry there; behind them the absent positions, for all others.
+    """
+    axes = layout.term_axis[layout.term_start[term] : layout.term_start[term + 1]]
+    if not isinstance(positions, Stored):
+        rows = np.arange(len(positions))
+        return rows, positions[:, axes], np.ones(len(rows))
+    starts, row, value = positions.by_column()
+    pieces = [slice(starts[axis], starts[axis + 1]) for axis in axes]
+    rows = np.unique(np.concatenate([row[piece] for piece in pieces]))
+    on_axes = np.tile(positions.absent[axes], (len(rows) + 1, 1))
+    for d, piece in enumerate(pieces):
+        on_axes[np.searchsorted(rows, row[piece]), d] = value[piece]
+    n_others = len(positions) - len(rows)
+    if n_others == 0:  # no point more than the rows have
+        on_axes[-1] = on_axes[0]
+    return rows, on_axes, np.r_[np.ones(len(rows)), n_others]
+
+
+def _store_cells(found: list[tuple[int, np.ndarray, np.ndarray]], n_rows: int) -> Stored:
+    """Cells of rows by term, that of the absent positions behind them -> stored positions."""
+    absent = np.empty(len(found), dtype=np.float32)
+    for term, _, index in found:
+        absent[term] = index[-1]
+    row = np.concatenate([rows for _, rows, _ in found])
+    axis = np.repeat([term for term, _, _ in found], [len(rows) for _, rows, _ in found])
+    cell = np.concatenate([index[:-1] for _, _, index in found]).astype(np.float32)
+    order = np.lexsort((axis, row))
+    order = order[cell[order] != absent[axis[order]]]
+    starts = np.searchsorted(row[order], np.arange(n_rows + 1))
+    return Stored(starts, axis[order].astype(np.int32), cell[order], absent, len(found))
+
+
+def order_points(place: np.ndarray, weight: np.ndarray, term: np.ndarray, device: torch.device) -> OrderPoints:
+    """Cells (places, weight, term) of one order -> their distinct points."""
+    distinct, point, _ = _distinct_rows(place)
+    total = np.bincount(point, weight, minlength=len(distinct))
+    if total.sum() == 0:  # nothing but missing values: any weight serves
+        total[:] = 1.0
+    return OrderPoints(
+        _tensor(distinct, device), _tensor(_bring_near_one(total), device), torch.from_numpy(term).to(device),
+        torch.from_numpy(point).to(device),
+    )  # fmt: skip
+
+
+def _bring_near_one(weight: np.ndarray) -> np.ndarray:
+    """Weights times a power of 2, so that single precision holds them."""
+    return np.ldexp(weight, -np.frexp(weight.max(initial=0.0))[1])
+
+
+def weigh_cells(layout: Layout, positions: np.ndarray | Stored, weights: np.ndarray, threads: int = 1) -> np.ndarray:
+    """(cells,) weight of the rows on each cell, shared between neighbouring knots as interpolation does."""
+    lookup = choose_lookup(positions, replace(layout, skip_axis=np.full(len(layout.terms), -1)), threads, CPU)
+    total = torch.zeros(layout.n_cells, 1, dtype=torch.float64)
+    for first in range(0, len(positions), 65536):
+        rows = np.arange(first, min(first + 65536, len(positions)))
+        total += lookup.scatter(lookup.take(rows), torch.from_numpy(weights[rows, None, None]).double(), layout.n_cells)
+    return total[:, 0].numpy()
+
+
+def _join(parts: list[tuple[np.ndarray, np.ndarray, int]], device: torch.device) -> OrderPoints:
+    place = np.concatenate([distinct for distinct, _, _ in parts])
+    weight = np.concatenate([times for _, times, _ in parts])
+    term = np.repeat([rank for _, _, rank in parts], [len(distinct) for distinct, _, _ in parts])
+    return order_points(place, weight, term, device)
+
+
+def _distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    if rows.shape[1] == 1:
+        distinct, inverse, times = np.unique(rows[:, 0], return_inverse=True, return_counts=True)
+        return distinct[:, None], inverse, times
+    distinct, inverse, times = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
+    return distinct, inverse.ravel(), times
+
+
+def _tensor(values: np.ndarray, device: torch.device) -> Tensor:
+    return torch.from_numpy(values.astype(np.float32)).to(device)

@@ -1,0 +1,178 @@
+"""Rows read the table: scores of a batch, and the gradient of the table as a histogram of the batch's gradients.
+
+Ways with equal results: compiled kernels on the CPU, for positions of all rows on all axes or stored ones, and plain
+torch indexing on any other device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import kernels
+from ..data.sparse import Stored
+from ..encoding.layout import Layout, list_touches
+
+MIN_WORK = 2**17  # numbers looked up: a thread with fewer costs more than it saves
+
+
+class CompiledLookUp:
+    """positions (N, A) float32 with the terms of a layout, on `threads` threads.
+
+    Sums are in double precision: rounded to the table's at the end, they hardly ever depend on what is summed first,
+    and training, which blows differences up, takes the same way whether a table is stored or not, and whoever sums.
+    """
+
+    sums = torch.float64  # of losses and gradients over rows, whichever process has them
+
+    def __init__(self, positions: np.ndarray, layout: Layout, threads: int = 1):
+        self.positions, self.threads = positions, threads
+        self.arrays, self.n_terms = (*layout.term_arrays, *layout.skips), len(layout.terms)
+        shares = [1.0 - layout.anchored_share(index) for index in range(self.n_terms)]
+        self.effort = np.r_[0.0, np.cumsum(np.array(shares) * 2.0 ** np.diff(layout.term_start) + 0.1)]
+
+    def take(self, rows: np.ndarray) -> Any:
+        """Positions (A, b) of a batch."""
+        taken = np.empty((self.positions.shape[1], len(rows)), dtype=np.float32)
+
+        def work(_part, first, last):
+            return kernels.take_rows(first, last, self.positions, rows, taken)
+
+        kernels.share_rows(work, len(rows), self._threads(taken.size), min_rows=1)
+        return taken
+
+    def gather(self, taken: np.ndarray, table: Tensor, per_term: bool = False) -> Tensor:
+        """table (cells, C) -> sums over the terms (b, 1, C), or contributions (b, T, C) of each term."""
+        cells = table.numpy()
+        out = np.zeros((taken.shape[1], self.n_terms if per_term else 1, cells.shape[1]))
+
+        def work(_part, first, last):
+            return kernels.gather_rows(first, last, taken, *self.arrays, cells, per_term, out)
+
+        kernels.share_rows(work, len(out), self._threads(taken.shape[1] * cells.shape[1] * self.n_terms), min_rows=1)
+        return torch.from_numpy(out).to(table.dtype)
+
+    def scatter(self, taken: np.ndarray, grad: Tensor, n_cells: int) -> Tensor:
+        """Gradient of what `gather` gave -> gradient (cells, C) of the table."""
+        slopes, per_term = grad.contiguous().double().numpy(), grad.shape[1] > 1
+        out = np.zeros((n_cells, slopes.shape[2]))
+
+        def work(_part, first, last):
+            return kernels.scatter_rows(first, last, taken, *self.arrays, slopes, per_term, out)
+
+        self._share_terms(work, taken.shape[1] * slopes.shape[2] * self.n_terms)
+        return torch.from_numpy(out).to(grad.dtype)
+
+    def _share_terms(self, work: Callable[[int, int, int], int], size: int) -> None:
+        """Terms of about equal effort for every thread."""
+        threads = self._threads(size)
+        edges = np.searchsorted(self.effort, self.effort[-1] * np.arange(threads + 1) / threads)
+        kernels.share_work(work, np.minimum(edges, self.n_terms))  # rounding may put the last edge beyond the end
+
+    def _threads(self, work: int) -> int:
+        """Threads worth starting for so many numbers."""
+        return max(1, min(self.threads, work // MIN_WORK))
+
+
+class StoredLookUp(CompiledLookUp):
+    """The same for stored positions: what terms say where all values are absent once, and the difference of each term
+    that an entry of a row touches."""
+
+    def __init__(self, positions: Stored, layout: Layout, threads: int = 1):
+        super().__init__(np.empty((0, 0)), layout, threads)
+        touches = list_touches(layout, positions.absent)
+        self.entries = positions.starts, positions.column, positions.value, positions.absent, *touches
+        self.absent = positions.absent[:, None]
+        counts = np.bincount(positions.column, minlength=len(positions.absent))
+        effort = np.add.reduceat(counts[layout.term_axis], layout.term_start[:-1])
+        self.effort = np.r_[0.0, np.cumsum(effort * 2.0 ** np.diff(layout.term_start) + 1)]
+        self.touched = max(1.0, self.effort[-1] / max(len(positions), 1))  # a row's work
+
+    def take(self, rows: np.ndarray) -> np.ndarray:
+        return rows
+
+    def gather(self, taken: np.ndarray, table: Tensor, per_term: bool = False) -> Tensor:
+        cells = table.numpy()
+        at_absent = np.zeros((1, self.n_terms, cells.shape[1]))
+        kernels.gather_rows(0, 1, self.absent, *self.arrays, cells, True, at_absent)
+        out = np.tile(at_absent if per_term else at_absent.sum(axis=1, keepdims=True), (len(taken), 1, 1))
+
+        def work(_part, first, last):
+            arrays = *self.entries, *self.arrays, cells, at_absent[0]
+            return kernels.gather_stored(first, last, taken, *arrays, per_term, out)
+
+        kernels.share_rows(work, len(out), self._threads(int(len(out) * self.touched * cells.shape[1])), min_rows=1)
+        return torch.from_numpy(out).to(table.dtype)
+
+    def scatter(self, taken: np.ndarray, grad: Tensor, n_cells: int) -> Tensor:
+        slopes, per_term = grad.contiguous().double().numpy(), grad.shape[1] > 1
+        out, rest = np.zeros((n_cells, slopes.shape[2])), np.empty((1, self.n_terms, slopes.shape[2]))
+        rest[:] = slopes.sum(axis=0)
+        n_rows = np.full(self.n_terms, len(taken))
+
+        def work(_part, first, last):
+            arrays = *self.entries, *self.arrays, slopes, per_term, rest, n_rows, out
+            return kernels.scatter_stored(first, last, taken, *arrays)
+
+        self._share_terms(work, int(len(taken) * self.touched * slopes.shape[2]))
+        return torch.from_numpy(out).to(grad.dtype)
+
+
+class TorchLookUp:
+    """The same by torch indexing, for accelerators."""
+
+    sums = torch.float32  # not all accelerators know double precision
+
+    def __init__(self, positions: np.ndarray, layout: Layout, device: torch.device | str = "cpu"):
+        self.positions = torch.from_numpy(positions).to(device)
+        self.layout = layout
+
+    def take(self, rows: np.ndarray) -> Any:
+        return self.positions[torch.from_numpy(rows).to(self.positions.device)]
+
+    def gather(self, taken: Tensor, table: Tensor, per_term: bool = False) -> Tensor:
+        out = table.new_zeros(len(taken), len(self.layout.terms) if per_term else 1, table.shape[1])
+        for term, cell, share in self._corners(taken):
+            out[:, term if per_term else 0] += share[:, None] * table[cell]
+        return out
+
+    def scatter(self, taken: Tensor, grad: Tensor, n_cells: int) -> Tensor:
+        out = grad.new_zeros(n_cells, grad.shape[2])
+        for term, cell, share in self._corners(taken):
+            out.index_add_(0, cell, share[:, None] * grad[:, term if grad.shape[1] > 1 else 0])
+        return out
+
+    def _corners(self, places: Tensor):
+        """(term, cell, weight) of every corner of every term for all rows of a batch."""
+        layout = self.layout
+        whole = places.long()
+        part = places - whole
+        for term, offset in enumerate(layout.term_offset):
+            span = range(layout.term_start[term], layout.term_start[term + 1])
+            for corner in range(1 << len(span)):
+                cell = torch.full((len(places),), int(offset), device=places.device)
+                share = torch.ones(len(places), device=places.device)
+                for d, where in enumerate(span):
+                    axis, stride = layout.term_axis[where], int(layout.term_stride[where])
+                    upper = bool(corner >> d & 1)
+                    cell += (whole[:, axis] + (part[:, axis] > 0) * upper) * stride
+                    share = share * (part[:, axis] if upper else 1 - part[:, axis])
+                yield term, cell, share
+
+
+LookUp = CompiledLookUp | TorchLookUp
+
+
+def choose_lookup(positions: np.ndarray | Stored, layout: Layout, threads: int, device: torch.device) -> LookUp:
+    """Compiled loops on the CPU, torch elsewhere."""
+    if isinstance(positions, Stored):
+        if device.type != "cpu":
+            raise ValueError(f"device={str(device)!r} cannot train on a sparse table: set device='cpu'")
+        return StoredLookUp(positions, layout, threads)
+    return (
+        CompiledLookUp(positions, layout, threads) if device.type == "cpu" else TorchLookUp(positions, layout, device)
+    )

@@ -1,0 +1,297 @@
+"""Factored training: wide tables, whose tables of all terms would be too large to make in every step.
+
+    score = f_0 + Σ_entries Σ_b h_b(x) a_tb        entries: the terms whose features a row all has, see `entries`
+
+The bases are evaluated on the cells of one shared axis; an entry blends them, and its term's coefficients take the
+blend to scores. A step costs what its batch holds: coefficients that no row of it touches are left alone, and the ridge
+they miss is made up for when they are touched again. All members share the bases and have coefficients of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.optimize import minimize_scalar
+from torch import Tensor, nn
+
+from .. import kernels
+from ..encoding.sparse_codes import Entries, Finder
+from ..losses.loss import Objective
+from ..networks import Basis
+from ..networks.basis_net import add_gradient
+from .checkpointer import require, require_bounded
+from .members import Settings, WithGradient, schedule
+from .optimizer import FlatAdamW
+from .rows import Rows
+
+CHUNK = 8192  # rows scored at a time
+SCALES = -1.5, 1.5  # of the logarithm
+
+
+@dataclass(frozen=True)
+class Regime:
+    """How fast a factored net learns.
+
+    rate, base_rate : of the coefficients and of the bases, at the top of the schedule
+    ridge, output_penalty : see `find_ridge`
+    """
+
+    rate: float
+    base_rate: float
+    ridge: float
+    output_penalty: float
+
+
+class FactoredNet(nn.Module):
+    """Bases by order on the cells of a shared axis, intercepts (M, K), coefficients by order (T, B, M · K).
+
+    Parameters
+    ----------
+    finders : order of a term -> the terms of that order, and their axis
+    bases : order of a term -> its Basis, one copy
+    mass : order of a term -> (cells,) entries of a row on each cell, in the mean
+    n_members, n_outputs : M, K
+    """
+
+    def __init__(
+        self, finders: Mapping[int, Finder], bases: Mapping[int, Basis], mass: Mapping[int, np.ndarray],
+        n_members: int, n_outputs: int,
+    ):  # fmt: skip
+        super().__init__()
+        self.finders, self.n_members, self.n_outputs = dict(finders), n_members, n_outputs
+        self.bases = nn.ModuleDict({str(order): basis for order, basis in bases.items()})
+        self.intercept = nn.Parameter(torch.zeros(n_members, n_outputs))
+        self.missing = nn.Parameter(torch.ones(1, bases[1].n_bases))
+        self.coefficients = {
+            order: np.zeros((len(finder.features), bases[order].n_bases, n_members * n_outputs), np.float32)
+            for order, finder in finders.items()
+        }
+        self.points = {order: _Cells(finder, mass[order]) for order, finder in finders.items()}
+
+    def table(self, order: int) -> Tensor:
+        """(cells, B): values of the bases on all cells, of mean square 1 over the entries of a row."""
+        points = self.points[order]
+        values = self.bases[str(order)](points.places, points.weight)[0]
+        if points.has_missing:
+            values = torch.cat([values, self.missing])
+        values = values * ((points.mass[:, None] * values.square()).sum(dim=0) + 1e-12).rsqrt()
+        return values.new_zeros(points.n_cells, values.shape[1]).index_copy(0, points.cells, values)
+
+
+class _Cells:
+    """Cells of a shared axis that the bases speak for: their places (P, o) and entries, and behind those of order 1 the
+    missing value, which has a number of its own in every basis."""
+
+    def __init__(self, finder: Finder, mass: np.ndarray):
+        order, axis = finder.features.shape[1], finder.axis
+        self.n_cells = finder.side**order
+        grids = np.meshgrid(*[finder.inner_cells] * order, indexing="ij")
+        cells = np.ravel_multi_index([grid.ravel() for grid in grids], (finder.side,) * order)
+        places = np.stack([axis.places[grid.ravel() - 1] for grid in grids], axis=1)
+        self.has_missing = order == 1 and finder.absent_cell > 0
+        known = np.r_[cells, 0] if self.has_missing else cells
+        self.places = torch.from_numpy(places.astype(np.float32))
+        self.weight = torch.from_numpy(np.maximum(mass[cells], 1e-9).astype(np.float32))
+        self.cells = torch.from_numpy(known)
+        self.mass = torch.from_numpy(mass[known].astype(np.float32))
+
+
+def count_mass(finder: Finder, entries: Entries, weights: np.ndarray) -> np.ndarray:
+    """(cells,) entries of a row on each cell, in the weighted mean over rows."""
+    mass = np.zeros((finder.side ** entries.position.shape[1], 1))
+    for part, row in entries.chunks():
+        kernels.pull_bases(part.position, finder.side, weights[row, None] / weights.sum(), mass)
+    return mass[:, 0]
+
+
+def find_ridge(entries: Entries, n_terms: int, regime: Regime) -> np.ndarray:
+    """(T,) ridge of the terms: as so many rows' worth, more for those with more entries.
+
+    PAPER §4.3: the output penalty is on the mean square of f_t. The bases have a mean square of one over all entries of
+    a row together, so it presses on a term by the share of entries that it has.
+    """
+    count = np.bincount(entries.term, minlength=n_terms)
+    share = count / max(len(entries.term), 1)
+    return regime.ridge / len(entries) * np.sqrt(n_terms * share) + regime.output_penalty * share
+
+
+class _Learner:
+    """Coefficients of one order on their way: AdaGrad with one rate a term, and a ridge that waits for their turn."""
+
+    def __init__(self, net: FactoredNet, order: int, entries: Entries, ridge: np.ndarray, threads: int):
+        self.net, self.order, self.entries, self.threads = net, order, entries, threads
+        self.values, self.ridge = net.coefficients[order], ridge
+        n_terms = len(self.values)
+        self.power, self.seen, self.clock = np.zeros(n_terms), np.zeros(n_terms), 0.0
+        self.count = np.zeros(n_terms, np.int64)
+
+    def begin(self, rows: np.ndarray, scores: np.ndarray) -> None:
+        """Take a batch, catch up with its terms and add their contributions to scores (b, C)."""
+        self.batch, self.table = self.entries.take(rows), self.net.table(self.order)
+        self.sorted = self.batch.sort(self.count)
+        self.shrink(self.sorted[0])
+        side = self.net.finders[self.order].side
+        self.blend = self.batch.blend(self.table.detach().numpy(), side, self.threads)
+        self.batch.add_scores(self.blend, self.values, scores, self.threads)
+
+    def end(self, slope: np.ndarray, rate: float) -> None:
+        """Move the coefficients against the slope (b, C) of the scores, and hand the bases their gradient."""
+        back = np.empty_like(self.blend)
+
+        def work(_part: int, first: int, last: int) -> int:
+            return kernels.step_terms(first, last, *self.sorted, self.blend, slope, self.values, self.power, rate, back)
+
+        kernels.share_rows(work, len(self.sorted[0]), self.threads, min_rows=256)
+        grad = np.zeros(self.table.shape, np.float32)
+        kernels.pull_bases(self.batch.position, self.net.finders[self.order].side, back, grad)
+        WithGradient.apply(self.table, torch.from_numpy(grad / self.net.n_members)).backward()
+        self.clock += rate
+
+    def state(self) -> dict[str, Any]:
+        return {"values": self.values, "power": self.power, "seen": self.seen, "clock": self.clock}
+
+    def resume(self, state: dict[str, Any]) -> None:
+        self.clock = state["clock"]
+        for name in ("values", "power", "seen"):
+            getattr(self, name)[:] = state[name]
+
+    def shrink(self, terms: np.ndarray) -> None:
+        def work(_part: int, first: int, last: int) -> int:
+            known = self.values, self.power, self.seen, self.clock, self.ridge
+            return kernels.shrink_terms(first, last, terms, *known)
+
+        kernels.share_rows(work, len(terms), self.threads)
+
+    def add_scores(self, rows: np.ndarray, scores: np.ndarray) -> None:
+        chosen = self.entries.take(rows)
+        table = self.net.table(self.order).numpy()
+        chosen.add_scores(
+            chosen.blend(table, self.net.finders[self.order].side, self.threads), self.values, scores, self.threads
+        )
+
+
+class FactoredCrew:
+    """All members of a FactoredNet with their rows and optimisers; the loop sees it as a `Crew`."""
+
+    def __init__(
+        self, net: FactoredNet, entries: Mapping[int, Entries], rows: Rows, objective: Objective, settings: Settings,
+        regime: Regime, threads: int,
+    ):  # fmt: skip
+        self.net, self.rows, self.objective, self.regime = net, rows, objective, regime
+        self.shares, self.scale = rows.shares(), 1.0
+        self.begin(settings)
+        self.learners = [
+            _Learner(net, order, found, find_ridge(found, len(net.coefficients[order]), regime), threads)
+            for order, found in entries.items()
+        ]
+        self.optimizer = FlatAdamW(net.parameters(), settings.weight_decay, 0.0)
+        self.held = np.flatnonzero(rows.held_out.any(dim=1).numpy())
+        weights = rows.held_out[self.held] * rows.weights[self.held, None]
+        self.held_weights = weights / weights.sum(0) / net.n_members
+        self.validates = len(self.held) > 0
+
+    def begin(self, settings: Settings) -> None:
+        """A new round of steps, from the present state."""
+        self.settings, self.steps = settings, 0
+
+    def advance(self, _pool: Rows, batches: Sequence[np.ndarray], _noise: float) -> None:
+        """A step for every batch."""
+        for batch in batches:
+            self.steps += 1
+            share = schedule(self.steps / self.settings.max_steps)
+            self._step(batch, self.regime.rate * share, self.regime.base_rate * share)
+
+    def _step(self, batch: np.ndarray, rate: float, base_rate: float) -> None:
+        where = torch.from_numpy(batch)
+        target, init = self.rows.take(where)
+        scores = self._intercepts(len(batch))
+        for learner in self.learners:
+            learner.begin(batch, scores)
+        slope = self.objective.slope(self._given(scores, init), target) * (self.shares[where] / len(batch))[..., None]
+        add_gradient(self.net.intercept, slope.sum(dim=0))
+        flat = slope.reshape(len(batch), -1).numpy()
+        for learner in self.learners:
+            learner.end(flat, rate)
+        self.optimizer.step(base_rate)
+
+    def _intercepts(self, n_rows: int) -> np.ndarray:
+        return np.tile(self.net.intercept.detach().numpy().ravel(), (n_rows, 1))
+
+    def _given(self, scores: np.ndarray, init: Tensor | None) -> Tensor:
+        found = torch.from_numpy(scores).view(len(scores), self.net.n_members, self.net.n_outputs)
+        return found if init is None else found + init
+
+    @torch.no_grad()
+    def validation_losses(self) -> Tensor:
+        """(held-out rows,) parts of the mean validation loss of the members, at the scale that they would give it.
+
+        Few epochs find the direction of the coefficients long before their size, and more of them overfit.
+        """
+        if not self.validates:
+            return torch.empty(0)
+        self._catch_up()
+        given, added, target = self._score_held()
+        some = slice(None, None, max(1, len(self.held) // CHUNK))
+
+        def lose(scale: float, part: slice) -> Tensor:
+            losses = self.objective.loss(given[part].double() + scale * added[part], target[part])
+            return (losses * self.held_weights[part]).sum(1)
+
+        found = minimize_scalar(lambda power: float(lose(math.exp(power), some).sum()), bounds=SCALES, method="bounded")
+        self.scale = math.exp(found.x)
+        return lose(self.scale, slice(None))
+
+    def _score_held(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Of all held-out rows: what is given before, what the terms add to it, (H, M, K), and the targets."""
+        scores = np.zeros((len(self.held), self.net.n_members * self.net.n_outputs), np.float32)
+        learners = [learner for learner in self.learners if learner.values.any()]  # the others say nothing yet
+        for first in range(0, len(self.held), CHUNK):
+            chunk = slice(first, first + CHUNK)
+            for learner in learners:
+                learner.add_scores(self.held[chunk], scores[chunk])
+        target, init = self.rows.take(torch.from_numpy(self.held))
+        return self._given(self._intercepts(len(scores)), init), self._given(scores, None), target
+
+    def _catch_up(self) -> None:
+        for learner in self.learners:
+            learner.shrink(np.arange(len(learner.values)))
+
+    def keep(self) -> None:
+        self._catch_up()
+        self.kept = self.optimizer.values.clone(), [learner.values.copy() for learner in self.learners], self.scale
+
+    def restore(self) -> None:
+        self.optimizer.values.copy_(self.kept[0])
+        for learner, values in zip(self.learners, self.kept[1], strict=True):
+            learner.values[:] = values
+        self.scale = self.kept[2]
+        self.net.eval()
+
+    def state(self) -> dict[str, Any]:
+        values, coefficients, scale = self.kept
+        return {
+            "steps": self.steps, "scale": self.scale, "optimizer": self.optimizer.state(),
+            "learners": [learner.state() for learner in self.learners],
+            "kept": {"values": values.numpy(), "coefficients": coefficients, "scale": scale},
+        }  # fmt: skip
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+        kept, self.steps, self.scale = state["kept"], state["steps"], state["scale"]
+        scales = [self.scale, kept["scale"], *(found["clock"] + 1 for found in state["learners"])]
+        require(all(0 < scale < math.inf for scale in scales), "a scale or a learning rate is out of range")
+        require_bounded(map(torch.from_numpy, [kept["values"], *kept["coefficients"]]))
+        self.kept = torch.from_numpy(kept["values"]), kept["coefficients"], kept["scale"]
+        self.optimizer.restore(state["optimizer"])
+        for learner, found in zip(self.learners, state["learners"], strict=True):
+            learner.resume(found)
+
+    def apply_scale(self) -> None:
+        """Give the coefficients the size that held-out rows would give them."""
+        for learner in self.learners:
+            learner.values *= np.float32(self.scale)

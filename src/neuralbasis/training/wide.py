@@ -1,0 +1,156 @@
+"""WideTrainer: the line of data for wide tables, in which nearly all values are one absent value.
+
+stored table -> one shared axis -> entries of rows -> FactoredNet -> train -> Factors -> AdditiveModel
+
+All columns share the axis, and every term is zero where a feature is absent: a row costs its stored values, in training
+and after it. Interactions are those that are wished by name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import kernels
+from ..config import WIDE_GAIN, WIDE_KNOTS, make_regime, make_wide_basis, make_wide_settings
+from ..data.sparse import Stored
+from ..data.target import Sample
+from ..distributed.process_group import ALONE, Group
+from ..encoding.axis import Axis
+from ..encoding.encoder import Encoder
+from ..encoding.sparse_codes import Entries, Finder, coarsen_axis
+from ..losses.loss import Objective
+from ..model.additive_model import AdditiveModel
+from ..model.factors import Factors
+from ..model.shapes import make_shapes
+from ..model.summary import Summary
+from ..terms.term import Plan, Term
+from .batches import Feed
+from .checkpointer import FORGETFUL, Keeper
+from .history import History
+from .loop import run
+from .low_rank import FactoredCrew, FactoredNet, count_mass
+from .rows import Rows
+
+
+class WideTrainer:
+    """What a wide fit works on, see `Trainer`; `terms` are all it is to learn."""
+
+    def __init__(
+        self, parameters: Any, encoder: Encoder, stored: Stored, sample: Sample, objective: Objective, rows: Rows,
+        rng: np.random.Generator, group: Group = ALONE, keeper: Keeper = FORGETFUL,
+    ):  # fmt: skip
+        self.parameters, self.encoder, self.stored, self.sample = parameters, encoder, stored, sample
+        self.objective, self.rows, self.rng, self.group, self.keeper = objective, rows, rng, group, keeper
+        self.threads, self.history = kernels.count_threads(parameters.n_jobs), History()
+
+    def fit(self, plan: Plan) -> None:
+        """Train main effects and the interactions that are listed; what was learned is in `factors`."""
+        terms = [*plan.mains, *plan.listed]
+        self.factors = self._fit(terms)
+        n_terms = self.parameters.max_terms
+        if isinstance(n_terms, int) and n_terms < len(plan.features) and not self._is_over():
+            self.history = History(started=self.history.started)
+            self.factors = self._fit([*self._list_strongest(n_terms), *plan.listed])
+
+    def _list_strongest(self, count: int) -> list[Term]:
+        """Main effects of the columns that say most; equal ones in the order of names."""
+        mains, names = self.factors[0], self.encoder.names
+        strength = mains.importances.mean(axis=1)
+        features = mains.finder.features[:, 0].tolist()
+        order = sorted(range(len(features)), key=lambda t: (-strength[t], names[features[t]]))
+        return [(features[t],) for t in order[:count]]
+
+    def _fit(self, terms: Sequence[Term]) -> list[Factors]:
+        """Train these terms together, and read what was learned."""
+        finders = self._make_finders(terms)
+        entries = {order: finder.find(self.stored, self.threads) for order, finder in finders.items()}
+        net = self._make_net(finders, entries)
+        rounds = make_wide_settings(self.parameters, len(self.stored), int(self.rows.copies.sum()))
+        known = self.rows, self.objective, rounds[0], make_regime(self.parameters), self.threads
+        crew = FactoredCrew(net, entries, *known)
+        for settings in rounds if crew.validates else rounds[:1]:
+            before = self._best_loss()
+            crew.begin(settings)
+            feed = Feed(repeat(self.rows), settings.batch_size, settings.max_steps, self.rng)
+            run(crew, feed, settings, self.history, self.group, self.keeper)
+            if self._is_over() or self._best_loss() > (1 - WIDE_GAIN) * before:
+                break
+        crew.apply_scale()
+        self.intercepts = net.intercept.detach().double().numpy()
+        return [self._read(net, order, found) for order, found in entries.items()]
+
+    def _best_loss(self) -> float:
+        return self.history.validation[self.history.best] if self.history.best >= 0 else math.inf
+
+    def _is_over(self) -> bool:
+        return self.history.stopped_by in ("time_limit", "callback")
+
+    def _make_finders(self, terms: Sequence[Term]) -> dict[int, Finder]:
+        """The terms of each order. Names, not the order of columns, decide which input of a basis a feature is."""
+        names, n_columns, absent = self.encoder.names, self.stored.n_columns, float(self.stored.absent)
+        by_order: dict[int, list[Term]] = {}
+        for term in terms:
+            by_order.setdefault(len(term), []).append(tuple(sorted(term, key=names.__getitem__)))
+        axis = replace(self.encoder.axes[0], name="")
+        return {
+            order: Finder.of(self._axis_of(axis, order), absent, by_order[order], n_columns)
+            for order in sorted(by_order)
+        }
+
+    def _axis_of(self, axis: Axis, order: int) -> Axis:
+        return axis if order == 1 else coarsen_axis(axis, float(self.stored.absent), WIDE_KNOTS[order])
+
+    def _make_net(self, finders: dict[int, Finder], entries: dict[int, Entries]) -> FactoredNet:
+        generator = torch.Generator().manual_seed(int(self.rng.integers(2**31)))
+        weights = self.sample.weights
+        mass = {order: count_mass(finders[order], found, weights) for order, found in entries.items()}
+        bases = {order: make_wide_basis(self.parameters, finder, generator) for order, finder in finders.items()}
+        net = FactoredNet(finders, bases, mass, self.parameters.outer_bags, self.objective.n_outputs)
+        net.intercept.data.add_(torch.from_numpy(self.objective.first_score(self.sample)))
+        return net
+
+    @torch.no_grad()
+    def _read(self, net: FactoredNet, order: int, entries: Entries) -> Factors:
+        """Mean and deviation of the members' coefficients, in the target's unit."""
+        finder = net.finders[order]
+        members = net.coefficients[order].reshape(len(finder.features), -1, net.n_members, net.n_outputs)
+        if net.n_outputs > 1:  # only differences between classes matter
+            members = members - members.mean(axis=3, keepdims=True)
+        members = members * np.float32(self.objective.unit)
+        deviation = members.std(axis=2, ddof=1) if net.n_members > 1 else np.zeros_like(members[:, :, 0])
+        cells = count_cells(finder, entries, self.sample.weights)
+        total = float(self.sample.weights.sum())
+        factors = Factors(finder, net.table(order).numpy(), members.mean(axis=2), deviation, *cells, total)
+        return factors.measure(entries, self.sample.weights)
+
+    @property
+    def intercept(self) -> np.ndarray:
+        found = self.intercepts.mean(axis=0) * self.objective.unit + self.objective.shift
+        return found - found.mean() if len(found) > 1 else found
+
+
+def count_cells(finder: Finder, entries: Entries, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cells nearest to the entries and their weight, term by term, and where each term's begin."""
+    shape = (len(finder.features), *[finder.side] * finder.features.shape[1])
+    size = math.prod(shape[1:])
+    totals = np.zeros(shape[0] * size)
+    for part, row in entries.chunks():
+        where = np.rint(part.position).astype(np.int64).T
+        np.add.at(totals, np.ravel_multi_index((part.term, *where), shape), weights[row])
+    keys = np.flatnonzero(totals)
+    return keys % size, totals[keys], np.searchsorted(keys, np.arange(shape[0] + 1) * size)
+
+
+def compile_factors(
+    trainer: WideTrainer, objective: Objective, classes: np.ndarray | None, n_jobs: int | None, summary: Summary
+) -> AdditiveModel:
+    """The model of what was learned: factors, shapes that read them, and the score of a row without values."""
+    shapes = make_shapes(trainer.factors, trainer.encoder)
+    return AdditiveModel(trainer.encoder, trainer.intercept, shapes, objective.link, classes, n_jobs, summary)
