@@ -70,7 +70,7 @@ class Constants:
     """What one worker costs.
 
     start : seconds that do not grow with rows: free parts and densities on the bench, the compiled model
-    prepare : seconds a row, for the survey and the cache
+    prepare : seconds a row, for the profile and the cache
     step, row : seconds of a step, and of each of its rows
     exchanged : bytes that a worker sends in a step
     exchange : seconds of that between two processes here
@@ -112,13 +112,13 @@ class Constants:
 def time_fit(fit: Fit) -> Run:
     """In this process, which is one of torchrun's."""
     from neuralbasis import NeuralBasisClassifier
-    from neuralbasis.distributed.process_group import find_group
+    from neuralbasis.distributed.process_group import find_process_group
     from neuralbasis.training import out_of_core as beyond
 
     clock = Stopwatch()
-    clock.watch("survey", beyond, "make_survey")
+    clock.watch("profile", beyond, "make_profile")
     clock.watch("cache", beyond, "make_cache")
-    cache, group = Path(os.environ["SCALING_CACHE"]), find_group()
+    cache, group = Path(os.environ["SCALING_CACHE"]), find_process_group()
     model = NeuralBasisClassifier(
         interactions=0, batch_size=fit.batch, max_steps=fit.steps, early_stopping_rounds=0, n_jobs=1,
         memory_limit=fit.limit, cache_dir=str(cache), keep_cache=True,
@@ -143,9 +143,9 @@ def time_exchange(n_bytes: float, count: int = 100) -> float:
     """Median seconds of what a step exchanges: single precision from the two homes, double precision back to them."""
     import torch
 
-    from neuralbasis.distributed.process_group import find_group
+    from neuralbasis.distributed.process_group import find_process_group
 
-    group, size, found = find_group(), max(int(n_bytes / 12), 1), []
+    group, size, found = find_process_group(), max(int(n_bytes / 12), 1), []
     tables = {part: [torch.zeros(size)] for part in range(HOMES)}
     sums = {part: [torch.zeros(size, dtype=torch.float64)] for part in range(HOMES)}
     for _ in range(count):
@@ -213,7 +213,7 @@ def print_constants(found: Constants) -> None:
     rows = [
         ["cache, bytes a row", found.cache_bytes],
         ["Parquet, bytes a row", found.table_bytes],
-        ["survey and cache, s / 10⁶ rows", 1e6 * found.prepare],
+        ["profile and cache, s / 10⁶ rows", 1e6 * found.prepare],
         ["step, ms", 1e3 * found.step],
         ["rows of steps, s / 10⁶ rows", 1e6 * found.row],
         ["all else, s a fit", found.start],

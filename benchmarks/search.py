@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from neuralbasis.tuning.tuner.search import DROPOUTS, PAPER_RANGES, SAMPLERS, Trial, best_trial, search
+from neuralbasis.tuning.search import DROPOUTS, PAPER_RANGES, SAMPLERS, Trial, best_trial, search
 
 from . import baselines
 from .datasets.paper import SETS, Splits, find_missing, load, prepare

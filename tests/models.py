@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations, product
 
 import numpy as np
-from neuralbasis.model.additive_model.additive_model import AdditiveModel
-from neuralbasis.model.additive_model.shapes import Shape, TiedShape
 
 from neuralbasis.encoding.axis import Axis, continuous_axis, level_axis
 from neuralbasis.encoding.encoder import Encoder
 from neuralbasis.encoding.layout import Anchor, Layout, lay_out
+from neuralbasis.model.additive_model import AdditiveModel
+from neuralbasis.model.shapes import Shape, TiedShape
 
 MIXED = ("continuous", "nominal", "continuous", "ordinal", "continuous")
 NUMERIC = ("continuous",) * 4

@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.drills.job import small_memory
 from neuralbasis import NeuralBasisRegressor
-from neuralbasis.data import disk_cache as cache
+from neuralbasis.encoding import disk_cache as cache
 from tests.laws.fit_together import QUICK, draw
 
 

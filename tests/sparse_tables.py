@@ -5,23 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from neuralbasis.model.additive_model.additive_model import AdditiveModel
-from neuralbasis.model.additive_model.factors import Factors
-from neuralbasis.model.additive_model.shapes import Shape, make_shapes
 
-from neuralbasis.data.sparse import Stored
+from neuralbasis.data.sparse import SparseMatrix
 from neuralbasis.encoding.axis import Axis
 from neuralbasis.encoding.encoder import Encoder
-from neuralbasis.encoding.sparse_codes import Finder, coarsen_axis, pool_axis
+from neuralbasis.encoding.sparse_codes import CodeFinder, coarsen_axis, pool_axis
+from neuralbasis.model.additive_model import AdditiveModel
+from neuralbasis.model.factors import Factors
+from neuralbasis.model.shapes import Shape, make_shapes
 from neuralbasis.training.wide import count_cells
 
 PAIRS = [(0, 1), (4, 2), (1, 3)]
 
 
-def store(table: np.ndarray, absent: float = 0.0) -> Stored:
+def store(table: np.ndarray, absent: float = 0.0) -> SparseMatrix:
     row, column = np.nonzero(table != absent)
     starts = np.searchsorted(row, np.arange(len(table) + 1))
-    return Stored(starts, column.astype(np.int32), table[row, column], absent, table.shape[1])
+    return SparseMatrix(starts, column.astype(np.int32), table[row, column], absent, table.shape[1])
 
 
 def draw_table(seed: int, n_rows: int = 40, n_columns: int = 6, share: float = 0.4) -> np.ndarray:
@@ -32,7 +32,7 @@ def draw_table(seed: int, n_rows: int = 40, n_columns: int = 6, share: float = 0
 def build_factors(table: np.ndarray, terms, order: int = 1, n_outputs: int = 3, seed: int = 0) -> Factors:
     stored, rng = store(table), np.random.default_rng(seed)
     axis = pool_axis(stored, max_knots=9)
-    finder = Finder.of(axis if order == 1 else coarsen_axis(axis, 0.0, 5), 0.0, terms, table.shape[1])
+    finder = CodeFinder.of(axis if order == 1 else coarsen_axis(axis, 0.0, 5), 0.0, terms, table.shape[1])
     bases = rng.normal(size=[finder.side] * order + [2]).astype(np.float32)
     for d in range(order):
         np.moveaxis(bases, d, 0)[[finder.absent_cell, finder.side - 1]] = 0
@@ -59,7 +59,7 @@ def build_wide(n_columns: int, n_outputs: int = 3, n_bases: int = 2, seed: int =
     rng = np.random.default_rng(seed)
     knots = np.linspace(0.0, 1.0, 33)
     axis = Axis("", "continuous", knots, knots)
-    finder = Finder(axis, 0.0, np.arange(n_columns)[:, None], n_columns)
+    finder = CodeFinder(axis, 0.0, np.arange(n_columns)[:, None], n_columns)
     bases = rng.normal(size=(finder.side, n_bases)).astype(np.float32)
     bases[[finder.absent_cell, finder.side - 1]] = 0
     coefficients = rng.normal(size=(n_columns, n_bases, n_outputs)).astype(np.float32)

@@ -42,7 +42,7 @@ def run_group(size: int, work: Callable[[ThreadGroup], Any]) -> list[Any]:
 
 
 def settings(**given: Any) -> SimpleNamespace:
-    """The parameters that a survey reads."""
+    """The parameters that a profile reads."""
     return SimpleNamespace(
         **{"feature_types": None, "scaling": "auto", "max_bins": 193, "knots": None, "verbose": False, **given}
     )

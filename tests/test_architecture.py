@@ -1,13 +1,14 @@
 """The rules of the source tree: who may import whom, how fast the package imports, how long a function may be.
 
-Modules are named relative to the package ("axis", "train.loop"); a subpackage counts as its folder. Imports inside
-functions and for annotations only count like those at the top of a file; the root, which only lends names, is
-judged by what importing it does. What does not exist is not checked.
+Modules are named relative to the package ("encoding.axis", "training.loop"). A rule names a folder or a single module.
+Imports inside functions and for annotations count like those at the top of a file. The root only lends names lazily
+and is judged by what importing it does.
 """
 
 from __future__ import annotations
 
 import ast
+import collections
 import statistics
 import subprocess
 import sys
@@ -20,53 +21,42 @@ import pytest
 PACKAGE = "neuralbasis"
 SOURCE = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 
-NUMPY_SIDE = ["stored", "columns", "axis", "encoder", "terms", "screen", "select", "link", "layout", "model", "kernels"]
-NUMPY_SIDE += ["lazy", "entries", "factors", "purify", "shape", "summary", "draft", "archive", "document", "scorecard"]
-NUMPY_SIDE += ["bound", "merging", "nested", "predictions", "printable", "stream", "detection"]
-TORCH_SIDE = ["bases", "net", "objective", "train", "compile"]
-READERS = ["explain", "plot", "report", "edit", "export", "cli"]
-BOTH_SIDES = {
-    "beyond",
-    "checkpoint",
-    "compile",
-    "estimators",
-    "fitting",
-    "start",
-    "supply",
-    "trainer",
-    "updating",
-    "wide",
-}
-# The training side calls the compiled loops (the backward pass of a look-up is a histogram) and is handed the records
-# that describe their arrays. It sees no frames, no encoder, no fitted model.
-SHARED = {"kernels", "layout", "axis", "terms", "stored", "entries", "printable"}
+# A fitted model loads, predicts, explains and exports without torch and without scikit-learn.
+MODEL_SIDE = ["kernels", "data", "encoding", "terms", "losses.links", "model", "serialization"]
+MODEL_SIDE += ["lazy", "readonly", "printable", "vision.detection"]
+TRAINING_SIDE = ["losses.loss", "networks", "training", "config"]
+READERS = ["explain", "plot", "report", "export", "cli"]
 
-# Later may import earlier, never the other way round.
-DATA_LINE = ["stored", "columns", "axis", "encoder", "model", "readers"]
-TRAINING_LINE = ["bases", "net", "objective", "train", "compile"]
+# Imports point one way: a later folder may import an earlier one, never the other way round.
+ORDER = ["kernels", "data", "encoding", "model", "readers"]
+TRAINING_ORDER = ["networks", "losses.loss", "training", "estimators"]
 
-# Readers do not import one another, but for these.
+# Networks and losses are torch code that knows arrays, not tables or fitted models.
+PURE_TORCH = ["networks", "losses.loss"]
+NOT_FOR_TORCH = ["data.columns", "encoding.encoder", "model", "serialization"]
+
+# Readers do not import one another, except for these.
 READER_EXCEPTIONS = {("plot", "explain"), ("report", "explain")}
-# `visualize` of the records draws them: plot stands behind explain and is imported when somebody wants a figure.
+# `visualize` of an explanation draws it: `plot` builds on `explain` and is imported when a figure is requested.
 LATE_EXCEPTION = ("explain", "plot")
 
-# package -> the one module that may import it, or the two
+# package -> the folder or module that may import it
 HOMES: dict[str, str | tuple[str, ...]] = {
-    "narwhals": "columns",
-    "pandas": "columns",
-    "polars": "columns",
-    "pyarrow": ("cli", "stream"),
+    "narwhals": "data",
+    "pandas": "data",
+    "polars": "data",
+    "pyarrow": ("cli", "data", "encoding"),
     "click": "cli",
-    "numba": "kernels",
+    "numba": "kernels.compiled",
     "onnx": "export",
     "openpyxl": "export",
-    "PIL": "concepts",
-    "transformers": "concepts",
-    "safetensors": "concepts",
+    "PIL": "vision",
+    "transformers": "vision",
+    "safetensors": "vision",
     "matplotlib": "plot",
-    "pycocotools": "detection",
-    "optuna": "search",
-    "ray": "launch",
+    "pycocotools": "vision.detection",
+    "optuna": "tuning",
+    "ray": "distributed",
     "tqdm": "progress",
 }
 MAX_BODY_LINES = 60
@@ -196,45 +186,62 @@ def assert_none(broken: list[str], rule: str) -> None:
     assert not broken, rule + ":\n  " + "\n  ".join(broken)
 
 
+def belongs(name: str, places: list[str] | set[str]) -> str | None:
+    """The place (a folder or a module) that a module belongs to."""
+    return next((place for place in places if name == place or name.startswith(f"{place}.")), None)
+
+
 def foreign_reach(tree: Tree) -> list[str]:
-    """Chains from a NumPy-side module to torch, scikit-learn, the training side, an estimator or a reader."""
-    off_limits = {*TORCH_SIDE, *READERS, "estimators"}
+    """Chains from the model side to torch, scikit-learn, the training side, an estimator or a reader."""
+    off_limits = [*TRAINING_SIDE, *READERS, "estimators"]
     broken = []
-    for module in tree.named(NUMPY_SIDE):
+    for module in tree.modules.values():
+        if belongs(module.name, MODEL_SIDE) is None:
+            continue
         for reached, chain in tree.chains(module.name).items():
-            if top(reached) in off_limits:
+            if belongs(reached, off_limits):
                 broken.append(" -> ".join(chain))
             packages = tree.external(tree.modules[reached]).keys() & {"torch", "sklearn"}
             broken += [" -> ".join([*chain, package]) for package in sorted(packages)]
     return broken
 
 
-def backward_imports(tree: Tree, line: list[str]) -> list[str]:
-    """Chains from an earlier station of a line to a later one."""
-    rank = {name: i for i, name in enumerate(line)}
+def backward_imports(tree: Tree, order: list[str]) -> list[str]:
+    """Imports of a later folder by an earlier one."""
+    rank = {name: i for i, name in enumerate(order)}
     if "readers" in rank:
         rank |= dict.fromkeys(READERS, rank["readers"])
     broken = []
-    for module in tree.named(list(rank)):
-        for reached, chain in tree.chains(module.name).items():
-            if rank.get(top(reached), -1) > rank[module.top]:
-                broken.append(" -> ".join(chain))
-    return broken
-
-
-def two_sided(tree: Tree) -> list[str]:
-    """Modules that see both sides without being allowed to."""
-    broken = []
     for module in tree.modules.values():
-        if module.name == "" or module.top in BOTH_SIDES:
+        own = belongs(module.name, list(rank))
+        if own is None:
             continue
-        targets = tree.internal(module)
-        sees_numpy = [t for t in targets if top(t) in NUMPY_SIDE and top(t) not in SHARED]
-        sees_torch = [t for t in targets if top(t) in TORCH_SIDE]
-        is_torch = module.top in TORCH_SIDE or "torch" in tree.external(module)
-        if sees_numpy and (is_torch or sees_torch):
-            broken += [place(module, targets[t]) for t in sees_numpy]
+        for target, item in tree.internal(module).items():
+            other = belongs(target, list(rank))
+            if other is not None and rank[other] > rank[own]:
+                broken.append(place(module, item))
     return broken
+
+
+def mixed_torch(tree: Tree) -> list[str]:
+    """Networks and losses that know tables or fitted models."""
+    return [
+        place(module, item)
+        for module in tree.modules.values()
+        if belongs(module.name, PURE_TORCH)
+        for target, item in tree.internal(module).items()
+        if belongs(target, NOT_FOR_TORCH)
+    ]
+
+
+def repeated_classes(tree: Tree) -> list[str]:
+    """Class names with two meanings."""
+    found = collections.defaultdict(list)
+    for module in tree.modules.values():
+        for node in ast.walk(ast.parse(module.path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append(module.name)
+    return [f"{name}: {', '.join(homes)}" for name, homes in found.items() if len(homes) > 1]
 
 
 def reader_crossings(tree: Tree) -> list[str]:
@@ -244,7 +251,7 @@ def reader_crossings(tree: Tree) -> list[str]:
         for target, item in tree.internal(module).items():
             is_other = top(target) in READERS and top(target) != module.top
             is_exception = (module.top, top(target)) in READER_EXCEPTIONS or is_late_exception(module, item, target)
-            if (is_other and not is_exception) or top(target) in TORCH_SIDE:
+            if (is_other and not is_exception) or belongs(target, TRAINING_SIDE):
                 broken.append(place(module, item))
     return broken
 
@@ -255,7 +262,7 @@ def homeless_imports(tree: Tree) -> list[str]:
         f"{place(module, item)}; its home is {HOMES[package]}"
         for module in tree.modules.values()
         for package, item in tree.external(module).items()
-        if package in HOMES and module.top not in np.atleast_1d(HOMES[package])
+        if package in HOMES and belongs(module.name, list(np.atleast_1d(HOMES[package]))) is None
     ]
 
 
@@ -295,19 +302,21 @@ def long_functions(tree: Tree) -> list[str]:
     return broken
 
 
-def test_numpy_side_is_free_of_torch_and_sklearn(tree: Tree) -> None:
+def test_model_side_is_free_of_torch_and_sklearn(tree: Tree) -> None:
     assert_none(foreign_reach(tree), "a fitted model must load and predict without torch and scikit-learn")
 
 
-@pytest.mark.parametrize("line", [DATA_LINE, TRAINING_LINE], ids=["data", "training"])
-def test_imports_point_one_way(tree: Tree, line: list[str]) -> None:
-    assert_none(backward_imports(tree, line), f"imports must point back along {' → '.join(line)}")
+@pytest.mark.parametrize("order", [ORDER, TRAINING_ORDER], ids=["data", "training"])
+def test_imports_point_one_way(tree: Tree, order: list[str]) -> None:
+    assert_none(backward_imports(tree, order), f"imports must point back along {' → '.join(order)}")
 
 
-def test_only_fitting_and_compiling_see_both_sides(tree: Tree) -> None:
-    assert_none(
-        two_sided(tree), "only fitting and its stations, updating, checkpoint, compile and estimators import both sides"
-    )
+def test_networks_and_losses_know_arrays_only(tree: Tree) -> None:
+    assert_none(mixed_torch(tree), "networks and losses import no tables, encoders, models or files")
+
+
+def test_a_class_name_has_one_meaning(tree: Tree) -> None:
+    assert_none(repeated_classes(tree), "one name for one class in the whole package")
 
 
 def test_readers_stand_apart(tree: Tree) -> None:
@@ -339,29 +348,38 @@ def test_functions_are_short(tree: Tree) -> None:
 LONG = "def fit():\n" + "    x = 1\n" * (MAX_BODY_LINES + 1)
 
 VIOLATIONS = {
-    "numpy-direct": (foreign_reach, {"axis.py": "import torch"}),
-    "numpy-lazy": (foreign_reach, {"axis.py": "def f():\n    from sklearn.base import clone"}),
-    "numpy-transitive": (foreign_reach, {"model.py": "from . import odd", "odd.py": "import torch.nn"}),
-    "numpy-typing": (foreign_reach, {"model.py": "if TYPE_CHECKING:\n    from .net import BasisNet", "net.py": ""}),
-    "numpy-importlib": (foreign_reach, {"link.py": "import importlib\nimportlib.import_module('torch')"}),
-    "data-line": (lambda t: backward_imports(t, DATA_LINE), {"axis.py": "from .encoder import E", "encoder.py": ""}),
-    "training-line": (
-        lambda t: backward_imports(t, TRAINING_LINE),
-        {"bases/__init__.py": "", "bases/mlp.py": "from ..net import BasisNet", "net.py": ""},
+    "model-direct": (foreign_reach, {"encoding/axis.py": "import torch"}),
+    "model-lazy": (foreign_reach, {"encoding/axis.py": "def f():\n    from sklearn.base import clone"}),
+    "model-transitive": (foreign_reach, {"model/shapes.py": "from .. import odd", "odd.py": "import torch.nn"}),
+    "model-typing": (
+        foreign_reach,
+        {"model/m.py": "if TYPE_CHECKING:\n    from ..networks import N", "networks/__init__.py": ""},
     ),
-    "both-sides": (two_sided, {"train/loop.py": "from neuralbasis.model.additive_model import Shape", "model.py": ""}),
-    "both-sides-typing": (two_sided, {"net.py": "if TYPE_CHECKING:\n    from .model import S", "model.py": ""}),
-    "both-sides-reader": (two_sided, {"explain.py": "import torch\nfrom .model import Shape", "model.py": ""}),
-    "readers": (reader_crossings, {"edit.py": "from .plot import shapes", "plot.py": ""}),
+    "model-importlib": (foreign_reach, {"losses/links.py": "import importlib\nimportlib.import_module('torch')"}),
+    "order": (
+        lambda t: backward_imports(t, ORDER),
+        {"data/sparse.py": "from ..encoding.axis import A", "encoding/axis.py": ""},
+    ),
+    "training-order": (
+        lambda t: backward_imports(t, TRAINING_ORDER),
+        {"networks/mlp.py": "from ..training.loop import run", "training/loop.py": ""},
+    ),
+    "torch-knows-tables": (
+        mixed_torch,
+        {"losses/loss.py": "from neuralbasis.model.shapes import Shape", "model/shapes.py": ""},
+    ),
+    "class-twice": (repeated_classes, {"a.py": "class Plan: ...", "b.py": "class Plan: ..."}),
+    "readers": (reader_crossings, {"export.py": "from .plot import shapes", "plot.py": ""}),
     "reader-late": (
         reader_crossings,
         {"explain.py": "from . import plot\n\ndef visualize():\n    from . import plot", "plot.py": ""},
     ),
-    "reader-net": (reader_crossings, {"plot.py": "from .net import BasisNet", "net.py": ""}),
-    "home": (homeless_imports, {"encoder.py": "import narwhals as nw"}),
-    "home-of-two": (homeless_imports, {"columns.py": "import pyarrow"}),
-    "home-tqdm": (homeless_imports, {"train/loop.py": "from tqdm import tqdm"}),
-    "root": (root_imports, {"__init__.py": "", "model.py": "from neuralbasis import load"}),
+    "reader-training": (reader_crossings, {"plot.py": "from .networks import BasisNet", "networks.py": ""}),
+    "home": (homeless_imports, {"encoding/encoder.py": "import narwhals as nw"}),
+    "home-of-two": (homeless_imports, {"model/shapes.py": "import pyarrow"}),
+    "home-tqdm": (homeless_imports, {"training/loop.py": "from tqdm import tqdm"}),
+    "home-module": (homeless_imports, {"kernels/lookup.py": "from numba import njit"}),
+    "root": (root_imports, {"__init__.py": "", "model/m.py": "from neuralbasis import load"}),
     "cycle": (
         find_cycle,
         {"a.py": "from . import b", "b.py": "from .c import x", "c.py": "def f():\n    from . import a"},
@@ -371,16 +389,15 @@ VIOLATIONS = {
 }
 LAWFUL = {
     "__init__.py": "__version__ = '1'\nif TYPE_CHECKING:\n    from .estimators import R",
-    "columns.py": "import narwhals",
-    "kernels.py": "def load():\n    import numba",
-    "encoder.py": "from .columns import read_columns",
-    "model.py": "from . import kernels\nfrom .encoder import Encoder\nfrom neuralbasis import __version__",
-    "net.py": "import torch\nfrom . import kernels",
+    "data/columns.py": "import narwhals",
+    "kernels/compiled.py": "def load():\n    import numba",
+    "encoding/encoder.py": "from ..data.columns import read_columns",
+    "model/shapes.py": "from ..encoding.encoder import Encoder\nfrom neuralbasis import __version__",
+    "networks/basis_net.py": "import torch\nfrom ..kernels import compiled",
     "progress.py": "from tqdm import tqdm",
-    "train/loop.py": "from ..progress import tqdm\nfrom ..net import BasisNet",
-    "compile.py": "from .net import BasisNet\nfrom .model import AdditiveModel",
-    "estimators.py": "import sklearn\nfrom .compile import compile_model\nfrom .model import AdditiveModel",
-    "explain.py": "from .model import AdditiveModel\n\ndef visualize():\n    from . import plot",
+    "training/loop.py": "from ..progress import tqdm\nfrom ..networks.basis_net import BasisNet\nclass Loop: ...",
+    "estimators.py": "import sklearn\nfrom .training.loop import Loop\nfrom .model.shapes import Shape",
+    "explain.py": "from .model.shapes import Shape\n\ndef visualize():\n    from . import plot",
     "plot.py": "import matplotlib\nfrom . import explain",
     "a.py": LONG.replace("():\n", "():\n    '''Two\n    lines.'''\n", 1).removesuffix("    x = 1\n"),
 }

@@ -12,14 +12,14 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse
-from neuralbasis.model.additive_model.additive_model import AdditiveModel
-from neuralbasis.model.additive_model.shapes import Shape
 from sklearn.exceptions import NotFittedError
 
 import neuralbasis.training.fit  # noqa: F401 - the import of torch is not part of the times measured here
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
 from neuralbasis.data.columns import read_columns
 from neuralbasis.encoding.encoder import Encoder
+from neuralbasis.model.additive_model import AdditiveModel
+from neuralbasis.model.shapes import Shape
 
 N, NAMES = 40, ["age", "size", "dose"]
 X = np.random.default_rng(0).normal(size=(N, 3))
@@ -448,8 +448,8 @@ def test_names_given_by_hand_are_those_of_interactions():
 
 
 def test_an_interaction_wished_twice_is_one():
-    wished = [("age", "size"), (1, 0)]
-    estimator = NeuralBasisRegressor(**{**QUICK, "interactions": wished}, validation_size=0).fit(TABLE, Y)
+    requested = [("age", "size"), (1, 0)]
+    estimator = NeuralBasisRegressor(**{**QUICK, "interactions": requested}, validation_size=0).fit(TABLE, Y)
     assert estimator.term_names_ == ["age", "size", "dose", "age & size"]
 
 

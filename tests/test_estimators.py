@@ -149,7 +149,7 @@ def test_attributes_in_the_spelling_of_ebm(fitted):
     assert history.stage[history.best] == (cut or ["pairs"])[0]
     assert history.best >= int(np.argmin(history.validation))  # the latest that no earlier one surely beats
     assert history.validation[history.best] < min(history.constant, *history.validation[: n_main // 2])
-    assert estimator.interaction_ranking_ == []  # the pair was wished, none was searched
+    assert estimator.interaction_ranking_ == []  # the pair was requested, none was searched
     assert hasattr(estimator, "classes_") == (task != "regression")
 
 
@@ -659,8 +659,8 @@ def test_a_wished_interaction_learns_a_product_in_any_spelling():
 def test_every_axis_of_every_term_is_among_the_bins_of_its_column():
     """A column may keep its knots beside a two-valued one and have fewer beside another."""
     table = make_table()
-    wished = [("size", "age"), ("size", "smoker"), ("age", "smoker"), ("size", "age", "smoker")]
-    estimator = NeuralBasisRegressor(**{**QUICK, "interactions": wished}, validation_size=0).fit(
+    requested = [("size", "age"), ("size", "smoker"), ("age", "smoker"), ("size", "age", "smoker")]
+    estimator = NeuralBasisRegressor(**{**QUICK, "interactions": requested}, validation_size=0).fit(
         table, make_score(table)
     )
     sizes = [[len(axis) for axis in axes] for axes in estimator.bins_]

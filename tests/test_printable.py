@@ -17,8 +17,6 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from neuralbasis.model.additive_model.additive_model import AdditiveModel
-from neuralbasis.model.additive_model.summary import Summary
 
 import neuralbasis
 from neuralbasis.cli import main
@@ -27,10 +25,11 @@ from neuralbasis.data.columns import read_columns
 from neuralbasis.encoding.axis import Axis
 from neuralbasis.encoding.encoder import Encoder
 from neuralbasis.explain import explain_class, explain_global
+from neuralbasis.model.additive_model import AdditiveModel
+from neuralbasis.model.summary import Summary
 from neuralbasis.printable import escape, escape_json
 from neuralbasis.vision.detection import Detection
-
-from .models import build_model
+from tests.models import build_model
 
 CONTROLS = [*map(chr, [*range(32), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F])]
 CONTROLS += [*map(chr, [*range(0x2028, 0x202F), *range(0x2066, 0x206A)])]

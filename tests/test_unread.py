@@ -75,7 +75,7 @@ def fit_by(fitted, few_are_wide, tmp_path, monkeypatch):
 
     def fit_files(**options) -> np.ndarray:
         X, y = draw(1500)
-        for name, value in (("BASE_BYTES", 0), ("WORK_BYTES", 0), ("MIN_BENCH", 256), ("CELL_BYTES", 10**12)):
+        for name, value in (("BASE_BYTES", 0), ("WORK_BYTES", 0), ("MIN_SAMPLE", 256), ("CELL_BYTES", 10**12)):
             monkeypatch.setattr(memory, name, value)
         table = pa.table({f"x{d}": X[:, d] for d in range(3)} | {"y": y})
         pyarrow.parquet.write_table(table, tmp_path / "rows.parquet", row_group_size=500)

@@ -41,7 +41,7 @@ class Case:
 def damage(path: Path) -> None:
     """Other bytes where the first page of a Parquet file begins; a copy is kept.
 
-    Other numbers within a page would go unseen: files have no checksums of pages unless their writer wished them.
+    Other numbers within a page would go unseen: files have no checksums of pages unless their writer requested them.
     """
     data = bytearray(path.read_bytes())
     path.with_suffix(".good").write_bytes(data)

@@ -56,7 +56,7 @@ def small_memory() -> AbstractContextManager[Any]:
     """Count only what rows take: a table of megabytes is then larger than a `memory_limit` of one."""
     from neuralbasis.data import memory
 
-    return patch.multiple(memory, BASE_BYTES=0, WORK_BYTES=0, MIN_BENCH=1024)
+    return patch.multiple(memory, BASE_BYTES=0, WORK_BYTES=0, MIN_SAMPLE=1024)
 
 
 def main() -> None:

@@ -42,11 +42,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from neuralbasis.model.additive_model.additive_model import AdditiveModel, load
-from neuralbasis.model.additive_model.shapes import FactoredShape
 
 from neuralbasis import export
 from neuralbasis.explain import explain_global, explain_local
+from neuralbasis.model.additive_model import AdditiveModel, load
+from neuralbasis.model.shapes import LowRankShape
 from neuralbasis.serialization.archive import DocumentError
 from neuralbasis.serialization.model_file import ARRAYS, _write_entries
 from tests.formats.make import make_model
@@ -328,7 +328,7 @@ def require_close(found: np.ndarray, expected: np.ndarray, model: AdditiveModel,
     """Equal up to the rounding of a sum of these contributions; finite in any case."""
     assert np.isfinite(found).all()
     assert np.isfinite(expected).all()
-    is_single = any(isinstance(shape, FactoredShape) for shape in model.shapes)
+    is_single = any(isinstance(shape, LowRankShape) for shape in model.shapes)
     tables = [np.abs(shape.scores).reshape(-1, model.n_outputs).max(axis=0) for shape in model.shapes]
     size = np.abs(model.intercept) + np.abs(contributions).sum(axis=1) + np.sum(tables, axis=0)
     assert (np.abs(found - expected) <= (1e-4 if is_single else 1e-9) * size).all(), (found, expected)

@@ -51,7 +51,7 @@ class Found:
     """Seconds of the fit and of its parts, MB before it and at most, and what it gave."""
 
     seconds: float
-    survey: float
+    profile: float
     cache: float
     pools: float
     n_pools: int
@@ -89,19 +89,19 @@ def measure_here(way: Way) -> Found:
     import pyarrow.parquet
 
     from neuralbasis import NeuralBasisClassifier
-    from neuralbasis.distributed.process_group import find_group
+    from neuralbasis.distributed.process_group import find_process_group
     from neuralbasis.training import block_loader as supply
     from neuralbasis.training import out_of_core as beyond
 
     clock = Stopwatch()
-    clock.watch("survey", beyond, "make_survey")
+    clock.watch("profile", beyond, "make_profile")
     clock.watch("cache", beyond, "make_cache")
     clock.watch("pools", supply._Room, "fill")
     files, given = sorted(Path(way.folder).glob("*.parquet")), {"interactions": 0, "n_jobs": way.n_jobs}
     if way.quick:
         given["max_steps"] = 5
     warm_up(given)
-    group, before = find_group(), resident_mb()
+    group, before = find_process_group(), resident_mb()
     sent = group.sent
     model = NeuralBasisClassifier(**given, memory_limit=way.limit, verbose=not way.quick)
     with PeakMemory() as memory:
@@ -115,7 +115,7 @@ def measure_here(way: Way) -> Found:
     steps = model.history_.steps[-1]
     return Found(
         seconds=seconds,
-        survey=clock.seconds["survey"],
+        profile=clock.seconds["profile"],
         cache=clock.seconds["cache"],
         pools=clock.seconds["pools"],
         n_pools=clock.calls["pools"],
@@ -153,12 +153,12 @@ def run_way(way: Way) -> Found:
 
 
 def print_found(found: dict[str, Found]) -> None:
-    header = ["", "seconds", "survey s", "cache s", "training s", "pools s", "pools", "steps", "MB before", "peak MB"]
+    header = ["", "seconds", "profile s", "cache s", "training s", "pools s", "pools", "steps", "MB before", "peak MB"]
     header += ["bytes a step", "log loss"]
     rows = []
     for name, f in found.items():
-        training = f.seconds - f.survey - f.cache
-        row = [name, *map(write_number, (f.seconds, f.survey, f.cache, training, f.pools)), str(f.n_pools)]
+        training = f.seconds - f.profile - f.cache
+        row = [name, *map(write_number, (f.seconds, f.profile, f.cache, training, f.pools)), str(f.n_pools)]
         row += [f"{f.steps:,}", f"{f.before_mb:,.0f}", f"{f.peak_mb:,.0f}", f"{f.bytes_a_step:,.0f}"]
         rows.append([*row, f"{f.log_loss:.5f}"])
     print_table(header, rows)
@@ -185,9 +185,9 @@ def main() -> None:
     given = parser.parse_args()
     if given.child is not None:
         found = measure_here(Way(**json.loads(given.child)))
-        from neuralbasis.distributed.process_group import find_group
+        from neuralbasis.distributed.process_group import find_process_group
 
-        if find_group().rank == 0:
+        if find_process_group().rank == 0:
             Path(given.answer).write_text(json.dumps(asdict(found)))
         return
     if given.quick:

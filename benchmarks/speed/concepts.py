@@ -92,7 +92,7 @@ def read_shares() -> np.ndarray:
 
 
 def draw_birds(case: Case) -> Birds:
-    """CUB's own rows where the case has its size; otherwise rows of as many classes as are wished."""
+    """CUB's own rows where the case has its size; otherwise rows of as many classes as are requested."""
     shares, rng = read_shares()[:, : case.n_columns], np.random.default_rng(1)
     if case.n_classes == len(shares) and case.n_columns == 278 and not paper.find_missing("cub"):
         splits = paper.load("cub")
@@ -169,8 +169,8 @@ def read_case(name: str, given: argparse.Namespace) -> Case:
     if given.quick:
         options = {"tied_classes": True, **({} if "max_epochs" in case.options else {"max_steps": 4}), **case.options}
         return replace(case, n_rows=600, n_test=300, n_columns=6, n_classes=60, options=options)
-    wished = {"n_rows": given.rows, "n_columns": given.columns, "n_classes": given.classes}
-    return replace(case, **{name: value for name, value in wished.items() if value is not None})
+    requested = {"n_rows": given.rows, "n_columns": given.columns, "n_classes": given.classes}
+    return replace(case, **{name: value for name, value in requested.items() if value is not None})
 
 
 def main() -> None:

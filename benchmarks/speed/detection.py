@@ -141,8 +141,8 @@ def main() -> None:
     parser.add_argument("--sparsity", type=float, default=USUAL.sparsity, help="share of absent values")
     parser.add_argument("--quick", action="store_true", help="tiny tables")
     given = parser.parse_args()
-    wished = Sizes(given.rows, given.test_rows, given.columns, given.classes, given.pairs, given.sparsity)
-    sizes = QUICK if given.quick else wished
+    requested = Sizes(given.rows, given.test_rows, given.columns, given.classes, given.pairs, given.sparsity)
+    sizes = QUICK if given.quick else requested
     print(f"{sizes.n_rows:,} boxes × {sizes.n_columns:,} features, {sizes.n_classes - 1} classes and the background\n")
     print_table(["detection", "value", "target", "verdict"], measure(sizes))
 

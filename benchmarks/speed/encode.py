@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from neuralbasis import NeuralBasisClassifier
-from neuralbasis.data.disk_cache import make_cache
 from neuralbasis.data.files import open_source
-from neuralbasis.data.profile import choose_roles, make_survey
 from neuralbasis.data.sketches import NumberSketch
+from neuralbasis.encoding.disk_cache import make_cache
+from neuralbasis.encoding.profile import choose_roles, make_profile
 
 FILE_ROWS = 1_000_000
 GROUP_ROWS = 1 << 17
@@ -147,9 +147,9 @@ def main() -> None:
         times = {"Arrow reads": clock.look()}
         source = open_source([str(path) for path in paths])
         roles = choose_roles(source, "target")
-        survey = make_survey(source, roles, True, parameters, group, given.threads)
-        times["survey"] = clock.look()
-        make_cache(source, survey, f"{scratch}/cache", given.buckets, 0, group, given.threads)
+        profile = make_profile(source, roles, True, parameters, group, given.threads)
+        times["profile"] = clock.look()
+        make_cache(source, profile, f"{scratch}/cache", given.buckets, 0, group, given.threads)
         times["cache"] = clock.look()
         size = sum(path.stat().st_size for path in Path(f"{scratch}/cache").iterdir())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -157,7 +157,9 @@ def main() -> None:
     for what, (wall, cpu) in times.items():
         rates = f"{given.rows / wall / 1e6:6.2f} million rows/s, {given.rows / cpu / 1e6:6.2f} a second of one core"
         print(f"{what:12s} {wall:7.2f} s  {rates}")
-    print(f"cache {size / given.rows:.0f} bytes a row; peak memory {peak:,.0f} MB; rank error {survey.error.max():.4%}")
+    print(
+        f"cache {size / given.rows:.0f} bytes a row; peak memory {peak:,.0f} MB; rank error {profile.error.max():.4%}"
+    )
     compare_sketches()
 
 

@@ -86,8 +86,8 @@ def fit_once(learner: str, table: Objects, pairs: list[list[int]]) -> Any:
     """One pass over the rows."""
     if learner == LINEAR:
         return baselines.get("softmax").fit(table.X, table.y, "classification", 0, max_epochs=1, validate=False)
-    wished: Any = [tuple(pair) for pair in pairs] or 0
-    return baselines.get("ours").fit(table.X, table.y, "classification", 0, interactions=wished, max_epochs=1)
+    requested: Any = [tuple(pair) for pair in pairs] or 0
+    return baselines.get("ours").fit(table.X, table.y, "classification", 0, interactions=requested, max_epochs=1)
 
 
 def print_figures(found: list[Figures]) -> None:
@@ -131,14 +131,16 @@ def main() -> None:
     parser.add_argument("--child", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child is not None:
-        wished = json.loads(given.child)
-        found = measure_here(wished["learner"], Sizes(**wished["sizes"]), wished["quick"])
+        requested = json.loads(given.child)
+        found = measure_here(requested["learner"], Sizes(**requested["sizes"]), requested["quick"])
         print(json.dumps([asdict(figures) for figures in found]))
         return
     sizes, lines = read_sizes(given), []
     for learner in tqdm((PAIRS, MAINS, LINEAR), desc="objects", unit="learner"):
-        wished = {"learner": learner, "sizes": asdict(sizes), "quick": given.quick}
-        own, truth = (Figures(**line) for line in json.loads(run_child("benchmarks.speed.objects", json.dumps(wished))))
+        requested = {"learner": learner, "sizes": asdict(sizes), "quick": given.quick}
+        own, truth = (
+            Figures(**line) for line in json.loads(run_child("benchmarks.speed.objects", json.dumps(requested)))
+        )
         lines.append(own)
     absent = f"{sizes.sparsity:.0%} absent"
     print(f"{sizes.n_rows:,} rows × {sizes.n_columns:,} columns, {sizes.n_classes} classes, {absent}\n")

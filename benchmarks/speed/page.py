@@ -23,7 +23,7 @@ from tests.browser import Browser, browser_version, find_browser
 from ..clock import median_seconds
 from ..table import judge, print_table, write_number
 
-# name -> columns, pairs, megabytes and seconds that are wished for: to write, to open
+# name -> columns, pairs, megabytes and seconds that are requested for: to write, to open
 MODELS = {
     "30 terms": (20, 10, 6.0, 2.0, None),
     "2,000 terms": (1950, 50, 15.0, None, 2.0),

@@ -14,13 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from neuralbasis.terms.term.interactions import bin_columns, pick_terms, rank_terms
 
 from neuralbasis.data.columns import read_columns
 from neuralbasis.encoding.axis import Axis
 from neuralbasis.encoding.encoder import Encoder
 from neuralbasis.encoding.layout import lay_out
 from neuralbasis.kernels import count_threads
+from neuralbasis.terms.interactions import bin_columns, pick_terms, rank_terms
 
 from .. import baselines
 from ..clock import median_seconds, time_once

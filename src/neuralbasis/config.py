@@ -26,9 +26,9 @@ from .data.memory import read_limit
 from .data.target import Sample
 from .encoding.axis import SCALINGS, Axis
 from .encoding.layout import Layout
-from .encoding.sparse_codes import Finder
-from .losses.loss import Objective
-from .networks import Basis, MLPBasis, SplineBasis, StartedBasis
+from .encoding.sparse_codes import CodeFinder
+from .losses.loss import Loss
+from .networks import Basis, LinearStartBasis, MLPBasis, SplineBasis
 from .networks.basis_net import BasisNet
 from .terms.term import Plan, Term, plan_terms
 from .training.boosting import FEW_ROWS
@@ -256,7 +256,7 @@ def count_terms(estimator: Any, n_rows: int) -> float:
 
 
 def make_plan(estimator: Any, names: Sequence[str], classes: np.ndarray | None, n_rows: int) -> Plan:
-    """The wished terms; "auto" pairs are some times the columns."""
+    """The requested terms; "auto" pairs are some times the columns."""
     kind = "regression" if classes is None else "classes" if n_rows < LARGE_TABLE else "large"
     automatic = min(math.ceil(AUTO_PAIRS[kind] * PRESETS[estimator.preset].pairs * len(names)), MAX_AUTO_PAIRS)
     if classes is not None and n_rows * len(classes) > MAX_SCORES:
@@ -284,9 +284,9 @@ def choose_knots(
     """Knots of a column by order of the term: fewer for few rows, and while tables would be large."""
     knots, channels = {}, count_channels(estimator, len(terms), n_outputs)
     for order, sizes in KNOTS.items():
-        wished = estimator.max_interaction_bins
-        if wished != "auto":
-            knots[order] = wished if order == 2 else max(2, round(wished / 4))
+        requested = estimator.max_interaction_bins
+        if requested != "auto":
+            knots[order] = requested if order == 2 else max(2, round(requested / 4))
             continue
         counts = np.array([[len(axes[f].knots) for f in term] for term in terms if len(term) == order])
         sizes = sizes[max(PRESETS[estimator.preset].coarser, int(n_rows < SMALL_TABLE)) :]
@@ -317,7 +317,7 @@ def check_memory(estimator: Any, plan: Plan, n_outputs: int, n_rows: int = 0) ->
 
 
 def make_net(
-    estimator: Any, grid: GridEngine, objective: Objective, sample: Sample | None, n_rows: float,
+    estimator: Any, grid: GridEngine, objective: Loss, sample: Sample | None, n_rows: float,
     rng: np.random.Generator,
 ) -> BasisNet:  # fmt: skip
     """A net for the grid's terms, its intercept at the best constant model of the sample."""
@@ -362,7 +362,7 @@ def _make_basis(estimator: Any, order: int, n_terms: int, generator: torch.Gener
     )  # fmt: skip
 
 
-def make_wide_basis(estimator: Any, finder: Finder, generator: torch.Generator) -> Basis:
+def make_wide_basis(estimator: Any, finder: CodeFinder, generator: torch.Generator) -> Basis:
     """Starts as the value itself (the product of several), as what says that there is one, the others by chance."""
     cells, order = finder.inner_cells, finder.features.shape[1]
     value = finder.axis.knots[cells - 1] - (0.0 if math.isnan(finder.absent) else finder.absent)
@@ -371,7 +371,7 @@ def make_wide_basis(estimator: Any, finder: Finder, generator: torch.Generator) 
     size = math.sqrt((product**2).sum() / max(len(product), 1)) or 1.0
     start = np.zeros((len(product), WIDE_BASES[order]))
     start[:, 0], start[:, 1] = product / size, 1.0
-    return StartedBasis(
+    return LinearStartBasis(
         torch.from_numpy(start.astype(np.float32)), order, max_frequency=MAX_FREQUENCY[order], generator=generator
     )
 
@@ -391,7 +391,7 @@ def make_wide_settings(estimator: Any, n_rows: int, n_drawn: int) -> list[Settin
 
 
 def make_regime(estimator: Any) -> Regime:
-    """The usual one, with the output penalty that is wished."""
+    """The usual one, with the output penalty that is requested."""
     return Regime(rate=0.08, base_rate=0.003, ridge=0.01, output_penalty=estimator.output_penalty)
 
 

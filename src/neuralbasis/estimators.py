@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .data.files import Source
     from .explain import GlobalExplanation, LocalExplanation
     from .networks import Basis
-    from .training.checkpointer import Keeper
+    from .training.checkpointer import Checkpointer
 
 
 class _NeuralBasisModel(BaseEstimator):
@@ -289,35 +289,35 @@ class _NeuralBasisModel(BaseEstimator):
             parameters, the fit starts anew
         """
         from .config import check_parameters
-        from .training.fit import open_keeper  # brings torch, which predictions do not need
+        from .training.fit import open_checkpointer  # brings torch, which predictions do not need
 
         check_parameters(self)
         if self.warm_start and hasattr(self, "model_"):
             return self.update(X, y, sample_weight, init_score)
-        with open_keeper(self, resume) as keeper:
+        with open_checkpointer(self, resume) as checkpointer:
             if (source := _find_source(X)) is not None:
-                return self._fit_source(source, y, sample_weight, init_score, keeper)
+                return self._fit_source(source, y, sample_weight, init_score, checkpointer)
             name = getattr(y, "name", None)
-            return self._fit_table(X, y, sample_weight, init_score, None if name is None else str(name), keeper)
+            return self._fit_table(X, y, sample_weight, init_score, None if name is None else str(name), checkpointer)
 
-    def _fit_table(self, X, y, sample_weight, init_score, target: str | None, keeper: Keeper):
+    def _fit_table(self, X, y, sample_weight, init_score, target: str | None, checkpointer: Checkpointer):
         from .training.fit import fit_model  # brings torch, which predictions do not need
 
         columns = self._read_training_table(X)
         sample = self._read_sample(y, sample_weight, init_score, columns.n_rows, is_new=True)
-        found = fit_model(self, columns, sample, getattr(self, "classes_", None), target, keeper)
+        found = fit_model(self, columns, sample, getattr(self, "classes_", None), target, checkpointer)
         self.model_, self.history_, self.interaction_ranking_ = found
         return self
 
-    def _fit_source(self, source: Source, y, sample_weight, init_score, keeper: Keeper):
-        from .data.profile import choose_roles
+    def _fit_source(self, source: Source, y, sample_weight, init_score, checkpointer: Checkpointer):
+        from .encoding.profile import choose_roles
         from .training.out_of_core import fit_source, read_in_memory
 
         _require_names(y, sample_weight, init_score)
         roles = choose_roles(source, y, sample_weight, self.feature_names)
-        if (parts := read_in_memory(self, source, roles, keeper)) is not None:
-            return self._fit_table(*parts, None, roles.target, keeper)
-        found = fit_source(self, source, roles, isinstance(self, ClassifierMixin), keeper)
+        if (parts := read_in_memory(self, source, roles, checkpointer)) is not None:
+            return self._fit_table(*parts, None, roles.target, checkpointer)
+        found = fit_source(self, source, roles, isinstance(self, ClassifierMixin), checkpointer)
         self.model_, self.history_, self.interaction_ranking_ = found
         if self.model_.classes is not None:
             self.classes_ = self.model_.classes
@@ -368,13 +368,13 @@ class _NeuralBasisModel(BaseEstimator):
 
     def _read_source(self, source: Source, y, sample_weight, init_score) -> Any:
         """New rows of files, which must fit in memory."""
-        from .data.profile import choose_roles
-        from .training.checkpointer import FORGETFUL
+        from .encoding.profile import choose_roles
+        from .training.checkpointer import NO_CHECKPOINTS
         from .training.out_of_core import read_in_memory
 
         _require_names(y, sample_weight, init_score)
         roles = choose_roles(source, y, sample_weight, list(self._fitted_model().encoder.names))
-        parts = read_in_memory(self, source, roles, FORGETFUL)
+        parts = read_in_memory(self, source, roles, NO_CHECKPOINTS)
         if parts is None:
             raise ValueError(
                 "update reads its rows into memory, but these need more than memory_limit; update with some of the "

@@ -13,11 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from neuralbasis.model.additive_model.additive_model import AdditiveModel
-from neuralbasis.model.additive_model.shapes import make_shapes
-from neuralbasis.model.additive_model.summary import Summary
 
 from neuralbasis.encoding.encoder import Encoder
+from neuralbasis.model.additive_model import AdditiveModel
+from neuralbasis.model.shapes import make_shapes
+from neuralbasis.model.summary import Summary
 from neuralbasis.serialization.model_file import FORMAT
 from tests.models import build_model, draw_numbers, name_columns, tie_model
 from tests.sparse_tables import build_factors, draw_table, name_axis

@@ -92,7 +92,7 @@ def fit_more_columns_than_rows() -> tuple[Any, Any]:
 def fit_files() -> tuple[Any, Any]:
     """A table that is larger than memory: a limit that counts rows alone, and lets 256 of them stay."""
     table = make_table(2000)
-    small = patch.multiple(memory, BASE_BYTES=0, WORK_BYTES=0, MIN_BENCH=256, CELL_BYTES=10**12)
+    small = patch.multiple(memory, BASE_BYTES=0, WORK_BYTES=0, MIN_SAMPLE=256, CELL_BYTES=10**12)
     with tempfile.TemporaryDirectory() as folder, small:
         pq.write_table(pa.Table.from_pandas(table.assign(y=make_target(table, "binary"))), f"{folder}/rows.parquet")
         model = make_estimator("binary", memory_limit=400_000).fit(f"{folder}/rows.parquet", "y")

@@ -17,7 +17,7 @@ import pytest
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
 from neuralbasis.data.memory import Division
-from neuralbasis.distributed.process_group import find_group
+from neuralbasis.distributed.process_group import find_process_group
 from neuralbasis.training import out_of_core as beyond
 
 QUICK = {"hidden": (16, 16), "n_bases": 8, "n_interaction_bases": 8, "n_jobs": 1, "random_state": 0, "outer_bags": 3}
@@ -59,15 +59,8 @@ def fit_tables(task: str) -> dict[str, np.ndarray]:
     return read_tables(kind(**QUICK, **parameters).fit(*(draw_weak_pairs() if task == "weak" else draw(task))))
 
 
-def fit_apart() -> dict[str, np.ndarray]:
-    """The binary fit as if the processes were on several machines, without wires between them."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(find_group(), "wires", None)
-        return fit_tables("binary")
-
-
 def fit_files(folder: Path) -> dict[str, np.ndarray]:
-    """The same of a fit to files, as if memory held a bench of 1,000 rows and a third of the others."""
+    """The same of a fit to files, as if memory held a sample of 1,000 rows and a third of the others."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(beyond, "divide_rows", lambda *_given: Division(1000, 3))
         patch.setattr(beyond, "count_rows_in_memory", lambda *_given: 0)
@@ -87,19 +80,17 @@ def write_table(folder: Path) -> None:
 
 def count_bytes(n_rows: int, n_steps: int) -> tuple[int, int]:
     """Bytes that this process sent in so many steps, and numbers that were exchanged: cells and intercepts."""
-    before, knots = find_group().sent, {f"x{i}": [-1.0, 0.0, 1.0] for i in range(4)}
+    before, knots = find_process_group().sent, {f"x{i}": [-1.0, 0.0, 1.0] for i in range(4)}
     parameters = {"max_steps": n_steps, "interactions": 0, "validation_size": 0, "knots": knots}
     model = NeuralBasisRegressor(**QUICK, **parameters).fit(*draw("regression", n_rows))
     n_cells = sum(shape.scores.size for shape in model.model_.shapes)
-    return find_group().sent - before, n_steps * QUICK["outer_bags"] * (n_cells + 1)
+    return find_process_group().sent - before, n_steps * QUICK["outer_bags"] * (n_cells + 1)
 
 
 def main(folder: Path) -> None:
     rank = os.environ["RANK"]
     for task in FITS:
         np.savez(folder / f"{task}-{rank}.npz", **fit_tables(task))
-    assert find_group().wires is not None
-    np.savez(folder / f"apart-{rank}.npz", **fit_apart())
     np.savez(folder / f"files-{rank}.npz", **fit_files(folder))
     np.savez(folder / f"bytes-{rank}.npz", few=count_bytes(3000, 5), many=count_bytes(6000, 5))
 

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 import torch
-from neuralbasis.model.additive_model.shapes import TiedShape
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, load
 from neuralbasis.config import make_net
@@ -19,6 +18,7 @@ from neuralbasis.encoding.encoder import Encoder
 from neuralbasis.encoding.layout import lay_out
 from neuralbasis.losses.links import inverse_link
 from neuralbasis.losses.loss import CrossEntropy, LogLoss, SquaredError
+from neuralbasis.model.shapes import TiedShape
 from neuralbasis.training.compile import compile_model
 from neuralbasis.training.engines import ExactEngine, GridEngine
 from neuralbasis.training.stage import Stage

@@ -12,9 +12,9 @@ import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from neuralbasis.model.additive_model.shapes import TiedShape
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, load, merge
+from neuralbasis.model.shapes import TiedShape
 from neuralbasis.readonly import ModelArray, freeze
 
 QUICK = {"max_steps": 20, "outer_bags": 2, "random_state": 1, "validation_size": 0}

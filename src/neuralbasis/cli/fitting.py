@@ -57,7 +57,7 @@ class Rows:
 def run_trial(
     table: AnyTable, wishes: Wishes, choose: Callable[[Any, Rows], Any] = lambda estimator, _: estimator
 ) -> Trial:
-    """Read the table, hold rows out, fit, measure, and fit again on all rows if that is wished.
+    """Read the table, hold rows out, fit, measure, and fit again on all rows if that is requested.
 
     `choose` makes of the estimator the one to fit, from the rows to fit on.
     """
@@ -118,7 +118,7 @@ def hold_pieces(source: Any, share: float, seed: int) -> np.ndarray:
 
 
 def find_task(table: Any, wishes: Wishes) -> str:
-    """What is wished, or what the target asks for: texts, truth values and two numbers are classes."""
+    """What is requested, or what the target asks for: texts, truth values and two numbers are classes."""
     if wishes.task != "auto":
         return wishes.task
     distinct: np.ndarray | None = None
@@ -190,7 +190,7 @@ def make_estimator(names: Sequence[str], task: str, wishes: Wishes) -> Any:
 
 
 def hold_out(y: np.ndarray, share: float, task: str, seed: int) -> np.ndarray:
-    """Which rows to hold out (N,), of each class the same share; some, if a share is wished."""
+    """Which rows to hold out (N,), of each class the same share; some, if a share is requested."""
     is_held = sample.hold_out(y, share, task == "classification", seed)
     if share > 0 and not is_held.any():
         raise Failure(f"--test-size {share} of {len(y)} rows holds none out; give a larger share, or 0 for no scores")

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..printable import escape
-from .sparse import Stored, read_entries, read_matrix
+from .sparse import SparseMatrix, read_entries, read_sparse
 
 if TYPE_CHECKING:
     from narwhals import DataFrame, Series
@@ -196,7 +196,7 @@ class Columns:
     matrix: np.ndarray | None = None
     columns: tuple[Column, ...] | None = None
     named: bool = True  # False where the table has no names of its own and none were given
-    stored: Stored | None = None
+    stored: SparseMatrix | None = None
 
     def __len__(self) -> int:
         return len(self.names)
@@ -489,7 +489,7 @@ def _read_sparse(X: Any, names: Sequence[str] | None, absent: float) -> Columns:
     n_rows, n_columns = X.shape
     _check_not_empty(n_rows, n_columns)
     named, names = names is not None, _number_columns(n_columns, names)
-    return Columns(names, n_rows, named=named, stored=read_matrix(X, names, absent))
+    return Columns(names, n_rows, named=named, stored=read_sparse(X, names, absent))
 
 
 def _read_rows(rows: Sequence[Any]) -> np.ndarray:
@@ -550,7 +550,7 @@ def _read_frame(frame: DataFrame[Any], names: Sequence[str] | None) -> Columns:
     return Columns(names, n_rows, columns=columns)
 
 
-def _read_sparse_columns(frame: DataFrame[Any], names: Sequence[str]) -> Stored | None:
+def _read_sparse_columns(frame: DataFrame[Any], names: Sequence[str]) -> SparseMatrix | None:
     """pandas columns that are all sparse, of numbers and with one fill value; None for any other frame."""
     native = frame.to_native()
     if not hasattr(native, "sparse"):  # pandas' own answer: all columns are sparse

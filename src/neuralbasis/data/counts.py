@@ -1,4 +1,4 @@
-"""Tally: what some rows have shown of all columns: a sketch a feature, labels or range of the target, rows, weights.
+"""ColumnCounts: a sketch of every feature, labels or range of the target, number and weight of the rows.
 
 Tallies of two parts merge into that of both. They are sent to other processes, and kept beside a cache, as bytes.
 Rows of weight 0 are not counted; what no model can learn from is refused here, by the name of its column.
@@ -20,10 +20,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from ..encoding.axis import check_finite
 from ..serialization.temporary_file import replace_when_done
 from .columns import Column
 from .files import is_text, read_column
+from .numbers import check_finite
 from .sketches import MAX_LEVELS, POINTS, AnySketch, LevelSketch, NumberSketch, TextSketch
 from .target import MAX_TARGET
 from .writers import LANES
@@ -48,13 +48,13 @@ class Roles:
         return [*self.features, self.target, *([] if self.weight is None else [self.weight])]
 
 
-class Tally:
+class ColumnCounts:
     """What was seen of every column of some rows."""
 
     def __init__(self, roles: Roles, wishes: Sequence[Any], is_classifier: bool):
         self.roles, self.wishes = roles, wishes
         self.sketches: list[AnySketch | None] = [None] * len(roles.features)
-        self.target = TargetTally(roles.target, is_classifier)
+        self.target = TargetCounts(roles.target, is_classifier)
         self.n_rows, self.weight_sum, self.whole_weights = 0, 0.0, True
 
     def add(self, batch: pa.RecordBatch, pool: Executor) -> None:
@@ -85,7 +85,7 @@ class Tally:
         mass = np.bincount(labels.codes + 1, weights, minlength=len(labels.levels) + 1)  # missing comes first
         sketch.add(labels.levels, mass[1:], float(mass[0]))
 
-    def merge(self, other: Tally) -> None:
+    def merge(self, other: ColumnCounts) -> None:
         self.n_rows += other.n_rows
         self.weight_sum += other.weight_sum
         self.whole_weights &= other.whole_weights
@@ -110,7 +110,7 @@ class Tally:
         packed = [b"" if sketch is None else letters[type(sketch)] + sketch.to_bytes() for sketch in self.sketches]
         return [facts, self.target.pack(), *packed]
 
-    def unpack(self, packed: Sequence[bytes]) -> Tally:
+    def unpack(self, packed: Sequence[bytes]) -> ColumnCounts:
         """This tally, with what another has packed."""
         kinds: dict[bytes, Any] = {b"n": NumberSketch, b"l": LevelSketch, b"t": TextSketch}
         self.n_rows, self.weight_sum, self.whole_weights = json.loads(packed[0])
@@ -119,7 +119,7 @@ class Tally:
         return self
 
 
-class TargetTally:
+class TargetCounts:
     """Labels of the classes, or whether single precision holds all targets; refuses what no model can learn."""
 
     def __init__(self, name: str, is_classifier: bool):
@@ -154,7 +154,7 @@ class TargetTally:
                 f"target {self.name!r} has more than {MAX_CLASSES:,} different values; fit a regression instead"
             )
 
-    def merge(self, other: TargetTally) -> None:
+    def merge(self, other: TargetCounts) -> None:
         self.is_single &= other.is_single
         if other.labels is not None:
             self._add_labels(other.labels)

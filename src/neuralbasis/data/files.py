@@ -1,4 +1,4 @@
-"""Source: a table that is read in pieces, as often as wished: files, folders, Arrow datasets, iterables of batches.
+"""Source: a table that is read in pieces, as often as requested: files, folders, Arrow datasets, iterables of batches.
 
 A piece is a row group of a Parquet file, a CSV file, or all that an iterable gives; pieces have a fixed order. Types
 are settled when a source is opened: those of Parquet files by their schemas, those of CSV files by a look at every row.
@@ -99,11 +99,11 @@ class DatasetSource(Source):
     def read(
         self, piece: Piece, names: Sequence[str] | None = None, batch_rows: int = BATCH_ROWS
     ) -> Iterator[pa.RecordBatch]:
-        wished = list(self.names if names is None else names)
+        requested = list(self.names if names is None else names)
         fragment = self._fragments[piece.index]
         options: dict[str, Any] = {} if fragment is self.dataset else {"schema": self.dataset.schema}
         with explain(piece):
-            yield from fragment.to_batches(columns=wished, batch_size=batch_rows, **options)
+            yield from fragment.to_batches(columns=requested, batch_size=batch_rows, **options)
 
     def fingerprint(self) -> str:
         files = sorted({piece.path for piece in self.pieces if piece.path is not None})
@@ -129,11 +129,11 @@ class BatchSource(Source):
     def read(
         self, piece: Piece, names: Sequence[str] | None = None, batch_rows: int = BATCH_ROWS
     ) -> Iterator[pa.RecordBatch]:
-        wished = list(self.names if names is None else names)
+        requested = list(self.names if names is None else names)
         for number, item in enumerate(self._open()):
-            require_names(wished, item.schema.names, f"batch {number} of the table (0 is the first)")
+            require_names(requested, item.schema.names, f"batch {number} of the table (0 is the first)")
             table = pa.Table.from_batches([item]) if isinstance(item, pa.RecordBatch) else item
-            yield from table.select(wished).to_batches(max_chunksize=batch_rows)
+            yield from table.select(requested).to_batches(max_chunksize=batch_rows)
 
 
 def open_source(X: Any, local: bool = False) -> Source | None:

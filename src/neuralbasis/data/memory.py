@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-MAX_BENCH = 1 << 20  # rows
-MIN_BENCH = 1 << 14
+MAX_SAMPLE = 1 << 20  # rows
+MIN_SAMPLE = 1 << 14
 BASE_BYTES = 420 << 20  # Python, torch and compiled loops
 WORK_BYTES = 260 << 20  # batches, tables, and blocks of rows on their way into a pool
 CELL_BYTES = 40  # of a table that is fitted in memory, working copies included
@@ -26,7 +26,7 @@ UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "m
 class Division:
     """Rows on the bench, and the number of pools that the others are dealt into; none if all are on the bench."""
 
-    n_bench: int
+    n_sample: int
     n_pools: int
 
 
@@ -40,7 +40,7 @@ class Load:
     n_channels: int
 
     @property
-    def bench_bytes(self) -> int:
+    def sample_bytes(self) -> int:
         """Numbers, positions and a copy of them along the columns; scores, losses and moves of every channel."""
         return 20 * self.n_columns + 4 * self.n_more_axes + 12 * self.n_members + 36 * self.n_channels + 80
 
@@ -58,25 +58,25 @@ def divide_rows(n_rows: int, load: Load, limit: int, n_processes: int = 1) -> Di
     Examples
     --------
     >>> divide_rows(8_400_000, Load(28, 0, 4, 4), 2_000_000_000)
-    Division(n_bench=524288, n_pools=2)
+    Division(n_sample=524288, n_pools=2)
     """
     room = limit - BASE_BYTES - WORK_BYTES
-    n_bench = MAX_BENCH
-    while n_bench > MIN_BENCH and n_bench * load.bench_bytes > room / 2:
-        n_bench //= 2
-    left = room - n_bench * load.bench_bytes
-    if left < MIN_BENCH * load.pool_bytes:
-        least = BASE_BYTES + WORK_BYTES + 2 * MIN_BENCH * load.bench_bytes
+    n_sample = MAX_SAMPLE
+    while n_sample > MIN_SAMPLE and n_sample * load.sample_bytes > room / 2:
+        n_sample //= 2
+    left = room - n_sample * load.sample_bytes
+    if left < MIN_SAMPLE * load.pool_bytes:
+        least = BASE_BYTES + WORK_BYTES + 2 * MIN_SAMPLE * load.sample_bytes
         raise ValueError(
             f"memory_limit leaves {limit / 1e9:.2f} GB, but a fit to {load.n_columns:,} columns needs about "
             f"{least / 1e9:.2f} GB; raise it, or take fewer columns"
         )
-    if n_rows <= n_bench:
+    if n_rows <= n_sample:
         return Division(n_rows, 0)
     n_pools = 1
-    while (n_rows - n_bench) / n_processes / n_pools * load.pool_bytes > left:
+    while (n_rows - n_sample) / n_processes / n_pools * load.pool_bytes > left:
         n_pools *= 2
-    return Division(n_bench, n_pools)
+    return Division(n_sample, n_pools)
 
 
 def count_rows_in_memory(n_columns: int, limit: int) -> int:
@@ -87,7 +87,7 @@ def count_rows_in_memory(n_columns: int, limit: int) -> int:
 def read_limit(limit: Any) -> int:
     """Bytes of a `memory_limit`: a number, a text, or None for half of the memory that is free here.
 
-    Processes that share a machine share its memory.
+    TorchProcessGroup that share a machine share its memory.
 
     Examples
     --------

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from .. import kernels
-from ..encoding.axis import distinct_values
 from .columns import TextFacts, parse_texts
+from .numbers import distinct_values
 
 MAX_EXACT = 1 << 13  # distinct values
 POINTS = 1 << 13  # shares of the weight; a group has at most three even ones, and is off by half of that

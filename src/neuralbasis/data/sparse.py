@@ -1,7 +1,8 @@
-"""Stored: a table of which most values are one absent value, kept row by row (CSR) and never made dense.
+"""SparseMatrix: a table most of whose values are one absent value, kept row by row (CSR) and never made dense.
 
-In: any SciPy sparse matrix or array, or columns of (row, value) lists; broken index arrays are refused. Out: `Stored`,
-whose entries are sorted, summed where they came twice, finite or missing, and never equal to the absent value.
+In: any SciPy sparse matrix or array, or columns of (row, value) lists; broken index arrays are refused.
+Out: `SparseMatrix`, whose entries are sorted, summed where they came twice, finite or missing, and never equal to the
+absent value.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 
 
 @dataclass(frozen=True, eq=False)
-class Stored:
+class SparseMatrix:
     """Rows as lists of (column, value); every other value of the table is the absent one.
 
     Parameters
@@ -29,7 +30,7 @@ class Stored:
     Examples
     --------
     >>> import numpy as np
-    >>> table = Stored(np.array([0, 1, 3]), np.array([2, 0, 1], np.int32), np.array([5.0, 6.0, 7.0]), 0.0, 3)
+    >>> table = SparseMatrix(np.array([0, 1, 3]), np.array([2, 0, 1], np.int32), np.array([5.0, 6.0, 7.0]), 0.0, 3)
     >>> len(table), table.read_column(1).tolist(), table.take(np.array([1, 1])).value.tolist()
     (2, [0.0, 7.0], [6.0, 7.0, 6.0, 7.0])
     """
@@ -48,20 +49,20 @@ class Stored:
         """(entries,) row of every entry."""
         return np.repeat(np.arange(len(self)), np.diff(self.starts))
 
-    def take(self, rows: np.ndarray) -> Stored:
+    def take(self, rows: np.ndarray) -> SparseMatrix:
         """These rows, in this order."""
         begins, counts = self.starts[rows], np.diff(self.starts)[rows]
         starts = np.r_[0, np.cumsum(counts)]
         entries = np.arange(starts[-1]) + np.repeat(begins - starts[:-1], counts)
         return replace(self, starts=starts, column=self.column[entries], value=self.value[entries])
 
-    def take_slice(self, first: int, last: int) -> Stored:
+    def take_slice(self, first: int, last: int) -> SparseMatrix:
         """Rows first … last - 1, without a copy of their entries."""
         starts = self.starts[first : last + 1]
         entries = slice(starts[0], starts[-1])
         return replace(self, starts=starts - starts[0], column=self.column[entries], value=self.value[entries])
 
-    def select(self, columns: Sequence[int] | np.ndarray) -> Stored:
+    def select(self, columns: Sequence[int] | np.ndarray) -> SparseMatrix:
         """These columns, in this order."""
         place = np.full(self.n_columns, -1, dtype=np.int32)
         place[columns] = np.arange(len(columns))
@@ -71,7 +72,7 @@ class Stored:
         order = np.lexsort((column, row))
         starts = np.searchsorted(row, np.arange(len(self) + 1))  # rows are in order before and after
         absent = self.absent if np.ndim(self.absent) == 0 else self.absent[columns]
-        return Stored(starts, column[order], value[order], absent, len(columns))
+        return SparseMatrix(starts, column[order], value[order], absent, len(columns))
 
     def by_column(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The same entries column by column: where each column starts (D + 1,), their rows and values."""
@@ -112,14 +113,16 @@ def is_present(numbers: np.ndarray, absent: float) -> np.ndarray:
     return ~np.isnan(numbers) if absent != absent else numbers != absent
 
 
-def store_rows(numbers: np.ndarray, absent: float) -> Stored:
+def to_sparse(numbers: np.ndarray, absent: float) -> SparseMatrix:
     """Rows (N, D) with all their values, kept without the absent one."""
     row, column = np.nonzero(is_present(numbers, absent))
     starts = np.searchsorted(row, np.arange(len(numbers) + 1))
-    return Stored(starts, column.astype(np.int32), numbers[row, column].astype(np.float64), absent, numbers.shape[1])
+    return SparseMatrix(
+        starts, column.astype(np.int32), numbers[row, column].astype(np.float64), absent, numbers.shape[1]
+    )
 
 
-def read_matrix(X: Any, names: Sequence[str], absent: float) -> Stored:
+def read_sparse(X: Any, names: Sequence[str], absent: float) -> SparseMatrix:
     """A SciPy sparse matrix of any format and real type; `names` are its columns'. The matrix is not changed."""
     matrix = _to_rows(X)
     starts, column, value = (np.asarray(part) for part in (matrix.indptr, matrix.indices, matrix.data))
@@ -129,7 +132,7 @@ def read_matrix(X: Any, names: Sequence[str], absent: float) -> Stored:
 
 def read_entries(
     columns: Sequence[tuple[np.ndarray, np.ndarray]], n_rows: int, names: Sequence[str], absent: float
-) -> Stored:
+) -> SparseMatrix:
     """Columns given as rows and values of their entries, each row once."""
     from scipy.sparse import csc_array
 
@@ -139,7 +142,9 @@ def read_entries(
     return _settle(matrix.indptr, matrix.indices, matrix.data, absent, names)
 
 
-def _settle(starts: np.ndarray, column: np.ndarray, value: np.ndarray, absent: float, names: Sequence[str]) -> Stored:
+def _settle(
+    starts: np.ndarray, column: np.ndarray, value: np.ndarray, absent: float, names: Sequence[str]
+) -> SparseMatrix:
     """Numbers as float64, without the absent value."""
     value = np.asarray(value, dtype=np.float64)
     is_absent = np.isnan(value) if absent != absent else value == absent
@@ -153,7 +158,7 @@ def _settle(starts: np.ndarray, column: np.ndarray, value: np.ndarray, absent: f
             f"column {names[column[infinite[0]]]!r} holds an infinite value in row {row} (0 is the first); neuralbasis "
             "expects finite numbers or missing values (NaN): replace it before fitting or predicting"
         )
-    return Stored(starts.astype(np.int64), column.astype(np.int32, copy=False), value, float(absent), len(names))
+    return SparseMatrix(starts.astype(np.int64), column.astype(np.int32, copy=False), value, float(absent), len(names))
 
 
 def _to_rows(X: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .. import kernels
-from .sparse import Stored
+from .sparse import SparseMatrix
 
 SMALL_TABLE = 10_000  # rows
 MAX_TARGET = 1e150  # whose square is a number still
@@ -45,20 +45,24 @@ def is_whole(weights: np.ndarray) -> bool:
     return bool((weights == np.floor(weights)).all())
 
 
-def tidy_rows(numbers: np.ndarray | Stored, sample: Sample, names: Sequence[str]) -> tuple[np.ndarray | Stored, Sample]:
+def tidy_rows(
+    numbers: np.ndarray | SparseMatrix, sample: Sample, names: Sequence[str]
+) -> tuple[np.ndarray | SparseMatrix, Sample]:
     """Drop rows of weight 0; repeat the rows of a small table and sort them, by digests in which names tell columns."""
     rows, sample = order_rows(numbers, sample, names)
     return take_rows(numbers, rows), sample
 
 
-def take_rows(numbers: np.ndarray | Stored, rows: np.ndarray | slice) -> np.ndarray | Stored:
+def take_rows(numbers: np.ndarray | SparseMatrix, rows: np.ndarray | slice) -> np.ndarray | SparseMatrix:
     """Some rows, or all of them as they are."""
     if isinstance(rows, slice):
         return numbers
-    return numbers.take(rows) if isinstance(numbers, Stored) else numbers[rows]
+    return numbers.take(rows) if isinstance(numbers, SparseMatrix) else numbers[rows]
 
 
-def order_rows(numbers: np.ndarray | Stored, sample: Sample, names: Sequence[str]) -> tuple[np.ndarray | slice, Sample]:
+def order_rows(
+    numbers: np.ndarray | SparseMatrix, sample: Sample, names: Sequence[str]
+) -> tuple[np.ndarray | slice, Sample]:
     """The rows that `tidy_rows` takes, all of them as a slice, and their sample."""
     rows = np.flatnonzero(sample.weights > 0)
     sample = sample.take(rows) if len(rows) < len(numbers) else sample
@@ -72,7 +76,7 @@ def order_rows(numbers: np.ndarray | Stored, sample: Sample, names: Sequence[str
     return slice(None) if len(rows) == len(numbers) else rows, sample
 
 
-def digest_rows(numbers: np.ndarray | Stored, names: Sequence[str]) -> np.ndarray:
+def digest_rows(numbers: np.ndarray | SparseMatrix, names: Sequence[str]) -> np.ndarray:
     """(N,) a number for every row that tells different rows apart, whatever the order of columns.
 
     The sum of a digest of every value and its column, known by the rank of its name, modulo 2⁶⁴; 0 has the digest 0.
@@ -82,7 +86,7 @@ def digest_rows(numbers: np.ndarray | Stored, names: Sequence[str]) -> np.ndarra
         len(names), np.uint64
     )
     with np.errstate(over="ignore"):
-        if isinstance(numbers, Stored):
+        if isinstance(numbers, SparseMatrix):
             absent = np.float64(numbers.absent).view(np.uint64)
             entries = numbers.starts, numbers.column, numbers.value.view(np.uint64)
             kernels.digest_stored(0, len(numbers), *entries, absent, keys, digests)

@@ -1,10 +1,10 @@
-"""Group: the processes that train one model together; usually one.
+"""ProcessGroup: the processes that train one model together; usually one.
 
-Every process holds some of the rows, and some parts of the members are at home in it: it alone evaluates and moves
-their net. What they exchange is small: a table goes from its home to all rows, their sums of gradients over its cells
-come back, and decisions that hang on a clock are the first process's. `Group` is the process that is alone, `Processes`
-speaks torch.distributed (gloo on CPUs, nccl on GPUs) or, in every step, through wires; training never asks which it
-has.
+Every process holds a part of the rows. Groups of members are assigned to processes in turn, and only the process that
+owns a group evaluates its network and updates its weights. What is exchanged does not grow with the rows: a table goes
+from its owner to all processes, their sums of gradients over its cells come back. Decisions that depend on a clock are
+taken by the first process. `ProcessGroup` is a single process; `TorchProcessGroup` uses torch.distributed (gloo on
+CPUs, nccl on GPUs). Training does not ask which one it has.
 """
 
 from __future__ import annotations
@@ -12,69 +12,65 @@ from __future__ import annotations
 import atexit
 import os
 from collections.abc import Mapping, Sequence
-from functools import reduce
 from typing import Any
 
 import torch
 from torch import Tensor, distributed
 
-from .wires import lay_wires
-
-Parts = Mapping[int, Sequence[Tensor]]  # number of a part of the members -> tensors; parts have their homes in turn
+Tensors = Mapping[int, Sequence[Tensor]]  # number of a group of members -> its tensors
 
 
-class Group:
-    """One process alone.
+class ProcessGroup:
+    """A single process.
 
     Examples
     --------
-    >>> group = Group()
+    >>> group = ProcessGroup()
     >>> group.rank, group.size, group.gather("here"), group.share(10)
     (0, 1, ['here'], slice(0, 10, None))
     """
 
     rank, size, sent = 0, 1, 0
 
-    def is_home(self, part: int) -> bool:
-        """Is this the process whose word on a part counts?"""
-        return part % self.size == self.rank
+    def owns(self, number: int) -> bool:
+        """Does this process own the group of members with this number?"""
+        return number % self.size == self.rank
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """Over all processes, in double precision where there are several."""
+        """Sum over all processes, in double precision if there are several."""
         return tensor
 
-    def spread(self, parts: Parts) -> None:
-        """Write into the tensors of every part what its home has in them."""
+    def spread(self, tensors: Tensors) -> None:
+        """Overwrite the tensors of every group of members with those of its owner."""
 
-    def collect(self, parts: Parts) -> Parts:
-        """Sums over all processes, in double precision where there are several; only its home gets those of a part."""
-        return parts
+    def collect(self, tensors: Tensors) -> Tensors:
+        """Sums over all processes, in double precision if there are several; valid in the owner of each group only."""
+        return tensors
 
     def gather(self, value: Any) -> list[Any]:
-        """What every process has, in the order of their ranks."""
+        """The values of all processes, in the order of their ranks."""
         return [value]
 
-    def agree(self, value: Any, _part: int = 0) -> Any:
-        """What the home of a part has; of the first that is the first process."""
+    def agree(self, value: Any, _number: int = 0) -> Any:
+        """The value of the process that owns a group of members; by default of the first process."""
         return value
 
     def barrier(self) -> None:
-        """Wait for all."""
+        """Wait for all processes."""
 
     def share(self, count: int) -> slice:
-        """This process's part of so many rows."""
+        """This process's part of `count` rows."""
         return slice(self.rank * count // self.size, (self.rank + 1) * count // self.size)
 
 
-ALONE = Group()
+SINGLE_PROCESS = ProcessGroup()
 
 
-class Processes(Group):
-    """The processes of torch.distributed; `sent` counts the bytes that this one sent."""
+class TorchProcessGroup(ProcessGroup):
+    """The processes of torch.distributed; `sent` counts the bytes that this process has sent."""
 
     def __init__(self) -> None:
         self.rank, self.size = distributed.get_rank(), distributed.get_world_size()
-        self.wires = lay_wires(self.rank, self.size, self.gather)
 
     def sum(self, tensor: Tensor) -> Tensor:
         total = tensor.detach().to(torch.float64, copy=True)
@@ -83,66 +79,34 @@ class Processes(Group):
         return total
 
     @torch.no_grad()
-    def spread(self, parts: Parts) -> None:
-        self.sent += sum(tensor.nbytes for part in parts if self.is_home(part) for tensor in parts[part])
-        if self.wires is None or _on_accelerator(parts):
-            self._broadcast(parts)
-            return
-        homes = self._deal(parts)
-        self.wires.swap(dict.fromkeys(self.others, homes[self.rank]), {rank: homes[rank] for rank in self.others})
+    def spread(self, tensors: Tensors) -> None:
+        self.sent += sum(tensor.nbytes for number in tensors if self.owns(number) for tensor in tensors[number])
+        flats = {number: torch.cat([tensor.reshape(-1) for tensor in own]) for number, own in tensors.items()}
+        _wait([distributed.broadcast(flat, number % self.size, async_op=True) for number, flat in flats.items()])
+        for number, flat in flats.items():
+            if not self.owns(number):
+                for tensor, received in zip(tensors[number], _split(flat, tensors[number]), strict=True):
+                    tensor.copy_(received)
 
-    def _broadcast(self, parts: Parts) -> None:
-        flats = {part: torch.cat([tensor.reshape(-1) for tensor in tensors]) for part, tensors in parts.items()}
-        _wait([distributed.broadcast(flat, part % self.size, async_op=True) for part, flat in flats.items()])
-        for part, flat in flats.items():
-            if not self.is_home(part):
-                for tensor, found in zip(parts[part], _split(flat, parts[part]), strict=True):
-                    tensor.copy_(found)
-
-    def collect(self, parts: Parts) -> Parts:
-        doubles = {part: [tensor.detach().double() for tensor in tensors] for part, tensors in parts.items()}
-        self.sent += sum(tensor.nbytes for part in parts if not self.is_home(part) for tensor in doubles[part])
-        if self.wires is None or _on_accelerator(parts):
-            return self._reduce(doubles)
-        homes = self._deal(doubles)
-        own = homes[self.rank]
-        found = {rank: [torch.empty_like(tensor) for tensor in own] for rank in self.others}
-        self.wires.swap({rank: homes[rank] for rank in self.others}, found)
-        totals = (reduce(torch.add, terms) for terms in zip(own, *found.values(), strict=True))
-        return {part: [next(totals) for _ in doubles[part]] for part in parts if self.is_home(part)}
-
-    def _reduce(self, parts: Parts) -> Parts:
-        flats = {part: torch.cat([tensor.reshape(-1) for tensor in tensors]) for part, tensors in parts.items()}
-        _wait([distributed.reduce(flat, part % self.size, async_op=True) for part, flat in flats.items()])
-        return {part: _split(flat, parts[part]) for part, flat in flats.items()}
-
-    @property
-    def others(self) -> list[int]:
-        return [rank for rank in range(self.size) if rank != self.rank]
-
-    def _deal(self, parts: Parts) -> list[list[Tensor]]:
-        """Tensors by the rank of their part's home."""
-        return [
-            [tensor for part in parts if part % self.size == rank for tensor in parts[part]]
-            for rank in range(self.size)
-        ]
+    def collect(self, tensors: Tensors) -> Tensors:
+        doubles = {number: [tensor.detach().double() for tensor in own] for number, own in tensors.items()}
+        self.sent += sum(tensor.nbytes for number in doubles if not self.owns(number) for tensor in doubles[number])
+        flats = {number: torch.cat([tensor.reshape(-1) for tensor in own]) for number, own in doubles.items()}
+        _wait([distributed.reduce(flat, number % self.size, async_op=True) for number, flat in flats.items()])
+        return {number: _split(flat, doubles[number]) for number, flat in flats.items()}
 
     def gather(self, value: Any) -> list[Any]:
         found = [None] * self.size
         distributed.all_gather_object(found, value)
         return found
 
-    def agree(self, value: Any, part: int = 0) -> Any:
+    def agree(self, value: Any, number: int = 0) -> Any:
         found = [value]
-        distributed.broadcast_object_list(found, part % self.size)
+        distributed.broadcast_object_list(found, number % self.size)
         return found[0]
 
     def barrier(self) -> None:
         distributed.barrier()
-
-
-def _on_accelerator(parts: Parts) -> bool:
-    return any(tensor.device.type != "cpu" for tensors in parts.values() for tensor in tensors)
 
 
 def _wait(works: Sequence[Any]) -> None:
@@ -156,24 +120,24 @@ def _split(flat: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:
     return [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
 
 
-def find_group() -> Group:
-    """The processes that torchrun started, or that torch.distributed was set up with before; else this one alone."""
+def find_process_group() -> ProcessGroup:
+    """The processes started by torchrun, or an existing torch.distributed group; otherwise this process alone."""
     if not distributed.is_available():
-        return Group()
+        return ProcessGroup()
     if "TORCHELASTIC_RUN_ID" in os.environ and not distributed.is_initialized():
         _join()
     if not distributed.is_initialized() or distributed.get_world_size() == 1:
-        return Group()
-    if _FOUND.get("world") is not distributed.group.WORLD:
-        _FOUND.update(world=distributed.group.WORLD, processes=Processes())
-    return _FOUND["processes"]
+        return ProcessGroup()
+    if _CURRENT.get("world") is not distributed.group.WORLD:
+        _CURRENT.update(world=distributed.group.WORLD, group=TorchProcessGroup())
+    return _CURRENT["group"]
 
 
-_FOUND: dict[str, Any] = {}  # one object for as long as the processes are together: it counts what they send
+_CURRENT: dict[str, Any] = {}  # one object while the processes are connected: it counts the bytes sent
 
 
 def _join() -> None:
-    """Meet the processes of torchrun; each takes the GPU of its number, if there are any."""
+    """Connect to the processes of torchrun; each takes the GPU of its local rank, if there are any."""
     backend = "gloo"
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))

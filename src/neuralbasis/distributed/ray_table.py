@@ -45,6 +45,6 @@ class ShardSource(Source):
         self.shard, self.names, self.pieces = shard, tuple(names), (Piece(None, 0, None),)
 
     def read(self, piece: Piece, names: Sequence[str] | None = None, batch_rows: int = BATCH_ROWS) -> Iterator[Any]:
-        wished = list(self.names if names is None else names)
+        requested = list(self.names if names is None else names)
         for block in self.shard.iter_batches(batch_size=None, batch_format="pyarrow"):
-            yield from block.select(wished).to_batches(max_chunksize=batch_rows)
+            yield from block.select(requested).to_batches(max_chunksize=batch_rows)

@@ -21,7 +21,7 @@ import ray.train
 import ray.train.torch
 
 from ..training.history import History
-from .process_group import find_group
+from .process_group import find_process_group
 from .ray_table import ShardSource
 
 PAUSE = 10.0  # seconds between reports without a checkpoint
@@ -81,16 +81,16 @@ def prepare(task: Task, folder: Path) -> Any:
 
     Only the first one shows its progress.
     """
-    estimator, wished = task.estimator, task.estimator.get_params(deep=False)
+    estimator, requested = task.estimator, task.estimator.get_params(deep=False)
     rank, state = ray.train.get_context().get_world_rank(), folder / STATE
     state.mkdir(exist_ok=True)
     return estimator.set_params(
         checkpoint_dir=state,
-        cache_dir=Path(wished["cache_dir"] or folder, f"worker-{rank}"),
-        callbacks=[Reporter(state), *(wished["callbacks"] or ())],  # first: one that stops ends the round of calls
-        n_jobs=max(1, task.cpus) if wished["n_jobs"] is None else wished["n_jobs"],
-        device=str(ray.train.torch.get_device()) if task.use_gpu else wished["device"],
-        verbose=wished["verbose"] and rank == 0,
+        cache_dir=Path(requested["cache_dir"] or folder, f"worker-{rank}"),
+        callbacks=[Reporter(state), *(requested["callbacks"] or ())],  # first: one that stops ends the round of calls
+        n_jobs=max(1, task.cpus) if requested["n_jobs"] is None else requested["n_jobs"],
+        device=str(ray.train.torch.get_device()) if task.use_gpu else requested["device"],
+        verbose=requested["verbose"] and rank == 0,
     )
 
 
@@ -106,7 +106,7 @@ class Reporter:
 
     def __call__(self, history: History) -> bool:
         found, now = list_files(self.folder), time.monotonic()
-        is_new, is_due = find_group().agree((found != self.seen, now - self.last >= PAUSE))
+        is_new, is_due = find_process_group().agree((found != self.seen, now - self.last >= PAUSE))
         if is_new or is_due:
             self.seen, self.last = found, now
             self._report(history, is_new and ray.train.get_context().get_world_rank() == 0)

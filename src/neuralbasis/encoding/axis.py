@@ -15,6 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ..data.numbers import check_finite, distinct_values
 from ..readonly import freeze, freeze_fields
 
 SCALINGS = ("quantile", "minmax", "gaussian")
@@ -121,15 +122,6 @@ def continuous_axis(
     return continuous_axes([name], np.array([0, len(distinct)]), distinct, mass, scaling, max_knots)[0]
 
 
-def check_finite(name: str, values: np.ndarray) -> None:
-    """Refuse infinite values; NaN is missing."""
-    if np.isinf(values).any():
-        raise ValueError(
-            f"column {name!r} holds infinite values; neuralbasis expects finite numbers or missing values (NaN): "
-            "replace them, for example with NaN or with the largest finite value"
-        )
-
-
 def given_axis(name: str, knots: Sequence[float], scaling: str = "quantile", max_knots: int = 193) -> Axis:
     """The axis of a numeric column whose knots are given; they are placed as if each had the same share of the rows.
 
@@ -187,19 +179,6 @@ def level_axis(name: str, kind: str, levels: Sequence[str], mass: np.ndarray | N
     count = len(levels)
     places = np.linspace(0.0, 1.0, count) if count > 1 else np.array([0.5])
     return Axis(name, kind, np.arange(count, dtype=float), places, tuple(levels), mass)
-
-
-def distinct_values(values: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct non-missing values in increasing order and the weight of each."""
-    if weights is None:
-        ordered = np.sort(values)  # NaN sorts last
-        ordered = ordered[: len(ordered) - int(np.isnan(ordered).sum())]
-        starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(ordered) else np.empty(0, int)
-        return ordered[starts], np.diff(np.r_[starts, len(ordered)]).astype(float)
-    known = ~np.isnan(values)
-    known &= weights > 0
-    distinct, inverse = np.unique(values[known], return_inverse=True)
-    return distinct, np.bincount(inverse, weights[known], minlength=len(distinct))
 
 
 Placed = tuple[Iterable[np.ndarray], Iterable[np.ndarray]]

@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from ..data.columns import Column, Columns, find_level, is_missing, level_text, list_names
-from ..data.sparse import Stored
-from .axis import KINDS, Axis, check_finite, continuous_axes, continuous_axis, given_axis, level_axis
+from ..data.numbers import check_finite
+from ..data.sparse import SparseMatrix
+from .axis import KINDS, Axis, continuous_axes, continuous_axis, given_axis, level_axis
 
 MIN_CHECKED_ROWS = 20  # of a table whose levels are compared with the model's: fewer may be unusual by chance
 MAX_UNSEEN = 0.5  # share of unseen levels above which the table probably has another coding
@@ -92,7 +93,7 @@ class Encoder:
                 warn_if_unseen(self.axes[index], read_column(index))
 
     def numbers(self, columns: Columns, features: Sequence[int] | None = None) -> Any:
-        """Columns in this encoder's order -> (N, D) float64, `Stored` where the table is; or of some features alone."""
+        """Columns in this encoder's order -> (N, D) float64, sparse if the table is; of some features if given."""
         if len(columns) != len(self.axes):
             raise ValueError(f"the model has {len(self.axes)} columns, but the table has {len(columns)}")
         if features is not None:
@@ -196,7 +197,7 @@ def _round_weights(weights: np.ndarray) -> np.ndarray:
     return np.where(weights > 0, np.maximum(np.rint(weights / unit), 1) * unit, 0.0)
 
 
-def _weigh_values(stored: Stored, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _weigh_values(stored: SparseMatrix, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Distinct values of all columns that are not missing, and the weight of each; see `axis.continuous_axes`."""
     starts, row, value = stored.by_column()
     column = np.repeat(np.arange(stored.n_columns), np.diff(starts))
@@ -281,7 +282,7 @@ def _refuse_knots(name: str, knots: Sequence[float] | None) -> None:
 
 
 def _wished_levels(column: Column, wish: Sequence[Any]) -> list[str]:
-    """Names of the wished levels: none missing, none twice, at least one of them in the column."""
+    """Names of the requested levels: none missing, none twice, at least one of them in the column."""
     if any(map(is_missing, wish)):
         raise ValueError(f"feature_types of column {column.name!r} lists a missing value as a level: {wish!r}")
     levels = [_level_name(column, level) for level in wish]
@@ -297,7 +298,7 @@ def _wished_levels(column: Column, wish: Sequence[Any]) -> list[str]:
 
 
 def _level_name(column: Column, level: Any) -> str:
-    """A wished level as the column writes it: 1.0 is "1", and so is True in a column of numbers."""
+    """A requested level as the column writes it: 1.0 is "1", and so is True in a column of numbers."""
     is_number = column.numbers is not None and isinstance(level, (bool, np.bool_))
     return level_text(float(level) if is_number else level)
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .. import kernels
-from ..data.sparse import Stored
+from ..data.sparse import SparseMatrix
 from ..terms.term import Term
 from .axis import Axis
 
@@ -95,9 +95,9 @@ class Layout:
         start = int(self.term_offset[index])
         return slice(start, start + math.prod(self.table_shape(index)))
 
-    def encode(self, numbers: np.ndarray | Stored, threads: int = 1, dtype: type = np.float32) -> Any:
+    def encode(self, numbers: np.ndarray | SparseMatrix, threads: int = 1, dtype: type = np.float32) -> Any:
         """numbers (N, D) -> positions (N, A); stored numbers -> stored positions, with the absent one on every axis."""
-        if isinstance(numbers, Stored):
+        if isinstance(numbers, SparseMatrix):
             return self._encode_stored(numbers, threads, dtype)
         positions: np.ndarray = np.empty((len(numbers), len(self.axes)), dtype=dtype)
 
@@ -107,7 +107,7 @@ class Layout:
         raise_if_infinite(self.axes, kernels.share_rows(work, len(numbers), threads))
         return positions
 
-    def _encode_stored(self, numbers: Stored, threads: int, dtype: type) -> Stored:
+    def _encode_stored(self, numbers: SparseMatrix, threads: int, dtype: type) -> SparseMatrix:
         absent = self.encode(np.full((1, numbers.n_columns), numbers.absent), dtype=dtype)[0]
         axes = np.argsort(self.axis_column, kind="stable")
         axes_start = np.searchsorted(self.axis_column[axes], np.arange(numbers.n_columns + 1))
@@ -122,7 +122,7 @@ class Layout:
         raise_if_infinite(self.axes, kernels.share_rows(work, len(numbers), threads))
         moved = positions != absent[axis]  # a value beyond the last knots may stand where the absent one does
         starts, axis, positions = np.r_[0, np.cumsum(moved)][starts], axis[moved], positions[moved]
-        return Stored(starts, axis, positions, absent, len(self.axes))
+        return SparseMatrix(starts, axis, positions, absent, len(self.axes))
 
 
 def list_touches(layout: Layout, absent: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -141,9 +141,9 @@ def list_touches(layout: Layout, absent: np.ndarray) -> tuple[np.ndarray, np.nda
     return starts, term[order], np.where(is_skipped, 0, before)[order]
 
 
-def line_up(positions: np.ndarray | Stored, axes: Sequence[int] | np.ndarray) -> np.ndarray:
+def line_up(positions: np.ndarray | SparseMatrix, axes: Sequence[int] | np.ndarray) -> np.ndarray:
     """(axes, N) positions of all rows on some axes."""
-    if isinstance(positions, Stored):
+    if isinstance(positions, SparseMatrix):
         return np.stack([positions.read_column(axis) for axis in axes])
     return np.ascontiguousarray(positions[:, axes].T)
 

@@ -1,4 +1,4 @@
-"""Entries: which terms a row of a stored table touches, and where it stands on them.
+"""SparseCodes: which terms a row of a stored table touches, and where it stands on them.
 
 In a wide table nearly all values of a row are the absent one. Every term is anchored there: it is zero where any of its
 features is absent, so a row's score is a sum over few entries, those terms whose features it all has. All columns share
@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from .. import kernels
-from ..data.sparse import Stored
+from ..data.sparse import SparseMatrix
 from ..readonly import freeze, freeze_fields
 from ..terms.term import Term
 from .axis import Axis, continuous_axis
@@ -26,7 +26,7 @@ CHUNK_ENTRIES = 1 << 22  # worked on at a time
 
 
 def pool_axis(
-    stored: Stored, weights: np.ndarray | None = None, scaling: str = "quantile", max_knots: int = 193
+    stored: SparseMatrix, weights: np.ndarray | None = None, scaling: str = "quantile", max_knots: int = 193
 ) -> Axis:
     """The axis that all columns of a stored table share: knots at its stored values together, and the absent one.
 
@@ -64,7 +64,7 @@ def _with_absent(axis: Axis, absent: float) -> Axis:
 
 
 @dataclass(frozen=True, eq=False)
-class Entries:
+class SparseCodes:
     """The terms of one order that rows touch.
 
     starts : (N + 1,) where each row's entries begin
@@ -79,20 +79,20 @@ class Entries:
     def __len__(self) -> int:
         return len(self.starts) - 1
 
-    def take(self, rows: np.ndarray) -> Entries:
+    def take(self, rows: np.ndarray) -> SparseCodes:
         """The same of some rows."""
         size = (self.starts[1:] - self.starts[:-1])[rows]
         starts = np.r_[0, np.cumsum(size)]
         chosen = np.arange(starts[-1]) + np.repeat(self.starts[rows] - starts[:-1], size)
-        return Entries(starts, self.term[chosen], self.position[chosen])
+        return SparseCodes(starts, self.term[chosen], self.position[chosen])
 
-    def chunks(self) -> Iterator[tuple[Entries, np.ndarray]]:
+    def chunks(self) -> Iterator[tuple[SparseCodes, np.ndarray]]:
         """Some rows at a time, without a copy, and the row of each of their entries."""
         step = max(1, CHUNK_ENTRIES * len(self) // max(len(self.term), 1))
         for first in range(0, len(self), step):
             starts = self.starts[first : first + step + 1]
             own = slice(starts[0], starts[-1])
-            part = Entries(starts - starts[0], self.term[own], self.position[own])
+            part = SparseCodes(starts - starts[0], self.term[own], self.position[own])
             yield part, np.repeat(np.arange(first, first + len(part)), np.diff(starts))
 
     def blend(self, bases: np.ndarray, side: int, threads: int = 1) -> np.ndarray:
@@ -125,7 +125,7 @@ class Entries:
 
 
 @dataclass(frozen=True, eq=False)
-class Finder:
+class CodeFinder:
     """Finds the entries of rows for the terms of one order, all on one axis.
 
     axis : the shared axis
@@ -143,7 +143,7 @@ class Finder:
         freeze_fields(self, "features")
 
     @classmethod
-    def of(cls, axis: Axis, absent: float, terms: Sequence[Term], n_columns: int) -> Finder:
+    def of(cls, axis: Axis, absent: float, terms: Sequence[Term], n_columns: int) -> CodeFinder:
         return cls(axis, absent, np.array(sorted(terms), dtype=np.int64), n_columns)
 
     @property
@@ -179,8 +179,8 @@ class Finder:
     def _layout(self):
         return lay_out([self.axis], [(0,)], {})
 
-    def find(self, stored: Stored, threads: int = 1) -> Entries:
-        """Entries of all rows; infinite values are refused where a table is read."""
+    def find(self, stored: SparseMatrix, threads: int = 1) -> SparseCodes:
+        """SparseCodes of all rows; infinite values are refused where a table is read."""
         place = self._layout.encode(stored.value[:, None], threads)[:, 0]
         count = np.zeros(len(stored), dtype=np.int64)
         known = stored.starts, stored.column
@@ -198,4 +198,4 @@ class Finder:
             return kernels.list_entries(first, last, *arrays)
 
         kernels.share_rows(list_them, len(stored), threads, min_rows=256)
-        return Entries(starts, term, position)
+        return SparseCodes(starts, term, position)

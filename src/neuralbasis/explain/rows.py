@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..data.columns import Columns, find_rows, is_missing, level_text, parse_number, write_frame
-from ..data.sparse import Stored
+from ..data.sparse import SparseMatrix
 from ..encoding.axis import Axis
 from ..lazy import Lazy
 from ..model.additive_model import AdditiveModel, find_model
@@ -224,7 +224,7 @@ def _read_values(model: AdditiveModel, table: Any, rows: Sequence[Mapping[str, A
 class _StoredRow(Mapping[int, Value]):
     """The raw values of a row of a wide table: all that are not absent, by their columns; it knows the others too."""
 
-    def __init__(self, stored: Stored, index: int):
+    def __init__(self, stored: SparseMatrix, index: int):
         own = slice(stored.starts[index], stored.starts[index + 1])
         values = [None if value != value else value for value in stored.value[own].tolist()]
         self._stored, self._known = stored, dict(zip(stored.column[own].tolist(), values, strict=True))

@@ -19,7 +19,7 @@ from ..lazy import Lazy
 from ..model.additive_model import AdditiveModel, find_model
 from ..model.predictor import lean
 from ..model.scorecard import find_term, reachable_cells
-from ..model.shapes import AnyShape, FactoredShape, mean_size
+from ..model.shapes import AnyShape, LowRankShape, mean_size
 from ..printable import escape
 from ..readonly import freeze
 from .explanation import Explanation, find_output, list_cells, squeeze
@@ -289,7 +289,7 @@ def view_shape(model: AdditiveModel, index: int, shape: AnyShape) -> TermView:
 
 def _weigh(shape: AnyShape) -> tuple[np.ndarray, np.ndarray]:
     """(K,) importances and (K,) leanings of a term."""
-    if isinstance(shape, FactoredShape):
+    if isinstance(shape, LowRankShape):
         return shape.factors.importances[shape.index], shape.factors.leanings[shape.index]
     return shape.importances, freeze(lean(shape.scores, shape.weights))
 

@@ -134,7 +134,7 @@ def locate_stored(
     first, last, starts, column, values, axes_start, axes, axis_column, axis_start, axis_level, knots, guide,
     guide_start, guide_line, begins, axis, positions,
 ):  # fmt: skip
-    """Stored rows first … last - 1 -> their entries on all axes of their columns: axis and position, from begins[row].
+    """Sparse rows first … last - 1 -> their entries on all axes of their columns: axis and position, from begins[row].
 
     The axes of column c are axes[axes_start[c]:axes_start[c + 1]]; values (entries, 1). Returns as `locate_rows`.
     """

@@ -142,7 +142,7 @@ def add_sorted_entries(touched, begin, entry, row, blend, coefficients, out):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def sort_entries(starts, term, count, touched, begin, entry, row):
-    """Entries by term. Writes the terms in their order, where each one's entries begin, and these with their rows;
+    """SparseCodes by term. Writes the terms in their order, where each one's entries begin, and these with their rows;
     returns how many terms there are. `count` (T,) is zero before and after: a step costs what it holds."""
     found = 0
     for e in range(len(term)):

@@ -18,7 +18,7 @@ from ..data.target import MIN_DEVIATION, Sample, find_deviation
 
 
 @dataclass(frozen=True)
-class Objective:
+class Loss:
     """A loss with its link. Subclasses say `loss`, `encode` and `first_score`."""
 
     n_outputs: int = 1
@@ -68,7 +68,7 @@ class Objective:
         return torch.autograd.grad(self.loss(scores, target).sum(), scores)[0]
 
 
-class SquaredError(Objective):
+class SquaredError(Loss):
     """Half the squared error of the target in its own unit."""
 
     link = "identity"
@@ -106,7 +106,7 @@ class SquaredError(Objective):
         return scores - target[:, None, None]
 
 
-class LogLoss(Objective):
+class LogLoss(Loss):
     """Two classes: one score, the log odds of the second."""
 
     link = "logit"
@@ -135,7 +135,7 @@ class LogLoss(Objective):
         return scores.sigmoid() - target[:, None, None]
 
 
-class CrossEntropy(Objective):
+class CrossEntropy(Loss):
     """Three classes or more: a score for each."""
 
     link = "mlogit"
@@ -173,7 +173,7 @@ def bound_curvature(variance: Tensor) -> Tensor:
     return (root / (4 * root.clamp(max=1 - 1e-12).atanh())).to(variance)
 
 
-def choose_objective(sample: Sample, classes: np.ndarray | None) -> Objective:
+def choose_loss(sample: Sample, classes: np.ndarray | None) -> Loss:
     """Squared error without classes, log loss for two, cross-entropy for more."""
     if classes is None:
         return SquaredError.of(sample)

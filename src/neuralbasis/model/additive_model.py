@@ -18,7 +18,7 @@ import numpy as np
 
 from .. import kernels
 from ..data.columns import Columns, find_rows, read_columns, read_rows
-from ..data.sparse import Stored, store_rows
+from ..data.sparse import SparseMatrix, to_sparse
 from ..encoding.axis import Axis
 from ..encoding.encoder import Encoder
 from ..encoding.layout import Layout, flatten, raise_if_infinite
@@ -27,10 +27,10 @@ from ..readonly import freeze_fields
 from ..serialization.model_file import read_fields, write_model
 from ..terms.term import Term, term_name
 from . import predictor as parts
-from .factors import Contributions, FactoredPart, fill_contributions, join_contributions
+from .factors import Contributions, LowRankPart, fill_contributions, join_contributions
 from .predictor import TablePart, make_parts, take_rows
 from .scorecard import Scorecard, describe, scorecard
-from .shapes import AnyShape, FactoredShape
+from .shapes import AnyShape, LowRankShape
 from .summary import Summary
 
 CACHED_NUMBERS = 1 << 16  # scores that are linked at a time
@@ -77,7 +77,7 @@ class AdditiveModel:
     _is_plain: bool = field(init=False, repr=False)
     _places: tuple[Mapping[str, float] | None, ...] = field(init=False, repr=False)
     _used: list[int] | None = field(init=False, repr=False)  # columns that terms speak of, None for all
-    _parts: tuple[TablePart | FactoredPart, ...] = field(init=False, repr=False)
+    _parts: tuple[TablePart | LowRankPart, ...] = field(init=False, repr=False)
 
     def __post_init__(self):
         freeze_fields(self, "intercept", "classes")
@@ -120,8 +120,8 @@ class AdditiveModel:
     @property
     def absent_value(self) -> float:
         """What a SciPy sparse matrix holds where it stores nothing; an estimator's parameter."""
-        wished = 0.0 if self.summary is None else self.summary.parameters.get("absent_value", 0.0)
-        return float(wished) if isinstance(wished, (int, float)) else np.nan  # a file holds None for it
+        requested = 0.0 if self.summary is None else self.summary.parameters.get("absent_value", 0.0)
+        return float(requested) if isinstance(requested, (int, float)) else np.nan  # a file holds None for it
 
     def scores(self, X: Any) -> np.ndarray:
         """(N, K) scores: intercept plus the contributions of all terms."""
@@ -139,23 +139,23 @@ class AdditiveModel:
         if isinstance(numbers, np.ndarray):
             infinite = np.isinf(numbers).any(axis=0)
             raise_if_infinite(self.encoder.axes, int(infinite.argmax()) if infinite.any() else -1)
-        found = [part.list_contributions(numbers) for part in self._parts if isinstance(part, FactoredPart)]
-        tables = [t for t, shape in enumerate(self.shapes) if not isinstance(shape, FactoredShape)]
+        found = [part.list_contributions(numbers) for part in self._parts if isinstance(part, LowRankPart)]
+        tables = [t for t, shape in enumerate(self.shapes) if not isinstance(shape, LowRankShape)]
         if tables:
             alone = replace(self, shapes=tuple(self.shapes[t] for t in tables))
             found.append(fill_contributions(tables, alone.contributions(X)))
         return join_contributions(found)
 
-    def store(self, X: Any) -> Stored:
+    def store(self, X: Any) -> SparseMatrix:
         """Rows of a wide model without their absent values."""
         numbers = self._numbers(X)
-        absent = next(part.factors.finder.absent for part in self._parts if isinstance(part, FactoredPart))
-        return store_rows(numbers, absent) if isinstance(numbers, np.ndarray) else numbers
+        absent = next(part.factors.finder.absent for part in self._parts if isinstance(part, LowRankPart))
+        return to_sparse(numbers, absent) if isinstance(numbers, np.ndarray) else numbers
 
     @cached_property
     def is_wide(self) -> bool:
         """Are its terms, or some of them, kept in factors?"""
-        return any(isinstance(part, FactoredPart) for part in self._parts)
+        return any(isinstance(part, LowRankPart) for part in self._parts)
 
     def predict(self, X: Any) -> np.ndarray:
         """Values of a regression, or the most probable class."""
@@ -208,7 +208,7 @@ class AdditiveModel:
             found[part.index] = part.importances(importance_type)
         return found
 
-    def measure(self, numbers: np.ndarray | Stored, weights: np.ndarray) -> AdditiveModel:
+    def measure(self, numbers: np.ndarray | SparseMatrix, weights: np.ndarray) -> AdditiveModel:
         """The same model with the importances of its tables measured on training rows, or on a random part of them.
 
         numbers : (N, D) rows as `Encoder.numbers` gives them
@@ -225,15 +225,15 @@ class AdditiveModel:
             total += np.einsum("n,ntk->tk", weights[rows], np.abs(found, out=found))
         total /= weights.sum()
         shapes = [
-            shape if isinstance(shape, FactoredShape) else shape.measure(sizes.copy())
+            shape if isinstance(shape, LowRankShape) else shape.measure(sizes.copy())
             for shape, sizes in zip(self.shapes, total, strict=True)
         ]
         return replace(self, shapes=tuple(shapes))
 
-    def _take_used(self, numbers: np.ndarray | Stored) -> np.ndarray | Stored:
+    def _take_used(self, numbers: np.ndarray | SparseMatrix) -> np.ndarray | SparseMatrix:
         if self._used is None:
             return numbers
-        return numbers.select(self._used) if isinstance(numbers, Stored) else numbers[:, self._used]
+        return numbers.select(self._used) if isinstance(numbers, SparseMatrix) else numbers[:, self._used]
 
     def leanings(self) -> np.ndarray:
         """(T, K) how far each term speaks for each score where a row has not its most frequent value, or against it.
@@ -259,7 +259,7 @@ class AdditiveModel:
         """Labels of classes, in an array of the caller's own."""
         return np.asarray(self.classes)[winners]
 
-    def _find_winners(self, numbers: np.ndarray | Stored) -> np.ndarray:
+    def _find_winners(self, numbers: np.ndarray | SparseMatrix) -> np.ndarray:
         """(N,) classes with the highest score, a block of rows at a time: of many classes, scores are large.
 
         Where classes are tied, a product in single precision finds most of them; rows in which rounding could decide
@@ -289,11 +289,11 @@ class AdditiveModel:
 
     def _look_up(self, X: Any, per_term: bool) -> np.ndarray:
         numbers = self._numbers(X)
-        if per_term and (self.is_wide or isinstance(numbers, Stored)):
+        if per_term and (self.is_wide or isinstance(numbers, SparseMatrix)):
             self._check_size(len(numbers))
         return self._add_up(numbers, per_term)
 
-    def _add_up(self, numbers: np.ndarray | Stored, per_term: bool) -> np.ndarray:
+    def _add_up(self, numbers: np.ndarray | SparseMatrix, per_term: bool) -> np.ndarray:
         out = np.zeros((len(numbers), len(self.shapes) if per_term else 1, self.n_outputs))
         if not per_term:
             out[:] = self.intercept
@@ -316,7 +316,7 @@ class AdditiveModel:
                 "wide model out"
             )
 
-    def _numbers(self, X: Any) -> np.ndarray | Stored:
+    def _numbers(self, X: Any) -> np.ndarray | SparseMatrix:
         """(N, columns that terms speak of)"""
         plain = type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and len(X) > 0 and self._is_plain
         if plain and X.shape[1] == len(self.encoder.axes):
@@ -331,7 +331,7 @@ class AdditiveModel:
             return found if self._used is None else found[:, self._used]
         columns = self.find_columns(X)
         numbers = self.encoder.numbers(columns, self._used)
-        if not isinstance(numbers, Stored):
+        if not isinstance(numbers, SparseMatrix):
             self.encoder.warn_if_unseen(numbers, columns.__getitem__, self._used)
         return numbers
 
@@ -380,7 +380,7 @@ def _find_used(n_columns: int, shapes: Sequence[AnyShape]) -> tuple[list[int] | 
     None for all of them, also where most are used: taking them out would cost more than it saves. Factors read what a
     row stores, so they need not know.
     """
-    tables = [shape for shape in shapes if not isinstance(shape, FactoredShape)]
+    tables = [shape for shape in shapes if not isinstance(shape, LowRankShape)]
     used = sorted({feature for shape in tables for feature in shape.term})
     if 2 * len(used) >= n_columns or len(tables) < len(shapes):
         return None, shapes

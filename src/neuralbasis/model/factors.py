@@ -3,7 +3,7 @@
     f_t(x) = Σ_b h_b(x) a_tb        h on the cells of the axis, multilinear between them; zero where a feature is absent
 
 Tables of a hundred thousand columns would be large and mostly alike; in factors a row costs its stored values only.
-`shape.FactoredShape` reads one term of them as a table, for all who look at shapes.
+`shape.LowRankShape` reads one term of them as a table, for all who look at shapes.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from itertools import pairwise
 import numpy as np
 
 from .. import kernels
-from ..data.sparse import Stored, store_rows
-from ..encoding.sparse_codes import Entries, Finder
+from ..data.sparse import SparseMatrix, to_sparse
+from ..encoding.sparse_codes import CodeFinder, SparseCodes
 from ..readonly import freeze, freeze_fields
 
 BLOCK_ROWS = 4096  # worked on at a time: their entries stay in the cache
@@ -42,7 +42,7 @@ class Factors:
     sizes : (T, K) see `importances`, measured on the training rows; None where that was not done
     """
 
-    finder: Finder
+    finder: CodeFinder
     bases: np.ndarray
     coefficients: np.ndarray
     deviations: np.ndarray
@@ -120,7 +120,7 @@ class Factors:
             values = np.einsum("cb,cbk->ck", self.bases[self.cells[own]], self.coefficients[of_cell])
             yield terms, starts[first:last] - starts[first], values, self.weights[own]
 
-    def measure(self, entries: Entries, weights: np.ndarray) -> Factors:
+    def measure(self, entries: SparseCodes, weights: np.ndarray) -> Factors:
         """The same factors with the importances of their terms over all training rows, given by their entries."""
         mean = self._add_by_term(entries, weights, lambda values, _term: values) / self.total
         beyond = self._add_by_term(
@@ -129,7 +129,7 @@ class Factors:
         return replace(self, sizes=np.maximum(np.abs(mean) + beyond / self.total, 0.0))
 
     def _add_by_term(
-        self, entries: Entries, weights: np.ndarray, change: Callable[[np.ndarray, np.ndarray], np.ndarray]
+        self, entries: SparseCodes, weights: np.ndarray, change: Callable[[np.ndarray, np.ndarray], np.ndarray]
     ) -> np.ndarray:
         """(T, K) weighted sums over the entries of each term of its changed contributions."""
         total = np.zeros((len(self), self.coefficients.shape[2]))
@@ -139,24 +139,24 @@ class Factors:
             own = slice(first, first + step)
             order = first + np.argsort(entries.term[own], kind="stable")
             term = entries.term[order]
-            part = Entries(np.array([0, len(term)]), term, entries.position[order])
+            part = SparseCodes(np.array([0, len(term)]), term, entries.position[order])
             blend = part.blend(self.bases, self.finder.side)
             values = np.einsum("eb,ebk->ek", blend, self.coefficients[term], dtype=float)
             begins = np.flatnonzero(np.r_[True, term[1:] != term[:-1]])
             total[term[begins]] += np.add.reduceat(weights[row[order], None] * change(values, term), begins, axis=0)
         return total
 
-    def find(self, stored: Stored, threads: int = 1) -> tuple[Entries, np.ndarray]:
-        """Entries of the rows, and the bases there (E, B)."""
+    def find(self, stored: SparseMatrix, threads: int = 1) -> tuple[SparseCodes, np.ndarray]:
+        """SparseCodes of the rows, and the bases there (E, B)."""
         entries = self.finder.find(stored, threads)
         return entries, entries.blend(self.bases, self.finder.side, threads)
 
-    def contributions(self, stored: Stored, threads: int = 1) -> tuple[Entries, np.ndarray]:
-        """Entries of the rows, and what each contributes (E, K)."""
+    def contributions(self, stored: SparseMatrix, threads: int = 1) -> tuple[SparseCodes, np.ndarray]:
+        """SparseCodes of the rows, and what each contributes (E, K)."""
         entries, blend = self.find(stored, threads)
         return entries, np.einsum("eb,ebk->ek", blend, self.coefficients[entries.term])
 
-    def add_scores(self, stored: Stored, out: np.ndarray, threads: int = 1) -> None:
+    def add_scores(self, stored: SparseMatrix, out: np.ndarray, threads: int = 1) -> None:
         """Add the contributions of the rows to out (N, K), a block of rows for each thread."""
         is_large = self.coefficients[0].size >= SORTED_NUMBERS if len(self) else False
 
@@ -216,7 +216,7 @@ def join_contributions(parts: Sequence[Contributions]) -> Contributions:
     return Contributions(starts, term[order], np.concatenate([part.value for part in parts])[order])
 
 
-class FactoredPart:
+class LowRankPart:
     """Factors within a model: `index` (T,) of their terms among all. See `parts.TablePart`."""
 
     def __init__(self, factors: Factors, index: Sequence[int]):
@@ -231,7 +231,7 @@ class FactoredPart:
         """(T, K) see `AdditiveModel.leanings`."""
         return self.factors.leanings
 
-    def add_to(self, out: np.ndarray, numbers: np.ndarray | Stored, per_term: bool, n_jobs: int | None) -> int:
+    def add_to(self, out: np.ndarray, numbers: np.ndarray | SparseMatrix, per_term: bool, n_jobs: int | None) -> int:
         """Add contributions of the rows into out (N, 1 or T, K); returns the column of an infinite value or -1."""
         if isinstance(numbers, np.ndarray):
             return self._add_dense(out, numbers, per_term, n_jobs)
@@ -243,9 +243,9 @@ class FactoredPart:
         out[row, self.index[entries.term]] += values
         return -1
 
-    def list_contributions(self, numbers: np.ndarray | Stored) -> Contributions:
+    def list_contributions(self, numbers: np.ndarray | SparseMatrix) -> Contributions:
         """The same of all rows, without zeros; infinite values count as the largest."""
-        stored = store_rows(numbers, self.factors.finder.absent) if isinstance(numbers, np.ndarray) else numbers
+        stored = to_sparse(numbers, self.factors.finder.absent) if isinstance(numbers, np.ndarray) else numbers
         entries, values = self.factors.contributions(stored)
         return Contributions(entries.starts, self.index[entries.term], values.astype(float))
 
@@ -256,5 +256,5 @@ class FactoredPart:
             infinite = np.isinf(numbers[rows]).any(axis=0)
             if infinite.any():
                 return int(infinite.argmax())
-            self.add_to(out[rows], store_rows(numbers[rows], self.factors.finder.absent), per_term, n_jobs)
+            self.add_to(out[rows], to_sparse(numbers[rows], self.factors.finder.absent), per_term, n_jobs)
         return -1

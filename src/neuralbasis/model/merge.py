@@ -22,7 +22,7 @@ from ..encoding.encoder import Encoder
 from ..terms.term import Term
 from .additive_model import AdditiveModel, find_model
 from .purify import Table, is_silent, purify
-from .shapes import FactoredShape, Shape
+from .shapes import LowRankShape, Shape
 from .summary import Summary, read_clock
 
 
@@ -60,12 +60,14 @@ def merge(models: Sequence[Any], weights: Sequence[float] | None = None) -> Addi
     rows = counts * [count_rows(model) for model in found]
     intercepts, shapes = np.stack([model.intercept for model in found]), []
     for term in terms:
-        own, voices = _hear_all(term, [_find(model, term) for model in found], axes, rows, counts)
+        own, member_mask = _hear_all(term, [_find(model, term) for model in found], axes, rows, counts)
         if len(term) == 1:
-            moves = _align(voices, _read_axis(*own, *own).widths)
-            voices = [replace(voice, scores=voice.scores + move) for voice, move in zip(voices, moves, strict=True)]
+            moves = _align(member_mask, _read_axis(*own, *own).widths)
+            member_mask = [
+                replace(voice, scores=voice.scores + move) for voice, move in zip(member_mask, moves, strict=True)
+            ]
             intercepts -= moves
-        shapes.append(_mix(term, own, voices, rows))
+        shapes.append(_mix(term, own, member_mask, rows))
     shapes, intercept = centre_shapes(shapes, np.average(intercepts, axis=0, weights=rows))
     summary = _join_summaries([model.summary for model in found], counts)
     return AdditiveModel(Encoder(axes), intercept, tuple(shapes), first.link, first.classes, first.n_jobs, summary)
@@ -88,7 +90,7 @@ def _read_models(models: Sequence[Any], weights: Sequence[float] | None) -> tupl
         )
     kept = [model for model, count in zip(found, counts, strict=True) if count > 0]
     for model in kept:
-        if any(isinstance(shape, FactoredShape) for shape in model.shapes):
+        if any(isinstance(shape, LowRankShape) for shape in model.shapes):
             raise ValueError("models of very wide sparse tables, whose terms are kept in factors, cannot be merged")
     return [kept[0], *[_reorder(model, kept[0].encoder.names) for model in kept[1:]]], counts[counts > 0]
 
@@ -260,14 +262,16 @@ def _hear_all(
     zero = np.zeros_like(next(iter(heard.values())).scores)
     usual, mass = sum(v.density for v in heard.values()), sum(v.weights for v in heard.values())
     total = sum(rows[m] for m in heard)
-    voices = [heard.get(m) or _Voice(zero, zero, usual * row / total, mass * row / total) for m, row in enumerate(rows)]
-    return axes, voices
+    member_mask = [
+        heard.get(m) or _Voice(zero, zero, usual * row / total, mass * row / total) for m, row in enumerate(rows)
+    ]
+    return axes, member_mask
 
 
-def _align(voices: Sequence[_Voice], widths: np.ndarray) -> np.ndarray:
+def _align(member_mask: Sequence[_Voice], widths: np.ndarray) -> np.ndarray:
     """(models, K) constants to add to what each says, that leave the least weighted squares around their mean."""
-    mass = np.stack([voice.density for voice in voices]) * widths
-    scores = np.stack([voice.scores for voice in voices])
+    mass = np.stack([voice.density for voice in member_mask]) * widths
+    scores = np.stack([voice.scores for voice in member_mask])
     share = mass / np.maximum(mass.sum(axis=0), np.finfo(float).tiny)
     pull = np.einsum("mc,mck->mk", mass, scores - np.einsum("mc,mck->ck", share, scores))
     bonds = np.diag(mass.sum(axis=1)) - mass @ share.T
@@ -275,15 +279,17 @@ def _align(voices: Sequence[_Voice], widths: np.ndarray) -> np.ndarray:
     return moves - np.average(moves, axis=0, weights=mass.sum(axis=1) if mass.any() else None)
 
 
-def _mix(term: Term, axes: tuple[Axis, ...], voices: Sequence[_Voice], rows: np.ndarray) -> Shape:
+def _mix(term: Term, axes: tuple[Axis, ...], member_mask: Sequence[_Voice], rows: np.ndarray) -> Shape:
     """Mean and spread of what the models say, by the density of their rows; by all their rows where nobody has any."""
-    density = np.stack([voice.density for voice in voices])
+    density = np.stack([voice.density for voice in member_mask])
     share = np.where(density.sum(axis=0) > 0, density, rows.reshape(-1, *[1] * len(axes)))
     share = (share / share.sum(axis=0))[..., None]
-    scores = np.stack([voice.scores for voice in voices])
+    scores = np.stack([voice.scores for voice in member_mask])
     mean = (share * scores).sum(axis=0)
-    parts = np.sqrt(share) * np.hypot(np.stack([voice.spread for voice in voices]), scores - mean)
-    return Shape(term, axes, mean, np.hypot.reduce(parts, axis=0), np.sum([voice.weights for voice in voices], axis=0))
+    parts = np.sqrt(share) * np.hypot(np.stack([voice.spread for voice in member_mask]), scores - mean)
+    return Shape(
+        term, axes, mean, np.hypot.reduce(parts, axis=0), np.sum([voice.weights for voice in member_mask], axis=0)
+    )
 
 
 def _hear(shape: Shape, axes: Sequence[Axis], count: float) -> _Voice:

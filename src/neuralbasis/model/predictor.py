@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from .. import kernels
-from ..data.sparse import Stored
+from ..data.sparse import SparseMatrix
 from ..encoding.axis import Axis, silent_axis
 from ..encoding.layout import flatten, list_touches
 from ..kernels.blas import hold_blas
-from .factors import FactoredPart, Factors
-from .shapes import AnyShape, FactoredShape, Shape, TiedShape
+from .factors import Factors, LowRankPart
+from .shapes import AnyShape, LowRankShape, Shape, TiedShape
 
 BLOCK_NUMBERS = 1 << 22  # scores of classes, or contributions of tied terms, worked on at a time
 MIN_BLOCK = 256  # rows of these for a thread: products of fewer are slow
@@ -31,17 +31,17 @@ ROUNDING, SMALLEST, LARGEST = float(np.finfo(np.float32).eps) / 2, 1e-20, 1e37  
 Hear = Callable[[slice, slice, np.ndarray], None]  # what is done with the contributions of some rows to some terms
 
 
-def make_parts(axes: Sequence[Axis], shapes: Sequence[AnyShape]) -> tuple[TablePart | FactoredPart, ...]:
+def make_parts(axes: Sequence[Axis], shapes: Sequence[AnyShape]) -> tuple[TablePart | LowRankPart, ...]:
     """The terms by the way they are looked up: in tables, in tables of tied classes, in each one of the factors."""
     tables: dict[type, dict[int, Shape | TiedShape]] = {Shape: {}, TiedShape: {}}
     factors: dict[Factors, list[int]] = {}
     for t, shape in enumerate(shapes):
-        if isinstance(shape, FactoredShape):
+        if isinstance(shape, LowRankShape):
             factors.setdefault(shape.factors, []).append(t)
         else:
             tables[type(shape)][t] = shape
     plain = [TablePart(axes, list(found.values()), list(found)) for found in tables.values() if found]
-    return (*plain, *(FactoredPart(part, index) for part, index in factors.items()))
+    return (*plain, *(LowRankPart(part, index) for part, index in factors.items()))
 
 
 class TablePart:
@@ -80,7 +80,7 @@ class TablePart:
         mixes = [shape.mix.mean(axis=1) for shape in self.shapes if isinstance(shape, TiedShape)]
         return np.stack([_widen(mix.T, width).T for mix in mixes])
 
-    def add_to(self, out: np.ndarray, numbers: np.ndarray | Stored, per_term: bool, n_jobs: int | None) -> int:
+    def add_to(self, out: np.ndarray, numbers: np.ndarray | SparseMatrix, per_term: bool, n_jobs: int | None) -> int:
         """Add contributions of the rows into out (N, 1 or T, K); returns the column of an infinite value or -1."""
         if self.mix is None and (not per_term or len(self.index) == out.shape[1]):
             return self._score(numbers, per_term, out, n_jobs)
@@ -89,12 +89,14 @@ class TablePart:
         return self._share(numbers, n_jobs, lambda rows, _step: self._hear_terms(out[rows]))
 
     def guess(
-        self, numbers: np.ndarray | Stored, intercept: np.ndarray, winners: np.ndarray, n_jobs: int | None
+        self, numbers: np.ndarray | SparseMatrix, intercept: np.ndarray, winners: np.ndarray, n_jobs: int | None
     ) -> int:
         """Write the classes with the highest score, -1 where rounding could decide; of tied classes alone."""
         return self._share(numbers, n_jobs, lambda rows, step: self._hear_winners(winners[rows], intercept, step))
 
-    def _share(self, numbers: np.ndarray | Stored, n_jobs: int | None, listen: Callable[[slice, int], Hear]) -> int:
+    def _share(
+        self, numbers: np.ndarray | SparseMatrix, n_jobs: int | None, listen: Callable[[slice, int], Hear]
+    ) -> int:
         """Threads take neighbouring rows each, and what `listen` returns for these and for a number of rows at a time
         hears what the terms say of them. Returns the column of an infinite value or -1.
 
@@ -162,19 +164,19 @@ class TablePart:
 
         return hear
 
-    def _count_terms(self, numbers: np.ndarray | Stored) -> int:
+    def _count_terms(self, numbers: np.ndarray | SparseMatrix) -> int:
         """Tied terms that are looked up at a time."""
-        if isinstance(numbers, Stored) or not kernels.NUMBA:
+        if isinstance(numbers, SparseMatrix) or not kernels.NUMBA:
             return len(self.index)
         return min(len(self.index), max(1, CHUNK_NUMBERS // self.arrays[-1].shape[1]))
 
-    def _count_rows(self, numbers: np.ndarray | Stored, threads: int) -> int:
+    def _count_rows(self, numbers: np.ndarray | SparseMatrix, threads: int) -> int:
         """Rows that a thread works on at a time, at most all."""
         width, n_outputs = self.arrays[-1].shape[1], 1 if self.mix is None else self.mix.shape[2]
         step = BLOCK_NUMBERS // max(self._count_terms(numbers) * width, n_outputs, len(self.layout.axes))
         return max(1, min(max(step // threads, MIN_BLOCK), step, len(numbers)))
 
-    def _visit(self, numbers: np.ndarray | Stored, step: int, hear: Hear) -> int:
+    def _visit(self, numbers: np.ndarray | SparseMatrix, step: int, hear: Hear) -> int:
         """Let `hear` know what the terms say of so many rows at a time, (n, T, C); of very many terms, chunk by chunk.
 
         The array is used again. Returns the column of an infinite value or -1.
@@ -184,7 +186,7 @@ class TablePart:
         assert isinstance(numbers, np.ndarray)
         return self._visit_chunks(numbers, step, hear)
 
-    def _visit_rows(self, numbers: np.ndarray | Stored, step: int, hear: Hear) -> int:
+    def _visit_rows(self, numbers: np.ndarray | SparseMatrix, step: int, hear: Hear) -> int:
         n_terms, width = len(self.index), self.arrays[-1].shape[1]
         room, every = np.empty((min(step, len(numbers)), n_terms, width)), slice(0, n_terms)
         for first in range(0, len(numbers), step):
@@ -223,10 +225,10 @@ class TablePart:
         with np.errstate(over="ignore"):
             return self.mix.astype(np.float32), np.abs(self.mix).max(axis=2)
 
-    def _score(self, numbers: np.ndarray | Stored, per_term: bool, out: np.ndarray, n_jobs: int | None) -> int:
+    def _score(self, numbers: np.ndarray | SparseMatrix, per_term: bool, out: np.ndarray, n_jobs: int | None) -> int:
         if not kernels.NUMBA:
             return self._score_numpy(numbers, per_term, out)
-        if isinstance(numbers, Stored):
+        if isinstance(numbers, SparseMatrix):
             return self._score_stored(numbers, per_term, out, kernels.count_threads(n_jobs))
 
         if len(numbers) < 2 * kernels.MIN_ROWS and not numbers.flags.carray:
@@ -242,7 +244,7 @@ class TablePart:
             return work(0, 0, len(numbers))
         return kernels.share_rows(work, len(numbers), kernels.count_threads(n_jobs), enough)
 
-    def _score_stored(self, numbers: Stored, per_term: bool, out: np.ndarray, threads: int) -> int:
+    def _score_stored(self, numbers: SparseMatrix, per_term: bool, out: np.ndarray, threads: int) -> int:
         """What all terms say where every value is absent, and the difference that the entries of a row make."""
         *arrays, table = self.arrays[len(self.layout.axis_arrays) :]
         for first in range(0, len(numbers), BLOCK_ROWS):
@@ -270,12 +272,12 @@ class TablePart:
             self.absent = {str(absent): known}
         return known
 
-    def _score_numpy(self, numbers: np.ndarray | Stored, per_term: bool, out: np.ndarray) -> int:
+    def _score_numpy(self, numbers: np.ndarray | SparseMatrix, per_term: bool, out: np.ndarray) -> int:
         """The same numbers without numba, a block of rows at a time."""
         for first in range(0, len(numbers), 65536):
             rows = slice(first, min(first + 65536, len(numbers)))
             block = take_rows(numbers, rows)
-            if not isinstance(block, Stored) and len(bad := np.flatnonzero(np.isinf(block).any(axis=0))):
+            if not isinstance(block, SparseMatrix) and len(bad := np.flatnonzero(np.isinf(block).any(axis=0))):
                 return int(bad[0])
             for index, (shape, table) in enumerate(zip(self.shapes, self.tables, strict=True)):
                 places = [_positions(_read_column(block, f), a) for f, a in zip(shape.term, shape.axes, strict=True)]
@@ -284,17 +286,17 @@ class TablePart:
         return -1
 
 
-def take_rows(numbers: np.ndarray | Stored, rows: slice | np.ndarray) -> Any:
+def take_rows(numbers: np.ndarray | SparseMatrix, rows: slice | np.ndarray) -> Any:
     """Some rows; neighbours without a copy."""
     if isinstance(rows, np.ndarray):
         if rows[-1] - rows[0] != len(rows) - 1:
-            return numbers.take(rows) if isinstance(numbers, Stored) else numbers[rows]
+            return numbers.take(rows) if isinstance(numbers, SparseMatrix) else numbers[rows]
         rows = slice(int(rows[0]), int(rows[-1]) + 1)
-    return numbers.take_slice(rows.start, rows.stop) if isinstance(numbers, Stored) else numbers[rows]
+    return numbers.take_slice(rows.start, rows.stop) if isinstance(numbers, SparseMatrix) else numbers[rows]
 
 
-def _read_column(numbers: np.ndarray | Stored, column: int) -> np.ndarray:
-    return numbers.read_column(column) if isinstance(numbers, Stored) else numbers[:, column]
+def _read_column(numbers: np.ndarray | SparseMatrix, column: int) -> np.ndarray:
+    return numbers.read_column(column) if isinstance(numbers, SparseMatrix) else numbers[:, column]
 
 
 def _widen(table: np.ndarray, width: int) -> np.ndarray:

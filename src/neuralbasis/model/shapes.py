@@ -128,7 +128,7 @@ class TiedShape:
 
 
 @dataclass(frozen=True, eq=False)
-class FactoredShape:
+class LowRankShape:
     """One term of `Factors`, read as a `Shape`: the same names, made when somebody asks."""
 
     factors: Factors
@@ -175,7 +175,7 @@ class FactoredShape:
         return freeze(table.transpose(*order, *range(len(order), table.ndim)))
 
 
-AnyShape = Shape | TiedShape | FactoredShape
+AnyShape = Shape | TiedShape | LowRankShape
 
 
 def mean_size(scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -189,16 +189,16 @@ def mean_size(scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.average(np.abs(scores[seen]), axis=0, weights=weights[seen])
 
 
-def make_shapes(factors: Sequence[Factors], encoder: Encoder) -> tuple[FactoredShape, ...]:
+def make_shapes(factors: Sequence[Factors], encoder: Encoder) -> tuple[LowRankShape, ...]:
     """One shape a term, in the order of the factors. Its axes have the knots of the factors and the names of columns.
 
     Columns whose own axis has these knots lend it: very many columns often share one.
     """
-    shapes: list[FactoredShape] = []
+    shapes: list[LowRankShape] = []
     for part in factors:
         axes = _find_axes(part.finder.axis, encoder)
         for index, features in enumerate(np.sort(part.finder.features, axis=1).tolist()):
-            shapes.append(FactoredShape(part, index, tuple([axes[feature] for feature in features])))
+            shapes.append(LowRankShape(part, index, tuple([axes[feature] for feature in features])))
     return tuple(shapes)
 
 

@@ -37,7 +37,7 @@ class OrderPoints:
     point: Tensor
 
     @cached_property
-    def groups(self) -> tuple[Group, ...]:
+    def groups(self) -> tuple[CellGroup, ...]:
         """Cells whose terms have about equally many: a dense product for each, where that saves most of the work."""
         size = torch.bincount(self.term).clamp(min=1)[self.term]
         bucket = (size.float().log2() / 2).round().long()
@@ -50,14 +50,14 @@ class OrderPoints:
         """Where every cell stands when the groups follow one another."""
         return torch.cat([group.cells for group in self.groups]).argsort()
 
-    def _group(self, cells: Tensor) -> Group:
+    def _group(self, cells: Tensor) -> CellGroup:
         points, point = self.point[cells].unique(return_inverse=True)
         terms, term = self.term[cells].unique(return_inverse=True)
-        return Group(cells, points, terms, point, term)
+        return CellGroup(cells, points, terms, point, term)
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class CellGroup:
     """Some cells of an order, the points and terms they have, and for each cell its point and term among these."""
 
     cells: Tensor
@@ -97,7 +97,7 @@ class BasisNet(nn.Module):
     """
 
     zero: Tensor
-    free_voice: Tensor | None
+    free_mask: Tensor | None
 
     def __init__(
         self,
@@ -127,15 +127,15 @@ class BasisNet(nn.Module):
         self.free = nn.Parameter(torch.zeros(n_free, channels))
         self.intercept = nn.Parameter(torch.zeros(n_members, n_outputs))
         self.register_buffer("zero", torch.zeros(1, channels))
-        self.register_buffer("free_voice", None)
+        self.register_buffer("free_mask", None)
         for order in bases:
             self.register_buffer(f"voice_{order}", None)
 
-    def give_voices(self, voices: Mapping[int, Tensor], free: Tensor) -> None:
+    def set_member_mask(self, member_mask: Mapping[int, Tensor], free: Tensor) -> None:
         """Let each member speak of some terms only: order -> (T, M), and (free cells, M); elsewhere it says 0."""
-        for order, voice in voices.items():
+        for order, voice in member_mask.items():
             setattr(self, f"voice_{order}", voice.T.repeat_interleave(self.n_subnets, dim=0).float())  # (M·S, T)
-        self.free_voice = free.repeat_interleave(self.zero.shape[1] // self.n_members, dim=1).float()
+        self.free_mask = free.repeat_interleave(self.zero.shape[1] // self.n_members, dim=1).float()
 
     @torch.no_grad()
     def draw_mixes(self, size: float, generator: torch.Generator) -> None:
@@ -202,7 +202,7 @@ class BasisNet(nn.Module):
     def table(self, points: Points) -> Tensor:
         """All cells of all terms, (cells, C)."""
         parts = [self._cells(order, chosen) for order, chosen in points.orders.items()]
-        free = self.free if self.free_voice is None else self.free * self.free_voice
+        free = self.free if self.free_mask is None else self.free * self.free_mask
         return _Pick.apply(torch.cat([*parts, free, self.zero]), 0, points.source)
 
     def _cells(self, order: int, points: OrderPoints) -> Tensor:
@@ -240,7 +240,7 @@ class BasisNet(nn.Module):
 
     def _members_of(self, name: str, tensor: Tensor, first: int, last: int) -> Tensor:
         """Members lie side by side along the first dimension, or as channels along the second."""
-        dim = 1 if name in ("free", "zero", "free_voice") else 0
+        dim = 1 if name in ("free", "zero", "free_mask") else 0
         width = tensor.shape[dim] // self.n_members
         return tensor.detach().narrow(dim, first * width, (last - first) * width)
 
@@ -282,7 +282,7 @@ def _multiply_groups(values: Tensor, coefficients: Tensor, points: OrderPoints) 
     return _Pick.apply(torch.cat(parts, dim=1), 1, points.restore)
 
 
-def _multiply(values: Tensor, coefficients: Tensor, group: Group) -> Tensor:
+def _multiply(values: Tensor, coefficients: Tensor, group: CellGroup) -> Tensor:
     n_points, (n_terms, n_values) = values.shape[1], coefficients.shape[2:]
     if n_points * n_terms <= values.shape[2] * len(group.term):  # less memory than a row of bases for every cell
         product = torch.bmm(values, coefficients.flatten(2)).view(len(values), n_points * n_terms, n_values)

@@ -1,4 +1,4 @@
-"""StartedBasis: a network that starts from given functions and learns what to add to them.
+"""LinearStartBasis: a network that starts from given functions and learns what to add to them.
 
 Where there are many columns and few values of each, coefficients learn quickly what known functions can say (the value
 itself, that there is one); the network bends these functions as the rows ask for it.
@@ -14,7 +14,7 @@ from torch import Tensor
 from .mlp import MLPBasis
 
 
-class StartedBasis(MLPBasis):
+class LinearStartBasis(MLPBasis):
     """An MLPBasis whose outputs are added to `start`.
 
     Parameters
@@ -26,7 +26,7 @@ class StartedBasis(MLPBasis):
     Examples
     --------
     >>> points = torch.linspace(0, 1, 5)[:, None]
-    >>> basis = StartedBasis(torch.cat([points, points**2], dim=1), n_inputs=1)
+    >>> basis = LinearStartBasis(torch.cat([points, points**2], dim=1), n_inputs=1)
     >>> bool((basis(points, torch.ones(5))[0] == torch.cat([points, points**2], dim=1)).all())
     True
     """

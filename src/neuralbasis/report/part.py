@@ -14,7 +14,7 @@ import numpy as np
 from ..data.columns import Columns
 from ..encoding.encoder import Encoder
 from ..model.additive_model import AdditiveModel
-from ..model.shapes import AnyShape, FactoredShape, Shape, TiedShape
+from ..model.shapes import AnyShape, LowRankShape, Shape, TiedShape
 
 MAX_TERMS, MAX_ROW_TERMS = 200, 24  # of a wide model, and for each row
 MAX_NUMBERS = 1_000_000  # in their tables: a page stays a file one can send
@@ -67,7 +67,7 @@ def _count_numbers(model: AdditiveModel, t: int) -> int:
 
 def _unfold(shape: AnyShape) -> Shape | TiedShape:
     """A term of factors as a table."""
-    if not isinstance(shape, FactoredShape):
+    if not isinstance(shape, LowRankShape):
         return shape
     return Shape(shape.term, shape.axes, shape.scores, shape.spread, shape.weights, shape.members)
 

@@ -27,11 +27,11 @@ import numpy as np
 from .. import __version__
 from ..encoding.axis import KINDS, Axis
 from ..encoding.encoder import Encoder
-from ..encoding.sparse_codes import Finder
+from ..encoding.sparse_codes import CodeFinder
 from ..lazy import Lazy
 from ..losses.links import LINKS
 from ..model.factors import Factors
-from ..model.shapes import FactoredShape, Shape, TiedShape, make_shapes
+from ..model.shapes import LowRankShape, Shape, TiedShape, make_shapes
 from ..model.summary import MAX_DEPTH, Summary, to_plain
 from .archive import MAX_BYTES, DocumentError, read_archive, write_archive
 
@@ -243,9 +243,9 @@ def check_size(n_bytes: float, n_cells: float = 0) -> None:
 
 def _split_shapes(model: Any) -> tuple[list[Shape | TiedShape], list[Factors]]:
     """Terms with tables, and the factors of all that follow them."""
-    tables = [shape for shape in model.shapes if not isinstance(shape, FactoredShape)]
+    tables = [shape for shape in model.shapes if not isinstance(shape, LowRankShape)]
     rest = model.shapes[len(tables) :]
-    factors = list(dict.fromkeys(shape.factors for shape in rest if isinstance(shape, FactoredShape)))
+    factors = list(dict.fromkeys(shape.factors for shape in rest if isinstance(shape, LowRankShape)))
     wanted = [(id(part), index) for part in factors for index in range(len(part))]
     if [(id(getattr(shape, "factors", None)), getattr(shape, "index", -1)) for shape in rest] != wanted:
         raise DocumentError("terms of factors must stand behind all tables, each of them once and in their order")
@@ -722,7 +722,7 @@ def _make_factors(group: _Group, encoder: Encoder, arrays: Mapping[str, _Numbers
     )
     if not math.isnan(absent) and absent not in axis.knots:
         raise DocumentError(f"the absent value {absent:g} of factors is not among their knots")
-    finder = Finder(axis, absent, arrays["features"].take(group.n_terms, group.order), len(encoder.axes))
+    finder = CodeFinder(axis, absent, arrays["features"].take(group.n_terms, group.order), len(encoder.axes))
     _check_features(finder.features, encoder.axes)
     bases = arrays["bases"].take(group.table_cells, group.n_bases)
     table = bases.reshape(*[finder.side] * group.order, group.n_bases)
@@ -739,7 +739,7 @@ def _make_factors(group: _Group, encoder: Encoder, arrays: Mapping[str, _Numbers
 
 
 def _check_features(features: np.ndarray, axes: Sequence[Axis]) -> None:
-    """Columns of numbers, in the order in which a Finder looks for them, no term twice."""
+    """Columns of numbers, in the order in which a CodeFinder looks for them, no term twice."""
     if features.max() >= len(axes):
         raise DocumentError(f"factors have a feature {features.max():,}, but there are {len(axes):,} columns")
     is_level = np.fromiter((axis.is_level for axis in axes), dtype=bool, count=len(axes))

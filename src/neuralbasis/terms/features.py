@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import chdtri
 
 from .. import kernels
-from ..data.sparse import Stored
+from ..data.sparse import SparseMatrix
 from ..data.target import is_whole
 from ..encoding.axis import continuous_axis
 
@@ -38,10 +38,10 @@ STRETCH = 2.0  # times as long as paths that fit best by themselves: the net shr
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """features : (F,) chosen columns, increasing; voices : (F, M) whether a member chose the column"""
+    """features : (F,) chosen columns, increasing; member_mask : (F, M) whether a member chose the column"""
 
     features: np.ndarray
-    voices: np.ndarray
+    member_mask: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,7 @@ class Cells:
 
 
 def select_columns(
-    numbers: np.ndarray | Stored,
+    numbers: np.ndarray | SparseMatrix,
     rows: np.ndarray,
     residuals: np.ndarray,
     weights: np.ndarray,
@@ -97,7 +97,7 @@ def select_columns(
     >>> held_out = np.arange(200)[:, None] % 5 == np.arange(3)
     >>> names = [f"c{i}" for i in range(1000)]
     >>> found = select_columns(X, np.arange(200), y[:, None], np.ones(200), held_out, names, max_terms=2)
-    >>> found.features.tolist(), found.voices.all()
+    >>> found.features.tolist(), found.member_mask.all()
     ([7, 30], np.True_)
     """
     if len(rows) > MAX_ROWS:
@@ -113,12 +113,12 @@ def select_columns(
     lengths = [_follow(paths, cells, max_terms) for paths in trials]
     best = int(np.argmin([_mean_losses(paths).min() for paths in trials]))
     chosen = sorted(_elect(trials[best], lengths[best], max_terms), key=by_name.__getitem__)
-    voices = [[column in path.picked[: lengths[best]] for path in trials[best]] for column in chosen]
-    return Selection(by_name[chosen], np.array(voices, dtype=bool))
+    member_mask = [[column in path.picked[: lengths[best]] for path in trials[best]] for column in chosen]
+    return Selection(by_name[chosen], np.array(member_mask, dtype=bool))
 
 
 def _elect(paths: Sequence[_Path], length: int, max_terms: int | None) -> list[int]:
-    """Columns with the most votes, those picked earlier first; without a wished number, all with enough votes."""
+    """Columns with the most votes, those picked earlier first; without a requested number, all with enough votes."""
     votes = _count_votes(paths, length)
     ranks = {
         column: sum(path.picked.index(column) if column in path.picked[:length] else length for path in paths)
@@ -149,7 +149,7 @@ def _lead(residuals: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def cut_columns(
-    numbers: np.ndarray | Stored,
+    numbers: np.ndarray | SparseMatrix,
     rows: np.ndarray,
     weights: np.ndarray,
     names: Sequence[str],
@@ -166,7 +166,7 @@ def cut_columns(
     def work(_part, first, last):
         for begin in range(first, last, step):
             columns = slice(begin, min(begin + step, last))
-            values = numbers.read_block(columns) if isinstance(numbers, Stored) else numbers[:, columns]
+            values = numbers.read_block(columns) if isinstance(numbers, SparseMatrix) else numbers[:, columns]
             if not np.isfinite(values).all():
                 _refuse(values, values[rows], names[columns])
             where = place[columns]

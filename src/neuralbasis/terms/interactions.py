@@ -15,7 +15,7 @@ from itertools import combinations
 import numpy as np
 
 from .. import kernels
-from ..data.sparse import Stored
+from ..data.sparse import SparseMatrix
 from ..encoding.axis import Axis
 from ..encoding.layout import line_up
 from .term import Term
@@ -85,7 +85,7 @@ class Bins:
 
 
 def bin_columns(
-    positions: np.ndarray | Stored,
+    positions: np.ndarray | SparseMatrix,
     axes: Sequence[Axis],
     weights: np.ndarray | None = None,
     max_bins: int = MAX_BINS,

@@ -1,6 +1,6 @@
 """Terms: which features a shape speaks of. A term is a tuple of increasing feature indices: (3,) or (0, 3).
 
-`plan_terms` reads what users write for `interactions`, `triples` and `exclude`: terms that are wished by name, and
+`plan_terms` reads what users write for `interactions`, `triples` and `exclude`: terms that are requested by name, and
 numbers of pairs and triples that `screen` is to find.
 """
 
@@ -35,7 +35,7 @@ class Plan:
     """What a model is to consist of.
 
     features : columns that are not excluded
-    listed : interactions wished by name
+    listed : interactions requested by name
     n_pairs, n_triples : further ones to be found; infinite for all
     excluded : terms that must not be in the model, nor in a larger term
     is_automatic : only terms that are stronger than noise are to be found
@@ -78,8 +78,8 @@ class Plan:
         )
         return plan, kept
 
-    def list_wished(self, order: int) -> list[Term]:
-        """Interactions of this order that are wished by name."""
+    def list_requested(self, order: int) -> list[Term]:
+        """Interactions of this order that are requested by name."""
         return [term for term in self.listed if len(term) == order]
 
 
@@ -178,22 +178,22 @@ def _parse_excluded(exclude: Any, names: Mapping[str, int]) -> list[Term]:
 
 
 def _parse_part(part: Any, names: Mapping[str, int]) -> Term:
-    wished: Any = tuple(part) if isinstance(part, Iterable) else part  # once: an iterator can be read one time
-    if isinstance(wished, tuple) and len(wished) == 1:
-        return (_feature_index(wished[0], names, "exclude"),)
-    return parse_term(wished, names, "exclude")
+    requested: Any = tuple(part) if isinstance(part, Iterable) else part  # once: an iterator can be read one time
+    if isinstance(requested, tuple) and len(requested) == 1:
+        return (_feature_index(requested[0], names, "exclude"),)
+    return parse_term(requested, names, "exclude")
 
 
 def parse_term(term: Any, names: Mapping[str, int], parameter: str = "interactions") -> Term:
     """A tuple of two or three different column names or indices -> a Term; `names` of all columns and their indices."""
     if isinstance(term, str) or not isinstance(term, Iterable):
         raise ValueError(f"{parameter} must hold tuples of column names or indices, not {term!r}")
-    wished = tuple(term)
-    features = sorted(_feature_index(part, names, parameter) for part in wished)
+    requested = tuple(term)
+    features = sorted(_feature_index(part, names, parameter) for part in requested)
     if len(features) not in (2, 3):
-        raise ValueError(f"{parameter}: an interaction joins two or three columns; {wished!r} has {len(features)}")
+        raise ValueError(f"{parameter}: an interaction joins two or three columns; {requested!r} has {len(features)}")
     if len(set(features)) < len(features):
-        raise ValueError(f"{parameter}: an interaction joins different columns; {wished!r} names one twice")
+        raise ValueError(f"{parameter}: an interaction joins different columns; {requested!r} names one twice")
     return tuple(features)
 
 

@@ -1,4 +1,4 @@
-"""Feed: the batches of a stage, drawn from pools.
+"""Batches: the batches of a stage, drawn from pools.
 
 A pool is what batches are drawn from at a time: all rows of a table in memory, or a random part of a larger one.
 Several processes share every pool: each holds some of its rows, all draw the same batches, and each trains on what it
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from torch import Tensor
 
-from ..distributed.process_group import Group
+from ..distributed.process_group import ProcessGroup
 from .checkpointer import StateError, require
 from .engines import ExactEngine, GridEngine
 from .rows import Rows
@@ -59,7 +59,7 @@ class Pool:
         return replace(self, engine=self.engine.with_threads(threads), shares=self.shares[:, first:last], init=init)
 
 
-def share_pool(engine: GridEngine | ExactEngine, rows: Rows, group: Group) -> Pool:
+def share_pool(engine: GridEngine | ExactEngine, rows: Rows, group: ProcessGroup) -> Pool:
     """All rows of a table that every process has; each holds its part of them."""
     shares, own = rows.shares(), group.share(len(rows.target))
     if group.size == 1:
@@ -69,7 +69,7 @@ def share_pool(engine: GridEngine | ExactEngine, rows: Rows, group: Group) -> Po
     return Pool(engine.take(own), rows.target[own], shares[own], init, rows.copies, own.start)
 
 
-class Feed:
+class Batches:
     """Draws batches: every row of a pool as often as it has copies, then from the next pool.
 
     What is left of a pool, too few for a batch, goes before the next draw from the same pool, and is left out before

@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..data.sparse import Stored
-from ..distributed.process_group import ALONE, Group
+from ..data.sparse import SparseMatrix
+from ..distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from ..encoding.axis import Axis
 from ..encoding.layout import Layout, lay_out
-from ..losses.loss import Objective
+from ..losses.loss import Loss
 from .boosting import FEW_ROWS, Pace, boost_members, find_tables
 from .engines import GridEngine
 from .free import choose_share, has_room
@@ -35,8 +35,8 @@ MAX_WORK = 4e7  # of a round: larger tables do without
 
 
 def blend(
-    stage: Stage, numbers: np.ndarray | Stored, make_grid: Callable[[Layout], GridEngine], rows: Rows,
-    objective: Objective, history: History, threads: int, group: Group = ALONE,
+    stage: Stage, numbers: np.ndarray | SparseMatrix, make_grid: Callable[[Layout], GridEngine], rows: Rows,
+    objective: Loss, history: History, threads: int, group: ProcessGroup = SINGLE_PROCESS,
 ) -> Stage:  # fmt: skip
     """The stage with boosted main effects in it, if that lowers the validation loss; `numbers` are (N, D)."""
     layout, net = stage.grid.layout, stage.net
@@ -65,8 +65,8 @@ def blend(
     return blended.move(make_grid(lay_out(thin_axes(blended, layout.axes), layout.terms, {})))
 
 
-def _read_column(numbers: np.ndarray | Stored, column: int) -> np.ndarray:
-    return numbers.read_column(column) if isinstance(numbers, Stored) else numbers[:, column]
+def _read_column(numbers: np.ndarray | SparseMatrix, column: int) -> np.ndarray:
+    return numbers.read_column(column) if isinstance(numbers, SparseMatrix) else numbers[:, column]
 
 
 def subdivide(axis: Axis, values: np.ndarray) -> Axis:

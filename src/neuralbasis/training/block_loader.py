@@ -1,4 +1,4 @@
-"""Supply: the pools of a table that is larger than memory, made ready for a stage.
+"""BlockLoader: the pools of a table that is larger than memory, made ready for a stage.
 
 bucket of the cache -> blocks of numbers -> positions, targets, shares, and what the stages so far say -> Pool
 
@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..data.disk_cache import Block, Cache
-from ..distributed.process_group import Group
-from ..losses.loss import Objective
+from ..distributed.process_group import ProcessGroup
+from ..encoding.disk_cache import Block, Cache
+from ..losses.loss import Loss
 from .batches import Pool
 from .engines import GridEngine
 from .rows import Rows
@@ -26,7 +26,7 @@ BLOCK_ROWS = 1 << 17
 
 
 @dataclass(frozen=True, eq=False)
-class Supply:
+class BlockLoader:
     """The cache of a table, beside its bench.
 
     n_rows : all rows, those of the bench too
@@ -35,13 +35,13 @@ class Supply:
     """
 
     cache: Cache
-    group: Group
+    group: ProcessGroup
     n_rows: int
     mean_weight: float
     seed: int
     threads: int
 
-    def pools(self, grid: GridEngine, stages: Sequence[Stage], objective: Objective, rows: Rows) -> Pools:
+    def pools(self, grid: GridEngine, stages: Sequence[Stage], objective: Loss, rows: Rows) -> Pools:
         """Pool after pool for a stage on this grid; `rows` are the bench."""
         return Pools(_Room(self, grid, stages, objective, rows), self._order(len(stages)))
 
@@ -82,7 +82,7 @@ class _Room:
     """
 
     def __init__(
-        self, supply: Supply, grid: GridEngine, stages: Sequence[Stage], objective: Objective, rows: Rows
+        self, supply: BlockLoader, grid: GridEngine, stages: Sequence[Stage], objective: Loss, rows: Rows
     ):  # fmt: skip
         self.supply, self.grid, self.stages, self.objective = supply, grid, stages, objective
         self.copies, self.mean_copies = count_copies(rows, objective), float(rows.copies.mean())
@@ -130,7 +130,7 @@ class _Room:
             self.init[own] = scores.cpu()
 
 
-def count_copies(rows: Rows, objective: Objective) -> np.ndarray | None:
+def count_copies(rows: Rows, objective: Loss) -> np.ndarray | None:
     """(classes,) how often a row of each class is drawn, as on the bench; None if all are drawn once."""
     if objective.link == "identity" or bool((rows.copies == 1).all()):
         return None

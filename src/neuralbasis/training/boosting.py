@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from .. import kernels
-from ..distributed.process_group import ALONE, Group
+from ..distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from ..encoding.layout import Layout, line_up
-from ..losses.loss import Objective, bound_curvature
+from ..losses.loss import Loss, bound_curvature
 from .engines import GridEngine
 from .rows import Rows
 
@@ -92,7 +92,7 @@ def _is_anchored(layout: Layout, term: tuple[int, ...]) -> bool:
 class Booster:
     """One member: its tables (K, cells), and its scores (N, K) as they follow; `kept` are those that were kept last."""
 
-    def __init__(self, tables: Tables, scores: Tensor, rows: Rows, objective: Objective, pace: Pace):
+    def __init__(self, tables: Tables, scores: Tensor, rows: Rows, objective: Loss, pace: Pace):
         self.tables, self.scores, self.rows, self.objective, self.pace = tables, scores, rows, objective, pace
         self.held = torch.nonzero(rows.held_out[:, 0])[:, 0]
         self.weights = (rows.weights * ~rows.held_out[:, 0]).double().numpy()
@@ -166,8 +166,8 @@ class Booster:
 
 
 def boost_members(
-    tables: Sequence[Tables], scores: Tensor, rows: Rows, objective: Objective, pace: Pace, threads: int,
-    group: Group = ALONE,
+    tables: Sequence[Tables], scores: Tensor, rows: Rows, objective: Loss, pace: Pace, threads: int,
+    group: ProcessGroup = SINGLE_PROCESS,
 ) -> tuple[np.ndarray, Tensor]:  # fmt: skip
     """Tables (M, K, cells) of members that start from these scores (N, M, K), where their held-out rows together lose
     least, and the scores with them. A member cuts its own tables. Every process boosts some of the members."""
@@ -204,7 +204,7 @@ def _cut_members(boosters: Mapping[int, Booster], seed: int, threads: int) -> No
     kernels.share_rows(work, len(members), threads, 1)
 
 
-def _sum_losses(boosters: Mapping[int, Booster], n_members: int, group: Group) -> float:
+def _sum_losses(boosters: Mapping[int, Booster], n_members: int, group: ProcessGroup) -> float:
     """Over all members, in their order: every process finds the same."""
     losses = torch.zeros(n_members, dtype=torch.float64)
     for m, booster in boosters.items():

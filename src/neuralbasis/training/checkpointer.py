@@ -1,8 +1,8 @@
-"""Keeper: remembers how far a training run has come, so that a fit which was cut off can go on.
+"""Checkpointer: remembers how far a training run has come, so that a fit which was cut off can go on.
 
-The loop tells a keeper when a run begins, after every round of batches and when it ends. `Keeper` is the one that
-forgets; `checkpoint.Checkpoints` writes to disk. Runs of a fit follow one another in the same order every time, and all
-that lies between them is found again from the same seed: only runs are remembered.
+The loop calls a checkpointer when a run begins, after every round of batches and when it ends. `Checkpointer` keeps
+nothing; `checkpoints.Checkpoints` writes to disk. Runs of a fit follow one another in the same order every
+time, and the same seed reproduces everything between them: only the state of runs is kept.
 
 A state from a file may be damaged or forged. `check_form` compares it with the form of the state that the run itself
 has (keys, types, dtypes, shapes); then every `restore` checks the ranges of what it takes. Either raises `StateError`.
@@ -31,10 +31,10 @@ class RunState(Protocol):
     def write(self, state: dict[str, Any], is_over: bool) -> None: ...
 
 
-class Keeper:
+class Checkpointer:
     """Remembers nothing."""
 
-    def __enter__(self) -> Keeper:
+    def __enter__(self) -> Checkpointer:
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -64,7 +64,7 @@ class Keeper:
         """So is the fit."""
 
 
-FORGETFUL = Keeper()
+NO_CHECKPOINTS = Checkpointer()
 
 
 def require(is_right: bool, what: str) -> None:

@@ -28,15 +28,15 @@ from typing import Any
 import numpy as np
 
 from .. import __version__
-from ..data.sparse import Stored
+from ..data.sparse import SparseMatrix
 from ..data.target import Sample, take_rows
-from ..distributed.process_group import Group
+from ..distributed.process_group import ProcessGroup
 from ..model.summary import to_plain
 from ..printable import escape
 from ..serialization.archive import DocumentError
 from ..serialization.file_lock import FolderLock
 from ..serialization.nested_json import read_nested, write_nested
-from .checkpointer import FORGETFUL, Keeper, RunState, StateError, check_form
+from .checkpointer import NO_CHECKPOINTS, Checkpointer, RunState, StateError, check_form
 
 KEPT = 2  # files
 ABSENT = object()
@@ -54,12 +54,14 @@ class CheckpointError(ValueError):
     """A checkpoint that does not belong to the fit that should go on from it, or a folder that another fit uses."""
 
 
-def open_checkpoints(folder: Any, every: float, resume: bool, group: Group, parameters: Mapping[str, Any]) -> Keeper:
-    """A keeper that writes to this folder every so many seconds and, to resume, knows what it holds; None: forgets."""
+def open_checkpoints(
+    folder: Any, every: float, resume: bool, group: ProcessGroup, parameters: Mapping[str, Any]
+) -> Checkpointer:
+    """A checkpointer that writes to this folder every so many seconds; one that keeps nothing if there is no folder."""
     if folder is None:
         if resume:
             raise ValueError("resume=True needs the folder of an earlier fit's checkpoints; give checkpoint_dir")
-        return FORGETFUL
+        return NO_CHECKPOINTS
     lock = FolderLock(folder)
     try:
         found = group.agree(_look_into(Path(folder), resume, lock) if group.rank == 0 else None)
@@ -104,10 +106,10 @@ def _read_content(path: Path) -> dict[str, Any]:
     return content
 
 
-class Checkpoints(Keeper):
+class Checkpoints(Checkpointer):
     """Writes what the first process knows to a folder; `found` is the content of a file to go on from, or None."""
 
-    def __init__(self, folder: Path, every: float, group: Group, found: dict[str, Any] | None, lock: FolderLock):
+    def __init__(self, folder: Path, every: float, group: ProcessGroup, found: dict[str, Any] | None, lock: FolderLock):
         self.folder, self.every, self.group, self.found, self.lock = folder, every, group, found, lock
         self.source = None if found is None else found["path"]
         self.over: list[dict[str, Any]] = []  # states of runs that are over
@@ -207,13 +209,13 @@ def _number(path: Path) -> int:
 
 
 def describe_fit(
-    parameters: Mapping[str, Any], names: Sequence[str], numbers: np.ndarray | Stored, sample: Sample
+    parameters: Mapping[str, Any], names: Sequence[str], numbers: np.ndarray | SparseMatrix, sample: Sample
 ) -> dict[str, Any]:
     """What must be the same when a fit goes on: version, parameters, columns and, by a digest, rows and target."""
     digest = hashlib.sha256()
     step = max(1, len(numbers) // MAX_ROWS)
     some = take_rows(numbers, np.arange(0, len(numbers), step))
-    arrays = [some.column, some.value] if isinstance(some, Stored) else [some]
+    arrays = [some.column, some.value] if isinstance(some, SparseMatrix) else [some]
     for array in [*arrays, sample.y, sample.weights, *([] if sample.init is None else [sample.init])]:
         digest.update(np.ascontiguousarray(array).data)
     return {

@@ -15,7 +15,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from ..encoding.encoder import Encoder
-from ..losses.loss import Objective
+from ..losses.loss import Loss
 from ..model.additive_model import AdditiveModel
 from ..model.purify import Table, is_silent, purify
 from ..model.shapes import Shape, TiedShape
@@ -28,7 +28,7 @@ MAX_KEPT = 5_000_000  # numbers of the members' main effects; where there are mo
 
 
 def compile_model(
-    stages: Sequence[Stage], encoder: Encoder, objective: Objective, classes: np.ndarray | None = None,
+    stages: Sequence[Stage], encoder: Encoder, objective: Loss, classes: np.ndarray | None = None,
     n_jobs: int | None = None, summary: Summary | None = None,
 ) -> AdditiveModel:  # fmt: skip
     """Tables of all terms on the grids' knots, in the target's unit."""

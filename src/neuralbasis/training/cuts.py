@@ -18,8 +18,8 @@ from collections.abc import Sequence
 import numpy as np
 from torch import Tensor
 
-from ..distributed.process_group import ALONE, Group
-from ..losses.loss import Objective
+from ..distributed.process_group import SINGLE_PROCESS, ProcessGroup
+from ..losses.loss import Loss
 from ..terms.term import Term
 from .boosting import Pace, Tables, boost_members, find_tables
 from .engines import GridEngine
@@ -34,7 +34,9 @@ NEARLY_ALL = 0.99  # of the variance of weak pairs: those beyond say next to not
 MAX_WORK = 2e8  # of a round: larger tables do without
 
 
-def cut(stage: Stage, rows: Rows, objective: Objective, history: History, threads: int, group: Group = ALONE) -> Stage:
+def cut(
+    stage: Stage, rows: Rows, objective: Loss, history: History, threads: int, group: ProcessGroup = SINGLE_PROCESS
+) -> Stage:
     """The stage with a free part of its pairs, if that surely lowers the validation loss."""
     tables = _find_pairs(stage.grid, rows, objective) if has_room(stage, rows) else None
     if tables is None:
@@ -45,8 +47,8 @@ def cut(stage: Stage, rows: Rows, objective: Objective, history: History, thread
 
 
 def cut_weak(
-    grid: GridEngine, choices: np.ndarray, rows: Rows, objective: Objective, history: History, threads: int,
-    group: Group = ALONE,
+    grid: GridEngine, choices: np.ndarray, rows: Rows, objective: Loss, history: History, threads: int,
+    group: ProcessGroup = SINGLE_PROCESS,
 ) -> np.ndarray | None:  # fmt: skip
     """Tables (M, K, cells) of the grid's pairs, None if they do not help; each member cuts its choice of the terms
     (T, M)."""
@@ -58,15 +60,15 @@ def cut_weak(
     return found if found.any() else None
 
 
-def _find_pairs(grid: GridEngine, rows: Rows, objective: Objective) -> Tables | None:
+def _find_pairs(grid: GridEngine, rows: Rows, objective: Loss) -> Tables | None:
     """Those that can be cut, None if there are none or too many."""
     n_rows, n_members = rows.held_out.shape
     return find_tables(grid, 2, MAX_WORK / (n_rows * n_members * objective.n_outputs))
 
 
 def _boost(
-    tables: Sequence[Tables], scores: Tensor, paces: Sequence[Pace], rows: Rows, objective: Objective,
-    history: History, threads: int, group: Group,
+    tables: Sequence[Tables], scores: Tensor, paces: Sequence[Pace], rows: Rows, objective: Loss,
+    history: History, threads: int, group: ProcessGroup,
 ) -> np.ndarray:  # fmt: skip
     """Members' tables (M, K, cells), boosted at one pace after the other; what does not surely help is 0."""
     found = np.zeros((*scores.shape[1:], tables[0].n_cells))

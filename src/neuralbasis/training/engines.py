@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..data.sparse import Stored
+from ..data.sparse import SparseMatrix
 from ..encoding.axis import Axis
 from ..encoding.layout import Layout, anchor_position
 from ..networks.basis_net import OrderPoints, Points
@@ -98,7 +98,9 @@ def _describe_interaction(axes: Sequence[Axis]) -> tuple[Any, Any, np.ndarray]:
 class GridEngine:
     """Points at the knots; `weights` (N,) of the rows at `positions` (N, A) tell how much each knot counts."""
 
-    def __init__(self, layout: Layout, positions: np.ndarray | Stored, weights: np.ndarray, threads: int, device="cpu"):
+    def __init__(
+        self, layout: Layout, positions: np.ndarray | SparseMatrix, weights: np.ndarray, threads: int, device="cpu"
+    ):
         self.layout, self.positions, self.device = layout, positions, torch.device(device)
         self.threads = threads
         self.cells = describe_cells(layout)
@@ -127,11 +129,11 @@ class GridEngine:
         source[source < 0] = count + cells.n_free
         return Points(orders, torch.from_numpy(source).to(self.device))
 
-    def find_voices(self, voices: Tensor) -> tuple[dict[int, Tensor], Tensor]:
+    def find_member_mask(self, member_mask: Tensor) -> tuple[dict[int, Tensor], Tensor]:
         """Columns (D, M) that members speak of -> terms (T, M) by order, all of whose columns they speak of, and the
         free cells (free, M) of these terms."""
         terms, sizes = self.layout.terms, np.diff([*self.layout.term_offset, self.layout.n_cells])
-        speaks = torch.stack([voices[list(term)].all(dim=0) for term in terms]).to(self.device)
+        speaks = torch.stack([member_mask[list(term)].all(dim=0) for term in terms]).to(self.device)
         orders = np.array([len(term) for term in terms])
         free = np.repeat(np.arange(len(terms)), sizes)[self.cells.free >= 0]
         return {int(order): speaks[orders == order] for order in np.unique(orders)}, speaks[free]
@@ -145,7 +147,7 @@ class GridEngine:
             other.lookup.threads = threads
         return other
 
-    def read(self, positions: np.ndarray | Stored) -> GridEngine:
+    def read(self, positions: np.ndarray | SparseMatrix) -> GridEngine:
         """The same knots, read by rows at other positions."""
         other = copy(self)
         other.positions = positions
@@ -155,7 +157,7 @@ class GridEngine:
     def take(self, own: slice) -> GridEngine:
         """The same knots, read by some of the rows."""
         positions, rows = self.positions, range(len(self.positions))[own]
-        return self.read(positions.take(np.array(rows)) if isinstance(positions, Stored) else positions[own])
+        return self.read(positions.take(np.array(rows)) if isinstance(positions, SparseMatrix) else positions[own])
 
     def batch(self, rows: np.ndarray) -> tuple[Points, LookUp, np.ndarray]:
         """Points to evaluate and how these rows read them."""
@@ -170,7 +172,7 @@ class ExactEngine:
 
     def batch(self, rows: np.ndarray) -> tuple[Points, LookUp, np.ndarray]:
         grid, layout, device = self.grid, self.grid.layout, self.grid.device
-        positions = grid.positions.take(rows) if isinstance(grid.positions, Stored) else grid.positions[rows]
+        positions = grid.positions.take(rows) if isinstance(grid.positions, SparseMatrix) else grid.positions[rows]
         pieces: dict[int, list[tuple[np.ndarray, np.ndarray, int]]] = {}
         found, count = [], 0
         for order in sorted({len(term) for term in layout.terms}):
@@ -215,7 +217,7 @@ class ExactEngine:
             term_stride=np.ones(n_terms, np.int64), term_offset=np.zeros(n_terms, np.int64),
             skip_axis=np.full(n_terms, -1), skip_place=np.zeros(n_terms, np.float32), n_cells=0,
         )  # fmt: skip
-        if isinstance(self.grid.positions, Stored):
+        if isinstance(self.grid.positions, SparseMatrix):
             return choose_lookup(_store_cells(found, n_rows), layout, 1, self.grid.device)
         cells = np.empty((n_rows, n_terms), dtype=np.float32)
         for term, _, index in found:
@@ -223,13 +225,15 @@ class ExactEngine:
         return choose_lookup(cells, layout, 1, self.grid.device)
 
 
-def _read_term(positions: np.ndarray | Stored, layout: Layout, term: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _read_term(
+    positions: np.ndarray | SparseMatrix, layout: Layout, term: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows, their positions (n, o) on the term's axes, and how many rows each stands for.
 
     Of stored rows those that have an entry there; behind them the absent positions, for all others.
     """
     axes = layout.term_axis[layout.term_start[term] : layout.term_start[term + 1]]
-    if not isinstance(positions, Stored):
+    if not isinstance(positions, SparseMatrix):
         rows = np.arange(len(positions))
         return rows, positions[:, axes], np.ones(len(rows))
     starts, row, value = positions.by_column()
@@ -244,7 +248,7 @@ def _read_term(positions: np.ndarray | Stored, layout: Layout, term: int) -> tup
     return rows, on_axes, np.r_[np.ones(len(rows)), n_others]
 
 
-def _store_cells(found: list[tuple[int, np.ndarray, np.ndarray]], n_rows: int) -> Stored:
+def _store_cells(found: list[tuple[int, np.ndarray, np.ndarray]], n_rows: int) -> SparseMatrix:
     """Cells of rows by term, that of the absent positions behind them -> stored positions."""
     absent = np.empty(len(found), dtype=np.float32)
     for term, _, index in found:
@@ -255,7 +259,7 @@ def _store_cells(found: list[tuple[int, np.ndarray, np.ndarray]], n_rows: int) -
     order = np.lexsort((axis, row))
     order = order[cell[order] != absent[axis[order]]]
     starts = np.searchsorted(row[order], np.arange(n_rows + 1))
-    return Stored(starts, axis[order].astype(np.int32), cell[order], absent, len(found))
+    return SparseMatrix(starts, axis[order].astype(np.int32), cell[order], absent, len(found))
 
 
 def order_points(place: np.ndarray, weight: np.ndarray, term: np.ndarray, device: torch.device) -> OrderPoints:
@@ -275,7 +279,9 @@ def _bring_near_one(weight: np.ndarray) -> np.ndarray:
     return np.ldexp(weight, -np.frexp(weight.max(initial=0.0))[1])
 
 
-def weigh_cells(layout: Layout, positions: np.ndarray | Stored, weights: np.ndarray, threads: int = 1) -> np.ndarray:
+def weigh_cells(
+    layout: Layout, positions: np.ndarray | SparseMatrix, weights: np.ndarray, threads: int = 1
+) -> np.ndarray:
     """(cells,) weight of the rows on each cell, shared between neighbouring knots as interpolation does."""
     lookup = choose_lookup(positions, replace(layout, skip_axis=np.full(len(layout.terms), -1)), threads, CPU)
     total = torch.zeros(layout.n_cells, 1, dtype=torch.float64)

@@ -21,14 +21,14 @@ from sklearn.utils import check_random_state
 from ..config import WIDE_BASES, WIDE_KNOTS, check_memory, choose_tied, count_numbers, make_plan, settle, warn_unread
 from ..data.columns import Columns
 from ..data.target import Sample
-from ..distributed.process_group import Group, find_group
+from ..distributed.process_group import ProcessGroup, find_process_group
 from ..encoding.encoder import settle_texts
-from ..losses.loss import Objective
+from ..losses.loss import Loss
 from ..model.additive_model import AdditiveModel
 from ..model.summary import Summary, find_versions, list_changed, read_clock, to_plain
 from ..serialization.model_file import check_columns, check_labels, check_size
 from ..terms.term import Plan, Ranked, mark_chosen
-from .checkpointer import FORGETFUL, Keeper
+from .checkpointer import NO_CHECKPOINTS, Checkpointer
 from .checkpoints import describe_fit, open_checkpoints
 from .compile import compile_model
 from .history import History
@@ -44,16 +44,16 @@ def fit_model(
     sample: Sample,
     classes: np.ndarray | None,
     target: str | None = None,
-    keeper: Keeper = FORGETFUL,
+    checkpointer: Checkpointer = NO_CHECKPOINTS,
 ) -> tuple[AdditiveModel, History, list[Ranked]]:
     """Fit with an estimator's parameters (checked before); `classes` are labels, None for a regression.
 
-    `target` is the target's name, if it has one. The keeper remembers how far a fit has come.
+    `target` is the target's name, if it has one. The checkpointer remembers how far a fit has come.
     """
     check_labels(classes)
     columns = settle_texts(columns, parameters.feature_types, sample.weights)
     estimator, group, started = parameters, meet(parameters, columns), time.monotonic()
-    rng = np.random.default_rng(keeper.choose("seed", draw_seed(parameters, group)))
+    rng = np.random.default_rng(checkpointer.choose("seed", draw_seed(parameters, group)))
     plan = make_plan(parameters, columns.names, classes, columns.n_rows)
     wide = is_wide(parameters, columns, plan, classes)
     if group.rank == 0:
@@ -64,12 +64,22 @@ def fit_model(
         start = make_start(columns, sample, classes, plan, parameters, wide, rng)
         check_memory(parameters, start.plan, start.objective.n_outputs, columns.n_rows)
         check_saving(estimator, parameters, start, wide)
-        keeper.check(describe_fit(estimator.get_params(deep=False), columns.names, start.numbers, start.sample))
-        known = parameters, start.encoder, start.numbers, start.sample, start.objective, start.rows, rng, group, keeper
+        checkpointer.check(describe_fit(estimator.get_params(deep=False), columns.names, start.numbers, start.sample))
+        known = (
+            parameters,
+            start.encoder,
+            start.numbers,
+            start.sample,
+            start.objective,
+            start.rows,
+            rng,
+            group,
+            checkpointer,
+        )
         trainer = WideTrainer(*known) if wide else Trainer(*known)
         trainer.history.started = started
         ranking = fit_terms(trainer, start.plan)
-        keeper.finish()
+        checkpointer.finish()
     summary = summarize(estimator, columns.n_rows, len(columns), target, start.objective, trainer.history)
     rest = start.objective, classes, parameters.n_jobs, summary
     if isinstance(trainer, WideTrainer):
@@ -94,20 +104,20 @@ def check_saving(estimator: Any, parameters: Any, start: Start, wide: bool = Fal
         check_size(n_cells * n_outputs * (12.0 + 4.0 * parameters.outer_bags))  # scores, spread, members
 
 
-def open_keeper(parameters: Any, resume: bool) -> Keeper:
+def open_checkpointer(parameters: Any, resume: bool) -> Checkpointer:
     """Who remembers how far a fit has come."""
     given = parameters.get_params(deep=False)
-    return open_checkpoints(parameters.checkpoint_dir, parameters.checkpoint_every, resume, find_group(), given)
+    return open_checkpoints(parameters.checkpoint_dir, parameters.checkpoint_every, resume, find_process_group(), given)
 
 
-def draw_seed(parameters: Any, group: Group) -> int:
+def draw_seed(parameters: Any, group: ProcessGroup) -> int:
     """One seed for all processes."""
     return group.agree(check_random_state(parameters.random_state).randint(2**31))
 
 
-def meet(parameters: Any, columns: Columns) -> Group:
+def meet(parameters: Any, columns: Columns) -> ProcessGroup:
     """The processes that fit this table together; each has all of it."""
-    group = find_group()
+    group = find_process_group()
     came = group.gather((columns.n_rows, columns.names))
     if other := next((each for each in came if each != came[0]), None):
         raise ValueError(
@@ -123,7 +133,7 @@ def meet(parameters: Any, columns: Columns) -> Group:
 
 
 def fit_terms(trainer: Trainer | WideTrainer, plan: Plan) -> list[Ranked]:
-    """Train what is planned, in the way that is wished; returns the interactions that were looked at."""
+    """Train what is planned, in the way that is requested; returns the interactions that were looked at."""
     if isinstance(trainer, WideTrainer):
         trainer.fit(plan)
         return []
@@ -134,10 +144,10 @@ def fit_stages(trainer: Trainer, plan: Plan) -> list[Ranked]:
     """Main effects, then pairs, then triples, each on what the ones before leave."""
     trainer.add_stage(plan.mains)
     pairs, ranking = trainer.choose(plan, 2, plan.n_pairs)
-    trainer.add_stage([*plan.mains, *pairs] if pairs else [], bool(plan.list_wished(2)))
+    trainer.add_stage([*plan.mains, *pairs] if pairs else [], bool(plan.list_requested(2)))
     ranking = mark_chosen(ranking, trainer.add_weak_pairs(plan))
     triples, ranked_triples = trainer.choose(plan, 3, plan.n_triples, pairs)
-    trainer.add_stage(triples, bool(plan.list_wished(3)))
+    trainer.add_stage(triples, bool(plan.list_requested(3)))
     return ranking + ranked_triples
 
 
@@ -153,7 +163,7 @@ def fit_together(trainer: Trainer, plan: Plan) -> list[Ranked]:
 
 
 def summarize(
-    estimator: Any, n_rows: int, n_columns: int, target: str | None, objective: Objective, history: History
+    estimator: Any, n_rows: int, n_columns: int, target: str | None, objective: Loss, history: History
 ) -> Summary:
     """What was fitted, to what, and how it went."""
     events = {name: value for name, value in asdict(history).items() if name != "started"}

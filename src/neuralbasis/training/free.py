@@ -19,7 +19,7 @@ import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-from ..losses.loss import Objective
+from ..losses.loss import Loss
 from .history import History
 from .rows import Rows, standard_error
 from .stage import Stage
@@ -44,7 +44,7 @@ def accept(name: str, before: Tensor, after: Tensor, history: History) -> bool:
 
 
 def choose_share(
-    name: str, scores: Tensor, others: Tensor, rows: Rows, objective: Objective, history: History, usual: float
+    name: str, scores: Tensor, others: Tensor, rows: Rows, objective: Loss, history: History, usual: float
 ) -> float:
     """How much of the scores (N, M, K) to keep beside those of another model, of which held-out rows are read alone.
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .. import kernels
-from ..data.sparse import Stored
+from ..data.sparse import SparseMatrix
 from ..encoding.layout import Layout, list_touches
 
 MIN_WORK = 2**17  # numbers looked up: a thread with fewer costs more than it saves
@@ -78,11 +78,11 @@ class CompiledLookUp:
         return max(1, min(self.threads, work // MIN_WORK))
 
 
-class StoredLookUp(CompiledLookUp):
+class SparseLookUp(CompiledLookUp):
     """The same for stored positions: what terms say where all values are absent once, and the difference of each term
     that an entry of a row touches."""
 
-    def __init__(self, positions: Stored, layout: Layout, threads: int = 1):
+    def __init__(self, positions: SparseMatrix, layout: Layout, threads: int = 1):
         super().__init__(np.empty((0, 0)), layout, threads)
         touches = list_touches(layout, positions.absent)
         self.entries = positions.starts, positions.column, positions.value, positions.absent, *touches
@@ -167,12 +167,12 @@ class TorchLookUp:
 LookUp = CompiledLookUp | TorchLookUp
 
 
-def choose_lookup(positions: np.ndarray | Stored, layout: Layout, threads: int, device: torch.device) -> LookUp:
+def choose_lookup(positions: np.ndarray | SparseMatrix, layout: Layout, threads: int, device: torch.device) -> LookUp:
     """Compiled loops on the CPU, torch elsewhere."""
-    if isinstance(positions, Stored):
+    if isinstance(positions, SparseMatrix):
         if device.type != "cpu":
             raise ValueError(f"device={str(device)!r} cannot train on a sparse table: set device='cpu'")
-        return StoredLookUp(positions, layout, threads)
+        return SparseLookUp(positions, layout, threads)
     return (
         CompiledLookUp(positions, layout, threads) if device.type == "cpu" else TorchLookUp(positions, layout, device)
     )

@@ -17,15 +17,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..distributed.process_group import ALONE, Group
-from ..losses.loss import Objective
+from ..distributed.process_group import SINGLE_PROCESS, ProcessGroup
+from ..losses.loss import Loss
 from ..networks.basis_net import BasisNet
 from ..progress import Bar, open_bar
-from .batches import Feed, Pool, set_generator, share_pool
-from .checkpointer import FORGETFUL, Keeper, StateError, require
+from .batches import Batches, Pool, set_generator, share_pool
+from .checkpointer import NO_CHECKPOINTS, Checkpointer, StateError, require
 from .engines import ExactEngine, GridEngine
 from .history import History
-from .members import Crew, Settings
+from .members import Members, Settings
 from .rows import Rows, standard_error
 
 MAX_ROUND, SHORT = 64, 0.1  # batches between two looks at the clock, fewer if they would take longer than seconds
@@ -35,7 +35,7 @@ _N_TWISTER = 624  # words in the state of torch's generator
 
 
 class Learners(Protocol):
-    """What the loop asks of those it trains: `Crew`, `FactoredCrew`."""
+    """What the loop asks of those it trains: `Members`, `LowRankMembers`."""
 
     @property
     def steps(self) -> int: ...
@@ -50,9 +50,9 @@ class Learners(Protocol):
 
 
 def train(
-    net: BasisNet, grid: GridEngine, engine: GridEngine | ExactEngine, rows: Rows, objective: Objective,
-    settings: Settings, history: History, rng: np.random.Generator, group: Group = ALONE,
-    pools: Iterator[Pool] | None = None, keeper: Keeper = FORGETFUL,
+    net: BasisNet, grid: GridEngine, engine: GridEngine | ExactEngine, rows: Rows, objective: Loss,
+    settings: Settings, history: History, rng: np.random.Generator, group: ProcessGroup = SINGLE_PROCESS,
+    pools: Iterator[Pool] | None = None, checkpointer: Checkpointer = NO_CHECKPOINTS,
 ) -> bool:  # fmt: skip
     """Fit `net` in place and write on in the history; False if a stage after the first gains nothing.
 
@@ -60,19 +60,21 @@ def train(
     """
     if pools is None:
         pools = repeat(share_pool(engine, rows, group))
-    with Crew(net, grid, engine, rows, objective, settings, group) as crew:
-        return run(crew, Feed(pools, settings.batch_size, settings.max_steps, rng), settings, history, group, keeper)
+    with Members(net, grid, engine, rows, objective, settings, group) as crew:
+        return run(
+            crew, Batches(pools, settings.batch_size, settings.max_steps, rng), settings, history, group, checkpointer
+        )
 
 
 def run(
-    learners: Learners, feed: Feed, settings: Settings, history: History, group: Group = ALONE,
-    keeper: Keeper = FORGETFUL,
+    learners: Learners, feed: Batches, settings: Settings, history: History, group: ProcessGroup = SINGLE_PROCESS,
+    checkpointer: Checkpointer = NO_CHECKPOINTS,
 ) -> bool:  # fmt: skip
-    """Lead learners through their batches to the best state on the way; go on from what the keeper knows of it."""
+    """Lead learners through their batches to the best state on the way; resume from a checkpoint."""
     with open_bar(settings.max_steps, settings.stage, "step", settings.verbose) as bar:
         watch, size = _Watch(learners, settings, history, group), 1
         state = _State(learners, watch, feed)
-        is_over = keeper.begin(state) or history.stopped_by != "schedule"
+        is_over = checkpointer.begin(state) or history.stopped_by != "schedule"
         bar.update(learners.steps)
         while not is_over and (found := feed.draw(min(size, watch.steps_left))):
             started = time.monotonic()
@@ -81,8 +83,8 @@ def run(
             size = min(2 * size, MAX_ROUND) if time.monotonic() - started < SHORT else max(1, size // 2)
             size = group.agree(size)
             is_over = watch.is_due and watch.look(bar)
-            keeper.note(state)
-        keeper.end(state)
+            checkpointer.note(state)
+        checkpointer.end(state)
         watch.restore_best()
     return watch.improved
 
@@ -90,7 +92,7 @@ def run(
 class _State:
     """All that changes while learners are led through their batches, as plain values and arrays."""
 
-    def __init__(self, learners: Learners, watch: _Watch, feed: Feed):
+    def __init__(self, learners: Learners, watch: _Watch, feed: Batches):
         self.learners, self.watch, self.feed = learners, watch, feed
 
     def form(self) -> dict[str, Any]:
@@ -138,7 +140,7 @@ class _Watch:
     best, and what it gains in the end must exceed a part of the standard error of the gain.
     """
 
-    def __init__(self, crew: Learners, settings: Settings, history: History, group: Group = ALONE):
+    def __init__(self, crew: Learners, settings: Settings, history: History, group: ProcessGroup = SINGLE_PROCESS):
         self.crew, self.settings, self.history, self.group = crew, settings, history, group
         self.before, self.best_before = len(history.steps), history.best
         self.seen = 0  # steps of this stage at the last checkpoint

@@ -20,8 +20,8 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor, nn
 
 from .. import kernels
-from ..encoding.sparse_codes import Entries, Finder
-from ..losses.loss import Objective
+from ..encoding.sparse_codes import CodeFinder, SparseCodes
+from ..losses.loss import Loss
 from ..networks import Basis
 from ..networks.basis_net import add_gradient
 from .checkpointer import require, require_bounded
@@ -47,7 +47,7 @@ class Regime:
     output_penalty: float
 
 
-class FactoredNet(nn.Module):
+class LowRankNet(nn.Module):
     """Bases by order on the cells of a shared axis, intercepts (M, K), coefficients by order (T, B, M · K).
 
     Parameters
@@ -59,7 +59,7 @@ class FactoredNet(nn.Module):
     """
 
     def __init__(
-        self, finders: Mapping[int, Finder], bases: Mapping[int, Basis], mass: Mapping[int, np.ndarray],
+        self, finders: Mapping[int, CodeFinder], bases: Mapping[int, Basis], mass: Mapping[int, np.ndarray],
         n_members: int, n_outputs: int,
     ):  # fmt: skip
         super().__init__()
@@ -87,7 +87,7 @@ class _Cells:
     """Cells of a shared axis that the bases speak for: their places (P, o) and entries, and behind those of order 1 the
     missing value, which has a number of its own in every basis."""
 
-    def __init__(self, finder: Finder, mass: np.ndarray):
+    def __init__(self, finder: CodeFinder, mass: np.ndarray):
         order, axis = finder.features.shape[1], finder.axis
         self.n_cells = finder.side**order
         grids = np.meshgrid(*[finder.inner_cells] * order, indexing="ij")
@@ -101,7 +101,7 @@ class _Cells:
         self.mass = torch.from_numpy(mass[known].astype(np.float32))
 
 
-def count_mass(finder: Finder, entries: Entries, weights: np.ndarray) -> np.ndarray:
+def count_mass(finder: CodeFinder, entries: SparseCodes, weights: np.ndarray) -> np.ndarray:
     """(cells,) entries of a row on each cell, in the weighted mean over rows."""
     mass = np.zeros((finder.side ** entries.position.shape[1], 1))
     for part, row in entries.chunks():
@@ -109,7 +109,7 @@ def count_mass(finder: Finder, entries: Entries, weights: np.ndarray) -> np.ndar
     return mass[:, 0]
 
 
-def find_ridge(entries: Entries, n_terms: int, regime: Regime) -> np.ndarray:
+def find_ridge(entries: SparseCodes, n_terms: int, regime: Regime) -> np.ndarray:
     """(T,) ridge of the terms: as so many rows' worth, more for those with more entries.
 
     PAPER §4.3: the output penalty is on the mean square of f_t. The bases have a mean square of one over all entries of
@@ -123,7 +123,7 @@ def find_ridge(entries: Entries, n_terms: int, regime: Regime) -> np.ndarray:
 class _Learner:
     """Coefficients of one order on their way: AdaGrad with one rate a term, and a ridge that waits for their turn."""
 
-    def __init__(self, net: FactoredNet, order: int, entries: Entries, ridge: np.ndarray, threads: int):
+    def __init__(self, net: LowRankNet, order: int, entries: SparseCodes, ridge: np.ndarray, threads: int):
         self.net, self.order, self.entries, self.threads = net, order, entries, threads
         self.values, self.ridge = net.coefficients[order], ridge
         n_terms = len(self.values)
@@ -175,11 +175,11 @@ class _Learner:
         )
 
 
-class FactoredCrew:
-    """All members of a FactoredNet with their rows and optimisers; the loop sees it as a `Crew`."""
+class LowRankMembers:
+    """All members of a LowRankNet with their rows and optimisers; the loop sees it as a `Members`."""
 
     def __init__(
-        self, net: FactoredNet, entries: Mapping[int, Entries], rows: Rows, objective: Objective, settings: Settings,
+        self, net: LowRankNet, entries: Mapping[int, SparseCodes], rows: Rows, objective: Loss, settings: Settings,
         regime: Regime, threads: int,
     ):  # fmt: skip
         self.net, self.rows, self.objective, self.regime = net, rows, objective, regime

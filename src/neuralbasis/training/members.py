@@ -1,4 +1,4 @@
-"""Crew: the members shared out among threads, each part with all that trains it.
+"""Members: the members shared out among threads, each part with all that trains it.
 
 Members never meet while they are trained: each has weights, held-out rows and penalties of its own. So they are dealt
 into parts that go through the same batches, each in a thread of its own. Where there is one thread, or where processes
@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..distributed.process_group import ALONE, Group
-from ..losses.loss import Objective
+from ..distributed.process_group import SINGLE_PROCESS, ProcessGroup
+from ..losses.loss import Loss
 from ..networks.basis_net import BasisNet, Points
 from .batches import Pool
 from .checkpointer import require, require_bounded
@@ -55,12 +55,12 @@ class Settings:
     stage: str = "main effects"
 
 
-class Crew:
+class Members:
     """All members of `net`, dealt into parts; a context that ends their threads."""
 
     def __init__(
-        self, net: BasisNet, grid: GridEngine, engine: GridEngine | ExactEngine, rows: Rows, objective: Objective,
-        settings: Settings, group: Group = ALONE,
+        self, net: BasisNet, grid: GridEngine, engine: GridEngine | ExactEngine, rows: Rows, objective: Loss,
+        settings: Settings, group: ProcessGroup = SINGLE_PROCESS,
     ):  # fmt: skip
         self.net, self.group, n_parts = net, group, count_parts(net, engine)
         self.edges = np.linspace(0, net.n_members, n_parts + 1).astype(int).tolist()
@@ -78,7 +78,7 @@ class Crew:
         self.threads = ThreadPoolExecutor(n_threads - 1) if n_threads > 1 else None
         self.validates = len(held) > 0
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> Members:
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -162,10 +162,10 @@ class Part:
     grid: GridEngine
     rows: Rows
     penalty: Penalty
-    objective: Objective
+    objective: Loss
     settings: Settings
     held: np.ndarray
-    group: Group = ALONE
+    group: ProcessGroup = SINGLE_PROCESS
     number: int = 0
     step: int = 0
     kept: Tensor = field(default_factory=lambda: torch.empty(0))
@@ -179,7 +179,7 @@ class Part:
 
     @property
     def is_home(self) -> bool:
-        return self.group.is_home(self.number)
+        return self.group.owns(self.number)
 
     def refresh(self, noise: float) -> None:
         """Weigh penalties anew, when it is time to."""

@@ -122,10 +122,12 @@ class Penalty:
 
     def __init__(self, grid: GridEngine, n_rows: float, smoothness: Smoothness, output_penalty: float = 0.0):
         device, self.n_rows = grid.device, n_rows
-        wished = torch.tensor([smoothness[len(term)] for term in grid.layout.terms], dtype=torch.float32, device=device)
-        self.edges = Edges(grid) if wished[:, 0].any() else None
+        requested = torch.tensor(
+            [smoothness[len(term)] for term in grid.layout.terms], dtype=torch.float32, device=device
+        )
+        self.edges = Edges(grid) if requested[:, 0].any() else None
         if self.edges is not None:
-            self.strength, self.floor = wished[self.edges.term].split(1, dim=1)
+            self.strength, self.floor = requested[self.edges.term].split(1, dim=1)
             orders = torch.tensor([[len(term)] for term in grid.layout.terms], device=device)
             self.grows = orders[self.edges.term] > 1
         self.bend_strength, self.bend_floor = smoothness.get(CURVATURE, (0.0, 0.0))

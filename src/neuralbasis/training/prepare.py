@@ -16,21 +16,21 @@ import torch
 from .. import kernels
 from ..config import WIDE_KNOTS, WIDE_NUMBERS, WIDE_SHARE, count_terms
 from ..data.columns import Columns
-from ..data.sparse import is_present, store_rows
+from ..data.sparse import is_present, to_sparse
 from ..data.target import Sample, order_rows, take_rows, tidy_rows
 from ..encoding.axis import Axis, silent_axis
 from ..encoding.encoder import Encoder, check_knots
 from ..encoding.sparse_codes import pool_axis
-from ..losses.loss import Objective, choose_objective
+from ..losses.loss import Loss, choose_loss
 from ..model.additive_model import AdditiveModel
-from ..model.shapes import FactoredShape
+from ..model.shapes import LowRankShape
 from ..terms.features import Selection, select_columns
 from ..terms.term import Plan, Ranked, Term
 from .rows import Rows, place_rows
 
 if TYPE_CHECKING:
-    from ..data.disk_cache import Block
-    from ..data.profile import Survey
+    from ..encoding.disk_cache import Block
+    from ..encoding.profile import Profile
 
 WIDE_UNITS = 1e-25, 1e15  # deviations of a target whose coefficients single precision, and a file, hold
 
@@ -46,7 +46,7 @@ class Start:
     encoder: Encoder
     numbers: Any
     sample: Sample
-    objective: Objective
+    objective: Loss
     rows: Rows
     plan: Plan
     features: Sequence[int] | None = None
@@ -56,7 +56,7 @@ class Start:
         """A model of the columns that take part as one of the whole table."""
         if self.whole is None:
             return model
-        tables = [shape for shape in model.shapes if not isinstance(shape, FactoredShape)]
+        tables = [shape for shape in model.shapes if not isinstance(shape, LowRankShape)]
         shapes = tuple(replace(shape, term=self._widen_term(shape.term)) for shape in tables)
         return replace(model, encoder=self.whole, shapes=shapes)
 
@@ -112,7 +112,7 @@ def share_axis(
     stored = columns.stored
     if stored is None:
         assert columns.matrix is not None
-        stored = store_rows(columns.matrix, parameters.absent_value)
+        stored = to_sparse(columns.matrix, parameters.absent_value)
     weights = None if (sample.weights == 1).all() else sample.weights
     axis = pool_axis(stored, weights, max_knots=min(parameters.max_bins, WIDE_KNOTS[1]))
     encoder = Encoder(tuple(Axis(name, axis.kind, axis.knots, axis.places) for name in columns.names))
@@ -137,18 +137,18 @@ def take_columns(
     return Start(encoder, numbers, tidy, objective, rows, plan)
 
 
-def take_bench(block: Block, survey: Survey, plan: Plan, parameters: Any, rng: np.random.Generator) -> Start:
+def take_sample_rows(block: Block, profile: Profile, plan: Plan, parameters: Any, rng: np.random.Generator) -> Start:
     """Start with the bench of a larger table, whose rows stand for all: in densities, and in what penalties weigh."""
-    numbers, tidy = tidy_rows(block.numbers, Sample(block.y, block.weights), survey.encoder.names)
-    if survey.classes is not None and len(found := np.unique(tidy.y)) < 2:
+    numbers, tidy = tidy_rows(block.numbers, Sample(block.y, block.weights), profile.encoder.names)
+    if profile.classes is not None and len(found := np.unique(tidy.y)) < 2:
         raise ValueError(
-            f"of {len(tidy.y):,} random rows, all are of class {survey.classes[found[0]]!r} of the target "
-            f"{survey.roles.target!r}; give more memory, or fewer rows of this class"
+            f"of {len(tidy.y):,} random rows, all are of class {profile.classes[found[0]]!r} of the target "
+            f"{profile.roles.target!r}; give more memory, or fewer rows of this class"
         )
-    objective, rows = place_sample(tidy, survey.classes, parameters, rng)
-    weight = survey.weight_sum / tidy.weights.sum() if len(tidy.y) < survey.n_rows else 1.0
-    rows = replace(rows, n_effective=survey.weight_sum if survey.whole_weights else float(survey.n_rows))
-    return Start(survey.encoder, numbers, replace(tidy, weights=weight * tidy.weights), objective, rows, plan)
+    objective, rows = place_sample(tidy, profile.classes, parameters, rng)
+    weight = profile.weight_sum / tidy.weights.sum() if len(tidy.y) < profile.n_rows else 1.0
+    rows = replace(rows, n_effective=profile.weight_sum if profile.whole_weights else float(profile.n_rows))
+    return Start(profile.encoder, numbers, replace(tidy, weights=weight * tidy.weights), objective, rows, plan)
 
 
 def choose_columns(
@@ -174,15 +174,15 @@ def choose_columns(
         axes = dict(zip(features, encoder.axes, strict=True))
         whole = Encoder(tuple(axes.get(f) or silent_axis(name) for f, name in enumerate(columns.names)))
     if bool(rows.held_out.any()):
-        rows = replace(rows, voices=spread_voices(found, features))
+        rows = replace(rows, member_mask=spread_member_mask(found, features))
     return Start(encoder, take_rows(encoder.numbers(few), order), tidy, objective, rows, plan, features, whole)
 
 
 def place_sample(
     sample: Sample, classes: np.ndarray | None, parameters: Any, rng: np.random.Generator
-) -> tuple[Objective, Rows]:
+) -> tuple[Loss, Rows]:
     """What is to be minimised, and the rows with those that each member holds out."""
-    objective = choose_objective(sample, classes)
+    objective = choose_loss(sample, classes)
     size, device = parameters.validation_size, parameters.device
     return objective, place_rows(sample, objective, parameters.outer_bags, size, rng, device)
 
@@ -194,9 +194,7 @@ def fit_encoder(columns: Columns, sample: Sample, parameters: Any) -> Encoder:
     return Encoder.fit(columns, weights, parameters.feature_types, scaling, parameters.max_bins, knots)
 
 
-def choose_judges(
-    rows: Rows, sample: Sample, objective: Objective, parameters: Any, rng: np.random.Generator
-) -> np.ndarray:
+def choose_judges(rows: Rows, sample: Sample, objective: Loss, parameters: Any, rng: np.random.Generator) -> np.ndarray:
     """(N, M) rows that each member holds out; where it holds out none, columns are chosen without a seventh of them."""
     if not bool(rows.held_out.any()):
         child = rng.spawn(1)[0]
@@ -204,9 +202,9 @@ def choose_judges(
     return rows.held_out.cpu().numpy()
 
 
-def spread_voices(found: Selection, features: Sequence[int]) -> torch.Tensor | None:
+def spread_member_mask(found: Selection, features: Sequence[int]) -> torch.Tensor | None:
     """(features, M) which member speaks of which column: those it chose, and all that only interactions need."""
-    chosen = dict(zip(found.features.tolist(), found.voices, strict=True))
-    everyone = np.ones(found.voices.shape[1], dtype=bool)
-    voices = np.stack([chosen.get(feature, everyone) for feature in features])
-    return None if voices.all() else torch.from_numpy(voices)
+    chosen = dict(zip(found.features.tolist(), found.member_mask, strict=True))
+    everyone = np.ones(found.member_mask.shape[1], dtype=bool)
+    member_mask = np.stack([chosen.get(feature, everyone) for feature in features])
+    return None if member_mask.all() else torch.from_numpy(member_mask)

@@ -20,10 +20,10 @@ import torch
 from torch import Tensor
 
 from .. import kernels
-from ..data.sparse import Stored
-from ..distributed.process_group import ALONE, Group
+from ..data.sparse import SparseMatrix
+from ..distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from ..encoding.layout import line_up
-from ..losses.loss import Objective
+from ..losses.loss import Loss
 from .free import accept, has_room
 from .history import History
 from .rows import Rows
@@ -45,7 +45,7 @@ class Chains:
     """
 
     terms: list[int]
-    positions: np.ndarray | Stored
+    positions: np.ndarray | SparseMatrix
     axes: np.ndarray
     sizes: np.ndarray
     jump: np.ndarray
@@ -55,13 +55,13 @@ class Chains:
         """Some of them, numbered anew; all of them as they are."""
         if isinstance(own, slice):
             return self
-        positions = self.positions if isinstance(self.positions, Stored) else self.positions[own]
+        positions = self.positions if isinstance(self.positions, SparseMatrix) else self.positions[own]
         terms = [self.terms[index] for index in own]
         return Chains(terms, positions, self.axes[own], self.sizes[own], self.jump[own], self.spike[own])
 
     def blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
         """The main effects and the rows' positions (…, N): all at once, or some at a time where these are stored."""
-        if not isinstance(self.positions, Stored):
+        if not isinstance(self.positions, SparseMatrix):
             yield slice(None), self.positions
             return
         step = max(1, BLOCK_NUMBERS // len(self.positions))
@@ -85,7 +85,7 @@ def find_chains(stage: Stage) -> Chains | None:
         mass = grid.cell_weight[layout.cells_of(index)][1:-1]
         jump[f, : sizes[f] - 1], spike[f, : sizes[f]] = _find_deviations(mass / max(mass.sum(), np.finfo(float).tiny))
     axes = layout.term_axis[layout.term_start[found]]
-    positions = grid.positions if isinstance(grid.positions, Stored) else line_up(grid.positions, axes)
+    positions = grid.positions if isinstance(grid.positions, SparseMatrix) else line_up(grid.positions, axes)
     return Chains(found, positions, axes, sizes, jump, spike)
 
 
@@ -104,8 +104,8 @@ class _Path:
     """
 
     def __init__(
-        self, chains: Chains, scores: Tensor, rows: Rows, objective: Objective, voices: np.ndarray | None = None,
-        group: Group = ALONE,
+        self, chains: Chains, scores: Tensor, rows: Rows, objective: Loss, member_mask: np.ndarray | None = None,
+        group: ProcessGroup = SINGLE_PROCESS,
     ):  # fmt: skip
         self.chains, self.scores, self.rows, self.objective, self.group = chains, scores, rows, objective, group
         _, n_members, n_outputs = scores.shape
@@ -114,7 +114,9 @@ class _Path:
         self.spike = np.zeros_like(self.chain)
         self.moved = np.zeros((n_members, n_outputs, len(scores)))
         self.weights = (rows.weights[:, None] * ~rows.held_out).double().numpy()
-        self.own = [slice(None)] * n_members if voices is None else [np.flatnonzero(voice) for voice in voices.T]
+        self.own = (
+            [slice(None)] * n_members if member_mask is None else [np.flatnonzero(voice) for voice in member_mask.T]
+        )
 
     def member_scores(self, member: int) -> Tensor:
         """(N, 1, K)"""
@@ -162,7 +164,7 @@ class _Path:
 
 
 def refine(
-    stage: Stage, rows: Rows, objective: Objective, history: History, threads: int, group: Group = ALONE
+    stage: Stage, rows: Rows, objective: Loss, history: History, threads: int, group: ProcessGroup = SINGLE_PROCESS
 ) -> Stage:
     """The stage with a free part, if that surely lowers the validation loss."""
     chains = find_chains(stage) if has_room(stage, rows) else None
@@ -170,8 +172,12 @@ def refine(
         return stage
     if chains.jump.size * stage.net.n_members * objective.n_outputs > MAX_NUMBERS:
         return stage
-    voices = None if rows.voices is None else rows.voices[[stage.grid.layout.terms[t][0] for t in chains.terms]].numpy()
-    path = _Path(chains, stage.add_scores(rows.init).cpu(), rows.cpu(), objective, voices, group)
+    member_mask = (
+        None
+        if rows.member_mask is None
+        else rows.member_mask[[stage.grid.layout.terms[t][0] for t in chains.terms]].numpy()
+    )
+    path = _Path(chains, stage.add_scores(rows.init).cpu(), rows.cpu(), objective, member_mask, group)
     before = best = path.validation_losses()
     kept, waited = path.chain, 0
     for price in PRICES:

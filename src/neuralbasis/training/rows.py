@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..data.target import Sample
-from ..losses.loss import Objective
+from ..losses.loss import Loss
 
 RARE_SHARE, MAX_COPIES = 0.05, 50  # classes below this share of the rows are drawn more often
 
@@ -24,10 +24,10 @@ class Rows:
     weights : (N,) with mean 1
     held_out : (N, M) rows that each member validates on
     n_effective : number of observations
-    information : what a row tells, see `Objective.information`
+    information : what a row tells, see `Loss.information`
     copies : (N,) how often a row is drawn in an epoch
     init : (N, 1 or M, K) given scores
-    voices : (D, M) columns that each member may speak of; None: all
+    member_mask : (D, M) columns that each member may speak of; None: all
     """
 
     target: Tensor
@@ -37,7 +37,7 @@ class Rows:
     information: float
     copies: np.ndarray
     init: Tensor | None = None
-    voices: Tensor | None = None
+    member_mask: Tensor | None = None
 
     @property
     def n_validated(self) -> float:
@@ -59,8 +59,8 @@ class Rows:
     def part(self, first: int, last: int) -> Rows:
         """The same rows for members first … last - 1."""
         init = self.init if self.init is None or self.init.shape[1] == 1 else self.init[:, first:last]
-        voices = None if self.voices is None else self.voices[:, first:last]
-        return replace(self, held_out=self.held_out[:, first:last], init=init, voices=voices)
+        member_mask = None if self.member_mask is None else self.member_mask[:, first:last]
+        return replace(self, held_out=self.held_out[:, first:last], init=init, member_mask=member_mask)
 
     def take(self, index: Tensor) -> tuple[Tensor, Tensor | None]:
         return self.target[index], None if self.init is None else self.init[index]
@@ -84,7 +84,7 @@ class Rows:
 
 
 def place_rows(
-    sample: Sample, objective: Objective, n_members: int, validation_size: float, rng: np.random.Generator, device
+    sample: Sample, objective: Loss, n_members: int, validation_size: float, rng: np.random.Generator, device
 ) -> Rows:
     """The sample as tensors on the device, with rows held out for each member."""
     strata = sample.y if objective.link != "identity" else np.zeros(len(sample.y))

@@ -29,17 +29,17 @@ from ..config import (
     make_settings,
     see_all_rows,
 )
-from ..data.sparse import Stored
+from ..data.sparse import SparseMatrix
 from ..data.target import Sample
-from ..distributed.process_group import ALONE, Group
+from ..distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from ..encoding.encoder import Encoder
 from ..encoding.layout import Anchor, Layout, lay_out
-from ..losses.loss import Objective
+from ..losses.loss import Loss
 from ..terms.interactions import Bins, bin_columns, find_reach, list_triples, pick_terms, rank_terms
 from ..terms.term import Plan, Ranked, Term, describe_ranking
 from .blend import blend
 from .boosting import FEW_ROWS
-from .checkpointer import FORGETFUL, Keeper
+from .checkpointer import NO_CHECKPOINTS, Checkpointer
 from .cuts import cut, cut_weak, keep_strongest
 from .engines import ExactEngine, GridEngine
 from .history import History
@@ -49,7 +49,7 @@ from .rows import Rows
 from .stage import Stage
 
 if TYPE_CHECKING:
-    from .block_loader import Supply
+    from .block_loader import BlockLoader
 
 
 @dataclass(eq=False)
@@ -62,14 +62,14 @@ class Trainer:
 
     parameters: Any
     encoder: Encoder
-    numbers: np.ndarray | Stored
+    numbers: np.ndarray | SparseMatrix
     sample: Sample
-    objective: Objective
+    objective: Loss
     rows: Rows
     rng: np.random.Generator
-    group: Group = ALONE
-    keeper: Keeper = FORGETFUL
-    supply: Supply | None = None
+    group: ProcessGroup = SINGLE_PROCESS
+    checkpointer: Checkpointer = NO_CHECKPOINTS
+    supply: BlockLoader | None = None
     stages: list[Stage] = field(default_factory=list)
     history: History = field(default_factory=History)
     knots: dict[int, int] = field(default_factory=dict)
@@ -90,10 +90,10 @@ class Trainer:
         self.n_heard = len(self.stages)
         return self.rows
 
-    def add_stage(self, terms: Sequence[Term], wished: bool = False) -> None:
+    def add_stage(self, terms: Sequence[Term], requested: bool = False) -> None:
         """Train these terms on what the others leave; after the first stage they must lower the validation loss.
 
-        Terms that are wished by name stay in any case, if only to say that they say nothing.
+        Terms that are requested by name stay in any case, if only to say that they say nothing.
         """
         if not terms or self._is_over:
             return
@@ -103,8 +103,8 @@ class Trainer:
         grid = self._lay_out(terms, knots)
         sample = None if self.stages else self.sample
         net = make_net(parameters, grid, self.objective, sample, rows.n_effective, self.rng)
-        if rows.voices is not None:
-            net.give_voices(*grid.find_voices(rows.voices))
+        if rows.member_mask is not None:
+            net.set_member_mask(*grid.find_member_mask(rows.member_mask))
         engine = grid if parameters.engine == "grid" else ExactEngine(grid)
         order = max(len(term) for term in terms) if self.stages else 1
         n_drawn = round(rows.copies.mean() * self.n_rows)
@@ -115,8 +115,8 @@ class Trainer:
             settings = see_all_rows(settings, n_drawn)
             pools = self.supply.pools(grid, self.stages, self.objective, rows)
         known = rows, self.objective, settings, self.history, self.rng, self.group
-        improved = train(net, grid, engine, *known, pools, self.keeper)
-        if improved or wished or not self.stages:
+        improved = train(net, grid, engine, *known, pools, self.checkpointer)
+        if improved or requested or not self.stages:
             stage = self._add_free_parts(Stage(net, grid))
             self.stages.append(stage)
             self.knots |= {order: knots[order] for order in {len(term) for term in terms} if order > 1}
@@ -165,8 +165,8 @@ class Trainer:
 
     @property
     def _may_boost(self) -> bool:
-        """Boosting knows no voices."""
-        return self._may_refine and self.rows.voices is None
+        """Boosting knows no member_mask."""
+        return self._may_refine and self.rows.member_mask is None
 
     def _add_free_parts(self, stage: Stage) -> Stage:
         """What bases cannot say, first of main effects and then of pairs."""
@@ -193,9 +193,9 @@ class Trainer:
         self, plan: Plan, order: int, count: float, pairs: Sequence[Term] = ()
     ) -> tuple[list[Term], list[Ranked]]:
         """Wished terms of this order and the strongest `count` of the others, and the ranking of all candidates."""
-        wished = plan.list_wished(order)
+        requested = plan.list_requested(order)
         if not count:
-            return wished, []
+            return requested, []
         candidates = self._list_candidates(plan, order, count, pairs)
         if not self.stages:
             return candidates, []
@@ -203,7 +203,7 @@ class Trainer:
         weakest = strengths[strengths > reach].min(initial=np.inf)
         can_help = strengths >= weakest if plan.is_automatic else strengths != 0
         best = [term for term, useful in zip(ranked, can_help | np.isinf(count), strict=True) if useful]
-        chosen = sorted({*wished, *best[: int(min(count, len(best)))]})
+        chosen = sorted({*requested, *best[: int(min(count, len(best)))]})
         return chosen, describe_ranking(ranked, strengths, set(chosen), self.encoder.names)
 
     def _list_candidates(self, plan: Plan, order: int, count: float, pairs: Sequence[Term]) -> list[Term]:
@@ -225,7 +225,7 @@ class Trainer:
         return sorted(plan.features, key=lambda feature: -strength[feature])[:count]
 
     def _choose_weak_pairs(self, plan: Plan) -> list[set[Term]]:
-        """For each member; none where they are not wished, or would take long to find."""
+        """For each member; none where they are not requested, or would take long to find."""
         if not (plan.is_automatic and plan.n_pairs and self.n_rows <= FEW_ROWS and self._may_boost):
             return []
         candidates = self._list_candidates(plan, 2, plan.n_pairs, ())
@@ -287,5 +287,5 @@ class Trainer:
         axes = self.encoder.axes
         positions = lay_out(axes, [(f,) for f in range(len(axes))], {}).encode(self.numbers, self.threads)
         if len(features) < len(axes):
-            positions = positions.select(features) if isinstance(positions, Stored) else positions[:, features]
+            positions = positions.select(features) if isinstance(positions, SparseMatrix) else positions[:, features]
         return bin_columns(positions, [axes[feature] for feature in features], weights, threads=self.threads)

@@ -23,16 +23,16 @@ from sklearn.utils import check_random_state
 from .. import kernels
 from ..config import count_active, make_net, make_settings, settle
 from ..data.columns import Columns
-from ..data.sparse import Stored
+from ..data.sparse import SparseMatrix
 from ..data.target import Sample, take_rows, tidy_rows
 from ..encoding.axis import Axis, level_axis
 from ..encoding.encoder import Encoder
 from ..encoding.layout import Layout, flatten
-from ..losses.loss import Objective, SquaredError, choose_objective
+from ..losses.loss import Loss, SquaredError, choose_loss
 from ..model.additive_model import AdditiveModel
 from ..model.merge import centre_shapes, count_rows, plain_shape
 from ..model.purify import Table, is_silent
-from ..model.shapes import FactoredShape, Shape
+from ..model.shapes import LowRankShape, Shape
 from ..model.summary import Summary, find_versions, read_clock, to_plain
 from ..serialization.model_file import check_columns
 from .compile import compile_members
@@ -57,7 +57,7 @@ def update_model(
     parameters: Any, model: AdditiveModel, columns: Columns, sample: Sample
 ) -> tuple[AdditiveModel, History]:
     """The model with what new rows say, see `NeuralBasisRegressor.update`; its columns come in the model's order."""
-    if any(isinstance(shape, FactoredShape) for shape in model.shapes):
+    if any(isinstance(shape, LowRankShape) for shape in model.shapes):
         raise ValueError("a model of a very wide sparse table, whose terms are kept in factors, cannot be updated")
     history = History(started=time.monotonic())
     rng = np.random.default_rng(check_random_state(parameters.random_state).randint(2**31))
@@ -82,7 +82,7 @@ def update_model(
 
 
 def correct(
-    model: AdditiveModel, numbers: np.ndarray | Stored, sample: Sample, parameters: Any, history: History,
+    model: AdditiveModel, numbers: np.ndarray | SparseMatrix, sample: Sample, parameters: Any, history: History,
     rng: np.random.Generator,
 ) -> tuple[list[Shape], np.ndarray]:  # fmt: skip
     """Shapes and intercept of the model with its correction, as far as that is kept."""
@@ -107,10 +107,10 @@ def correct(
     return centre_shapes(shapes, model.intercept + shares[0] * moves)
 
 
-def _choose_objective(sample: Sample, classes: np.ndarray | None) -> Objective:
+def _choose_objective(sample: Sample, classes: np.ndarray | None) -> Loss:
     """A new mean of a regression's target is for the correction to find: held-out rows must confirm it as well."""
     if classes is not None:
-        return choose_objective(sample, classes)
+        return choose_loss(sample, classes)
     assert sample.init is not None
     return replace(SquaredError.of(sample), shift=0.0)
 
@@ -126,7 +126,7 @@ def lay_out_model(model: AdditiveModel) -> Layout:
 
 
 def _train(
-    grid: GridEngine, rows: Rows, objective: Objective, parameters: Any, history: History, rng: np.random.Generator
+    grid: GridEngine, rows: Rows, objective: Loss, parameters: Any, history: History, rng: np.random.Generator
 ) -> Stage:
     """The trained correction."""
     assert rows.init is not None
@@ -156,8 +156,8 @@ class Judges:
     """
 
     def __init__(
-        self, axes: Sequence[Axis], tables: Sequence[Table], intercepts: np.ndarray, numbers: np.ndarray | Stored,
-        rows: Rows, objective: Objective, threads: int,
+        self, axes: Sequence[Axis], tables: Sequence[Table], intercepts: np.ndarray, numbers: np.ndarray | SparseMatrix,
+        rows: Rows, objective: Loss, threads: int,
     ):  # fmt: skip
         held = np.flatnonzero(rows.held_out.any(dim=1).numpy())
         self.held = held[:: -(-len(held) // MAX_JUDGES)]
@@ -223,7 +223,7 @@ def _find(model: AdditiveModel, table: Table) -> Shape:
     return Shape(table.term, table.axes, zeros, zeros, np.zeros_like(table.weights))
 
 
-def _add(shape: Shape, table: Table, share: float, objective: Objective, n_members: int) -> Shape:
+def _add(shape: Shape, table: Table, share: float, objective: Loss, n_members: int) -> Shape:
     """A shape with so much of its correction; the variance is so much of the correction's and the rest of its own.
 
     That is as uncertain as the rows that now speak: the old ones where nothing was learned, the new ones where the old

@@ -1,9 +1,9 @@
 """WideTrainer: the line of data for wide tables, in which nearly all values are one absent value.
 
-stored table -> one shared axis -> entries of rows -> FactoredNet -> train -> Factors -> AdditiveModel
+stored table -> one shared axis -> entries of rows -> LowRankNet -> train -> Factors -> AdditiveModel
 
 All columns share the axis, and every term is zero where a feature is absent: a row costs its stored values, in training
-and after it. Interactions are those that are wished by name.
+and after it. Interactions are those that are requested by name.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ import torch
 
 from .. import kernels
 from ..config import WIDE_GAIN, WIDE_KNOTS, make_regime, make_wide_basis, make_wide_settings
-from ..data.sparse import Stored
+from ..data.sparse import SparseMatrix
 from ..data.target import Sample
-from ..distributed.process_group import ALONE, Group
+from ..distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from ..encoding.axis import Axis
 from ..encoding.encoder import Encoder
-from ..encoding.sparse_codes import Entries, Finder, coarsen_axis
-from ..losses.loss import Objective
+from ..encoding.sparse_codes import CodeFinder, SparseCodes, coarsen_axis
+from ..losses.loss import Loss
 from ..model.additive_model import AdditiveModel
 from ..model.factors import Factors
 from ..model.shapes import make_shapes
 from ..model.summary import Summary
 from ..terms.term import Plan, Term
-from .batches import Feed
-from .checkpointer import FORGETFUL, Keeper
+from .batches import Batches
+from .checkpointer import NO_CHECKPOINTS, Checkpointer
 from .history import History
 from .loop import run
-from .low_rank import FactoredCrew, FactoredNet, count_mass
+from .low_rank import LowRankMembers, LowRankNet, count_mass
 from .rows import Rows
 
 
@@ -43,11 +43,11 @@ class WideTrainer:
     """What a wide fit works on, see `Trainer`; `terms` are all it is to learn."""
 
     def __init__(
-        self, parameters: Any, encoder: Encoder, stored: Stored, sample: Sample, objective: Objective, rows: Rows,
-        rng: np.random.Generator, group: Group = ALONE, keeper: Keeper = FORGETFUL,
+        self, parameters: Any, encoder: Encoder, stored: SparseMatrix, sample: Sample, objective: Loss, rows: Rows,
+        rng: np.random.Generator, group: ProcessGroup = SINGLE_PROCESS, checkpointer: Checkpointer = NO_CHECKPOINTS,
     ):  # fmt: skip
         self.parameters, self.encoder, self.stored, self.sample = parameters, encoder, stored, sample
-        self.objective, self.rows, self.rng, self.group, self.keeper = objective, rows, rng, group, keeper
+        self.objective, self.rows, self.rng, self.group, self.checkpointer = objective, rows, rng, group, checkpointer
         self.threads, self.history = kernels.count_threads(parameters.n_jobs), History()
 
     def fit(self, plan: Plan) -> None:
@@ -74,12 +74,12 @@ class WideTrainer:
         net = self._make_net(finders, entries)
         rounds = make_wide_settings(self.parameters, len(self.stored), int(self.rows.copies.sum()))
         known = self.rows, self.objective, rounds[0], make_regime(self.parameters), self.threads
-        crew = FactoredCrew(net, entries, *known)
+        crew = LowRankMembers(net, entries, *known)
         for settings in rounds if crew.validates else rounds[:1]:
             before = self._best_loss()
             crew.begin(settings)
-            feed = Feed(repeat(self.rows), settings.batch_size, settings.max_steps, self.rng)
-            run(crew, feed, settings, self.history, self.group, self.keeper)
+            feed = Batches(repeat(self.rows), settings.batch_size, settings.max_steps, self.rng)
+            run(crew, feed, settings, self.history, self.group, self.checkpointer)
             if self._is_over() or self._best_loss() > (1 - WIDE_GAIN) * before:
                 break
         crew.apply_scale()
@@ -92,7 +92,7 @@ class WideTrainer:
     def _is_over(self) -> bool:
         return self.history.stopped_by in ("time_limit", "callback")
 
-    def _make_finders(self, terms: Sequence[Term]) -> dict[int, Finder]:
+    def _make_finders(self, terms: Sequence[Term]) -> dict[int, CodeFinder]:
         """The terms of each order. Names, not the order of columns, decide which input of a basis a feature is."""
         names, n_columns, absent = self.encoder.names, self.stored.n_columns, float(self.stored.absent)
         by_order: dict[int, list[Term]] = {}
@@ -100,24 +100,24 @@ class WideTrainer:
             by_order.setdefault(len(term), []).append(tuple(sorted(term, key=names.__getitem__)))
         axis = replace(self.encoder.axes[0], name="")
         return {
-            order: Finder.of(self._axis_of(axis, order), absent, by_order[order], n_columns)
+            order: CodeFinder.of(self._axis_of(axis, order), absent, by_order[order], n_columns)
             for order in sorted(by_order)
         }
 
     def _axis_of(self, axis: Axis, order: int) -> Axis:
         return axis if order == 1 else coarsen_axis(axis, float(self.stored.absent), WIDE_KNOTS[order])
 
-    def _make_net(self, finders: dict[int, Finder], entries: dict[int, Entries]) -> FactoredNet:
+    def _make_net(self, finders: dict[int, CodeFinder], entries: dict[int, SparseCodes]) -> LowRankNet:
         generator = torch.Generator().manual_seed(int(self.rng.integers(2**31)))
         weights = self.sample.weights
         mass = {order: count_mass(finders[order], found, weights) for order, found in entries.items()}
         bases = {order: make_wide_basis(self.parameters, finder, generator) for order, finder in finders.items()}
-        net = FactoredNet(finders, bases, mass, self.parameters.outer_bags, self.objective.n_outputs)
+        net = LowRankNet(finders, bases, mass, self.parameters.outer_bags, self.objective.n_outputs)
         net.intercept.data.add_(torch.from_numpy(self.objective.first_score(self.sample)))
         return net
 
     @torch.no_grad()
-    def _read(self, net: FactoredNet, order: int, entries: Entries) -> Factors:
+    def _read(self, net: LowRankNet, order: int, entries: SparseCodes) -> Factors:
         """Mean and deviation of the members' coefficients, in the target's unit."""
         finder = net.finders[order]
         members = net.coefficients[order].reshape(len(finder.features), -1, net.n_members, net.n_outputs)
@@ -136,7 +136,9 @@ class WideTrainer:
         return found - found.mean() if len(found) > 1 else found
 
 
-def count_cells(finder: Finder, entries: Entries, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def count_cells(
+    finder: CodeFinder, entries: SparseCodes, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Cells nearest to the entries and their weight, term by term, and where each term's begin."""
     shape = (len(finder.features), *[finder.side] * finder.features.shape[1])
     size = math.prod(shape[1:])
@@ -149,7 +151,7 @@ def count_cells(finder: Finder, entries: Entries, weights: np.ndarray) -> tuple[
 
 
 def compile_factors(
-    trainer: WideTrainer, objective: Objective, classes: np.ndarray | None, n_jobs: int | None, summary: Summary
+    trainer: WideTrainer, objective: Loss, classes: np.ndarray | None, n_jobs: int | None, summary: Summary
 ) -> AdditiveModel:
     """The model of what was learned: factors, shapes that read them, and the score of a row without values."""
     shapes = make_shapes(trainer.factors, trainer.encoder)

@@ -79,9 +79,9 @@ def fit_classifiers(
         turned, held = _turn(features, axes, pool), _turn(held_features, axes, pool)
         theta = np.zeros((len(every), turned.shape[1]), dtype=np.float32)
         for ridge in sorted(ridges, reverse=True):
-            theta = _minimise(Objective(turned, weights, ridge, pool), theta, axes.variances)
+            theta = _minimise(ClassifierLoss(turned, weights, ridge, pool), theta, axes.variances)
             path.append(theta)
-            losses.append(Objective(held, held_weights, 0.0, pool).evaluate(theta, every)[0])
+            losses.append(ClassifierLoss(held, held_weights, 0.0, pool).evaluate(theta, every)[0])
         chosen = _choose_ridges(np.array(losses), held_weights)
         best = np.array(path)[chosen, every]
         coefficients = best[:, :-1] @ axes.turn.T
@@ -116,7 +116,7 @@ def find_axes(features: np.ndarray, max_axes: int, pool: ThreadPoolExecutor) -> 
     return Axes(centre, scaled, np.maximum(variances[kept], 0) / mean)
 
 
-class Objective:
+class ClassifierLoss:
     """The loss of all concepts and its slope: threads share chunks of rows, whose sums are added in one order."""
 
     def __init__(self, turned: np.ndarray, weights: np.ndarray, ridge: float, pool: ThreadPoolExecutor):
@@ -146,7 +146,7 @@ class Objective:
         return loss, slope
 
 
-def _minimise(objective: Objective, theta: np.ndarray, variances: np.ndarray) -> np.ndarray:
+def _minimise(objective: ClassifierLoss, theta: np.ndarray, variances: np.ndarray) -> np.ndarray:
     """L-BFGS for each concept; those that have arrived rest."""
     theta = theta.copy()
     scale = (1 / (0.25 * np.append(variances, 1.0) + objective.penalty)).astype(np.float32)
@@ -166,7 +166,7 @@ def _minimise(objective: Objective, theta: np.ndarray, variances: np.ndarray) ->
 
 
 def _search(
-    objective: Objective,
+    objective: ClassifierLoss,
     theta: np.ndarray,
     loss: np.ndarray,
     slope: np.ndarray,

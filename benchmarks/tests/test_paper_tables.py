@@ -1,0 +1,373 @@
+"""The paper's tables: their data, the runner of their cells, and the report, which is what RESULTS.md must be."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+ROOT = Path(__file__).resolve().parents[2]
+if not (ROOT / "benchmarks").is_dir():
+    pytest.skip("the benchmarks are not part of this copy of the source", allow_module_level=True)
+pytest.importorskip("tomllib", reason="the tables are read by Python 3.11 or later")
+
+from benchmarks import baselines, run  # noqa: E402
+from benchmarks.datasets import paper  # noqa: E402
+from benchmarks.journal import append_line, read_lines  # noqa: E402
+from benchmarks.measure import read_records  # noqa: E402
+from benchmarks.report import write_report  # noqa: E402
+from benchmarks.results import NO_DATA, Results, match_count, read_count  # noqa: E402
+from benchmarks.run import Budget, History, is_finished, read_seconds, write_seconds  # noqa: E402
+from benchmarks.stability import measure_stability  # noqa: E402
+from benchmarks.tables import TABLES, Cell, find_job, read_data, read_file, read_table  # noqa: E402
+from benchmarks.versions import read_versions  # noqa: E402
+
+BENCHMARKS = ROOT / "benchmarks"
+CELLS = [cell for name in TABLES for cell in read_table(name).list_cells() if cell.seed == 0]
+ORIGIN = {
+    "versions": dict(read_versions()),
+    "date": "2026-01-01 00:00",
+    "machine": "a test",
+    "commit": "",
+    "changed": False,
+}
+
+
+def published(table: str, model: str, **options: Any) -> dict[str, Any]:
+    row = next(row for row in read_table(table).rows if (row.model, row.options) == (model, options))
+    return dict(row.published)
+
+
+def test_published_figures() -> None:
+    assert published("comparison", "NBM")["ca_housing"] == [0.5638, 0.0013]
+    assert published("comparison", "XGBoost")["newsgroups"] == [0.7677, 0.0009]
+    assert published("comparison_sota", "NB²M")["year"] == [79.01, 0.03]
+    assert published("comparison_sota", "NODE-GA²M")["microsoft"] == [0.5618, 0.0003]
+    assert published("num_bases", "NB²M", n_bases=1000)["covertype"] == [0.8979, 0.0003]
+    assert published("num_subnets", "NBM", n_subnets=5) == {"covertype": [0.7435]}
+    assert published("shape_functions", "NAM") == {"ca_housing": [0.9921]}
+    counts = {name: sum(len(row.published) for row in read_table(name).rows) for name in TABLES[1:6]}
+    assert counts == {"comparison": 49, "comparison_sota": 44, "num_bases": 40, "num_subnets": 5, "shape_functions": 2}
+
+
+def test_published_settings() -> None:
+    found = read_file("optimal_hyper")
+    assert [len(found[model]) for model in ("NBM", "NB²M")] == [15, 12]
+    assert found["NBM"]["credit"] == {
+        "epochs": 500, "batch_size": 1024, "learning_rate": 0.00391, "weight_decay": 1.574e-6, "dropout": 0.0,
+        "basis_dropout": 0.9, "output_penalty": 0.03737,
+    }  # fmt: skip
+    assert found["NB²M"]["cub"]["output_penalty"] == 96.894
+
+
+def test_data_sets_are_those_of_the_loaders() -> None:
+    assert set(read_data()) == set(paper.SETS)
+    for key, data in read_data().items():
+        sizes = paper.SETS[key].sizes
+        assert data.n_columns == sizes.n_features
+        assert data.n_outputs == (1 if sizes.n_classes in (0, 2) else sizes.n_classes)
+        assert (data.metric in ("rmse", "mse")) == (paper.SETS[key].task == "regression")
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_cells_name_what_is_there(table: str) -> None:
+    cells = [cell for cell in CELLS if cell.table == table]
+    assert cells
+    for cell in cells:
+        job = find_job(cell)
+        assert cell.value > 0
+        assert cell.minutes > 0
+        assert job.kind == "ratios" or job.data in paper.SETS
+        if job.kind in ("fit", "shapes"):
+            assert set(job.options) <= find_options(job.learner), cell.title
+        assert run.list_cells(run.make_parser().parse_args(shlex.split(cell.command)[3:]))[0] == cell
+
+
+def find_options(learner: str) -> set[str]:
+    """Options that the learner's `fit` names, or parameters of its estimator."""
+    source = (BENCHMARKS / "baselines" / f"{learner}.py").read_text(encoding="utf-8")
+    named = set(re.findall(r"(\w+): [\w| .\[\],]+ = ", source.partition("def fit(")[2].partition("->")[0]))
+    if learner == "ours":
+        from neuralbasis import NeuralBasisRegressor
+
+        return named | set(inspect.signature(NeuralBasisRegressor).parameters)
+    return named | ({"interactions"} if learner == "ebm" else set())
+
+
+def test_a_cell_takes_the_published_settings() -> None:
+    job = find_job(Cell("comparison", "covertype", "NB²M", "grid"))
+    assert job.options["batch_size"] == 512
+    assert (job.learner, job.options["engine"], job.options["epochs"]) == ("nbm", "grid", 500)
+
+
+def test_tables_share_jobs() -> None:
+    """A fit that stands in three tables runs once."""
+    jobs = {
+        find_job(cell).key for cell in CELLS
+        if (cell.data, cell.model, cell.variant) == ("covertype", "NBM", "grid")
+        and cell.options in ({}, {"n_bases": 100}, {"n_subnets": 1})
+    }  # fmt: skip
+    assert len(jobs) == 1
+
+
+def test_cells_go_by_seed_and_then_by_value() -> None:
+    cells = run.list_cells(run.make_parser().parse_args(["comparison", "--data", "ca_housing", "--seed", "0", "1"]))
+    assert [cell.seed for cell in cells] == sorted(cell.seed for cell in cells)
+    assert (cells[0].model, cells[0].variant) == ("NBM", "paper")
+    values = [cell.value for cell in cells if cell.seed == 0]
+    assert values == sorted(values, reverse=True)
+
+
+def make_line(cell: Cell, **fields: Any) -> dict[str, Any]:
+    job = find_job(cell)
+    place = {"table": cell.table, "data": cell.data, "model": cell.model, "variant": cell.variant, "seed": cell.seed}
+    version = run.find_version(job.learner)
+    return {
+        "cell": place,
+        "job": job.__dict__,
+        "version": version,
+        "seconds": 60.0,
+        "minutes": cell.minutes,
+        **fields,
+        **ORIGIN,
+    }
+
+
+def test_time_is_learned_from_the_lines() -> None:
+    cell = next(cell for cell in CELLS if (cell.model, cell.variant, cell.data) == ("NBM", "grid", "fico"))
+    other = next(cell for cell in CELLS if (cell.model, cell.variant, cell.data) == ("NBM", "grid", "covertype"))
+    job = find_job(cell)
+    assert History().estimate(cell, job) == 60 * cell.minutes
+    seen = History([make_line(other, seconds=2 * 60 * other.minutes, value=0.7)])
+    assert seen.estimate(cell, job) == 2 * 60 * cell.minutes  # twice as slow as guessed
+    counted = next(cell for cell in CELLS if (cell.model, cell.variant) == ("NBM", "network"))
+    seen.add(make_line(counted, seconds=6 * counted.minutes, parameters=5))
+    assert seen.estimate(cell, job) == 2 * 60 * cell.minutes  # a job of another kind tells nothing
+    seen.add(make_line(replace(cell, seed=3), seconds=77.0, value=0.8))
+    assert seen.estimate(cell, job) == 77
+
+
+def test_what_counts_as_done() -> None:
+    cell = next(cell for cell in CELLS if cell.model == "Linear")
+    job, line = find_job(cell), make_line(cell, value=0.7)
+    assert History([line]).find_done(job) == line
+    assert History([line]).find_done(replace(job, seed=1)) is None
+    older = {**line, "version": "0.1"}
+    assert History([older]).find_done(job) is None
+    assert History([older], any_version=True).find_done(job) == older
+    assert is_finished(make_line(cell, failed="it broke"), 100.0)
+    late = make_line(cell, failed="stopped after 60 s", limit=60.0)
+    assert is_finished(late, 60.0)
+    assert not is_finished(late, 100.0)
+
+
+def test_budget() -> None:
+    budget = Budget(3600.0)
+    assert 3599 < budget.left <= 3600
+    assert budget.largest == 1200
+    assert budget.find_limit(10.0) == 120
+    assert budget.find_limit(100.0) == 400
+    assert budget.find_limit(2000.0) == pytest.approx(3600, abs=1)
+    assert Budget(None).find_limit(10.0) is None
+    cells = [cell for cell in CELLS if cell.model == "Linear"]
+    assert run.run_cells(cells, None, History(), Budget(1.0), again=False) == {
+        "did not fit into the budget": len(cells)
+    }
+
+
+def test_times_are_read_and_written() -> None:
+    assert [read_seconds(text) for text in ("2h", "1.5 h", "20m", "90s", "90")] == [7200, 5400, 1200, 90, 90]
+    with pytest.raises(Exception, match="not a time"):
+        read_seconds("soon")
+    assert [write_seconds(seconds) for seconds in (40, 200, 9000)] == ["40 s", "3 min", "2 h 30 min"]
+
+
+def test_a_line_has_the_version_of_its_own_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = CELLS[0]
+    job = replace(find_job(cell), learner="ours")
+    monkeypatch.setattr(run, "run_child", lambda *given: "{}")
+    run.find_version("ours")
+    monkeypatch.setattr("benchmarks.versions._source_hash", lambda: "changed")
+    assert run.run_cell(cell, job, None)["version"].endswith("+changed")
+    monkeypatch.undo()
+    read_versions.cache_clear()
+    run.find_version.cache_clear()
+
+
+def test_a_cell_that_fails_says_why() -> None:
+    cell = next(replace(cell, quick=True) for cell in CELLS if cell.title.startswith("comparison: Linear, default, ca"))
+    line = run.run_cell(cell, replace(find_job(cell), options={"nonsense": 1}), None)
+    assert "unexpected keyword argument 'nonsense'" in line["failed"]
+    late = run.run_cell(cell, find_job(cell), 0.2)
+    assert (late["failed"], late["limit"]) == ("stopped after 0 s", 0.2)
+
+
+def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    out = tmp_path / "lines.jsonl"
+    names = ["comparison", "--quick", "--model", "Linear", "--data", "ca_housing", "fico"]
+    command = [sys.executable, "-m", "benchmarks.run", *names, "--out", str(out)]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        wait_until(lambda: read_lines(out))
+        children = list_children(process.pid)
+        os.kill(process.pid, signal.SIGKILL)
+    wait_until(lambda: not any(map(is_running, children)))  # what it had begun does not go on
+    (first,) = read_lines(out)
+    with out.open("a") as file:
+        file.write('{"cell": {"table": "comp')  # half a line, as a crash leaves it
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    lines = read_lines(out)
+    assert lines[0] == first
+    assert "1 done before, 3 run" in done.stderr
+    assert [(line["job"]["data"], line["job"]["seed"]) for line in lines] == [
+        ("ca_housing", 0), ("fico", 0), ("ca_housing", 1), ("fico", 1),
+    ]  # fmt: skip
+    assert all(0 < line["value"] < 1 and line["seconds"] > line["fit_seconds"] > 0 for line in lines)
+    assert {"commit", "changed", "date", "machine", "versions", "peak_mb"} <= set(first)
+
+
+def wait_until(is_true: Callable[[], object]) -> None:
+    until = time.monotonic() + 120
+    while not is_true():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def list_children(pid: int) -> list[int]:
+    """None where there is no /proc."""
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(child) for child in path.read_text().split()] if path.exists() else []
+
+
+def is_running(pid: int) -> bool:
+    """Not so if it is gone, or waits for a parent to take note."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.dictionaries(st.text(), st.integers() | st.text()), max_size=4), st.binary(max_size=9))
+def test_half_a_line_is_cut_off(tmp_path_factory: pytest.TempPathFactory, lines: list[dict], torn: bytes) -> None:
+    path = tmp_path_factory.mktemp("journal") / "lines.jsonl"
+    for line in lines:
+        append_line(path, line)
+    with path.open("ab") as file:
+        file.write(torn.replace(b"\n", b""))
+    assert read_lines(path) == lines
+    append_line(path, {"last": 1})
+    assert read_lines(path) == [*lines, {"last": 1}]
+
+
+def test_counts_are_matched() -> None:
+    assert [read_count(text) for text in ("54K", "0.5M", "99")] == [54_000, 500_000, 99]
+    assert match_count(64_661, "65K") == "equal"
+    assert match_count(243_784, "243K") == "equal, cut"
+    assert match_count(70_000, "54K") == "differs"
+
+
+def test_stability_is_a_deviation_over_models() -> None:
+    """Two columns at two points; the second reading sees no difference."""
+    still, moved = [[0.0, 0.0], [1.0, 1.0]], [[2.0, 0.0], [1.0, 3.0]]
+    fields = {
+        "readings": ["even steps", "rows"],
+        "points": [[0, 1]] * 2,
+        "density": [[1]] * 2,
+        "value": 0.5,
+        "fit_seconds": 1,
+    }
+    lines = [{"shapes": [[still, still]], **fields}, {"shapes": [[moved, still]], **fields}]
+    found = measure_stability(lines)
+    assert found is not None
+    assert found.overall == {"even steps": pytest.approx(2 * 2**0.5 / 4), "rows": 0.0}
+    assert found.n_models == 2
+    assert measure_stability(lines[:1]) is None
+
+
+def test_report_of_made_up_lines() -> None:
+    cell = next(cell for cell in CELLS if cell.title.startswith("comparison: NBM, default, ca_housing"))
+    lines = [make_line(replace(cell, seed=seed), value=value) for seed, value in ((0, 0.9), (0, 0.4), (1, 0.6))]
+    failing = next(cell for cell in CELLS if cell.title.startswith("comparison: NBM, grid, fico"))
+    lines += [
+        make_line(failing, failed="exit code 1: MemoryError"),
+        {"absent": "cub", "reason": NO_DATA},
+    ]
+    record = {"name": "start", "title": "Start", "command": "python -m x", "date": "", "machine": "m", "output": "|"}
+    text = write_report(lines, [record, {**record, "output": "| new |", "note": "A remark."}], [])
+    assert "| NBM at our defaults, CA Housing: rmse ≤ 0.5638" in text
+    row = next(line for line in text.splitlines() if line.startswith("| NBM, default "))
+    figures = [figure.strip() for figure in row.strip("|").split("|")][1:]
+    assert figures == ["**0.5000 ± 0.1414 (2)**", "not run", "not run", "not run", "no data", "not run", "not run"]
+    grid = next(line for line in text.splitlines() if line.startswith("| NBM, grid "))
+    assert grid.split("|")[3].strip() == "failed"
+    assert "- failed: exit code 1: MemoryError: NBM, grid, FICO (about 3 min)" in text
+    assert cell.command in text
+    assert "### Start\n\n`python -m x`\n\n; m.\n\nA remark.\n\n| new |" in text
+    assert text.count("### Start") == 1
+
+
+def test_later_lines_replace_earlier_ones() -> None:
+    cell = next(cell for cell in CELLS if cell.model == "Linear")
+    results = Results([make_line(cell, failed="no"), make_line(cell, value=1.0), make_line(cell, value=2.0)])
+    assert results.find_values(cell) == [2.0]
+    assert results.failed == {}
+
+
+def test_a_cell_that_was_stopped_has_not_failed() -> None:
+    cell = next(cell for cell in CELLS if cell.model == "Linear")
+    results = Results([make_line(cell, failed="stopped after 60 s", limit=60.0)])
+    assert (results.mark(cell), results.explain(cell)) == ("not run", "no time yet: stopped after 60 s")
+
+
+def test_throughput_needs_no_data() -> None:
+    cell = next(cell for cell in CELLS if (cell.table, cell.data) == ("params_and_throughput", "inaturalist"))
+    fit = next(cell for cell in CELLS if (cell.table, cell.data) == ("comparison", "inaturalist"))
+    results = Results([{"absent": "inaturalist", "reason": NO_DATA}, make_line(cell, rows_per_second=1.0)])
+    assert [results.mark(other) for other in (replace(cell, model="NB²M"), fit)] == ["not run", "no data"]
+    absent = {"inaturalist": "no file", "node_gam": "no package"}
+    able, n_absent = run.split_absent([cell, fit], absent)
+    assert (able, n_absent) == ([cell], 1)
+
+
+def test_results_are_what_the_report_writes() -> None:
+    """RESULTS.md is never edited by hand: `python -m benchmarks.report` writes it."""
+    records = read_records(BENCHMARKS / "laboratory.jsonl")
+    text = write_report(read_lines(BENCHMARKS / "paper.jsonl"), read_lines(BENCHMARKS / "records.jsonl"), records)
+    assert (BENCHMARKS / "RESULTS.md").read_text(encoding="utf-8") == text
+
+
+def test_the_readme_quotes_from_the_results() -> None:
+    """Figures of the README's tables with three decimals or more stand in a written report."""
+    reports = "".join((BENCHMARKS / name).read_text(encoding="utf-8") for name in ("RESULTS.md", "LABORATORY.md"))
+    rows = [line for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    quoted = re.findall(r"\d\.\d{3,}", "\n".join(rows))
+    assert len(quoted) > 10
+    assert [figure for figure in quoted if figure not in reports] == []
+
+
+def test_lines_have_no_folders_of_a_machine() -> None:
+    for name in ("paper.jsonl", "records.jsonl"):
+        for line in read_lines(BENCHMARKS / name):
+            assert not re.search(r"(?<![\w.])/(home|work|tmp|root|usr)/", json.dumps(line))
+
+
+def test_learners_of_the_tables_have_a_package() -> None:
+    learners = {find_job(cell).learner for cell in CELLS}
+    assert learners - {"networks"} <= set(baselines.LIBRARIES)
+    assert run.find_version("linear") == read_versions()["sklearn"]
+    assert run.find_version("ours") == read_versions()["neuralbasis"]
+    assert run.find_version("nam").startswith(read_versions()["torch"] + "+")

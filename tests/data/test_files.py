@@ -1,0 +1,342 @@
+"""Sources: every kind of table that can be read again, and what is said of those that cannot."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.parquet
+import pytest
+
+from neuralbasis.data.columns import Column, read_columns
+from neuralbasis.data.files import Source, open_files, open_source, read_column
+from neuralbasis.data.writers import deal_lanes, gather_results, read_ahead, read_pieces
+from neuralbasis.encoding.profile import choose_roles
+
+AGES = [31, 45, 27, 60, 18, 52]
+
+
+def write_parquet(folder: Path, count: int = 3, **columns: Any) -> list[Path]:
+    """Files of two row groups each."""
+    table = pa.table({"age": AGES, "city": list("abcabc"), **columns})
+    paths = [folder / f"part-{number}.parquet" for number in range(count)]
+    for path in paths:
+        pa.parquet.write_table(table, path, row_group_size=4, write_page_checksum=True)
+    return paths
+
+
+def read_all(source: Source, names: list[str] | None = None) -> pa.Table:
+    return pa.Table.from_batches([batch for piece in source.pieces for batch in source.read(piece, names)])
+
+
+def opened(X: Any) -> Source:
+    source = open_source(X)
+    assert source is not None
+    return source
+
+
+def test_parquet_pieces_are_row_groups(tmp_path: Path) -> None:
+    write_parquet(tmp_path)
+    source = opened(f"{tmp_path}/*.parquet")
+    assert source.names == ("age", "city")
+    assert [piece.n_rows for piece in source.pieces] == [4, 2] * 3
+    assert [piece.row_group for piece in source.pieces] == [0, 1] * 3
+    assert source.n_rows == 18
+    assert read_all(source)["age"].to_pylist() == AGES * 3
+    assert [batch["age"].to_pylist() for batch in source.read(source.pieces[1], ["age"])] == [AGES[4:]]
+
+
+def test_a_path_a_folder_a_glob_and_a_list_are_the_same(tmp_path: Path) -> None:
+    paths = write_parquet(tmp_path)
+    found = [opened(X) for X in (str(tmp_path), tmp_path, f"{tmp_path}/part-*.parquet", paths, list(map(str, paths)))]
+    assert all(read_all(source).equals(read_all(found[0])) for source in found)
+    assert len({source.fingerprint() for source in found}) == 1
+    assert opened(paths[0]).n_rows == 6
+
+
+def test_a_folder_of_partitions_has_their_columns(tmp_path: Path) -> None:
+    table = pa.table({"age": AGES, "year": [2020, 2020, 2021, 2021, 2021, 2020]})
+    pa.parquet.write_to_dataset(table, tmp_path, partition_cols=["year"])
+    found = read_all(opened(tmp_path), ["age", "year"]).to_pandas().sort_values("age")
+    assert found["age"].tolist() == sorted(AGES)
+    assert found["year"].tolist() == [2021, 2021, 2020, 2020, 2020, 2021]
+
+
+def test_a_dataset_keeps_its_filter_and_partitions(tmp_path: Path) -> None:
+    write_parquet(tmp_path)
+    dataset = pa.dataset.dataset(str(tmp_path))
+    assert read_all(opened(dataset))["age"].to_pylist() == AGES * 3
+    filtered = opened(dataset.filter(pa.dataset.field("age") > 40))
+    assert read_all(filtered)["age"].to_pylist() == [45, 60, 52] * 3
+    assert filtered.n_rows is None
+    assert filtered.fingerprint() == ""
+    in_memory = opened(pa.dataset.dataset(pa.table({"age": AGES})))
+    assert read_all(in_memory)["age"].to_pylist() == AGES
+
+
+class Batches:
+    """Anything that can be iterated again."""
+
+    def __iter__(self):
+        yield pa.record_batch({"age": AGES[:4]})
+        yield pa.table({"age": AGES[4:]})
+
+
+@pytest.mark.parametrize("X", [Batches(), list(Batches()), lambda: iter(Batches())], ids=["class", "list", "function"])
+def test_batches_can_be_read_again_and_again(X: Any) -> None:
+    source = opened(X)
+    for _ in range(2):
+        assert read_all(source)["age"].to_pylist() == AGES
+    assert [batch.num_rows for batch in source.read(source.pieces[0], batch_rows=3)] == [3, 1, 2]
+    assert source.fingerprint() == ""
+
+
+@pytest.mark.parametrize("X", [iter(Batches()), pa.table({"age": AGES}).to_reader()], ids=["generator", "reader"])
+def test_what_can_be_read_once_is_refused(X: Any) -> None:
+    with pytest.raises(TypeError, match="can be read only once, but a table is read several times; give a list"):
+        open_source(X)
+
+
+def test_an_iterable_of_something_else_is_refused() -> None:
+    with pytest.raises(TypeError, match="Arrow record batches or tables, but it gives int"):
+        open_source(lambda: iter([1, 2]))
+    with pytest.raises(TypeError, match="it gives nothing"):
+        open_source(lambda: iter([]))
+
+
+TABLES = [
+    np.zeros((3, 2)), [[1, 2], [3, 4]], {"age": AGES}, [{"age": 31}], pd.DataFrame({"age": AGES}),
+    pl.DataFrame({"age": AGES}), pl.LazyFrame({"age": AGES}), pa.table({"age": AGES}),
+    pa.record_batch({"age": AGES}), [],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("X", TABLES, ids=lambda X: type(X).__name__)
+def test_tables_in_memory_stay_what_they_are(X: Any) -> None:
+    assert open_source(X) is None
+
+
+def test_types_of_csv_files_are_settled_by_all_rows(tmp_path: Path) -> None:
+    """Whole numbers until a late decimal, numbers until a late text, and a file that has only missing values."""
+    many = 400_000  # more than Arrow looks at to guess
+    late = "".join(f"{i % 7},{i % 5},x\n" for i in range(many)) + "1.5,n/b,NA\n"
+    (tmp_path / "a.csv").write_text("size,mixed,text\n" + late)
+    with gzip.open(tmp_path / "b.csv.gz", "wt") as file:
+        file.write("size,mixed,text\n2,,y\nNA,,y\n")
+    source = opened(tmp_path)
+    table = read_all(source)
+    assert [str(kind) for kind in table.schema.types] == ["double", "string", "string"]
+    assert table.num_rows == many + 3
+    assert table["size"].to_pylist()[-4:] == [float((many - 1) % 7), 1.5, 2.0, None]
+    assert table["mixed"].to_pylist()[-4:] == [str((many - 1) % 5), "n/b", None, None]
+    assert table["text"].null_count == 1
+
+
+def test_csv_files_of_another_dialect(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes("zip;größe\n007;1\n010;?\n".encode("latin-1"))
+    source = open_files([tmp_path / "a.csv"], encoding="latin-1", missing=["?"], texts=["zip"])
+    assert read_all(source).to_pydict() == {"zip": ["007", "010"], "größe": [1, None]}
+    assert [piece.n_rows for piece in source.pieces] == [2]
+
+
+def test_some_pieces_are_a_source(tmp_path: Path) -> None:
+    write_parquet(tmp_path)
+    source = opened(tmp_path)
+    part = source.take(source.pieces[1::2])
+    assert read_all(part)["age"].to_pylist() == AGES[4:] * 3
+    assert (part.n_rows, source.n_rows) == (6, 18)
+    assert part.fingerprint() != source.fingerprint()
+    assert open_source(part) is part
+
+
+def test_numbers_of_several_files_become_one_type(tmp_path: Path) -> None:
+    pa.parquet.write_table(pa.table({"x": pa.array([1, 2], pa.int32())}), tmp_path / "a.parquet")
+    pa.parquet.write_table(pa.table({"x": [1.5, 2.5]}), tmp_path / "b.parquet")
+    assert read_all(opened(tmp_path))["x"].to_pylist() == [1.0, 2.0, 1.5, 2.5]
+
+
+def test_files_that_differ_are_named(tmp_path: Path) -> None:
+    pa.parquet.write_table(pa.table({"x": [1, 2], "y": [1, 2]}), tmp_path / "a.parquet")
+    pa.parquet.write_table(pa.table({"x": ["1", "2"], "y": [1, 2]}), tmp_path / "b.parquet")
+    with pytest.raises(ValueError, match=r"column 'x' is int64 in .*a\.parquet, but string in .*b\.parquet"):
+        open_source(tmp_path)
+    pa.parquet.write_table(pa.table({"x": [1, 2]}), tmp_path / "b.parquet")
+    with pytest.raises(ValueError, match=r"b\.parquet has no column 'y'; it has 'x'"):
+        open_source(tmp_path)
+    (tmp_path / "c.csv").write_text("x\n1\n")
+    with pytest.raises(ValueError, match="of several kinds"):
+        open_source(tmp_path)
+
+
+def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    table = pa.table([[1, 2], [3, 4]], names=["x", "x"])
+    pa.parquet.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match=r"a\.parquet cannot be read .*duplicate field names"):
+        open_source(tmp_path)
+    with pytest.raises(ValueError, match="the table has more than one column 'x'; rename them"):
+        open_source([table])
+
+
+def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+    for path, words in (
+        (tmp_path / "none.parquet", "there is no file or folder"),
+        (f"{tmp_path}/*.parquet", "no file matches"),
+        (tmp_path, "has no Parquet or CSV file"),
+    ):
+        with pytest.raises(FileNotFoundError, match=words):
+            open_source(path)
+    (tmp_path / "notes.txt").write_text("hello")
+    with pytest.raises(ValueError, match=r"notes\.txt is neither Parquet nor CSV by its name"):
+        open_source(tmp_path / "notes.txt")
+
+
+def test_a_file_that_vanishes_is_named(tmp_path: Path) -> None:
+    paths = write_parquet(tmp_path)
+    source = opened(tmp_path)
+    paths[1].unlink()
+    with pytest.raises(FileNotFoundError, match=r"part-1\.parquet, row group 0: the file is gone; put it back"):
+        read_all(source)
+
+
+def test_a_corrupt_row_group_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "big.parquet"
+    table = pa.table({"x": np.random.default_rng(0).random(10_000)})
+    pa.parquet.write_table(table, path, row_group_size=5_000, write_page_checksum=True)
+    start = pa.parquet.read_metadata(path).row_group(1).column(0).data_page_offset
+    data = bytearray(path.read_bytes())
+    data[start + 2_000 : start + 2_050] = bytes(50)
+    path.write_bytes(data)
+    source = opened(path)
+    assert sum(batch.num_rows for batch in source.read(source.pieces[0])) == 5_000
+    with pytest.raises(ValueError, match=r"big\.parquet, row group 1 cannot be read .*write the file anew"):
+        list(source.read(source.pieces[1]))
+
+
+def test_a_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
+    write_parquet(tmp_path)
+    (tmp_path / "part-9.parquet").write_bytes(b"PAR1 nothing")
+    with pytest.raises(ValueError, match=r"part-9\.parquet cannot be read"):
+        open_source(tmp_path)
+
+
+def test_the_fingerprint_changes_with_the_files(tmp_path: Path) -> None:
+    paths = write_parquet(tmp_path)
+    before = opened(tmp_path).fingerprint()
+    assert opened(tmp_path).fingerprint() == before
+    os.utime(paths[0], ns=(1, 1))
+    touched = opened(tmp_path).fingerprint()
+    assert touched != before
+    assert opened(paths[:2]).fingerprint() != touched
+
+
+def test_roles_name_the_nearest_column(tmp_path: Path) -> None:
+    write_parquet(tmp_path, income=[1.0] * 6)
+    source = opened(tmp_path)
+    roles = choose_roles(source, "income")
+    assert (roles.features, roles.names) == (("age", "city"), ["age", "city", "income"])
+    with pytest.raises(ValueError, match="the table has no column 'incme'; did you mean 'income'"):
+        choose_roles(source, "incme")
+    with pytest.raises(ValueError, match="the table has no column 'w'; it has 'age', 'city', 'income'"):
+        choose_roles(source, "income", "w")
+    with pytest.raises(ValueError, match="'income' is target or weight"):
+        choose_roles(source, "income", features=["age", "income"])
+    with pytest.raises(ValueError, match="no column besides 'age'"):
+        choose_roles(opened([pa.record_batch({"age": AGES})]), "age")
+
+
+def test_lanes_hold_all_pieces_in_order(tmp_path: Path) -> None:
+    write_parquet(tmp_path, count=20)
+    source = opened(tmp_path)
+    for size in (1, 2, 3, 5, 24, 30):
+        lanes = [deal_lanes(source, rank, size) for rank in range(size)]
+        dealt = [piece.index for own in lanes for _, pieces in own for piece in pieces]
+        assert dealt == list(range(40))
+        numbers = [number for own in lanes for number, _ in own]
+        assert numbers == list(range(max(24, size)))
+    rows = [
+        sum(piece.n_rows or 0 for _, pieces in deal_lanes(source, rank, 3) for piece in pieces) for rank in range(3)
+    ]
+    assert max(rows) - min(rows) <= 8
+
+
+def test_reading_ahead_keeps_order_and_passes_errors_on(tmp_path: Path) -> None:
+    assert list(read_ahead(iter(range(50)))) == list(range(50))
+
+    def fail():
+        yield 1
+        raise OSError("disk")
+
+    found = read_ahead(fail())
+    assert next(found) == 1
+    with pytest.raises(OSError, match="disk"):
+        next(found)
+    endless = read_ahead(iter(int, 1))
+    assert next(endless) == 0
+    endless.close()  # stops the other thread
+    write_parquet(tmp_path)
+    source = opened(tmp_path)
+    batches = read_pieces(source, source.pieces, ["age"])
+    assert [age for batch in batches for age in batch["age"].to_pylist()] == AGES * 3
+
+
+def test_one_process_that_fails_stops_all() -> None:
+    class Two:
+        rank, size = 0, 2
+
+        def gather(self, value):
+            return [value, (None, "ValueError: no such column")]
+
+    with pytest.raises(RuntimeError, match="process 1 stopped with ValueError: no such column"):
+        gather_results(Two(), lambda: 1)
+    with pytest.raises(ZeroDivisionError):
+        gather_results(Two(), lambda: 1 // 0)
+
+
+ARRAYS = {
+    "doubles": pa.array([1.5, None, -2.0]),
+    "singles": pa.array([1.5, 2.5, -2.0], pa.float32()),
+    "singles with nulls": pa.array([1.5, None, -2.0], pa.float32()),
+    "integers": pa.array([3, None, 7]),
+    "bytes": pa.array([3, 0, 7], pa.uint8()),
+    "flags": pa.array([True, None, False]),
+    "decimals": pa.array([1.25, None, 2.5]).cast(pa.decimal128(5, 2)),
+    "texts": pa.array(["b", None, "a"]),
+    "large texts": pa.array(["b", None, "a"], pa.large_string()),
+    "views": pa.array(["b", None, "a"], pa.string_view()),
+    "dictionary": pa.DictionaryArray.from_arrays(pa.array([1, None, 0]), pa.array(["z", "a", "unused"])),
+    "ordered": pa.DictionaryArray.from_arrays(pa.array([1, None, 0]), pa.array(["low", "high", "top"]), ordered=True),
+    "dictionary of numbers": pa.DictionaryArray.from_arrays(pa.array([1, None, 0]), pa.array([3.0, 2.5])),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_a_column_of_a_batch_is_read_as_in_memory(name: str) -> None:
+    batch = pa.record_batch({"x": ARRAYS[name]})
+    column, known = read_column(batch, "x"), read_columns(pa.Table.from_batches([batch]))[0]
+    if known.numbers is not None:
+        assert column.numbers is not None
+        np.testing.assert_array_equal(column.numbers, known.numbers)
+    else:
+        assert list_texts(column) == list_texts(known)
+        assert column.ordered == known.ordered
+
+
+def list_texts(column: Column) -> list[str | None]:
+    assert column.codes is not None
+    assert column.levels is not None
+    return [None if code < 0 else column.levels[code] for code in column.codes]
+
+
+def test_files_in_several_stores_are_named(monkeypatch):
+    local = pa.fs.LocalFileSystem()
+    stores = {"a.parquet": local, "b.parquet": pa.fs.SubTreeFileSystem("/", local)}
+    monkeypatch.setattr("neuralbasis.data.files._expand", lambda path: (stores[path], [path], None))
+    with pytest.raises(ValueError, match=r"in several stores, such as a\.parquet and b\.parquet"):
+        open_source(list(stores))

@@ -1,0 +1,276 @@
+"""explain: one class and one picture. The chosen terms are those with the largest means, in the model's own numbers."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from neuralbasis import explain, plot
+from neuralbasis.encoding.axis import continuous_axis
+from neuralbasis.encoding.encoder import Encoder
+from neuralbasis.explain import classes
+from neuralbasis.model.additive_model import AdditiveModel
+from neuralbasis.model.shapes import Shape
+from tests.models import build_model, draw_numbers, name_columns, tie_model
+from tests.sparse_tables import build_models, draw_table
+
+ABC = np.array(["a", "b", "c"])
+PICTURE = np.arange(60, dtype=np.uint8).reshape(4, 5, 3)
+
+
+def make_model(seed=0, tied=False, link="mlogit"):
+    rng = np.random.default_rng(seed)
+    labels = ABC if link == "mlogit" else np.array(["no", "yes"])
+    model = build_model(rng, n_outputs=3 if link == "mlogit" else 1, link=link, classes=labels)
+    return tie_model(rng, model, range(0, len(model.shapes), 2)) if tied else model
+
+
+def make_rows(model, n_rows=12, seed=0):
+    return name_columns(model.encoder.axes, draw_numbers(np.random.default_rng(seed), model.encoder.axes, n_rows))
+
+
+def birds(scores, weights=(1.0, 1.0, 1.0)):
+    """A model of three classes; for each term the scores of three knots for the first class."""
+    names = [f"concept {i}" for i in range(len(scores))]
+    axes = [continuous_axis(name, np.arange(3.0), scaling="minmax") for name in names]
+    shapes = []
+    for i, (axis, own) in enumerate(zip(axes, scores, strict=True)):
+        table = np.zeros((5, 3))
+        table[1:-1, 0] = own
+        shapes.append(Shape((i,), (axis,), table, np.zeros_like(table), np.pad(np.asarray(weights, float), 1)))
+    return AdditiveModel(Encoder(tuple(axes)), np.zeros(3), tuple(shapes), "mlogit", ABC)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from(["mlogit", "logit"]), st.booleans())
+def test_gains_are_means_over_the_rows_of_the_class(seed, link, tied):
+    model = make_model(seed, tied and link == "mlogit", link)
+    rows = make_rows(model, seed=seed)
+    means = model.contributions(rows).mean(axis=0)
+    for place, label in enumerate(model.classes.tolist()):
+        found = explain.explain_class(model, label, rows, n_terms=3)
+        own = means[:, place] if link == "mlogit" else means[:, 0] * (1 if place else -1)
+        np.testing.assert_allclose(found.gains, own, atol=1e-12)
+        best = sorted((gain for gain, is_for in zip(own, found.is_for, strict=True) if is_for), reverse=True)[:3]
+        np.testing.assert_allclose([one.size for one in found.speaks_for], best, atol=1e-12)
+        assert [one.size for one in found.speaks_against] == sorted(one.size for one in found.speaks_against)
+        assert all(one.size > 0 for one in found.speaks_for)
+        assert all(one.size < 0 for one in found.speaks_against)
+        assert found.n_rows == 12
+
+
+def test_many_contributions_are_read_for_one_score_alone(monkeypatch):
+    model = make_model(1, tied=True)
+    whole = explain.explain_class(model, "b", make_rows(model))
+    monkeypatch.setattr(classes, "MANY_NUMBERS", 0)
+    alone = explain.explain_class(model, "b", make_rows(model))
+    np.testing.assert_allclose(alone.gains, whole.gains, atol=1e-12)
+    np.testing.assert_allclose(alone.rival_gains, whole.rival_gains, atol=1e-12)
+
+
+def test_without_rows_terms_are_weighed_by_the_rows_they_draw_and_turn_away():
+    model = birds([[-1, -1, 2], [1, 1, -2], [0, 0, 0.5], [0, 0, 0]])
+    found = explain.explain_class(model, "a")
+    up, down = np.exp([-1.0, -1.0, 2.0]), np.exp([1.0, 1.0, -2.0])
+    gain = (up * [-1, -1, 2]).sum() / up.sum()
+    loss = (down * [-1, -1, 2]).sum() / down.sum()
+    np.testing.assert_allclose([found.gains[0], found.losses[0]], [gain, loss])
+    np.testing.assert_allclose([found.gains[1], found.losses[1]], [-loss, -gain])
+    assert [one.name for one in found.speaks_for] == ["concept 0", "concept 2"]
+    assert [one.name for one in found.speaks_against] == ["concept 1"]
+    assert found.speaks_against[0].size == pytest.approx(-gain)
+    assert (found.rival, found.tells_apart, found.n_rows) == (None, (), 0)
+    assert str(found) == "for a: concept 0 +1.7, concept 2 +0.23\nagainst a: concept 1 −1.7"
+
+
+def test_cells_without_training_rows_say_nothing():
+    found = explain.explain_class(birds([[-0.1, -0.1, 9.0]], weights=(1, 1, 0)), "a")
+    assert found.gains[0] == pytest.approx(-0.1)
+    assert found.speaks_for == ()
+
+
+def test_huge_scores_do_not_overflow():
+    found = explain.explain_class(birds([[-1000.0, 0.0, 1000.0]]), "a")
+    assert (found.gains[0], found.losses[0]) == (1000.0, -1000.0)
+
+
+def test_views_are_the_tables_of_the_class_alone():
+    for tied in (False, True):
+        model = make_model(1, tied)
+        found = explain.explain_class(model, "b", make_rows(model))
+        for term in (*found.terms_for, *found.terms_against):
+            shape = model.shapes[term.index]
+            np.testing.assert_allclose(term.scores, shape.scores[..., [1]])
+            np.testing.assert_array_equal(term.weights, shape.weights)
+            if shape.members is not None:
+                np.testing.assert_allclose(term.members, shape.members[..., [1]])
+                np.testing.assert_allclose(term.spread, shape.spread[..., [1]])
+
+
+def test_the_first_of_two_classes_is_what_speaks_against_the_second():
+    model = make_model(2, link="logit")
+    rows = make_rows(model)
+    no, yes = (explain.explain_class(model, label, rows) for label in ("no", "yes"))
+    np.testing.assert_allclose(no.gains, -yes.gains)
+    assert (no.rival, yes.rival) == ("yes", "no")
+    np.testing.assert_allclose(no.view(0).scores, -yes.view(0).scores)
+    np.testing.assert_array_equal(no.view(0).spread, yes.view(0).spread)
+
+
+def test_the_rival_is_the_next_class_on_the_rows_and_what_tells_them_apart():
+    model = make_model(3)
+    rows = make_rows(model, 40)
+    found = explain.explain_class(model, "a", rows, n_terms=2)
+    mean = model.scores(rows).mean(axis=0)
+    rival = 1 + int(mean[1:].argmax())
+    assert found.rival == ABC[rival]
+    means = model.contributions(rows).mean(axis=0)
+    lead = means[:, 0] - means[:, rival]
+    order = np.argsort(-lead)[:2]
+    assert [one.name for one in found.tells_apart] == [model.term_names[t] for t in order]
+    np.testing.assert_allclose([one.size for one in found.tells_apart], lead[order])
+
+
+def test_values_are_those_of_the_rows():
+    model = make_model(0)
+    rows = make_rows(model)
+    found = explain.explain_class(model, "a", rows)
+    number = [None if value != value else value for value in rows["x0"].tolist()]
+    assert found.values(found.view(0)) == (tuple(number),)
+    assert found.values(found.view(1)) == (tuple(rows["x1"].tolist()),)
+    assert explain.explain_class(model, "a").values(found.view(0)) == ((),)
+
+
+def test_rows_may_be_mappings():
+    model = birds([[-1, 0, 1]])
+    assert explain.explain_class(model, "a", [{"concept 0": 2.0}, {"concept 0": 1.5}]).gains[0] == 0.75
+
+
+def test_a_model_in_factors_says_what_its_tables_say():
+    table = draw_table(0)
+    factors, tables = build_models(table)
+    for X in (None, table[:7]):
+        one, other = (explain.explain_class(model, "b", X) for model in (factors, tables))
+        for name in ("gains", "losses"):
+            np.testing.assert_allclose(getattr(one, name), getattr(other, name), atol=1e-6)
+        assert [term.name for term in one.terms_for] == [term.name for term in other.terms_for]
+        np.testing.assert_allclose(one.view(2).scores, other.view(2).scores)
+
+
+def test_frames_and_plain_values():
+    model = make_model(0)
+    found = explain.explain_class(model, "a", make_rows(model))
+    frame = found.to_pandas()
+    assert list(frame["term"][:4]) == [one.name for one in found.speaks_for]
+    assert list(frame.columns) == ["term", "gain", "loss", f"gain of {found.rival}"]
+    assert len(frame) == len(model.shapes)
+    data = found.data()
+    assert (data["class"], data["rows"], data["rival"]) == ("a", 12, found.rival)
+    assert data["for"]["scores"] == [one.size for one in found.speaks_for]
+    assert repr(found) == "ClassExplanation('a', 12 rows)"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_speaks_against_a_class_comes_strongest_first(seed):
+    model = make_model(seed)
+    found = explain.explain_class(model, "a", make_rows(model), n_terms=100)
+    others = found.to_pandas()[found.is_for.sum() :]
+    assert list(others["loss"]) == sorted(others["loss"])
+    named = [one.name for one in found.speaks_against]
+    assert list(others["term"])[: len(named)] == named
+
+
+def test_numbers_as_classes_are_plain():
+    rng = np.random.default_rng(0)
+    model = build_model(rng, n_outputs=3, link="mlogit", classes=np.array([3, 5, 8]))
+    found = explain.explain_class(model, model.classes[1])
+    assert json.loads(json.dumps(found.data()))["class"] == 5
+    assert repr(found) == "ClassExplanation(5, 0 rows)"
+
+
+def test_what_cannot_be_a_class_is_an_error():
+    model = make_model()
+    with pytest.raises(ValueError, match=r"no class 'd'; its classes are \['a', 'b', 'c'\]"):
+        explain.explain_class(model, "d")
+    with pytest.raises(ValueError, match="n_terms must be 1 or more, not 0"):
+        explain.explain_class(model, "a", n_terms=0)
+    with pytest.raises(ValueError, match="this one is a regression: use explain_global"):
+        explain.explain_class(build_model(np.random.default_rng(0)), 0)
+    with pytest.raises(ValueError, match=r"numbers from 0 to 255.* got float64 of shape \(4, 5, 2\)"):
+        explain.explain_class(model, "a", pictures=[np.zeros((4, 5, 2))])
+    with pytest.raises(ValueError, match="not -2 … 2; give it as it was before it was normalised"):
+        explain.explain_class(model, "a", pictures=[np.array([[-2.0, 2.0]])])
+    with pytest.raises(ValueError, match="reaches only 1 and would be black: multiply it by 255"):
+        explain.explain_class(model, "a", pictures=[np.array([[0.0, 0.3, 1.0]])])
+    dark = [np.zeros((4, 5)), np.array([[0, 1]], dtype=np.uint8)]
+    assert [picture.max() for picture in explain.explain_class(model, "a", pictures=dark).pictures] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "array",
+    [PICTURE, PICTURE.astype(float), PICTURE.astype(np.int64), np.dstack([PICTURE, PICTURE[..., 0]])],
+    ids=["bytes", "floats", "integers", "alpha"],
+)
+def test_pictures_become_bytes_of_three_colours(array):
+    (found,) = explain.explain_class(make_model(), "a", pictures=[array]).pictures
+    assert found.dtype == np.uint8
+    np.testing.assert_array_equal(found, PICTURE)
+    grey = explain.explain_class(make_model(), "a", pictures=[array[..., 0]]).pictures[0]
+    np.testing.assert_array_equal(grey, np.repeat(PICTURE[..., :1], 3, axis=2))
+
+
+def one_row(model, seed=5):
+    return {name: values[:1] for name, values in make_rows(model, 1, seed).items()}
+
+
+def test_sights_are_the_largest_contributions_with_their_heat():
+    model = make_model(4)
+    row, heat = one_row(model), {"x0": np.arange(6.0).reshape(2, 3), "x1": np.ones((2, 3))}
+    found = explain.explain_picture(model, row, PICTURE, heat, label="c", actual="b", n_terms=len(model.shapes))
+    sizes = model.contributions(row)[0, :, 2]
+    order = np.argsort(-np.abs(sizes), kind="stable")
+    np.testing.assert_allclose([sight.contribution for sight in found.sights], sizes[order])
+    assert [sight.name for sight in found.sights] == [model.term_names[t] for t in order]
+    by_name = {sight.name: sight.heat for sight in found.sights}
+    np.testing.assert_array_equal(by_name["x0"], heat["x0"])
+    np.testing.assert_array_equal(by_name["x0 & x1"], np.maximum(heat["x0"], 1.0))
+    assert by_name["x2"] is None
+    assert found.row.actual == "b"
+    assert found.row.scores[2] == pytest.approx(found.intercept[2] + sizes.sum())
+
+
+def test_a_picture_explains_the_class_that_is_predicted():
+    model = make_model(4)
+    found = explain.explain_picture(model, one_row(model), PICTURE, n_terms=2)
+    assert found.output == int(model.scores(one_row(model))[0].argmax())
+    assert len(found.sights) == 2
+    assert repr(found) == f"PictureExplanation(5 × 4, prediction {found.row.prediction!r})"
+
+
+def test_wrong_pictures_are_errors():
+    model = make_model()
+    row = one_row(model)
+    with pytest.raises(ValueError, match="the concepts of one picture, not of 3"):
+        explain.explain_picture(model, make_rows(model, 3), PICTURE)
+    with pytest.raises(ValueError, match="heat names 'wing', which is no column of the model"):
+        explain.explain_picture(model, row, PICTURE, {"wing": np.ones((2, 2))})
+    with pytest.raises(ValueError, match=r"heat of 'x0' must be a grid \(h, w\) of finite numbers"):
+        explain.explain_picture(model, row, PICTURE, {"x0": [[np.nan]]})
+    with pytest.raises(ValueError, match=r"grids of one size, not \[\(1, 2\), \(2, 2\)\]"):
+        explain.explain_picture(model, row, PICTURE, {"x0": np.ones((2, 2)), "x1": np.ones((1, 2))})
+    with pytest.raises(ValueError, match="label needs a model of three classes or more"):
+        explain.explain_picture(make_model(link="logit"), row, PICTURE, label="yes")
+    with pytest.raises(ValueError, match="n_terms must be 1 or more"):
+        explain.explain_picture(model, row, PICTURE, n_terms=0)
+
+
+def test_records_draw_themselves():
+    model = make_model()
+    found = explain.explain_class(model, "a", make_rows(model), pictures=[PICTURE])
+    drawn = [axes.get_title() for axes in found.visualize().axes]
+    assert drawn == [axes.get_title() for axes in plot.class_shapes(found).axes]
+    seen = explain.explain_picture(model, one_row(model), PICTURE, {"x0": np.eye(2)})
+    n_heats = sum(sight.heat is not None for sight in seen.sights)
+    assert len(seen.visualize().axes) == len(plot.picture(seen).axes) == 2 + n_heats > 2

@@ -1,0 +1,318 @@
+"""Reading a wide model: the strongest terms, those of a class or of a row, and never all of them at once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+
+from neuralbasis import NeuralBasisClassifier, export, plot, report
+from neuralbasis.cli import main, pages
+from neuralbasis.encoding.axis import Axis, silent_axis
+from neuralbasis.encoding.encoder import Encoder
+from neuralbasis.encoding.sparse_codes import CodeFinder
+from neuralbasis.explain import explain_global, explain_local
+from neuralbasis.export import plain
+from neuralbasis.lazy import Lazy
+from neuralbasis.model.additive_model import AdditiveModel, load
+from neuralbasis.model.factors import Factors
+from neuralbasis.model.scorecard import MAX_TABLES
+from neuralbasis.model.shapes import Shape, make_shapes
+from neuralbasis.report import part
+from tests.models import build_model
+from tests.report.test_report import read_page
+from tests.sparse_tables import build_models, build_wide, draw_table, rows_of_every_kind
+
+WORDS = ("goal", "engine", "the", "goalkeeper", "Own goal", "rare")
+CLASSES = np.array(["cars", "none", "sport"])
+# What a word contributes to each class where a text has it, and in how many of 100 texts that is.
+EFFECTS = np.array([[-1, 0, 3], [2, 0, -1], [0, 0.5, 0], [0, 0, 1], [0, 0, 0.5], [8, 0, 0]], dtype=np.float32)
+COUNTS = np.array([20, 10, 96, 8, 4, 0])
+
+
+def build_words(link="mlogit", classes=CLASSES, n_outputs=3):
+    """A word is there (1) or not (0): one basis, which is 1 where it is."""
+    axis = Axis("", "continuous", np.array([0.0, 1.0]), np.array([0.0, 1.0]))
+    finder = CodeFinder(axis, 0.0, np.arange(6)[:, None], 6)
+    bases = np.array([[0], [0], [1], [0]], dtype=np.float32)  # missing, absent, there, unseen
+    seen = COUNTS > 0
+    effects = EFFECTS[:, None, -n_outputs:]
+    counted = np.full(seen.sum(), 2), COUNTS[seen].astype(float), np.r_[0, np.cumsum(seen)]
+    factors = Factors(finder, bases, effects, np.zeros_like(effects), *counted, 100.0)
+    encoder = Encoder(tuple(replace(axis, name=name) for name in WORDS))
+    intercept = np.arange(n_outputs, dtype=float)
+    return AdditiveModel(encoder, intercept, make_shapes([factors], encoder), link, classes, n_jobs=1)
+
+
+def lean(word, output):
+    share = COUNTS[WORDS.index(word)] / 100
+    return pytest.approx(share * (1 - share) * EFFECTS[WORDS.index(word), output])
+
+
+def test_the_strongest_terms():
+    explanation = explain_global(build_words())
+    assert [term.name for term in explanation.top(3)] == ["goal", "engine", "goalkeeper"]
+    # Of a word in a share p of the texts: p (1 - p) off its mean where it is, and as much where it is not.
+    assert explanation.top(1)[0].importance == pytest.approx(2 * 0.2 * 0.8 * 4 / 3)
+    assert [explanation.names[t] for t in explanation.order] == [term.name for term in explanation.top(6)]
+    assert explanation.top(99)[-1].name == "rare"
+
+
+def test_terms_that_speak_for_a_class():
+    found = explain_global(build_words()).by_class(2)
+    assert list(found) == ["cars", "none", "sport"]
+    sport = found["sport"]
+    assert [term.name for term in sport.speaks_for] == ["goal", "goalkeeper"]
+    assert [term.size for term in sport.speaks_for] == [lean("goal", 2), lean("goalkeeper", 2)]
+    assert [(term.name, term.size) for term in sport.speaks_against] == [("engine", lean("engine", 2))]
+    assert [term.name for term in found["none"].speaks_for] == ["the"]  # 96 of 100 texts have it: it says little
+    assert found["none"].speaks_for[0].size == lean("the", 1)
+    assert found["none"].speaks_against == ()
+    assert str(sport) == "for sport: goal +0.48, goalkeeper +0.074\nagainst sport: engine −0.09"
+
+
+def test_the_strongest_terms_of_a_class_have_their_signs():
+    found = explain_global(build_words()).top(3, class_="sport")
+    assert [(term.name, term.leanings[2]) for term in found] == [
+        ("goal", lean("goal", 2)),
+        ("engine", lean("engine", 2)),
+        ("goalkeeper", lean("goalkeeper", 2)),
+    ]
+    with pytest.raises(ValueError, match=r"no class 'news'; its classes are \['cars', 'none', 'sport'\]"):
+        explain_global(build_words()).top(3, class_="news")
+
+
+def test_two_classes_lean_to_opposite_sides():
+    found = explain_global(build_words("logit", np.array(["other", "sport"]), 1)).by_class(1)
+    assert (found["sport"].speaks_for[0].name, found["sport"].speaks_for[0].size) == ("goal", lean("goal", 2))
+    assert found["other"].speaks_against[0].size == pytest.approx(-found["sport"].speaks_for[0].size)
+    assert found["other"].speaks_for[0].name == found["sport"].speaks_against[0].name == "engine"
+
+
+def test_a_regression_leans_up_and_down():
+    found = explain_global(build_words("identity", None, 1)).by_class(1)
+    assert list(found) == ["score"]
+    assert (found["score"].speaks_for[0].name, found["score"].speaks_against[0].name) == ("goal", "engine")
+
+
+@settings(deadline=None, max_examples=10)
+@given(st.integers(0, 1000))
+def test_leanings_of_factors_are_those_of_their_tables(seed):
+    factored, tables = build_models(draw_table(seed, n_rows=80, share=0.2))  # the absent value is the most frequent
+    np.testing.assert_allclose(factored.leanings(), tables.leanings(), atol=1e-6)
+    views, expected = explain_global(factored).terms, explain_global(tables).terms
+    for one, other in zip(views, expected, strict=True):
+        np.testing.assert_allclose(one.leanings, other.leanings, atol=1e-6)
+        inner = other.scores - np.average(other.scores, axis=tuple(range(other.weights.ndim)), weights=other.weights)
+        far = np.average(np.abs(inner), axis=tuple(range(other.weights.ndim)), weights=other.weights)
+        np.testing.assert_allclose(one.importances, far, rtol=1e-5)
+        assert one.low == pytest.approx(other.low)
+
+
+def test_leanings_count_rows_off_the_usual_value():
+    model = build_model(np.random.default_rng(0), ("nominal",), (1,))
+    shape = model.shapes[0]
+    usual = shape.weights.argmax()
+    off = np.arange(len(shape.weights)) != usual
+    share = shape.weights[off].sum() / shape.weights.sum()
+    difference = np.average(shape.scores[off, 0], weights=shape.weights[off]) - shape.scores[usual, 0]
+    np.testing.assert_allclose(model.leanings(), [[share * (1 - share) * difference]])
+
+
+def test_search_finds_the_name_first_then_what_begins_with_it():
+    explanation = explain_global(build_words())
+    assert [term.name for term in explanation.search("goal")] == ["goal", "goalkeeper", "Own goal"]
+    assert [term.name for term in explanation.search("GOAL", n=2)] == ["goal", "goalkeeper"]
+    assert [term.name for term in explanation.search("e")] == ["engine", "goalkeeper", "the", "rare"]
+    assert explanation.search("xyz") == []
+    assert explanation.find("goal") is explanation.terms[0]
+
+
+def test_a_row_lists_the_terms_it_touches():
+    model, rows = build_words(), np.zeros((3, 6))
+    rows[0, [0, 2]], rows[2, 5] = 1.0, np.nan
+    found = explain_local(model, rows, ["sport", "cars", "none"])
+    first = found.row(0)
+    assert first.names == ("goal", "the")
+    assert first.values == ((1.0,), (1.0,))
+    np.testing.assert_allclose(first.contributions, EFFECTS[[0, 2]])
+    np.testing.assert_allclose(first.contributions.sum(axis=0) + first.intercept, first.scores)
+    assert found.row(1).names == ()
+    assert found.row(1).prediction == "sport"  # the largest intercept
+    assert found.row(2).names == ("rare",)
+    assert found.row(2).values == ((None,),)
+    assert found.data(0)["names"] == ["goal", "the"]
+    assert found.data(0)["values"] == [1.0, 1.0]
+    assert (found.values[0][0], found.values[0][1], dict(found.values[0])) == (1.0, 0.0, {0: 1.0, 2: 1.0})
+    frame = found.to_pandas()
+    assert len(frame) == 3 * 3  # three terms, three classes
+    assert frame["contribution"].sum() == pytest.approx(EFFECTS[[0, 2]].sum())
+
+
+def test_stored_rows_and_dense_ones_are_explained_alike():
+    factored = build_models(draw_table(0))[0]
+    rows = rows_of_every_kind()[:40]
+    found, expected = factored.list_contributions(rows), factored.contributions(rows)
+    filled = np.zeros_like(expected)
+    filled[found.row, found.term] = found.value
+    np.testing.assert_allclose(filled, expected, atol=1e-6)
+    sparse = explain_local(factored, csr_array(np.nan_to_num(rows)))
+    dense = explain_local(factored, np.nan_to_num(rows))
+    for index in range(len(rows)):
+        assert sparse.row(index).names == dense.row(index).names
+        np.testing.assert_array_equal(sparse.row(index).contributions, dense.row(index).contributions)
+    np.testing.assert_array_equal(sparse.scores, dense.scores)
+
+
+def test_a_list_of_plain_contributions_has_all_of_them():
+    model = build_model(np.random.default_rng(0))
+    rows = np.zeros((2, 5))
+    found = model.list_contributions({axis.name: rows[:, i] for i, axis in enumerate(model.encoder.axes)})
+    terms, values = found.of_row(1)
+    assert terms.tolist() == list(range(len(model.shapes)))
+    assert values.shape == (len(model.shapes), 1)
+
+
+def test_infinite_values_and_too_many_contributions_say_what_to_do(wide):
+    model = build_words()
+    with pytest.raises(ValueError, match="column 'the' holds an infinite value"):
+        explain_local(model, [[0, 0, np.inf, 0, 0, 0]])
+    with pytest.raises(ValueError, match=r"of 4,000 rows to 50,000 terms .* or use list_contributions"):
+        wide.contributions(csr_array((4000, 50_000)))
+
+
+@pytest.fixture(scope="module")
+def wide():
+    return build_wide(50_000)
+
+
+def test_fifty_thousand_terms_are_read_at_once(wide):
+    text = str(wide)
+    assert text.count("\n") < 40
+    assert "… and 49,980 more" in text
+    explanation = explain_global(wide)
+    strongest = wide.importances().argmax()
+    assert explanation.top(1)[0].name == wide.term_names[strongest] == f"word_{strongest:06d}"
+    assert explanation.find("word_012345").index == 12_345
+    assert [term.name for term in explanation.search("_01234", n=2)] == sorted(
+        (f"word_01234{k}" for k in range(10)), key=lambda name: -explanation.find(name).importance
+    )[:2]
+    assert len(explanation.data()["scores"]) == 50_000
+    card = wide.scorecard("word_000007")
+    np.testing.assert_allclose(card.tables[0].scores[0], wide.shapes[7].scores[0])
+    with pytest.raises(ValueError, match=r"has 50,000 terms, too many .* scorecard\(term='word_000000'\)"):
+        wide.scorecard()
+    assert MAX_TABLES == 2000
+
+
+def test_a_row_of_fifty_thousand_columns(wide):
+    row = csr_array(([0.3, 0.7], ([0, 0], [49_999, 17])), shape=(1, 50_000))
+    view = explain_local(wide, row).row(0)
+    assert sorted(view.terms) == [17, 49_999]
+    total = wide.shapes[17].factors.bases  # linear between the knots of 1 / 32
+    at = {17: 0.7 * 32 + 1, 49_999: 0.3 * 32 + 1}
+    for place, term in enumerate(view.terms):
+        low, part_up = int(at[term]), at[term] % 1
+        blend = (1 - part_up) * total[low] + part_up * total[low + 1]
+        expected = blend @ wide.shapes[term].factors.coefficients[term]
+        np.testing.assert_allclose(view.contributions[place], expected, rtol=1e-4)
+
+
+def test_few_terms_of_very_many_columns(tmp_path):
+    axes = [silent_axis(f"x{k}") for k in range(60_000)]
+    for k in (5, 59_999):
+        axes[k] = Axis(f"x{k}", "continuous", np.array([0.0, 1.0]), np.array([0.0, 1.0]))
+    tables = np.array([[0.0], [-1.0], [2.0], [0.0]])
+    shapes = [Shape((k,), (axes[k],), tables * k, tables * 0, np.ones(4)) for k in (5, 59_999)]
+    model = AdditiveModel(Encoder(tuple(axes)), np.zeros(1), tuple(shapes), "identity", n_jobs=1)
+    model.save(tmp_path / "model.nbm")
+    loaded, rows = load(tmp_path / "model.nbm"), np.zeros((2, 60_000))
+    rows[0, [5, 6]] = 1.0, 0.5
+    np.testing.assert_array_equal(loaded.scores(rows), model.scores(rows))
+    assert loaded.scores(rows)[:, 0].tolist() == [10 - 59_999, -5 - 59_999]
+    view = explain_local(loaded, rows).row(0)
+    assert (view.names, view.values) == (("x59999", "x5"), ((0.0,), (1.0,)))
+
+
+def test_lists_of_the_estimator_are_lazy(wide):
+    fitted = NeuralBasisClassifier()
+    fitted.model_ = wide
+    assert len(fitted.term_scores_) == len(fitted.bins_) == len(fitted.term_names_) == 50_000
+    for name, expected in (("term_scores_", "scores"), ("standard_deviations_", "spread"), ("bin_weights_", "weights")):
+        found = getattr(fitted, name)
+        assert isinstance(found, Lazy)
+        np.testing.assert_array_equal(found[-1], getattr(wide.shapes[-1], expected))
+    assert len(fitted.term_scores_[3:5]) == 2
+    with pytest.raises(IndexError):
+        fitted.term_scores_[50_000]
+
+
+def test_figures_of_the_strongest(wide, tmp_path):
+    names = [label.get_text() for label in plot.importances(wide, 3).axes[0].get_yticklabels()]
+    assert names == [term.name for term in explain_global(wide).top(3)]
+    assert "49,997 weaker terms not shown" in plot.importances(wide, 3).axes[0].get_xlabel()
+    assert [axes.get_title().split()[0] for axes in plot.shapes(wide, terms=["word_000005"]).axes] == ["word_000005"]
+
+
+def test_leanings_are_drawn_as_they_are(tmp_path):
+    figure = plot.leanings(build_words(), 2, tmp_path / "words.png", against=True)
+    assert (tmp_path / "words.png").stat().st_size > 0
+    axes = figure.axes[2]
+    assert axes.get_title() == "sport"
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["goal", "goalkeeper", "engine"]
+    assert [bar.get_width() for bar in axes.patches] == [lean("goal", 2), lean("goalkeeper", 2), lean("engine", 2)]
+    assert [axes.get_title() for axes in plot.leanings(build_words(), classes=["sport"]).axes] == ["sport"]
+    with pytest.raises(ValueError, match=r"classes must name some of the model's \['cars', .*\], not \['news'\]"):
+        plot.leanings(build_words(), classes=["news"])
+
+
+@pytest.mark.parametrize("name", ["to_json", "to_python", "to_c", "to_sql", "to_onnx", "to_excel"])
+def test_exports_refuse_what_is_too_large(name, wide, tmp_path, monkeypatch):
+    monkeypatch.setattr(plain, "MAX_NUMBERS", 5_000_000)
+    with pytest.raises(ValueError, match=r"50,000 terms hold 5,250,000 numbers, and .* use save, .*max_terms=1000"):
+        getattr(export, name)(wide, tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_small_model_of_factors_is_exported():
+    found = json.loads(export.to_json(build_words()))
+    assert found["columns"] == list(WORDS)
+    np.testing.assert_allclose(np.array(found["terms"][0]["table"])[2], EFFECTS[0])
+
+
+def test_the_page_shows_the_strongest_and_those_of_its_rows(wide, tmp_path, monkeypatch):
+    monkeypatch.setattr(part, "MAX_TERMS", 5)
+    row = csr_array(([0.3, 0.7], ([0, 0], [49_999, 17])), shape=(1, 50_000))
+    report.write(tmp_path / "page.html", wide, row)
+    _, data, _ = read_page(tmp_path / "page.html")
+    strongest = [term.name for term in explain_global(wide).top(5)]
+    names = [term["name"] for term in data["terms"]]
+    assert set(names) == {*strongest, "word_000017", "word_049999"}
+    assert (data["hidden"], data["allColumns"], data["wide"]) == (50_000 - len(names), 50_000, True)
+    np.testing.assert_allclose(data["rows"][0]["rest"], 0.0, atol=1e-5)
+    values = dict(zip([column["name"] for column in data["columns"]], data["rows"][0]["values"], strict=True))
+    assert (values["word_000017"], values["word_049999"]) == (0.7, 0.3)
+    monkeypatch.setattr(part, "MAX_ROW_TERMS", 1)
+    report.write(tmp_path / "page.html", wide, row)
+    _, data, _ = read_page(tmp_path / "page.html")
+    view = explain_local(wide, row).row(0)
+    (hidden,) = {"word_000017", "word_049999"} - {term["name"] for term in data["terms"]}
+    np.testing.assert_allclose(data["rows"][0]["rest"], view.contributions[view.names.index(hidden)], atol=1e-5)
+
+
+def test_commands_list_few_terms(tmp_path, monkeypatch):
+    build_words().save(tmp_path / "words.nbm")
+    monkeypatch.setattr(pages, "MAX_LISTED", 2)
+    run = CliRunner().invoke(main, ["show", str(tmp_path / "words.nbm"), "--json"])
+    found = json.loads(run.output)
+    assert found["n_terms"] == 6
+    assert [term["name"] for term in found["terms"]] == ["goal", "engine"]
+    given = ["goal=1", "engine=0", "the=0", "goalkeeper=1", "Own goal=0", "rare=0"]
+    run = CliRunner().invoke(main, ["explain", str(tmp_path / "words.nbm"), *given, "--values", "--json"])
+    assert [part["term"] for part in json.loads(run.output)["contributions"]] == ["goal", "goalkeeper"]

@@ -1,0 +1,350 @@
+"""report: classes and pictures on the page. It shows what the records say, heat where it belongs, and stays small."""
+
+import base64
+import json
+from html.parser import HTMLParser
+from io import BytesIO
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from neuralbasis import report
+from neuralbasis.encoding.axis import Axis, continuous_axis
+from neuralbasis.encoding.encoder import Encoder
+from neuralbasis.explain import explain_class, explain_picture
+from neuralbasis.model.additive_model import AdditiveModel
+from neuralbasis.model.shapes import Shape, TiedShape
+from neuralbasis.report import part, pictures
+from neuralbasis.report.thumbnails import shrink, write_addresses, write_png
+from tests.browser import find_browser
+from tests.models import build_model, draw_numbers, name_columns, tie_model
+
+needs_browser = pytest.mark.skipif(find_browser() is None, reason="no Chromium: the page cannot be driven")
+ABC = np.array(["a", "b", "c"])
+HOSTILE = "<img src=x onerror='window.broken = 1'></script>"
+
+
+def make_model(seed=0, tied=False, classes=ABC):
+    rng = np.random.default_rng(seed)
+    model = build_model(rng, n_outputs=3, link="mlogit", classes=classes)
+    return tie_model(rng, model, range(0, len(model.shapes), 2)) if tied else model
+
+
+def make_rows(model, n_rows=12, seed=0):
+    return name_columns(model.encoder.axes, draw_numbers(np.random.default_rng(seed), model.encoder.axes, n_rows))
+
+
+def photo(seed=0, height=60, width=80):
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3)).astype(np.uint8)
+
+
+def make_records(model, with_rows=True, n_terms=3):
+    rows = make_rows(model) if with_rows else None
+    examples = [photo(0), photo(1, 90, 30)]
+    return [explain_class(model, label, rows, n_terms, examples) for label in model.classes.tolist()]
+
+
+def make_picture(model, peak=(2, 1), **options):
+    """Heat of every column, strongest in one cell of a grid of 4 × 3."""
+    heat = {axis.name: np.zeros((4, 3)) for axis in model.encoder.axes}
+    for grid in heat.values():
+        grid[peak] = 1.0
+    return explain_picture(model, make_rows(model, 1), photo(2), heat, **options)
+
+
+class Blocks(HTMLParser):
+    """The policy of a page, its tags, and its block of data."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.policy, self.tags, self.inside, self.data = "", [], False, ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        found = dict(attributes)
+        self.tags.append(tag)
+        self.inside = found.get("id") == "data"
+        if "http-equiv" in found:
+            self.policy = found["content"]
+
+    def handle_data(self, data):
+        self.data += data if self.inside else ""
+
+    def handle_endtag(self, tag):
+        self.inside = False
+
+
+def read_page(path):
+    blocks = Blocks(path.read_text(encoding="utf-8"))
+    return blocks, json.loads(blocks.data)
+
+
+def write(folder, model, records, **options):
+    report.write(folder / "page.html", model, pictures=records, **options)
+    return folder / "page.html"
+
+
+def test_png_is_the_picture():
+    for seed, size in ((0, (7, 5)), (1, (1, 1)), (2, (30, 64))):
+        picture = photo(seed, *size)
+        read = imread(BytesIO(write_png(picture)), format="png")
+        np.testing.assert_array_equal(np.rint(255 * read[..., :3]), picture)
+
+
+def test_a_shrunk_picture_is_the_mean_of_its_parts():
+    picture = photo(0, 40, 60)
+    np.testing.assert_array_equal(shrink(picture, 60), picture)
+    blocks = picture.reshape(20, 2, 30, 2, 3).mean(axis=(1, 3))
+    np.testing.assert_array_equal(shrink(picture, 30), np.rint(blocks))
+    assert shrink(picture, 7).shape == (5, 7, 3)
+    assert shrink(photo(0, 1, 400), 40).shape == (1, 40, 3)
+
+
+def test_many_pictures_become_smaller_until_they_have_room():
+    def side_of(address):
+        return max(imread(BytesIO(base64.b64decode(address.split(",")[1])), format="png").shape[:2])
+
+    few, many = [photo(0)] * 2, [photo(0)] * 9
+    assert [side_of(address) for address in write_addresses(few, (64, 32, 16), 30_000)] == [64, 64]
+    assert {side_of(address) for address in write_addresses(many, (64, 32, 16), 30_000)} == {32}
+    assert {side_of(address) for address in write_addresses(many, (64, 32, 16), 10)} == {16}  # the smallest
+
+
+def test_a_page_without_pictures_allows_none(tmp_path):
+    model = make_model()
+    plain, data = read_page(write(tmp_path, model, ()))
+    assert data["seen"] is None
+    assert "img-src" not in plain.policy
+    blocks, _ = read_page(write(tmp_path, model, make_records(model)))
+    assert "img-src data:; base-uri 'none'" in blocks.policy
+    assert blocks.tags == plain.tags
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_page_holds_what_the_records_say(tied, tmp_path):
+    model = make_model(1, tied)
+    records = make_records(model)
+    _, data = read_page(write(tmp_path, model, [*records, make_picture(model, label="b", actual="c")]))
+    for own, record in zip(data["seen"]["classes"], records, strict=True):
+        assert (own["label"], own["rows"], own["rival"]) == (record.label, 12, record.rival)
+        for side in ("for", "against"):
+            leanings = record.speaks_for if side == "for" else record.speaks_against
+            assert [(term["name"], term["gain"]) for term in own[side]] == [(one.name, one.size) for one in leanings]
+            assert [data["terms"][term["link"]]["name"] for term in own[side]] == [one.name for one in leanings]
+        assert own["apart"] == [[one.name, one.size] for one in record.tells_apart]
+        assert len(own["examples"]) == 2
+    (seen,) = data["seen"]["pictures"]
+    record = make_picture(model, label="b", actual="c")
+    assert (seen["label"], seen["actual"], seen["grid"], seen["size"]) == ("b", "c", [4, 3], [80, 60])
+    assert [sight["contribution"] for sight in seen["sights"]] == [sight.contribution for sight in record.sights]
+    assert seen["others"] == len(model.shapes) - 8
+
+
+def fine_axis(name, n_knots):
+    return Axis(name, "continuous", np.linspace(0, 1, n_knots) ** 2, np.linspace(0, 1, n_knots))
+
+
+def test_drawn_tables_are_thinned_where_they_are_fine():
+    axis = fine_axis("x", 500)
+    scores = np.zeros((502, 3))
+    scores[1:-1, 0] = np.sin(7 * axis.knots)
+    shape = Shape((0,), (axis,), scores, np.zeros_like(scores), np.r_[3.0, np.ones(500), 0.0], scores[:, None].copy())
+    model = AdditiveModel(Encoder((axis,)), np.zeros(3), (shape,), "mlogit", ABC)
+    term = pictures._thin(explain_class(model, "a").view(0))
+    assert len(term.axes[0].knots) == 96
+    assert (term.axes[0].knots[0], term.axes[0].knots[-1]) == (0.0, 1.0)
+    np.testing.assert_allclose(term.scores[1:-1, 0], np.sin(7 * term.axes[0].knots))
+    assert term.weights.sum() == 503.0
+    assert (term.weights[0], term.weights[-1]) == (3.0, 0.0)
+    assert term.members.shape == (98, 1, 1)
+
+
+def many_classes(n_columns, n_classes, n_knots=300, n_members=4):
+    """Tied classes at the size of birds: hundreds of concepts and of classes."""
+    rng = np.random.default_rng(0)
+    axes = [fine_axis(f"concept {i}", n_knots) for i in range(n_columns)]
+    shapes = [
+        TiedShape((i,), (axis,), rng.normal(size=(n_knots + 2, 1)), rng.normal(size=(1, n_members, n_classes)),
+                  np.ones(n_knots + 2))
+        for i, axis in enumerate(axes)
+    ]  # fmt: skip
+    classes = np.array([f"{k:03d}.Bird" for k in range(n_classes)])
+    return AdditiveModel(Encoder(tuple(axes)), np.zeros(n_classes), tuple(shapes), "mlogit", classes)
+
+
+def test_a_page_of_two_hundred_classes_can_be_sent(tmp_path):
+    model = many_classes(60, 200)
+    records = [
+        explain_class(model, label, pictures=[photo(k, 96, 96)] * 2) for k, label in enumerate(model.classes[:50])
+    ]
+    path = write(tmp_path, model, records)
+    _, data = read_page(path)
+    assert len(data["seen"]["classes"]) == 50
+    assert len(data["terms"]) == part.MAX_TABLES // (302 * 200) < 60
+    assert data["hidden"] == 60 - len(data["terms"])
+    strongest = np.sort(model.importances())[::-1]
+    np.testing.assert_allclose([term["importance"] for term in data["terms"]], strongest[: len(data["terms"])])
+    assert path.stat().st_size < 25e6
+
+
+def test_rows_of_a_large_model_keep_their_scores(tmp_path, monkeypatch):
+    monkeypatch.setattr(part, "MAX_TABLES", 4 * 302 * 5)
+    model = many_classes(9, 5)
+    rows = {f"concept {i}": np.array([0.1, 0.8]) for i in range(9)}
+    _, data = read_page(write(tmp_path, model, (), X=rows))
+    assert (len(data["terms"]), data["hidden"], data["wide"]) == (4, 5, False)
+    shown = [model.term_names.index(term["name"]) for term in data["terms"]]
+    rest = np.delete(model.contributions(rows), shown, axis=1).sum(axis=1)
+    np.testing.assert_allclose([row["rest"] for row in data["rows"]], rest, atol=1e-9)
+
+
+def test_wrong_records_are_refused(tmp_path):
+    model = make_model()
+    with pytest.raises(TypeError, match=r"pictures must hold what explain\.explain_class .* not ndarray"):
+        write(tmp_path, model, [photo()])
+    other = build_model(np.random.default_rng(1), ("continuous",), (1,), 3, "mlogit", ABC)
+    with pytest.raises(ValueError, match=r"ClassExplanation\('a', 0 rows\) of another model"):
+        write(tmp_path, model, [explain_class(other, "a")])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def open_page(browser, tmp_path):
+    """A page opened; at the end its console must be empty and all it asked for must be its own."""
+    opened = []
+
+    def open_it(model, records, width=1280, dark=False, **options):
+        opened.append(browser.open(write(tmp_path, model, records, **options), width=width, dark=dark))
+        opened[-1].settle()
+        return opened[-1]
+
+    yield open_it
+    for page in opened:
+        page.close()
+        assert page.errors == []
+        assert {address.split(":")[0] for address in page.requests} <= {"file", "data"}
+
+
+@needs_browser
+@pytest.mark.parametrize("tied", [False, True])
+def test_classes_are_shown_and_chosen(tied, open_page):
+    model = make_model(2, tied)
+    records = make_records(model)
+    page = open_page(model, records)
+    assert page.read("#class option") == ["a", "b", "c"]
+    for place in (0, 2):
+        page.set("#class", place)
+        page.show("#classes")
+        found = records[place]
+        for side, leanings in (("for", found.speaks_for), ("against", found.speaks_against)):
+            assert page.read(f"#speaks-{side} h3") == [one.name for one in leanings]
+            assert page.figures(f"#speaks-{side} data") == [one.size for one in leanings]
+        assert page.count("#classes .sketches svg") >= 3
+        assert found.rival in page.read("#apart")[0]
+    page.click("#next-class")
+    assert page.read("#speaks-for h3") == [one.name for one in records[0].speaks_for]
+    page.click("#previous-class")
+    assert page.run("document.getElementById('class').value") == "2"
+
+
+@needs_browser
+def test_examples_are_drawn(open_page):
+    model = make_model()
+    page = open_page(model, make_records(model, with_rows=False))
+    sizes = page.run(
+        "[...document.querySelectorAll('#examples img')].map((one) => [one.naturalWidth, one.naturalHeight])"
+    )
+    assert sizes == [[80, 60], [30, 90]]
+    assert "training rows that the term draws to the class" in page.read("#class-note")[0]
+    assert page.read("#apart") == [""]
+
+
+@needs_browser
+def test_curves_of_a_class_are_its_own(open_page):
+    axis = continuous_axis("wing", np.arange(9.0))
+    scores = np.random.default_rng(0).normal(size=(11, 3))
+    shape = Shape((0,), (axis,), scores, np.zeros_like(scores), np.ones(11))
+    model = AdditiveModel(Encoder((axis,)), np.zeros(3), (shape,), "mlogit", ABC)
+    page = open_page(model, [explain_class(model, "b")])
+    page.show("#classes")
+    drawn = page.run("document.querySelector('.sketches .curve').getAttribute('d')")
+    heights = np.array([float(point.split()[1]) for point in drawn[1:].split("L")])[1:-1]
+    assert np.corrcoef(heights, scores[1:-1, 1])[0, 1] == pytest.approx(-1.0, abs=1e-3)  # pixels count downwards
+
+
+SIGHT = """() => [...document.querySelectorAll("#sights figure")].map((figure) => {
+  const canvas = figure.querySelector("canvas"), grid = [canvas.height, canvas.width];
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  const boxes = [canvas, figure.querySelector("img")].map((node) => node.getBoundingClientRect())
+    .map((box) => [box.x, box.y, box.right, box.bottom]);
+  const strengths = Array.from({ length: data.length / 4 }, (_, i) => data[4 * i + 3]);
+  return { grid, strengths, boxes, peak: [...data.slice(4 * strengths.indexOf(Math.max(...strengths)))].slice(0, 3) };
+})"""
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [390, 1280])
+def test_heat_lies_over_its_part_of_the_picture(width, open_page):
+    model = make_model(4)
+    record = make_picture(model, peak=(2, 1), label="a")
+    page = open_page(model, [record], width=width)
+    page.show("#sights")
+    found = page.run(SIGHT, 0)
+    assert len(found) == len(record.sights)
+    for seen, sight in zip(found, record.sights, strict=True):
+        assert seen["grid"] == [4, 3]
+        np.testing.assert_allclose(seen["boxes"][0], seen["boxes"][1], atol=0.6)  # the grid covers the whole picture
+        expected = np.zeros(12)
+        expected[2 * 3 + 1] = round(0.8 * 255)
+        np.testing.assert_allclose(seen["strengths"], expected, atol=1)
+        assert (seen["peak"][0] > seen["peak"][2]) == (sight.contribution > 0)  # red raises, blue lowers
+
+
+@needs_browser
+def test_bars_of_a_picture_lead_to_its_score(open_page):
+    model = make_model(4)
+    records = [make_picture(model, label="a", n_terms=5), make_picture(model, actual="b")]
+    page = open_page(model, records)
+    assert page.read("#picture option") == [f"1: {records[0].row.prediction}", "2: b"]
+    for place, record in enumerate(records):
+        page.set("#picture", place)
+        values = page.figures("#picture-bars data")
+        assert values[-1] == pytest.approx(sum(values[:-1]), abs=1e-9)
+        assert values[-1] == pytest.approx(record.row.scores[record.output])
+        names = [sight.name for sight in record.sights]
+        assert page.read("#picture-bars .name")[1 : 1 + len(names)] == names
+        assert page.run("document.querySelector('#photo img').naturalWidth") == 80
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [390, 820, 1280])
+def test_no_width_scrolls_sideways(width, open_page):
+    model = make_model(0, classes=np.array(["a" * 90, "b " * 60, "c"]))
+    page = open_page(model, [*make_records(model, n_terms=9), make_picture(model)], width=width, dark=width < 800)
+    for section in ("classes", "pictures", "sights"):
+        page.show(f"#{section}")
+        assert page.run("document.documentElement.scrollWidth <= innerWidth"), section
+
+
+@needs_browser
+def test_hostile_names_do_nothing(open_page):
+    axis = continuous_axis(HOSTILE, np.arange(9.0))
+    scores = np.random.default_rng(0).normal(size=(11, 3))
+    shape = Shape((0,), (axis,), scores, np.zeros_like(scores), np.ones(11))
+    model = AdditiveModel(Encoder((axis,)), np.zeros(3), (shape,), "mlogit", np.array([HOSTILE, "b", "c"]))
+    row = {HOSTILE: [1.0]}
+    records = [explain_class(model, HOSTILE, row, pictures=[photo()])]
+    records.append(explain_picture(model, row, photo(), {HOSTILE: np.eye(2)}, actual=HOSTILE))
+    page = open_page(model, records)
+    page.show("#pictures")
+    assert page.run("typeof window.broken") == "undefined"
+    assert page.count("img") == 3  # the example, the picture, and the picture under the heat map
+    assert HOSTILE in page.read("#picture-bars .name")
+
+
+@needs_browser
+def test_ordinary_pages_show_neither_section(open_page):
+    page = open_page(make_model(), ())
+    shown = page.run("[...document.querySelectorAll('section')].filter((one) => !one.hidden).map((one) => one.id)")
+    assert shown == ["overview", "terms", "whatif"]

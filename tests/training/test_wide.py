@@ -1,0 +1,178 @@
+"""Wide tables: the estimators read them in factors, whether they come sparse or dense, and find what was planted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csc_array, csr_array, random_array
+
+from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, load
+from neuralbasis.terms.term import plan_terms
+from neuralbasis.training.prepare import is_wide
+
+N_ROWS, N_COLUMNS = 400, 20_000
+
+
+def draw(seed: int = 0, n_rows: int = N_ROWS) -> csr_array:
+    table = random_array((n_rows, N_COLUMNS), density=0.002, format="csr", random_state=seed)
+    table.data = np.ceil(table.data * 20) / 20
+    extra = np.random.default_rng(seed).random((n_rows, 8)) < 0.3  # eight columns that many rows have
+    rows, columns = np.nonzero(extra)
+    more = csr_array((np.full(len(rows), 0.5), (rows, columns)), shape=table.shape)
+    return csr_array(table + more)
+
+
+def target(table: csr_array, seed: int = 0) -> np.ndarray:
+    few = table[:, :8].toarray()
+    score = 2.0 * few[:, 0] - 1.5 * (few[:, 1] > 0) + 2.0 * ((few[:, 2] > 0) & (few[:, 3] > 0))
+    return score + 0.1 * np.random.default_rng(seed + 1).normal(size=table.shape[0])
+
+
+def quick(kind=NeuralBasisRegressor, **options):
+    return kind(**{"outer_bags": 2, "max_epochs": 2, **options})
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X = draw()
+    return X, quick().fit(X, target(X))
+
+
+def as_classes(y: np.ndarray, count: int) -> np.ndarray:
+    return np.searchsorted(np.quantile(y, np.arange(1, count) / count), y)
+
+
+@pytest.mark.parametrize("task", ["regression", "binary", "multiclass"])
+def test_sparse_and_dense_are_one_model(task):
+    X = draw(1)
+    y = target(X) if task == "regression" else as_classes(target(X), 2 if task == "binary" else 3)
+    kind = NeuralBasisRegressor if task == "regression" else NeuralBasisClassifier
+    weights = np.random.default_rng(0).integers(0, 3, N_ROWS)
+    sparse = quick(kind, max_epochs=1).fit(X, y, sample_weight=weights)
+    dense = quick(kind, max_epochs=1).fit(X.toarray(), y, sample_weight=weights)
+    assert sparse.model_.is_wide
+    assert dense.model_.is_wide
+    name = "predict" if task == "regression" else "predict_proba"
+    found = [getattr(model, name)(rows) for model in (sparse, dense) for rows in (X, csc_array(X), X.toarray())]
+    for other in found[1:]:
+        np.testing.assert_allclose(other, found[0], atol=1e-6)
+
+
+def test_weights_are_repetition():
+    X, weights = draw(2), np.random.default_rng(3).integers(0, 3, N_ROWS)
+    y, rows = target(X), np.repeat(np.arange(N_ROWS), weights)
+    weighted = quick().fit(X, y, sample_weight=weights)
+    repeated = quick().fit(csr_array(X[rows]), y[rows])
+    np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), atol=1e-6)
+
+
+def test_the_order_of_columns_does_not_matter():
+    X, order = draw(3), np.random.default_rng(4).permutation(N_COLUMNS)
+    names = [f"word {index}" for index in range(N_COLUMNS)]
+    first = quick(feature_names=names).fit(X, target(X))
+    second = quick(feature_names=[names[index] for index in order]).fit(csr_array(X[:, order]), target(X))
+    np.testing.assert_allclose(
+        first.predict(X), second.predict(csr_array(X[:, order])), rtol=1e-3
+    )  # sums in another order
+
+
+def test_planted_columns_are_the_most_important(fitted):
+    _, model = fitted
+    strongest = np.argsort(-model.term_importances())[:2]
+    assert set(strongest.tolist()) == {0, 1}
+
+
+def test_predictions_hold_on_new_rows(fitted):
+    _X, model = fitted
+    new = draw(9, 300)
+    y = target(new, 9)
+    error = ((model.predict(new) - y) ** 2).mean()
+    assert error < 0.75 * y.var()  # the planted pair, a fifth of it, is not listed; noise columns are many
+
+
+def test_an_empty_row_has_the_intercept_as_its_score(fitted):
+    _, model = fitted
+    empty = csr_array((2, N_COLUMNS))
+    np.testing.assert_allclose(model.predict(empty), model.intercept_, rtol=1e-6)
+    assert model.explain_local(empty).row(0).names == () or len(model.explain_local(empty).row(0).names) == 0
+
+
+def test_contributions_of_a_row_are_those_of_its_entries_and_sum_to_its_score(fitted):
+    X, model = fitted
+    found = model.model_.list_contributions(X[:5])
+    assert np.diff(found.starts).tolist() == np.diff(X[:5].indptr).tolist()
+    total = np.add.reduceat(found.value[:, 0], found.starts[:-1]) + model.intercept_
+    np.testing.assert_allclose(total, model.predict(X[:5]), atol=1e-5)
+    np.testing.assert_allclose(model.eval_terms(X[:5]).sum(axis=1) + model.intercept_, model.predict(X[:5]), atol=1e-5)
+
+
+def test_listed_pairs_are_trained_beside_the_main_effects():
+    X = draw(5, 1500)
+    pairs = [(2, 3), (5, 4), (6, 7)]
+    model = quick(interactions=pairs, max_epochs=8).fit(X, target(X))
+    assert model.term_features_[N_COLUMNS:] == [(2, 3), (4, 5), (6, 7)]
+    importance = model.term_importances()[N_COLUMNS:]
+    assert importance[0] > 3 * importance[1:].max()
+    both = np.zeros((1, N_COLUMNS))
+    both[0, [2, 3]] = 0.5
+    alone = np.zeros((2, N_COLUMNS))
+    alone[0, 2] = alone[1, 3] = 0.5
+    effect = model.predict(both)[0] - model.predict(alone).sum() + model.intercept_
+    assert 0.8 < effect < 2.4  # 2, shrunk
+
+
+def test_a_wished_number_of_terms_leaves_the_others_at_zero():
+    X = draw(6)
+    model = quick(max_terms=5).fit(X, target(X))
+    assert len(model.term_features_) == 5
+    assert {(0,), (1,)} <= set(model.term_features_)
+    absent = X.toarray()
+    absent[:, [feature for feature in range(N_COLUMNS) if (feature,) not in model.term_features_]] = 0
+    np.testing.assert_allclose(model.predict(absent), model.predict(X), atol=1e-6)
+
+
+def test_what_is_not_stored_may_be_missing():
+    X = draw(7)
+    dense = X.toarray()
+    dense[dense == 0] = np.nan
+    model = quick(absent_value=np.nan).fit(X, target(X))
+    np.testing.assert_allclose(model.predict(X), model.predict(dense), atol=1e-6)
+    same = quick(absent_value=np.nan).fit(dense, target(X))
+    np.testing.assert_allclose(same.predict(X), model.predict(X), atol=1e-6)
+    assert model.predict(np.full((1, N_COLUMNS), np.nan))[0] == pytest.approx(model.intercept_)
+
+
+def test_a_saved_model_predicts_bit_for_bit_the_same(fitted, tmp_path):
+    X, model = fitted
+    model.save(tmp_path / "words.nbm")
+    np.testing.assert_array_equal(load(tmp_path / "words.nbm").predict(X), model.predict(X))
+
+
+def test_a_search_for_interactions_is_refused():
+    X = draw(8)
+    with pytest.raises(ValueError, match=r"interactions=10 .* 20,000 columns, .*list them as tuples"):
+        quick(interactions=10).fit(X, target(X))
+
+
+def test_a_matrix_of_another_width_is_refused(fitted):
+    _, model = fitted
+    with pytest.raises(ValueError, match="20000"):
+        model.predict(csr_array((3, N_COLUMNS + 1)))
+
+
+def test_what_is_wide_is_what_a_table_holds():
+    from neuralbasis.data.columns import read_columns
+
+    X = draw(0, 60)
+    plan = plan_terms("auto", 0, None, [f"feature_{index:04d}" for index in range(N_COLUMNS)])
+    parameters = NeuralBasisRegressor()
+    assert is_wide(parameters, read_columns(X), plan, None)
+    assert is_wide(parameters, read_columns(X.toarray()), plan, None)
+    assert not is_wide(NeuralBasisRegressor(scaling="quantile"), read_columns(X), plan, None)
+    assert not is_wide(NeuralBasisRegressor(engine="exact"), read_columns(X), plan, None)
+    full = np.random.default_rng(0).random((60, N_COLUMNS))
+    assert not is_wide(parameters, read_columns(full), plan, None)
+    narrow = read_columns(csr_array(X[:, :5000]))
+    few = plan_terms("auto", 0, None, [f"feature_{index:04d}" for index in range(5000)])
+    assert not is_wide(parameters, narrow, few, None)
+    assert is_wide(parameters, narrow, few, np.arange(6))  # five free scores of each term
