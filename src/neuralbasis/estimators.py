@@ -24,14 +24,15 @@ from .lazy import Lazy
 from .losses.links import inverse_link
 from .model.additive_model import AdditiveModel, find_model
 from .model.shapes import AnyShape
-from .model.summary import list_changed
 from .readonly import freeze
 
 if TYPE_CHECKING:
+    from .config import FitConfig
     from .data.files import Source
     from .explain import GlobalExplanation, LocalExplanation
     from .networks import Basis
     from .training.checkpointer import Checkpointer
+    from .training.fit import FitResult
 
 
 class _NeuralBasisModel(BaseEstimator):
@@ -288,41 +289,47 @@ class _NeuralBasisModel(BaseEstimator):
             that the fit would have given; without a checkpoint, or behind a fit that came to its end with other rows or
             parameters, the fit starts anew
         """
-        from .config import check_parameters
-        from .training.fit import open_checkpointer  # brings torch, which predictions do not need
+        from .config import FitConfig  # brings torch, which predictions do not need
+        from .training.fit import open_checkpointer
 
-        check_parameters(self)
+        config = FitConfig.read(self)
         if self.warm_start and hasattr(self, "model_"):
             return self.update(X, y, sample_weight, init_score)
-        with open_checkpointer(self, resume) as checkpointer:
+        with open_checkpointer(config, resume) as checkpointer:
             if (source := _find_source(X)) is not None:
-                return self._fit_source(source, y, sample_weight, init_score, checkpointer)
-            name = getattr(y, "name", None)
-            return self._fit_table(X, y, sample_weight, init_score, None if name is None else str(name), checkpointer)
+                return self._fit_source(source, y, sample_weight, init_score, config, checkpointer)
+            name = None if getattr(y, "name", None) is None else str(y.name)
+            return self._fit_table(X, y, sample_weight, init_score, name, config, checkpointer)
 
-    def _fit_table(self, X, y, sample_weight, init_score, target: str | None, checkpointer: Checkpointer):
-        from .training.fit import fit_model  # brings torch, which predictions do not need
+    def _fit_table(
+        self, X, y, sample_weight, init_score, target: str | None, config: FitConfig, checkpointer: Checkpointer
+    ):
+        from .training.fit import fit
+        from .training.tables import MemoryTable
 
         columns = self._read_training_table(X)
         sample = self._read_sample(y, sample_weight, init_score, columns.n_rows, is_new=True)
-        found = fit_model(self, columns, sample, getattr(self, "classes_", None), target, checkpointer)
-        self.model_, self.history_, self.interaction_ranking_ = found
-        return self
+        table = MemoryTable(columns, sample, getattr(self, "classes_", None), target)
+        return self._take(fit(table, config, checkpointer))
 
-    def _fit_source(self, source: Source, y, sample_weight, init_score, checkpointer: Checkpointer):
+    def _fit_source(self, source: Source, y, sample_weight, init_score, config: FitConfig, checkpointer: Checkpointer):
         from .encoding.profile import choose_roles
-        from .training.out_of_core import fit_source, read_in_memory
+        from .training.fit import fit
+        from .training.tables import FileTable, read_in_memory
 
         _require_names(y, sample_weight, init_score)
         roles = choose_roles(source, y, sample_weight, self.feature_names)
-        if (parts := read_in_memory(self, source, roles, checkpointer)) is not None:
-            return self._fit_table(*parts, None, roles.target, checkpointer)
-        found = fit_source(self, source, roles, isinstance(self, ClassifierMixin), checkpointer)
-        self.model_, self.history_, self.interaction_ranking_ = found
+        if (parts := read_in_memory(config, source, roles, checkpointer)) is not None:
+            return self._fit_table(*parts, None, roles.target, config, checkpointer)
+        self._take(fit(FileTable(source, roles), config, checkpointer))
         if self.model_.classes is not None:
             self.classes_ = self.model_.classes
         self._has_names, self.n_features_in_ = self.feature_names is None, len(roles.features)
         self.feature_names_in_ = freeze(np.array(roles.features, dtype=object))
+        return self
+
+    def _take(self, result: FitResult):
+        self.model_, self.history_, self.interaction_ranking_ = result.model, result.history, result.ranking
         return self
 
     def update(self, X, y, sample_weight=None, init_score=None):
@@ -350,31 +357,29 @@ class _NeuralBasisModel(BaseEstimator):
         >>> round(float(np.ptp(model.predict([[0.1], [0.9]]))), 1), model.model_.summary.n_rows
         (2.4, 900)
         """
-        from .config import check_parameters, warn_unread
+        from .config import FitConfig, warn_unread
         from .training.update import update_model
 
         model = self._fitted_model()
-        check_parameters(self)
-        before = None if model.summary is None else model.summary.parameters
-        warn_unread(self, list_changed(self, before), "update")
+        config = FitConfig.read(self, None if model.summary is None else model.summary.parameters)
+        warn_unread(config, "update")
         if (source := _find_source(X)) is not None:
-            X, y, sample_weight = self._read_source(source, y, sample_weight, init_score)
+            X, y, sample_weight = self._read_source(source, y, sample_weight, init_score, config)
         columns = read_columns(X, self.feature_names, self.absent_value)
         self._check_rows(columns)
         columns = model.find_columns(columns)
         sample = self._read_sample(y, sample_weight, init_score, columns.n_rows)
-        self.model_, self.history_ = update_model(self, model, columns, sample)
+        self.model_, self.history_ = update_model(config, model, columns, sample)
         return self
 
-    def _read_source(self, source: Source, y, sample_weight, init_score) -> Any:
+    def _read_source(self, source: Source, y, sample_weight, init_score, config: FitConfig) -> Any:
         """New rows of files, which must fit in memory."""
         from .encoding.profile import choose_roles
-        from .training.checkpointer import NO_CHECKPOINTS
-        from .training.out_of_core import read_in_memory
+        from .training.tables import read_in_memory
 
         _require_names(y, sample_weight, init_score)
         roles = choose_roles(source, y, sample_weight, list(self._fitted_model().encoder.names))
-        parts = read_in_memory(self, source, roles, NO_CHECKPOINTS)
+        parts = read_in_memory(config, source, roles)
         if parts is None:
             raise ValueError(
                 "update reads its rows into memory, but these need more than memory_limit; update with some of the "

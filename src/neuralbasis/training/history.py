@@ -63,6 +63,10 @@ class History:
                 setattr(self, name, list(value) if isinstance(value, list) else value)  # the state stays as it is
         self.started = time.monotonic() - state["passed"]
 
+    def clear(self) -> None:
+        """Forget all checkpoints, but not when fitting began."""
+        vars(self).update(vars(History(started=self.started)))
+
     def add(self, stage: str, steps: int, loss: float, keep: bool) -> None:
         """A checkpoint, so many steps after the last one; `keep` if its state is the one to keep so far."""
         self.stage.append(stage)

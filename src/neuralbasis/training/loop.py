@@ -1,7 +1,7 @@
 """The training loop: epochs of shuffled batches, AdamW with a cosine schedule, early stopping, the best state kept.
 
 All members are trained at once on the same batches; each holds out rows of its own for validation, which weigh nothing
-in its loss. `train` changes the net, and nothing else.
+in its loss. `train_net` changes the net, and nothing else.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Learners(Protocol):
     def resume(self, state: dict[str, Any], /) -> None: ...
 
 
-def train(
+def train_net(
     net: BasisNet, grid: GridEngine, engine: GridEngine | ExactEngine, rows: Rows, objective: Loss,
     settings: Settings, history: History, rng: np.random.Generator, group: ProcessGroup = SINGLE_PROCESS,
     pools: Iterator[Pool] | None = None, checkpointer: Checkpointer = NO_CHECKPOINTS,
@@ -61,12 +61,12 @@ def train(
     if pools is None:
         pools = repeat(share_pool(engine, rows, group))
     with Members(net, grid, engine, rows, objective, settings, group) as crew:
-        return run(
+        return run_loop(
             crew, Batches(pools, settings.batch_size, settings.max_steps, rng), settings, history, group, checkpointer
         )
 
 
-def run(
+def run_loop(
     learners: Learners, feed: Batches, settings: Settings, history: History, group: ProcessGroup = SINGLE_PROCESS,
     checkpointer: Checkpointer = NO_CHECKPOINTS,
 ) -> bool:  # fmt: skip

@@ -8,13 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from torch import Tensor
 
 from .. import kernels
-from ..config import (
+from ..config import FitConfig
+from ..data.sparse import SparseMatrix
+from ..data.target import Sample
+from ..distributed.process_group import ProcessGroup
+from ..encoding.encoder import Encoder
+from ..encoding.layout import Anchor, Layout, lay_out
+from ..losses.loss import Loss
+from ..model.additive_model import AdditiveModel
+from ..model.summary import Summary
+from ..terms.interactions import Bins, bin_columns, find_reach, list_triples, pick_terms, rank_terms
+from ..terms.term import Plan, Ranked, Term, describe_ranking, mark_chosen
+from .blend import blend
+from .block_loader import BlockLoader
+from .boosting import FEW_ROWS
+from .checkpointer import Checkpointer
+from .codes import Codes
+from .compile import compile_model
+from .cuts import cut, cut_weak, keep_strongest
+from .defaults import (
     MAX_NUMBERS,
     MAX_PICKED,
     MAX_SCREENED,
@@ -29,65 +47,97 @@ from ..config import (
     make_settings,
     see_all_rows,
 )
-from ..data.sparse import SparseMatrix
-from ..data.target import Sample
-from ..distributed.process_group import SINGLE_PROCESS, ProcessGroup
-from ..encoding.encoder import Encoder
-from ..encoding.layout import Anchor, Layout, lay_out
-from ..losses.loss import Loss
-from ..terms.interactions import Bins, bin_columns, find_reach, list_triples, pick_terms, rank_terms
-from ..terms.term import Plan, Ranked, Term, describe_ranking
-from .blend import blend
-from .boosting import FEW_ROWS
-from .checkpointer import NO_CHECKPOINTS, Checkpointer
-from .cuts import cut, cut_weak, keep_strongest
 from .engines import ExactEngine, GridEngine
 from .history import History
-from .loop import train
+from .loop import train_net
 from .refine import refine
 from .rows import Rows
+from .run import Run
 from .stage import Stage
+from .wide import WideTrainer
 
-if TYPE_CHECKING:
-    from .block_loader import BlockLoader
+
+class Ensemble(Protocol):
+    """What training gives: the ranking of interactions, and tables that compile to a model."""
+
+    ranking: list[Ranked]
+
+    def compile(self, codes: Codes, config: FitConfig, summary: Summary) -> AdditiveModel: ...
 
 
 @dataclass(eq=False)
 class Trainer:
-    """What a fit works on (an estimator's parameters, axes, the rows' numbers (N, D) and targets), and its stages.
+    """Terms of a table, trained stage by stage.
 
-    `rows.init` holds what the first `n_heard` stages say, `knots` how many they have by order: larger terms must nest
-    in them. Of a table that is larger than memory the rows are its bench, and `supply` has the others.
+    `rows.init` holds the scores of the first `n_scored` stages, `knots` how many they have by order: larger terms must
+    nest in them.
     """
 
-    parameters: Any
-    encoder: Encoder
-    numbers: np.ndarray | SparseMatrix
-    sample: Sample
-    objective: Loss
+    codes: Codes
+    run: Run
     rows: Rows
-    rng: np.random.Generator
-    group: ProcessGroup = SINGLE_PROCESS
-    checkpointer: Checkpointer = NO_CHECKPOINTS
-    supply: BlockLoader | None = None
     stages: list[Stage] = field(default_factory=list)
-    history: History = field(default_factory=History)
     knots: dict[int, int] = field(default_factory=dict)
-    n_heard: int = 0
+    n_scored: int = 0
+    ranking: list[Ranked] = field(default_factory=list)
+
+    def compile(self, codes: Codes, config: FitConfig, summary: Summary) -> AdditiveModel:
+        model = compile_model(self.stages, codes.encoder, codes.loss, codes.classes, config.n_jobs, summary)
+        return model.measure(codes.numbers, codes.sample.weights)
+
+    @property
+    def config(self) -> FitConfig:
+        return self.run.config
+
+    @property
+    def history(self) -> History:
+        return self.run.history
+
+    @property
+    def rng(self) -> np.random.Generator:
+        return self.run.rng
+
+    @property
+    def group(self) -> ProcessGroup:
+        return self.run.group
+
+    @property
+    def checkpointer(self) -> Checkpointer:
+        return self.run.checkpointer
+
+    @property
+    def encoder(self) -> Encoder:
+        return self.codes.encoder
+
+    @property
+    def numbers(self) -> np.ndarray | SparseMatrix:
+        return self.codes.numbers
+
+    @property
+    def sample(self) -> Sample:
+        return self.codes.sample
+
+    @property
+    def objective(self) -> Loss:
+        return self.codes.loss
+
+    @property
+    def supply(self) -> BlockLoader | None:
+        return self.codes.loader
 
     @property
     def n_rows(self) -> int:
-        return len(self.numbers) if self.supply is None else self.supply.n_rows
+        return self.codes.n_rows
 
     @property
     def threads(self) -> int:
-        return kernels.count_threads(self.parameters.n_jobs)
+        return kernels.count_threads(self.config.n_jobs)
 
-    def listen(self) -> Rows:
+    def score(self) -> Rows:
         """The rows with the scores of all stages so far: of many classes more than all else, so on demand only."""
-        for stage in self.stages[self.n_heard :]:
+        for stage in self.stages[self.n_scored :]:
             self.rows = replace(self.rows, init=stage.add_scores(self.rows.init))
-        self.n_heard = len(self.stages)
+        self.n_scored = len(self.stages)
         return self.rows
 
     def add_stage(self, terms: Sequence[Term], requested: bool = False) -> None:
@@ -97,25 +147,25 @@ class Trainer:
         """
         if not terms or self._is_over:
             return
-        parameters, axes, rows = self.parameters, self.encoder.axes, self.listen()
-        knots = choose_knots(parameters, axes, terms, self.n_rows, self.objective.n_outputs)
+        config, axes, rows = self.config, self.encoder.axes, self.score()
+        knots = choose_knots(config, axes, terms, self.n_rows, self.objective.n_outputs)
         knots |= {order: count for order, count in self.knots.items() if order in knots}
         grid = self._lay_out(terms, knots)
         sample = None if self.stages else self.sample
-        net = make_net(parameters, grid, self.objective, sample, rows.n_effective, self.rng)
+        net = make_net(config, grid, self.objective, sample, rows.n_effective, self.rng)
         if rows.member_mask is not None:
             net.set_member_mask(*grid.find_member_mask(rows.member_mask))
-        engine = grid if parameters.engine == "grid" else ExactEngine(grid)
+        engine = grid if config.engine == "grid" else ExactEngine(grid)
         order = max(len(term) for term in terms) if self.stages else 1
         n_drawn = round(rows.copies.mean() * self.n_rows)
         active = count_active(grid.layout)
-        settings = make_settings(parameters, self.n_rows, n_drawn, order, active, net.tied, rows.information)
+        settings = make_settings(config, self.n_rows, n_drawn, order, active, net.tied, rows.information)
         pools = None
         if self.supply is not None:
             settings = see_all_rows(settings, n_drawn)
             pools = self.supply.pools(grid, self.stages, self.objective, rows)
         known = rows, self.objective, settings, self.history, self.rng, self.group
-        improved = train(net, grid, engine, *known, pools, self.checkpointer)
+        improved = train_net(net, grid, engine, *known, pools, self.checkpointer)
         if improved or requested or not self.stages:
             stage = self._add_free_parts(Stage(net, grid))
             self.stages.append(stage)
@@ -129,11 +179,11 @@ class Trainer:
         """
         chosen, n_outputs = self._choose_weak_pairs(plan), self.objective.n_outputs
         terms = sorted(set().union(*chosen))
-        if not terms or choose_tied(self.parameters, len(terms), n_outputs):
+        if not terms or choose_tied(self.config, len(terms), n_outputs):
             return []
-        knots = choose_knots(self.parameters, self.encoder.axes, terms, self.n_rows, n_outputs) | self.knots
+        knots = choose_knots(self.config, self.encoder.axes, terms, self.n_rows, n_outputs) | self.knots
         layout = lay_out(self.encoder.axes, terms, knots, self._find_anchors())
-        if layout.n_cells * count_channels(self.parameters, len(terms), n_outputs) > MAX_NUMBERS:
+        if layout.n_cells * count_channels(self.config, len(terms), n_outputs) > MAX_NUMBERS:
             return []
         grid = self._make_grid(layout)
         choices = np.array([[tuple(sorted(term)) in own for own in chosen] for term in layout.terms])
@@ -142,7 +192,7 @@ class Trainer:
             return []
         kept, tables = keep_strongest(grid, found, int(plan.n_pairs))
         grid = self._lay_out(kept, knots)
-        net = make_net(self.parameters, grid, self.objective, None, self.rows.n_effective, self.rng)
+        net = make_net(self.config, grid, self.objective, None, self.rows.n_effective, self.rng)
         self.stages.append(Stage(net, grid).add_part(tables))
         self.knots |= {2: knots[2]}
         return kept
@@ -152,7 +202,7 @@ class Trainer:
 
     def _make_grid(self, layout: Layout) -> GridEngine:
         positions = layout.encode(self.numbers, self.threads)
-        return GridEngine(layout, positions, self.sample.weights, self.threads, self.parameters.device)
+        return GridEngine(layout, positions, self.sample.weights, self.threads, self.config.device)
 
     @property
     def _is_over(self) -> bool:
@@ -161,7 +211,7 @@ class Trainer:
     @property
     def _may_refine(self) -> bool:
         """Free parts know no output penalty, and a fit that was stopped is done."""
-        return not self._is_over and bool(self.parameters.refine) and not self.parameters.output_penalty
+        return not self._is_over and bool(self.config.refine) and not self.config.output_penalty
 
     @property
     def _may_boost(self) -> bool:
@@ -207,10 +257,8 @@ class Trainer:
         return chosen, describe_ranking(ranked, strengths, set(chosen), self.encoder.names)
 
     def _list_candidates(self, plan: Plan, order: int, count: float, pairs: Sequence[Term]) -> list[Term]:
-        if order == 3 and self.parameters.heredity and not np.isinf(count):
-            return [
-                term for term in list_triples(pairs, strong=self.parameters.heredity == "strong") if plan.allows(term)
-            ]
+        if order == 3 and self.config.heredity and not np.isinf(count):
+            return [term for term in list_triples(pairs, strong=self.config.heredity == "strong") if plan.allows(term)]
         features = None if np.isinf(count) else self._strongest_features(plan, MAX_SCREENED[order])
         names = self.encoder.names  # equal strengths are ranked by name: the order of columns does not matter
         return sorted(plan.list_candidates(order, features), key=lambda term: sorted(names[f] for f in term))
@@ -229,12 +277,12 @@ class Trainer:
         if not (plan.is_automatic and plan.n_pairs and self.n_rows <= FEW_ROWS and self._may_boost):
             return []
         candidates = self._list_candidates(plan, 2, plan.n_pairs, ())
-        work = self.n_rows * len(candidates) * self.parameters.outer_bags * self.objective.n_outputs
+        work = self.n_rows * len(candidates) * self.config.outer_bags * self.objective.n_outputs
         return self._choose_by_members(candidates, int(plan.n_pairs)) if 0 < work <= MAX_WEAK else []
 
     def _choose_by_members(self, candidates: Sequence[Term], count: int) -> list[set[Term]]:
         """So many of the strongest pairs for each member, by the rows it learns from alone."""
-        rows, held_out = self.listen(), self.rows.held_out.cpu().numpy()
+        rows, held_out = self.score(), self.rows.held_out.cpu().numpy()
         assert rows.init is not None
         weights, chosen = rows.weights.cpu().numpy().astype(float), []
         bins, binned = self._bin_terms(candidates, weights)
@@ -254,7 +302,7 @@ class Trainer:
         And the strength that noise reaches at each rank: rows that members hold out have a say in the ranking, so that
         among many candidates of few rows, weaker ones look useful to the very end and are not.
         """
-        rows = self.listen()
+        rows = self.score()
         assert rows.init is not None
         residuals, variances = self._find_residuals(rows.init.mean(dim=1, keepdim=True))
         weights = rows.weights.cpu().numpy().astype(float)
@@ -289,3 +337,36 @@ class Trainer:
         if len(features) < len(axes):
             positions = positions.select(features) if isinstance(positions, SparseMatrix) else positions[:, features]
         return bin_columns(positions, [axes[feature] for feature in features], weights, threads=self.threads)
+
+
+def train(codes: Codes, run: Run) -> Ensemble:
+    """Train what is planned."""
+    if codes.wide:
+        wide = WideTrainer(codes, run)
+        wide.fit(codes.plan)
+        return wide
+    trainer = Trainer(codes, run, codes.rows)
+    trainer.ranking = fit_stages(trainer, codes.plan) if run.config.staged else fit_together(trainer, codes.plan)
+    return trainer
+
+
+def fit_stages(trainer: Trainer, plan: Plan) -> list[Ranked]:
+    """Main effects, then pairs, then triples, each on what the ones before leave."""
+    trainer.add_stage(plan.mains)
+    pairs, ranking = trainer.choose(plan, 2, plan.n_pairs)
+    trainer.add_stage([*plan.mains, *pairs] if pairs else [], bool(plan.list_requested(2)))
+    ranking = mark_chosen(ranking, trainer.add_weak_pairs(plan))
+    triples, ranked_triples = trainer.choose(plan, 3, plan.n_triples, pairs)
+    trainer.add_stage(triples, bool(plan.list_requested(3)))
+    return ranking + ranked_triples
+
+
+def fit_together(trainer: Trainer, plan: Plan) -> list[Ranked]:
+    """All terms at once; where interactions are to be found, a first model of main effects finds them."""
+    scout = Trainer(trainer.codes, replace(trainer.run, history=History()), trainer.rows)
+    if plan.must_search:
+        scout.add_stage(plan.mains)
+    pairs, ranking = scout.choose(plan, 2, plan.n_pairs)
+    triples, ranked_triples = scout.choose(plan, 3, plan.n_triples, pairs)
+    trainer.add_stage([*plan.mains, *pairs, *triples])
+    return ranking + ranked_triples

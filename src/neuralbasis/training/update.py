@@ -13,7 +13,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +20,7 @@ from scipy.optimize import lsq_linear
 from sklearn.utils import check_random_state
 
 from .. import kernels
-from ..config import count_active, make_net, make_settings, settle
+from ..config import FitConfig
 from ..data.columns import Columns
 from ..data.sparse import SparseMatrix
 from ..data.target import Sample, take_rows, tidy_rows
@@ -37,11 +36,12 @@ from ..model.summary import Summary, find_versions, read_clock, to_plain
 from ..serialization.model_file import check_columns
 from .compile import compile_members
 from .cuts import cut
+from .defaults import count_active, make_net, make_settings
 from .engines import GridEngine
 from .fit import seeded_dropout
 from .history import History
 from .lookup import choose_lookup
-from .loop import train, training_threads
+from .loop import train_net, training_threads
 from .refine import refine
 from .rows import Rows, place_rows
 from .stage import Stage
@@ -54,22 +54,22 @@ N_STEPS = 3  # of Newton's method; one less would not know the noise of a regres
 
 
 def update_model(
-    parameters: Any, model: AdditiveModel, columns: Columns, sample: Sample
+    config: FitConfig, model: AdditiveModel, columns: Columns, sample: Sample
 ) -> tuple[AdditiveModel, History]:
     """The model with what new rows say, see `NeuralBasisRegressor.update`; its columns come in the model's order."""
     if any(isinstance(shape, LowRankShape) for shape in model.shapes):
         raise ValueError("a model of a very wide sparse table, whose terms are kept in factors, cannot be updated")
     history = History(started=time.monotonic())
-    rng = np.random.default_rng(check_random_state(parameters.random_state).randint(2**31))
-    parameters = settle(parameters, columns.n_rows)
+    rng = np.random.default_rng(check_random_state(config.random_state).randint(2**31))
+    config = config.resolve(columns.n_rows)
     given = model.scores(columns)
     sample = replace(sample, init=given if sample.init is None else given + sample.init)
     used = sorted({feature for term in model.terms for feature in term})
     known = learn_levels(_renumber(model, used), columns.take(used), sample.weights)
-    check_columns(known.encoder.axes, parameters.get_params(deep=False), len(model.shapes))
+    check_columns(known.encoder.axes, config.given, len(model.shapes))
     with training_threads(), seeded_dropout(rng):
         numbers, tidy = tidy_rows(known.encoder.numbers(columns.take(used)), sample, known.encoder.names)
-        shapes, intercept = correct(known, numbers, tidy, parameters, history, rng)
+        shapes, intercept = correct(known, numbers, tidy, config, history, rng)
     axes = list(model.encoder.axes)
     for feature, axis in zip(used, known.encoder.axes, strict=True):
         axes[feature] = axis
@@ -82,15 +82,15 @@ def update_model(
 
 
 def correct(
-    model: AdditiveModel, numbers: np.ndarray | SparseMatrix, sample: Sample, parameters: Any, history: History,
+    model: AdditiveModel, numbers: np.ndarray | SparseMatrix, sample: Sample, config: FitConfig, history: History,
     rng: np.random.Generator,
 ) -> tuple[list[Shape], np.ndarray]:  # fmt: skip
     """Shapes and intercept of the model with its correction, as far as that is kept."""
-    objective, threads = _choose_objective(sample, model.classes), kernels.count_threads(parameters.n_jobs)
-    rows = place_rows(sample, objective, parameters.outer_bags, parameters.validation_size, rng, parameters.device)
+    objective, threads = _choose_objective(sample, model.classes), kernels.count_threads(config.n_jobs)
+    rows = place_rows(sample, objective, config.outer_bags, config.validation_size, rng, config.device)
     layout = lay_out_model(model)
-    grid = GridEngine(layout, layout.encode(numbers, threads), sample.weights, threads, parameters.device)
-    stage = _train(grid, rows, objective, parameters, history, rng)
+    grid = GridEngine(layout, layout.encode(numbers, threads), sample.weights, threads, config.device)
+    stage = _train(grid, rows, objective, config, history, rng)
     tables, intercepts = compile_members([stage])
     n_old, n_new = count_rows(model), float(sample.weights.sum())
     shares = np.full(len(tables) + 1, n_new / (n_old + n_new))
@@ -98,7 +98,7 @@ def correct(
         judges = Judges(model.encoder.axes, tables, intercepts, numbers, rows.cpu(), objective, threads)
         shares = choose_shares(judges, shares, history)
     shapes = [
-        _add(_find(model, table), table, share, objective, parameters.outer_bags)
+        _add(_find(model, table), table, share, objective, config.outer_bags)
         for table, share in zip(tables, shares[1:], strict=True)
     ]
     moves = intercepts.reshape(-1, objective.n_outputs).mean(axis=0) * objective.unit
@@ -126,7 +126,7 @@ def lay_out_model(model: AdditiveModel) -> Layout:
 
 
 def _train(
-    grid: GridEngine, rows: Rows, objective: Loss, parameters: Any, history: History, rng: np.random.Generator
+    grid: GridEngine, rows: Rows, objective: Loss, config: FitConfig, history: History, rng: np.random.Generator
 ) -> Stage:
     """The trained correction."""
     assert rows.init is not None
@@ -134,17 +134,17 @@ def _train(
         losses = objective.loss(rows.init, rows.target).expand(rows.held_out.shape)
         history.constant = float(rows.validate(losses).sum())
         history.add("before", 0, history.constant, keep=True)
-    net = make_net(parameters, grid, objective, None, rows.n_effective, rng)
+    net = make_net(config, grid, objective, None, rows.n_effective, rng)
     if objective.link == "identity":  # a new mean may be far away
         shares, rest = rows.weights[:, None] * ~rows.held_out, rows.target[:, None] - rows.init[:, 0]
         net.intercept.data.add_(((shares * rest).sum(dim=0) / shares.sum(dim=0))[:, None])
     n_rows, order = len(rows.target), max(len(term) for term in grid.layout.terms)
     active, n_drawn = count_active(grid.layout), int(rows.copies.sum())
-    settings = make_settings(parameters, n_rows, n_drawn, order, active, information=rows.information)
+    settings = make_settings(config, n_rows, n_drawn, order, active, information=rows.information)
     settings = replace(settings, stage="update")
-    train(net, grid, grid, rows, objective, settings, history, rng)
+    train_net(net, grid, grid, rows, objective, settings, history, rng)
     stage, is_over = Stage(net, grid), history.stopped_by in ("time_limit", "callback")
-    if parameters.refine and not parameters.output_penalty and not is_over:
+    if config.refine and not config.output_penalty and not is_over:
         stage = cut(refine(stage, rows, objective, history, grid.threads), rows, objective, history, grid.threads)
     return stage
 

@@ -12,51 +12,52 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import repeat
-from typing import Any
 
 import numpy as np
 import torch
 
 from .. import kernels
-from ..config import WIDE_GAIN, WIDE_KNOTS, make_regime, make_wide_basis, make_wide_settings
+from ..config import FitConfig
 from ..data.sparse import SparseMatrix
-from ..data.target import Sample
-from ..distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from ..encoding.axis import Axis
-from ..encoding.encoder import Encoder
 from ..encoding.sparse_codes import CodeFinder, SparseCodes, coarsen_axis
-from ..losses.loss import Loss
 from ..model.additive_model import AdditiveModel
 from ..model.factors import Factors
 from ..model.shapes import make_shapes
 from ..model.summary import Summary
-from ..terms.term import Plan, Term
+from ..terms.term import Plan, Ranked, Term
 from .batches import Batches
-from .checkpointer import NO_CHECKPOINTS, Checkpointer
-from .history import History
-from .loop import run
+from .codes import Codes
+from .defaults import WIDE_GAIN, WIDE_KNOTS, make_regime, make_wide_basis, make_wide_settings
+from .loop import run_loop
 from .low_rank import LowRankMembers, LowRankNet, count_mass
-from .rows import Rows
+from .run import Run
 
 
 class WideTrainer:
     """What a wide fit works on, see `Trainer`; `terms` are all it is to learn."""
 
-    def __init__(
-        self, parameters: Any, encoder: Encoder, stored: SparseMatrix, sample: Sample, objective: Loss, rows: Rows,
-        rng: np.random.Generator, group: ProcessGroup = SINGLE_PROCESS, checkpointer: Checkpointer = NO_CHECKPOINTS,
-    ):  # fmt: skip
-        self.parameters, self.encoder, self.stored, self.sample = parameters, encoder, stored, sample
-        self.objective, self.rows, self.rng, self.group, self.checkpointer = objective, rows, rng, group, checkpointer
-        self.threads, self.history = kernels.count_threads(parameters.n_jobs), History()
+    def __init__(self, codes: Codes, run: Run):
+        assert isinstance(codes.numbers, SparseMatrix)
+        self.config, self.encoder, self.stored, self.sample = run.config, codes.encoder, codes.numbers, codes.sample
+        self.objective, self.rows, self.rng, self.group = codes.loss, codes.rows, run.rng, run.group
+        self.checkpointer, self.history = run.checkpointer, run.history
+        self.ranking: list[Ranked] = []
+        self.threads = kernels.count_threads(run.config.n_jobs)
+
+    def compile(self, codes: Codes, config: FitConfig, summary: Summary) -> AdditiveModel:
+        """The model of what was learned: factors, shapes that read them, and the score of a row without values."""
+        shapes = make_shapes(self.factors, self.encoder)
+        link = self.objective.link
+        return AdditiveModel(self.encoder, self.intercept, shapes, link, codes.classes, config.n_jobs, summary)
 
     def fit(self, plan: Plan) -> None:
         """Train main effects and the interactions that are listed; what was learned is in `factors`."""
         terms = [*plan.mains, *plan.listed]
         self.factors = self._fit(terms)
-        n_terms = self.parameters.max_terms
+        n_terms = self.config.max_terms
         if isinstance(n_terms, int) and n_terms < len(plan.features) and not self._is_over():
-            self.history = History(started=self.history.started)
+            self.history.clear()
             self.factors = self._fit([*self._list_strongest(n_terms), *plan.listed])
 
     def _list_strongest(self, count: int) -> list[Term]:
@@ -72,14 +73,14 @@ class WideTrainer:
         finders = self._make_finders(terms)
         entries = {order: finder.find(self.stored, self.threads) for order, finder in finders.items()}
         net = self._make_net(finders, entries)
-        rounds = make_wide_settings(self.parameters, len(self.stored), int(self.rows.copies.sum()))
-        known = self.rows, self.objective, rounds[0], make_regime(self.parameters), self.threads
+        rounds = make_wide_settings(self.config, len(self.stored), int(self.rows.copies.sum()))
+        known = self.rows, self.objective, rounds[0], make_regime(self.config), self.threads
         crew = LowRankMembers(net, entries, *known)
         for settings in rounds if crew.validates else rounds[:1]:
             before = self._best_loss()
             crew.begin(settings)
             feed = Batches(repeat(self.rows), settings.batch_size, settings.max_steps, self.rng)
-            run(crew, feed, settings, self.history, self.group, self.checkpointer)
+            run_loop(crew, feed, settings, self.history, self.group, self.checkpointer)
             if self._is_over() or self._best_loss() > (1 - WIDE_GAIN) * before:
                 break
         crew.apply_scale()
@@ -111,8 +112,8 @@ class WideTrainer:
         generator = torch.Generator().manual_seed(int(self.rng.integers(2**31)))
         weights = self.sample.weights
         mass = {order: count_mass(finders[order], found, weights) for order, found in entries.items()}
-        bases = {order: make_wide_basis(self.parameters, finder, generator) for order, finder in finders.items()}
-        net = LowRankNet(finders, bases, mass, self.parameters.outer_bags, self.objective.n_outputs)
+        bases = {order: make_wide_basis(self.config, finder, generator) for order, finder in finders.items()}
+        net = LowRankNet(finders, bases, mass, self.config.outer_bags, self.objective.n_outputs)
         net.intercept.data.add_(torch.from_numpy(self.objective.first_score(self.sample)))
         return net
 
@@ -148,11 +149,3 @@ def count_cells(
         np.add.at(totals, np.ravel_multi_index((part.term, *where), shape), weights[row])
     keys = np.flatnonzero(totals)
     return keys % size, totals[keys], np.searchsorted(keys, np.arange(shape[0] + 1) * size)
-
-
-def compile_factors(
-    trainer: WideTrainer, objective: Loss, classes: np.ndarray | None, n_jobs: int | None, summary: Summary
-) -> AdditiveModel:
-    """The model of what was learned: factors, shapes that read them, and the score of a row without values."""
-    shapes = make_shapes(trainer.factors, trainer.encoder)
-    return AdditiveModel(trainer.encoder, trainer.intercept, shapes, objective.link, classes, n_jobs, summary)
