@@ -103,7 +103,7 @@ def test_pieces_need_their_rows():
 
 def test_cuts_by_chance_are_anywhere_among_the_rows():
     """Of a line of even weights, a cut stands behind every cell alike, and levels come to either side alike."""
-    drawn = np.array([kernels._draw(seed, cut, 0) for seed in range(1, 501) for cut in range(4)])
+    drawn = np.array([kernels.boosting._draw(seed, cut, 0) for seed in range(1, 501) for cut in range(4)])
     assert np.histogram(drawn, 5, (0, 1))[0].min() > 340  # 400 ± 18 of 2,000
     first = [Round(0) for _ in range(60)]
     for seed, found in enumerate(first, 1):

@@ -1,6 +1,6 @@
 """Binning: columns in few bins, for the screening of interactions.
 
-Comes in: positions of the rows on the columns' axes. Goes out: `Bins`, at most 16 bins per column by default.
+Input: positions of the rows on the columns' axes. Output: `Bins`, at most 16 bins per column by default.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Screening of interactions: which pairs and triples of columns are worth a term.
 
-Comes in: binned columns and the residuals of the main effects. Goes out: a strength per candidate (`rank_terms`), or
+Input: binned columns and the residuals of the main effects. Output: a strength per candidate (`rank_terms`), or
 the picked terms (`pick_terms`). A histogram sums the residuals over the bins of a candidate's columns, its margins are
 removed, and the remainder is compared with noise. Histograms of residuals are the idea of FAST (Lou et al., 2013).
 DIFF: FAST takes the best cut of each of the two columns. Here several views of the whole histogram compete, each by its

@@ -1,8 +1,8 @@
 """Margins: removes from histograms what the lower-order terms explain (row and column effects of a pair, pairs of a
 triple), by weighted least squares, for many histograms at once.
 
-Comes in: weights (T, F, L) and sums (T, C, F, L) of the cells; L is the last axis of a term, F its other axes,
-flattened. Goes out: `Margins`, with the residual sums and the remaining degrees of freedom.
+Input: weights (T, F, L) and sums (T, C, F, L) of the cells; L is the last axis of a term, F its other axes,
+flattened. Output: `Margins`, with the residual sums and the remaining degrees of freedom.
 """
 
 from __future__ import annotations

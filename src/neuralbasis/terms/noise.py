@@ -1,6 +1,6 @@
 """Noise: standardized residuals, and how much of their variance a candidate explains by chance.
 
-Comes in: residuals (N, K), weights, expected variances. Goes out: what the histograms sum (N, 1 + K), and `NoiseLevel`.
+Input: residuals (N, K), weights, expected variances. Output: what the histograms sum (N, 1 + K), and `NoiseLevel`.
 """
 
 from __future__ import annotations

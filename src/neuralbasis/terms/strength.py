@@ -1,6 +1,6 @@
 """Strength: how much a candidate's histogram explains beyond its margins and beyond noise.
 
-Comes in: histograms (T, cells, 1 + K) of weights and residuals. Goes out: strengths (T,), each the largest over several
+Input: histograms (T, cells, 1 + K) of weights and residuals. Output: strengths (T,), each the largest over several
 views of a histogram: the cells, coarser grids of merged bins, and products of polynomials along the axes.
 """
 
