@@ -76,7 +76,7 @@ def test_a_round_is_the_same_without_numba(monkeypatch, seed):
     compiled, plain = Round(0), Round(0)
     compiled.cut(seed=seed)
     for name in ("_order_cells", "_cut_line", "_cut_column", "_scramble", "_draw", "_shuffle_cells"):
-        monkeypatch.setattr(kernels, name, getattr(kernels, name).py_func)
+        monkeypatch.setattr(kernels.boosting, name, getattr(kernels.boosting, name).py_func)
     with np.errstate(over="ignore"):
         plain.cut(kernels.cut_columns.py_func, seed=seed)
     np.testing.assert_allclose(plain.tables, compiled.tables, rtol=1e-9, atol=1e-12)

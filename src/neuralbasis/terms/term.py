@@ -1,7 +1,7 @@
 """Terms: the features of a shape. A term is a tuple of increasing feature indices: (3,) or (0, 3).
 
-Input: the parameters `interactions`, `triples` and `exclude`. Output: a `Plan` with the terms requested by name, and the
-numbers of pairs and triples that screening (`interactions`) should find.
+Input: the parameters `interactions`, `triples` and `exclude`. Output: a `Plan` with the terms requested by name, and
+the numbers of pairs and triples that screening (`interactions`) should find.
 """
 
 from __future__ import annotations
