@@ -1,4 +1,4 @@
-"""kernels: the compiled loops against the NumPy path and the definition; the way back is the adjoint; threads."""
+"""Kernels: compiled loops against the NumPy path and the definition; scatter is the adjoint of gather; threads."""
 
 import os
 import subprocess
@@ -31,7 +31,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 def terms_of(layout):
-    """All that the kernels read about the terms."""
+    """Arrays of the terms for the kernels."""
     return (*layout.term_arrays, *layout.skips)
 
 
@@ -66,7 +66,7 @@ def take(positions, rows, threads=1):
 
 
 def gather(layout, taken, table, per_term=False, threads=1):
-    """Look-ups (b, 1 or T, C); rows are shared among the threads."""
+    """Look-ups (b, 1 or T, C); the threads share the rows."""
     out = np.zeros((taken.shape[1], len(layout.terms) if per_term else 1, table.shape[1]), dtype=table.dtype)
 
     def work(_part, first, last):
@@ -77,7 +77,7 @@ def gather(layout, taken, table, per_term=False, threads=1):
 
 
 def scatter(layout, taken, grad, threads=1):
-    """Histograms (cells, C) of grad (b, 1 or T, C); terms are shared among the threads."""
+    """Histograms (cells, C) of grad (b, 1 or T, C); the threads share the terms."""
     out = np.zeros((layout.n_cells, grad.shape[2]), dtype=grad.dtype)
 
     def work(_part, first, last):
@@ -89,7 +89,7 @@ def scatter(layout, taken, grad, threads=1):
 
 
 def slow_weights(layout, position):
-    """(T, cells) by how much a row at this position (A,) reads every cell: look-ups of unit tables."""
+    """(T, cells) weight of every cell in the look-ups of a row at this position (A,): look-ups of unit tables."""
     weights = np.zeros((len(layout.terms), layout.n_cells))
     for index in range(len(layout.terms)):
         axes = layout.term_axis[layout.term_start[index] : layout.term_start[index + 1]]
@@ -145,7 +145,7 @@ MEMORY = {
 
 
 @pytest.mark.parametrize("memory", MEMORY)
-def test_any_memory_gives_the_same_numbers(memory):
+def test_any_memory_layout_gives_the_same_numbers(memory):
     rng = np.random.default_rng(5)
     model = build_model(rng, NUMERIC, n_outputs=4)
     numbers = draw_numbers(rng, model.encoder.axes, 300)
@@ -197,7 +197,7 @@ def test_a_row_on_a_knot_reads_no_other_cell(orders):
         assert alone[0, :, 0].tolist() == list(range(len(layout.terms)))
 
 
-def test_only_the_asked_rows_are_touched():
+def test_only_the_requested_rows_are_written():
     rng = np.random.default_rng(6)
     model = build_model(rng)
     numbers = draw_numbers(rng, model.encoder.axes, 20)
@@ -233,7 +233,7 @@ def test_the_column_of_an_infinite_value_is_returned(value):
 
 
 @pytest.mark.parametrize("compiled", [True, False])
-def test_rows_are_narrowed_and_their_sizes_added(compiled):
+def test_rows_are_copied_to_single_precision_and_their_sizes_added(compiled):
     cast = kernels.narrow_rows if compiled else getattr(kernels.narrow_rows, "py_func", kernels.narrow_rows)
     found = np.array([[1.0, -2.0], [0.1, 3.0], [5.0, 5.0]])
     narrow, sizes = np.zeros((3, 2), dtype=np.float32), np.full(3, 10.0)
@@ -243,7 +243,7 @@ def test_rows_are_narrowed_and_their_sizes_added(compiled):
 
 
 @pytest.mark.parametrize("compiled", [True, False])
-def test_the_highest_class_is_picked_where_it_is_sure(compiled):
+def test_the_highest_class_is_picked_if_it_is_certain(compiled):
     scores = np.array(
         [[1.0, 3.0, 2.0], [5.0, 5.0, 1.0], [2.0, 1.0, 1.95], [3.0, 1.0, 0.5], [9.0, 0, 0]], dtype=np.float32
     )
@@ -296,7 +296,7 @@ def test_gather_and_scatter_are_the_same_matrix(seed, orders, n_channels):
 
 
 def draw_eighths(rng, layout, n_rows):
-    """Positions at eighths: with small whole numbers in the table, single precision makes no rounding."""
+    """Positions at eighths: with small integers in the table, single precision is exact."""
     cells = np.array([axis.n_cells for axis in layout.axes])
     whole = np.floor(rng.random((n_rows, len(cells))) * cells)
     inside = (whole > 0) & (whole < cells - 2) & ~layout.axis_level
@@ -321,7 +321,7 @@ def test_gather_and_scatter_are_exactly_adjoint(orders):
         np.testing.assert_array_equal(backward, np.einsum("btn,btc->nc", read, grad))
 
 
-def test_gather_and_scatter_add_to_what_is_there():
+def test_gather_and_scatter_add_to_existing_values():
     rng = np.random.default_rng(9)
     layout = build_layout(rng, orders=(1, 2))
     taken = take(layout.encode(draw_numbers(rng, layout.axes[:5], 30)), np.arange(30))
@@ -334,7 +334,7 @@ def test_gather_and_scatter_add_to_what_is_there():
     np.testing.assert_allclose(out, 1 + gather(layout, taken, table), atol=1e-5)
 
 
-def test_scatter_touches_the_cells_of_its_terms_only():
+def test_scatter_writes_only_the_cells_of_its_terms():
     rng = np.random.default_rng(9)
     layout = build_layout(rng)
     taken = take(layout.encode(draw_numbers(rng, layout.axes[:5], 30)), np.arange(30))
@@ -364,7 +364,7 @@ def test_rows_on_the_anchor_of_an_interaction_are_skipped(orders):
     taken = take(layout.encode(numbers), np.arange(200))
     anchored = np.array([len(term) > 1 and 2 in term for term in layout.terms])
     assert (layout.skip_axis >= 0).tolist() == anchored.tolist()
-    skips = (taken[2] == 1)[:, None] & anchored  # (b, T); values below the range stand on the first knot as well
+    skips = (taken[2] == 1)[:, None] & anchored  # (b, T); values below the range are on the first knot as well
     assert 150 * anchored.sum() <= skips.sum() < 200 * anchored.sum()
     table = rng.normal(size=(layout.n_cells, 2)).astype(np.float32)
     expected = np.where(skips[..., None], 0, gather(plain, taken, table, True))
@@ -379,7 +379,7 @@ def test_rows_on_the_anchor_of_an_interaction_are_skipped(orders):
 
 @settings(deadline=None, max_examples=25)
 @given(seeds, st.integers(0, 40), st.integers(1, 3))
-def test_roughness_and_its_pull_are_those_of_the_definition(seed, n_edges, n_channels):
+def test_roughness_and_its_gradient_are_those_of_the_definition(seed, n_edges, n_channels):
     rng = np.random.default_rng(seed)
     left, right = rng.integers(0, 12, (2, n_edges))
     term, inverse = rng.integers(0, 3, n_edges), (rng.random(n_edges) + 0.1).astype(np.float32)
@@ -481,7 +481,7 @@ def test_number_of_threads():
     assert [kernels.count_threads(n) for n in (1, 3, 64)] == [1, 3, 64]
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system does not tell the cores of a process")
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system does not report the cores of a process")
 def test_cores_are_those_of_the_process():
     code = (
         "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))});"
@@ -509,7 +509,7 @@ from tests.models import NUMERIC, build_model, draw_numbers
 rng = np.random.default_rng(0)
 model = build_model(rng, NUMERIC, n_jobs=3)
 numbers = draw_numbers(rng, model.encoder.axes, 20_000)
-before = model.scores(numbers)  # the parent's threads are running now
+before = model.scores(numbers)  # starts the parent's threads
 
 def predict(pipe):
     pipe.send(model.scores(numbers))
@@ -519,7 +519,7 @@ for _ in range(2):
     near, far = context.Pipe()
     child = context.Process(target=predict, args=(far,), daemon=True)
     child.start()
-    assert near.poll(60), "the child does not answer"
+    assert near.poll(60), "the child did not respond"
     assert np.array_equal(near.recv(), before)
     child.join(60)
     assert child.exitcode == 0

@@ -84,10 +84,7 @@ def prepare(task: WorkerTask, folder: Path) -> Any:
     return estimator.set_params(
         checkpoint_dir=state,
         cache_dir=Path(requested["cache_dir"] or folder, f"worker-{rank}"),
-        callbacks=[
-            Reporter(state),
-            *(requested["callbacks"] or ()),
-        ],  # first: a callback that stops training skips later ones
+        callbacks=[Reporter(state), *(requested["callbacks"] or ())],  # first: one that stops training skips the rest
         n_jobs=max(1, task.cpus) if requested["n_jobs"] is None else requested["n_jobs"],
         device=str(ray.train.torch.get_device()) if task.use_gpu else requested["device"],
         verbose=requested["verbose"] and rank == 0,

@@ -154,8 +154,8 @@ def pick_terms(
     screening = _prepare(bins, residuals, weights, variances, terms, threads, max_work, rng)
     strengths = screening.measure(terms) if strengths is None else strengths
     if min_strength is None:
-        has_noise = screening.noise is not None and len(terms)
-        min_strength = float(screening.noise.threshold(len(terms))) if has_noise else 0.0
+        noise = screening.noise
+        min_strength = 0.0 if noise is None or not len(terms) else float(noise.threshold(len(terms)))
     leading = np.argsort(-strengths, kind="stable")[:MAX_REMEASURED]
     return _pick(screening, terms[leading], strengths[leading], n_terms, max(min_strength, 0.0))
 
