@@ -425,12 +425,12 @@ def test_exclude(exclude, part):
 )
 def test_an_interaction_that_is_wished_and_excluded_names_the_user_s_columns(interactions, exclude):
     name = " & ".join(column for column in NAMES if column in interactions[0])
-    refuse_fit(TABLE, Y, f"interactions wishes '{name}', but exclude", interactions=interactions, exclude=exclude)
+    refuse_fit(TABLE, Y, f"interactions requests '{name}', but exclude", interactions=interactions, exclude=exclude)
     plain = "feature_0000 & feature_0001"
     by_index = [tuple(NAMES.index(column) for column in interactions[0])]
     out = [NAMES.index(part) if isinstance(part, str) else part for part in exclude]
     out = [tuple(NAMES.index(c) if isinstance(c, str) else c for c in p) if isinstance(p, tuple) else p for p in out]
-    refuse_fit(X, Y, f"interactions wishes '{plain}", interactions=by_index, exclude=out)
+    refuse_fit(X, Y, f"interactions requests '{plain}", interactions=by_index, exclude=out)
 
 
 def test_names_given_by_hand_are_those_of_interactions():

@@ -20,7 +20,8 @@ from neuralbasis.encoding.axis import Axis
 from neuralbasis.encoding.encoder import Encoder
 from neuralbasis.encoding.layout import lay_out
 from neuralbasis.kernels import count_threads
-from neuralbasis.terms.interactions import bin_columns, pick_terms, rank_terms
+from neuralbasis.terms.binning import bin_columns
+from neuralbasis.terms.interactions import pick_terms, rank_terms
 
 from .. import baselines
 from ..clock import median_seconds, time_once

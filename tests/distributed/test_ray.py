@@ -1,4 +1,4 @@
-"""Fits and predictions on a real cluster of Ray: two nodes on this machine, one for the whole module."""
+"""Fits and predictions on a Ray cluster of two nodes on this machine, started once for the whole module."""
 
 from __future__ import annotations
 
@@ -13,32 +13,31 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
-from neuralbasis import distributed as launch
+from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, distributed
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'neuralbasis[ray]'")
 pytest.importorskip("ray.train", reason="Ray Train is not installed: pip install 'neuralbasis[ray]'")
 pytest.importorskip("ray.data", reason="Ray Data is not installed: pip install 'neuralbasis[ray]'")
 
-from neuralbasis.distributed.ray_fit import warn_if_crowded  # noqa: E402
+from neuralbasis.distributed.ray_fit import warn_if_no_cpu_left  # noqa: E402
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::ray.util.annotations.RayDeprecationWarning"),  # of Ray's calls to itself
+    pytest.mark.filterwarnings("ignore::ray.util.annotations.RayDeprecationWarning"),  # raised inside Ray
     pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\."),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # sockets and logs of Ray's processes
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # the same, found late
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # the same, reported late
 ]
 NODE = {"num_cpus": 2, "object_store_memory": 80 << 20}
 FEATURES = ["x", "z", "colour"]
 N_ROWS = 24_000
-MEMORY = 720_000_000  # little more than Python and torch take: rows go through the cache and pools
+MEMORY = 720_000_000  # little more than Python and torch use: rows go through the disk cache
 
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster():
     from ray.cluster_utils import Cluster
 
-    os.environ["RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"] = "0.1"  # how late Ray hears of a report, or of a death
+    os.environ["RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"] = "0.1"  # delay of Ray's reaction to a report or a failure
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import the tests
     head = {**NODE, "include_dashboard": False, "_system_config": {"worker_niceness": 0}}  # else starved
     nodes = Cluster(initialize_head=True, head_node_args=head)
@@ -52,7 +51,7 @@ def cluster():
 
 
 def make_table(n_rows: int = 6_000, seed: int = 0) -> pa.Table:
-    """Values of few digits, so that the profile's sketches are exact."""
+    """Values of few digits, whose sketches are exact."""
     rng = np.random.default_rng(seed)
     x, z = rng.random(n_rows).round(3), rng.normal(size=n_rows).round(2)
     colour = rng.choice(["red", "green", "blue"], n_rows)
@@ -85,7 +84,7 @@ def test_predictions_over_a_dataset_are_those_of_the_model(regressor, tmp_path) 
     regressor.save(path)
     dataset = ray.data.from_arrow([table.slice(0, 700), table.slice(700)])
     outputs = ["prediction", "contributions", "score"]
-    found = read_back(launch.predict(path, dataset, outputs, keep=["id"], batch_size=300))
+    found = read_back(distributed.predict(path, dataset, outputs, keep=["id"], batch_size=300))
     parts = [f"contribution_{name}" for name in ("x", "z", "colour", "x & z")]
     assert found.column_names == ["id", "prediction", *parts, "intercept", "score"]
     rows = table.select(["x", "z", "colour"])
@@ -95,10 +94,10 @@ def test_predictions_over_a_dataset_are_those_of_the_model(regressor, tmp_path) 
     assert set(found["intercept"].to_pylist()) == {regressor.intercept_}
 
 
-def test_probabilities_stand_behind_all_columns_of_files(classifier, tmp_path) -> None:
+def test_probabilities_are_appended_to_all_columns_of_files(classifier, tmp_path) -> None:
     table = make_table(1_000, 2)
     pq.write_table(table, tmp_path / "rows.parquet")
-    found = read_back(launch.predict(classifier, tmp_path / "rows.parquet", ["prediction", "probability"]))
+    found = read_back(distributed.predict(classifier, tmp_path / "rows.parquet", ["prediction", "probability"]))
     classes = ["blue", "green", "red"]
     assert found.column_names == [*table.column_names, "prediction", *(f"probability_{label}" for label in classes)]
     rows = table.select(["x", "z", "y"])
@@ -107,38 +106,38 @@ def test_probabilities_stand_behind_all_columns_of_files(classifier, tmp_path) -
     assert np.array_equal(probabilities, classifier.predict_proba(rows))
 
 
-def test_predicting_brings_no_torch(regressor) -> None:
+def test_prediction_does_not_import_torch(regressor) -> None:
     def look(batch: pa.Table) -> pa.Table:
         return batch.append_column("torch", [["torch" in sys.modules] * len(batch)])
 
-    dataset = launch.predict(regressor, ray.data.from_arrow(make_table(500, 3)))
+    dataset = distributed.predict(regressor, ray.data.from_arrow(make_table(500, 3)))
     found = dataset.map_batches(look, batch_format="pyarrow")  # in the process that predicted
     assert {row["torch"] for row in found.take_all()} == {False}
 
 
-def test_wrong_wishes_are_said_at_once(regressor, classifier) -> None:
+def test_wrong_arguments_raise_at_once(regressor, classifier) -> None:
     dataset = ray.data.from_arrow(make_table(50))
     with pytest.raises(ValueError, match=r"output must be one or several of 'prediction', .* not 'scores'"):
-        launch.predict(regressor, dataset, "scores")
+        distributed.predict(regressor, dataset, "scores")
     with pytest.raises(ValueError, match=r"probability.*needs a model of classes"):
-        launch.predict(regressor, dataset, "probability")
+        distributed.predict(regressor, dataset, "probability")
     with pytest.raises(ValueError, match="no column 'zz'; did you mean 'z'"):
-        launch.predict(regressor, dataset, keep=["zz"])
+        distributed.predict(regressor, dataset, keep=["zz"])
     with pytest.raises(ValueError, match="no column 'colour'"):
-        launch.predict(regressor, dataset.drop_columns(["colour"]))
-    with pytest.raises(ValueError, match="the table has a column 'prediction', as the output has"):
-        launch.predict(regressor, dataset.rename_columns({"y": "prediction"}))
+        distributed.predict(regressor, dataset.drop_columns(["colour"]))
+    with pytest.raises(ValueError, match="the table has a column 'prediction', and so has the output"):
+        distributed.predict(regressor, dataset.rename_columns({"y": "prediction"}))
     with pytest.raises(ValueError, match="no column 'yy'; did you mean 'y'"):
-        launch.ray(NeuralBasisRegressor(), dataset, "yy")
+        distributed.ray(NeuralBasisRegressor(), dataset, "yy")
     with pytest.raises(TypeError, match="expected paths of Parquet or CSV files, or a Ray dataset, not dict"):
-        launch.ray(NeuralBasisRegressor(), {"x": [1.0]}, "y")
+        distributed.ray(NeuralBasisRegressor(), {"x": [1.0]}, "y")
     with pytest.raises(ValueError, match="workers must be an integer of at least 1, not 0"):
-        launch.ray(NeuralBasisRegressor(), dataset, "y", workers=0)
+        distributed.ray(NeuralBasisRegressor(), dataset, "y", workers=0)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """Files of 24,000 rows: a third of them more than the smallest bench has, for training."""
+    """Files of 24,000 rows: a third more than the smallest sample in memory, for training."""
     folder, table = tmp_path_factory.mktemp("files"), make_table(N_ROWS)
     for part in range(6):
         pq.write_table(table.slice(N_ROWS // 6 * part, N_ROWS // 6), folder / f"{part}.parquet")
@@ -158,8 +157,8 @@ def make_estimator(**parameters) -> NeuralBasisRegressor:
 
 
 def fit_on_cluster(estimator: NeuralBasisRegressor, folder: Path, **options) -> NeuralBasisRegressor:
-    blocks = ray.data.read_parquet(str(folder), override_num_blocks=6)  # else so little is one block
-    return launch.ray(estimator, blocks, "y", workers=2, **options)
+    blocks = ray.data.read_parquet(str(folder), override_num_blocks=6)  # so few rows would be one block
+    return distributed.ray(estimator, blocks, "y", workers=2, **options)
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +167,7 @@ def fitted(folder, tmp_path_factory) -> NeuralBasisRegressor:
 
 
 def test_two_workers_fit_as_well_as_one_process(fitted, folder) -> None:
-    """Rows reach workers in another order, so other rows are held out: axes are equal, shapes only alike."""
+    """Workers read rows in another order and hold out other rows: axes are equal, shapes only similar."""
     alone = make_estimator().fit(str(folder), "y")
     assert fitted.term_names_ == alone.term_names_ == FEATURES
     for ours, theirs in zip(fitted.model_.encoder.axes, alone.model_.encoder.axes, strict=True):
@@ -177,12 +176,12 @@ def test_two_workers_fit_as_well_as_one_process(fitted, folder) -> None:
     fresh = make_table(4_000, 9)
     rows, y = fresh.select(FEATURES), fresh["y"].to_numpy()
     loss, loss_alone = (np.mean((model.predict(rows) - y) ** 2) for model in (fitted, alone))
-    assert loss < 0.043  # the noise has 0.04
+    assert loss < 0.043  # the noise has variance 0.04
     assert abs(loss - loss_alone) < 0.02 * loss_alone
 
 
-def test_the_estimator_is_as_after_a_fit(fitted) -> None:
-    assert fitted.model_.summary.n_rows == N_ROWS  # no row was left out
+def test_the_estimator_has_its_fitted_attributes(fitted) -> None:
+    assert fitted.model_.summary.n_rows == N_ROWS  # no row was dropped
     assert fitted.model_.summary.parameters["callbacks"] is None
     assert fitted.model_.summary.target == "y"
     assert fitted.feature_names_in_.tolist() == FEATURES
@@ -192,7 +191,7 @@ def test_the_estimator_is_as_after_a_fit(fitted) -> None:
 
 
 class KillOnce:
-    """A callback: the first worker notes its steps, the second one kills itself at its tenth look, once."""
+    """A callback: the first worker records its steps, the second kills itself once, at its tenth evaluation."""
 
     def __init__(self, folder: Path):
         self.killed, self.steps = folder / "killed", folder / "steps"
@@ -206,7 +205,7 @@ class KillOnce:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_fit_whose_worker_was_killed_goes_on_to_the_same_model(fitted, folder, tmp_path) -> None:
+def test_a_fit_with_a_killed_worker_resumes_and_gives_the_same_model(fitted, folder, tmp_path) -> None:
     estimator = make_estimator(callbacks=[KillOnce(tmp_path)], checkpoint_every=0.01)
     again = fit_on_cluster(estimator, folder, storage_path=tmp_path / "storage", max_failures=1)
     assert (tmp_path / "killed").exists()
@@ -217,22 +216,24 @@ def test_a_fit_whose_worker_was_killed_goes_on_to_the_same_model(fitted, folder,
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-5)
 
 
-def test_an_error_of_a_worker_is_ours(folder, tmp_path) -> None:
+def test_the_error_of_a_worker_is_raised(folder, tmp_path) -> None:
     table = make_table(500)
     odd = table.set_column(2, "z", [np.where(np.arange(500) == 77, np.inf, table["z"].to_numpy())])
     pq.write_table(odd, tmp_path / "odd.parquet")
     with pytest.raises(ValueError, match=r"^column 'z' holds infinite values; neuralbasis expects") as caught:
-        launch.ray(make_estimator(), tmp_path / "odd.parquet", "y", workers=1, max_failures=0, storage_path=tmp_path)
+        distributed.ray(
+            make_estimator(), tmp_path / "odd.parquet", "y", workers=1, max_failures=0, storage_path=tmp_path
+        )
     assert "Traceback" not in str(caught.value)
 
 
-def test_workers_that_leave_no_cpu_for_reading_are_warned_of() -> None:
-    with pytest.warns(UserWarning, match="ask for 4 of the cluster's 4 CPUs, and reading needs 1 more"):
-        warn_if_crowded(4)
-    warn_if_crowded(3)
+def test_workers_that_leave_no_cpu_for_reading_give_a_warning() -> None:
+    with pytest.warns(UserWarning, match="request 4 of the cluster's 4 CPUs, and reading needs 1 more"):
+        warn_if_no_cpu_left(4)
+    warn_if_no_cpu_left(3)
 
 
 def test_without_ray_the_error_names_the_extra() -> None:
     code = "import sys; sys.modules['ray'] = None; import neuralbasis; neuralbasis.distributed.predict"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "launch.predict needs Ray, which is not installed; pip install 'neuralbasis[ray]'" in found.stderr
+    assert "distributed.predict needs Ray, which is not installed; pip install 'neuralbasis[ray]'" in found.stderr

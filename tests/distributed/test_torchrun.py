@@ -1,4 +1,4 @@
-"""`neuralbasis fit` by several processes that torchrun starts: one model, written and spoken of once."""
+"""`neuralbasis fit` by several processes of torchrun: one model, written and printed once."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def fit(folder: Path, model: str, *options: str, torchrun: bool, code: int = 0) 
 def test_two_processes_write_the_model_of_one(folder: Path) -> None:
     alone = fit(folder, "one.nbm", "--target", "y", torchrun=False)
     together = fit(folder, "two.nbm", "--target", "y", torchrun=True)
-    assert together.stdout.replace("two.nbm", "one.nbm") == alone.stdout  # and not twice
+    assert together.stdout.replace("two.nbm", "one.nbm") == alone.stdout  # printed once
     one, two = neuralbasis.load(folder / "one.nbm"), neuralbasis.load(folder / "two.nbm")
     assert one.term_names == two.term_names == ("x", "z", "colour")
     for a, b in zip(one.shapes, two.shapes, strict=True):
@@ -52,7 +52,7 @@ def test_two_processes_write_the_model_of_one(folder: Path) -> None:
     assert np.abs(one.shapes[0].scores).max() > 0.5
 
 
-def test_an_error_of_all_processes_is_a_line(folder: Path) -> None:
+def test_an_error_of_all_processes_names_the_column(folder: Path) -> None:
     found = fit(folder, "none.nbm", "--target", "yy", torchrun=True, code=1)
     assert "no column 'yy'; did you mean 'y'?" in found.stderr
     assert not (folder / "none.nbm").exists()

@@ -1,4 +1,4 @@
-"""BLAS has one thread while anyone holds it, and its own number afterwards."""
+"""BLAS has one thread inside `hold_blas`, in all threads, and its own number afterwards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def three_threads():
         yield
 
 
-def test_blas_has_one_thread_while_it_is_held():
+def test_blas_has_one_thread_inside():
     before = count_blas_threads()
     with hold_blas():
         assert count_blas_threads() == {1}
@@ -32,24 +32,24 @@ def test_blas_has_one_thread_while_it_is_held():
     assert count_blas_threads() == before == {3}
 
 
-def test_it_is_let_go_after_an_error():
+def test_limits_are_restored_after_an_error():
     with pytest.raises(KeyError), hold_blas():
         raise KeyError
     assert count_blas_threads() == {3}
 
 
-def test_whoever_leaves_last_lets_it_go():
-    """The first to come leaves while another is still inside."""
+def test_the_last_thread_to_leave_restores_the_limits():
+    """The first thread leaves while another is still inside."""
     inside, left, seen = Barrier(2), Barrier(2), []
 
-    def come_later():
+    def enter_second():
         inside.wait()
         with hold_blas():
             inside.wait()
             left.wait()
             seen.append(count_blas_threads())
 
-    other = Thread(target=come_later)
+    other = Thread(target=enter_second)
     other.start()
     with hold_blas():
         inside.wait()

@@ -1,4 +1,4 @@
-"""Selection of columns: what a column explains, who chooses what, and models of very wide tables."""
+"""Selection of columns: strengths of columns, bins, choices of members, and models of wide tables."""
 
 import pickle
 
@@ -10,7 +10,7 @@ from scipy.special import chdtri
 
 import neuralbasis
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, kernels
-from neuralbasis.terms.features import N_BINS, cut_columns, select_columns
+from neuralbasis.terms.features import N_BINS, bin_raw_columns, select_columns
 
 N = 240
 QUICK = {"max_steps": 60, "outer_bags": 3, "n_jobs": 1}
@@ -43,7 +43,7 @@ def select(X, y, weights=None, names=None, held_out=None, **options):
 def bin_alone(values, weights=None):
     weights = np.ones(len(values)) if weights is None else np.asarray(weights, dtype=float)
     column = np.asarray(values, dtype=float)[:, None]
-    return cut_columns(column, np.arange(len(values)), weights, ["x"], np.array([0]), 1)[0]
+    return bin_raw_columns(column, np.arange(len(values)), weights, ["x"], np.array([0]), 1)[0]
 
 
 def explained(parts, residuals, weights):
@@ -56,7 +56,7 @@ def explained(parts, residuals, weights):
     return left[0] - left[1]
 
 
-# What a column explains
+# Strengths of columns
 
 
 @pytest.mark.parametrize("has_missing", [False, True])
@@ -70,27 +70,27 @@ def test_a_view_explains_what_a_regression_on_it_explains(view, has_missing):
     known = codes < N_BINS
     place = np.where(known, codes, 0.0)
     groups = [(codes // 2 == g) * 1.0 for g in range(1, N_BINS // 2)]
-    lost = [~known * 1.0] if has_missing else []
+    missing = [~known * 1.0] if has_missing else []
     cuts = [[known * (codes > b) * 1.0] for b in range(N_BINS - 1)]
     ways = [[[place]], [[place, place**2]], [groups], cuts][view]
-    amounts = [explained(way + lost, residuals, weights) for way in ways]
+    amounts = [explained(way + missing, residuals, weights) for way in ways]
     sums = np.zeros((N_BINS + 1, 3))
     np.add.at(sums, codes, np.column_stack([weights, weights[:, None] * residuals]))
-    reach = np.full((2, 4), 1e9)
-    reach[:, view] = 0.0
-    strength, found = kernels.find_view(sums, reach)
+    limits = np.full((2, 4), 1e9)
+    limits[:, view] = 0.0
+    strength, found = kernels.find_view(sums, limits)
     assert found == view + int(np.argmax(amounts))
     assert strength == pytest.approx(max(amounts))
 
 
-def test_the_strengths_of_noise_stay_below_what_noise_reaches():
+def test_noise_rarely_exceeds_its_limits():
     rng = np.random.default_rng(0)
     codes = rng.integers(0, N_BINS, (2000, 300)).astype(np.uint8)
     noise = rng.normal(size=300)
     data = np.column_stack([np.ones(300), (noise - noise.mean()) / noise.std()])
     degrees, strengths = np.array([[1, 2, 7, 1], [2, 3, 8, 2]]), np.empty((2000, 1))
     kernels.weigh_columns(0, 2000, codes, data, chdtri(degrees, np.array([1, 1, 1, 1 / 15]) / 2000), strengths)
-    assert (strengths > 0).sum() <= 8  # four views, each with at most one column above on average
+    assert (strengths > 0).sum() <= 8  # four views, each with at most one column above its limit on average
     kernels.weigh_columns(0, 2000, codes, data, chdtri(degrees, np.array([1, 1, 1, 1 / 15]) / 10), strengths)
     assert 200 < (strengths > 0).sum() < 700
 
@@ -109,7 +109,7 @@ def test_bins_hold_equal_numbers_of_rows():
     assert np.bincount(codes).tolist() == [20] * N_BINS
 
 
-def test_missing_values_have_a_bin_of_their_own():
+def test_missing_values_have_their_own_bin():
     codes = bin_alone([np.nan, 1.0, 2.0, np.nan])
     assert codes[[0, 3]].tolist() == [N_BINS, N_BINS]
     assert codes[1] < codes[2] < N_BINS
@@ -117,19 +117,19 @@ def test_missing_values_have_a_bin_of_their_own():
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(-3, 3), st.integers(1, 4)), min_size=1, max_size=30))
-def test_weights_cut_as_repeated_rows_do(rows):
+def test_weighted_bins_are_bins_of_repeated_rows(rows):
     values, times = np.array(rows).T
     assert np.repeat(bin_alone(values, times), times).tolist() == bin_alone(np.repeat(values, times)).tolist()
 
 
 @pytest.mark.parametrize("n_low", [1, 10, 50, 99])
-def test_two_values_are_told_apart(n_low):
+def test_two_values_have_different_bins(n_low):
     codes = bin_alone([0.0] * n_low + [1.0] * (100 - n_low))
     assert len(set(codes[:n_low])) == len(set(codes[n_low:])) == 1
     assert codes[0] < codes[-1]
 
 
-# Who chooses what
+# Choices of members
 
 
 def test_planted_columns_are_found():
@@ -142,21 +142,21 @@ def test_planted_columns_are_found():
     assert select(X, y, max_terms=3).features.tolist() == [5, 300, 650]
 
 
-def test_single_and_double_precision_choose_alike():
+def test_single_and_double_precision_select_the_same():
     X, y = make_wide()
     assert select(X, y).features.tolist() == select(X.astype(float), y).features.tolist()
 
 
-def test_the_order_of_columns_does_not_matter():
+def test_the_order_of_columns_does_not_change_the_selection():
     X, y = make_wide()
-    X[:, 20] = X[:, 5]  # equal columns: the first by name
+    X[:, 20] = X[:, 5]  # equal columns: the first name wins
     moved = np.random.default_rng(1).permutation(X.shape[1])
     names = name(X.shape[1])
     there = select(X[:, moved], y, names=[names[i] for i in moved])
     assert sorted(moved[there.features]) == select(X, y).features.tolist()
 
 
-def test_equal_columns_are_taken_by_name():
+def test_the_first_name_of_equal_columns_wins():
     X, y = make_wide()
     X[:, 20] = X[:, 5]
     assert select(X, y, max_terms=3).features.tolist() == [5, 300, 650]
@@ -165,7 +165,7 @@ def test_equal_columns_are_taken_by_name():
     assert select(X, y, names=names, max_terms=3).features.tolist() == [20, 300, 650]
 
 
-def test_a_member_does_not_see_the_rows_it_holds_out():
+def test_a_member_does_not_use_the_rows_it_holds_out():
     X, y = make_wide()
     held_out = hold_out(N, 1)
     other = np.where(held_out[:, 0], 100 * X[:, 77], y)
@@ -176,14 +176,14 @@ def test_a_member_does_not_see_the_rows_it_holds_out():
         assert 77 not in chosen
 
 
-def test_only_candidates_are_chosen():
+def test_only_candidates_are_selected():
     X, y = make_wide()
     chosen = select(X, y, candidates=[column for column in range(700) if column != 300], max_terms=4).features
     assert {5, 650} <= set(chosen)
     assert 300 not in chosen
 
 
-def test_missing_values_may_be_what_matters():
+def test_a_column_may_matter_by_its_missing_values():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(N, 600))
     y = rng.normal(size=N)
@@ -192,7 +192,7 @@ def test_missing_values_may_be_what_matters():
     assert select(X, y, max_terms=1).features.tolist() == [7]
 
 
-def test_classes_choose_together():
+def test_all_classes_share_one_selection():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(N, 600))
     kind = np.where(X[:, 3] > 0.5, 2, np.where(X[:, 9] > 0, 1, 0))
@@ -201,7 +201,7 @@ def test_classes_choose_together():
     assert select(X, many, max_terms=1).features.tolist() == [3]
 
 
-def test_very_many_rows_are_sampled(monkeypatch):
+def test_many_rows_are_sampled(monkeypatch):
     X, y = make_wide()
     monkeypatch.setattr("neuralbasis.terms.features.MAX_ROWS", 200)
     assert select(X, y, max_terms=3).features.tolist() == [5, 300, 650]
@@ -246,9 +246,9 @@ def test_precision_and_names_do_not_change_predictions(wide):
 
 def test_columns_without_a_term_are_not_read(wide):
     X, _, model = wide
-    silent = next(f for f in range(700) if all(f not in term for term in model.term_features_))
+    unused = next(f for f in range(700) if all(f not in term for term in model.term_features_))
     odd = X.copy()
-    odd[:, silent] = np.inf
+    odd[:, unused] = np.inf
     np.testing.assert_array_equal(model.predict(odd), model.predict(X))
     odd[:, 300] = np.inf
     with pytest.raises(ValueError, match="column 'feature_0300' holds an infinite value"):
@@ -262,25 +262,25 @@ def test_a_saved_wide_model_predicts_the_same(wide, tmp_path):
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
 
 
-def test_members_say_nothing_of_columns_they_did_not_choose():
+def test_members_have_no_effect_of_columns_they_did_not_select():
     X, y = make_wide()
-    y = y + 3 * np.random.default_rng(5).normal(size=N)  # so noisy that members differ
+    y = y + 3 * np.random.default_rng(5).normal(size=N)  # with this noise, members select different columns
     model = NeuralBasisRegressor(**QUICK, interactions=0, max_terms=8).fit(X, y).model_
-    silent = [(shape.members == 0).all(axis=(0, 2)) for shape in model.shapes]
+    masked = [(shape.members == 0).all(axis=(0, 2)) for shape in model.shapes]
     assert len(model.shapes) == 8
-    assert 0 < np.sum(silent) <= 8
+    assert 0 < np.sum(masked) <= 8
 
 
 @pytest.mark.parametrize("options", [{"engine": "exact"}, {"tied_classes": True}, {"staged": False}, {"device": "cpu"}])
-def test_every_way_of_training_keeps_members_silent(options):
+def test_every_engine_masks_members(options):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 40))
     X[rng.random(X.shape) < 0.1] = np.nan
     y = np.where(X[:, 0] > 0, "a", np.where(X[:, 1] + rng.normal(size=120) > 0, "b", "c"))
     fitted = NeuralBasisClassifier(**QUICK, interactions=0, max_terms=6, **options).fit(X, y)
-    silent = [(shape.members == 0).all(axis=(0, 2)) for shape in fitted.model_.shapes]
-    assert len(silent) == 6
-    assert 0 < np.sum(silent) <= 6
+    masked = [(shape.members == 0).all(axis=(0, 2)) for shape in fitted.model_.shapes]
+    assert len(masked) == 6
+    assert 0 < np.sum(masked) <= 6
 
 
 def test_pure_noise_gives_about_the_constant_model():
@@ -300,7 +300,7 @@ def test_max_terms_is_a_number_of_main_effects():
     assert len(NeuralBasisRegressor(**QUICK, interactions=0, max_terms=60).fit(X, X[:, 5]).term_features_) == 60
 
 
-def test_none_takes_all_columns():
+def test_max_terms_none_keeps_all_columns():
     X = np.random.default_rng(0).normal(size=(N, 510))
     one_step = {"max_steps": 1, "outer_bags": 1, "interactions": 0}
     assert len(NeuralBasisRegressor(**one_step, max_terms=None).fit(X, X[:, 5]).term_features_) == 510
@@ -308,7 +308,7 @@ def test_none_takes_all_columns():
     assert len(NeuralBasisRegressor(**one_step).fit(X[:, :101], X[:, 5]).term_features_) < 50
 
 
-def test_listed_interactions_stay():
+def test_listed_interactions_are_kept():
     X, y = make_wide()
     model = NeuralBasisRegressor(**QUICK, interactions=[(1, 2), (5, 699)], max_terms=2).fit(X, y)
     mains = [term for term in model.term_features_ if len(term) == 1]
@@ -317,7 +317,7 @@ def test_listed_interactions_stay():
     assert len(mains) - len({(1,), (2,), (5,), (699,)} & set(mains)) <= 2  # purified pairs leave main effects
 
 
-def test_excluded_columns_are_not_chosen():
+def test_excluded_columns_are_not_selected():
     X, y = make_wide()
     model = NeuralBasisRegressor(**QUICK, interactions=0, exclude=[300, "feature_0005"], max_terms=5).fit(X, y)
     chosen = {term[0] for term in model.term_features_}
@@ -337,10 +337,10 @@ def test_found_interactions_are_numbered_as_in_the_table():
 def test_weights_are_repeated_rows():
     X, y = make_wide(n_rows=120)
     times = np.random.default_rng(0).integers(0, 4, 120)
-    weighed = NeuralBasisRegressor(**QUICK, interactions=0).fit(X, y, sample_weight=times)
+    weighted = NeuralBasisRegressor(**QUICK, interactions=0).fit(X, y, sample_weight=times)
     repeated = NeuralBasisRegressor(**QUICK, interactions=0).fit(np.repeat(X, times, axis=0), np.repeat(y, times))
-    assert weighed.term_features_ == repeated.term_features_
-    np.testing.assert_allclose(weighed.predict(X), repeated.predict(X), atol=1e-6)
+    assert weighted.term_features_ == repeated.term_features_
+    np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), atol=1e-6)
 
 
 def test_the_order_of_columns_does_not_change_the_model():
@@ -353,13 +353,13 @@ def test_the_order_of_columns_does_not_change_the_model():
     np.testing.assert_allclose(one.predict(X), other.predict(X[:, moved]), atol=1e-6)
 
 
-def test_given_scores_are_not_learned_again():
+def test_columns_of_init_score_are_not_selected_again():
     X, y = make_wide()
     model = NeuralBasisRegressor(**QUICK, interactions=0, max_terms=2).fit(X, y, init_score=X[:, 5])
     assert {term[0] for term in model.term_features_} == {300, 650}
 
 
-def test_labels_and_missing_values_take_part():
+def test_nominal_columns_are_selected():
     rng = np.random.default_rng(0)
     table = {f"n{i}": rng.normal(size=200) for i in range(30)}
     table |= {f"t{i}": rng.choice(["red", "green", "blue"], 200) for i in range(10)}
@@ -369,14 +369,14 @@ def test_labels_and_missing_values_take_part():
     assert model.feature_types_in_[-1] == "nominal"
 
 
-def test_without_held_out_rows_all_members_speak_of_all_columns():
+def test_without_held_out_rows_all_members_use_all_columns():
     X, y = make_wide()
     model = NeuralBasisRegressor(**QUICK, interactions=0, validation_size=0).fit(X, y).model_
     assert {5, 300, 650} <= {term[0] for term in model.terms}
     assert not any((shape.members == 0).all(axis=(0, 2)).any() for shape in model.shapes)
 
 
-def test_wrong_columns_are_named():
+def test_errors_name_the_column():
     X, y = make_wide()
     X[3, 44] = np.inf
     with pytest.raises(ValueError, match="column 'feature_0044' holds infinite values"):
@@ -386,7 +386,7 @@ def test_wrong_columns_are_named():
         NeuralBasisRegressor().fit(X, y)
 
 
-def test_as_many_bases_as_the_columns_ask_for():
+def test_the_automatic_number_of_bases_follows_the_columns():
     X = np.random.default_rng(0).normal(size=(N, 20))
     bases = []
 

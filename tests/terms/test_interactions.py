@@ -1,4 +1,4 @@
-"""screen: bins hold like values, noise has strength 0, planted interactions come first; laws of weights and order."""
+"""Screening: noise has strength 0, planted interactions come first; invariances of weights, order and threads."""
 
 from itertools import combinations, product
 
@@ -9,23 +9,14 @@ from hypothesis import strategies as st
 
 from neuralbasis import kernels
 from neuralbasis.encoding.axis import continuous_axis, level_axis
-from neuralbasis.encoding.layout import lay_out
 from neuralbasis.kernels import count_cells
-from neuralbasis.terms import interactions as screen
-from neuralbasis.terms.interactions import bin_columns, find_reach, list_triples, pick_terms, rank_terms
+from neuralbasis.terms import interactions
+from neuralbasis.terms.binning import bin_columns
+from neuralbasis.terms.interactions import list_triples, noise_threshold, pick_terms, rank_terms
+from neuralbasis.terms.margins import fit_margins, solve_singular
+from tests.binned_columns import make_bins, place
 
 seeds = st.integers(0, 2**32 - 1)
-
-
-def place(X, axes=None):
-    """Positions of the rows and the axes of the columns, continuous unless given."""
-    axes = axes or [continuous_axis(f"x{index:02d}", column) for index, column in enumerate(X.T)]
-    layout = lay_out(axes, [(index,) for index in range(len(axes))], {})
-    return layout.encode(np.asarray(X, dtype=float)), axes
-
-
-def make_bins(X, weights=None, axes=None, max_bins=16):
-    return bin_columns(*place(X, axes), weights, max_bins)
 
 
 def draw_columns(rng, n_rows, n_columns, correlation=0.0):
@@ -42,101 +33,7 @@ def order_of(strengths):
     return np.argsort(-strengths, kind="stable")
 
 
-# Bins
-
-
-def test_groups_are_about_equal_in_weight():
-    rng = np.random.default_rng(0)
-    bins = make_bins(np.exp(rng.normal(size=(8000, 1))))
-    assert bins.n_bins.tolist() == bins.n_known.tolist() == [16]
-    assert bins.mass[0].tolist() == np.bincount(bins.codes[0]).tolist()
-    assert (np.abs(bins.mass[0] - 500) <= 1).all()
-
-
-def test_bins_follow_the_axis_and_keep_equal_values_together():
-    X = np.round(np.random.default_rng(0).normal(size=(3000, 1)), 1)
-    codes = make_bins(X).codes[0]
-    order = np.argsort(X[:, 0], kind="stable")
-    assert (np.diff(codes[order].astype(int)) >= 0).all()
-    assert all(len(set(codes[X[:, 0] == value])) == 1 for value in np.unique(X))
-
-
-def test_few_values_have_a_bin_each():
-    X = np.random.default_rng(0).choice([-3.0, 0.1, 0.2, 50.0], (500, 1), p=[0.01, 0.01, 0.9, 0.08])
-    assert make_bins(X).codes[0].tolist() == np.unique(X, return_inverse=True)[1].ravel().tolist()
-
-
-def test_a_heavy_value_leaves_the_other_bins_to_the_rest():
-    rng = np.random.default_rng(0)
-    X = np.where(rng.random((4000, 1)) < 0.7, 0.0, rng.exponential(size=(4000, 1)))
-    bins = make_bins(X)
-    assert bins.n_bins[0] == 16
-    assert bins.mass[0, 0] == (X == 0).sum()
-    assert np.ptp(bins.mass[0, 1:]) <= 3
-
-
-def test_missing_values_have_a_bin_of_their_own():
-    X = np.random.default_rng(0).normal(size=(1000, 2))
-    X[::4, 0] = np.nan
-    bins = make_bins(X)
-    assert (bins.n_known.tolist(), bins.n_bins.tolist()) == ([15, 16], [16, 16])
-    assert ((bins.codes[0] == 15) == np.isnan(X[:, 0])).all()
-    assert bins.codes.dtype == np.uint8
-
-
-def test_heavy_levels_have_bins_and_the_others_share_one():
-    levels = [f"level {index}" for index in range(40)]
-    numbers = np.repeat(np.arange(40.0), np.r_[np.full(20, 1), np.arange(10, 30)])[:, None]
-    bins = make_bins(numbers, axes=[level_axis("a", "nominal", levels)])
-    assert bins.n_bins[0] == 16
-    own = [bins.codes[0][numbers[:, 0] == level] for level in range(39, 24, -1)]
-    assert [set(codes) for codes in own] == [{index} for index in range(15)]
-    assert set(bins.codes[0][numbers[:, 0] < 25]) == {15}
-
-
-def test_ordinal_levels_are_grouped_in_order_and_unseen_ones_are_missing():
-    numbers = np.repeat(np.arange(-1.0, 40.0), 5)[:, None]
-    bins = make_bins(numbers, axes=[level_axis("a", "ordinal", [str(index) for index in range(40)])], max_bins=5)
-    assert bins.codes[0].tolist() == [4] * 5 + np.repeat(np.arange(4), 50).tolist()
-
-
-def test_a_column_that_never_changes_has_one_bin():
-    X = np.column_stack([np.ones(50), np.full(50, np.nan), np.arange(50)])
-    axes = [continuous_axis("a", X[:, 2] * 0 + 1), continuous_axis("b", X[:, 2]), continuous_axis("c", X[:, 2])]
-    assert make_bins(X, axes=axes).n_bins.tolist() == [1, 1, 16]
-
-
-@settings(deadline=None, max_examples=30)
-@given(seeds, st.integers(2, 20))
-def test_bins_by_weight_are_bins_of_repeated_rows(seed, max_bins):
-    rng = np.random.default_rng(seed)
-    X = np.round(rng.normal(size=(rng.integers(1, 200), 2)), rng.integers(0, 3))
-    X[rng.random(len(X)) < 0.1, 0] = np.nan
-    X[0] = 0.5
-    axes = [continuous_axis("a", X[:, 0]), continuous_axis("b", X[:, 1])]
-    weights = rng.integers(0, 4, len(X)).astype(float)
-    weights[0] = 1
-    repeated = np.repeat(X, weights.astype(int), axis=0)
-    weighted, plain = make_bins(X, weights, axes, max_bins), make_bins(repeated, None, axes, max_bins)
-    assert np.repeat(weighted.codes, weights.astype(int), axis=1).tolist() == plain.codes.tolist()
-    assert weighted.mass.tolist() == plain.mass.tolist()
-    assert weighted.n_bins.tolist() == plain.n_bins.tolist()
-
-
-def test_merged_bins_are_bins_of_bins():
-    X = np.random.default_rng(0).normal(size=(2000, 2))
-    X[::10, 1] = np.nan
-    fine = make_bins(X)
-    coarse = fine.merge(6)
-    assert (coarse.n_known.tolist(), coarse.n_bins.tolist()) == ([6, 5], [6, 6])
-    for column in range(2):
-        assert coarse.mass[column].tolist() == np.bincount(coarse.codes[column], minlength=6).tolist()
-        assert len(set(zip(fine.codes[column], coarse.codes[column], strict=True))) == 16
-    assert (coarse.codes[1][::10] == 5).all()
-    assert fine.merge(16) is fine
-
-
-# The histogram and what margins leave of it
+# Histograms and their margins
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3, 9])
@@ -159,14 +56,14 @@ def test_histograms_are_those_of_bincount(n_rows, order, n_outputs):
 
 @settings(deadline=None, max_examples=25)
 @given(seeds, st.sampled_from([2, 3]), st.integers(2, 4), st.floats(0.2, 1))
-def test_margins_are_taken_out_by_least_squares(seed, order, n_bins, density):
+def test_margins_are_removed_by_least_squares(seed, order, n_bins, density):
     rng = np.random.default_rng(seed)
     shape = (4, n_bins ** (order - 1), n_bins)
     weight = rng.integers(1, 9, shape) * (rng.random(shape) < density).astype(float)
     weight[:, 0, 0] += 1
     sums = rng.normal(size=(4, 2, *shape[1:])) * (weight > 0)[:, None]
-    margins = screen._fit_margins(weight, sums, order)
-    rest, freedom, explained = margins.remove_from(sums), margins.freedom, margins.explain([0])
+    margins = fit_margins(weight, sums, order)
+    rest, freedom, explained = margins.remove_from(sums), margins.freedom, margins.explained_products([0])
     places = np.array(list(product(range(n_bins), repeat=order)))
     groups = [np.unique(places[:, axes], axis=0, return_inverse=True)[1].ravel() for axes in _margins(order)]
     design = np.concatenate([np.eye(n_bins ** (order - 1))[group] for group in groups], axis=1)
@@ -188,7 +85,7 @@ def test_singular_systems_are_solved_with_their_rank():
     rng = np.random.default_rng(0)
     half = rng.normal(size=(20, 6, 3))
     system, target = half @ np.swapaxes(half, 1, 2), half @ rng.normal(size=(20, 3, 2))
-    solution, rank = screen._eliminate(system, target, np.full(20, 1e-9))
+    solution, rank = solve_singular(system, target, np.full(20, 1e-9))
     assert (rank == 3).all()
     np.testing.assert_allclose(system @ solution, target, atol=1e-8)
 
@@ -209,7 +106,7 @@ def test_noise_has_strength_about_zero_whatever_the_bins(n_bins, n_outputs, tail
     assert found.max() < 22  # χ² of one degree of freedom has 13 as the largest of 276
 
 
-def test_noise_of_unequal_variance_is_noise_where_variances_say_so():
+def test_noise_of_unequal_variance_is_noise_given_its_variances():
     rng = np.random.default_rng(0)
     X = draw_columns(rng, 4000, 2)
     X[:, 1] -= X[:, 0]
@@ -223,7 +120,7 @@ def test_noise_of_unequal_variance_is_noise_where_variances_say_so():
     assert abs(np.mean(fair)) < 1.5
 
 
-def test_what_cannot_interact_has_strength_zero():
+def test_candidates_that_cannot_interact_have_strength_zero():
     rng = np.random.default_rng(0)
     X = rng.integers(0, 8, (1000, 4)).astype(float)
     X[:, 1], X[:, 3] = 1.0, X[:, 2] // 3  # constant; a function of another column
@@ -250,12 +147,12 @@ def test_margins_left_in_the_residuals_have_no_strength(order):
     assert rank_terms(bins, np.sum(parts, axis=0)[:, None], candidates=[tuple(range(order))])[0] <= 0
 
 
-def test_main_effects_of_correlated_columns_do_not_pass_for_an_interaction():
+def test_main_effects_of_correlated_columns_are_not_an_interaction():
     rng = np.random.default_rng(0)
     X = draw_columns(rng, 8000, 2, correlation=0.8)
     left = np.sin(3 * X[:, 0]) + X[:, 1] ** 2
     residuals = (left - left.mean() + 0.5 * rng.normal(size=8000))[:, None]
-    assert rank_terms(make_bins(X), residuals)[0] < 0.005  # within bins, columns still tell of each other
+    assert rank_terms(make_bins(X), residuals)[0] < 0.005  # within bins, the columns are still correlated
 
 
 # Planted interactions
@@ -271,7 +168,7 @@ SHAPES = {
 
 
 def draw_residuals(rng, scores, task):
-    """Residuals (N, K) of a model that knows nothing, and their variances."""
+    """Residuals (N, K) of the constant model, and their variances."""
     if task == "regression":
         return (scores - scores.mean() + rng.normal(size=len(scores)))[:, None], None
     if task == "binary":
@@ -299,7 +196,7 @@ def test_a_planted_pair_comes_first(shape, task):
 def test_a_planted_triple_comes_first(task):
     rng = np.random.default_rng(1)
     X = draw_columns(rng, 6000, 7, correlation=0.3)
-    scores = np.sign(X[:, 0] * X[:, 3] * X[:, 5]) + 0.5 * X[:, 0] * X[:, 1]  # a pair beside it is not a triple
+    scores = np.sign(X[:, 0] * X[:, 3] * X[:, 5]) + 0.5 * X[:, 0] * X[:, 1]  # the pair is not part of the triple
     residuals, variances = draw_residuals(rng, scores, task)
     triples = list(combinations(range(7), 3))
     strengths = rank_terms(make_bins(X), residuals, candidates=triples, variances=variances)
@@ -341,7 +238,7 @@ def test_levels_interact():
     assert order_of(rank_terms(make_bins(X, axes=axes), residuals[:, None]))[0] == 1  # (0, 2)
 
 
-# Laws
+# Invariances
 
 
 @pytest.fixture(scope="module")
@@ -355,7 +252,7 @@ def sample():
 
 
 @pytest.mark.parametrize("order", [2, 3])
-def test_weights_are_repetitions(sample, order):
+def test_integer_weights_are_repeated_rows(sample, order):
     X, residuals, variances = sample
     weights = np.random.default_rng(1).integers(0, 4, len(X)).astype(float)
     copies = np.repeat(np.arange(len(X)), weights.astype(int))
@@ -365,7 +262,7 @@ def test_weights_are_repetitions(sample, order):
     np.testing.assert_allclose(weighted, plain, rtol=1e-5, atol=1e-8)
 
 
-def test_weights_that_are_not_whole_are_relative(sample):
+def test_fractional_weights_are_relative(sample):
     X, residuals, _ = sample
     weights = np.random.default_rng(1).uniform(0.2, 1, len(X))
     bins = make_bins(X, weights)
@@ -387,7 +284,7 @@ def test_order_of_columns_and_rows_and_unit_do_not_matter(sample, order):
 @pytest.mark.parametrize("order", [2, 3])
 def test_threads_and_the_choice_of_candidates_do_not_matter(sample, order, monkeypatch):
     X, residuals, variances = sample
-    monkeypatch.setattr(screen, "BLOCK", 8)
+    monkeypatch.setattr(interactions, "BLOCK", 8)
     terms, bins = list(combinations(range(6), order)), make_bins(X)
     alone = rank_terms(bins, residuals, None, terms, variances)
     shared = rank_terms(bins, residuals, None, terms, variances, threads=3)
@@ -409,7 +306,7 @@ def test_the_numpy_path_gives_the_same_numbers(sample, order, n_outputs, monkeyp
     np.testing.assert_allclose(rank_terms(bins, residuals[:, :n_outputs], candidates=terms), compiled, rtol=1e-9)
 
 
-def test_all_pairs_are_the_candidates_unless_said_otherwise(sample):
+def test_all_pairs_are_the_default_candidates(sample):
     X, residuals, _ = sample
     bins = make_bins(X)
     every = rank_terms(bins, residuals, candidates=list(combinations(range(6), 2)))
@@ -424,13 +321,13 @@ def test_candidates_must_be_pairs_or_triples_of_columns(sample, candidates):
         rank_terms(make_bins(X), residuals, candidates=candidates)
 
 
-# Limits of work
+# Limited work
 
 
-def test_a_sample_of_the_rows_does_where_work_is_limited():
+def test_limited_work_uses_a_sample_of_the_rows():
     rng = np.random.default_rng(0)
     X = draw_columns(rng, 30_000, 5)
-    X = X[np.argsort(X[:, 1])]  # rows in an order that tells
+    X = X[np.argsort(X[:, 1])]  # sorted rows: a leading part is not representative
     residuals = (X[:, 1] * X[:, 3] + rng.normal(size=30_000))[:, None]
     bins = make_bins(X)
     whole, part = rank_terms(bins, residuals), rank_terms(bins, residuals, max_work=10 * 3000)
@@ -440,16 +337,15 @@ def test_a_sample_of_the_rows_does_where_work_is_limited():
     assert part.max() == pytest.approx(whole.max(), abs=0.08)
 
 
-def test_many_outputs_are_projected_where_work_is_limited():
+def test_limited_work_projects_many_outputs():
     rng = np.random.default_rng(0)
     X = draw_columns(rng, 4000, 6)
     y = (X[:, 2:3] * X[:, 5:] * rng.normal(size=40) + rng.gumbel(size=(4000, 40))).argmax(axis=1)
     residuals = np.eye(40)[y] - np.bincount(y, minlength=40) / 4000
     bins, truth = make_bins(X), list(combinations(range(6), 2)).index((2, 5))
-    tally = screen._make_tally(bins, residuals, None, None, np.zeros((15, 2), int), 1, 15 * 4000 * 16, None)
-    assert tally.data.shape == (4000, 17)
-    assert screen._make_tally(bins, residuals, None, None, np.zeros((15, 2), int), 1, 1e9, None).data.shape[1] == 41
-    for max_work in (1e9, 15 * 4000 * 16):
+    for max_work, n_outputs in ((1e9, 40), (15 * 4000 * 16, 16)):
+        screening = interactions._prepare(bins, residuals, None, None, np.zeros((15, 2), int), 1, max_work, None)
+        assert screening.data.shape == (4000, 1 + n_outputs)
         assert order_of(rank_terms(bins, residuals, variances=None, max_work=max_work))[0] == truth
 
 
@@ -463,7 +359,7 @@ def fit_main_effects(bins, y):
 
 
 @pytest.mark.parametrize("task", ["regression", "binary"])
-def test_shadows_of_a_strong_pair_do_not_crowd_out_a_weak_one(task):
+def test_a_strong_pair_does_not_displace_a_weak_one(task):
     rng = np.random.default_rng(0)
     X = draw_columns(rng, 8000, 12, correlation=0.7)
     scores = np.sign(X[:, 0]) * np.sign(X[:, 1]) + 0.3 * np.abs(X[:, 2] - X[:, 3])
@@ -478,7 +374,7 @@ def test_shadows_of_a_strong_pair_do_not_crowd_out_a_weak_one(task):
     assert strengths[0] > 5 * strengths[1] > 0
 
 
-def test_picking_ends_at_noise_or_at_the_wished_number():
+def test_picking_ends_at_noise_or_at_the_requested_number():
     rng = np.random.default_rng(0)
     X = draw_columns(rng, 5000, 12)
     noise = rng.normal(size=(5000, 1))
@@ -512,28 +408,25 @@ def test_triples_inherit_from_pairs(pairs, strong):
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3])
-def test_noise_rarely_exceeds_its_reach(n_outputs):
-    """Of tables of pure noise, at most about the asked share has a candidate beyond the reach."""
-    beyond, n_tables = 0, 60
+def test_noise_rarely_exceeds_its_threshold(n_outputs):
+    """About the requested share of pure-noise tables has a candidate above the threshold."""
+    n_above, n_tables = 0, 60
     for seed in range(n_tables):
         rng = np.random.default_rng(seed)
         residuals = rng.normal(size=(600, n_outputs))
         X = rng.random((600, 8))
-        axes = [continuous_axis(str(k), column) for k, column in enumerate(X.T)]
-        layout = lay_out(axes, [(k,) for k in range(8)], {})
-        bins = bin_columns(layout.encode(X), layout.axes)
-        beyond += rank_terms(bins, residuals).max() > find_reach(bins, residuals, 0.3)
-    assert beyond / n_tables < 0.45
+        bins = make_bins(X)
+        n_above += rank_terms(bins, residuals).max() > noise_threshold(bins, residuals, 0.3)
+    assert n_above / n_tables < 0.45
 
 
-def test_reach_falls_with_rows_and_chance_and_grows_with_candidates():
+def test_the_threshold_falls_with_rows_and_rate_and_grows_with_candidates():
     rng = np.random.default_rng(0)
     X, noise = rng.random((1000, 12)), rng.normal(size=(1000, 1))
-    axes = [continuous_axis(str(k), column) for k, column in enumerate(X.T)]
-    bins = bin_columns(lay_out(axes, [(k,) for k in range(12)], {}).encode(X), axes)
-    reach = find_reach(bins, noise, 0.3)
-    # Where work is limited, strengths are of a sample of the rows, and so is what noise reaches.
-    assert find_reach(bins, noise, 0.3, max_work=66 * 500) == pytest.approx(2 * reach, rel=1e-6)
-    assert reach > find_reach(bins, noise, 0.3, candidates=[(0, 1), (1, 2)]) > 0
-    assert reach > find_reach(bins, noise, 1.0) > 0
-    assert find_reach(bins, noise, 0.3, candidates=[]) == find_reach(bins, 0 * noise, 0.3) == 0.0
+    bins = make_bins(X)
+    threshold = noise_threshold(bins, noise, 0.3)
+    # Limited work uses a sample of the rows for strengths and threshold alike.
+    assert noise_threshold(bins, noise, 0.3, max_work=66 * 500) == pytest.approx(2 * threshold, rel=1e-6)
+    assert threshold > noise_threshold(bins, noise, 0.3, candidates=[(0, 1), (1, 2)]) > 0
+    assert threshold > noise_threshold(bins, noise, 1.0) > 0
+    assert noise_threshold(bins, noise, 0.3, candidates=[]) == noise_threshold(bins, 0 * noise, 0.3) == 0.0

@@ -1,4 +1,4 @@
-"""terms: every spelling of `interactions`, `triples` and `exclude` gives one plan; every refusal shows what came."""
+"""Plans of terms: all spellings of `interactions`, `triples` and `exclude`; error messages show the wrong value."""
 
 import math
 import re
@@ -36,9 +36,9 @@ COUNTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("wish", "count"), COUNTS)
-def test_a_number_a_share_a_multiple_or_all(wish, count):
-    pairs, triples = plan(interactions=wish), plan(triples=wish)
+@pytest.mark.parametrize(("requested", "count"), COUNTS)
+def test_a_number_a_share_a_multiple_or_all(requested, count):
+    pairs, triples = plan(interactions=requested), plan(triples=requested)
     assert (pairs.n_pairs, pairs.n_triples, pairs.listed) == (count, 0, ())
     assert (triples.n_pairs, triples.n_triples, triples.listed) == (0, count, ())
     assert pairs.mains == triples.mains == MAINS
@@ -49,11 +49,11 @@ def test_automatic_numbers():
     assert plan(interactions="auto", automatic=7).n_pairs == 7
     assert plan(interactions="auto", automatic=0).n_pairs == 0
     assert plan(triples="auto", automatic=7).n_triples == 0
-    assert plan(interactions="auto").is_automatic  # only pairs that seem to help
-    assert not any(plan(wish).is_automatic for wish in (0, 3, 0.5, "3x", "all", [(0, 1)]))
+    assert plan(interactions="auto").is_automatic  # only pairs stronger than noise
+    assert not any(plan(requested).is_automatic for requested in (0, 3, 0.5, "3x", "all", [(0, 1)]))
 
 
-def test_shares_and_multiples_count_all_columns_also_excluded_ones():
+def test_shares_and_multiples_count_excluded_columns_too():
     assert plan(interactions="3x", exclude=["city"]).n_pairs == 12
     assert plan(interactions=0.5, exclude=["city", "age"]).n_pairs == 2
 
@@ -83,7 +83,7 @@ def test_a_pair_in_any_spelling(pair):
     assert parse_term(pair, {name: index for index, name in enumerate(NAMES)}) == (0, 2)
 
 
-def test_interactions_are_sorted_and_come_once():
+def test_interactions_are_sorted_and_unique():
     requested = [("city", "sex", "age"), (3, 2), ("sex", "age"), (0, 1), (2, 3)]
     found = plan(requested)
     assert found.listed == ((0, 1), (2, 3), (0, 1, 3))
@@ -168,8 +168,8 @@ def test_candidates_of_some_features():
     assert list(found.list_candidates(3, [0, 1])) == []
 
 
-def test_what_is_wished_must_not_be_excluded():
-    message = r"interactions wishes 'age & sex( & income)?', but exclude takes it or a part of it out of the model"
+def test_requested_interactions_must_not_be_excluded():
+    message = r"interactions requests 'age & sex( & income)?', but exclude removes it or a part of it from the model"
     for requested, excluded in [
         ((0, 1), ("sex", "age")),
         ((0, 1), "sex"),
@@ -188,7 +188,7 @@ def test_a_model_needs_a_column(everything):
         plan(0, 0, everything)
 
 
-# Refusals
+# Error messages
 
 WRONG_COUNTS = [True, False, None, -1, -0.5, 0.0, 1.0, 1.5, 2.0, math.nan, INF, np.bool_(True), 1j]
 WRONG_WORDS = ["many", "", "x", "3", "-1x", "3xx", "x3", "1e3x", "ALL", "none", "age"]
@@ -211,7 +211,7 @@ def test_triples_of_a_wrong_kind(wrong):
 
 
 def test_a_list_of_triples_belongs_to_interactions():
-    """A message that offered a list here would send the user round in a circle."""
+    """The message for triples must not offer a list, which triples does not accept."""
     with pytest.raises(ValueError) as error:
         plan(0, [("age", "sex", "city")])
     offered, _, _ = str(error.value).rpartition(", not ")
@@ -295,7 +295,7 @@ def test_unknown_columns():
                 plan(0, 0, [part])
 
 
-def test_a_message_lists_few_of_many_columns():
+def test_an_error_message_lists_few_of_many_columns():
     with pytest.raises(ValueError) as error:
         plan([("y", "x1")], names=[f"x{index}" for index in range(1000)])
     assert len(str(error.value)) < 300

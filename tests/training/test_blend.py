@@ -76,7 +76,7 @@ def test_a_round_is_the_same_without_numba(monkeypatch, seed):
     compiled, plain = Round(0), Round(0)
     compiled.cut(seed=seed)
     for name in ("_order_cells", "_cut_line", "_cut_column", "_scramble", "_draw", "_shuffle_cells"):
-        monkeypatch.setattr(kernels, name, getattr(kernels, name).py_func)
+        monkeypatch.setattr(kernels.boosting, name, getattr(kernels.boosting, name).py_func)
     with np.errstate(over="ignore"):
         plain.cut(kernels.cut_columns.py_func, seed=seed)
     np.testing.assert_allclose(plain.tables, compiled.tables, rtol=1e-9, atol=1e-12)
@@ -103,7 +103,7 @@ def test_pieces_need_their_rows():
 
 def test_cuts_by_chance_are_anywhere_among_the_rows():
     """Of a line of even weights, a cut stands behind every cell alike, and levels come to either side alike."""
-    drawn = np.array([kernels._draw(seed, cut, 0) for seed in range(1, 501) for cut in range(4)])
+    drawn = np.array([kernels.boosting._draw(seed, cut, 0) for seed in range(1, 501) for cut in range(4)])
     assert np.histogram(drawn, 5, (0, 1))[0].min() > 340  # 400 ± 18 of 2,000
     first = [Round(0) for _ in range(60)]
     for seed, found in enumerate(first, 1):

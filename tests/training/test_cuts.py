@@ -70,7 +70,7 @@ def test_the_best_cut_is_found(seed, rows, columns, ridge, least):
     steep, weight = rng.normal(size=(rows, columns)), rng.random((rows, columns))
     sums = [np.pad(cells.cumsum(0).cumsum(1), ((1, 0), (1, 0))) for cells in (steep, weight)]
     places = np.zeros(3, np.int64)
-    gain = kernels._cut_table(*sums, ridge, least, places)
+    gain = kernels.boosting._cut_table(*sums, ridge, least, places)
     expected, where = slow_cut(steep, weight, ridge, least)
     assert gain == pytest.approx(expected)
     assert tuple(places) == where

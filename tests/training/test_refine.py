@@ -49,7 +49,7 @@ def test_a_chain_is_solved_like_its_matrix(seed, count):
     outer, right = rng.normal(size=count - 1), rng.normal(size=count)
     inner = np.abs(np.r_[outer, 0]) + np.abs(np.r_[0, outer]) + 0.1 + rng.random(count)
     x = np.empty(count)
-    kernels._solve_chain(inner, outer, right, x)
+    kernels.boosting._solve_chain(inner, outer, right, x)
     matrix = np.diag(inner) + np.diag(outer, 1) + np.diag(outer, -1)
     np.testing.assert_allclose(x, np.linalg.solve(matrix, right), rtol=1e-9, atol=1e-9)
 
@@ -73,7 +73,7 @@ def test_fusing_goes_down_to_the_minimum(seed, count, level):
 
     values = [value()]
     for _ in range(60):
-        kernels._fuse(inner, np.r_[outer, 0.0], right, price, width, x)
+        kernels.boosting._fuse(inner, np.r_[outer, 0.0], right, price, width, x)
         values.append(value())
     assert (np.diff(values) <= 1e-12).all()
     pull = price[:-1] * np.diff(x) / (np.abs(np.diff(x)) + width)

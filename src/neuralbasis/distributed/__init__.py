@@ -1,9 +1,9 @@
-"""Several processes: fits and predictions on a cluster.
+"""Fits and predictions by several processes.
 
-`distributed.ray` fits an estimator by several workers, each with its part of the rows. `distributed.predict` runs a
-model over a dataset of any size. `process_group` is how the processes of one fit exchange tensors; started by
-torchrun, `fit` finds the other processes by itself. Ray, in the order of the work: `ray_table` (what can be read),
-`ray_worker` (what each worker does), `ray_fit` (starts them and returns the model), `ray_predict`.
+`distributed.ray` fits an estimator on a Ray cluster; each worker has a part of the rows. `distributed.predict` applies
+a model to a Ray dataset. Ray, in the order of the work: `ray_table` (input), `ray_worker` (the work of one worker),
+`ray_fit` (starts the workers, returns the model), `ray_predict`. `process_group` exchanges tensors between the
+processes of one fit; under torchrun, `fit` finds the other processes itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""ray: an estimator fitted by the workers of a Ray cluster.
+"""Fit an estimator on a Ray cluster.
 
-Ray Data reads the files and deals their blocks to the workers; Ray Train starts these, joins them to one process group
-and starts them again after a failure. What they exchange while training are sums of table gradients; see `train.group`.
+Input: an estimator, and files or a Ray dataset. Output: the fitted estimator. Ray Data reads the files and distributes
+their blocks to the workers. Ray Train starts the workers, connects them in one process group and restarts them after a
+failure. During training the workers exchange sums of table gradients; see `process_group`.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ from ..model.summary import to_plain
 from ..terms.term import Ranked
 from ..training.history import History
 from .ray_table import open_dataset
-from .ray_worker import COURSE, MODEL, Task, work
+from .ray_worker import HISTORY_FILE, MODEL_FILE, WorkerTask, work
 
-READING = 1.0  # CPUs that Ray Data needs beside the workers
-BLOCK_BYTES = 16 << 20  # what is dealt at a time: shards of not quite small tables differ little
+READING_CPUS = 1.0  # that Ray Data needs in addition to the workers
+BLOCK_BYTES = 16 << 20  # small blocks give shards of similar size
 
 
 class WholeShards(train.DataConfig):
-    """Blocks dealt in their order, each to the worker that has fewest rows, and no row left out.
+    """Distributes blocks in their order, each to the worker with the fewest rows, and drops no rows.
 
-    Ray's own way makes shards of equal length by leaving rows out, and deals blocks to where they are near. Here a
-    worker has the same rows in every pass, and again after a failure.
+    Ray's default drops rows to make shards of equal length, and prefers workers on the node of a block. Here a worker
+    has the same rows in every pass, also after a failure.
     """
 
     def configure(
@@ -65,32 +66,36 @@ def ray(
     name: str | None = None,
     max_failures: int = 3,
 ) -> Any:
-    """Fit an estimator on a Ray cluster; returns it, fitted.
+    """Fit an estimator on a Ray cluster.
 
-    Every worker surveys and caches its part of the rows and trains on its part of every batch. The model is that of
-    one process, up to the order in which rows are read. Call `ray.init` before to join a cluster; else Ray starts one
-    on this machine. Workers must be able to import this package.
+    Every worker profiles and caches its part of the rows and trains on its part of every batch. The model is the same
+    as that of one process, up to the order in which rows are read. Call `ray.init` first to join a cluster; otherwise
+    Ray starts one on this machine. Workers must be able to import this package.
 
     Parameters
     ----------
     estimator : NeuralBasisRegressor or NeuralBasisClassifier
-        Its `memory_limit`, `cache_dir` and `checkpoint_every` are those of each worker.
+        Its `memory_limit`, `cache_dir` and `checkpoint_every` apply to each worker.
     data : str, path, list of them, or ray.data.Dataset
-        Parquet or CSV files, folders of them, also in the cloud ("s3://…").
+        Parquet or CSV files or folders of them, local or in cloud storage ("s3://…").
     target, sample_weight : str
-        Names of columns; all others are features, or those in the estimator's `feature_names`.
+        Names of columns. The features are the estimator's `feature_names`, by default all other columns.
     workers : int
-        How many; leave a CPU of the cluster free for reading.
+        Number of workers. Leave one CPU of the cluster free for reading.
     resources_per_worker : dict, optional
-        Such as {"CPU": 4, "memory": 8e9}; {"CPU": 1} by default. A worker has as many threads as CPUs.
+        For example {"CPU": 4, "memory": 8e9}; {"CPU": 1} by default. A worker uses one thread per CPU.
     use_gpu : bool
-        Train on one GPU a worker.
+        Train on one GPU per worker.
     storage_path : str or path, optional
-        A folder that all machines see, or a cloud address, for checkpoints and the model; Ray's own by default.
+        Folder on a shared file system, or cloud address, for checkpoints and the model; Ray's default otherwise.
     name : str, optional
-        Of the run. The same name, storage and data go on with a run that was broken off.
+        Name of the run. A run with the same name, storage and data resumes an interrupted one.
     max_failures : int
-        How often workers are started again after a failure, from the last checkpoint.
+        How often the workers may be restarted after a failure, from the last checkpoint.
+
+    Returns
+    -------
+    estimator : the same object, fitted
 
     Examples
     --------
@@ -109,10 +114,10 @@ def ray(
         raise ValueError(f"workers must be an integer of at least 1, not {workers!r}")
     dataset, names = choose_columns(open_dataset(data), estimator.feature_names, target, sample_weight)
     resources = {"CPU": 1, **(resources_per_worker or {})}
-    warn_if_crowded(workers * resources["CPU"])
+    warn_if_no_cpu_left(workers * resources["CPU"])
     trainer = torch_train.TorchTrainer(
         work,
-        train_loop_config={"task": Task(estimator, names, target, sample_weight, int(resources["CPU"]), use_gpu)},
+        train_loop_config={"task": WorkerTask(estimator, names, target, sample_weight, int(resources["CPU"]), use_gpu)},
         torch_config=torch_train.TorchConfig(backend="cpu:gloo,cuda:nccl" if use_gpu else "gloo"),
         scaling_config=train.ScalingConfig(num_workers=workers, use_gpu=use_gpu, resources_per_worker=resources),
         run_config=train.RunConfig(
@@ -124,9 +129,9 @@ def ray(
         datasets={"train": dataset},
         dataset_config=WholeShards(),
     )
-    with workers_errors():
+    with raise_worker_errors():
         result = trainer.fit()
-    assert result.checkpoint is not None  # the model: a worker that ends has reported it
+    assert result.checkpoint is not None  # every finished worker has reported the model
     with result.checkpoint.as_directory() as folder:
         return restore(estimator, Path(folder))
 
@@ -134,29 +139,30 @@ def ray(
 def choose_columns(
     dataset: Any, features: Sequence[str] | None, target: str, weight: str | None
 ) -> tuple[Any, tuple[str, ...]]:
-    """The dataset without the columns that nobody asked for, and the names of the others."""
+    """Drop the columns that are not used; returns the dataset and the names of its columns."""
     names = [target] if weight is None else [target, weight]
-    came = dataset.schema().names
-    require_names([*names, *(features or ())], came, "the table")
+    present = dataset.schema().names
+    require_names([*names, *(features or ())], present, "the table")
     if features is None:
-        return dataset, tuple(came)
+        return dataset, tuple(present)
     return dataset.select_columns([*features, *names]), (*features, *names)
 
 
-def warn_if_crowded(asked: float) -> None:
-    """Workers that take every CPU wait for rows that nobody can read, without a word."""
-    here = cluster_resources().get("CPU", 0.0)
-    if asked + READING > here:
+def warn_if_no_cpu_left(requested: float) -> None:
+    """Warn if no CPU is left for reading: the workers would wait for rows forever, without an error of Ray."""
+    available = cluster_resources().get("CPU", 0.0)
+    if requested + READING_CPUS > available:
         warnings.warn(
-            f"the workers ask for {asked:g} of the cluster's {here:g} CPUs, and reading needs {READING:g} more; unless "
-            "the cluster grows they will wait: ask for fewer workers, or fewer CPUs in resources_per_worker",
+            f"the workers request {requested:g} of the cluster's {available:g} CPUs, and reading needs "
+            f"{READING_CPUS:g} more; they will wait until the cluster grows: request fewer workers, or fewer CPUs in "
+            "resources_per_worker",
             stacklevel=3,
         )
 
 
 @contextmanager
-def workers_errors() -> Iterator[None]:
-    """What a worker could not do, as the error it raised; Ray's own reports stay behind it."""
+def raise_worker_errors() -> Iterator[None]:
+    """Raise the error of a worker itself, with Ray's error as its cause."""
     try:
         yield
     except train.TrainingFailedError as error:
@@ -169,15 +175,15 @@ def workers_errors() -> Iterator[None]:
 
 
 def restore(estimator: Any, folder: Path) -> Any:
-    """The estimator as it is after `fit`, from what the first worker reported."""
-    course = json.loads((folder / COURSE).read_text(encoding="utf-8"))
-    model = load(folder / MODEL)
+    """Set the fitted attributes of the estimator from the report of the first worker."""
+    record = json.loads((folder / HISTORY_FILE).read_text(encoding="utf-8"))
+    model = load(folder / MODEL_FILE)
     assert model.summary is not None
     parameters = to_plain(estimator.get_params(deep=False))  # the user's, not those of a worker
     estimator.model_ = replace(model, summary=replace(model.summary, parameters=parameters))
-    estimator.history_ = History(**course["history"])
+    estimator.history_ = History(**record["history"])
     estimator.interaction_ranking_ = [
-        Ranked(name, tuple(features), *rest) for name, features, *rest in course["ranking"]
+        Ranked(name, tuple(features), *rest) for name, features, *rest in record["ranking"]
     ]
     estimator.feature_names_in_ = np.array(model.encoder.names, dtype=object)
     estimator.n_features_in_, estimator._has_names = len(model.encoder.names), estimator.feature_names is None

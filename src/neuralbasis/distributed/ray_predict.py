@@ -1,6 +1,7 @@
-"""predict: a model over a Ray dataset, batch by batch, on all machines that have room.
+"""Predictions over a Ray dataset, batch by batch, on all nodes with free CPUs.
 
-The model goes to the object store once; a process that predicts reads it from there once. No torch.
+Input: a model and a dataset. Output: a lazy dataset with the predictions as columns. The model is stored once in Ray's
+object store, and each process reads it once. Does not import torch.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ def predict(
     batch_size: int = 1 << 16,
     **options: Any,
 ) -> Any:
-    """A Ray dataset with the predictions of all rows behind their columns; it is worked out when it is read or written.
+    """Return a Ray dataset with the predictions appended as columns; Ray computes it when it is read or written.
 
     Parameters
     ----------
     model : AdditiveModel, fitted estimator, or path of a model file
-    data : ray.data.Dataset, or paths of Parquet or CSV files, as for `launch.ray`
+    data : ray.data.Dataset, or paths of Parquet or CSV files, as for `distributed.ray`
     output : "prediction" (column "prediction"), "probability" ("probability_<class>"), "contributions"
         ("contribution_<term>" and "intercept"), "score", or several of them
-    keep : columns of the data to pass on, all by default; Ray does not keep the order of rows, so keep a key
-    batch_size : rows worked on at a time
+    keep : columns of the data in the result, all by default; Ray does not keep the order of rows, so keep a key
+    batch_size : rows per batch
     options : of `Dataset.map_batches`, such as `num_cpus` or `concurrency`
 
     Examples
@@ -51,22 +52,25 @@ def predict(
     if "probability" in outputs and found.classes is None:
         raise ValueError("output='probability' needs a model of classes; this one is a regression")
     dataset = open_dataset(data)
-    came = dataset.schema().names
-    kept = list(came if keep is None else keep)
-    require_names([*found.encoder.names, *kept], came, "the table")
+    present = dataset.schema().names
+    kept = list(present if keep is None else keep)
+    require_names([*found.encoder.names, *kept], present, "the table")
     names = output_names(found, outputs)
-    if twice := [name for name in kept if name in names]:
-        raise ValueError(f"the table has a column {twice[0]!r}, as the output has; rename it, or leave it out of keep")
+    if taken := [name for name in kept if name in names]:
+        raise ValueError(
+            f"the table has a column {taken[0]!r}, and so has the output; rename it, or leave it out of keep"
+        )
     needed = list(dict.fromkeys([*kept, *found.encoder.names]))
-    one = engine.put(replace(found, n_jobs=1))  # Ray runs as many batches at a time as there are CPUs
-    work = Predictor(one, outputs, tuple(names), tuple(kept))
+    reference = engine.put(replace(found, n_jobs=1))  # Ray runs one batch per CPU
+    work = BatchPredictor(reference, outputs, tuple(names), tuple(kept))
     return dataset.select_columns(needed).map_batches(
         work, batch_size=batch_size, batch_format="pyarrow", zero_copy_batch=True, **options
     )
 
 
 def check_outputs(output: str | Sequence[str]) -> tuple[str, ...]:
-    """
+    """Outputs as a tuple, checked.
+
     >>> check_outputs("score"), check_outputs(["prediction", "score"])
     (('score',), ('prediction', 'score'))
     """
@@ -77,8 +81,8 @@ def check_outputs(output: str | Sequence[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Predictor:
-    """What is done with a batch, wherever it is."""
+class BatchPredictor:
+    """Predicts one batch, an Arrow table, in a process of Ray; `model` is a reference to the object store."""
 
     model: Any
     outputs: tuple[str, ...]
@@ -86,7 +90,6 @@ class Predictor:
     keep: tuple[str, ...]
 
     def __call__(self, batch: Any) -> Any:
-        """Arrow tables in and out."""
         model = fetch(self.model)
         arrays = output_arrays(model, batch.select(model.encoder.names), self.outputs)
         return type(batch).from_arrays([*map(batch.column, self.keep), *arrays], names=[*self.keep, *self.names])
@@ -94,5 +97,5 @@ class Predictor:
 
 @lru_cache(maxsize=2)
 def fetch(reference: Any) -> AdditiveModel:
-    """The model from the object store, once for each process."""
+    """Read the model from the object store, once per process."""
     return engine.get(reference)

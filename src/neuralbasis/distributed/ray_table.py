@@ -1,4 +1,7 @@
-"""Tables on a cluster: files that Ray Data reads, or a dataset of the user's own; and a worker's shard as a Source."""
+"""Tables on a Ray cluster.
+
+Input: paths of files, or a Ray dataset. Output: the dataset, and a worker's shard of it as a `Source` for `fit`.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,13 @@ BATCH_ROWS = 1 << 16
 
 
 def open_dataset(data: Any) -> Any:
-    """A Ray dataset as it is; paths, folders and globs of Parquet or CSV files as one.
+    """Return a Ray dataset; paths, folders and globs of Parquet or CSV files are opened as one dataset.
 
     Examples
     --------
     >>> open_dataset({"age": [31]})
     Traceback (most recent call last):
-    TypeError: expected paths of Parquet or CSV files, or a Ray dataset, not dict; ray.data.from_arrow makes one of ...
+    TypeError: expected paths of Parquet or CSV files, or a Ray dataset, not dict; convert a table in memory with ...
     """
     if isinstance(data, ray.data.Dataset):
         return data
@@ -28,8 +31,8 @@ def open_dataset(data: Any) -> Any:
     is_paths = isinstance(paths, Sequence) and all(isinstance(path, str | os.PathLike) for path in paths)
     if not is_paths or not len(paths):
         raise TypeError(
-            f"expected paths of Parquet or CSV files, or a Ray dataset, not {type(data).__name__}; ray.data.from_arrow "
-            "makes one of a table in memory"
+            f"expected paths of Parquet or CSV files, or a Ray dataset, not {type(data).__name__}; convert a table in "
+            "memory with ray.data.from_arrow"
         )
     files = [os.fspath(path) for path in paths]
     is_csv = files[0].lower().endswith((".csv", ".csv.gz"))
@@ -37,7 +40,7 @@ def open_dataset(data: Any) -> Any:
 
 
 class ShardSource(Source):
-    """A worker's shard of a dataset, as one piece; every pass reads it anew, all workers at the same time."""
+    """A worker's shard of a dataset, as one piece. Every pass reads it again, and all workers read at the same time."""
 
     local = True
 

@@ -1,8 +1,8 @@
-"""A worker of Ray Train: fits on its shard, together with the others, and reports to Ray.
+"""A worker of Ray Train: fits on its shard, together with the other workers, and reports to Ray.
 
-Workers report together, at looks at the validation loss: when the first one has a new checkpoint, which it hands over,
-else now and then; and in the end the model. After a failure Ray starts all workers again, and they go on from the last
-checkpoint.
+Input: a `WorkerTask` and the worker's shard. Output: a checkpoint with the model, from the first worker. Workers report
+together after evaluations of the validation loss: if the first worker has a new checkpoint, or if the last report is
+10 seconds old. After a failure Ray restarts all workers, which resume from the last checkpoint.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from ..training.history import History
 from .process_group import find_process_group
 from .ray_table import ShardSource
 
-PAUSE = 10.0  # seconds between reports without a checkpoint
-MODEL, COURSE, STATE = "model.nbm", "fit.json", "state"
+REPORT_SECONDS = 10.0  # between reports without a new checkpoint
+MODEL_FILE, HISTORY_FILE, STATE_FOLDER = "model.nbm", "fit.json", "state"
 
 
 @dataclass(frozen=True)
-class Task:
-    """What a worker is to do, with what: an estimator to fit, the columns of the table and their roles."""
+class WorkerTask:
+    """The task of a worker: an estimator to fit, the columns of the table and their roles, and its resources."""
 
     estimator: Any
     names: tuple[str, ...]
@@ -40,20 +40,20 @@ class Task:
     use_gpu: bool
 
 
-def work(config: dict[str, Task]) -> None:
-    """Fit, as one of several workers."""
+def work(config: dict[str, WorkerTask]) -> None:
+    """Fit as one of several workers and report the model."""
     task = config["task"]
     source = ShardSource(ray.train.get_dataset_shard("train"), task.names)
     with open_folder() as folder:
-        goes_on = fetch_checkpoint(folder)
+        can_resume = fetch_checkpoint(folder)
         estimator = prepare(task, folder)
-        estimator.fit(source, task.target, sample_weight=task.sample_weight, resume=goes_on)
+        estimator.fit(source, task.target, sample_weight=task.sample_weight, resume=can_resume)
     report_model(estimator)
 
 
 @contextmanager
 def open_folder() -> Iterator[Path]:
-    """A folder of this worker's own; after it was killed it finds the same one, and leaves nothing behind."""
+    """Temporary folder of this worker; a restarted worker uses the same path and clears what a killed one left."""
     context = ray.train.get_context()
     folder = Path(tempfile.gettempdir(), f"neuralbasis-{context.get_experiment_name()}-{context.get_world_rank()}")
     shutil.rmtree(folder, ignore_errors=True)
@@ -65,29 +65,26 @@ def open_folder() -> Iterator[Path]:
 
 
 def fetch_checkpoint(folder: Path) -> bool:
-    """Put the last checkpoint into a folder; False where there is none, or where that run was finished."""
+    """Copy the last checkpoint into a folder; False if there is none, or if it is that of a finished run."""
     last = ray.train.get_checkpoint()
     if last is None:
         return False
     with last.as_directory() as found:
-        if Path(found, MODEL).exists():
+        if Path(found, MODEL_FILE).exists():
             return False
-        shutil.copytree(found, folder / STATE)
+        shutil.copytree(found, folder / STATE_FOLDER)
     return True
 
 
-def prepare(task: Task, folder: Path) -> Any:
-    """The estimator for this worker: its threads and device, its own places for state and cache.
-
-    Only the first one shows its progress.
-    """
+def prepare(task: WorkerTask, folder: Path) -> Any:
+    """Set the estimator's threads, device, checkpoints and cache for this worker; only the first shows progress."""
     estimator, requested = task.estimator, task.estimator.get_params(deep=False)
-    rank, state = ray.train.get_context().get_world_rank(), folder / STATE
+    rank, state = ray.train.get_context().get_world_rank(), folder / STATE_FOLDER
     state.mkdir(exist_ok=True)
     return estimator.set_params(
         checkpoint_dir=state,
         cache_dir=Path(requested["cache_dir"] or folder, f"worker-{rank}"),
-        callbacks=[Reporter(state), *(requested["callbacks"] or ())],  # first: one that stops ends the round of calls
+        callbacks=[Reporter(state), *(requested["callbacks"] or ())],  # first: one that stops training skips the rest
         n_jobs=max(1, task.cpus) if requested["n_jobs"] is None else requested["n_jobs"],
         device=str(ray.train.torch.get_device()) if task.use_gpu else requested["device"],
         verbose=requested["verbose"] and rank == 0,
@@ -95,20 +92,20 @@ def prepare(task: Task, folder: Path) -> Any:
 
 
 class Reporter:
-    """A callback: tells Ray how training goes, with the checkpoint if the folder has another one than before.
+    """A callback that reports progress to Ray, with the checkpoint if there is a new one in the folder.
 
-    Ray hears of a report seconds later and lets the workers wait for it, so not every look is worth one. All workers
-    must report, or none: the first one decides.
+    A report blocks the workers until Ray polls it, which takes seconds; therefore not every evaluation is reported.
+    Either all workers must report, or none: the first worker decides.
     """
 
     def __init__(self, folder: Path):
-        self.folder, self.seen, self.last = folder, list_files(folder), -PAUSE
+        self.folder, self.reported, self.last = folder, list_checkpoints(folder), -REPORT_SECONDS
 
     def __call__(self, history: History) -> bool:
-        found, now = list_files(self.folder), time.monotonic()
-        is_new, is_due = find_process_group().agree((found != self.seen, now - self.last >= PAUSE))
+        found, now = list_checkpoints(self.folder), time.monotonic()
+        is_new, is_due = find_process_group().agree((found != self.reported, now - self.last >= REPORT_SECONDS))
         if is_new or is_due:
-            self.seen, self.last = found, now
+            self.reported, self.last = found, now
             self._report(history, is_new and ray.train.get_context().get_world_rank() == 0)
         return False
 
@@ -121,20 +118,20 @@ class Reporter:
         ray.train.report(metrics, checkpoint=checkpoint)
 
 
-def list_files(folder: Path) -> list[tuple[str, int]]:
-    """Checkpoints and when they were written."""
+def list_checkpoints(folder: Path) -> list[tuple[str, int]]:
+    """Names of the checkpoints and the times (ns) when they were written."""
     return sorted((file.name, file.stat().st_mtime_ns) for file in folder.glob("fit-*"))
 
 
 def report_model(estimator: Any) -> None:
-    """Hand over the model and how its fit went; all workers have the same, the first one writes."""
+    """Report the model and the history of the fit; all workers have the same model, the first one writes it."""
     history = estimator.history_
     metrics = {"loss": history.validation[history.best] if history.best >= 0 else None, "seconds": history.seconds[-1]}
     with tempfile.TemporaryDirectory() as folder:
         if ray.train.get_context().get_world_rank() > 0:
             ray.train.report(metrics)
             return
-        estimator.save(Path(folder) / MODEL)
-        course = {"history": asdict(history), "ranking": estimator.interaction_ranking_}
-        (Path(folder) / COURSE).write_text(json.dumps(course), encoding="utf-8")
+        estimator.save(Path(folder) / MODEL_FILE)
+        record = {"history": asdict(history), "ranking": estimator.interaction_ranking_}
+        (Path(folder) / HISTORY_FILE).write_text(json.dumps(record), encoding="utf-8")
         ray.train.report(metrics, checkpoint=ray.train.Checkpoint.from_directory(folder))

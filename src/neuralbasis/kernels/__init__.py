@@ -1,7 +1,9 @@
-"""Compiled inner loops, one file for each use; none imports torch.
+"""Compiled inner loops, one file per use; none imports torch.
 
-Every loop releases the GIL and works on a range of rows, so that rows can be shared among plain threads (`threads`).
-A loop that calls one of another file is compiled with it: after a change of the inner one, delete the caches of both.
+Loops release the GIL and work on a range of rows or terms, first … last - 1, which plain threads share (`threads`).
+They write to the arrays that they are given and return -1, unless their docstring says otherwise. "Stored" in a name
+means sparse rows. A loop that calls one of another file is compiled together with it: after a change of the inner loop,
+delete the caches of both files.
 """
 
 from .boosting import cut_columns, cut_pairs, refine_columns

@@ -1,6 +1,7 @@
-"""One thread a product, while threads of our own share the rows.
+"""BLAS with one thread, while our own threads share the rows.
 
-The threads of BLAS wait for more work in a loop, in the way of ours: look-ups between products took twice as long.
+The threads of BLAS spin while they wait for work and take CPU time from ours: look-ups between matrix products took
+twice as long.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from threading import Lock
 from threadpoolctl import ThreadpoolController
 
 
-class _Hold:
-    """How many hold BLAS now; the first takes its threads away, the last gives them back."""
+class _SingleThread:
+    """Counts the users of single-threaded BLAS; the first one sets the limit, the last one restores the old limits."""
 
     def __init__(self) -> None:
         self.reset()
@@ -39,19 +40,19 @@ class _Hold:
                 _free_limits()
 
 
-_HOLD = _Hold()
+_SINGLE_THREAD = _SingleThread()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_HOLD.reset)  # the lock may have been another thread's
+    os.register_at_fork(after_in_child=_SINGLE_THREAD.reset)  # another thread may hold the lock at the fork
 
 
 @contextmanager
 def hold_blas() -> Iterator[None]:
-    """BLAS has one thread in here, in the whole process, whichever threads come and go in between."""
-    _HOLD.enter()
+    """Limit BLAS to one thread, in the whole process, until the last thread has left this context."""
+    _SINGLE_THREAD.enter()
     try:
         yield
     finally:
-        _HOLD.leave()
+        _SINGLE_THREAD.leave()
 
 
 @cache
@@ -60,7 +61,7 @@ def _find_blas() -> ThreadpoolController:
 
 
 def _free_limits() -> None:
-    """Newer versions of threadpoolctl let one thread alone set limits, until it says that it is done."""
+    """Allow this thread to set limits: newer versions of threadpoolctl reserve that to the first thread."""
     for library in _find_blas().lib_controllers:
         if hasattr(library, "clear_controlling_thread"):
             library.clear_controlling_thread(force=True)

@@ -1,4 +1,7 @@
-"""Steps: rounds of boosting that cut columns and pairs in pieces, and penalised chains of jumps and spikes."""
+"""Boosted steps: rounds that split columns and pairs into pieces, and a penalised fit of jumps and spikes per column.
+
+Slopes and curvatures are the first and second derivatives of the loss with respect to the rows' scores.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,16 @@ import numpy as np
 from .compiled import njit
 from .reading import _scramble
 
-CUTS = 4  # of a column in a round of boosting
+CUTS = 4  # cuts of a column per round of boosting
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _sum_slopes(position, slope, curvature, steep, inner, outer):
-    """Sums over rows on a chain of knots: minus their slopes (G,), and their curvatures as a tridiagonal matrix."""
+    """Sum the rows at the knots of an axis: negative slopes (G,), and curvatures as a tridiagonal matrix."""
     count = len(steep)
     for i in range(len(position)):
         place = position[i]
-        if curvature[i] == 0 or not (1 <= place <= count):  # held out, missing or unseen
+        if curvature[i] == 0 or not (1 <= place <= count):  # held-out row, missing value or unseen level
             continue
         left = int(place) - 1
         part = place - 1 - left
@@ -30,7 +33,7 @@ def _sum_slopes(position, slope, curvature, steep, inner, outer):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _solve_chain(inner, outer, right, x):
-    """x of a symmetric tridiagonal system with diagonal `inner` (G,) and `outer` (G - 1,) beside it."""
+    """Solve a symmetric tridiagonal system with diagonal `inner` (G,) and off-diagonal `outer` (G - 1,) for x."""
     count = len(inner)
     ratio = np.empty(count)
     pivot = inner[0]
@@ -45,7 +48,7 @@ def _solve_chain(inner, outer, right, x):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _fuse(inner, outer, right, price, width, x):
-    """Minimise the quadratic ½ x'Hx - right'x + Σ_j price_j |x_j+1 - x_j| by reweighted squares, starting from x."""
+    """Minimise ½ x'Hx - right'x + Σ_j price_j |x_j+1 - x_j| by iteratively reweighted squares, starting from x."""
     steps = len(inner) - 1
     for _ in range(4):
         diagonal, beside = inner.copy(), outer[:steps].copy()
@@ -59,10 +62,11 @@ def _fuse(inner, outer, right, price, width, x):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def refine_columns(positions, sizes, price, spike_price, width, slope, curvature, chain, spike, moved):
-    """One sweep over the columns: refit each one's free part to the slopes that all others leave.
+    """One sweep of coordinate descent over the columns: refit the jumps and spikes of each, given all others.
 
-    positions (F, N); sizes (F,) knots; price (F, G) of a jump behind each knot and spike_price (F, G) of a spike there,
-    inf for none; the rows' slope (N,) and moved (N,) follow the changes; chain and spike (F, G) are the two parts.
+    positions (F, N); sizes (F,) number of knots; price (F, G) penalty of a jump after each knot; spike_price (F, G)
+    penalty of a spike at each knot, inf for none; chain and spike (F, G) are the two parts of a shape. The rows' slope
+    (N,) and score changes moved (N,) are updated.
     """
     for f in range(len(positions)):
         count, position = sizes[f], positions[f]
@@ -71,7 +75,7 @@ def refine_columns(positions, sizes, price, spike_price, width, slope, curvature
         total = inner.sum()
         if total == 0:
             continue
-        inner += 1e-6 * total / count  # knots that no row stands on
+        inner += 1e-6 * total / count  # knots without rows
         old, x, right = chain[f, :count], chain[f, :count].copy(), steep.copy()
         for j in range(count):
             right[j] += inner[j] * old[j]
@@ -111,7 +115,7 @@ def refine_columns(positions, sizes, price, spike_price, width, slope, curvature
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _order_cells(slope, curvature, is_nominal, order, rank):
-    """Cells of an axis in the order in which it is cut: their own, or of levels the order of their Newton steps."""
+    """Order of the cells in which an axis is cut: along the axis; nominal levels by their Newton steps."""
     for i in range(len(order)):
         order[i] = i
     if is_nominal:
@@ -122,7 +126,7 @@ def _order_cells(slope, curvature, is_nominal, order, rank):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _cut_line(slope, curvature, last, ridge, least):
-    """Cut a line of cells, of which the sums before each are given, where its two sides gain most; 0: better not."""
+    """Best cut of a line of cells, given cumulative sums; returns its gain and its place, 0 for no cut."""
     total, weight = slope[last], curvature[last]
     best, place = total * total / (weight + ridge), 0
     for j in range(1, last):
@@ -136,10 +140,10 @@ def _cut_line(slope, curvature, last, ridge, least):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _cut_anywhere(curvature, least, chance):
-    """Cut a line of cells, of which the sums before each are given, behind such a share of the rows; 0: better not."""
+def _cut_at_quantile(curvature, least, quantile):
+    """Cut of a line of cells at this quantile of the curvature, given cumulative sums; 0 for no cut."""
     total = curvature[-1]
-    place = np.searchsorted(curvature, chance * total)
+    place = np.searchsorted(curvature, quantile * total)
     return 0 if curvature[place] < least or total - curvature[place] < least else place
 
 
@@ -147,10 +151,10 @@ def _cut_anywhere(curvature, least, chance):
 def cut_columns(
     positions, cells, axes, sizes, nominal, ridge, least, rate, slope, curvature, tables, offsets, moved, seed
 ):
-    """One round of boosting: cut every column in two, CUTS times, and move both sides by a part of their Newton steps.
+    """One round of boosting: cut every column in two, CUTS times; each side takes its Newton step times `rate`.
 
-    As `cut_pairs` has it, with axes (P, 1). The rows move once for all cuts of a column, so they cost as much as one.
-    Cuts are where they gain most, or, with a seed above 0, by chance: anywhere among the rows, of levels in any order.
+    Arguments as in `cut_pairs`, with axes (P, 1). The rows are updated once for all cuts of a column. Cuts have the
+    largest gain, or, if the seed is above 0, are random: at a random quantile of the rows, nominal levels shuffled.
     """
     for p in range(len(axes)):
         axis = axes[p, 0]
@@ -162,12 +166,12 @@ def cut_columns(
         order, rank = np.empty(size, np.int64), np.empty(size, np.int64)
         _order_cells(steep, weight, nominal[axis], order, rank)
         for c in range(CUTS):
-            chance = -1.0
+            quantile = -1.0
             if seed > 0:
-                chance = _draw(seed, p * CUTS + c, 0)
+                quantile = _draw(seed, p * CUTS + c, 0)
                 if nominal[axis]:
                     _shuffle_cells(seed, p * CUTS + c, order, rank)
-            if not _cut_column(order, rank, ridge, least, rate, steep, weight, change, chance) and seed == 0:
+            if not _cut_column(order, rank, ridge, least, rate, steep, weight, change, quantile) and seed == 0:
                 break
         tables[offsets[p] : offsets[p] + size] += change
         for n in range(len(slope)):
@@ -182,14 +186,14 @@ def cut_columns(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _draw(seed, cut, number):
-    """0 … 1, as if drawn by chance."""
+    """Pseudorandom number in [0, 1)."""
     mixed = _scramble(np.uint64(seed)) + np.uint64(cut) * np.uint64(0x9E3779B97F4A7C15)
     return float(_scramble(_scramble(mixed) + np.uint64(number)) >> np.uint64(11)) / 2.0**53
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _shuffle_cells(seed, cut, order, rank):
-    """Cells in any order."""
+    """Shuffle the cells."""
     keys = np.empty(len(order))
     for i in range(len(order)):
         keys[i] = _draw(seed, cut, 1 + i)
@@ -199,18 +203,20 @@ def _shuffle_cells(seed, cut, order, rank):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _cut_column(order, rank, ridge, least, rate, steep, weight, change, chance):
-    """Cut a column's cells where it gains most, or with a chance of 0 … 1 behind such a share of the rows: slopes and
-    changes follow. False if there is no such cut."""
+def _cut_column(order, rank, ridge, least, rate, steep, weight, change, quantile):
+    """Cut a column's cells and update slopes and changes; False if there is no cut.
+
+    The cut has the largest gain, or is at a quantile of the rows if `quantile` is not negative.
+    """
     size = len(order)
     sums, bends = np.zeros(size + 1), np.zeros(size + 1)
     for i in range(size):
         sums[i + 1] = sums[i] + steep[order[i]]
         bends[i + 1] = bends[i] + weight[order[i]]
-    if chance < 0:
+    if quantile < 0:
         _, place = _cut_line(sums, bends, size, ridge, least)
     else:
-        place = _cut_anywhere(bends, least, chance)
+        place = _cut_at_quantile(bends, least, quantile)
     if place == 0:
         return False
     near = -rate * sums[place] / (bends[place] + ridge)
@@ -224,9 +230,9 @@ def _cut_column(order, rank, ridge, least, rate, steep, weight, change, chance):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _cut_table(slope, curvature, ridge, least, cut):
-    """Cut a table, of which the sums before each cell are given, along its first axis, and each side along the second.
+    """Best cut of a table along its first axis, and of each side along the second, given cumulative sums.
 
-    Writes the three places; returns what that gains, 0 if there is nothing to cut.
+    Writes the three places to `cut`; returns the gain, 0 for no cut.
     """
     rows, last = slope.shape[0] - 1, slope.shape[1] - 1
     best = 0.0
@@ -242,17 +248,17 @@ def _cut_table(slope, curvature, ridge, least, cut):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _cut_table_anywhere(curvature, least, seed, number, cut):
-    """As `_cut_table`, each of the three cuts behind any share of the rows."""
+def _cut_table_at_random(curvature, least, seed, number, cut):
+    """As `_cut_table`, with each of the three cuts at a random quantile of the rows."""
     rows, last = curvature.shape[0] - 1, curvature.shape[1] - 1
-    cut[0] = _cut_anywhere(curvature[:, last], least, _draw(seed, number, 0))
-    cut[1] = _cut_anywhere(curvature[cut[0]], least, _draw(seed, number, 1))
-    cut[2] = _cut_anywhere(curvature[rows] - curvature[cut[0]], least, _draw(seed, number, 2))
+    cut[0] = _cut_at_quantile(curvature[:, last], least, _draw(seed, number, 0))
+    cut[1] = _cut_at_quantile(curvature[cut[0]], least, _draw(seed, number, 1))
+    cut[2] = _cut_at_quantile(curvature[rows] - curvature[cut[0]], least, _draw(seed, number, 2))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _find_steps(slope, curvature, cut, ridge, rate, step):
-    """Newton steps of the four pieces of a cut table."""
+    """Newton steps of the four pieces of a cut table, times `rate`."""
     i, rows, last = cut[0], slope.shape[0] - 1, slope.shape[1] - 1
     for side in range(2):
         j = cut[1 + side]
@@ -266,7 +272,7 @@ def _find_steps(slope, curvature, cut, ridge, rate, step):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _sum_before(cells, order, other, sums):
-    """sums[i, j]: of all cells before the i-th and j-th in the given orders of the two axes."""
+    """Cumulative sums: sums[i, j] covers all cells before the i-th and j-th, in the given orders of the two axes."""
     for i in range(len(order)):
         line = 0.0
         for j in range(len(other)):
@@ -278,11 +284,11 @@ def _sum_before(cells, order, other, sums):
 def cut_pairs(
     positions, cells, pairs, sizes, nominal, ridge, least, rate, slope, curvature, tables, offsets, moved, seed
 ):
-    """One round of boosting: cut every pair's table in four pieces and move each by a part of its Newton step.
+    """One round of boosting: cut the table of every pair in four pieces; each takes its Newton step times `rate`.
 
-    positions (A, N) and the cells nearest to them on each axis; pairs (P, 2) of axes; sizes (A,) cells of each axis;
-    tables: all cells of all pairs, each from its offset on; the rows' slope (N,) and moved (N,) follow. Cuts are where
-    they gain most, or, with a seed above 0, by chance: along either axis first, of levels in any order.
+    positions (A, N) and the cells nearest to them; pairs (P, 2) of axes; sizes (A,) number of cells; tables: the cells
+    of all pairs, each pair from its offset on. The rows' slope (N,) and score changes moved (N,) are updated. Cuts have
+    the largest gain, or, if the seed is above 0, are random: along either axis first, nominal levels shuffled.
     """
     cut, turned, step = np.zeros(3, np.int64), np.zeros(3, np.int64), np.zeros((2, 2))
     for p in range(len(pairs)):
@@ -306,8 +312,8 @@ def cut_pairs(
         _sum_before(weight, order, order2, bends)
         turned_sums, turned_bends = np.ascontiguousarray(sums.T), np.ascontiguousarray(bends.T)
         if seed > 0:
-            _cut_table_anywhere(bends, least, seed, 4 * p + 2, cut)
-            _cut_table_anywhere(turned_bends, least, seed, 4 * p + 2, turned)
+            _cut_table_at_random(bends, least, seed, 4 * p + 2, cut)
+            _cut_table_at_random(turned_bends, least, seed, 4 * p + 2, turned)
             is_turned = _draw(seed, 4 * p + 3, 0) < 0.5
         else:
             gain = _cut_table(sums, bends, ridge, least, cut)
@@ -330,7 +336,7 @@ def cut_pairs(
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def _move_rows(positions, cells, first, second, nominal, rank, rank2, cut, step, slope, curvature, moved):
-    """Move the rows as they read the table: between two knots linearly, so a step is a ramp there."""
+    """Update the rows by interpolation of the changed table: between two knots, a step is a ramp."""
     near, other = positions[first], positions[second]
     for n in range(len(slope)):
         if nominal[first]:

@@ -1,6 +1,7 @@
-"""Training reads and writes the table: contributions of a batch of rows, and the way back, a histogram of gradients.
+"""Look-ups of training: contributions of a batch of rows (gather), and the adjoint, histograms of gradients (scatter).
 
-The same for rows with all positions and for sparse rows, which keep positions other than the absent one.
+Both exist for dense rows, with a position on every axis, and for sparse rows, which store only the positions of values
+that are not absent. `Layout` in `encoding.layout` describes the arrays of axes and terms.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def take_rows(first, last, positions, rows, out):
 def gather_rows(
     first, last, taken, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, table, per_term, out
 ):
-    """Training forward: add look-ups at positions taken (A, b) into out (b, 1, C), or (b, T, C) if `per_term`."""
+    """Forward pass: add look-ups at positions taken (A, b) to out (b, 1, C), or (b, T, C) if `per_term`."""
     for block in range(first, last, BLOCK):
         size = min(BLOCK, last - block)
         position = taken[:, block : block + size]
@@ -57,7 +58,10 @@ def _scatter_main(position, grad, where, offset, out):
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def _scatter_interaction(taken, axes, strides, grad, where, offset, skip_axis, skip_place, out):
-    """The same for an interaction; corners as in `_add_interaction`, written out again: see `_locate_column`."""
+    """The same for an interaction, with the corners of `_add_interaction`.
+
+    The loop is repeated here because an inlined call would count references to the arrays for every row.
+    """
     n_leading = len(axes) - 2
     row_axis, column_axis, down = axes[n_leading], axes[n_leading + 1], strides[n_leading]
     one = taken.dtype.type(1)
@@ -117,9 +121,9 @@ def _scatter_term(
 def scatter_rows(
     first, last, taken, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, grad, per_term, out
 ):
-    """Training backward: histograms of the gradients grad (b, 1 or T, C) over the cells of terms first … last - 1.
+    """Backward pass: histograms of the gradients grad (b, 1 or T, C) over the cells of terms first … last - 1.
 
-    Terms, not rows, are shared among threads: every cell is summed by one thread, always in the same order.
+    Threads share terms, not rows: one thread sums each cell, always in the same order.
     """
     for term in range(first, last):
         where = term if per_term else 0
@@ -134,9 +138,10 @@ def locate_stored(
     first, last, starts, column, values, axes_start, axes, axis_column, axis_start, axis_level, knots, guide,
     guide_start, guide_line, begins, axis, positions,
 ):  # fmt: skip
-    """Sparse rows first … last - 1 -> their entries on all axes of their columns: axis and position, from begins[row].
+    """Write axis and position of the entries of sparse rows first … last - 1, on all axes of their columns.
 
-    The axes of column c are axes[axes_start[c]:axes_start[c + 1]]; values (entries, 1). Returns as `locate_rows`.
+    A row's entries start at begins[row]. The axes of column c are axes[axes_start[c]:axes_start[c + 1]]; values
+    (entries, 1). Returns the column of an infinite value, or -1.
     """
     found = np.empty(1)
     for row in range(first, last):
@@ -157,7 +162,7 @@ def locate_stored(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _is_first(start, before, term_axis, place, absent):
-    """Has a row no entry on the first `before` axes of a term?"""
+    """Whether a row has no entry on the first `before` axes of a term."""
     j = start
     while j < start + before and place[term_axis[j], 0] == absent[term_axis[j]]:
         j += 1
@@ -169,12 +174,13 @@ def gather_stored(
     first, last, rows, starts, axis, positions, absent, touch_start, touch_term, touch_before, term_start, term_axis,
     term_stride, term_offset, skip_axis, skip_place, table, at_absent, per_term, out,
 ):  # fmt: skip
-    """`gather_rows` for stored rows: out holds what terms say where all values are absent, at_absent (T, C) of each.
+    """`gather_rows` for sparse rows.
 
-    Only terms that an entry touches are looked up, each once (see `layout.list_touches`): the cost is that of the
-    entries. `place` holds the positions of one row.
+    out comes in with the contributions of rows whose values are all absent; at_absent (T, C) holds them per term. Only
+    terms that an entry affects are looked up, each once (see `layout.list_touches`), so the cost is proportional to the
+    number of entries.
     """
-    place = absent.copy().reshape(-1, 1)
+    place = absent.copy().reshape(-1, 1)  # positions of one row on all axes
     for i in range(first, last):
         low, high = starts[rows[i]], starts[rows[i] + 1]
         for e in range(low, high):
@@ -200,10 +206,11 @@ def scatter_stored(
     first, last, rows, starts, axis, positions, absent, touch_start, touch_term, touch_before, term_start, term_axis,
     term_stride, term_offset, skip_axis, skip_place, grad, per_term, rest, n_rows, out,
 ):  # fmt: skip
-    """`scatter_rows` for stored rows: rest (1, T, C) holds the summed gradients of all rows, n_rows (T,) their number.
+    """`scatter_rows` for sparse rows: rest (1, T, C) comes in with the summed gradients of all rows, n_rows (T,) with
+    their number.
 
-    What touched rows take away from these stays for the cells where all values are absent; nothing, not rounding
-    either, where no row is left.
+    The gradients of affected rows are subtracted from `rest`; the remainder belongs to the cell where all values are
+    absent. If no row remains, it is dropped, because it would be pure rounding error.
     """
     place = absent.copy().reshape(-1, 1)
     for i in range(len(rows)):

@@ -1,4 +1,4 @@
-"""A step of training behind the look-up: gradients of the penalties on the table, and AdamW."""
+"""Gradients of the roughness penalties on the table, and the AdamW step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .compiled import njit
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def measure_roughness(left, right, block, inverse, table, rough):
-    """Add every edge's squared difference over its width to its block's roughness (blocks, C)."""
+    """Add the squared difference over the width of every edge to the roughness (blocks, C) of its block."""
     for e in range(len(left)):
         for c in range(table.shape[1]):
             change = table[right[e], c] - table[left[e], c]
@@ -30,7 +30,10 @@ def pull_edges(left, right, block, inverse, strength, table, grad):
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def pull_bends(middle, before, after, strength, table, grad):
-    """Add the gradient of Σ_bends ½ strength (after · step away - before · step there)² to grad (cells, C)."""
+    """Add the gradient of Σ ½ strength (after · next difference - before · previous difference)² to grad (cells, C).
+
+    The sum is over the cells `middle`; before and after are scaled inverse widths, which makes it a penalty on f''.
+    """
     for b in range(len(middle)):
         cell, down, up = middle[b], before[b], after[b]
         for c in range(table.shape[1]):
@@ -44,7 +47,11 @@ def pull_bends(middle, before, after, strength, table, grad):
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def step_adam(grad, mean, square, values, average, first, second, bias1, bias2, rate, decay, epsilon, share):
-    """A step of AdamW for every value, its exponential average, and the gradient back to zero, in one pass."""
+    """In one pass: an AdamW step, the exponential average of the values, and reset of the gradient to zero.
+
+    first and second are the decay rates of the moments, bias1 and bias2 their bias corrections; decay is weight decay
+    times learning rate, share the weight of the new values in their average.
+    """
     one = values.dtype.type(1)
     keep1, keep2, move = values.dtype.type(first), values.dtype.type(second), values.dtype.type(rate / bias1)
     scale, tiny = values.dtype.type(1 / bias2), values.dtype.type(epsilon)

@@ -1,7 +1,7 @@
-"""Prediction: find a row's position on its axes, look its terms up, sum them.
+"""Prediction: find a row's position on its axes, look up its terms, sum them.
 
-`layout` arguments are described in `encoding.layout.Layout`, positions in `encoding.axis`. A term of order o reads the
-2^o cells around a row's position and weighs them linearly.
+`Layout` in `encoding.layout` describes the arrays of axes and terms, `encoding.axis` the positions. A term of order o
+interpolates linearly between the 2^o cells around a row's position.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import numpy as np
 
 from .compiled import BLOCK, njit
 
-HUGE = 1e308  # a difference of knots beyond this may have overflowed
+HUGE = 1e308  # a larger difference of knots may have overflowed
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _locate_column(numbers, column, first, size, level, knots, start, count, guide, starts, lines, axis, out):
-    """Positions out[:size] of rows first … of one column on one axis; False if a value is infinite.
+    """Write positions out[:size] of the rows from `first` on, for one column on one axis; False if a value is infinite.
 
-    A value's bucket in the guide table (from `starts[axis]` on, see `layout.make_guide`) leaves few knots to search.
-    One loop without calls: an inlined call would count references to the arrays for every value.
+    The bucket of a value in the guide table (from `starts[axis]` on, see `layout.make_guide`) limits the search to few
+    knots. There are no calls in the loop: an inlined call would count references to the arrays for every value.
     """
     smallest, largest = knots[start], knots[start + count - 1]
     entry, low_edge, scale, top = starts[axis], lines[axis, 0], lines[axis, 1], lines[axis, 2]
@@ -30,7 +30,7 @@ def _locate_column(numbers, column, first, size, level, knots, start, count, gui
             out[i] = 0.0
         elif level:
             found = int(min(value, count - 1.0))
-            while found >= 0 and knots[start + found] > value:  # a coarser axis keeps some levels only
+            while found >= 0 and knots[start + found] > value:  # a coarser axis has only some of the levels
                 found -= 1
             out[i] = found + 1.0 if found >= 0 and knots[start + found] == value else count + 1.0
         elif value <= smallest:
@@ -60,7 +60,7 @@ def _locate_column(numbers, column, first, size, level, knots, start, count, gui
 def locate_rows(
     first, last, numbers, axis_column, axis_start, axis_level, knots, guide, guide_start, guide_line, positions
 ):
-    """numbers (N, D) -> positions (N, A) for rows first … last - 1; returns the column of an infinite value or -1."""
+    """numbers (N, D) -> positions (N, A) of rows first … last - 1; returns the column of an infinite value, or -1."""
     found = np.empty(BLOCK)
     for block in range(first, last, BLOCK):
         size = min(BLOCK, last - block)
@@ -94,7 +94,7 @@ def _add_main(position, size, table, offset, out, first, where):
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def _add_interaction(position, axes, strides, size, table, offset, skip_axis, skip_place, out, first, where):
-    """The same for a term of two axes or more: bilinear along the last two, summed over the corners of the others."""
+    """The same for a term of two or more axes: bilinear along the last two, summed over the corners of the others."""
     n_leading = len(axes) - 2
     row_axis, column_axis, down = axes[n_leading], axes[n_leading + 1], strides[n_leading]
     one = position.dtype.type(1)
@@ -138,7 +138,7 @@ def _add_term(
     term, position, size, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, table, out, first,
     where,
 ):  # fmt: skip
-    """One term for `size` rows of out from `first` on."""
+    """Add one term to `size` rows of out from `first` on."""
     low, high = term_start[term], term_start[term + 1]
     if high - low == 1:
         _add_main(position[term_axis[low]], size, table, term_offset[term], out, first, where)
@@ -154,7 +154,7 @@ def _add_term(
 def _add_terms(
     position, size, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, table, per_term, out, first
 ):
-    """All terms for a block of rows, a term after the other: its table stays in the cache."""
+    """Add all terms to a block of rows, one term after another: its table stays in the cache."""
     for term in range(len(term_offset)):
         where = term if per_term else 0
         _add_term(
@@ -168,7 +168,7 @@ def score_rows(
     first, last, numbers, axis_column, axis_start, axis_level, knots, guide, guide_start, guide_line,
     term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, table, per_term, out,
 ):  # fmt: skip
-    """Add table look-ups of raw rows into out (N, 1, K), or (N, T, K) if `per_term`; returns as `locate_rows`."""
+    """Add the contributions of raw rows to out (N, 1, K), or (N, T, K) if `per_term`; returns as `locate_rows`."""
     n_axes = len(axis_column)
     position = np.empty((n_axes, min(BLOCK, last - first)))
     for block in range(first, last, BLOCK):
@@ -192,7 +192,7 @@ def score_few_rows(
     first, last, numbers, axis_column, axis_start, axis_level, knots, guide, guide_start, guide_line,
     term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, table, per_term, out,
 ):  # fmt: skip
-    """`score_rows` that keeps the GIL: in a few microseconds, threads would only wait for each other to get it back."""
+    """`score_rows` that keeps the GIL: for few rows, getting it back takes longer than the look-ups."""
     return score_rows(
         first, last, numbers, axis_column, axis_start, axis_level, knots, guide, guide_start, guide_line,
         term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, table, per_term, out,
@@ -201,7 +201,10 @@ def score_few_rows(
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def narrow_rows(first, last, found, largest, narrow, sizes):
-    """Copy rows first … last - 1 of found (N, S) into narrow, and add Σ |found| · largest (S,) to sizes (N,)."""
+    """Copy rows first … last - 1 of found (N, S) to `narrow`, of lower precision.
+
+    Adds Σ |found| · largest (S,) to sizes (N,): the rounding error of a row's scores is proportional to it.
+    """
     for row in range(first, last):
         total = 0.0
         for s in range(found.shape[1]):
@@ -213,7 +216,7 @@ def narrow_rows(first, last, found, largest, narrow, sizes):
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"nnan", "nsz", "reassoc"})
 def _add_and_find_highest(scores, intercept):
-    """Add the intercept to the scores (K,) of a row; the highest. Several at a time, so none may be missing."""
+    """Add the intercept to the scores (K,) of a row; returns the highest. `fastmath` vectorises it: no NaN allowed."""
     best = np.float32(-np.inf)
     for k in range(len(scores)):
         scores[k] += intercept[k]
@@ -223,8 +226,11 @@ def _add_and_find_highest(scores, intercept):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def pick_classes(first, last, scores, intercept, reach, winners):
-    """The column with the highest score (N, K) + intercept (K,) of rows first … last - 1; -1 if another may be as high,
-    each score being off by up to reach (N,). Adds the intercept to the scores."""
+    """Write the class with the highest score (N, K) + intercept (K,) of rows first … last - 1 to winners (N,).
+
+    Scores have errors of up to reach (N,). If another class may be as high, the winner is -1. Adds the intercept to the
+    scores.
+    """
     for row in range(first, last):
         bound = _add_and_find_highest(scores[row], intercept) - 2 * reach[row]
         count, winner = 0, 0

@@ -1,4 +1,6 @@
-"""Reading a table: digests of rows, which sort them whatever the order of columns, and sketches of columns."""
+"""Reading a table: digests of rows, which give them an order that does not depend on that of the columns, and sketches
+of columns.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,9 @@ MISSING_BITS, SIGN_BIT = 0x7FF0000000000000, 0x8000000000000000
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _scramble(mixed):
-    """A number that looks random, from any: the last steps of the generator splitmix64.
+    """Pseudorandom bits from an integer: the last steps of the generator splitmix64.
 
-    Sums and products wrap around; where numba is absent, NumPy has to be told that they may.
+    Sums and products wrap around; without numba, callers must silence NumPy's overflow warning.
     """
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -24,9 +26,9 @@ def _scramble(mixed):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _digest(bits, key):
-    """A number that looks random, from the bits of a value and the key of its column; 0 for the value 0.
+    """Pseudorandom bits from the bits of a value and the key of its column; 0 for the value 0.
 
-    All missing values are alike, and so are 0 and -0.
+    All NaN have the same digest, and so have 0 and -0.
     """
     if bits == np.uint64(0) or bits == np.uint64(SIGN_BIT):
         return np.uint64(0)
@@ -46,7 +48,7 @@ def digest_rows(first, last, bits, keys, digests):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def digest_stored(first, last, starts, column, bits, absent, keys, digests):
-    """The same for stored rows, as if every other value were there, with the bits `absent`."""
+    """The same for sparse rows, as if their other values were stored with the bits `absent`."""
     everywhere = np.uint64(0)
     for c in range(len(keys)):
         everywhere += _digest(absent, keys[c])
@@ -61,16 +63,16 @@ def digest_stored(first, last, starts, column, bits, absent, keys, digests):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def thin_points(values, mass, n_points, n_parts, thin_values, thin_mass):
-    """Increasing values with weights -> fewer of them; returns how many. See `stream.sketch`.
+    """Compress increasing values with weights; returns the number of remaining values. See `data.sketches`.
 
-    Neighbours whose middles lie in the same of `n_points` shares of the weight, which grow with the root of the
-    distance from the nearer end, and in the same of `n_parts` parts of the range, become one, at their weighted median.
-    A value with more than an even share, the first and the last stay alone.
+    Two grids divide the values: `n_points` shares of the weight, which are smaller towards both ends, and `n_parts`
+    equal parts of the range. Neighbours in the same share and the same part are merged into their weighted median.
+    The first value, the last value, and values heavier than the mean share are kept.
     """
     size, count, start = len(values), 0, 0
     before, total, cell, part, was_alone = 0.0, 0.0, -1, -1, False
     whole = mass.sum()
-    length = values[size - 1] / 2 - values[0] / 2  # halves: the range may overflow
+    length = values[size - 1] / 2 - values[0] / 2  # halved, because the range may overflow
     for i in range(size + 1):
         rank = (total + mass[i] / 2) / whole if i < size else 0.5
         here = int(n_points * (math.sqrt(rank / 2) if rank < 0.5 else 1 - math.sqrt((1 - rank) / 2)))

@@ -1,4 +1,4 @@
-"""Screening: histograms of residuals, by which interactions and columns are ranked."""
+"""Screening: histograms of residuals, which rank interactions (`terms.interactions`) and columns (`terms.features`)."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import numpy as np
 
 from .compiled import BLOCK, njit
 
-N_GROUPS = 8  # of neighbouring bins, see `find_view`
+N_GROUPS = 8  # groups of neighbouring bins, see `find_view`
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def count_cells(first, last, terms, codes, n_bins, data, histogram):
-    """Add data (N, C) into histogram (T, cells, C) at each row's cell of the terms first … last - 1.
+    """Add data (N, C) to histogram (T, cells, C), at each row's cell of the terms first … last - 1.
 
-    A term's columns are read from codes (D, N); its cells, at most 65,536, lie as in a table of n_bins along each axis,
-    last axis fastest. The cells of a block of rows are found first, in loops that vectorise. Pieces of the arrays
-    and unsigned cells spare the sums a check for negative indices.
+    terms (T, order) are columns of codes (D, N). A term has n_bins ** order cells, at most 65,536, in C order. The
+    cells of a block of rows are found first, in loops that vectorise. Slices and unsigned cells avoid numba's check for
+    negative indices.
     """
     n_rows, n_channels = data.shape
     cells = np.empty(BLOCK, dtype=np.uint16)
@@ -31,7 +31,7 @@ def count_cells(first, last, terms, codes, n_bins, data, histogram):
                 column = codes[terms[term, d], block : block + BLOCK]
                 for i in range(size):
                     cells[i] = cells[i] * n_bins + column[i]
-            if n_channels == 2:  # one output: thrice as fast without the loop over channels
+            if n_channels == 2:  # one output: three times as fast without the loop over channels
                 for i in range(size):
                     cell = cells[i]
                     table[cell, 0] += rows[i, 0]
@@ -45,16 +45,16 @@ def count_cells(first, last, terms, codes, n_bins, data, histogram):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def find_view(sums, reach):
-    """How much the best view of a column exceeds what noise would explain, and which it is.
+def find_view(sums, limits):
+    """Return the excess of a column's best view over noise, and the view.
 
-    Views are 0: a line, 1: a parabola, 2: groups of bins, 3 + b: a jump behind bin b.
-    sums (bins + 1, 1 + K) hold the weight and the weighted residuals of every bin, missing values last. A view explains
-    Σ (residuals · contrast)² / Σ weight · contrast² over its orthogonal contrasts; reach (2, 4) is what the strongest
-    of all columns would explain if they were noise, without and with a contrast for missing values.
+    Views are 0: a line, 1: a parabola, 2: groups of bins, 3 + b: a jump after bin b. sums (bins + 1, 1 + K) hold the
+    weight and the weighted residuals of every bin, missing values last. A view explains
+    Σ (residuals · contrast)² / Σ weight · contrast² over its orthogonal contrasts. limits (2, 4) are the amounts that
+    the strongest of all columns would explain if all were noise, without and with a contrast for missing values.
     """
     n_bins, n_outputs = len(sums) - 1, sums.shape[1] - 1
-    lost, known, middle = sums[n_bins, 0], 0.0, 0.0
+    missing, known, middle = sums[n_bins, 0], 0.0, 0.0
     for b in range(n_bins):
         known += sums[b, 0]
         middle += sums[b, 0] * b
@@ -71,7 +71,7 @@ def find_view(sums, reach):
         t = b - middle
         bend = t * t - spread - skew * t
         fourth += sums[b, 0] * bend * bend
-    line, parabola, groups, gone = 0.0, 0.0, 0.0, 0.0
+    line, parabola, groups, by_missing = 0.0, 0.0, 0.0, 0.0
     width = n_bins // N_GROUPS
     for k in range(1, n_outputs + 1):
         along, bent, total = 0.0, 0.0, 0.0
@@ -91,24 +91,25 @@ def find_view(sums, reach):
             line += along * along / second
         if fourth > 1e-9 * known:
             parabola += bent * bent / fourth
-        if lost > 0.0:
+        if missing > 0.0:
             part = sums[n_bins, k]
-            gone += total * total / known + part * part / lost - (total + part) * (total + part) / (known + lost)
-    row = 1 if lost > 0.0 else 0
-    best, view = line + gone - reach[row, 0], 0
-    if line + parabola + gone - reach[row, 1] > best:
-        best, view = line + parabola + gone - reach[row, 1], 1
-    if groups + gone - reach[row, 2] > best:
-        best, view = groups + gone - reach[row, 2], 2
-    jump, behind = _find_jump(sums, known)
-    if jump + gone - reach[row, 3] > best:
-        best, view = jump + gone - reach[row, 3], 3 + behind
+            both = total + part
+            by_missing += total * total / known + part * part / missing - both * both / (known + missing)
+    row = 1 if missing > 0.0 else 0
+    best, view = line + by_missing - limits[row, 0], 0
+    if line + parabola + by_missing - limits[row, 1] > best:
+        best, view = line + parabola + by_missing - limits[row, 1], 1
+    if groups + by_missing - limits[row, 2] > best:
+        best, view = groups + by_missing - limits[row, 2], 2
+    jump, before = _find_jump(sums, known)
+    if jump + by_missing - limits[row, 3] > best:
+        best, view = jump + by_missing - limits[row, 3], 3 + before
     return best, view
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _find_jump(sums, known):
-    """What the best cut into two parts explains of known values of this weight, and the last bin before it."""
+    """Amount that the best cut of the known values (of weight `known`) explains, and the last bin before the cut."""
     n_bins = len(sums) - 1
     explained = np.zeros(n_bins)
     for k in range(1, sums.shape[1]):
@@ -121,13 +122,13 @@ def _find_jump(sums, known):
             part += sums[b, k] - total / known * sums[b, 0]
             if 0.0 < weight < known:
                 explained[b] += part * part * known / (weight * (known - weight))
-    behind = int(np.argmax(explained))
-    return explained[behind], behind
+    before = int(np.argmax(explained))
+    return explained[before], before
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def weigh_columns(first, last, codes, data, reach, strengths):
-    """Strengths (D, M) of columns first … last - 1, see `find_view`; codes (D, N), data (N, M · (1 + K))."""
+def weigh_columns(first, last, codes, data, limits, strengths):
+    """Write the strengths (D, M) of columns first … last - 1, see `find_view`; codes (D, N), data (N, M · (1 + K))."""
     n_members = strengths.shape[1]
     width = data.shape[1] // n_members
     n_bins = 2 * N_GROUPS
@@ -141,5 +142,5 @@ def weigh_columns(first, last, codes, data, reach, strengths):
                 line[c] += data[i, c]
         for member in range(n_members):
             begin = member * width
-            strengths[column, member] = find_view(sums[:, begin : begin + width], reach)[0]
+            strengths[column, member] = find_view(sums[:, begin : begin + width], limits)[0]
     return -1

@@ -1,4 +1,7 @@
-"""Very wide sparse tables: which terms a row touches, their bases, and a step of their coefficients."""
+"""Wide sparse tables: the terms that a row affects (its entries), their bases, and a step of their coefficients.
+
+An entry is a term all of whose features are stored in a row. Dimensions: S stored values, E entries, B bases, o order.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,10 @@ from .compiled import njit
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def count_entries(first, last, starts, column, group, others, count):
-    """How many terms have all their features among the stored values of each row first … last - 1.
+    """Count the entries of each row first … last - 1.
 
-    starts (N + 1,) and column (S,): the stored values; group (D + 1,): the terms whose first feature a column is,
-    others (o - 1, T): their other features.
+    starts (N + 1,) and column (S,) are the stored values; the terms whose first feature is column c are
+    group[c] … group[c + 1] - 1, and others (o - 1, T) are their other features.
     """
     seen = np.zeros(len(group) - 1, dtype=np.bool_)
     for i in range(first, last):
@@ -32,7 +35,7 @@ def count_entries(first, last, starts, column, group, others, count):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def list_entries(first, last, starts, column, place, group, others, entry_starts, term, position):
-    """The same terms themselves: term (E,) and position (E, o) of the rows' entries, from place (S,) of the values."""
+    """Write the entries of the same rows: term (E,) and position (E, o), given the values' positions place (S,)."""
     where = np.full(len(group) - 1, -1, dtype=np.int64)
     for i in range(first, last):
         for s in range(starts[i], starts[i + 1]):
@@ -57,10 +60,10 @@ def list_entries(first, last, starts, column, place, group, others, entry_starts
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def blend_bases(first, last, position, side, bases, out):
-    """Bases (side ** o, B) at the positions of entries first … last - 1: multilinear between cells, out (E, B)."""
+    """Interpolate the bases (side ** o, B) linearly at the positions of entries first … last - 1; writes out (E, B)."""
     n_axes, one = position.shape[1], bases.dtype.type(1)
     for e in range(first, last):
-        if n_axes == 2:  # written out: the loops below would take most of the time of a prediction
+        if n_axes == 2:  # special case: the loops below would dominate the time of a prediction
             down, right = np.floor(position[e, 0]), np.floor(position[e, 1])
             low, far = position[e, 0] - down, position[e, 1] - right
             cell = int(down) * side + int(right)
@@ -88,7 +91,7 @@ def blend_bases(first, last, position, side, bases, out):
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def pull_bases(position, side, grad, out):
-    """The way back of `blend_bases`: add grad (E, B) to the cells, out (side ** o, B)."""
+    """Adjoint of `blend_bases`: add grad (E, B) to the cells, out (side ** o, B)."""
     n_axes, one = position.shape[1], out.dtype.type(1)
     for e in range(len(position)):
         for corner in range(1 << n_axes):
@@ -108,7 +111,7 @@ def pull_bases(position, side, grad, out):
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def add_entries(first, last, starts, term, blend, coefficients, out):
     """Add Σ_entries Σ_b blend_b a_tb to rows first … last - 1: blend (E, B), coefficients (T, B, C), out (b, C)."""
-    total = np.empty(out.shape[1], out.dtype)  # nothing else can lie there: the sums vectorise
+    total = np.empty(out.shape[1], out.dtype)  # a local array cannot alias the others: the sums vectorise
     for i in range(first, last):
         total[:] = 0
         for e in range(starts[i], starts[i + 1]):
@@ -124,12 +127,12 @@ def add_entries(first, last, starts, term, blend, coefficients, out):
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def add_sorted_entries(touched, begin, entry, row, blend, coefficients, out):
-    """`add_entries` for sorted entries, see `sort_entries`: a term's coefficients are read once for all its rows."""
+    """`add_entries` for entries sorted by `sort_entries`: the coefficients of a term are read once for all its rows."""
     for j in range(len(begin) - 1):
         values = coefficients[touched[j]]
         for place in range(begin[j], begin[j + 1]):
             e, line = entry[place], out[row[place]]
-            for b in range(0, blend.shape[1] - 1, 2):  # two at a time: half as many ways to the row and back
+            for b in range(0, blend.shape[1] - 1, 2):  # two at a time: half as many reads and writes of the row
                 share, other, own, next_own = blend[e, b], blend[e, b + 1], values[b], values[b + 1]
                 for c in range(len(line)):
                     line[c] += share * own[c] + other * next_own[c]
@@ -142,8 +145,11 @@ def add_sorted_entries(touched, begin, entry, row, blend, coefficients, out):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def sort_entries(starts, term, count, touched, begin, entry, row):
-    """SparseCodes by term. Writes the terms in their order, where each one's entries begin, and these with their rows;
-    returns how many terms there are. `count` (T,) is zero before and after: a step costs what it holds."""
+    """Sort entries by term; returns the number of distinct terms.
+
+    Writes the terms in increasing order (touched), where the entries of each begin, the entries, and their rows. count
+    (T,) is zero before and after the call, so the cost does not depend on T.
+    """
     found = 0
     for e in range(len(term)):
         if count[term[e]] == 0:
@@ -167,9 +173,10 @@ def sort_entries(starts, term, count, touched, begin, entry, row):
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def shrink_terms(first, last, touched, coefficients, power, seen, clock, ridge):
-    """The decay that terms have missed since they were last touched: their rate, and so their decay, stood still.
+    """Apply the weight decay that terms missed since their last step.
 
-    clock: sum of the rates so far, seen (T,): as it was; power (T,): see `step_terms`.
+    clock is the sum of the learning rates so far, seen (T,) its value at the last step of each term; power (T,) as in
+    `step_terms`.
     """
     for j in range(first, last):
         term = touched[j]
@@ -184,11 +191,10 @@ def shrink_terms(first, last, touched, coefficients, power, seen, clock, ridge):
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "reassoc"})
 def step_terms(first, last, touched, begin, entry, row, blend, slope, coefficients, power, rate, back):
-    """Move the coefficients of touched terms against the slopes (b, C) of their rows' scores; entries as in
-    `sort_entries`.
+    """AdaGrad step of the coefficients of the touched terms, given the gradients `slope` (b, C) of the rows' scores.
 
-    AdaGrad with one rate a term: power (T,) sums the mean squares of its gradients. Writes back (E, B), the gradients
-    of the blends at the coefficients before the step.
+    Entries are sorted by `sort_entries`. There is one rate per term: power (T,) sums the mean squares of its gradients.
+    Writes back (E, B), the gradients of the blends, taken before the step.
     """
     n_bases, n_channels = coefficients.shape[1], coefficients.shape[2]
     grad = np.zeros((n_bases, n_channels), coefficients.dtype)
@@ -201,7 +207,7 @@ def step_terms(first, last, touched, begin, entry, row, blend, slope, coefficien
             for b in range(n_bases):
                 share, own, mine = blend[e, b], values[b], grad[b]
                 total = share * 0
-                for c in range(n_channels):  # two loops, of which each vectorises
+                for c in range(n_channels):  # separate loops vectorise
                     total += own[c] * line[c]
                 for c in range(n_channels):
                     mine[c] += share * line[c]

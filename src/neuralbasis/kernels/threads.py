@@ -1,4 +1,4 @@
-"""Rows shared among plain threads. Kernels release the GIL; no threading layer of numba is involved."""
+"""Plain threads that share the rows of a kernel. Kernels release the GIL; numba's own threading is not used."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from functools import lru_cache
 
 import numpy as np
 
-FEW_ROWS = 64  # predicted in less time than it takes to hand the GIL over
-MIN_ROWS = 4096  # a thread that predicts fewer rows costs more than it saves
+FEW_ROWS = 64  # so few rows are predicted in less time than passing the GIL takes
+MIN_ROWS = 4096  # per thread; a thread with fewer rows costs more than it saves
 
 
 @lru_cache(maxsize=8)
@@ -19,20 +19,31 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # a forked child has none of its parent's threads
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # a forked child does not inherit threads
 
 
 def share_rows(work: Callable[[int, int, int], int], n_rows: int, threads: int, min_rows: int = MIN_ROWS) -> int:
-    """Call `work(part, first, last)` on contiguous parts of the rows, one a thread; the largest result is returned.
+    """Call `work(part, first, last)` on contiguous parts of the rows, one per thread; returns the largest result.
 
-    The parts depend on `n_rows` and `threads` only, so that sums are reproducible.
+    The parts depend only on `n_rows` and `threads`, which keeps sums reproducible.
+
+    Parameters
+    ----------
+    work : called with the number of the part and its rows first … last - 1
+    n_rows : number of rows
+    threads : number of threads; fewer are used if a part would have less than `min_rows` rows
+
+    Examples
+    --------
+    >>> share_rows(lambda part, first, last: last - first, 10_000, threads=2)
+    5000
     """
     threads = max(1, min(threads, n_rows // min_rows))
     return share_work(work, [k * n_rows // threads for k in range(threads + 1)])
 
 
 def share_work(work: Callable[[int, int, int], int], edges: Sequence[int] | np.ndarray) -> int:
-    """The same for parts between given edges."""
+    """The same for the parts between given edges."""
     threads = len(edges) - 1
     if threads == 1:
         return work(0, edges[0], edges[1])
@@ -41,7 +52,7 @@ def share_work(work: Callable[[int, int, int], int], edges: Sequence[int] | np.n
 
 
 def count_threads(n_jobs: int | None) -> int:
-    """scikit-learn's spelling of threads: None is all cores, -1 too, -2 all but one."""
+    """Number of threads for scikit-learn's `n_jobs`: None and -1 mean all cores, -2 all but one."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if n_jobs is None or n_jobs == 0:
         return cores

@@ -1,1 +1,5 @@
-"""Terms: which features get a shape. `term` (requested), `interactions` (screening), `features` (selection)."""
+"""Terms: which features get a shape.
+
+`term` parses the requested terms. `features` selects columns of wide tables. `interactions` ranks and picks pairs and
+triples, in the order of the algorithm: `binning`, `noise`, `margins`, `strength`.
+"""

@@ -1,11 +1,10 @@
-"""Selection: which columns of a very wide table get a term.
+"""Selection of features: which columns of a wide table get a term.
 
-With many columns and few rows, the best of the columns fit noise, and rows that helped to choose a column cannot tell
-whether it helps. So every member chooses for itself, without the rows that it holds out, and speaks of its own columns
-only; the rows it holds out stay honest judges, and what few members chose weighs little in their mean.
-A member follows a path: the column that explains most of what is left, then all columns so far fitted together, then
-the next (orthogonal matching pursuit). The held-out rows of all members say how long the paths should be.
-Columns are read once, in blocks, and cut into few bins: a byte a cell.
+Input: raw columns and the residuals of the constant model. Output: `Selection`, the columns and the members that
+use each. Every member selects columns without the rows that it holds out, which therefore remain a fair validation set.
+A member runs orthogonal matching pursuit: it adds the column that explains most of its residuals, refits all columns so
+far together, and repeats. The mean loss of the held-out rows decides how many columns are added. Columns are read once,
+in blocks, and stored in few bins, one byte per value.
 """
 
 from __future__ import annotations
@@ -22,42 +21,50 @@ from ..data.sparse import SparseMatrix
 from ..data.target import is_whole
 from ..encoding.axis import continuous_axis
 
-N_BINS = 2 * kernels.N_GROUPS  # of known values; one more is for missing ones
-DEGREES = np.array([1, 2, kernels.N_GROUPS - 1, 1])  # degrees of freedom of the views: line, parabola, groups, jump
-N_TRIED = np.array([1, 1, 1, N_BINS - 1])  # a jump may be anywhere
-BLOCK_CELLS = 1 << 22  # cells cut into bins at a time
-MAX_ROWS = 20_000  # rows that take part, beyond which a sample must do
-MAX_OUTPUTS = 8  # leading directions of the residuals of many classes
-MAX_LEADING = 2000  # columns that a member looks at again after a pick; the others wait for the next round
-ROUNDS = 5, 10, 20, 40, 80, 160, 320, 640  # picks after which all columns are looked at again
-RIDGES = 0.03, 0.3, 1.0  # of the joint fit, times the variance of a contrast: strong effects, or many weak ones
-MAX_SHARE = 0.5  # contrasts for each row of the joint fit
-MIN_VOTES = 2  # members that chose a column
-STRETCH = 2.0  # times as long as paths that fit best by themselves: the net shrinks what says little
+N_BINS = 2 * kernels.N_GROUPS  # bins of known values; missing values have one more
+DEGREES_OF_FREEDOM = np.array([1, 2, kernels.N_GROUPS - 1, 1])  # of the views: line, parabola, groups, jump
+N_TRIED = np.array([1, 1, 1, N_BINS - 1])  # variants of each view: a jump may be at any edge
+BLOCK_VALUES = 1 << 22  # values binned at a time
+MAX_ROWS = 20_000  # a sample of this size is used if there are more rows
+MAX_OUTPUTS = 8  # leading principal directions of the residuals of many classes
+MAX_LEADING = 2000  # strongest columns, measured again after every step; all others are measured once per round
+ROUNDS = 5, 10, 20, 40, 80, 160, 320, 640  # steps after which all columns are measured again
+RIDGES = 0.03, 0.3, 1.0  # penalties of the joint fit, times the variance of a contrast: few strong or many weak effects
+MAX_SHARE = 0.5  # contrasts per row in the joint fit
+MIN_VOTES = 2  # members that must select a column
+STRETCH = 2.0  # steps relative to the best number of steps: the network shrinks weak columns further
 
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """features : (F,) chosen columns, increasing; member_mask : (F, M) whether a member chose the column"""
+    """Selected columns.
+
+    features : (F,) columns, increasing
+    member_mask : (F, M) whether a member selected the column
+    """
 
     features: np.ndarray
     member_mask: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
-    """codes (D, N): bin of every row, `N_BINS` where it is missing; reach (2, views): see `kernels.find_view`"""
+class BinnedColumns:
+    """Columns in few bins.
+
+    codes : (D, N) bin of every row, `N_BINS` for missing values
+    noise_limits : (2, views) see `kernels.find_view`
+    """
 
     codes: np.ndarray
-    reach: np.ndarray
+    noise_limits: np.ndarray
     threads: int = 1
 
-    def weigh(self, data: np.ndarray, n_members: int) -> np.ndarray:
-        """Strengths (D, M) of the columns for the rows' data (N, M · (1 + K)): weights and weighted residuals."""
+    def measure(self, data: np.ndarray, n_members: int) -> np.ndarray:
+        """Strengths (D, M) of the columns, given weights and weighted residuals (N, M · (1 + K))."""
         strengths = np.empty((len(self.codes), n_members))
 
         def work(_part, first, last):
-            return kernels.weigh_columns(first, last, self.codes, data, self.reach, strengths)
+            return kernels.weigh_columns(first, last, self.codes, data, self.noise_limits, strengths)
 
         kernels.share_rows(work, len(self.codes), self.threads, min_rows=256)
         return strengths
@@ -75,19 +82,24 @@ def select_columns(
     threads: int = 1,
     rng: np.random.Generator | None = None,
 ) -> Selection:
-    """Choose columns by what they say about the residuals, apart for each member.
+    """Select the columns that explain the residuals, separately for each member.
 
     Parameters
     ----------
-    numbers : (any, D) raw values of the columns, NaN for missing, float32 or float64
-    rows : (N,) rows of `numbers` that take part, in the order of what follows
+    numbers : (any, D) raw values of the columns, NaN for missing values, float32 or float64
+    rows : (N,) rows of `numbers` to use; the arrays below follow this order
     residuals : (N, K) negative gradient of the loss at the constant model
     weights : (N,) of the rows
-    held_out : (N, M) rows that a member must not see
-    names : of the columns; equal columns are taken in the order of names
-    candidates : columns that may be chosen; None: all
-    max_terms : number of columns to choose; None: as many as the held-out rows confirm
-    rng : draws the rows that take part where there are very many
+    held_out : (N, M) rows that a member must not use
+    names : of the columns; ties between equal columns are resolved in the order of names
+    candidates : columns that may be selected; None: all
+    max_terms : number of columns to select; None: as many as the held-out rows support
+    threads : number of threads
+    rng : draws a sample if there are more than 20,000 rows
+
+    Returns
+    -------
+    selection : the columns and the members that selected each
 
     Examples
     --------
@@ -105,42 +117,43 @@ def select_columns(
         rows, residuals, weights, held_out = rows[part], residuals[part], weights[part], held_out[part]
     by_name = np.array(sorted(range(len(names)) if candidates is None else candidates, key=names.__getitem__))
     weights = weights if is_whole(weights) else weights / weights.mean()
-    residuals = _lead(residuals, weights)
-    degrees = max(1, residuals.shape[1] - 1) * np.stack([DEGREES, DEGREES + 1])
-    reach = np.asarray(chdtri(degrees, np.minimum(0.5, 1 / len(by_name)) / N_TRIED))
-    cells = Cells(cut_columns(numbers, rows, weights, names, by_name, threads), reach, threads)
-    trials = [[_Path.begin(residuals, weights, held, ridge) for held in held_out.T] for ridge in RIDGES]
-    lengths = [_follow(paths, cells, max_terms) for paths in trials]
-    best = int(np.argmin([_mean_losses(paths).min() for paths in trials]))
-    chosen = sorted(_elect(trials[best], lengths[best], max_terms), key=by_name.__getitem__)
-    member_mask = [[column in path.picked[: lengths[best]] for path in trials[best]] for column in chosen]
+    residuals = _centre(residuals, weights)
+    freedom = max(1, residuals.shape[1] - 1) * np.stack([DEGREES_OF_FREEDOM, DEGREES_OF_FREEDOM + 1])
+    noise_limits = np.asarray(chdtri(freedom, np.minimum(0.5, 1 / len(by_name)) / N_TRIED))
+    columns = BinnedColumns(bin_raw_columns(numbers, rows, weights, names, by_name, threads), noise_limits, threads)
+    trials = [[_Pursuit.start(residuals, weights, held, ridge) for held in held_out.T] for ridge in RIDGES]
+    lengths = [_run(pursuits, columns, max_terms) for pursuits in trials]
+    best = int(np.argmin([_mean_losses(pursuits).min() for pursuits in trials]))
+    pursuits, length = trials[best], lengths[best]
+    chosen = sorted(_elect(pursuits, length, max_terms), key=by_name.__getitem__)
+    member_mask = [[column in pursuit.picked[:length] for pursuit in pursuits] for column in chosen]
     return Selection(by_name[chosen], np.array(member_mask, dtype=bool))
 
 
-def _elect(paths: Sequence[_Path], length: int, max_terms: int | None) -> list[int]:
-    """Columns with the most votes, those picked earlier first; without a requested number, all with enough votes."""
-    votes = _count_votes(paths, length)
+def _elect(pursuits: Sequence[_Pursuit], length: int, max_terms: int | None) -> list[int]:
+    """Columns by decreasing number of votes, earlier picks first; without `max_terms`, all with enough votes."""
+    votes = _count_votes(pursuits, length)
     ranks = {
-        column: sum(path.picked.index(column) if column in path.picked[:length] else length for path in paths)
+        column: sum(p.picked.index(column) if column in p.picked[:length] else length for p in pursuits)
         for column in votes
     }
     ranked = sorted(votes, key=lambda column: (-votes[column], ranks[column], column))
     if max_terms is not None:
         return ranked[:max_terms]
-    return [column for column in ranked if _is_elected(votes[column], paths)] or ranked[:1]
+    return [column for column in ranked if _is_elected(votes[column], pursuits)] or ranked[:1]
 
 
-def _count_votes(paths: Sequence[_Path], length: int) -> Counter[int]:
-    return Counter(column for path in paths for column in path.picked[:length])
+def _count_votes(pursuits: Sequence[_Pursuit], length: int) -> Counter[int]:
+    return Counter(column for pursuit in pursuits for column in pursuit.picked[:length])
 
 
-def _is_elected(votes: int, paths: Sequence[_Path]) -> bool:
-    """What a single member of several chose is mostly noise."""
-    return votes >= min(MIN_VOTES, len(paths))
+def _is_elected(votes: int, pursuits: Sequence[_Pursuit]) -> bool:
+    """A column that only one of several members selects is usually noise."""
+    return votes >= min(MIN_VOTES, len(pursuits))
 
 
-def _lead(residuals: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Centred residuals; those of very many classes along their leading directions."""
+def _centre(residuals: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Centred residuals; those of many classes along their leading principal directions."""
     centred = residuals - np.average(residuals, axis=0, weights=weights)
     if centred.shape[1] <= MAX_OUTPUTS:
         return centred
@@ -148,7 +161,7 @@ def _lead(residuals: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return centred @ directions[:, -MAX_OUTPUTS:]
 
 
-def cut_columns(
+def bin_raw_columns(
     numbers: np.ndarray | SparseMatrix,
     rows: np.ndarray,
     weights: np.ndarray,
@@ -156,36 +169,36 @@ def cut_columns(
     by_name: np.ndarray,
     threads: int,
 ) -> np.ndarray:
-    """Bins of the columns `by_name`, in that order: values of about equal weight, the last bin is missing."""
+    """Bins (columns, N) of the columns `by_name`, in that order: equal weight per bin, missing values last."""
     codes = np.empty((len(by_name), len(rows)), dtype=np.uint8)
     place = np.full(len(names), -1)
     place[by_name] = np.arange(len(by_name))
-    share = None if (weights == weights[0]).all() else weights
-    step = max(1, BLOCK_CELLS // len(numbers))
+    row_weights = None if (weights == weights[0]).all() else weights
+    step = max(1, BLOCK_VALUES // len(numbers))
 
     def work(_part, first, last):
         for begin in range(first, last, step):
             columns = slice(begin, min(begin + step, last))
             values = numbers.read_block(columns) if isinstance(numbers, SparseMatrix) else numbers[:, columns]
             if not np.isfinite(values).all():
-                _refuse(values, values[rows], names[columns])
+                _check_columns(values, values[rows], names[columns])
             where = place[columns]
-            codes[where[where >= 0]] = _cut(np.ascontiguousarray(values[rows].T[where >= 0]), share)
+            codes[where[where >= 0]] = _bin_values(np.ascontiguousarray(values[rows].T[where >= 0]), row_weights)
         return -1
 
     kernels.share_rows(work, len(names), threads, min_rows=256)
     return codes
 
 
-def _refuse(values: np.ndarray, seen: np.ndarray, names: Sequence[str]) -> None:
-    """The error of an axis for a column with infinite values, or with missing ones only."""
-    wrong = np.isinf(values).any(axis=0) | np.isnan(seen).all(axis=0)
+def _check_columns(values: np.ndarray, used: np.ndarray, names: Sequence[str]) -> None:
+    """Raise the error of an axis for the first column that has infinite values, or only missing ones in used rows."""
+    wrong = np.isinf(values).any(axis=0) | np.isnan(used).all(axis=0)
     if wrong.any():
         column = int(np.argmax(wrong))
         continuous_axis(names[column], values[:, column].astype(float))
 
 
-def _cut(values: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+def _bin_values(values: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
     """Bins of values (columns, N)."""
     if weights is None:
         ordered = np.sort(values, axis=1)  # NaN last
@@ -198,7 +211,7 @@ def _cut(values: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
         ends = np.stack([(total < total[:, -1:] * k / N_BINS).sum(axis=1) for k in range(1, N_BINS)], axis=1)
     edges = np.take_along_axis(ordered, np.clip(ends, 0, values.shape[1] - 1), axis=1)
     codes = np.zeros(values.shape, dtype=np.uint8)
-    for k in range(N_BINS - 1):  # above an edge counts twice, on it once: a rare lowest value is told from the next
+    for k in range(N_BINS - 1):  # 2 above an edge, 1 on it: a rare lowest value differs from the next value
         codes += values > edges[:, k : k + 1]
         codes += values >= edges[:, k : k + 1]
     codes //= 2
@@ -206,100 +219,101 @@ def _cut(values: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
     return codes
 
 
-def _follow(paths: Sequence[_Path], cells: Cells, max_terms: int | None) -> int:
-    """Lead all members along their paths; returns the length at which they should end."""
-    for n_picks in ROUNDS:
-        data = np.ascontiguousarray(np.concatenate([path.data() for path in paths], axis=1))
-        strengths = cells.weigh(data, len(paths))
+def _run(pursuits: Sequence[_Pursuit], columns: BinnedColumns, max_terms: int | None) -> int:
+    """Advance the pursuits of all members; returns the number of steps to keep."""
+    for n_steps in ROUNDS:
+        data = np.ascontiguousarray(np.concatenate([pursuit.data() for pursuit in pursuits], axis=1))
+        strengths = columns.measure(data, len(pursuits))
 
-        def work(_part, first, last, strengths=strengths, n_picks=n_picks):
+        def work(_part, first, last, strengths=strengths, n_steps=n_steps):
             for index in range(first, last):
-                paths[index].advance(cells, strengths[:, index], n_picks)
+                pursuits[index].advance(columns, strengths[:, index], n_steps)
             return -1
 
-        kernels.share_rows(work, len(paths), cells.threads, min_rows=1)
-        length = min(len(path.picked) for path in paths)
+        kernels.share_rows(work, len(pursuits), columns.threads, min_rows=1)
+        length = min(len(pursuit.picked) for pursuit in pursuits)
         if max_terms is not None:
-            enough = [n for n in range(length + 1) if _count_elected(paths, n) >= max_terms]
-            if enough or length < n_picks:
+            enough = [n for n in range(length + 1) if _count_elected(pursuits, n) >= max_terms]
+            if enough or length < n_steps:
                 return enough[0] if enough else length
             continue
-        best = max(1, round(STRETCH * int(np.argmin(_mean_losses(paths)))))
-        if best <= length or length < n_picks:
+        best = max(1, round(STRETCH * int(np.argmin(_mean_losses(pursuits)))))
+        if best <= length or length < n_steps:
             return min(best, length)
     return length
 
 
-def _mean_losses(paths: Sequence[_Path]) -> np.ndarray:
-    """Of held-out rows, for every length that all members have reached."""
-    length = min(len(path.losses) for path in paths)
-    return np.mean([path.losses[:length] for path in paths], axis=0)
+def _mean_losses(pursuits: Sequence[_Pursuit]) -> np.ndarray:
+    """Mean loss of the held-out rows after each step that all members have made."""
+    length = min(len(pursuit.losses) for pursuit in pursuits)
+    return np.mean([pursuit.losses[:length] for pursuit in pursuits], axis=0)
 
 
-def _count_elected(paths: Sequence[_Path], length: int) -> int:
-    return sum(_is_elected(votes, paths) for votes in _count_votes(paths, length).values())
+def _count_elected(pursuits: Sequence[_Pursuit], length: int) -> int:
+    return sum(_is_elected(votes, pursuits) for votes in _count_votes(pursuits, length).values())
 
 
 @dataclass(eq=False)
-class _Path:
-    """One member: what its columns so far leave of the residuals, and the loss of the rows it holds out."""
+class _Pursuit:
+    """Orthogonal matching pursuit of one member: its picked columns, their residuals, the loss of its held-out rows."""
 
     target: np.ndarray  # (N, K)
     ridge: float
-    weights: np.ndarray  # (N,), 0 where held out
-    judges: np.ndarray  # (N,), 0 where not
-    left: np.ndarray
+    weights: np.ndarray  # (N,), 0 for held-out rows
+    held_out_weights: np.ndarray  # (N,), 0 for training rows
+    residuals: np.ndarray  # (N, K)
     design: np.ndarray  # (N, contrasts)
     picked: list[int] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
     is_full: bool = False
 
     @classmethod
-    def begin(cls, residuals: np.ndarray, weights: np.ndarray, held: np.ndarray, ridge: float) -> _Path:
-        own, judges = np.where(held, 0.0, weights), np.where(held, weights, 0.0)
-        left = residuals - np.average(residuals, axis=0, weights=own)
-        path = cls(left, ridge, own, judges, left, np.empty((len(left), 0)))
-        path.losses.append(path.loss())
-        return path
+    def start(cls, residuals: np.ndarray, weights: np.ndarray, held: np.ndarray, ridge: float) -> _Pursuit:
+        own, held_out = np.where(held, 0.0, weights), np.where(held, weights, 0.0)
+        centred = residuals - np.average(residuals, axis=0, weights=own)
+        pursuit = cls(centred, ridge, own, held_out, centred, np.empty((len(centred), 0)))
+        pursuit.losses.append(pursuit.loss())
+        return pursuit
 
     def loss(self) -> float:
-        return float((self.judges[:, None] * self.left**2).sum() / max(self.judges.sum(), 1e-12))
+        total = (self.held_out_weights[:, None] * self.residuals**2).sum()
+        return float(total / max(self.held_out_weights.sum(), 1e-12))
 
     def data(self) -> np.ndarray:
-        """(N, 1 + K) weights and weighted residuals, scaled to what noise of variance 1 would be."""
-        n_outputs = self.left.shape[1]
-        square = np.average(self.left**2, axis=0, weights=self.weights)
+        """(N, 1 + K) weights and weighted residuals, scaled to noise of variance 1."""
+        n_outputs = self.residuals.shape[1]
+        square = np.average(self.residuals**2, axis=0, weights=self.weights)
         scale = np.sqrt(max(1, n_outputs - 1) / n_outputs / np.maximum(square, 1e-300))
-        return np.concatenate([self.weights[:, None], self.weights[:, None] * self.left * scale], axis=1)
+        return np.concatenate([self.weights[:, None], self.weights[:, None] * self.residuals * scale], axis=1)
 
-    def advance(self, cells: Cells, strengths: np.ndarray, n_picks: int) -> None:
-        """Pick columns among the strongest until there are `n_picks`."""
+    def advance(self, columns: BinnedColumns, strengths: np.ndarray, n_steps: int) -> None:
+        """Add the strongest columns until there are `n_steps`."""
         leading = np.sort(np.argsort(-strengths, kind="stable")[:MAX_LEADING])
-        few = Cells(cells.codes[leading], cells.reach)
+        few = BinnedColumns(columns.codes[leading], columns.noise_limits)
         waiting = ~np.isin(leading, self.picked)
-        while len(self.picked) < n_picks and waiting.any() and not self.is_full:
-            found = np.where(waiting, few.weigh(self.data(), 1)[:, 0], -np.inf)
+        while len(self.picked) < n_steps and waiting.any() and not self.is_full:
+            found = np.where(waiting, few.measure(self.data(), 1)[:, 0], -np.inf)
             best = int(np.argmax(found))
             waiting[best] = False
-            self.add(int(leading[best]), few.codes[best], cells.reach)
+            self.add(int(leading[best]), few.codes[best], columns.noise_limits)
 
-    def add(self, column: int, codes: np.ndarray, reach: np.ndarray) -> None:
-        """Fit all contrasts so far together with those of this column's best view."""
-        sums = np.zeros((N_BINS + 1, self.left.shape[1] + 1))
+    def add(self, column: int, codes: np.ndarray, noise_limits: np.ndarray) -> None:
+        """Add the contrasts of this column's best view and refit all contrasts together."""
+        sums = np.zeros((N_BINS + 1, self.residuals.shape[1] + 1))
         np.add.at(sums, codes, self.data())
-        contrasts = _contrast(codes, kernels.find_view(sums, reach)[1], self.weights)
+        contrasts = _make_contrasts(codes, kernels.find_view(sums, noise_limits)[1], self.weights)
         self.design = np.concatenate([self.design, contrasts], axis=1)
         weighted = self.design * self.weights[:, None]
         square = weighted.T @ self.design
         square[np.diag_indices_from(square)] += self.ridge * self.weights.sum()
-        self.left = self.target - self.design @ np.linalg.solve(square, weighted.T @ self.target)
+        self.residuals = self.target - self.design @ np.linalg.solve(square, weighted.T @ self.target)
         self.picked.append(column)
         self.losses.append(self.loss())
         self.is_full = self.design.shape[1] > MAX_SHARE * np.count_nonzero(self.weights)
 
 
-def _contrast(codes: np.ndarray, view: int, weights: np.ndarray) -> np.ndarray:
-    """(N, contrasts) of mean 0 and deviation 1 that a view consists of, and one of missing values."""
+def _make_contrasts(codes: np.ndarray, view: int, weights: np.ndarray) -> np.ndarray:
+    """(N, contrasts) of a view, with mean 0 and standard deviation 1, and one contrast for missing values."""
     missing = codes == N_BINS
     place = np.where(missing, 0.0, codes - np.average(codes, weights=weights * ~missing) if not missing.all() else 0.0)
     if view == 2:

@@ -1,7 +1,7 @@
-"""Terms: which features a shape speaks of. A term is a tuple of increasing feature indices: (3,) or (0, 3).
+"""Terms: the features of a shape. A term is a tuple of increasing feature indices: (3,) or (0, 3).
 
-`plan_terms` reads what users write for `interactions`, `triples` and `exclude`: terms that are requested by name, and
-numbers of pairs and triples that `screen` is to find.
+Input: the parameters `interactions`, `triples` and `exclude`. Output: a `Plan` with the terms requested by name, and
+the numbers of pairs and triples that screening (`interactions`) should find.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ EXPECTED = {
 
 
 def term_name(term: Term, names: Sequence[str]) -> str:
-    """
+    """Name of a term.
+
     >>> term_name((0, 2), ["age", "sex", "income"])
     'age & income'
     """
@@ -32,13 +33,13 @@ def term_name(term: Term, names: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a model is to consist of.
+    """The terms of a model, as requested.
 
     features : columns that are not excluded
     listed : interactions requested by name
-    n_pairs, n_triples : further ones to be found; infinite for all
-    excluded : terms that must not be in the model, nor in a larger term
-    is_automatic : only terms that are stronger than noise are to be found
+    n_pairs, n_triples : numbers of further interactions to find; infinite for all
+    excluded : terms that must be neither in the model nor part of a larger term
+    is_automatic : whether only interactions stronger than noise are kept
     """
 
     features: tuple[int, ...]
@@ -50,7 +51,7 @@ class Plan:
 
     @property
     def must_search(self) -> bool:
-        """Are there terms to be found among others?"""
+        """Whether interactions must be selected by screening."""
         return any(0 < count < math.inf for count in (self.n_pairs, self.n_triples))
 
     @property
@@ -61,34 +62,40 @@ class Plan:
         return not any(part in self.excluded for order in range(1, len(term) + 1) for part in combinations(term, order))
 
     def list_candidates(self, order: int, features: Sequence[int] | None = None) -> Iterator[Term]:
-        """All terms of this order that are allowed, of some features."""
+        """All allowed terms of this order among the features, by default all features of the plan."""
         chosen = self.features if features is None else sorted(features)
         return (term for term in combinations(chosen, order) if self.allows(term))
 
     def restrict(self, features: Sequence[int]) -> tuple[Plan, list[int]]:
-        """A plan with main effects of these columns alone, and the columns that it speaks of, its new numbers."""
+        """Keep the main effects of these columns and all listed interactions.
+
+        Returns the plan, with renumbered columns, and the columns that it uses; its column i is the i-th of them.
+        """
         kept = sorted({*features, *(feature for term in self.listed for feature in term)})
-        number = {feature: index for index, feature in enumerate(kept)}
-        excluded = [term for term in self.excluded if all(feature in number for feature in term)]
+        index_of = {feature: index for index, feature in enumerate(kept)}
+
+        def renumber(term: Term) -> Term:
+            return tuple(index_of[feature] for feature in term)
+
         plan = replace(
             self,
-            features=tuple(number[feature] for feature in sorted(features)),
-            listed=tuple(tuple(number[feature] for feature in term) for term in self.listed),
-            excluded=frozenset(tuple(number[feature] for feature in term) for term in excluded),
+            features=renumber(tuple(sorted(features))),
+            listed=tuple(map(renumber, self.listed)),
+            excluded=frozenset(renumber(term) for term in self.excluded if index_of.keys() >= set(term)),
         )
         return plan, kept
 
     def list_requested(self, order: int) -> list[Term]:
-        """Interactions of this order that are requested by name."""
+        """Interactions of this order requested by name."""
         return [term for term in self.listed if len(term) == order]
 
 
 class Ranked(NamedTuple):
-    """A candidate for an interaction.
+    """A candidate interaction.
 
-    name, features : "age & income", (0, 3)
-    strength : share of the residuals' variance that it explains and its parts do not, less what noise would
-    chosen : was it trained, or is it a weak pair that helps?
+    name, features : for example "age & income", (0, 3)
+    strength : share of the residuals' variance that it explains beyond its lower-order terms and beyond noise
+    chosen : whether it was trained, including weak pairs that were added later
     """
 
     name: str
@@ -100,7 +107,7 @@ class Ranked(NamedTuple):
 def describe_ranking(
     terms: Sequence[Term], strengths: Iterable[float], chosen: Container[Term], names: Sequence[str]
 ) -> list[Ranked]:
-    """Ranked terms with their names and strengths."""
+    """Ranking of terms with their names and strengths."""
     return [
         Ranked(term_name(term, names), term, float(strength), term in chosen)
         for term, strength in zip(terms, strengths, strict=True)
@@ -108,13 +115,23 @@ def describe_ranking(
 
 
 def mark_chosen(ranking: Iterable[Ranked], terms: Container[Term]) -> list[Ranked]:
-    """The same ranking, in which these were chosen as well."""
+    """Copy of a ranking in which these terms are chosen too."""
     return [ranked._replace(chosen=ranked.chosen or ranked.features in terms) for ranked in ranking]
 
 
 def plan_terms(interactions: Any, triples: Any, exclude: Any, names: Sequence[str], automatic: int = 0) -> Plan:
-    """Read the users' wishes; "auto" is `automatic` pairs.
+    """Parse the parameters that request terms.
 
+    Parameters
+    ----------
+    interactions : number of pairs, share of the columns, "3x", "all", "auto", or a list of tuples of columns
+    triples : number of triples, spelled like `interactions`, without a list
+    exclude : columns and tuples of columns that must not be in the model, or None
+    names : of all columns
+    automatic : number of pairs that "auto" stands for
+
+    Examples
+    --------
     >>> plan = plan_terms([("b", "a")], 0, None, ["a", "b", "c"])
     >>> plan.mains, plan.listed
     ([(0,), (1,), (2,)], ((0, 1),))
@@ -144,25 +161,25 @@ def plan_terms(interactions: Any, triples: Any, exclude: Any, names: Sequence[st
     for term in plan.listed:
         if not plan.allows(term):
             raise ValueError(
-                f"interactions wishes {term_name(term, names)!r}, but exclude takes it or a part of it out of the "
-                "model; take one of the two back"
+                f"interactions requests {term_name(term, names)!r}, but exclude removes it or a part of it from the "
+                "model; change one of the two"
             )
     return plan
 
 
-def _count_terms(parameter: str, wish: Any, n_features: int, automatic: int) -> float:
-    """A number of terms from a number, a share of the columns, "3x", "all" or "auto"."""
-    if isinstance(wish, str):
-        times = re.fullmatch(r"(\d+(?:\.\d+)?)\s*x", wish.strip().lower())
+def _count_terms(parameter: str, requested: Any, n_features: int, automatic: int) -> float:
+    """Number of terms from a number, a share of the columns, "3x", "all" or "auto"."""
+    if isinstance(requested, str):
+        times = re.fullmatch(r"(\d+(?:\.\d+)?)\s*x", requested.strip().lower())
         if times:
             return int(float(times[1]) * n_features)
-        if wish in ("all", "auto"):
-            return math.inf if wish == "all" else automatic
-    elif isinstance(wish, Integral) and not isinstance(wish, bool) and int(wish) >= 0:
-        return int(wish)
-    elif isinstance(wish, Real) and not isinstance(wish, Integral) and 0 < float(wish) < 1:
-        return math.ceil(float(wish) * n_features)
-    raise ValueError(f"{parameter} must be {EXPECTED[parameter]}, not {wish!r}")
+        if requested in ("all", "auto"):
+            return math.inf if requested == "all" else automatic
+    elif isinstance(requested, Integral) and not isinstance(requested, bool) and int(requested) >= 0:
+        return int(requested)
+    elif isinstance(requested, Real) and not isinstance(requested, Integral) and 0 < float(requested) < 1:
+        return math.ceil(float(requested) * n_features)
+    raise ValueError(f"{parameter} must be {EXPECTED[parameter]}, not {requested!r}")
 
 
 def _parse_excluded(exclude: Any, names: Mapping[str, int]) -> list[Term]:
@@ -178,14 +195,14 @@ def _parse_excluded(exclude: Any, names: Mapping[str, int]) -> list[Term]:
 
 
 def _parse_part(part: Any, names: Mapping[str, int]) -> Term:
-    requested: Any = tuple(part) if isinstance(part, Iterable) else part  # once: an iterator can be read one time
+    requested: Any = tuple(part) if isinstance(part, Iterable) else part  # an iterator can be read only once
     if isinstance(requested, tuple) and len(requested) == 1:
         return (_feature_index(requested[0], names, "exclude"),)
     return parse_term(requested, names, "exclude")
 
 
 def parse_term(term: Any, names: Mapping[str, int], parameter: str = "interactions") -> Term:
-    """A tuple of two or three different column names or indices -> a Term; `names` of all columns and their indices."""
+    """A tuple of two or three different column names or indices -> a Term; `names` maps all columns to indices."""
     if isinstance(term, str) or not isinstance(term, Iterable):
         raise ValueError(f"{parameter} must hold tuples of column names or indices, not {term!r}")
     requested = tuple(term)

@@ -23,7 +23,8 @@ from ..encoding.layout import Anchor, Layout, lay_out
 from ..losses.loss import Loss
 from ..model.additive_model import AdditiveModel
 from ..model.summary import Summary
-from ..terms.interactions import Bins, bin_columns, find_reach, list_triples, pick_terms, rank_terms
+from ..terms.binning import Bins, bin_columns
+from ..terms.interactions import list_triples, noise_threshold, pick_terms, rank_terms
 from ..terms.term import Plan, Ranked, Term, describe_ranking, mark_chosen
 from .blend import blend
 from .block_loader import BlockLoader
@@ -316,7 +317,7 @@ class Trainer:
         order, where = np.argsort(-strengths, kind="stable"), {term: index for index, term in enumerate(binned)}
         first = [where[term] for term in picked]
         rest = [index for index in order if index not in set(first)]
-        reach = find_reach(bins, residuals, list_chances(self.n_rows, len(binned)), weights, binned, variances)
+        reach = noise_threshold(bins, residuals, list_chances(self.n_rows, len(binned)), weights, binned, variances)
         return [candidates[index] for index in [*first, *rest]], np.r_[found, strengths[rest]], reach
 
     def _find_residuals(self, scores: Tensor) -> tuple[np.ndarray, np.ndarray | None]:
