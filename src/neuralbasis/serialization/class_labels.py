@@ -9,7 +9,7 @@ import numpy as np
 
 from ..losses.links import LINKS
 from .archive import DocumentError
-from .json_records import check_list, read_record
+from .json_checks import check_list, read_record
 from .limits import MAX_LABELS
 
 LABEL_TYPES: dict[str, tuple[type, ...]] = {"str": (str,), "bool": (bool,), "object": (str, bool, int, float)}

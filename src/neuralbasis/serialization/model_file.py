@@ -22,7 +22,7 @@ from ..encoding.axis import Axis
 from ..model.summary import to_plain
 from .archive import MAX_BYTES, DocumentError, read_archive, write_archive
 from .class_labels import describe_classes, read_classes
-from .json_records import parse_int, parse_json, read_record
+from .json_checks import parse_int, parse_json, read_record
 from .limits import MAX_COLUMNS, MAX_DOCUMENT, MAX_KNOTS, MAX_TABLE, MAX_VALUES
 from .model_reader import make_fields
 from .model_writer import SavableModel, describe_columns, describe_model

@@ -22,7 +22,7 @@ from ..model.summary import MAX_DEPTH, Summary
 from .archive import DocumentError
 from .arrays import ArrayReader, read_arrays
 from .class_labels import read_classes
-from .json_records import is_shallow, read_record
+from .json_checks import is_shallow, read_record
 from .records import (
     AxisRecord,
     ColumnRun,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from .archive import DocumentError
-from .json_records import read_record
+from .json_checks import read_record
 from .records import AxisRecord, ColumnRun
 
 

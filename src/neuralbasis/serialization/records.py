@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from ..encoding.axis import KINDS
 from ..lazy import Lazy
 from .archive import DocumentError
-from .json_records import check_list, read_record
+from .json_checks import check_list, read_record
 from .limits import MAX_BASES, MAX_COLUMNS, MAX_KNOTS, MAX_ORDER, MAX_SCORE, MAX_TABLE, MAX_TERMS, MAX_WEIGHT
 
 
