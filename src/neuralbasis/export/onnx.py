@@ -393,7 +393,7 @@ def _make_proto(
         producer_version=__version__,
         ir_version=IR_VERSION,
         opset_imports=[helper.make_opsetid(domain, version) for domain, version in OPSETS.items()],
-        doc_string="score = intercept + the sum of one table a term; prediction = inverse link of the score",
+        doc_string="score = intercept + one number from each term's table; prediction = inverse link of the score",
     )
     helper.set_model_props(proto, _describe_model(model, inputs, missing))
     return proto
