@@ -48,7 +48,8 @@ from neuralbasis.explain import explain_global, explain_local
 from neuralbasis.model.additive_model import AdditiveModel, load
 from neuralbasis.model.shapes import LowRankShape
 from neuralbasis.serialization.archive import DocumentError
-from neuralbasis.serialization.model_file import ARRAYS, _write_entries
+from neuralbasis.serialization.arrays import ARRAYS
+from neuralbasis.serialization.model_file import write_entries
 from tests.formats.make import make_model
 from tests.models import MIXED, NUMERIC, build_model, tie_model
 from tests.sparse_tables import build_models, build_wide, draw_table
@@ -102,7 +103,7 @@ def build_kinds() -> dict[str, Parts]:
 
 
 def write_parts(model: AdditiveModel) -> Parts:
-    entries = _write_entries(model)
+    entries = write_entries(model)
     return json.loads(entries.pop("document.json")), entries
 
 

@@ -1,4 +1,4 @@
-"""Excel: the workbook's formulas give the model's predictions, in LibreOffice and in a second engine in Python."""
+"""Excel: the formulas compute the predictions of the model, in LibreOffice and in a second engine in Python."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ TASKS: dict[str, dict[str, Any]] = {
     "binary": {"link": "logit", "classes": np.array(["no", "yes"])},
     "multiclass": {"link": "mlogit", "n_outputs": 3, "classes": np.array([10, 20, 30])},
 }
-# Case, wildcards, formulas, escapes, white space, words that tables use, texts that read like numbers or errors.
+# Case, wildcards, formulas, escapes, white space, words of the workbook, text that looks like numbers or errors.
 LEVELS = ["A", "a", "*", "?", "~", "~*", "=1+1", "+1", "-1", "@x", "#N/A", "", "3", "03", "TRUE", "'q'", 'say "x"']
 LEVELS += ["_x0041_", "two\nlines", "car\rriage", " space ", "missing", "any other", "é", "<&>", "\x01"]
 
 
 def office_lines(path: Path) -> list[tuple[Any, ...]]:
-    """Lines of "Predict" after LibreOffice has computed and saved the workbook."""
+    """Lines of "Predict" as LibreOffice computes and saves them."""
     folder = path.parent / "computed"
     profile = f"-env:UserInstallation={(path.parent / 'profile').as_uri()}"
     command = [str(SOFFICE), "--headless", profile, "--convert-to", "xlsx", "--outdir", str(folder), str(path)]
@@ -52,7 +52,7 @@ def office_lines(path: Path) -> list[tuple[Any, ...]]:
 
 
 def python_lines(path: Path, n_rows: int, n_columns: int) -> list[list[Any]]:
-    """The first columns of "Predict" as the package formulas computes them."""
+    """First columns of "Predict" as the package formulas computes them."""
     cells = formulas.ExcelModel().loads(str(path)).finish().calculate()
     sheet = f"'[{path.name}]PREDICT'!"
     letters = [chr(ord("A") + column) for column in range(n_columns)]
@@ -111,7 +111,7 @@ ODD_NAMES = ("=cmd()", "rate [%]: a/b?*\\", "'one' value")
 
 
 def odd_model(names: Sequence[str] = ODD_NAMES) -> AdditiveModel:
-    """Odd names and levels, a column of one value, knots that differ in their last digit."""
+    """Odd names and levels, a column of one value, knots that differ in the last digit."""
     rng = np.random.default_rng(4)
     axes: tuple[Axis, ...] = (
         level_axis(names[0], "nominal", LEVELS),
@@ -123,7 +123,9 @@ def odd_model(names: Sequence[str] = ODD_NAMES) -> AdditiveModel:
     for term in terms:
         used = tuple(axes[f] for f in term)
         table = rng.normal(size=(*(axis.n_cells for axis in used), 1))
-        table[..., 2, :] = table[..., 1, :] if term[-1] == 1 else table[..., 2, :]  # the two near knots are alike
+        table[..., 2, :] = (
+            table[..., 1, :] if term[-1] == 1 else table[..., 2, :]
+        )  # spreadsheets do not distinguish the two close knots
         if term == terms[-1]:
             table[2] = table[1]
         shapes.append(Shape(term, used, table, np.zeros_like(table), np.ones(table.shape[:-1])))
@@ -137,18 +139,18 @@ def odd_rows(model: AdditiveModel) -> dict[str, list[Any]]:
 
 
 @needs_office
-def test_odd_levels_are_told_apart_in_libreoffice(tmp_path: Path) -> None:
+def test_odd_levels_differ_in_libreoffice(tmp_path: Path) -> None:
     model = odd_model()
     rows = odd_rows(model)
     to_excel(model, tmp_path / "model.xlsx", rows)
     lines = office_lines(tmp_path / "model.xlsx")
     assert_predicts(model, rows, lines)
-    assert len({line[7] for line in lines[1 : 1 + len(LEVELS)]}) == len(LEVELS)  # each has its own contribution
+    assert len({line[7] for line in lines[1 : 1 + len(LEVELS)]}) == len(LEVELS)  # each has a contribution of its own
 
 
 @needs_office
 def test_names_that_look_like_escapes_in_libreoffice(tmp_path: Path) -> None:
-    """LibreOffice reads _xHHHH_ in the name of a sheet as a character, and would look terms up on another sheet."""
+    """LibreOffice decodes _xHHHH_ in the name of a sheet, and formulas would refer to another sheet."""
     model = odd_model(("_x0041_", "A", "b_x0042_c"))
     rows = odd_rows(model)
     to_excel(model, tmp_path / "model.xlsx", rows)
@@ -160,8 +162,8 @@ def test_names_that_look_like_escapes_in_libreoffice(tmp_path: Path) -> None:
     assert [cell.value for cell in book["Predict"][4][3:6]] == list(model.encoder.names)
 
 
-def test_odd_levels_are_told_apart_in_python(tmp_path: Path) -> None:
-    model = odd_model(("text", "rate", "one"))  # the engine cannot read the other names
+def test_odd_levels_differ_in_python(tmp_path: Path) -> None:
+    model = odd_model(("text", "rate", "one"))  # the package formulas cannot read the other names
     rows = odd_rows(model)
     to_excel(model, tmp_path / "model.xlsx", rows)
     assert_predicts(model, rows, python_lines(tmp_path / "model.xlsx", len(rows["text"]), 3))
@@ -184,7 +186,7 @@ def test_data_never_becomes_a_formula(tmp_path: Path) -> None:
 
 
 @needs_office
-def test_a_person_fills_the_sheet(tmp_path: Path) -> None:
+def test_typed_rows_are_predicted(tmp_path: Path) -> None:
     model = build_model(np.random.default_rng(5), KINDS, (1, 2), **TASKS["binary"])
     path = tmp_path / "model.xlsx"
     to_excel(model, path)
@@ -202,15 +204,15 @@ def test_a_person_fills_the_sheet(tmp_path: Path) -> None:
     assert {value for line in blank for value in line} <= {None, ""}
 
 
-def test_levels_are_offered_but_others_allowed(tmp_path: Path) -> None:
+def test_levels_are_suggested_but_not_enforced(tmp_path: Path) -> None:
     model = build_model(np.random.default_rng(6), KINDS, (1,))
     to_excel(model, tmp_path / "model.xlsx")
     book = load_workbook(tmp_path / "model.xlsx")
     (choice,) = book["Predict"].data_validations.dataValidation
     assert not choice.showErrorMessage
     first, last = re.fullmatch(r"'Axes'!\$C\$(\d+):\$C\$(\d+)", choice.formula1).groups()
-    offered = [book["Axes"][f"C{line}"].value for line in range(int(first), int(last) + 1)]
-    assert offered == list(model.encoder.axes[1].levels)
+    suggested = [book["Axes"][f"C{line}"].value for line in range(int(first), int(last) + 1)]
+    assert suggested == list(model.encoder.axes[1].levels)
 
 
 def test_sheets_have_valid_names_and_links(tmp_path: Path) -> None:
@@ -236,27 +238,27 @@ def test_the_index_lists_terms_by_importance(tmp_path: Path) -> None:
     np.testing.assert_allclose([line[4] for line in lines], model.importances()[order], rtol=1e-15)
 
 
-def refused(rows: Mapping[str, Any] | None = None, path: str = "model.xlsx", model: Any = None) -> tuple[Any, ...]:
+def arguments(rows: Mapping[str, Any] | None = None, path: str = "model.xlsx", model: Any = None) -> tuple[Any, ...]:
     return model or build_model(np.random.default_rng(9), KINDS, (1,)), path, rows
 
 
 @pytest.mark.parametrize(
     ("case", "error", "message"),
     [
-        (refused(path="model.xls"), ValueError, "end it in .xlsx"),
-        (refused(path="absent/model.xlsx"), FileNotFoundError, "the folder .* does not exist"),
-        (refused(model="a text"), TypeError, "expected an AdditiveModel or a fitted estimator, not str"),
-        (refused({"x0": [np.inf], "x1": ["a"], "x2": [1.0]}), ValueError, "column 'x0' holds an infinite value"),
-        (refused({"x0": [1.0], "x1": ["a"]}), ValueError, "Missing column.*x2"),
+        (arguments(path="model.xls"), ValueError, "end it in .xlsx"),
+        (arguments(path="absent/model.xlsx"), FileNotFoundError, "the folder .* does not exist"),
+        (arguments(model="a text"), TypeError, "expected an AdditiveModel or a fitted estimator, not str"),
+        (arguments({"x0": [np.inf], "x1": ["a"], "x2": [1.0]}), ValueError, "column 'x0' holds an infinite value"),
+        (arguments({"x0": [1.0], "x1": ["a"]}), ValueError, "Missing column.*x2"),
         (
-            refused({"x0": [1.0], "x1": ["a" * 40_000], "x2": [1.0]}),
+            arguments({"x0": [1.0], "x1": ["a" * 40_000], "x2": [1.0]}),
             ValueError,
             "'x1' has a level of 40,000 characters",
         ),
-        (refused({name: [None] * 2**20 for name in ("x0", "x1", "x2")}), ValueError, "Excel has 1,048,576"),
+        (arguments({name: [None] * 2**20 for name in ("x0", "x1", "x2")}), ValueError, "Excel has 1,048,576"),
     ],
 )
-def test_what_cannot_be_written_is_refused(case: Any, error: type[Exception], message: str, tmp_path: Path) -> None:
+def test_wrong_arguments_are_refused(case: Any, error: type[Exception], message: str, tmp_path: Path) -> None:
     model, path, rows = case
     with pytest.raises(error, match=message):
         to_excel(model, tmp_path / path, rows)

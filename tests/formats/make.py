@@ -1,9 +1,9 @@
-"""Writes a tiny model in the present format, and what it predicts, to this folder.
+"""Write a tiny model file of the present format and its predictions to this folder.
 
     python -m tests.formats.make
 
-Run it when `serialization.model_file.FORMAT` has been raised. Files of older formats stay as they are: they must be
-read for ever, and nothing can write them any more.
+Run it after `serialization.model_file.FORMAT` was raised. Files of older formats stay as they are: they must remain
+readable, and no code writes them any more.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ SUMMARY = Summary(
 
 
 def make_model() -> AdditiveModel:
-    """Every kind of column, pairs on coarser axes that keep some levels only, a term of tied classes, and factors.
+    """Every kind of column, pairs on coarser axes that drop levels, a term of tied classes, and factors.
 
-    Some terms have measured importances, some have not.
+    Some terms have measured importances, others have none.
     """
     rng = np.random.default_rng(5)
     model = build_model(
@@ -60,7 +60,7 @@ def make_model() -> AdditiveModel:
 
 
 def make_rows(model: AdditiveModel, n_rows: int = 24) -> list[dict[str, float | str | None]]:
-    """Rows as JSON has them: between knots, on knots, out of range, missing, levels never seen."""
+    """Rows of JSON values: between knots, on knots, out of range, missing, unseen levels."""
     axes = model.encoder.axes
     columns = name_columns(axes, draw_numbers(np.random.default_rng(6), axes, n_rows))
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
@@ -70,7 +70,7 @@ def make_rows(model: AdditiveModel, n_rows: int = 24) -> list[dict[str, float | 
 def main() -> None:
     path = FOLDER / f"format_{FORMAT}.nbm"
     if path.exists():
-        raise SystemExit(f"{path.name} is there already: raise FORMAT before you write a file of another format")
+        raise SystemExit(f"{path.name} exists already: raise FORMAT before you write a file of another format")
     model = make_model()
     rows = make_rows(model)
     found = {"rows": rows, "scores": model.scores(rows).tolist(), "classes": model.predict(rows).tolist()}

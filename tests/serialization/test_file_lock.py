@@ -1,4 +1,4 @@
-"""Locks: one alone or many together, and none that outlives its process."""
+"""Folder lock: exclusive or shared, and released when its process ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ time.sleep(60)
 """
 
 
-def test_one_alone_or_many_together(tmp_path):
+def test_exclusive_or_shared(tmp_path):
     one, other, third = (FolderLock(tmp_path / "new") for _ in range(3))
     assert one.take_alone()
     assert not other.take_alone()
@@ -35,7 +35,7 @@ def test_one_alone_or_many_together(tmp_path):
     third.release()
 
 
-def test_a_folder_that_is_removed_with_its_lock_is_made_again(tmp_path):
+def test_a_folder_removed_with_its_lock_is_created_again(tmp_path):
     one, other = FolderLock(tmp_path / "new"), FolderLock(tmp_path / "new")
     assert one.take_alone()
     assert not other.take_alone()  # has the file open
@@ -46,7 +46,7 @@ def test_a_folder_that_is_removed_with_its_lock_is_made_again(tmp_path):
     other.release()
 
 
-def test_a_process_that_dies_leaves_no_lock(tmp_path):
+def test_a_killed_process_releases_its_lock(tmp_path):
     child = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert child.stdout.readline() == "True\n"
     lock = FolderLock(tmp_path)

@@ -1,4 +1,4 @@
-"""Saving: whatever can be fitted can be saved and predicts the same after loading, or `fit` refuses it."""
+"""Saving: every fitted model can be saved and predicts the same after loading; `fit` refuses the others."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import scipy.sparse as sp
 import neuralbasis
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
 from neuralbasis.encoding.axis import Axis, level_axis
-from neuralbasis.serialization import model_file as document
 from neuralbasis.serialization.archive import DocumentError
-from neuralbasis.serialization.model_file import MAX_COLUMNS, MAX_KNOTS, check_columns, check_labels, check_size
+from neuralbasis.serialization.limits import MAX_COLUMNS, MAX_KNOTS
+from neuralbasis.serialization.model_file import check_columns, check_labels, check_size, write_entries
 from neuralbasis.training import fit as fitting
 from tests.models import build_model
 
@@ -28,7 +28,7 @@ HALVES = np.arange(40) % 2
 
 
 def regress(table=DENSE, y=DENSE[:, 0], sample_weight=None, init_score=None, **options):
-    """A short fit, and the table it was made of."""
+    """A short fit, and its training table."""
     model = NeuralBasisRegressor(max_steps=5, outer_bags=2, interactions=0, **options)
     return model.fit(table, y, sample_weight, init_score), table
 
@@ -107,7 +107,7 @@ REFUSED = {
 
 @pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value", "ignore:divide by zero")
 @pytest.mark.parametrize("name", SAVED)
-def test_what_is_fitted_is_saved_and_predicts_the_same(name, tmp_path):
+def test_fitted_models_are_saved_and_predict_the_same(name, tmp_path):
     model, rows = SAVED[name]()
     model.save(tmp_path / "model.nbm")
     loaded = neuralbasis.load(tmp_path / "model.nbm")
@@ -117,7 +117,7 @@ def test_what_is_fitted_is_saved_and_predicts_the_same(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_saved_is_refused_before_training(name, monkeypatch):
+def test_models_that_cannot_be_saved_are_refused_before_training(name, monkeypatch):
     def train(*_):
         pytest.fail("training began")
 
@@ -126,7 +126,7 @@ def test_what_cannot_be_saved_is_refused_before_training(name, monkeypatch):
         REFUSED[name]()
 
 
-def test_refusals_say_what_to_do():
+def test_refusals_name_a_remedy():
     with pytest.raises(
         ValueError, match=r"y has labels .* not \[datetime.date\(2020, 1, 1\)\] .*; write them as short text"
     ):
@@ -137,20 +137,20 @@ def test_refusals_say_what_to_do():
         REFUSED["all missing"]()
 
 
-def test_labels_that_together_are_too_long():
-    with pytest.raises(ValueError, match="labels of classes are too long; write them as short text"):
+def test_labels_that_are_too_long_together_are_refused():
+    with pytest.raises(ValueError, match=r"labels of classes are too long: .* write them as short text"):
         check_labels(np.array(["a" * (1 << 23), "b", "c"]))
 
 
-def test_too_many_columns():
+def test_too_many_columns_are_refused():
     axes = [Axis("x", "continuous", np.zeros(1), np.full(1, 0.5))] * (MAX_COLUMNS + 1)
     with pytest.raises(ValueError, match="the table has 1,048,577 columns; a model has at most 1,048,576"):
         check_columns(axes, {}, 0)
 
 
-def test_too_many_knots():
+def test_too_many_knots_are_refused():
     knots = np.zeros(MAX_KNOTS + 1)
-    with pytest.raises(ValueError, match="column 'x' has 4,194,305 knots or levels; a model has at most 4,194,304"):
+    with pytest.raises(ValueError, match="column 'x' has 4,194,305 knots or levels; an axis has at most 4,194,304"):
         check_columns([Axis("x", "continuous", knots, knots)], {}, 0)
 
 
@@ -163,26 +163,26 @@ def test_too_many_knots():
     ],
     ids=["levels", "parameters", "terms"],
 )
-def test_names_and_terms_that_take_too_much_room(levels, parameters, n_terms):
-    with pytest.raises(ValueError, match=r"take about .* in a model's file, which holds at most 67 MB.*'city' has"):
+def test_too_large_names_and_parameters_are_refused(levels, parameters, n_terms):
+    with pytest.raises(ValueError, match=r"take about .* in a model file, which holds at most 67 MB.*'city' has"):
         check_columns([level_axis("city", "nominal", levels)], parameters, n_terms)
 
 
 @pytest.mark.parametrize("kinds", [("continuous",) * 12, ("nominal",) * 9])
-def test_the_room_that_terms_take_is_counted_generously(kinds):
+def test_the_estimated_size_of_terms_is_an_upper_bound(kinds):
     model = build_model(np.random.default_rng(0), kinds, (1, 2, 3))
-    text = document._write_entries(model)["document.json"].decode()
-    names = json.dumps([document._describe_run(run) for run in document._find_runs(model.encoder.axes)])
+    text = write_entries(model)["document.json"].decode()
+    names = json.dumps(json.loads(text)["columns"])
     n_terms = len(model.shapes)
     assert len(text) - len(names) < 200 * n_terms + 120 * len(kinds)
     assert sum(map(text.count, ",[{")) - sum(map(names.count, ",[{")) < 16 * n_terms + 8 * len(kinds)
 
 
-def test_tables_that_take_too_much_room():
+def test_too_large_tables_are_refused():
     check_size(2e9)
-    with pytest.raises(ValueError, match=r"would take about 3\.0 GB, .* its file holds at most 2\.1 GB"):
+    with pytest.raises(ValueError, match=r"would take about 3\.0 GB, .* a model file holds at most 2\.1 GB"):
         check_size(3e9)
-    with pytest.raises(ValueError, match=r"100,000,000 cells in one of them; .* 67,108,864 cells"):
+    with pytest.raises(ValueError, match=r"the largest 100,000,000 cells; .* a table 67,108,864 cells"):
         check_size(1e3, 100_000_000)
 
 

@@ -1,4 +1,4 @@
-"""draft: a target is replaced whole, keeps its permissions, and what killed processes leave is removed."""
+"""Temporary file: a target is replaced whole and keeps its permissions; files of killed processes are removed."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ import pytest
 
 from neuralbasis.serialization.temporary_file import replace_when_done
 
-needs_root = pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root may give files away")
+needs_root = pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root may change an owner")
 
 WRITE = """
 import sys, time
 from neuralbasis.serialization.temporary_file import replace_when_done
 with replace_when_done(sys.argv[1]) as file:
-    file.write(b"half of it")
+    file.write(b"half")
     file.flush()
-    print("under way", flush=True)
+    print("writing", flush=True)
     time.sleep(60)
 """
 
@@ -47,10 +47,10 @@ def mode_of(path: Path) -> int:
 
 
 def start_writer(path: Path) -> subprocess.Popen:
-    """A process in the middle of writing to a target."""
+    """A process that is writing to a target and does not finish."""
     writer = subprocess.Popen([sys.executable, "-c", WRITE, str(path)], stdout=subprocess.PIPE, text=True)
     assert writer.stdout is not None
-    assert writer.stdout.readline() == "under way\n"
+    assert writer.stdout.readline() == "writing\n"
     return writer
 
 
@@ -61,7 +61,7 @@ def stop(writer: subprocess.Popen, how: signal.Signals) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_what_a_killed_process_leaves_is_removed_by_the_next_one(tmp_path, how):
+def test_the_file_of_a_killed_process_is_removed_by_the_next_write(tmp_path, how):
     target = tmp_path / "model.nbm"
     target.write_bytes(b"old")
     stop(start_writer(target), how)
@@ -72,9 +72,9 @@ def test_what_a_killed_process_leaves_is_removed_by_the_next_one(tmp_path, how):
     assert target.read_bytes() == b"new"
 
 
-def test_the_files_of_living_processes_and_of_other_targets_stay(tmp_path):
+def test_files_of_running_processes_and_of_other_targets_stay(tmp_path):
     target, other = tmp_path / "model.nbm", tmp_path / "model.nbm.old"
-    living = start_writer(target)
+    running = start_writer(target)
     try:
         stop(start_writer(other), signal.SIGKILL)
         kept = set(os.listdir(tmp_path))
@@ -82,13 +82,13 @@ def test_the_files_of_living_processes_and_of_other_targets_stay(tmp_path):
         write(target)
         assert set(os.listdir(tmp_path)) == kept | {"model.nbm"}
     finally:
-        stop(living, signal.SIGKILL)
+        stop(running, signal.SIGKILL)
     write(target)
     write(other)
     assert sorted(os.listdir(tmp_path)) == ["model.nbm", "model.nbm.old"]
 
 
-def test_threads_that_write_to_one_target_do_not_disturb_one_another(tmp_path):
+def test_threads_may_write_to_one_target(tmp_path):
     target, errors = tmp_path / "model.nbm", []
 
     def work(letter: bytes) -> None:
@@ -115,20 +115,20 @@ def test_a_replaced_file_keeps_its_mode(tmp_path, mode):
     target.chmod(mode)
     with replace_when_done(target) as file:
         file.write(b"new")
-        (draft,) = (path for path in tmp_path.iterdir() if path.name.endswith(".part"))
-        assert mode_of(draft) == 0o600
+        (temporary,) = (path for path in tmp_path.iterdir() if path.name.endswith(".part"))
+        assert mode_of(temporary) == 0o600
     assert mode_of(target) == mode
     assert target.read_bytes() == b"new"
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o077, 0o027])
-def test_a_new_file_and_its_draft_follow_the_umask(tmp_path, mask):
+def test_a_new_file_and_its_temporary_file_follow_the_umask(tmp_path, mask):
     before = os.umask(mask)
     try:
         with replace_when_done(tmp_path / "model.nbm") as file:
             file.write(b"new")
-            (draft,) = tmp_path.iterdir()
-            assert mode_of(draft) == 0o666 & ~mask
+            (temporary,) = tmp_path.iterdir()
+            assert mode_of(temporary) == 0o666 & ~mask
     finally:
         os.umask(before)
     assert mode_of(tmp_path / "model.nbm") == 0o666 & ~mask
@@ -146,14 +146,14 @@ def test_a_replaced_file_keeps_its_owner(tmp_path):
 
 
 @needs_root
-def test_a_group_that_cannot_be_kept_gives_its_rights_to_no_other(tmp_path):
+def test_if_the_group_cannot_be_kept_its_rights_are_dropped(tmp_path):
     target = tmp_path / "folder" / "model.nbm"
     target.parent.mkdir()
     target.write_bytes(b"old")
     target.chmod(0o664)
     os.chown(target, 12345, 23456)
     os.chown(target.parent, 1000, 1000)
-    for folder in target.parents:  # pytest's folders are closed to others
+    for folder in target.parents:  # pytest's folders are not readable for others
         if "pytest" in str(folder):
             folder.chmod(0o755)
     subprocess.run([sys.executable, "-c", WRITE_AS_OTHER, str(target)], check=True)
@@ -162,15 +162,15 @@ def test_a_group_that_cannot_be_kept_gives_its_rights_to_no_other(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["x" * 255, "模" * 85, "a b*[c]?.nbm"])
-def test_any_name_that_the_file_system_allows(tmp_path, name):
+def test_any_name_that_the_file_system_allows_is_written(tmp_path, name):
     write(tmp_path / name)
     write(tmp_path / name, b"newer")
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {name: b"newer"}
 
 
-def test_a_block_that_fails_leaves_the_target_and_no_other_file(tmp_path):
+def test_a_failing_block_keeps_the_target_without_leftovers(tmp_path):
     target = tmp_path / "model.nbm"
     target.write_bytes(b"old")
     with pytest.raises(TypeError), replace_when_done(target) as file:
-        file.write("half of it, but text")
+        file.write("text instead of bytes")
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"model.nbm": b"old"}

@@ -1,10 +1,11 @@
-"""Exports: a fitted model in the languages of other engines, each proven equal to `predict`.
+"""Exports: a fitted model for other engines, each tested to equal `predict`.
 
-    to_onnx   a graph for onnxruntime                 to_python   one file without dependencies
+    to_onnx   a graph for onnxruntime                 to_python   one Python file without dependencies
     to_sql    one SELECT for SQLite or DuckDB         to_c        one C99 file
-    to_json   look-up tables and the rule to read     to_excel    a workbook that computes by formulas
+    to_json   tables and the rule that reads them     to_excel    a workbook that computes by formulas
 
-Each takes an AdditiveModel or a fitted estimator. A name is loaded when it is first used, with the packages it needs.
+Each function takes an AdditiveModel or a fitted estimator. Its module, and the packages that it needs, are imported on
+first use.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 from ..lazy import find_name
 
-_HOME = {
+_MODULES = {
     "to_c": "c",
     "to_excel": "excel",
     "to_json": "json",
@@ -21,12 +22,12 @@ _HOME = {
     "to_python": "python",
     "to_sql": "sql",
 }
-__all__ = sorted(_HOME)
+__all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
-    return find_name(__name__, _HOME, name)
+    return find_name(__name__, _MODULES, name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME])
+    return sorted([*globals(), *_MODULES])

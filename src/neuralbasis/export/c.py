@@ -1,4 +1,4 @@
-"""C: a model as one C99 file without dependencies: `program.c` with the model's arrays in their place."""
+"""C: a model as one C99 file without dependencies: `program.c` with the arrays of the model filled in."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterable, Sequence
 from importlib import resources
 from typing import Any
 
-from .plain import Plain, PlainColumn, describe, name_outputs, read_level_number, refuse_nul, wrap, write_file
+from .plain import PlainColumn, PlainModel, describe, name_outputs, read_level_number, refuse_nul, wrap, write_file
 
 
 def to_c(model: Any, path: str | os.PathLike | None = None) -> str:
-    """Write a model as one C99 file that needs nothing but the standard library.
+    """Write a model as one C99 file that needs only the standard library.
 
     The file has `model_scores(x, scores)`, `model_predict(x)`, `model_contributions(x, contributions)` and, for
-    classes, `model_probabilities(scores, probabilities)`; x is an array of numbers in the order of `model_columns`.
-    `model_level(column, text)` gives the number of a level. Compiled with ``-DMODEL_MAIN`` it is a command that reads
-    rows as CSV and writes predictions.
+    classes, `model_probabilities(scores, probabilities)`. x is an array of numbers in the order of `model_columns`;
+    `model_level(column, text)` gives the number of a level. With ``-DMODEL_MAIN`` the file compiles to a command that
+    reads rows as CSV and writes predictions.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def to_c(model: Any, path: str | os.PathLike | None = None) -> str:
 
     Returns
     -------
-    The text of the file, all in ASCII.
+    The text of the file, in ASCII.
 
     Examples
     --------
@@ -47,11 +47,11 @@ def to_c(model: Any, path: str | os.PathLike | None = None) -> str:
     return write_file(path, source.replace("/* MODEL */\n", _write_model(plain)))
 
 
-def _write_model(plain: Plain) -> str:
+def _write_model(plain: PlainModel) -> str:
     names = [column.name for column in plain.columns]
     results = [*name_outputs(plain), "prediction"]
     classes = [str(label) for label in plain.classes or ()]
-    sizes = {  # no array of C is empty
+    sizes = {  # at least 1: C has no empty arrays
         "MODEL_COLUMNS": max(1, len(names)),
         "MODEL_OUTPUTS": len(plain.intercept),
         "MODEL_CLASSES": len(classes),
@@ -78,12 +78,12 @@ def _write_model(plain: Plain) -> str:
 
 
 def _write_levels(columns: Sequence[PlainColumn]) -> list[str]:
-    """Levels of each column in the order of their bytes, as `strcmp` searches them."""
+    """Levels of each column sorted by their bytes, for a binary search with `strcmp`."""
     arrays = []
     for index, column in enumerate(columns):
         if column.levels is not None:
-            entries = sorted((level.encode(), place) for place, level in enumerate(column.levels))
-            items = [f"{{{_quote(text.decode())}, {_write_number(text.decode())}, {place}}}" for text, place in entries]
+            entries = sorted((level.encode(), code) for code, level in enumerate(column.levels))
+            items = [f"{{{_quote(text.decode())}, {_write_number(text.decode())}, {code}}}" for text, code in entries]
             arrays.append(_array(f"static const struct level levels_{index}", items))
     pointers = ["NULL" if column.levels is None else f"levels_{index}" for index, column in enumerate(columns)]
     counts = [str(len(column.levels or ())) for column in columns]
@@ -99,7 +99,7 @@ def _write_number(level: str) -> str:
     return "NAN" if number is None else repr(number)
 
 
-def _write_axes(plain: Plain) -> list[str]:
+def _write_axes(plain: PlainModel) -> list[str]:
     arrays = [
         _array(f"static const double knots_{index}", map(repr, axis.knots)) for index, axis in enumerate(plain.axes)
     ]
@@ -110,16 +110,16 @@ def _write_axes(plain: Plain) -> list[str]:
     return [*arrays, _array("static const struct axis model_axes", items)]
 
 
-def _write_terms(plain: Plain) -> list[str]:
+def _write_terms(plain: PlainModel) -> list[str]:
     arrays, items = [], []
     for index, term in enumerate(plain.terms):
-        steps = [step * len(plain.intercept) for step in term.strides]
+        strides = [stride * len(plain.intercept) for stride in term.strides]
         arrays += [
             _array(f"static const int axes_{index}", map(str, term.axes)),
-            _array(f"static const long steps_{index}", map(str, steps)),
+            _array(f"static const long strides_{index}", map(str, strides)),
             _array(f"static const double table_{index}", map(repr, term.table.ravel().tolist())),
         ]
-        items.append(f"{{{len(term.axes)}, axes_{index}, steps_{index}, table_{index}}}")
+        items.append(f"{{{len(term.axes)}, axes_{index}, strides_{index}, table_{index}}}")
     return [*arrays, _array("static const struct term model_parts", items)]
 
 
@@ -128,7 +128,7 @@ def _array(name: str, items: Iterable[str]) -> str:
 
 
 def _quote(text: str) -> str:
-    """A string literal: everything but plain ASCII in octal digits, question marks too, which could make trigraphs.
+    """A string literal. All but plain ASCII is written in octal, question marks too: they could form trigraphs.
 
     >>> _quote('a "b"?é')
     '"a \\\\042b\\\\042\\\\077\\\\303\\\\251"'

@@ -1,4 +1,4 @@
-"""JSON: look-up tables that a stranger can read with the rule written at the top of the file."""
+"""JSON: the tables of a model, with the rule of prediction as text at the top of the file."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from .plain import Plain, PlainAxis, PlainTerm, describe, write_file
+from .plain import PlainAxis, PlainModel, PlainTerm, describe, write_file
 
 FORMAT = "neuralbasis tables 1"
 RULE = (
-    "score = intercept + the sum over all terms of what each term says; all are lists of one number an output.",
-    "A term has axes (indices from 0), each of which reads a column, and a table, read by a cell an axis: table[i][j].",
+    "score = intercept + the sum of the contributions of all terms; all are lists of one number per output.",
+    "A term has axes (indices from 0), each for one column, and a table, indexed by one cell per axis: table[i][j].",
     "Along an axis, cell 0 is for a missing value, cells 1 to n for its n knots or levels, n + 1 for any other level.",
     "Axis with levels: the cell is 1 + the index of the level whose text equals the value exactly; n + 1 if none does.",
     "A number is compared as text: 3.0 as '3', 2.5 as '2.5' (fewest digits that read back); true is '1', false '0'.",
     "Axis with knots: x at or below the first knot is cell 1, at or above the last is cell n.",
-    "Otherwise, with the knots a <= x < b that follow each other, a at cell i: read cells i and i + 1, and",
+    "Otherwise, with consecutive knots a <= x < b and a at cell i: read cells i and i + 1, and",
     "weigh them 1 - s and s, where s = (x - a) / (b - a). If b - a overflows, halve x, a and b first.",
     "A term of several such axes reads all combinations of their cells, weighed by the products of the weights.",
     "Infinite values are an error.",
     "link identity: prediction = score.",
     "link logit: probability of the second class = 1 / (1 + exp(-score)); predicted if the score is above 0.",
     "link mlogit: probability of class k = exp(score k) / sum over all classes of exp(score); the largest score wins, "
-    "the first of equals.",
+    "the first of equal ones.",
 )
 
 
 def to_json(model: Any, path: str | os.PathLike | None = None) -> str:
-    """Write a model as JSON: the rule of prediction as text, and the tables that it reads.
+    """Write a model as JSON: the rule of prediction as text, and the tables for it.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def to_json(model: Any, path: str | os.PathLike | None = None) -> str:
 
     Returns
     -------
-    The text of the file. Numbers are written so that they read back exactly.
+    The text of the file. Numbers read back exactly.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def to_json(model: Any, path: str | os.PathLike | None = None) -> str:
     return write_file(path, f"{{\n{text}\n}}\n")
 
 
-def _describe_axis(plain: Plain, axis: PlainAxis) -> dict[str, Any]:
+def _describe_axis(plain: PlainModel, axis: PlainAxis) -> dict[str, Any]:
     column = plain.columns[axis.column].name
     return {"column": column, "knots": axis.knots} if axis.levels is None else {"column": column, "levels": axis.levels}
 
@@ -82,5 +82,5 @@ def _write(value: Any) -> str:
 
 
 def _write_list(items: Sequence[str]) -> str:
-    """One item a line: a person can look for a term, and a change shows as the lines that changed."""
+    """One item per line: terms can be searched, and a diff shows the items that changed."""
     return "[\n" + ",\n".join(f"    {item}" for item in items) + "\n  ]" if items else "[]"

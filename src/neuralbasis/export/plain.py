@@ -1,7 +1,7 @@
-"""Plain: a model as bare lists, the one description that all text exports write down.
+"""Plain model: columns, axes and tables as tuples, the common input of all text exports.
 
-In: an AdditiveModel, or an estimator that holds one as `model_`. Out: the columns that terms read, the axes on which
-they are read (each once), and one table a term. A column that no term reads is not in an export.
+In: an AdditiveModel, or an estimator with one as `model_`. Out: the columns that terms use, the axes of these columns,
+each once, and one table per term. A column without terms is not exported.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Label = bool | int | float | str
 
 @dataclass(frozen=True)
 class PlainColumn:
-    """A column's name, and all levels that the model knows; None for a continuous one."""
+    """A column's name and all its levels, None for a continuous one."""
 
     name: str
     levels: tuple[str, ...] | None
@@ -32,11 +32,11 @@ class PlainColumn:
 
 @dataclass(frozen=True)
 class PlainAxis:
-    """Where a term reads a column.
+    """An axis of a column: its own, or a coarser one that keeps some of the knots or levels.
 
     column : index of the column
-    knots : increasing raw values, or the indices of the levels kept here among those of the column
-    levels : names of the levels kept here, None for a continuous column
+    knots : increasing raw values, or for levels their indices among those of the column
+    levels : the levels that this axis keeps, None for a continuous column
     """
 
     column: int
@@ -58,14 +58,14 @@ class PlainTerm:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Cells to go for one step along each axis, last axis fastest."""
+        """Distance in cells of two neighbours along each axis; the last axis is contiguous."""
         cells = self.table.shape[:-1]
         return tuple(int(np.prod(cells[d + 1 :])) for d in range(len(cells)))
 
 
 @dataclass(frozen=True, eq=False)
-class Plain:
-    """A whole model; `classes` is None for a regression."""
+class PlainModel:
+    """A whole model. `classes` is None for a regression."""
 
     columns: tuple[PlainColumn, ...]
     axes: tuple[PlainAxis, ...]
@@ -75,22 +75,21 @@ class Plain:
     classes: tuple[Label, ...] | None
 
 
-def find_small(model: Any) -> AdditiveModel:
-    """The model itself, or that of a fitted estimator, unless its tables are too large to be written out."""
+def find_exportable(model: Any) -> AdditiveModel:
+    """The AdditiveModel itself, or that of a fitted estimator. Refuses models whose tables are too large to export."""
     found = find_model(model)
     count = found.n_outputs * sum(math.prod(axis.n_cells for axis in shape.axes) for shape in found.shapes)
     if count > MAX_NUMBERS:
         raise ValueError(
             f"the tables of the model's {len(found.shapes):,} terms hold {count:,} numbers, and an export writes at "
-            f"most {MAX_NUMBERS:,}; use save, whose file keeps what the terms share, or fit with fewer terms: "
-            "max_terms=1000"
+            f"most {MAX_NUMBERS:,}; use save, whose file stores shared bases once, or fit fewer terms: max_terms=1000"
         )
     return found
 
 
-def describe(model: Any) -> Plain:
-    """The plain description of an AdditiveModel or of a fitted estimator."""
-    found = find_small(model)
+def describe(model: Any) -> PlainModel:
+    """The plain form of an AdditiveModel or of a fitted estimator."""
+    found = find_exportable(model)
     if found.link == "identity" and found.n_outputs > 1:
         raise ValueError(f"this export writes regressions of one output, but the model has {found.n_outputs}")
     used = sorted({feature for term in found.terms for feature in term})
@@ -105,7 +104,7 @@ def describe(model: Any) -> Plain:
         PlainTerm(name, tuple(index_of[id(axis)] for axis in shape.axes), shape.scores)
         for name, shape in zip(found.term_names, found.shapes, strict=True)
     ]
-    return Plain(
+    return PlainModel(
         columns=tuple(PlainColumn(axis.name, axis.levels) for axis in own),
         axes=tuple(axes.values()),
         terms=tuple(terms),
@@ -120,7 +119,7 @@ def _plain_label(label: Any) -> Label:
 
 
 def read_level_number(level: str) -> float | None:
-    """The number that is written like this level, if there is one.
+    """The number whose text is this level, if there is one.
 
     >>> read_level_number("3"), read_level_number("2.5"), read_level_number("3.0"), read_level_number("red")
     (3.0, 2.5, None, None)
@@ -132,10 +131,10 @@ def read_level_number(level: str) -> float | None:
     return number if np.isfinite(number) and level_text(number) == level else None
 
 
-def name_outputs(plain: Plain) -> list[str]:
-    """Names of the numbers that exports write beside `prediction`: scores, then probabilities; none for a regression.
+def name_outputs(plain: PlainModel) -> list[str]:
+    """Names of the results besides `prediction`: scores, then probabilities. A regression has none.
 
-    >>> name_outputs(Plain((), (), (), (0.0,), "logit", ("no", "yes")))
+    >>> name_outputs(PlainModel((), (), (), (0.0,), "logit", ("no", "yes")))
     ['score', 'probability']
     """
     if plain.classes is None:
@@ -145,8 +144,8 @@ def name_outputs(plain: Plain) -> list[str]:
     return [f"{what}_{label}" for what in ("score", "probability") for label in plain.classes]
 
 
-def refuse_nul(plain: Plain, what: str) -> None:
-    """Raise where a text holds the character NUL, at which texts end in the language of the export."""
+def refuse_nul(plain: PlainModel, what: str) -> None:
+    """Refuse names and levels with the character NUL, which ends a text in the language of the export."""
     for column in plain.columns:
         if any("\0" in text for text in (column.name, *(column.levels or ()))):
             raise ValueError(
@@ -156,7 +155,7 @@ def refuse_nul(plain: Plain, what: str) -> None:
 
 
 def wrap(items: Sequence[str], indent: str = "    ", width: int = 116) -> str:
-    """Items with commas behind them, in lines of at most that width.
+    """Items, each followed by a comma, in lines of at most that width.
 
     >>> print(wrap(["1.0", "2.5", "-3.0"], width=12))
         1.0, 2.5,
@@ -172,7 +171,7 @@ def wrap(items: Sequence[str], indent: str = "    ", width: int = 116) -> str:
 
 
 def write_file(path: str | os.PathLike | None, text: str) -> str:
-    """Write the text to a file, if there is to be one; returns the text."""
+    """Return the text, after writing it to the file if there is a path."""
     if path is not None:
         with replace_when_done(path) as file:
             file.write(text.encode("utf-8"))

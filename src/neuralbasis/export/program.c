@@ -1,9 +1,9 @@
 /* An additive model as one C99 file, written by neuralbasis.
 
-       score = intercept + the sum of one table a term          prediction = inverse link of the score
+       score = intercept + one number from each term's table          prediction = inverse link of the score
 
-   A row is an array of MODEL_COLUMNS numbers, in the order of model_columns. A missing value is NAN. A column of levels
-   holds what model_level makes of a text (NULL is missing), or model_level_number of a number.
+   A row is an array of MODEL_COLUMNS numbers, in the order of model_columns. A missing value is NAN. For a column of
+   levels, model_level converts a text (NULL is missing) and model_level_number a number.
 
        double x[MODEL_COLUMNS] = {31.5, model_level(1, "red")};
        double prediction = model_predict(x);
@@ -17,26 +17,26 @@
 
 struct level {
     const char *text;
-    double number; /* that is written like the text; NAN if none is */
+    double number; /* whose text is this level; NAN if there is none */
     double index;  /* among the column's levels */
 };
 
 struct axis {
     int column, is_level;
-    const double *knots; /* raw values, or indices of the levels that are kept here */
+    const double *knots; /* raw values, or indices of the levels that this axis keeps */
     long n_knots;
 };
 
 struct term {
     int order;
     const int *axes;
-    const long *steps; /* numbers to go in the table for one cell along each axis */
+    const long *strides; /* distance in the table of two neighbours along each axis */
     const double *table;
 };
 
 /* MODEL */
 
-/* What a column of levels holds for a text: -1 for one never seen, NAN for NULL. */
+/* The value of a level in a row: -1 for an unseen one, NAN for NULL. */
 double model_level(int column, const char *text)
 {
     const struct level *levels = model_levels[column];
@@ -56,7 +56,7 @@ double model_level(int column, const char *text)
     return -1.0;
 }
 
-/* The same for a number in a column of levels: 3.0 is the level "3". */
+/* The same for a level that is a number: 3.0 is the level "3". */
 double model_level_number(int column, double number)
 {
     long level;
@@ -68,8 +68,8 @@ double model_level_number(int column, double number)
     return -1.0;
 }
 
-/* The cell of an axis at or below a value, and how far the value is on the way to the next cell. */
-static long find_place(const struct axis *axis, double value, double *share)
+/* The cell of an axis at or below a value, and the weight of the next cell. */
+static long find_cell(const struct axis *axis, double value, double *share)
 {
     const double *knots = axis->knots;
     long low = 0, high = axis->n_knots - 1;
@@ -81,7 +81,7 @@ static long find_place(const struct axis *axis, double value, double *share)
         return 1;
     if (!axis->is_level && value >= knots[high])
         return axis->n_knots;
-    while (low < high) { /* the last knot that is not above the value */
+    while (low < high) { /* find the last knot at or below the value */
         long middle = low + (high - low + 1) / 2;
         if (knots[middle] <= value)
             low = middle;
@@ -92,7 +92,7 @@ static long find_place(const struct axis *axis, double value, double *share)
         return knots[low] == value ? low + 1 : axis->n_knots + 1;
     left = knots[low];
     right = knots[low + 1];
-    if (right - left > 1e308) { /* may have overflowed */
+    if (right - left > 1e308) { /* the difference may overflow */
         value /= 2.0;
         left /= 2.0;
         right /= 2.0;
@@ -101,7 +101,7 @@ static long find_place(const struct axis *axis, double value, double *share)
     return low + 1;
 }
 
-/* Add a term's values between its cells to the totals. */
+/* Interpolate the table of a term and add the result to the totals. */
 static void add_term(const struct term *term, const long *cells, const double *shares, double *totals)
 {
     int corner, d, k;
@@ -113,23 +113,23 @@ static void add_term(const struct term *term, const long *cells, const double *s
             int upper = corner >> d & 1;
             weight *= upper ? share : 1.0 - share;
             if (weight == 0.0)
-                break; /* there may be no such cell */
-            table += term->steps[d] * (cells[term->axes[d]] + upper);
+                break; /* the cell may not exist */
+            table += term->strides[d] * (cells[term->axes[d]] + upper);
         }
         for (k = 0; weight != 0.0 && k < MODEL_OUTPUTS; k++)
             totals[k] += weight * table[k];
     }
 }
 
-/* Places of a row on all axes. Returns 0, or 1 + the index of a column that holds an infinite value. */
-static int find_places(const double *x, long *cells, double *shares)
+/* Cells and shares of a row on all axes. Returns 0, or 1 + the index of a column that holds an infinite value. */
+static int find_cells(const double *x, long *cells, double *shares)
 {
     int axis;
     for (axis = 0; axis < model_n_axes; axis++) {
         double value = x[model_axes[axis].column];
         if (isinf(value))
             return 1 + model_axes[axis].column;
-        cells[axis] = find_place(&model_axes[axis], value, &shares[axis]);
+        cells[axis] = find_cell(&model_axes[axis], value, &shares[axis]);
     }
     return 0;
 }
@@ -139,19 +139,19 @@ int model_scores(const double *x, double *scores)
 {
     long cells[MODEL_AXES];
     double shares[MODEL_AXES];
-    int term, bad = find_places(x, cells, shares);
+    int term, bad = find_cells(x, cells, shares);
     memcpy(scores, model_intercept, sizeof model_intercept);
     for (term = 0; bad == 0 && term < model_n_terms; term++)
         add_term(&model_parts[term], cells, shares, scores);
     return bad;
 }
 
-/* MODEL_OUTPUTS contributions of every term of model_terms, a term after the other. Returns as model_scores. */
+/* MODEL_OUTPUTS contributions of every term, in the order of model_terms. Returns the same as model_scores. */
 int model_contributions(const double *x, double *contributions)
 {
     long cells[MODEL_AXES];
     double shares[MODEL_AXES];
-    int term, k, bad = find_places(x, cells, shares);
+    int term, k, bad = find_cells(x, cells, shares);
     for (k = 0; k < model_n_terms * MODEL_OUTPUTS; k++)
         contributions[k] = 0.0;
     for (term = 0; bad == 0 && term < model_n_terms; term++)
@@ -168,7 +168,7 @@ void model_probabilities(const double *scores, double *probabilities)
     int k;
     for (k = 0; k < MODEL_OUTPUTS; k++)
         top = scores[k] > top ? scores[k] : top;
-    for (k = 0; k < MODEL_CLASSES; k++) { /* of two classes, the first has the score 0 */
+    for (k = 0; k < MODEL_CLASSES; k++) { /* with two classes, the first has the score 0 */
         double score = MODEL_OUTPUTS > 1 ? scores[k] : k == 0 ? 0.0 : scores[0];
         probabilities[k] = exp(score - top);
         total += probabilities[k];
@@ -191,7 +191,7 @@ int model_class(const double *scores)
 
 #endif
 
-/* The value of a regression, or the index of the most probable class; NAN if x holds an infinite value. */
+/* The predicted value of a regression, or the index of the most probable class; NAN if x holds an infinite value. */
 double model_predict(const double *x)
 {
     double scores[MODEL_OUTPUTS];
@@ -211,7 +211,7 @@ double model_predict(const double *x)
 
 static char *text;
 static size_t text_size;
-static int is_blank; /* whether the last cell had neither letters nor quotes */
+static int is_blank; /* whether the last cell had neither characters nor quotes */
 
 static void stop(long row, const char *what, const char *which)
 {
@@ -219,7 +219,7 @@ static void stop(long row, const char *what, const char *which)
     exit(1);
 }
 
-static void put(size_t at, int letter)
+static void put(size_t at, int character)
 {
     if (at >= text_size) {
         text_size = 2 * at + 256;
@@ -227,37 +227,37 @@ static void put(size_t at, int letter)
         if (text == NULL)
             stop(0, "no memory for", "a cell");
     }
-    text[at] = (char)letter;
+    text[at] = (char)character;
 }
 
-/* The next cell of a CSV file into `text`; returns what ended it: a comma, a line feed or EOF. */
+/* Read the next cell of a CSV file into `text`. Returns its end: a comma, a line feed or EOF. */
 static int read_cell(void)
 {
     size_t length = 0;
-    int letter = getchar(), quoted = 0;
+    int character = getchar(), quoted = 0;
     is_blank = 1;
-    for (;; letter = getchar()) {
-        if (letter == '"' && quoted) {
-            letter = getchar();
-            if (letter != '"') {
+    for (;; character = getchar()) {
+        if (character == '"' && quoted) {
+            character = getchar();
+            if (character != '"') {
                 quoted = 0;
-                ungetc(letter, stdin);
+                ungetc(character, stdin);
                 continue;
             }
-        } else if (letter == '"' && length == 0) {
+        } else if (character == '"' && length == 0) {
             quoted = 1;
             is_blank = 0;
             continue;
-        } else if (letter == EOF || (!quoted && (letter == ',' || letter == '\n'))) {
+        } else if (character == EOF || (!quoted && (character == ',' || character == '\n'))) {
             break;
-        } else if (!quoted && letter == '\r') {
+        } else if (!quoted && character == '\r') {
             continue;
         }
-        put(length++, letter);
+        put(length++, character);
     }
     put(length, '\0');
     is_blank = is_blank && length == 0;
-    return letter;
+    return character;
 }
 
 static int find_column(const char *name)
@@ -269,7 +269,7 @@ static int find_column(const char *name)
     return -1;
 }
 
-/* The column of each cell of the first line, -1 for one that the model does not read; returns how many there are. */
+/* The column of each cell of the first line, -1 for columns that the model does not use. Returns their number. */
 static int read_header(int **columns)
 {
     int n_cells = 0, n_found = 0, end, column;

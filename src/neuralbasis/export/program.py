@@ -1,10 +1,10 @@
-"""An additive model as one file: scores, predictions and contributions of rows, with Python's own library only.
+"""An additive model as one file: scores, predictions and contributions of rows, without dependencies.
 
-    score = INTERCEPT + the sum of one table a term          prediction = inverse link of the score
+    score = INTERCEPT + one number from each term's table          prediction = inverse link of the score
 
-A row is a mapping of column -> value; None and NaN are missing, a level is a text or a number.
-As a command: python FILE rows.csv > predictions.csv, or the rows from standard input; an empty cell is missing.
-Written by neuralbasis for Python 3.8 and later.
+A row is a mapping of column -> value. None and NaN are missing; a level is a text or a number.
+As a command: python FILE rows.csv > predictions.csv. Without a file, rows come from standard input. An empty cell is
+missing. Written by neuralbasis for Python 3.8 and later.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import sys
 from bisect import bisect_right
 from itertools import product
 
-# AXES: (column, knots, None) or (column, None, levels). Along an axis, cell 0 is the missing value, then come the knots
-# or levels, and the last cell is for levels never seen.
-# TERMS: (name, axes, steps, table). A cell lies at the sum of its places times the steps, one number an output.
+# AXES: (column, knots, None) or (column, None, levels). Cell 0 of an axis is the missing value, the next cells are the
+# knots or levels, and the last cell is for unseen levels.
+# TERMS: (name, axes, strides, table). The offset of a cell in the table is the sum of its indices times the strides,
+# times the number of outputs.
 LINK: str = "identity"
 CLASSES: list | None = None
 INTERCEPT: list[float] = [0.0]
@@ -26,7 +27,7 @@ TERMS: list[tuple] = []
 
 
 def predict(row):
-    """The value of a regression, or the most probable class."""
+    """The predicted value of a regression, or the most probable class."""
     return _predict(scores(row))
 
 
@@ -41,7 +42,7 @@ def probabilities(row):
 
 
 def scores(row):
-    """One score an output: the intercept plus all contributions."""
+    """One score per output: the intercept plus all contributions."""
     totals = list(INTERCEPT)
     for _, values in contributions(row):
         for output, value in enumerate(values):
@@ -50,13 +51,13 @@ def scores(row):
 
 
 def contributions(row):
-    """(name of the term, one number an output) for every term."""
-    places = [_find_places(axis, row) for axis in range(len(AXES))]
-    return [(name, _look_up(steps, table, [places[axis] for axis in axes])) for name, axes, steps, table in TERMS]
+    """(name of the term, one number per output) for every term."""
+    cells = [_find_cells(axis, row) for axis in range(len(AXES))]
+    return [(name, _look_up(strides, table, [cells[axis] for axis in axes])) for name, axes, strides, table in TERMS]
 
 
-def _find_places(axis, row):
-    """The cells of an axis that a row reads, each with its weight."""
+def _find_cells(axis, row):
+    """The cells of an axis around a row's value, each with its weight."""
     column, knots, _ = AXES[axis]
     if column not in row:
         raise ValueError(f"the row has no column {column!r}")
@@ -64,8 +65,8 @@ def _find_places(axis, row):
     if value is None or value != value:
         return [(0, 1.0)]
     if knots is None:
-        cells = _CELLS[axis]
-        return [(cells.get(_level_text(value), len(cells) + 1), 1.0)]
+        cell_of = _LEVEL_CELLS[axis]
+        return [(cell_of.get(_level_text(value), len(cell_of) + 1), 1.0)]
     number = _to_number(column, value)
     if number != number:
         return [(0, 1.0)]
@@ -75,17 +76,17 @@ def _find_places(axis, row):
         return [(len(knots), 1.0)]
     cell = bisect_right(knots, number)
     low, high = knots[cell - 1], knots[cell]
-    if high - low > 1e308:  # may have overflowed
+    if high - low > 1e308:  # the difference may overflow
         number, low, high = number / 2, low / 2, high / 2
     share = (number - low) / (high - low)
     return [(cell, 1.0 - share), (cell + 1, share)] if share > 0 else [(cell, 1.0)]
 
 
-_CELLS = [levels and {level: cell + 1 for cell, level in enumerate(levels)} for _, _, levels in AXES]
+_LEVEL_CELLS = [levels and {level: cell + 1 for cell, level in enumerate(levels)} for _, _, levels in AXES]
 
 
 def _level_text(value):
-    """A text as it is; a number as the model writes it: 3.0 is "3"."""
+    """The level of a text or number: 3.0 is "3"."""
     if isinstance(value, str):
         return value
     number = float(value)
@@ -104,15 +105,15 @@ def _to_number(column, value):
     return number
 
 
-def _look_up(steps, table, places):
-    """Values of a table between its cells."""
+def _look_up(strides, table, cells):
+    """Interpolate a table, one number per output."""
     width = len(INTERCEPT)
     totals = [0.0] * width
-    for corner in product(*places):
+    for corner in product(*cells):
         weight, first = 1.0, 0
         for axis, (cell, share) in enumerate(corner):
             weight *= share
-            first += cell * steps[axis]
+            first += cell * strides[axis]
         for output in range(width):
             totals[output] += weight * table[first * width + output]
     return totals
@@ -146,19 +147,19 @@ def _find_results(row):
     totals = scores(row)
     if CLASSES is None:
         return totals
-    shares = _probabilities(totals)
-    return [*totals, *(shares[1:] if LINK == "logit" else shares), _predict(totals)]
+    values = _probabilities(totals)
+    return [*totals, *(values[1:] if LINK == "logit" else values), _predict(totals)]
 
 
 def main(arguments):
-    """Read rows as CSV from a file or from standard input, and write one line of results a row."""
+    """Read rows as CSV from a file or standard input, and write one line of results per row."""
     if len(arguments) > 1:
         sys.exit(f"usage: python {sys.argv[0]} [rows.csv] > predictions.csv")
     with open(arguments[0] if arguments else 0, encoding="utf-8-sig", newline="") as source:
-        _answer(csv.DictReader(source))
+        _write_results(csv.DictReader(source))
 
 
-def _answer(rows):
+def _write_results(rows):
     with open(1, "w", encoding="utf-8", newline="", closefd=False) as target:  # standard output
         writer = csv.writer(target, lineterminator="\n")
         writer.writerow(_name_results())

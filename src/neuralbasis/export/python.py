@@ -1,4 +1,4 @@
-"""Python: a model as one file that needs nothing but Python: `program.py` with the model's lists in their place."""
+"""Python: a model as one file without dependencies: `program.py` with the tables of the model filled in."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from importlib import resources
 from typing import Any
 
-from .plain import Plain, PlainAxis, PlainTerm, describe, wrap, write_file
+from .plain import PlainAxis, PlainModel, PlainTerm, describe, wrap, write_file
 
 
 def to_python(model: Any, path: str | os.PathLike | None = None) -> str:
     """Write a model as one Python file that imports only the standard library of Python 3.8 or later.
 
     The file has `predict(row)`, `predict_many(rows)`, `probabilities(row)`, `scores(row)` and `contributions(row)`; a
-    row is a mapping of column -> value. It is a command, too: ``python model.py rows.csv > predictions.csv``.
+    row is a mapping of column -> value. The file is also a command: ``python model.py rows.csv > predictions.csv``.
 
     Parameters
     ----------
@@ -33,8 +33,8 @@ def to_python(model: Any, path: str | os.PathLike | None = None) -> str:
     >>> model = NeuralBasisRegressor(max_steps=20, outer_bags=2).fit(table, table["size"])
     >>> program = {"__name__": "program"}
     >>> exec(to_python(model), program)
-    >>> found = program["predict"]({"size": 0.4, "colour": "red"})
-    >>> bool(abs(found - model.predict({"size": [0.4], "colour": ["red"]})[0]) < 1e-12)
+    >>> prediction = program["predict"]({"size": 0.4, "colour": "red"})
+    >>> bool(abs(prediction - model.predict({"size": [0.4], "colour": ["red"]})[0]) < 1e-12)
     True
     """
     plain = describe(model)
@@ -44,7 +44,7 @@ def to_python(model: Any, path: str | os.PathLike | None = None) -> str:
     return write_file(path, head + _write_model(plain) + tail)
 
 
-def _write_model(plain: Plain) -> str:
+def _write_model(plain: PlainModel) -> str:
     return (
         f"LINK = {plain.link!r}\n"
         f"CLASSES = {None if plain.classes is None else list(plain.classes)!r}\n"
@@ -54,7 +54,7 @@ def _write_model(plain: Plain) -> str:
     )
 
 
-def _write_axis(plain: Plain, axis: PlainAxis) -> str:
+def _write_axis(plain: PlainModel, axis: PlainAxis) -> str:
     name = plain.columns[axis.column].name
     if axis.levels is None:
         return f"    ({name!r}, [\n{_wrap(axis.knots)}\n    ], None),\n"

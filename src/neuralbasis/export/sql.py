@@ -1,9 +1,9 @@
-"""SQL: a model as one SELECT for SQLite or DuckDB.
+"""SQL: a model as one SELECT for SQLite or DuckDB. Its steps are common table expressions:
 
-    numbers   the columns as numbers, or as texts for levels     cells    where each stands on its axes, with shares
-    tables    one row that holds all tables as constants         scores   look up, interpolate, sum
+    model_numbers   columns as numbers, or as text for levels     model_cells    cells of each row, and their shares
+    model_tables    one row with all tables as constants          model_scores   look up, interpolate, sum
 
-A cell is found by halving the knots and read by its index in a constant: no expression is deep, and a table of
+A binary search finds the cell, and its index reads the table. So no expression is nested deeply, and a table of
 thousands of cells costs no more than a small one.
 """
 
@@ -13,12 +13,12 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from itertools import pairwise, product
-from typing import Any
+from typing import Any, NamedTuple
 
 from .plain import (
     Label,
-    Plain,
     PlainAxis,
+    PlainModel,
     PlainTerm,
     describe,
     name_outputs,
@@ -27,7 +27,14 @@ from .plain import (
     write_file,
 )
 
-Step = tuple[str, str, list[str], str]  # name, how it is made, what is selected, from where
+
+class Step(NamedTuple):
+    """A common table expression: `name keyword (SELECT items FROM source)`."""
+
+    name: str
+    keyword: str
+    items: list[str]
+    source: str
 
 
 def to_sql(
@@ -37,24 +44,24 @@ def to_sql(
     dialect: str = "sqlite",
     keep: Sequence[str] = (),
 ) -> str:
-    """Write a model as one SELECT, with one row of results for each row of a table of raw columns.
+    """Write a model as one SELECT that gives one row of results for each row of a table of raw columns.
 
-    Results are `prediction` for a regression; `score`, `probability` (of the second class) and `prediction` for two
-    classes; `score_<class>` and `probability_<class>` of every class and `prediction` for more. NULL and NaN are
-    missing; a level may be stored as text, number or boolean. An infinite value, an error in `predict`, is read as the
-    outermost knot.
+    A regression has the result `prediction`; two classes have `score`, `probability` (of the second class) and
+    `prediction`; more classes have `score_<class>` and `probability_<class>` for each, and `prediction`. NULL and NaN
+    are missing. A level may be stored as text, number or boolean. An infinite value is read as the outermost knot,
+    while `predict` raises an error.
 
     Parameters
     ----------
     model : AdditiveModel or fitted estimator
     path : where to write the text; None writes nothing
     table : name of the table or view that has the model's columns
-    dialect : "sqlite" (3.35 or later, compiled with its mathematical functions for classes) or "duckdb"
-    keep : columns of the table that come before the results, for example its key
+    dialect : "sqlite" (3.35 or later; classes need its mathematical functions) or "duckdb"
+    keep : columns of the table to return before the results, for example its key
 
     Returns
     -------
-    The SELECT, without a semicolon: it can stand behind CREATE VIEW … AS as well.
+    The SELECT, without a semicolon: it may follow CREATE VIEW … AS.
 
     Examples
     --------
@@ -79,31 +86,31 @@ def to_sql(
 
 
 class _Select:
-    """The SELECT in the making; what differs between dialects is left to the two classes below.
+    """Builds the SELECT. Subclasses define what differs between dialects.
 
-    Inside it, column c is xc (and nc, where a level is stored as a number). On axis a the row stands at the cell ia and
-    has gone the share ua of the way to the next. Term t has the table tt, output k the score sk; kept columns are
-    k0, k1, … until the end.
+    Names of columns inside the SELECT: x0, x1, … the columns of the model (n0, … a level that is stored as a number);
+    i0, … the cell of each axis and u0, … the share of the next cell; t0, … the table of each term; s0, … the score of
+    each output; k0, … the kept columns, until the end.
     """
 
-    fence = "AS"
+    materialized = "AS"
     greatest = "greatest"
 
-    def __init__(self, plain: Plain, table: str, keep: Sequence[str]):
+    def __init__(self, plain: PlainModel, table: str, keep: Sequence[str]):
         self.plain, self.table, self.keep = plain, table, keep
         self.kept = [f"k{index}" for index in range(len(keep))]
         self.outputs = range(len(plain.intercept))
-        self.numbers = [self.write_cells(term) for term in plain.terms]
+        self.tables = [self.write_cells(term) for term in plain.terms]
 
     def to_number(self, value: str) -> str:
         raise NotImplementedError
 
     def level_number(self, value: str) -> str:
-        """A level that is stored as a number, else NULL."""
+        """The number if a level is stored as one, else NULL."""
         raise NotImplementedError
 
     def level_text(self, value: str) -> str:
-        """A level that is stored as text, else NULL."""
+        """The text if a level is stored as text, else NULL."""
         raise NotImplementedError
 
     def locate(self) -> list[Step]:
@@ -114,21 +121,21 @@ class _Select:
         raise NotImplementedError
 
     def read_table(self, name: str, numbers: Sequence[str], index: str) -> str:
-        """The number of that index, from 0 on."""
+        """The number at an index, which starts at 0."""
         raise NotImplementedError
 
     def write(self) -> str:
         steps = [
-            ("model_numbers", "AS", self.read_columns(), f"{_name(self.table)} AS data"),
+            Step("model_numbers", "AS", self.read_columns(), f"{_name(self.table)} AS data"),
             *self.locate(),
-            ("model_tables", "AS", self.write_tables(), ""),
-            ("model_scores", self.fence, self.sum_terms(), "model_tables CROSS JOIN model_cells"),
-            *self.weigh_classes(),
+            Step("model_tables", "AS", self.write_tables(), ""),
+            Step("model_scores", self.materialized, self.sum_terms(), "model_tables CROSS JOIN model_cells"),
+            *self.exponentiate(),
         ]
-        if self.table.lower() in {name for name, *_ in steps}:
-            raise ValueError(f"the SELECT itself uses the name {self.table!r}; give it a view of another name as table")
-        written = ",\n".join(f"{name} {how} (\n{_select(items, source)}\n)" for name, how, items, source in steps)
-        return f"WITH {written}\n{_select(self.write_results(), steps[-1][0])}\n"
+        if self.table.lower() in {step.name for step in steps}:
+            raise ValueError(f"the SELECT itself uses the name {self.table!r}; pass a view of another name as table")
+        written = ",\n".join(f"{step.name} {step.keyword} (\n{_select(step.items, step.source)}\n)" for step in steps)
+        return f"WITH {written}\n{_select(self.write_results(), steps[-1].name)}\n"
 
     def read_columns(self) -> list[str]:
         items = [f"data.{_name(name)} AS {short}" for name, short in zip(self.keep, self.kept, strict=True)]
@@ -142,15 +149,15 @@ class _Select:
         return items or ["1"]
 
     def write_tables(self) -> list[str]:
-        return [f"{self.write_table(numbers)} AS t{index}" for index, numbers in enumerate(self.numbers)] or ["1"]
+        return [f"{self.write_table(numbers)} AS t{index}" for index, numbers in enumerate(self.tables)] or ["1"]
 
     def write_cells(self, term: PlainTerm) -> list[str]:
-        """All numbers of a table, and zeros for cells behind it that are read with no weight."""
-        behind = sum(stride for stride, _ in self.between(term))
-        return [*map(_number, term.table.ravel().tolist()), *["0e0"] * (behind * len(self.outputs))]
+        """All numbers of a table, and zeros for cells beyond it, which are read with weight 0."""
+        beyond = sum(stride for stride, _ in self.interpolated_axes(term))
+        return [*map(_number, term.table.ravel().tolist()), *["0e0"] * (beyond * len(self.outputs))]
 
-    def between(self, term: PlainTerm) -> list[tuple[int, str]]:
-        """Stride and share of the axes along which a term interpolates."""
+    def interpolated_axes(self, term: PlainTerm) -> list[tuple[int, str]]:
+        """Stride and share of the continuous axes of a term."""
         axes = zip(term.strides, term.axes, strict=True)
         return [(stride, f"u{axis}") for stride, axis in axes if self.plain.axes[axis].levels is None]
 
@@ -163,28 +170,30 @@ class _Select:
         return items
 
     def look_up(self, index: int, output: int) -> str:
-        """One output of a term: its cells around the row, each by its weight."""
-        term, between = self.plain.terms[index], self.between(self.plain.terms[index])
+        """The contribution of a term to one output: the cells around the row, each times its weight."""
+        term = self.plain.terms[index]
+        continuous = self.interpolated_axes(term)
         cell = " + ".join(f"{stride} * i{axis}" for stride, axis in zip(term.strides, term.axes, strict=True))
         parts = []
-        for corner in product((0, 1), repeat=len(between)):
-            ahead = sum(stride for upper, (stride, _) in zip(corner, between, strict=True) if upper)
+        for corner in product((0, 1), repeat=len(continuous)):
+            ahead = sum(stride for upper, (stride, _) in zip(corner, continuous, strict=True) if upper)
             where = f"{len(self.outputs)} * ({cell} + {ahead}) + {output}"
-            value = self.read_table(f"t{index}", self.numbers[index], where)
-            shares = [share if upper else f"(1 - {share})" for upper, (_, share) in zip(corner, between, strict=True)]
-            parts.append(" * ".join([*shares, value]))
+            value = self.read_table(f"t{index}", self.tables[index], where)
+            pairs = zip(corner, continuous, strict=True)
+            weights = [share if upper else f"(1 - {share})" for upper, (_, share) in pairs]
+            parts.append(" * ".join([*weights, value]))
         return _fold(parts, _add)
 
-    def weigh_classes(self) -> list[Step]:
-        """Steps from scores to the odds of many classes: no exponential overflows beside the largest score."""
+    def exponentiate(self) -> list[Step]:
+        """Steps from scores to exponentials for more than two classes, relative to the largest: none overflows."""
         if self.plain.link != "mlogit":
             return []
         scores = [f"s{output}" for output in self.outputs]
         top = _fold(scores, lambda left, right: f"{self.greatest}({left}, {right})")
         odds = [f"exp({score} - top) AS e{output}" for output, score in enumerate(scores)]
         return [
-            ("model_tops", self.fence, [*self.kept, *scores, f"{top} AS top"], "model_scores"),
-            ("model_odds", self.fence, [*self.kept, *scores, "top", *odds], "model_tops"),
+            Step("model_tops", self.materialized, [*self.kept, *scores, f"{top} AS top"], "model_scores"),
+            Step("model_odds", self.materialized, [*self.kept, *scores, "top", *odds], "model_tops"),
         ]
 
     def write_results(self) -> list[str]:
@@ -207,22 +216,22 @@ class _Select:
 
 
 class _SQLite(_Select):
-    """SQLite: values have types, columns need not; a table is a text of cells of equal width, read as bytes.
+    """SQLite: values have types, columns need none; a table is a text of cells of equal width, read as bytes.
 
-    The CASE that finds a position is evaluated along one branch only: its ends compute the position themselves.
+    SQLite evaluates one branch of a CASE only, so the leaves of the search compute the position themselves.
     """
 
-    fence = "AS MATERIALIZED"  # SQLite would write an inner expression out wherever it is used
+    materialized = "AS MATERIALIZED"  # otherwise SQLite repeats an inner expression wherever it is used
     greatest = "max"
 
     def to_number(self, value: str) -> str:
-        return f"CAST(NULLIF({value}, '') AS REAL)"  # an empty cell of an imported CSV file is ''
+        return f"CAST(NULLIF({value}, '') AS REAL)"  # an imported CSV file has '' for an empty cell
 
     def level_number(self, value: str) -> str:
         return f"CASE WHEN typeof({value}) IN ('integer', 'real') THEN {value} END"
 
     def level_text(self, value: str) -> str:
-        return f"CASE WHEN typeof({value}) = 'text' THEN {value} || '' END"  # no longer a column with its collation
+        return f"CASE WHEN typeof({value}) = 'text' THEN {value} || '' END"  # drops the collation of the column
 
     def locate(self) -> list[Step]:
         positions, cells = list(self.kept), list(self.kept)
@@ -232,8 +241,8 @@ class _SQLite(_Select):
             if axis.levels is None:
                 cells.append(f"p{index} - CAST(p{index} AS INTEGER) AS u{index}")
         return [
-            ("model_positions", self.fence, positions or ["1"], "model_numbers"),
-            ("model_cells", "AS", cells or ["1"], "model_positions"),
+            Step("model_positions", self.materialized, positions or ["1"], "model_numbers"),
+            Step("model_cells", "AS", cells or ["1"], "model_positions"),
         ]
 
     def write_table(self, numbers: Sequence[str]) -> str:
@@ -248,8 +257,8 @@ class _SQLite(_Select):
 class _DuckDB(_Select):
     """DuckDB: columns have types; a table is a list.
 
-    A CASE of many branches would be evaluated for few rows at a time. Knots are lists as well, and each step halves
-    what is left of all of them.
+    DuckDB evaluates a CASE of many branches slowly. Knots are lists instead, and each step of the search halves the
+    rest of every list.
     """
 
     numeric = "regexp_matches(typeof({0}), '^(U?(TINY|SMALL|BIG|HUGE)?INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL.*|BOOLEAN)$')"
@@ -269,23 +278,24 @@ class _DuckDB(_Select):
         knots = [f"{self.write_table(list(map(_number, axis.knots)))} AS g{index}" for index, axis in axes]
         first = [f"{_find_level(axis) if axis.levels else 1} AS i{i}" for i, axis in enumerate(self.plain.axes)]
         steps: list[Step] = [
-            ("model_knots", "AS", knots or ["1"], ""),
-            ("model_search_0", "AS", ["*", *first], "model_knots CROSS JOIN model_numbers"),
+            Step("model_knots", "AS", knots or ["1"], ""),
+            Step("model_search_0", "AS", ["*", *first], "model_knots CROSS JOIN model_numbers"),
         ]
         left = {index: len(axis.knots) - 1 for index, axis in axes}
         while max(left.values(), default=0) > 1:
             halves = [self.halve(index, axis.column, left[index]) for index, axis in axes if left[index] > 1]
-            steps.append((f"model_search_{len(steps) - 1}", "AS", [f"* REPLACE ({', '.join(halves)})"], steps[-1][0]))
+            name, items = f"model_search_{len(steps) - 1}", [f"* REPLACE ({', '.join(halves)})"]
+            steps.append(Step(name, "AS", items, steps[-1].name))
             left = {index: size - size // 2 for index, size in left.items()}
-        cells = [item for index, axis in enumerate(self.plain.axes) for item in self.write_place(index, axis)]
-        return [*steps, ("model_cells", "AS", [*self.kept, *cells] or ["1"], steps[-1][0])]
+        cells = [item for index, axis in enumerate(self.plain.axes) for item in self.write_position(index, axis)]
+        return [*steps, Step("model_cells", "AS", [*self.kept, *cells] or ["1"], steps[-1].name)]
 
     def halve(self, index: int, column: int, size: int) -> str:
         ahead = f"i{index} + {size // 2}"
         return f"CASE WHEN g{index}[{ahead}] <= x{column} THEN {ahead} ELSE i{index} END AS i{index}"
 
-    def write_place(self, index: int, axis: PlainAxis) -> list[str]:
-        """Cell and share; outside the knots the share is cut off."""
+    def write_position(self, index: int, axis: PlainAxis) -> list[str]:
+        """Cell and share. Outside the knots, the share is clipped to [0, 1]."""
         if axis.levels is not None:
             return [f"i{index}"]
         cell, value, knots = f"i{index}", f"x{axis.column}", f"g{index}"
@@ -300,7 +310,7 @@ class _DuckDB(_Select):
         ]
 
     def write_table(self, numbers: Sequence[str]) -> str:
-        return f"CAST('[{', '.join(numbers)}]' AS DOUBLE[])"  # planned many times as fast as a list of expressions
+        return f"CAST('[{', '.join(numbers)}]' AS DOUBLE[])"  # DuckDB plans it much faster than a list of expressions
 
     def read_table(self, name: str, _numbers: Sequence[str], index: str) -> str:
         return f"{name}[{index} + 1]"
@@ -310,14 +320,14 @@ DIALECTS: dict[str, type[_Select]] = {"sqlite": _SQLite, "duckdb": _DuckDB}
 
 
 def _find_position(axis: PlainAxis) -> str:
-    """The CASE that finds where a number stands on an axis: its cell and the share of the way to the next."""
+    """A CASE that computes cell + share of a number on an axis."""
     value = f"x{axis.column}"
     pieces = ["1e0", *_write_pieces(value, axis.knots), f"{len(axis.knots)}e0"]
     return f"CASE WHEN {value} IS NULL THEN 0e0 ELSE {_search(value, list(map(_number, axis.knots)), pieces)} END"
 
 
 def _find_level(axis: PlainAxis) -> str:
-    """The CASE that finds the cell of a level, stored as a text or as a number."""
+    """A CASE that finds the cell of a level, stored as text or as a number."""
     assert axis.levels is not None
     value, number, unseen = f"x{axis.column}", f"n{axis.column}", str(axis.n_cells - 1)
     texts = sorted((level.encode(), str(1 + cell)) for cell, level in enumerate(axis.levels))
@@ -329,25 +339,25 @@ def _find_level(axis: PlainAxis) -> str:
 
 
 def _write_pieces(value: str, knots: Sequence[float]) -> list[str]:
-    """Position between each knot and the next."""
+    """Cell + share between each knot and the next."""
     pieces = []
     for index, (low, high) in enumerate(pairwise(knots)):
         if math.isfinite(high - low):
-            way, width = f"({value} - {_number(low)})", high - low
-        else:  # halves: the range of huge knots must not overflow
-            way, width = f"({value} / 2 - {_number(low / 2)})", high / 2 - low / 2
-        pieces.append(f"{index + 1} + {way} / {_number(width)}")
+            distance, width = f"({value} - {_number(low)})", high - low
+        else:  # halved: the difference of huge knots would overflow
+            distance, width = f"({value} / 2 - {_number(low / 2)})", high / 2 - low / 2
+        pieces.append(f"{index + 1} + {distance} / {_number(width)}")
     return pieces
 
 
 def _match(value: str, options: Sequence[tuple[str, str]], other: str) -> str:
-    """The answer of the option that equals the value; options come in increasing order."""
-    leaves = [f"CASE {value} WHEN {option} THEN {answer} ELSE {other} END" for option, answer in options]
+    """The result of the option that equals the value, else `other`. Options are (value, result), increasing."""
+    leaves = [f"CASE {value} WHEN {option} THEN {result} ELSE {other} END" for option, result in options]
     return _search(value, [option for option, _ in options[1:]], leaves) if leaves else other
 
 
 def _search(value: str, cuts: Sequence[str], leaves: Sequence[str]) -> str:
-    """The leaf before the first cut that is above the value, or the last leaf; one leaf more than cuts."""
+    """A binary search: the leaf before the first cut above the value, or the last leaf. One leaf more than cuts."""
     if not cuts:
         return leaves[0]
     middle = len(cuts) // 2
@@ -357,7 +367,7 @@ def _search(value: str, cuts: Sequence[str], leaves: Sequence[str]) -> str:
 
 
 def _fold(items: Sequence[str], join: Callable[[str, str], str]) -> str:
-    """All items joined two by two, so that many of them do not make a deep expression."""
+    """Join all items pairwise, which nests the expression to the logarithm of their number only."""
     if len(items) == 1:
         return items[0]
     middle = len(items) // 2
@@ -374,7 +384,7 @@ def _select(items: Sequence[str], source: str) -> str:
 
 
 def _number(value: float) -> str:
-    """With an exponent: DuckDB would read 0.1 as a decimal number.
+    """A floating-point literal. It has an exponent: DuckDB reads 0.1 as a DECIMAL.
 
     >>> _number(0.1), _number(1e-05)
     ('0.1e0', '1e-05')
@@ -397,16 +407,16 @@ def _label(value: Label) -> str:
     return str(value).upper() if isinstance(value, (bool, int)) else _number(value)
 
 
-def _check_names(plain: Plain, keep: Sequence[str]) -> None:
-    """SQL does not tell upper from lower case in names."""
+def _check_names(plain: PlainModel, keep: Sequence[str]) -> None:
+    """Refuse names that clash in SQL, which ignores case."""
     refuse_nul(plain, "a text in SQL")
     if isinstance(keep, str):
-        raise ValueError(f"keep must be a list of columns, not the text {keep!r}")
+        raise ValueError(f"keep must be a list of columns, not the text {keep!r}; pass [{keep!r}]")
     if clash := {name.lower() for name in keep} & {name.lower() for name in [*name_outputs(plain), "prediction"]}:
         raise ValueError(f"keep names columns that the SELECT itself writes: {sorted(clash)}; rename them in a view")
     seen: dict[str, str] = {}
     for column in plain.columns:
         if (other := seen.setdefault(column.name.lower(), column.name)) != column.name:
             raise ValueError(
-                f"SQL cannot tell the columns {other!r} and {column.name!r} apart; rename one before fitting"
+                f"SQL ignores case: the columns {other!r} and {column.name!r} would be one; rename one before fitting"
             )

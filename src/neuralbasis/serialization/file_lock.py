@@ -1,7 +1,7 @@
-"""Lock: keeps processes apart that use one folder, by an advisory lock on a file in it.
+"""Folder lock: coordinates processes that use one folder, by an advisory lock on a file in it.
 
-The operating system releases the lock of a process that ends, however it ends: a file that is left behind blocks
-nobody. Where the system or the disk does not support locks, all are granted.
+The operating system releases the lock when a process ends, even if it is killed, so a file that is left behind blocks
+nobody. Where the system or the file system has no locks, every request succeeds.
 """
 
 from __future__ import annotations
@@ -12,25 +12,30 @@ from pathlib import Path
 
 try:
     import fcntl
-except ImportError:  # not on Windows
+except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 NAME = ".lock"
 
 
 class FolderLock:
-    """A lock on a folder, which is made if it is not there; many may share it, or one has it alone.
+    """A lock on a folder, which is created if needed. One holder has it exclusively, or several share it.
+
+    Parameters
+    ----------
+    folder : the folder to lock
+    name : name of the lock file in it
 
     Examples
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     one, other = FolderLock(folder), FolderLock(folder)
-    ...     found = [one.take_alone(), other.take_alone()]
+    ...     granted = [one.take_alone(), other.take_alone()]
     ...     one.release()
-    ...     found += [other.take_alone()]
+    ...     granted += [other.take_alone()]
     ...     other.release()
-    >>> found
+    >>> granted
     [True, False, True]
     """
 
@@ -38,16 +43,16 @@ class FolderLock:
         self.path, self.file = Path(folder, name), -1
 
     def take_alone(self) -> bool:
-        """Take the lock alone, without waiting; False if another has it, and one that was shared may then be lost."""
+        """Request the lock exclusively, without waiting. After False, a lock that was shared may be lost."""
         return fcntl is None or self._take(fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def share(self) -> None:
-        """Share the lock with others; waits while another has it alone, also where this one had it alone before."""
+        """Share the lock. Waits while another process has it exclusively; downgrades an exclusive lock."""
         if fcntl is not None:
             self._take(fcntl.LOCK_SH)
 
     def release(self) -> None:
-        """Give the lock back; the last who has it removes the file."""
+        """Release the lock. The last holder removes the file."""
         if self.file < 0:
             return
         if self.is_last() and self._is_present():
@@ -56,7 +61,7 @@ class FolderLock:
         self.file = -1
 
     def is_last(self) -> bool:
-        """Whether nobody else has the lock, which is then had alone; to be asked before `release`."""
+        """Whether no other process holds the lock. If so, it becomes exclusive. Call it before `release`."""
         return fcntl is None or self._flock(fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def _take(self, kind: int) -> bool:
@@ -67,14 +72,14 @@ class FolderLock:
                 return False
             if self._is_present():
                 return True
-            os.close(self.file)  # who had it before removed the file
+            os.close(self.file)  # the previous holder removed the file
             self.file = -1
 
     def _open(self) -> bool:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
             self.file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
-        except FileNotFoundError:  # who had the lock removed the folder meanwhile
+        except FileNotFoundError:  # another holder removed the folder meanwhile
             return False
         return True
 

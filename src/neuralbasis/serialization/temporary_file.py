@@ -1,7 +1,7 @@
-"""Draft: a file is written beside its target and replaces it when it is complete.
+"""Temporary file: written beside its target, which it replaces when it is complete.
 
-A reader finds the old file or the new one, never a part. The new file keeps the permissions of the one it replaces. A
-process that is killed leaves a temporary file behind, which the next one that writes to the same target removes.
+A reader finds the old file or the new one, never a part of it. The new file keeps the permissions of the old one. If a
+process is killed, its temporary file remains until the next write to the same target removes it.
 """
 
 from __future__ import annotations
@@ -16,18 +16,22 @@ from typing import BinaryIO, cast
 
 try:
     import fcntl
-except ImportError:  # pragma: no cover - Windows, where abandoned temporary files stay
+except ImportError:  # pragma: no cover - Windows, where abandoned files stay
     fcntl = None  # type: ignore[assignment]
 
-MAX_NAME = 200  # bytes of the target's name in that of the temporary file; most systems allow 255 in all
+MAX_NAME = 200  # bytes of the target's name in the temporary name; most systems allow 255 in all
 
 
 @contextmanager
 def replace_when_done(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file beside the target, to write and to read back, which replaces it if the block ends without an error.
+    """Open a temporary file for writing and reading. It replaces the target if the block ends without an error.
 
-    Mode, group and (where the system permits it) owner are those of the file that is replaced; a new file gets what the
-    process's umask allows. Nobody can read the temporary file who could not read the target.
+    The new file has the mode, the group and, where the system permits it, the owner of the old one; without an old one,
+    the umask decides. Only users who may read the target can read the temporary file.
+
+    Parameters
+    ----------
+    path : the target; a link is followed, and a device or pipe is written directly
 
     Examples
     --------
@@ -39,18 +43,18 @@ def replace_when_done(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     ...     target.read_text()
     'whole'
     """
-    if os.path.exists(path) and not os.path.isfile(path):  # a device or a pipe has no other name
+    if os.path.exists(path) and not os.path.isfile(path):  # a device or a pipe
         with open(path, "wb") as device:
             yield cast(BinaryIO, device)
         return
-    target = os.path.realpath(path)  # through a link
+    target = os.path.realpath(path)
     folder, name = os.path.split(target)
     if not os.path.isdir(folder):
         raise FileNotFoundError(f"cannot write {os.fspath(path)!r}: the folder {folder!r} does not exist")
     prefix = f".{os.fsdecode(os.fsencode(name)[:MAX_NAME])}."
     _remove_abandoned(folder, prefix)
     replaced = os.stat(target) if os.path.exists(target) else None
-    file, draft = _open_locked(os.path.join(folder, prefix), 0o666 if replaced is None else 0o600)
+    file, temporary = _open_locked(os.path.join(folder, prefix), 0o666 if replaced is None else 0o600)
     try:
         with file:
             yield file
@@ -58,41 +62,41 @@ def replace_when_done(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             if replaced is not None:
                 _copy_permissions(replaced, file.fileno())
             os.fsync(file.fileno())
-            if os.name == "posix":  # still locked, so nobody takes it for an abandoned one
-                os.replace(draft, target)
+            if os.name == "posix":  # still locked: no other process takes it for abandoned
+                os.replace(temporary, target)
         if os.name != "posix":  # pragma: no cover - an open file cannot be moved
-            os.replace(draft, target)
+            os.replace(temporary, target)
     finally:
         with suppress(FileNotFoundError):
-            os.unlink(draft)
+            os.unlink(temporary)
 
 
 def _open_locked(prefix: str, mode: int) -> tuple[BinaryIO, str]:
-    """A new file, locked for as long as it is open, and its path."""
+    """A new file, locked while it is open, and its path."""
     while True:
         path = f"{prefix}{secrets.token_hex(4)}.part"
         file = open(path, "xb+", opener=lambda name, flags: os.open(name, flags, mode))  # noqa: SIM115
-        _lock(file.fileno())
-        if os.path.exists(path):  # another process may have removed it before it was locked
+        _lock(file.fileno(), wait=True)  # another process may hold it for a moment, to remove it as abandoned
+        if os.path.exists(path):
             return cast(BinaryIO, file), path
         file.close()
 
 
-def _lock(descriptor: int) -> bool:
-    """Lock an open file; False if another process holds it, or the file system has no locks."""
+def _lock(descriptor: int, wait: bool = False) -> bool:
+    """Lock an open file. False if another process has locked it, or the file system has no locks."""
     if fcntl is None:  # pragma: no cover - Windows
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except OSError:
         return False
     return True
 
 
 def _remove_abandoned(folder: str, prefix: str) -> None:
-    """Remove temporary files of the same target that no living process has locked."""
+    """Remove temporary files of the same target that no process has locked."""
     pattern = re.compile(re.escape(prefix) + r"[0-9a-f]{8}\.part")
-    with suppress(OSError):  # a folder may be closed to readers
+    with suppress(OSError):  # the folder may not be readable
         for name in filter(pattern.fullmatch, os.listdir(folder)):
             with suppress(OSError), open(os.path.join(folder, name), "rb+") as file:
                 if _lock(file.fileno()):
@@ -100,7 +104,7 @@ def _remove_abandoned(folder: str, prefix: str) -> None:
 
 
 def _copy_permissions(replaced: os.stat_result, descriptor: int) -> None:
-    """Mode, group and owner of a replaced file. A group that cannot be kept gives its rights to no other group."""
+    """Copy mode, group and owner. If the group cannot be kept, drop the group's rights."""
     if os.name != "posix":  # pragma: no cover
         return
     mode = replaced.st_mode & 0o777

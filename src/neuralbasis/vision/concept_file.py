@@ -19,7 +19,7 @@ import numpy as np
 
 from .. import __version__
 from ..serialization.archive import DocumentError, read_archive, write_archive
-from ..serialization.model_file import MAX_DOCUMENT, MAX_VALUES
+from ..serialization.limits import MAX_DOCUMENT, MAX_VALUES
 
 FORMAT = 1  # a reader of a new format keeps reading the old ones
 DOCUMENT = "concepts.json"

@@ -1,0 +1,173 @@
+"""Reader: the JSON values and array entries of a model file -> the fields of an `AdditiveModel`.
+
+Nothing in a file is trusted. Every index is checked here, because the compiled loops of prediction follow it unchecked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from reprlib import repr as shorten
+from typing import Any
+
+import numpy as np
+
+from ..encoding.axis import Axis
+from ..encoding.encoder import Encoder
+from ..encoding.sparse_codes import CodeFinder
+from ..model.factors import Factors
+from ..model.shapes import Shape, TiedShape, make_shapes
+from ..model.summary import MAX_DEPTH, Summary
+from .archive import DocumentError
+from .arrays import ArrayReader, read_arrays
+from .class_labels import read_classes
+from .json_checks import is_shallow, read_record
+from .records import (
+    AxisRecord,
+    ColumnRun,
+    FactorsRecord,
+    ModelRecord,
+    ModelSizes,
+    TermRecord,
+    count_numbers,
+    read_sizes,
+)
+
+Arrays = Mapping[str, ArrayReader]
+
+
+def make_fields(record: ModelRecord, entries: dict[str, bytes]) -> dict[str, Any]:
+    """Keyword arguments of an `AdditiveModel`. The entries are used up."""
+    sizes = read_sizes(record)
+    arrays = read_arrays(entries, record.arrays, count_numbers(sizes))
+    columns = [axis for run in sizes.runs for axis in _make_columns(run, arrays)]
+    axes = [*columns, *(_make_coarse(columns[coarse.column], coarse, arrays) for coarse in sizes.coarse)]
+    encoder = Encoder(tuple(columns))
+    tables = tuple(_make_tables(sizes, axes, arrays))
+    factors = [_make_factors(part, encoder, arrays, sizes.n_outputs) for part in sizes.factors]
+    _check_terms_differ(tables, factors)
+    return {
+        "encoder": encoder,
+        "intercept": np.array(record.intercept, dtype=float),
+        "shapes": (*tables, *make_shapes(factors, encoder)),
+        "link": record.link,
+        "classes": read_classes(record.link, sizes.n_outputs, record.classes),
+        "summary": None if record.summary is None else _make_summary(record.summary),
+    }
+
+
+def _make_columns(run: ColumnRun, arrays: Arrays) -> list[Axis]:
+    """The axes of a run. They share their arrays."""
+    name = run.names[0]
+    first = _make_axis(name, run.kind, run.n_knots, run.has_mass, arrays)
+    knots, places, mass = first.knots, first.places, first.mass
+    if run.levels is not None and len(knots) != len(run.levels):
+        raise DocumentError(f"knots of column {shorten(name)} are not its levels")
+    levels = None if run.levels is None else _take_levels(name, run.levels, knots)
+    return [Axis(name, run.kind, knots, places, levels, mass) for name in run.names]
+
+
+def _make_coarse(own: Axis, record: AxisRecord, arrays: Arrays) -> Axis:
+    axis = _make_axis(own.name, own.kind, record.n_knots, record.has_mass, arrays)
+    return axis if own.levels is None else replace(axis, levels=_take_levels(own.name, own.levels, axis.knots))
+
+
+def _make_axis(name: str, kind: str, n_knots: int, has_mass: bool, arrays: Arrays) -> Axis:
+    """An axis without its levels."""
+    knots, places = arrays["knots"].take(n_knots), arrays["places"].take(n_knots)
+    if (knots[1:] <= knots[:-1]).any() or (places[1:] < places[:-1]).any():
+        raise DocumentError(f"knots of column {shorten(name)} do not increase")
+    return Axis(name, kind, knots, places, None, arrays["mass"].take(n_knots) if has_mass else None)
+
+
+def _take_levels(name: str, levels: Sequence[str], knots: np.ndarray) -> tuple[str, ...]:
+    """The levels of a column that an axis keeps: its knots are their indices."""
+    if knots[0] < 0 or knots[-1] >= len(levels) or (knots % 1 != 0).any():
+        raise DocumentError(f"knots of column {shorten(name)} are not its levels")
+    return tuple(levels[int(knot)] for knot in knots)
+
+
+def _make_tables(sizes: ModelSizes, axes: Sequence[Axis], arrays: Arrays) -> Iterator[Shape | TiedShape]:
+    for term in sizes.terms:
+        shape = _make_table(term, tuple(axes[axis] for axis in term.axes), arrays, sizes.n_outputs)
+        yield shape.measure(arrays["sizes"].take(sizes.n_outputs)) if term.is_measured else shape
+
+
+def _make_table(term: TermRecord, axes: tuple[Axis, ...], arrays: Arrays, n_outputs: int) -> Shape | TiedShape:
+    features, cells = tuple(term.features), [axis.n_cells for axis in axes]
+    weights = arrays["weights"].take(*cells)
+    if term.tied:
+        values, mix = arrays["tables"].take(*cells, term.tied[0]), arrays["mix"].take(*term.tied, n_outputs)
+        return TiedShape(features, axes, values, mix, weights)
+    scores, spread = arrays["tables"].take(*cells, n_outputs), arrays["spread"].take(*cells, n_outputs)
+    members = arrays["members"].take(*cells, term.n_members, n_outputs) if term.n_members else None
+    return Shape(features, axes, scores, spread, weights, members)
+
+
+def _make_factors(record: FactorsRecord, encoder: Encoder, arrays: Arrays, n_outputs: int) -> Factors:
+    axis = _make_axis("", "continuous", record.n_knots, False, arrays)
+    absent = math.nan if record.absent is None else float(record.absent)
+    if not math.isnan(absent) and absent not in axis.knots:
+        raise DocumentError(f"the absent value {absent:g} of factors is not among their knots")
+    finder = CodeFinder(axis, absent, arrays["features"].take(record.n_terms, record.order), len(encoder.axes))
+    _check_features(finder.features, encoder.axes)
+    bases = arrays["bases"].take(record.table_cells, record.n_bases)
+    table = bases.reshape(*[finder.side] * record.order, record.n_bases)
+    if any(np.moveaxis(table, d, 0)[finder.absent_cell].any() for d in range(record.order)):
+        raise DocumentError("bases of factors must be zero at the absent value")
+    shape = record.n_terms, record.n_bases, n_outputs
+    factors = Factors(
+        finder=finder,
+        bases=bases,
+        coefficients=arrays["coefficients"].take(*shape),
+        deviations=arrays["deviations"].take(*shape),
+        cells=arrays["cells"].take(record.n_cells),
+        weights=arrays["cell_weights"].take(record.n_cells),
+        cell_starts=np.r_[0, np.cumsum(arrays["cell_counts"].take(record.n_terms))],
+        total=float(record.total),
+        sizes=arrays["factor_sizes"].take(record.n_terms, n_outputs) if record.is_measured else None,
+    )
+    _check_cells(factors)
+    return factors
+
+
+def _check_features(features: np.ndarray, axes: Sequence[Axis]) -> None:
+    """Continuous columns, terms sorted as a CodeFinder expects them, no feature or term twice."""
+    if features.max() >= len(axes):
+        raise DocumentError(f"factors have a feature {features.max():,}, but there are {len(axes):,} columns")
+    is_level = np.fromiter((axis.is_level for axis in axes), dtype=bool, count=len(axes))
+    if is_level[features].any():
+        raise DocumentError("factors have a feature that is a column of levels")
+    order = np.lexsort(features.T[::-1])
+    if (np.diff(order) < 0).any():
+        raise DocumentError("terms of factors are not sorted by their features")
+    terms = np.sort(features, axis=1)
+    if (terms[:, 1:] == terms[:, :-1]).any() or len(np.unique(terms, axis=0)) < len(terms):
+        raise DocumentError("a term of factors has a feature twice, or two of them have the same features")
+
+
+def _check_cells(factors: Factors) -> None:
+    """Existing cells, increasing within a term, and no term with more weight than all training rows."""
+    starts, cells = factors.cell_starts, factors.cells
+    if starts[-1] != len(cells) or (len(cells) and cells.max() >= len(factors.bases)):
+        raise DocumentError("factors have cells that their terms do not have")
+    term = np.repeat(np.arange(len(factors)), np.diff(starts))
+    if ((np.diff(cells) <= 0) & (np.diff(term) == 0)).any():
+        raise DocumentError("cells of a term of factors do not increase")
+    weights = np.bincount(term, factors.weights, minlength=len(factors))
+    if weights.max(initial=0.0) > factors.total * (1 + 1e-6):
+        raise DocumentError("a term of factors has more weight than all training rows")
+
+
+def _check_terms_differ(tables: Sequence[Shape | TiedShape], factors: Sequence[Factors]) -> None:
+    terms = {frozenset(shape.term) for shape in tables}
+    if terms and any(frozenset(term) in terms for part in factors for term in part.finder.features.tolist()):
+        raise DocumentError("two of its terms have the same features")
+
+
+def _make_summary(summary: dict[str, Any]) -> Summary:
+    found = read_record(Summary, summary, "the summary")
+    if not is_shallow(summary, MAX_DEPTH + 2):
+        raise DocumentError("its summary is nested too deeply")
+    return found
