@@ -16,7 +16,7 @@ from sklearn.exceptions import NotFittedError
 
 import neuralbasis.training.fit  # noqa: F401 - the import of torch is not part of the times measured here
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
-from neuralbasis.data.columns import read_columns
+from neuralbasis.data.frames import read_columns
 from neuralbasis.encoding.encoder import Encoder
 from neuralbasis.model.additive_model import AdditiveModel
 from neuralbasis.model.shapes import Shape
@@ -291,7 +291,7 @@ def test_the_model_finds_columns_by_name(named):
     expected = named.model_.scores(TABLE)
     for table in (TABLE[["size", "dose", "age"]], TABLE.assign(shoe=1.0), dict(TABLE)):
         np.testing.assert_array_equal(named.model_.scores(table), expected)
-    missing = "Missing column(s): 'size'. The columns that came: 'age', 'dose'"
+    missing = "Missing column(s): 'size'. The columns given: 'age', 'dose'"
     refuse(lambda: named.model_.scores(TABLE.drop(columns="size")), missing)
     refuse(lambda: named.model_.scores(TABLE.rename(columns={"size": "sise"})), "'sise' may be 'size'")
     refuse(lambda: named.predict({"age": X[:, 0], "dose": X[:, 2]}), missing)

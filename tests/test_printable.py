@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import neuralbasis
 from neuralbasis.cli import main
 from neuralbasis.cli.pages import Explanation, align, write_json, write_summary
-from neuralbasis.data.columns import read_columns
+from neuralbasis.data.frames import read_columns
 from neuralbasis.encoding.axis import Axis
 from neuralbasis.encoding.encoder import Encoder
 from neuralbasis.explain import explain_class, explain_global

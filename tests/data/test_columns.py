@@ -19,7 +19,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neuralbasis.data.columns import Column, Columns, TextFacts, find_rows, parse_number, read_columns, read_rows
+from neuralbasis.data.columns import Column, Columns
+from neuralbasis.data.frames import read_columns
+from neuralbasis.data.records import find_rows, read_rows
+from neuralbasis.data.text_numbers import TextFacts, parse_number
 from neuralbasis.encoding.axis import Axis, level_axis
 from neuralbasis.encoding.encoder import Encoder
 
@@ -694,7 +697,7 @@ def test_select_names_what_is_missing():
     with pytest.raises(ValueError) as caught:
         table.select(["age", "incomes", "zebra"])
     assert str(caught.value) == (
-        "Missing column(s): 'incomes', 'zebra'. The columns that came: 'age', 'income'. "
+        "Missing column(s): 'incomes', 'zebra'. The columns given: 'age', 'income'. "
         "Add or rename: 'income' may be 'incomes'."
     )
     with pytest.raises(ValueError, match=r"Missing column\(s\): 'zebra'\. .* Add them\.$"):
@@ -823,9 +826,7 @@ def test_rows_must_all_be_mappings():
 
 
 def test_missing_columns_of_a_row_are_named():
-    with pytest.raises(
-        ValueError, match=r"Missing column\(s\): 'age', 'city'. The columns that came: 'ages', '3'. Add or"
-    ):
+    with pytest.raises(ValueError, match=r"Missing column\(s\): 'age', 'city'. The columns given: 'ages', '3'. Add or"):
         read_rows([{"ages": 1, 3: 4}], ["age", "city"], [None, None])
 
 
@@ -837,7 +838,7 @@ def run_python(code):
 def test_numpy_users_do_not_pay_for_frames():
     code = """
 import sys, numpy as np
-from neuralbasis.data.columns import read_columns
+from neuralbasis.data.frames import read_columns
 read_columns(np.ones((2, 2))), read_columns([[1, "a"]]), read_columns({"x": [1]})
 print({"narwhals", "pandas", "polars", "pyarrow", "torch", "numba"} & set(sys.modules))
 """
@@ -850,7 +851,7 @@ def test_one_frame_library_is_enough(library, absent):
 import sys
 sys.modules.update(dict.fromkeys({absent}))
 import {library} as frames
-from neuralbasis.data.columns import read_columns
+from neuralbasis.data.frames import read_columns
 X = frames.DataFrame({{"a": [1.5, None], "b": ["u", None], "c": [True, False]}})
 a, b, c = read_columns(X)
 print(a.numbers.tolist(), b.levels, b.codes.tolist(), c.numbers.tolist())

@@ -15,9 +15,10 @@ import pyarrow.dataset
 import pyarrow.parquet
 import pytest
 
-from neuralbasis.data.columns import Column, read_columns
+from neuralbasis.data.columns import Column
 from neuralbasis.data.files import Source, open_files, open_source, read_column
-from neuralbasis.data.writers import deal_lanes, gather_results, read_ahead, read_pieces
+from neuralbasis.data.frames import read_columns
+from neuralbasis.data.parts import assign_parts, gather_results, read_ahead, read_pieces
 from neuralbasis.encoding.profile import choose_roles
 
 AGES = [31, 45, 27, 60, 18, 52]
@@ -201,7 +202,7 @@ def test_a_file_that_vanishes_is_named(tmp_path: Path) -> None:
     paths = write_parquet(tmp_path)
     source = opened(tmp_path)
     paths[1].unlink()
-    with pytest.raises(FileNotFoundError, match=r"part-1\.parquet, row group 0: the file is gone; put it back"):
+    with pytest.raises(FileNotFoundError, match=r"part-1\.parquet, row group 0: the file no longer exists; restore it"):
         read_all(source)
 
 
@@ -215,7 +216,7 @@ def test_a_corrupt_row_group_is_named(tmp_path: Path) -> None:
     path.write_bytes(data)
     source = opened(path)
     assert sum(batch.num_rows for batch in source.read(source.pieces[0])) == 5_000
-    with pytest.raises(ValueError, match=r"big\.parquet, row group 1 cannot be read .*write the file anew"):
+    with pytest.raises(ValueError, match=r"big\.parquet, row group 1 cannot be read .*write the file again"):
         list(source.read(source.pieces[1]))
 
 
@@ -255,13 +256,13 @@ def test_lanes_hold_all_pieces_in_order(tmp_path: Path) -> None:
     write_parquet(tmp_path, count=20)
     source = opened(tmp_path)
     for size in (1, 2, 3, 5, 24, 30):
-        lanes = [deal_lanes(source, rank, size) for rank in range(size)]
+        lanes = [assign_parts(source, rank, size) for rank in range(size)]
         dealt = [piece.index for own in lanes for _, pieces in own for piece in pieces]
         assert dealt == list(range(40))
         numbers = [number for own in lanes for number, _ in own]
         assert numbers == list(range(max(24, size)))
     rows = [
-        sum(piece.n_rows or 0 for _, pieces in deal_lanes(source, rank, 3) for piece in pieces) for rank in range(3)
+        sum(piece.n_rows or 0 for _, pieces in assign_parts(source, rank, 3) for piece in pieces) for rank in range(3)
     ]
     assert max(rows) - min(rows) <= 8
 

@@ -8,7 +8,8 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neuralbasis.data.columns import Columns, read_columns
+from neuralbasis.data.columns import Columns
+from neuralbasis.data.frames import read_columns
 from neuralbasis.data.sparse import SparseMatrix
 from neuralbasis.encoding.encoder import Encoder
 
@@ -36,7 +37,7 @@ def assert_sound(stored: SparseMatrix) -> None:
 def test_every_format_and_type(form, dtype, kind):
     table = np.abs(TABLE).astype(dtype)
     columns = read_columns(kind(table).asformat(form))
-    assert_sound(columns.stored)
+    assert_sound(columns.sparse)
     np.testing.assert_array_equal(to_dense(columns), table.astype(float))
     assert (columns.n_rows, columns.named, columns.names[3]) == (4, False, "feature_0003")
 
@@ -55,7 +56,7 @@ def test_unsorted_and_repeated_entries_are_read_as_scipy_does_and_the_matrix_sta
         parts = [X.data, X.indices, X.indptr]
     before = [part.copy() for part in parts]
     columns = read_columns(X)
-    assert_sound(columns.stored)
+    assert_sound(columns.sparse)
     np.testing.assert_array_equal(to_dense(columns), X.toarray())
     for part, kept in zip(parts, before, strict=True):
         np.testing.assert_array_equal(part, kept)
@@ -65,7 +66,7 @@ def test_a_matrix_that_was_changed_after_scipy_looked_is_looked_at_again():
     X = sp.csr_array(TABLE)
     assert X.has_canonical_format
     X.indices[:2] = X.indices[:2][::-1].copy()
-    assert_sound(read_columns(X).stored)
+    assert_sound(read_columns(X).sparse)
     np.testing.assert_array_equal(to_dense(read_columns(X)), X.toarray())
 
 
@@ -86,31 +87,31 @@ def test_any_entries(data):
     for place, value in entries.items():
         dense[place] = value
     columns = read_columns(X, absent=absent)
-    assert_sound(columns.stored)
+    assert_sound(columns.sparse)
     np.testing.assert_array_equal(to_dense(columns), dense)
     rows = data.draw(st.lists(st.integers(0, shape[0] - 1), max_size=6))
-    part = columns.stored.take(np.array(rows, dtype=int))
+    part = columns.sparse.take(np.array(rows, dtype=int))
     assert_sound(part)
     np.testing.assert_array_equal([part.read_column(c) for c in range(shape[1])], dense[rows].T)
     first, last = sorted(data.draw(st.tuples(*[st.integers(0, shape[0])] * 2)))
-    part = columns.stored.take_slice(first, last)
+    part = columns.sparse.take_slice(first, last)
     np.testing.assert_array_equal([part.read_column(c) for c in range(shape[1])], dense[first:last].T)
     chosen = data.draw(st.lists(st.integers(0, shape[1] - 1), unique=True, min_size=1))
     part = columns.select([columns.names[c] for c in chosen])
-    assert_sound(part.stored)
+    assert_sound(part.sparse)
     np.testing.assert_array_equal(to_dense(part), dense[:, chosen])
 
 
 def test_explicit_absent_values_are_absent_and_a_stored_zero_is_a_value():
     X = sp.csr_array((np.array([0.0, 7.0, 3.0]), np.array([0, 1, 0]), np.array([0, 2, 3])), shape=(2, 2))
-    assert read_columns(X).stored.value.tolist() == [7.0, 3.0]
-    named = read_columns(X, absent=7.0).stored
+    assert read_columns(X).sparse.value.tolist() == [7.0, 3.0]
+    named = read_columns(X, absent=7.0).sparse
     assert (named.value.tolist(), named.absent, named.read_column(1).tolist()) == ([0.0, 3.0], 7.0, [7.0, 7.0])
 
 
 def test_a_copy_only_where_one_is_needed():
     X = sp.csr_array(TABLE)
-    stored = read_columns(X).stored
+    stored = read_columns(X).sparse
     assert np.shares_memory(stored.value, X.data)
     assert np.shares_memory(stored.column, X.indices)
 
@@ -122,25 +123,25 @@ def test_a_copy_only_where_one_is_needed():
 def test_pandas_sparse_columns_stay_sparse(fill):
     frame = pd.DataFrame(TABLE, columns=list("abcd")).astype(pd.SparseDtype(float, fill))
     columns = read_columns(frame)
-    assert_sound(columns.stored)
-    np.testing.assert_equal(columns.stored.absent, fill)
+    assert_sound(columns.sparse)
+    np.testing.assert_equal(columns.sparse.absent, fill)
     assert (columns.names, columns.named) == (("a", "b", "c", "d"), True)
     np.testing.assert_array_equal(to_dense(columns), TABLE)
 
 
 def test_pandas_sparse_columns_of_other_kinds():
     table = pd.DataFrame({"a": [0, 2, 0], "b": [1, 0, 0]})
-    assert read_columns(table.astype(pd.SparseDtype(int, 0))).stored.value.tolist() == [1.0, 2.0]
-    assert read_columns(table.astype(bool).astype(pd.SparseDtype(bool, False))).stored.value.tolist() == [1.0, 1.0]
+    assert read_columns(table.astype(pd.SparseDtype(int, 0))).sparse.value.tolist() == [1.0, 2.0]
+    assert read_columns(table.astype(bool).astype(pd.SparseDtype(bool, False))).sparse.value.tolist() == [1.0, 1.0]
     mixed = table.astype({"a": pd.SparseDtype(int, 0), "b": pd.SparseDtype(int, 1)})
     for frame in (mixed, table.astype({"a": pd.SparseDtype(int, 0)})):
         columns = read_columns(frame)
-        assert columns.stored is None
+        assert columns.sparse is None
         np.testing.assert_array_equal(to_dense(columns), table)
 
 
 def test_polars_has_no_sparse_columns():
-    assert read_columns(pl.DataFrame({"a": [0.0, 1.0]})).stored is None
+    assert read_columns(pl.DataFrame({"a": [0.0, 1.0]})).sparse is None
 
 
 # Refusals
@@ -194,7 +195,7 @@ def put(index, value):
     ],
 )
 def test_broken_matrices(X, message):
-    with pytest.raises(ValueError, match=f"the sparse matrix is broken: .*{message}.*; build the matrix anew"):
+    with pytest.raises(ValueError, match=f"the sparse matrix is broken: .*{message}.*; build the matrix again"):
         read_columns(X)
 
 

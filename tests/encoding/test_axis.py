@@ -11,7 +11,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from neuralbasis.data.columns import read_columns
+from neuralbasis.data.frames import read_columns
 from neuralbasis.encoding.axis import FREQUENT, MIN_GAP, MINMAX_SHARE, SCALINGS, Axis, continuous_axis, level_axis
 from neuralbasis.encoding.encoder import Encoder
 from neuralbasis.encoding.layout import lay_out

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import settings as trial
 from hypothesis import strategies as st
 
-from neuralbasis.data.columns import read_columns
 from neuralbasis.data.files import open_source
+from neuralbasis.data.frames import read_columns
 from neuralbasis.encoding import disk_cache as cache_module
 from neuralbasis.encoding.disk_cache import Cache, make_cache, pack, remove_cache, share_rows, unpack
 from neuralbasis.encoding.profile import Profile, choose_roles, make_profile
@@ -195,7 +195,7 @@ def damage_bytes(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("damage", "words"),
-    [(damage_truncate, "is cut short"), (damage_bytes, "was changed"), (Path.unlink, "is gone")],
+    [(damage_truncate, "is truncated"), (damage_bytes, "was changed"), (Path.unlink, "no longer exists")],
     ids=["truncated", "altered", "gone"],
 )
 def test_a_damaged_file_is_named(tmp_path: Path, damage: Any, words: str) -> None:
@@ -229,7 +229,7 @@ def test_work_that_stops_halfway_leaves_nothing(tmp_path: Path) -> None:
     profile = replace(profile, fingerprint=source.fingerprint())
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "notes.txt").write_text("mine")
-    with pytest.raises(FileNotFoundError, match=r"part-2\.parquet, row group 0: the file is gone"):
+    with pytest.raises(FileNotFoundError, match=r"part-2\.parquet, row group 0: the file no longer exists"):
         write(source, profile, tmp_path / "cache")
     assert [path.name for path in (tmp_path / "cache").iterdir()] == ["notes.txt"]
 

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from neuralbasis.data.columns import Columns, read_columns
+from neuralbasis.data.columns import Columns
+from neuralbasis.data.frames import read_columns
 from neuralbasis.encoding.axis import continuous_axis
 from neuralbasis.encoding.encoder import Encoder, _round_weights, settle_texts
 
@@ -328,7 +329,7 @@ def test_axes_of_a_stored_table_are_those_of_the_same_table_dense(seed, absent, 
 
 def test_numbers_of_a_stored_table_are_the_table():
     columns = read_columns(csr_array(np.eye(3)))
-    assert Encoder.fit(columns).numbers(columns) is columns.stored
+    assert Encoder.fit(columns).numbers(columns) is columns.sparse
 
 
 def test_a_stored_column_without_a_value_is_constant_and_one_of_missing_values_is_refused():

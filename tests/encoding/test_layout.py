@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from neuralbasis.data.sparse import SparseMatrix
 from neuralbasis.encoding.axis import continuous_axis, level_axis
+from neuralbasis.encoding.guide import make_guide
 from neuralbasis.encoding.layout import (
     Anchor,
     anchor_position,
@@ -17,7 +18,6 @@ from neuralbasis.encoding.layout import (
     lay_out,
     line_up,
     list_touches,
-    make_guide,
     raise_if_infinite,
 )
 from tests.models import MAX_KNOTS, MIXED, all_terms, build_axes, build_layout, draw_numbers, slow_position
@@ -309,7 +309,7 @@ def test_of_very_many_axes_only_those_with_many_knots_have_a_guide_table_of_thei
     numbers = draw_numbers(rng, axes, 200)
     few, many = lay_out(axes, terms, {}), None
     with monkeypatch.context() as patch:
-        patch.setattr("neuralbasis.encoding.layout.MANY_AXES", 3)
+        patch.setattr("neuralbasis.encoding.guide.MANY_AXES", 3)
         many = lay_out(axes, terms, {})
     assert len(few.guide) == 2 * (16 * 3 + 1) + 16 * 20 + 1 + 16 * 40 + 1 + 2 * 2
     assert len(many.guide) == 16 * 40 + 1 + 4 * 2

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from neuralbasis.data import sketches as sketch_module
-from neuralbasis.data.columns import read_columns
 from neuralbasis.data.counts import read_target
 from neuralbasis.data.files import open_source
+from neuralbasis.data.frames import read_columns
 from neuralbasis.data.sketches import LevelSketch, TextSketch
 from neuralbasis.distributed.process_group import SINGLE_PROCESS
 from neuralbasis.encoding.disk_cache import make_cache

@@ -25,7 +25,7 @@ from ..data.target import check_weight_sum
 from ..distributed.process_group import ProcessGroup, find_process_group
 from ..encoding.cache_folder import CacheFolder
 from ..encoding.disk_cache import Cache, make_cache
-from ..encoding.loading import Parts, read_parts, read_sample_rows
+from ..encoding.loading import LoadedTable, read_sample_rows, read_table
 from ..encoding.profile import Profile, Roles, make_profile
 from ..model.additive_model import AdditiveModel
 from ..model.summary import list_changed
@@ -44,13 +44,13 @@ from .schedule import Trainer
 
 def read_in_memory(
     parameters: Any, source: Source, roles: Roles, checkpointer: Checkpointer = NO_CHECKPOINTS
-) -> Parts | None:
+) -> LoadedTable | None:
     """The whole table, if a fit to it stays below the limit; not where every process has rows of its own."""
     group = find_process_group()
     if source.local and group.size > 1:
         return None
     limit = choose_limit(parameters, checkpointer, group)
-    return read_parts(source, roles, count_rows_in_memory(len(roles.features), limit))
+    return read_table(source, roles, count_rows_in_memory(len(roles.features), limit))
 
 
 def fit_source(

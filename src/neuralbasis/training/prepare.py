@@ -18,7 +18,7 @@ from ..config import WIDE_KNOTS, WIDE_NUMBERS, WIDE_SHARE, count_terms
 from ..data.columns import Columns
 from ..data.sparse import is_present, to_sparse
 from ..data.target import Sample, order_rows, take_rows, tidy_rows
-from ..encoding.axis import Axis, silent_axis
+from ..encoding.axis import Axis, unused_axis
 from ..encoding.encoder import Encoder, check_knots
 from ..encoding.sparse_codes import pool_axis
 from ..losses.loss import Loss, choose_loss
@@ -91,8 +91,8 @@ def is_wide(parameters: Any, columns: Columns, plan: Plan, classes: np.ndarray |
     n_terms, n_outputs = len(plan.features) + len(plan.listed), 1 if classes is None else max(1, len(classes) - 1)
     if n_terms * n_outputs < WIDE_NUMBERS:
         return False
-    if columns.stored is not None:
-        present = len(columns.stored.value)
+    if columns.sparse is not None:
+        present = len(columns.sparse.value)
     else:
         assert columns.matrix is not None
         present = int(is_present(columns.matrix, parameters.absent_value).sum())
@@ -109,7 +109,7 @@ def share_axis(
             f"table with {len(columns):,} columns, nearly all of whose values are absent, interactions are not "
             "searched; list them as tuples of columns"
         )
-    stored = columns.stored
+    stored = columns.sparse
     if stored is None:
         assert columns.matrix is not None
         stored = to_sparse(columns.matrix, parameters.absent_value)
@@ -157,7 +157,7 @@ def choose_columns(
     """Start with the columns that say most, and those of listed interactions; the others are not even given an axis."""
     is_plain = columns.columns is None and parameters.feature_types is None
     whole = None if is_plain else fit_encoder(columns, sample, parameters)
-    plain: Any = columns.matrix if columns.stored is None else columns.stored
+    plain: Any = columns.matrix if columns.sparse is None else columns.sparse
     numbers = plain if whole is None else whole.numbers(columns)
     order, tidy = order_rows(numbers, sample, columns.names)
     objective, rows = place_sample(tidy, classes, parameters, rng)
@@ -172,7 +172,7 @@ def choose_columns(
     encoder = fit_encoder(few, sample, parameters) if whole is None else whole.take(features)
     if whole is None:
         axes = dict(zip(features, encoder.axes, strict=True))
-        whole = Encoder(tuple(axes.get(f) or silent_axis(name) for f, name in enumerate(columns.names)))
+        whole = Encoder(tuple(axes.get(f) or unused_axis(name) for f, name in enumerate(columns.names)))
     if bool(rows.held_out.any()):
         rows = replace(rows, member_mask=spread_member_mask(found, features))
     return Start(encoder, take_rows(encoder.numbers(few), order), tidy, objective, rows, plan, features, whole)
