@@ -169,7 +169,7 @@ def test_infinite_values_are_refused_in_rows_of_weight_zero():
 
 
 def test_column_without_a_value():
-    message = "has no value that is not missing; drop it or fill it"
+    message = "has only missing values; drop it or fill it"
     refuse_fit(put(X, (slice(None), 1), np.nan), Y, "column 'feature_0001'", message)
     refuse_fit(TABLE.assign(size=None), Y, "column 'size'", message)
     refuse_fit(TABLE.assign(size=None), Y, "column 'size'", message, feature_types=["auto", "nominal", "auto"])

@@ -45,11 +45,11 @@ class Lazy(Sequence[Item]):
         return f"<{self._length:,} items, computed on access>"
 
 
-def find_name(package: str, home: Mapping[str, str | None], name: str) -> Any:
-    """Import a name of a package: from the module `home[name]`, or the module `name` itself if that is None."""
-    if name not in home:
+def find_name(package: str, module_of: Mapping[str, str | None], name: str) -> Any:
+    """Import a name of a package: from the module `module_of[name]`, or the module `name` itself if that is None."""
+    if name not in module_of:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
-    module = import_module(f".{home[name] or name}", package)
-    found = module if home[name] is None else getattr(module, name)
+    module = import_module(f".{module_of[name] or name}", package)
+    found = module if module_of[name] is None else getattr(module, name)
     setattr(sys.modules[package], name, found)
     return found

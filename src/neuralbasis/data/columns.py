@@ -1,4 +1,4 @@
-"""Column and Columns: a table as plain named columns, whatever container it came in.
+"""Column and Columns: a table as plain named columns, independent of its container.
 
 A column is either numbers (float64, NaN = missing) or labels (int32 codes into text levels, -1 = missing). A table of
 numbers only may be one dense matrix or a `SparseMatrix`. Text stays text here; `Column.parse` reads it as numbers.
@@ -160,7 +160,7 @@ class Columns:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a Python object stands for a missing value: None, NaN, NA, NaT or a masked value."""
+    """Whether a Python object means "missing": None, NaN, NA, NaT or a masked value."""
     if type(value).__name__ in _MISSING_TYPES:
         return True
     if isinstance(value, Decimal):

@@ -56,9 +56,7 @@ class SparseMatrix:
 
     def take(self, rows: np.ndarray) -> SparseMatrix:
         """These rows, in this order."""
-        begins, counts = self.starts[rows], np.diff(self.starts)[rows]
-        starts = np.r_[0, np.cumsum(counts)]
-        entries = np.arange(starts[-1]) + np.repeat(begins - starts[:-1], counts)
+        starts, entries = find_entries(self.starts, rows)
         return replace(self, starts=starts, column=self.column[entries], value=self.value[entries])
 
     def take_slice(self, first: int, last: int) -> SparseMatrix:
@@ -112,6 +110,13 @@ class SparseMatrix:
     def absent_of(self, column: int) -> float:
         """The absent value of one column."""
         return self.absent if np.ndim(self.absent) == 0 else self.absent[column]
+
+
+def find_entries(starts: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For some rows of a CSR table: where the entries of each start after they are taken, and the entries to take."""
+    counts = np.diff(starts)[rows]
+    new_starts = np.r_[0, np.cumsum(counts)]
+    return new_starts, np.arange(new_starts[-1]) + np.repeat(starts[rows] - new_starts[:-1], counts)
 
 
 def is_sparse(X: Any) -> bool:

@@ -161,7 +161,7 @@ def continuous_axes(
         columns = np.flatnonzero(sizes == size)
         if size == 0:
             name = names[columns[0]]
-            raise ValueError(f"column {name!r} has no value that is not missing; drop it or fill it before fitting")
+            raise ValueError(f"column {name!r} has only missing values; drop it or fill it before fitting")
         entries = starts[columns, None] + np.arange(size)
         choose = _place_all if size <= max_knots else _place_some
         knots, places = choose(distinct[entries], mass[entries], scaling, max_knots)
@@ -181,7 +181,7 @@ def unused_axis(name: str) -> Axis:
 def level_axis(name: str, kind: str, levels: Sequence[str], mass: np.ndarray | None = None) -> Axis:
     """The axis of a nominal or ordinal column: one knot per level, evenly spaced; `mass` is the weight of each."""
     if len(levels) == 0:
-        raise ValueError(f"column {name!r} has no value that is not missing; drop it or fill it before fitting")
+        raise ValueError(f"column {name!r} has only missing values; drop it or fill it before fitting")
     count = len(levels)
     places = np.linspace(0.0, 1.0, count) if count > 1 else np.array([0.5])
     return Axis(name, kind, np.arange(count, dtype=float), places, tuple(levels), mass)

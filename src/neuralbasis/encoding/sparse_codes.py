@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from .. import kernels
-from ..data.sparse import SparseMatrix
+from ..data.sparse import SparseMatrix, find_entries
 from ..readonly import freeze, freeze_fields
 from ..terms.term import Term
 from .axis import Axis, continuous_axis
@@ -39,9 +39,7 @@ def pool_axis(
         pooled, row = pooled[chosen], row[chosen]
     if not np.isfinite(pooled).any():
         if math.isnan(table.absent):
-            raise ValueError(
-                "the table holds no value that is not missing, since absent_value is NaN; a model needs some values"
-            )
+            raise ValueError("the table has only missing values, since absent_value is NaN; a model needs other values")
         return Axis("", "continuous", np.array([table.absent]), np.array([0.5]))
     axis = continuous_axis("", pooled, None if weights is None else weights[row], scaling, max_knots)
     return _with_absent(axis, table.absent)
@@ -84,10 +82,8 @@ class SparseCodes:
 
     def take(self, rows: np.ndarray) -> SparseCodes:
         """The codes of some rows."""
-        size = (self.starts[1:] - self.starts[:-1])[rows]
-        starts = np.r_[0, np.cumsum(size)]
-        chosen = np.arange(starts[-1]) + np.repeat(self.starts[rows] - starts[:-1], size)
-        return SparseCodes(starts, self.term[chosen], self.position[chosen])
+        starts, entries = find_entries(self.starts, rows)
+        return SparseCodes(starts, self.term[entries], self.position[entries])
 
     def chunks(self) -> Iterator[tuple[SparseCodes, np.ndarray]]:
         """The codes in chunks of rows, without a copy, and the row of each entry of a chunk."""
