@@ -579,7 +579,7 @@ def test_every_parameter_is_tried():
 def test_knots_of_columns():
     for knots, part in (
         ({"agee": [1.0]}, "knots are given for the column 'agee', which the table does not have; did you mean 'age'?"),
-        ({"age": []}, "knots of column 'age' must be finite and increasing, at least one of them, not []"),
+        ({"age": []}, "knots of column 'age' must be finite and increasing, at least one number, not []"),
         ({"age": [1.0, 1.0]}, "knots of column 'age' must be finite and increasing"),
         ({"age": [0.0, np.nan]}, "knots of column 'age' must be finite and increasing"),
         ({"age": ["a"]}, "knots of column 'age' must be a list of numbers, not ['a']"),

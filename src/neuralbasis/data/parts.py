@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,22 @@ N_PARTS = 24  # divisible by most small numbers of processes
 MAX_AHEAD = 2  # batches that are read before they are needed
 
 Item = TypeVar("Item")
+
+
+class Communicator(Protocol):
+    """The processes of a fit; `distributed.process_group.ProcessGroup` implements it."""
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def gather(self, value: Any) -> list[Any]:
+        """The values of all processes, by rank."""
+
+    def agree(self, value: Any) -> Any:
+        """The value of the first process."""
 
 
 def assign_parts(source: Source, rank: int, size: int) -> list[tuple[int, list[Piece]]]:
@@ -76,7 +92,7 @@ def read_ahead(items: Iterable[Item], depth: int = MAX_AHEAD) -> Iterator[Item]:
         thread.join()
 
 
-def gather_results(group: Any, work: Callable[[], Item]) -> list[Item]:
+def gather_results(group: Communicator, work: Callable[[], Item]) -> list[Item]:
     """The results of `work` in every process, by rank; if it fails in one process, all raise."""
     result, failure, reason = None, None, ""
     try:

@@ -44,7 +44,7 @@ class NumberSketch:
     def __init__(self, max_exact: int = MAX_EXACT):
         self.max_exact = max_exact
         self.missing = 0.0
-        self.is_whole = self.is_single = True  # all values are integers, exact in single precision
+        self.is_whole = self.is_single = True  # whether all values are integers; whether float32 holds them
         self._waiting: list[Points] = []
         self._n_waiting = 0
         self._levels: list[Points | None] = []

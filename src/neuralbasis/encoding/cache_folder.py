@@ -10,8 +10,8 @@ from __future__ import annotations
 import secrets
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
+from ..data.parts import Communicator
 from ..serialization.file_lock import FolderLock
 from .disk_cache import remove_cache
 
@@ -27,7 +27,7 @@ class CacheFolder:
         Whether this fit holds the folder alone and may write to it.
     """
 
-    def __init__(self, path: Path, group: Any):
+    def __init__(self, path: Path, group: Communicator):
         self.path, self.group, self.is_own = path, group, False
         self.shared: Path | None = None  # the parent folder, if this one is private
         self._open()

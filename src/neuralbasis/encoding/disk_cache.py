@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from ..data.counts import drop_rows, read_target
 from ..data.files import Source, read_column
-from ..data.parts import assign_parts, gather_results, read_pieces
+from ..data.parts import Communicator, assign_parts, gather_results, read_pieces
 from ..progress import open_bar
 from .encoder import column_numbers
 from .profile import Profile, index_labels
@@ -139,7 +139,7 @@ def make_cache(
     folder: str | os.PathLike[str],
     n_buckets: int,
     seed: int,
-    group: Any,
+    group: Communicator,
     threads: int,
     verbose: bool = False,
     first_bucket_rows: int | None = None,
@@ -156,7 +156,7 @@ def make_cache(
         Created if it does not exist; files of an older cache in it are replaced.
     n_buckets : int
     seed : int
-    group : ProcessGroup
+    group : Communicator
     threads : int
     verbose : bool
         Whether to show a progress bar.
@@ -266,7 +266,7 @@ def read_manifest(folder: Path, rank: int, key: dict[str, Any]) -> Chunks | None
 
 
 def write_cache(
-    contents: CacheContents, folder: Path, key: dict[str, Any], group: Any, threads: int, verbose: bool
+    contents: CacheContents, folder: Path, key: dict[str, Any], group: Communicator, threads: int, verbose: bool
 ) -> Chunks:
     """Write the rows of this process's parts, then the manifest."""
     source, n_buckets = contents.source, len(contents.shares)

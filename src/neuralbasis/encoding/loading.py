@@ -6,13 +6,14 @@ the same rows in every process (`read_sample_rows`); the other buckets are loade
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from ..data.counts import Roles
 from ..data.files import Source
+from ..data.parts import Communicator
 from .disk_cache import Block, Cache
 
 
@@ -24,7 +25,7 @@ class LoadedTable(NamedTuple):
     weights: np.ndarray | None
 
 
-def read_sample_rows(cache: Cache, group: Any) -> Block:
+def read_sample_rows(cache: Cache, group: Communicator) -> Block:
     """The rows of bucket 0 of all processes, by rank."""
     own = cache.read(0)
     if group.size == 1:

@@ -22,7 +22,7 @@ import pyarrow.compute
 from ..data.columns import Column
 from ..data.counts import ColumnCounts, PackedCounts, Roles, read_counts, write_counts
 from ..data.files import Piece, Source, require_names
-from ..data.parts import N_PARTS, assign_parts, gather_results, read_pieces
+from ..data.parts import N_PARTS, Communicator, assign_parts, gather_results, read_pieces
 from ..data.sketches import LevelSketch, NumberSketch, TextSketch
 from ..progress import Bar, open_bar
 from .axis import Axis
@@ -93,7 +93,7 @@ def make_profile(
     roles: Roles,
     is_classifier: bool,
     parameters: Any,
-    group: Any,
+    group: Communicator,
     threads: int,
     folder: str | os.PathLike[str] | None = None,
 ) -> Profile:
@@ -122,7 +122,7 @@ def make_profile(
 
 
 def count_parts(
-    source: Source, start: Callable[[], ColumnCounts], group: Any, threads: int, verbose: bool
+    source: Source, start: Callable[[], ColumnCounts], group: Communicator, threads: int, verbose: bool
 ) -> PackedCounts:
     """The counts of this process's parts of the source."""
     parts = assign_parts(source, group.rank, group.size)
