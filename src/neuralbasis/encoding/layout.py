@@ -195,7 +195,7 @@ def _choose_axes(axes: Sequence[Axis], terms: Sequence[Term], max_knots: Mapping
 def flatten(
     axes: Sequence[Axis], terms: Sequence[Term], term_axes: Sequence[Sequence[Axis]], anchors: Mapping[int, Anchor] = {}
 ) -> Layout:
-    """The layout of terms in the given order, with the given axes; an axis object that occurs several times is stored once."""
+    """The layout of terms in the given order, with the given axes; an axis object that occurs twice is stored once."""
     all_axes, column_of = list(axes), list(range(len(axes)))
     index_of = {id(axis): index for index, axis in enumerate(all_axes)}
     flat_axis: list[int] = []
