@@ -1,7 +1,7 @@
-"""A fit to files in a process of its own, for tests of folders that several processes share.
+"""Fits to files in a separate process, for tests of cache folders that several processes share.
 
-`python -m tests.share_cache FILES CACHE_DIR KEEP SEED...`: a fit for every seed; prints the sum of the predictions and
-how many caches were written, a line each.
+`python -m tests.share_cache FILES CACHE_DIR KEEP SEED...` fits once per seed and prints a line with the sum of the
+predictions and the number of caches that were written.
 """
 
 from __future__ import annotations

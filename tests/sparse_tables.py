@@ -1,4 +1,4 @@
-"""Small tables in which most values are absent, and models of factors made by hand."""
+"""Small sparse tables, and low-rank models built by hand."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def build_factors(table: np.ndarray, terms, order: int = 1, n_outputs: int = 3, 
 
 
 def build_models(table: np.ndarray, n_outputs: int = 3) -> tuple[AdditiveModel, AdditiveModel]:
-    """A model of factors, and one of the tables that they stand for."""
+    """A low-rank model, and the same model with dense tables."""
     mains = build_factors(table, [(f,) for f in range(table.shape[1])], 1, n_outputs)
     encoder = Encoder(tuple(name_axis(mains.finder.axis, f"word_{f}") for f in range(table.shape[1])))
     shapes = make_shapes([mains, build_factors(table, PAIRS, 2, n_outputs)], encoder)
@@ -55,7 +55,7 @@ def build_models(table: np.ndarray, n_outputs: int = 3) -> tuple[AdditiveModel, 
 
 
 def build_wide(n_columns: int, n_outputs: int = 3, n_bases: int = 2, seed: int = 0) -> AdditiveModel:
-    """Main effects of very many columns "word_000000", …, each seen in few of 1,000 rows; made without a table."""
+    """Main effects of very many columns "word_000000", …, each present in few of 1,000 rows; built without a table."""
     rng = np.random.default_rng(seed)
     knots = np.linspace(0.0, 1.0, 33)
     axis = Axis("", "continuous", knots, knots)
@@ -63,7 +63,7 @@ def build_wide(n_columns: int, n_outputs: int = 3, n_bases: int = 2, seed: int =
     bases = rng.normal(size=(finder.side, n_bases)).astype(np.float32)
     bases[[finder.absent_cell, finder.side - 1]] = 0
     coefficients = rng.normal(size=(n_columns, n_bases, n_outputs)).astype(np.float32)
-    cells = rng.integers(2, 8, (n_columns, 4)) + 6 * np.arange(4)  # four different ones a term
+    cells = rng.integers(2, 8, (n_columns, 4)) + 6 * np.arange(4)  # four distinct cells per term
     weights = rng.integers(1, 9, 4 * n_columns).astype(float)
     counted = cells.ravel(), weights, 4 * np.arange(n_columns + 1)
     factors = Factors(finder, bases, coefficients, np.abs(coefficients) / 10, *counted, 1000.0)
@@ -77,7 +77,7 @@ def name_axis(axis, name):
 
 
 def rows_of_every_kind(n_columns: int = 6) -> np.ndarray:
-    """Knots, values between them, beyond them, absent and missing ones."""
+    """Rows with values at, between and beyond knots, and with absent and missing values."""
     rng = np.random.default_rng(1)
     rows = np.where(rng.random((300, n_columns)) < 0.5, rng.normal(1.0, 2.0, (300, n_columns)), 0.0)
     rows[rng.random(rows.shape) < 0.05] = np.nan

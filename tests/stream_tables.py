@@ -1,4 +1,4 @@
-"""What the tests of streams share: processes that are threads, and a table of every kind of column."""
+"""For tests of sources: threads in the role of processes, and a table with every type of column."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pyarrow.parquet
 
 
 class ThreadGroup:
-    """One of several threads that exchange values as processes do."""
+    """One of several threads that exchange values like processes."""
 
     def __init__(self, rank: int, size: int, table: list[Any], gate: threading.Barrier):
         self.rank, self.size, self._table, self._gate = rank, size, table, gate
@@ -35,7 +35,7 @@ class ThreadGroup:
 
 
 def run_group(size: int, work: Callable[[ThreadGroup], Any]) -> list[Any]:
-    """What the work gives in each of so many processes."""
+    """The results of `work` in `size` processes, by rank."""
     table, gate = [None] * size, threading.Barrier(size, timeout=60)
     with ThreadPoolExecutor(size) as pool:
         return list(pool.map(lambda rank: work(ThreadGroup(rank, size, table, gate)), range(size)))
@@ -49,7 +49,7 @@ def settings(**given: Any) -> SimpleNamespace:
 
 
 def make_table(n_rows: int, seed: int = 0) -> pa.Table:
-    """Numbers, few and many; missing values; texts, a dictionary, flags; two targets and weights."""
+    """Numbers with few and many distinct values, missing values, texts, a dictionary, flags, two targets, weights."""
     rng = np.random.default_rng(seed)
     gaps = rng.random(n_rows) < 0.1
     colour = pa.DictionaryArray.from_arrays(rng.integers(0, 3, n_rows), pa.array(["red", "green", "blue"]))
@@ -71,7 +71,7 @@ FEATURES = ("single", "double", "count", "large", "flag", "city", "colour")
 
 
 def write_files(table: pa.Table, folder: Path, n_files: int = 3, group_rows: int = 700) -> str:
-    """The table in several files; returns their glob."""
+    """Write the table to several files and return their glob."""
     folder.mkdir(parents=True, exist_ok=True)
     edges = np.linspace(0, table.num_rows, n_files + 1).astype(int)
     for number in range(n_files):

@@ -33,7 +33,7 @@ TRAINING_ORDER = ["networks", "losses.loss", "training", "estimators"]
 
 # Networks and losses are torch code that knows arrays, not tables or fitted models.
 PURE_TORCH = ["networks", "losses.loss"]
-NOT_FOR_TORCH = ["data.columns", "encoding.encoder", "model", "serialization"]
+NOT_FOR_TORCH = ["data.columns", "data.frames", "encoding.encoder", "model", "serialization"]
 
 # Readers do not import one another, except for these.
 READER_EXCEPTIONS = {("plot", "explain"), ("report", "explain")}

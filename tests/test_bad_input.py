@@ -16,7 +16,7 @@ from sklearn.exceptions import NotFittedError
 
 import neuralbasis.training.fit  # noqa: F401 - the import of torch is not part of the times measured here
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
-from neuralbasis.data.columns import read_columns
+from neuralbasis.data.frames import read_columns
 from neuralbasis.encoding.encoder import Encoder
 from neuralbasis.model.additive_model import AdditiveModel
 from neuralbasis.model.shapes import Shape
@@ -169,7 +169,7 @@ def test_infinite_values_are_refused_in_rows_of_weight_zero():
 
 
 def test_column_without_a_value():
-    message = "has no value that is not missing; drop it or fill it"
+    message = "has only missing values; drop it or fill it"
     refuse_fit(put(X, (slice(None), 1), np.nan), Y, "column 'feature_0001'", message)
     refuse_fit(TABLE.assign(size=None), Y, "column 'size'", message)
     refuse_fit(TABLE.assign(size=None), Y, "column 'size'", message, feature_types=["auto", "nominal", "auto"])
@@ -291,7 +291,7 @@ def test_the_model_finds_columns_by_name(named):
     expected = named.model_.scores(TABLE)
     for table in (TABLE[["size", "dose", "age"]], TABLE.assign(shoe=1.0), dict(TABLE)):
         np.testing.assert_array_equal(named.model_.scores(table), expected)
-    missing = "Missing column(s): 'size'. The columns that came: 'age', 'dose'"
+    missing = "Missing column(s): 'size'. The columns given: 'age', 'dose'"
     refuse(lambda: named.model_.scores(TABLE.drop(columns="size")), missing)
     refuse(lambda: named.model_.scores(TABLE.rename(columns={"size": "sise"})), "'sise' may be 'size'")
     refuse(lambda: named.predict({"age": X[:, 0], "dose": X[:, 2]}), missing)
@@ -579,7 +579,7 @@ def test_every_parameter_is_tried():
 def test_knots_of_columns():
     for knots, part in (
         ({"agee": [1.0]}, "knots are given for the column 'agee', which the table does not have; did you mean 'age'?"),
-        ({"age": []}, "knots of column 'age' must be finite and increasing, at least one of them, not []"),
+        ({"age": []}, "knots of column 'age' must be finite and increasing, at least one number, not []"),
         ({"age": [1.0, 1.0]}, "knots of column 'age' must be finite and increasing"),
         ({"age": [0.0, np.nan]}, "knots of column 'age' must be finite and increasing"),
         ({"age": ["a"]}, "knots of column 'age' must be a list of numbers, not ['a']"),

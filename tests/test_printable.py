@@ -1,4 +1,4 @@
-"""Text of strangers' files on a terminal: shown, never obeyed; programs get it unchanged."""
+"""Text from untrusted files: a terminal gets escaped control characters, files and pipes get the exact text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import neuralbasis
 from neuralbasis.cli import main
 from neuralbasis.cli.pages import Explanation, align, write_json, write_summary
-from neuralbasis.data.columns import read_columns
+from neuralbasis.data.frames import read_columns
 from neuralbasis.encoding.axis import Axis
 from neuralbasis.encoding.encoder import Encoder
 from neuralbasis.explain import explain_class, explain_global
@@ -36,8 +36,8 @@ CONTROLS += [*map(chr, [*range(0x2028, 0x202F), *range(0x2066, 0x206A)])]
 COLOURS = re.compile("\x1b\\[(3[123]|0)m")
 BAR = re.compile(
     "\r(?=\x1b\\[\\?25[lh]|\x1b\\[K|\\S+: +\\d+%)|\x1b\\[(\\?25[lh]|K)"
-)  # what a progress bar moves the cursor with
-# Title, clipboard, clear screen, an 8-bit sequence, a line of its own, a reversed name.
+)  # cursor movements of a progress bar
+# Window title, clipboard, clear screen, an 8-bit sequence, an extra line, a reversed name.
 NASTY = "\x1b]0;title\x07\x1b]52;c;ZXZpbA==\x07\x1b[2J\x9b31m\nerror: fake\r\u202egnp.exe\u2066"
 
 texts = st.text(st.one_of(st.sampled_from(CONTROLS), st.sampled_from("ab \\\"'[]"), st.characters()), max_size=12)
@@ -81,7 +81,7 @@ def test_escapes_leave_no_control_character(text: str) -> None:
     assert holds_controls(write_json({text: text})) == []
 
 
-def test_letters_and_joiners_stay() -> None:
+def test_letters_and_joiners_are_not_escaped() -> None:
     text = "\u0645\u06cc\u200c\u062e \U0001f468\u200d\U0001f33e 日本 é\u00a0²"
     assert escape(text) == text
 
@@ -98,7 +98,7 @@ def test_every_text_of_a_model_is_printable(name: str, level: str, label: str) -
     for text in shown:
         assert holds_controls(COLOURS.sub("", text)) == []
     lines = str(model).splitlines()
-    assert sum(line.startswith("x") for line in lines) == len(model.shapes)  # one line a term
+    assert sum(line.startswith("x") for line in lines) == len(model.shapes)  # one line per term
 
 
 def test_a_newline_in_a_cell_does_not_break_the_layout() -> None:
@@ -118,7 +118,7 @@ for command in json.loads(sys.argv[1]):
 
 
 def run_on_terminal(commands: list[list[str]], folder: Path) -> str:
-    """All that reaches a terminal from these commands, one after the other."""
+    """Everything that these commands, run in turn, write to a terminal."""
     leader, follower = pty.openpty()
     command = [sys.executable, "-c", PROBE, json.dumps(commands)]
     environment = {**os.environ, "PYTHONIOENCODING": "utf-8", "TERM": "xterm"}
@@ -149,7 +149,7 @@ def nasty_files(tmp_path_factory):
     return folder, model, target
 
 
-def test_nothing_but_our_colours_reaches_a_terminal(nasty_files) -> None:
+def test_a_terminal_gets_no_control_characters_except_colours(nasty_files) -> None:
     folder, model, target = nasty_files
     name, term = model.encoder.names[0], model.term_names[0]
     comma, quick = ["--delimiter", ","], ["--set", "max_steps=5", "--set", "outer_bags=2", "--interactions", "0"]
@@ -183,7 +183,7 @@ def test_nothing_but_our_colours_reaches_a_terminal(nasty_files) -> None:
     assert "\\x1b]52;c;ZXZpbA==\\x07" in shown
     assert "\x1b[31merror:\x1b[0m the model has no term" in shown
     for command, text in zip(every, re.split("^exit \\d\r$", shown, flags=re.MULTILINE), strict=False):
-        is_data = command[0] in ("predict", "export")  # a line break within a cell stays one
+        is_data = command[0] in ("predict", "export")  # line breaks within cells stay
         assert is_data or not re.search("^error: fake", text, re.MULTILINE)
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from neuralbasis.data.columns import read_columns
+from neuralbasis.data.frames import read_columns
 from neuralbasis.encoding.axis import Axis
 from neuralbasis.encoding.encoder import Encoder
 from neuralbasis.encoding.layout import lay_out

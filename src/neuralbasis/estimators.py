@@ -17,7 +17,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_n_features, check_is_fitted, column_or_1d, validate_data
 
-from .data.columns import Columns, find_rows, is_missing, read_columns
+from .data.columns import Columns, is_missing
+from .data.frames import read_columns
+from .data.records import find_rows
 from .data.target import MAX_TARGET, Sample, check_init_score, check_weights, read_floats
 from .encoding.axis import Axis
 from .lazy import Lazy

@@ -1,7 +1,6 @@
-"""Lazy: what is made or loaded when somebody asks for it.
+"""Lazy: sequences whose items are computed on access, and package names that are imported on access.
 
-The items of a sequence, of which a wide model has too many to make them all, and the names of a package, which bring
-other packages that few need.
+A wide model has too many shapes to create them all. Some names of a package need other packages that few users need.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ Item = TypeVar("Item")
 
 
 class Lazy(Sequence[Item]):
-    """Items 0 … length - 1, each made by a function of its index, every time anew.
+    """Items 0 … length - 1, each computed from its index on every access.
 
     Examples
     --------
@@ -43,14 +42,14 @@ class Lazy(Sequence[Item]):
         return self._make(range(self._length)[operator.index(index)])
 
     def __repr__(self) -> str:
-        return f"<{self._length:,} items, made when they are asked for>"
+        return f"<{self._length:,} items, computed on access>"
 
 
-def find_name(package: str, home: Mapping[str, str | None], name: str) -> Any:
-    """What a package lends under a name: found in the module `home` says, or that module itself where it says None."""
-    if name not in home:
+def find_name(package: str, module_of: Mapping[str, str | None], name: str) -> Any:
+    """Import a name of a package: from the module `module_of[name]`, or the module `name` itself if that is None."""
+    if name not in module_of:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
-    module = import_module(f".{home[name] or name}", package)
-    found = module if home[name] is None else getattr(module, name)
+    module = import_module(f".{module_of[name] or name}", package)
+    found = module if module_of[name] is None else getattr(module, name)
     setattr(sys.modules[package], name, found)
     return found

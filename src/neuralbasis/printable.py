@@ -1,29 +1,28 @@
-"""Printable: names and values of models and tables as text for people.
+"""Printable: text from models and tables with escaped control characters, safe to print on a terminal.
 
-In: any text, perhaps from a stranger's file. Out: the same text with its control characters written out, so that a
-terminal shows them and does not obey them.
+In: any text, perhaps from an untrusted file. Out: the same text, with control characters written as escapes.
 """
 
 from __future__ import annotations
 
 import re
 
-# C0, DEL and C1; marks and overrides of the writing direction; separators of lines and paragraphs; half surrogate
-# pairs, which no stream can encode. Joiners (U+200C, U+200D) stay: Persian and many emoji need them.
+# C0, DEL and C1; marks and overrides of the writing direction; separators of lines and paragraphs; lone surrogates,
+# which no stream can encode. Joiners (U+200C, U+200D) stay: Persian and many emoji need them.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def escape(text: str, keep: str = "") -> str:
-    """Write control characters as Python's escapes, except those to keep.
+    """Write control characters as Python escapes, except those in `keep`.
 
     >>> print(escape("age\\x1b[2J"), escape("first\\nsecond"), escape("a\\tb", keep="\\t") == "a\\tb")
     age\\x1b[2J first\\nsecond True
     """
-    return _CONTROLS.sub(lambda found: found[0] if found[0] in keep else _spell(found[0]), text)
+    return _CONTROLS.sub(lambda found: found[0] if found[0] in keep else _escape_character(found[0]), text)
 
 
 def escape_json(text: str) -> str:
-    """Write the control characters that a JSON text may hold as JSON's escapes: it reads back as the same values.
+    """Write control characters in a JSON text as JSON escapes; it parses to the same values.
 
     >>> print(escape_json('{"name": "\\x9b2J"}'))
     {"name": "\\u009b2J"}
@@ -31,5 +30,5 @@ def escape_json(text: str) -> str:
     return _CONTROLS.sub(lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
 
 
-def _spell(letter: str) -> str:
+def _escape_character(letter: str) -> str:
     return letter.encode("unicode_escape").decode("ascii")

@@ -1,4 +1,4 @@
-"""Progress: the bar that a long work shows on stderr. The home of tqdm."""
+"""Progress bars on stderr; the only module that imports tqdm."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ __all__ = ["Bar", "open_bar"]
 
 
 def open_bar(total: int, title: str, unit: str, shown: bool, done: int = 0) -> Bar:
-    """A bar of so many units, some of them done before; `set_postfix_str` says more at its end."""
+    """A progress bar with `total` units, `done` of them already; `set_postfix_str` adds text at its end."""
     return Bar(total=total, initial=done, desc=title, unit=unit, disable=not shown, leave=True)

@@ -1,7 +1,7 @@
-"""Read-only arrays of a fitted model: what is drawn, saved and exported is what predicts.
+"""Read-only arrays of a fitted model: plots, files and exports always agree with predictions.
 
-A model keeps each number in several places: the tables that people read, and the arrays that compiled loops read. An
-array that changed in place would change one and not the other, so every array of a model refuses it.
+A model stores each number several times: in the tables of its shapes, and in the arrays of the compiled loops. A change
+in place would alter one copy and not the others, so every array of a model is read-only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MESSAGE = (
 
 
 class ModelArray(np.ndarray):
-    """An array whose error, when someone writes to it, says how to make a changed model instead.
+    """A read-only array; writing to it raises an error that explains how to make a changed model.
 
     Results of arithmetic are plain arrays, and a copy can be written to. Pickling keeps the array read-only.
 
@@ -63,7 +63,7 @@ class ModelArray(np.ndarray):
 
 
 def freeze(values: Any) -> ModelArray:
-    """The same numbers as a read-only array; an array that owns its memory is taken over, others are copied."""
+    """The values as a read-only array. An array that owns its memory becomes read-only itself; others are copied."""
     if isinstance(values, ModelArray) and not values.flags.writeable:
         return values
     array = np.asarray(values)
@@ -73,7 +73,7 @@ def freeze(values: Any) -> ModelArray:
 
 
 def freeze_fields(record: Any, *names: str) -> None:
-    """Freeze arrays of a frozen dataclass, for its `__post_init__`; a field that is None stays None."""
+    """Freeze array fields of a frozen dataclass, in its `__post_init__`; None stays None."""
     for name in names:
         if (value := getattr(record, name)) is not None:
             object.__setattr__(record, name, freeze(value))

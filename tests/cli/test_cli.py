@@ -660,7 +660,7 @@ def test_mistakes_in_a_fit(houses, tmp_path, monkeypatch) -> None:
     assert "has 1 rows" in said("--target", "y", text="x,y\n1,2\n")
     assert "no column beside the target" in said("--target", "y", text="y\n1\n2\n")
     assert "got dates" in said("--target", "y", text="x,y\n" + "2024-01-05,1\n2024-01-06,2\n" * 9)
-    assert "has no value that is not missing" in said("--target", "y", text="x,y\n" + ",1\n,2\n" * 9)
+    assert "has only missing values" in said("--target", "y", text="x,y\n" + ",1\n,2\n" * 9)
     assert "holds none out" in said("--target", "y", "--test-size", "0.01", text="x,y\n" + rows)
     assert not (tmp_path / "never.nbm").exists()
     assert "name the file to write" in fails("fit", "-", "--target", "y", code=2, stdin="x,y\n1,2\n")

@@ -1,4 +1,4 @@
-"""Sources: every kind of table that can be read again, and what is said of those that cannot."""
+"""Sources of files, datasets and batches; errors name the file, the row group and the column."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ import pyarrow.dataset
 import pyarrow.parquet
 import pytest
 
-from neuralbasis.data.columns import Column, read_columns
+from neuralbasis.data.columns import Column
 from neuralbasis.data.files import Source, open_files, open_source, read_column
-from neuralbasis.data.writers import deal_lanes, gather_results, read_ahead, read_pieces
-from neuralbasis.encoding.profile import choose_roles
+from neuralbasis.data.frames import read_columns
 
 AGES = [31, 45, 27, 60, 18, 52]
 
 
 def write_parquet(folder: Path, count: int = 3, **columns: Any) -> list[Path]:
-    """Files of two row groups each."""
+    """Files of two row groups, with four and two rows."""
     table = pa.table({"age": AGES, "city": list("abcabc"), **columns})
     paths = [folder / f"part-{number}.parquet" for number in range(count)]
     for path in paths:
@@ -36,7 +35,7 @@ def read_all(source: Source, names: list[str] | None = None) -> pa.Table:
     return pa.Table.from_batches([batch for piece in source.pieces for batch in source.read(piece, names)])
 
 
-def opened(X: Any) -> Source:
+def open_table(X: Any) -> Source:
     source = open_source(X)
     assert source is not None
     return source
@@ -44,7 +43,7 @@ def opened(X: Any) -> Source:
 
 def test_parquet_pieces_are_row_groups(tmp_path: Path) -> None:
     write_parquet(tmp_path)
-    source = opened(f"{tmp_path}/*.parquet")
+    source = open_table(f"{tmp_path}/*.parquet")
     assert source.names == ("age", "city")
     assert [piece.n_rows for piece in source.pieces] == [4, 2] * 3
     assert [piece.row_group for piece in source.pieces] == [0, 1] * 3
@@ -55,16 +54,18 @@ def test_parquet_pieces_are_row_groups(tmp_path: Path) -> None:
 
 def test_a_path_a_folder_a_glob_and_a_list_are_the_same(tmp_path: Path) -> None:
     paths = write_parquet(tmp_path)
-    found = [opened(X) for X in (str(tmp_path), tmp_path, f"{tmp_path}/part-*.parquet", paths, list(map(str, paths)))]
+    found = [
+        open_table(X) for X in (str(tmp_path), tmp_path, f"{tmp_path}/part-*.parquet", paths, list(map(str, paths)))
+    ]
     assert all(read_all(source).equals(read_all(found[0])) for source in found)
     assert len({source.fingerprint() for source in found}) == 1
-    assert opened(paths[0]).n_rows == 6
+    assert open_table(paths[0]).n_rows == 6
 
 
 def test_a_folder_of_partitions_has_their_columns(tmp_path: Path) -> None:
     table = pa.table({"age": AGES, "year": [2020, 2020, 2021, 2021, 2021, 2020]})
     pa.parquet.write_to_dataset(table, tmp_path, partition_cols=["year"])
-    found = read_all(opened(tmp_path), ["age", "year"]).to_pandas().sort_values("age")
+    found = read_all(open_table(tmp_path), ["age", "year"]).to_pandas().sort_values("age")
     assert found["age"].tolist() == sorted(AGES)
     assert found["year"].tolist() == [2021, 2021, 2020, 2020, 2020, 2021]
 
@@ -72,17 +73,17 @@ def test_a_folder_of_partitions_has_their_columns(tmp_path: Path) -> None:
 def test_a_dataset_keeps_its_filter_and_partitions(tmp_path: Path) -> None:
     write_parquet(tmp_path)
     dataset = pa.dataset.dataset(str(tmp_path))
-    assert read_all(opened(dataset))["age"].to_pylist() == AGES * 3
-    filtered = opened(dataset.filter(pa.dataset.field("age") > 40))
+    assert read_all(open_table(dataset))["age"].to_pylist() == AGES * 3
+    filtered = open_table(dataset.filter(pa.dataset.field("age") > 40))
     assert read_all(filtered)["age"].to_pylist() == [45, 60, 52] * 3
     assert filtered.n_rows is None
     assert filtered.fingerprint() == ""
-    in_memory = opened(pa.dataset.dataset(pa.table({"age": AGES})))
+    in_memory = open_table(pa.dataset.dataset(pa.table({"age": AGES})))
     assert read_all(in_memory)["age"].to_pylist() == AGES
 
 
 class Batches:
-    """Anything that can be iterated again."""
+    """An iterable that allows several iterations."""
 
     def __iter__(self):
         yield pa.record_batch({"age": AGES[:4]})
@@ -90,8 +91,8 @@ class Batches:
 
 
 @pytest.mark.parametrize("X", [Batches(), list(Batches()), lambda: iter(Batches())], ids=["class", "list", "function"])
-def test_batches_can_be_read_again_and_again(X: Any) -> None:
-    source = opened(X)
+def test_batches_can_be_read_several_times(X: Any) -> None:
+    source = open_table(X)
     for _ in range(2):
         assert read_all(source)["age"].to_pylist() == AGES
     assert [batch.num_rows for batch in source.read(source.pieces[0], batch_rows=3)] == [3, 1, 2]
@@ -99,12 +100,12 @@ def test_batches_can_be_read_again_and_again(X: Any) -> None:
 
 
 @pytest.mark.parametrize("X", [iter(Batches()), pa.table({"age": AGES}).to_reader()], ids=["generator", "reader"])
-def test_what_can_be_read_once_is_refused(X: Any) -> None:
+def test_an_iterator_raises(X: Any) -> None:
     with pytest.raises(TypeError, match="can be read only once, but a table is read several times; give a list"):
         open_source(X)
 
 
-def test_an_iterable_of_something_else_is_refused() -> None:
+def test_an_iterable_of_other_objects_raises() -> None:
     with pytest.raises(TypeError, match="Arrow record batches or tables, but it gives int"):
         open_source(lambda: iter([1, 2]))
     with pytest.raises(TypeError, match="it gives nothing"):
@@ -119,18 +120,18 @@ TABLES = [
 
 
 @pytest.mark.parametrize("X", TABLES, ids=lambda X: type(X).__name__)
-def test_tables_in_memory_stay_what_they_are(X: Any) -> None:
+def test_tables_in_memory_are_not_sources(X: Any) -> None:
     assert open_source(X) is None
 
 
-def test_types_of_csv_files_are_settled_by_all_rows(tmp_path: Path) -> None:
-    """Whole numbers until a late decimal, numbers until a late text, and a file that has only missing values."""
-    many = 400_000  # more than Arrow looks at to guess
+def test_all_rows_determine_the_types_of_csv_files(tmp_path: Path) -> None:
+    """Integers before a late decimal, numbers before a late text, and a file with only missing values."""
+    many = 400_000  # more than Arrow reads to infer types
     late = "".join(f"{i % 7},{i % 5},x\n" for i in range(many)) + "1.5,n/b,NA\n"
     (tmp_path / "a.csv").write_text("size,mixed,text\n" + late)
     with gzip.open(tmp_path / "b.csv.gz", "wt") as file:
         file.write("size,mixed,text\n2,,y\nNA,,y\n")
-    source = opened(tmp_path)
+    source = open_table(tmp_path)
     table = read_all(source)
     assert [str(kind) for kind in table.schema.types] == ["double", "string", "string"]
     assert table.num_rows == many + 3
@@ -148,7 +149,7 @@ def test_csv_files_of_another_dialect(tmp_path: Path) -> None:
 
 def test_some_pieces_are_a_source(tmp_path: Path) -> None:
     write_parquet(tmp_path)
-    source = opened(tmp_path)
+    source = open_table(tmp_path)
     part = source.take(source.pieces[1::2])
     assert read_all(part)["age"].to_pylist() == AGES[4:] * 3
     assert (part.n_rows, source.n_rows) == (6, 18)
@@ -159,7 +160,7 @@ def test_some_pieces_are_a_source(tmp_path: Path) -> None:
 def test_numbers_of_several_files_become_one_type(tmp_path: Path) -> None:
     pa.parquet.write_table(pa.table({"x": pa.array([1, 2], pa.int32())}), tmp_path / "a.parquet")
     pa.parquet.write_table(pa.table({"x": [1.5, 2.5]}), tmp_path / "b.parquet")
-    assert read_all(opened(tmp_path))["x"].to_pylist() == [1.0, 2.0, 1.5, 2.5]
+    assert read_all(open_table(tmp_path))["x"].to_pylist() == [1.0, 2.0, 1.5, 2.5]
 
 
 def test_files_that_differ_are_named(tmp_path: Path) -> None:
@@ -175,7 +176,7 @@ def test_files_that_differ_are_named(tmp_path: Path) -> None:
         open_source(tmp_path)
 
 
-def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_repeated_column_names_raise(tmp_path: Path) -> None:
     table = pa.table([[1, 2], [3, 4]], names=["x", "x"])
     pa.parquet.write_table(table, tmp_path / "a.parquet")
     with pytest.raises(ValueError, match=r"a\.parquet cannot be read .*duplicate field names"):
@@ -184,7 +185,7 @@ def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
         open_source([table])
 
 
-def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_files_are_named(tmp_path: Path) -> None:
     for path, words in (
         (tmp_path / "none.parquet", "there is no file or folder"),
         (f"{tmp_path}/*.parquet", "no file matches"),
@@ -197,11 +198,11 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
         open_source(tmp_path / "notes.txt")
 
 
-def test_a_file_that_vanishes_is_named(tmp_path: Path) -> None:
+def test_a_removed_file_is_named(tmp_path: Path) -> None:
     paths = write_parquet(tmp_path)
-    source = opened(tmp_path)
+    source = open_table(tmp_path)
     paths[1].unlink()
-    with pytest.raises(FileNotFoundError, match=r"part-1\.parquet, row group 0: the file is gone; put it back"):
+    with pytest.raises(FileNotFoundError, match=r"part-1\.parquet, row group 0: the file no longer exists; restore it"):
         read_all(source)
 
 
@@ -213,13 +214,13 @@ def test_a_corrupt_row_group_is_named(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[start + 2_000 : start + 2_050] = bytes(50)
     path.write_bytes(data)
-    source = opened(path)
+    source = open_table(path)
     assert sum(batch.num_rows for batch in source.read(source.pieces[0])) == 5_000
-    with pytest.raises(ValueError, match=r"big\.parquet, row group 1 cannot be read .*write the file anew"):
+    with pytest.raises(ValueError, match=r"big\.parquet, row group 1 cannot be read .*write the file again"):
         list(source.read(source.pieces[1]))
 
 
-def test_a_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
+def test_an_invalid_parquet_file_is_named(tmp_path: Path) -> None:
     write_parquet(tmp_path)
     (tmp_path / "part-9.parquet").write_bytes(b"PAR1 nothing")
     with pytest.raises(ValueError, match=r"part-9\.parquet cannot be read"):
@@ -228,75 +229,12 @@ def test_a_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
 
 def test_the_fingerprint_changes_with_the_files(tmp_path: Path) -> None:
     paths = write_parquet(tmp_path)
-    before = opened(tmp_path).fingerprint()
-    assert opened(tmp_path).fingerprint() == before
+    before = open_table(tmp_path).fingerprint()
+    assert open_table(tmp_path).fingerprint() == before
     os.utime(paths[0], ns=(1, 1))
-    touched = opened(tmp_path).fingerprint()
+    touched = open_table(tmp_path).fingerprint()
     assert touched != before
-    assert opened(paths[:2]).fingerprint() != touched
-
-
-def test_roles_name_the_nearest_column(tmp_path: Path) -> None:
-    write_parquet(tmp_path, income=[1.0] * 6)
-    source = opened(tmp_path)
-    roles = choose_roles(source, "income")
-    assert (roles.features, roles.names) == (("age", "city"), ["age", "city", "income"])
-    with pytest.raises(ValueError, match="the table has no column 'incme'; did you mean 'income'"):
-        choose_roles(source, "incme")
-    with pytest.raises(ValueError, match="the table has no column 'w'; it has 'age', 'city', 'income'"):
-        choose_roles(source, "income", "w")
-    with pytest.raises(ValueError, match="'income' is target or weight"):
-        choose_roles(source, "income", features=["age", "income"])
-    with pytest.raises(ValueError, match="no column besides 'age'"):
-        choose_roles(opened([pa.record_batch({"age": AGES})]), "age")
-
-
-def test_lanes_hold_all_pieces_in_order(tmp_path: Path) -> None:
-    write_parquet(tmp_path, count=20)
-    source = opened(tmp_path)
-    for size in (1, 2, 3, 5, 24, 30):
-        lanes = [deal_lanes(source, rank, size) for rank in range(size)]
-        dealt = [piece.index for own in lanes for _, pieces in own for piece in pieces]
-        assert dealt == list(range(40))
-        numbers = [number for own in lanes for number, _ in own]
-        assert numbers == list(range(max(24, size)))
-    rows = [
-        sum(piece.n_rows or 0 for _, pieces in deal_lanes(source, rank, 3) for piece in pieces) for rank in range(3)
-    ]
-    assert max(rows) - min(rows) <= 8
-
-
-def test_reading_ahead_keeps_order_and_passes_errors_on(tmp_path: Path) -> None:
-    assert list(read_ahead(iter(range(50)))) == list(range(50))
-
-    def fail():
-        yield 1
-        raise OSError("disk")
-
-    found = read_ahead(fail())
-    assert next(found) == 1
-    with pytest.raises(OSError, match="disk"):
-        next(found)
-    endless = read_ahead(iter(int, 1))
-    assert next(endless) == 0
-    endless.close()  # stops the other thread
-    write_parquet(tmp_path)
-    source = opened(tmp_path)
-    batches = read_pieces(source, source.pieces, ["age"])
-    assert [age for batch in batches for age in batch["age"].to_pylist()] == AGES * 3
-
-
-def test_one_process_that_fails_stops_all() -> None:
-    class Two:
-        rank, size = 0, 2
-
-        def gather(self, value):
-            return [value, (None, "ValueError: no such column")]
-
-    with pytest.raises(RuntimeError, match="process 1 stopped with ValueError: no such column"):
-        gather_results(Two(), lambda: 1)
-    with pytest.raises(ZeroDivisionError):
-        gather_results(Two(), lambda: 1 // 0)
+    assert open_table(paths[:2]).fingerprint() != touched
 
 
 ARRAYS = {

@@ -1,4 +1,4 @@
-"""Limits of memory: how they are written, and how rows are divided to stay below them."""
+"""Memory limits are parsed, and rows are divided to stay below them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ loads = st.builds(Load, st.integers(1, 300), st.integers(0, 600), st.integers(1,
 
 @settings(deadline=None)
 @given(st.integers(2, 10**12), loads, st.integers(10**9, 10**11), st.integers(1, 64))
-def test_bench_and_pool_stay_below_the_limit(n_rows, load, limit, n_processes):
+def test_sample_and_pool_stay_below_the_limit(n_rows, load, limit, n_processes):
     try:
         found = divide_rows(n_rows, load, limit, n_processes)
     except ValueError:
@@ -29,13 +29,13 @@ def test_bench_and_pool_stay_below_the_limit(n_rows, load, limit, n_processes):
     assert memory.BASE_BYTES + memory.WORK_BYTES + taken <= limit
 
 
-def test_a_cache_fits_many_limits():
+def test_one_division_serves_many_limits():
     load = Load(28, 0, 4, 4)
     found = {divide_rows(8_400_000, load, limit) for limit in range(1_900_000_000, 2_000_000_000, 10_000_000)}
     assert len(found) == 1
 
 
-def test_a_limit_that_is_too_small_says_what_is_needed():
+def test_a_limit_that_is_too_small_raises_with_the_required_memory():
     with pytest.raises(ValueError, match=r"a fit to 28 columns needs about 0\.\d\d GB; raise it"):
         divide_rows(10**6, Load(28, 0, 4, 4), 10**8)
 
@@ -44,12 +44,12 @@ def test_a_limit_that_is_too_small_says_what_is_needed():
     ("limit", "expected"),
     [("2GB", 2 * 10**9), ("2g", 2 * 10**9), ("512 MiB", 2**29), ("1.5tb", 1.5 * 10**12), (12345, 12345), (1e9, 10**9)],
 )
-def test_limits_are_read(limit, expected):
+def test_limits_are_parsed(limit, expected):
     assert read_limit(limit) == expected
 
 
 @pytest.mark.parametrize("limit", ["much", "", "-2GB", 0, -1, float("inf"), float("nan"), True, [], "2GB 3"])
-def test_other_limits_are_refused(limit):
+def test_other_limits_raise(limit):
     with pytest.raises(ValueError, match="memory_limit must be None, a number of bytes or a text such as '2GB'"):
         read_limit(limit)
 
@@ -62,7 +62,7 @@ def test_without_a_limit_half_of_the_free_memory_is_shared(monkeypatch):
     assert read_limit(None) == 10**9
 
 
-def test_free_memory_is_that_of_this_machine():
+def test_free_memory_is_plausible():
     assert 10**7 < find_free_memory() < 10**14
 
 

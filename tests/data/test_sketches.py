@@ -1,4 +1,4 @@
-"""Sketches: exact while they can be, true to their stated error beyond; merged and sent without a change."""
+"""Sketches are exact for few values and within their stated error for many; merging and serializing keep both."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neuralbasis import kernels
-from neuralbasis.data.sketches import MAX_EXACT, POINTS, LevelSketch, NumberSketch, join_points, thin_points
+from neuralbasis.data.sketches import MAX_EXACT, POINTS, LevelSketch, NumberSketch, TextSketch, join_points, thin_points
 from neuralbasis.encoding.axis import continuous_axis
 
-FEW = 64  # distinct values of a sketch that is soon thinned
+FEW = 64  # limit of distinct values above which a test sketch is thinned
 
 
 def sketch_of(values: np.ndarray, weights: np.ndarray | None = None, step: int = 1000, **options: int) -> NumberSketch:
@@ -23,7 +23,7 @@ def sketch_of(values: np.ndarray, weights: np.ndarray | None = None, step: int =
 
 
 def rank_error(points: tuple[np.ndarray, np.ndarray], values: np.ndarray, weights: np.ndarray | None = None) -> float:
-    """The largest distance of a point's middle rank from the ranks that its value has, as a share of the weight."""
+    """The largest distance of a point's middle rank from the true ranks of its value, as a share of the weight."""
     order = np.argsort(values)
     ordered = values[order]
     total = np.r_[0.0, np.cumsum(np.ones(len(values)) if weights is None else weights[order])]
@@ -37,7 +37,7 @@ def equal(one: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.ndarra
     return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
-def test_few_values_are_exact_however_many_rows() -> None:
+def test_few_distinct_values_are_exact_for_many_rows() -> None:
     rng = np.random.default_rng(0)
     values = rng.choice(rng.normal(size=MAX_EXACT), 200_000)
     sketch = sketch_of(values, step=50_000)
@@ -56,7 +56,7 @@ def test_missing_values_are_counted() -> None:
 
 @pytest.mark.parametrize("order", ["random", "sorted", "alternating"])
 @pytest.mark.parametrize("is_weighted", [False, True])
-def test_ranks_are_true_to_the_error(order: str, is_weighted: bool) -> None:
+def test_ranks_are_within_the_error(order: str, is_weighted: bool) -> None:
     rng = np.random.default_rng(1)
     values = rng.lognormal(size=600_000)
     if order != "random":
@@ -109,7 +109,9 @@ values_of_columns = st.lists(
 
 @settings(deadline=None, max_examples=60)
 @given(values_of_columns, values_of_columns, st.booleans())
-def test_merged_sketches_are_true_to_both_parts(one: np.ndarray, other: np.ndarray, is_weighted: bool) -> None:
+def test_merged_sketches_are_within_the_error_of_both_parts(
+    one: np.ndarray, other: np.ndarray, is_weighted: bool
+) -> None:
     one, other = one.astype(float), other.astype(float)
     both = np.r_[one, other]
     weights = np.random.default_rng(0).integers(1, 5, len(both)).astype(float) if is_weighted else None
@@ -134,19 +136,19 @@ def test_merged_sketches_are_true_to_both_parts(one: np.ndarray, other: np.ndarr
 
 @settings(deadline=None, max_examples=40)
 @given(values_of_columns, st.booleans())
-def test_a_sketch_sent_is_the_same_sketch(values: np.ndarray, is_sealed: bool) -> None:
+def test_a_sketch_survives_bytes(values: np.ndarray, is_sealed: bool) -> None:
     sketch = sketch_of(values.astype(float), step=40, max_exact=FEW)
     if is_sealed:
         sketch.seal()
-    came = NumberSketch.from_bytes(sketch.to_bytes())
-    assert equal(came.points(), sketch.points())
-    assert (came.error, came.missing, came.is_whole) == (sketch.error, sketch.missing, sketch.is_whole)
+    read = NumberSketch.from_bytes(sketch.to_bytes())
+    assert equal(read.points(), sketch.points())
+    assert (read.error, read.missing, read.is_whole) == (sketch.error, sketch.missing, sketch.is_whole)
     sketch.merge(sketch_of(np.arange(300.0), step=40, max_exact=FEW))
-    came.merge(sketch_of(np.arange(300.0), step=40, max_exact=FEW))
-    assert equal(came.points(), sketch.points())
+    read.merge(sketch_of(np.arange(300.0), step=40, max_exact=FEW))
+    assert equal(read.points(), sketch.points())
 
 
-def test_a_sealed_sketch_is_small_and_true() -> None:
+def test_a_sealed_sketch_is_small_and_within_its_error() -> None:
     values = np.random.default_rng(3).normal(size=300_000)
     sketch = sketch_of(values, step=50_000)
     before = sketch.error
@@ -154,10 +156,10 @@ def test_a_sealed_sketch_is_small_and_true() -> None:
     assert len(sketch.points()[0]) <= 2 * POINTS
     assert sketch.error == pytest.approx(before + 1.5 / POINTS)
     assert rank_error(sketch.points(), values) <= sketch.error
-    unsure = sketch_of(np.arange(MAX_EXACT + 100.0))  # many points, none thinned yet
-    assert unsure.error == 0
-    unsure.seal()
-    assert unsure.error == 1.5 / POINTS
+    thinned = sketch_of(np.arange(MAX_EXACT + 100.0))  # many points, not thinned before the seal
+    assert thinned.error == 0
+    thinned.seal()
+    assert thinned.error == 1.5 / POINTS
     exact = sketch_of(np.arange(100.0))
     exact.seal()
     assert exact.error == 0
@@ -165,21 +167,21 @@ def test_a_sealed_sketch_is_small_and_true() -> None:
 
 @settings(deadline=None, max_examples=12)
 @given(st.integers(0, 1000), st.sampled_from([2, 5, 24]), st.sampled_from([256, POINTS]))
-def test_every_thinning_after_the_seal_counts(seed: int, n_lanes: int, n_points: int) -> None:
-    """Lanes are sealed, sent and merged: buffers join two by two once more, as often as their number halves."""
+def test_the_error_counts_every_thinning_after_the_seal(seed: int, n_sketches: int, n_points: int) -> None:
+    """Sealed sketches of several parts are merged two by two: the error grows with the logarithm of their number."""
     rng = np.random.default_rng(seed)
-    lanes = [rng.lognormal(size=rng.integers(4000, 20_000)) for _ in range(n_lanes)]
-    sketches = [sketch_of(values, step=500, max_exact=FEW) for values in lanes]
+    parts = [rng.lognormal(size=rng.integers(4000, 20_000)) for _ in range(n_sketches)]
+    sketches = [sketch_of(values, step=500, max_exact=FEW) for values in parts]
     for sketch in sketches:
         sketch.seal(n_points)
     sealed = max(sketch.error for sketch in sketches)
     merged, *others = sketches
     for other in others:
         merged.merge(NumberSketch.from_bytes(other.to_bytes()))
-    n_joins = n_lanes.bit_length() - 1
+    n_joins = n_sketches.bit_length() - 1
     assert merged.error >= sealed + 1.5 * n_joins / POINTS
     assert merged.error <= sealed + 1.5 * (n_joins + 1) / POINTS + 1e-12
-    assert rank_error(merged.points(), np.concatenate(lanes)) <= merged.error
+    assert rank_error(merged.points(), np.concatenate(parts)) <= merged.error
 
 
 def test_single_precision_is_read_exactly() -> None:
@@ -197,7 +199,7 @@ def test_single_precision_is_read_exactly() -> None:
     st.integers(1, 30),
     st.integers(1, 30),
 )
-def test_thinned_points_stand_for_their_neighbours(pairs: list[tuple[float, int]], n_points: int, n_parts: int) -> None:
+def test_thinned_points_represent_their_neighbours(pairs: list[tuple[float, int]], n_points: int, n_parts: int) -> None:
     points = join_points([(np.array([value]), np.array([float(mass)])) for value, mass in pairs])
     thin = thin_points(points, n_points, n_parts)
     share = points[1].sum() / n_points
@@ -232,7 +234,7 @@ def test_declared_texts_keep_their_order() -> None:
     assert (texts, mass.tolist(), one.ordered) == (("low", "high", "top"), [0.0, 2.0, 1.0], True)
 
 
-def test_of_too_many_texts_the_heavy_ones_stay() -> None:
+def test_above_the_limit_of_texts_the_heavy_ones_stay() -> None:
     rng = np.random.default_rng(5)
     names = np.array([f"t{i}" for i in range(5000)])
     weight = 1 / np.arange(1, 5001)
@@ -248,3 +250,15 @@ def test_of_too_many_texts_the_heavy_ones_stay() -> None:
     for text, count in counts.items():
         assert found.get(text, 0.0) <= count
         assert count - found.get(text, 0.0) <= sketch.lost
+
+
+@pytest.mark.parametrize("n_rows", [300, 9000])
+def test_a_sketch_of_texts_survives_bytes_and_merging(n_rows: int) -> None:
+    parts = [TextSketch(), TextSketch()]
+    for start, sketch in enumerate(parts):
+        sketch.add([f"{i:,}" for i in range(start, n_rows, 2)] + ["low"], np.ones(n_rows // 2 + 1), 1.0)
+    whole = TextSketch.from_bytes(parts[0].to_bytes())
+    whole.merge(TextSketch.from_bytes(parts[1].to_bytes()))
+    assert (whole.facts.n_numbers, whole.facts.n_others, whole.numbers.missing) == (n_rows, 2.0, 4.0)
+    assert whole.levels.weigh()[0][-1] == "low"
+    assert whole.numbers.points()[1].sum() == n_rows

@@ -1,4 +1,4 @@
-"""stored: a sparse table of any form is read as its dense form would be, and broken ones are refused."""
+"""Sparse tables of any format are read as their dense form would be; invalid ones raise."""
 
 import numpy as np
 import pandas as pd
@@ -8,7 +8,8 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neuralbasis.data.columns import Columns, read_columns
+from neuralbasis.data.columns import Columns
+from neuralbasis.data.frames import read_columns
 from neuralbasis.data.sparse import SparseMatrix
 from neuralbasis.encoding.encoder import Encoder
 
@@ -21,13 +22,13 @@ def to_dense(columns: Columns) -> np.ndarray:
     return np.stack([column.numbers for column in columns], axis=1)
 
 
-def assert_sound(stored: SparseMatrix) -> None:
-    assert (stored.starts.dtype, stored.column.dtype, stored.value.dtype) == (np.int64, np.int32, np.float64)
-    assert stored.starts[0] == 0
-    assert stored.starts[-1] == len(stored.column) == len(stored.value)
-    for row in range(len(stored)):
-        assert (np.diff(stored.column[stored.starts[row] : stored.starts[row + 1]]) > 0).all()
-    assert not np.isnan(stored.value).any() if np.isnan(stored.absent) else not (stored.value == stored.absent).any()
+def assert_valid(table: SparseMatrix) -> None:
+    assert (table.starts.dtype, table.column.dtype, table.value.dtype) == (np.int64, np.int32, np.float64)
+    assert table.starts[0] == 0
+    assert table.starts[-1] == len(table.column) == len(table.value)
+    for row in range(len(table)):
+        assert (np.diff(table.column[table.starts[row] : table.starts[row + 1]]) > 0).all()
+    assert not np.isnan(table.value).any() if np.isnan(table.absent) else not (table.value == table.absent).any()
 
 
 @pytest.mark.parametrize("kind", [sp.csr_matrix, sp.csr_array])
@@ -36,14 +37,14 @@ def assert_sound(stored: SparseMatrix) -> None:
 def test_every_format_and_type(form, dtype, kind):
     table = np.abs(TABLE).astype(dtype)
     columns = read_columns(kind(table).asformat(form))
-    assert_sound(columns.stored)
+    assert_valid(columns.sparse)
     np.testing.assert_array_equal(to_dense(columns), table.astype(float))
     assert (columns.n_rows, columns.named, columns.names[3]) == (4, False, "feature_0003")
 
 
 @pytest.mark.parametrize("index", [np.int32, np.int64])
 @pytest.mark.parametrize("form", [sp.csr_matrix, sp.csc_array, sp.coo_array])
-def test_unsorted_and_repeated_entries_are_read_as_scipy_does_and_the_matrix_stays_as_it_is(form, index):
+def test_unsorted_and_repeated_entries_are_read_as_scipy_does_without_changing_the_matrix(form, index):
     rng = np.random.default_rng(0)
     row, column, value = rng.integers(0, 9, 60), rng.integers(0, 7, 60), rng.integers(-2, 3, 60).astype(float)
     if form is sp.coo_array:
@@ -55,17 +56,17 @@ def test_unsorted_and_repeated_entries_are_read_as_scipy_does_and_the_matrix_sta
         parts = [X.data, X.indices, X.indptr]
     before = [part.copy() for part in parts]
     columns = read_columns(X)
-    assert_sound(columns.stored)
+    assert_valid(columns.sparse)
     np.testing.assert_array_equal(to_dense(columns), X.toarray())
     for part, kept in zip(parts, before, strict=True):
         np.testing.assert_array_equal(part, kept)
 
 
-def test_a_matrix_that_was_changed_after_scipy_looked_is_looked_at_again():
+def test_a_matrix_changed_in_place_is_checked_again():
     X = sp.csr_array(TABLE)
     assert X.has_canonical_format
     X.indices[:2] = X.indices[:2][::-1].copy()
-    assert_sound(read_columns(X).stored)
+    assert_valid(read_columns(X).sparse)
     np.testing.assert_array_equal(to_dense(read_columns(X)), X.toarray())
 
 
@@ -78,7 +79,7 @@ def test_any_entries(data):
     entries = data.draw(st.dictionaries(places, numbers, max_size=12))
     absent = data.draw(numbers)
     form = data.draw(st.sampled_from(["csr", "csc", "coo", "lil", "dok"]))
-    if form in ("lil", "dok"):  # they keep zeros or not, as they came
+    if form in ("lil", "dok"):  # whether they keep zeros depends on how they were built
         entries = {place: value for place, value in entries.items() if value != 0}
     row, column = (np.array([place[k] for place in entries], dtype=int) for k in (0, 1))
     X = sp.coo_array((np.array(list(entries.values()), dtype=float), (row, column)), shape=shape).asformat(form)
@@ -86,33 +87,33 @@ def test_any_entries(data):
     for place, value in entries.items():
         dense[place] = value
     columns = read_columns(X, absent=absent)
-    assert_sound(columns.stored)
+    assert_valid(columns.sparse)
     np.testing.assert_array_equal(to_dense(columns), dense)
     rows = data.draw(st.lists(st.integers(0, shape[0] - 1), max_size=6))
-    part = columns.stored.take(np.array(rows, dtype=int))
-    assert_sound(part)
+    part = columns.sparse.take(np.array(rows, dtype=int))
+    assert_valid(part)
     np.testing.assert_array_equal([part.read_column(c) for c in range(shape[1])], dense[rows].T)
     first, last = sorted(data.draw(st.tuples(*[st.integers(0, shape[0])] * 2)))
-    part = columns.stored.take_slice(first, last)
+    part = columns.sparse.take_slice(first, last)
     np.testing.assert_array_equal([part.read_column(c) for c in range(shape[1])], dense[first:last].T)
     chosen = data.draw(st.lists(st.integers(0, shape[1] - 1), unique=True, min_size=1))
     part = columns.select([columns.names[c] for c in chosen])
-    assert_sound(part.stored)
+    assert_valid(part.sparse)
     np.testing.assert_array_equal(to_dense(part), dense[:, chosen])
 
 
 def test_explicit_absent_values_are_absent_and_a_stored_zero_is_a_value():
     X = sp.csr_array((np.array([0.0, 7.0, 3.0]), np.array([0, 1, 0]), np.array([0, 2, 3])), shape=(2, 2))
-    assert read_columns(X).stored.value.tolist() == [7.0, 3.0]
-    named = read_columns(X, absent=7.0).stored
+    assert read_columns(X).sparse.value.tolist() == [7.0, 3.0]
+    named = read_columns(X, absent=7.0).sparse
     assert (named.value.tolist(), named.absent, named.read_column(1).tolist()) == ([0.0, 3.0], 7.0, [7.0, 7.0])
 
 
-def test_a_copy_only_where_one_is_needed():
+def test_csr_arrays_are_not_copied():
     X = sp.csr_array(TABLE)
-    stored = read_columns(X).stored
-    assert np.shares_memory(stored.value, X.data)
-    assert np.shares_memory(stored.column, X.indices)
+    table = read_columns(X).sparse
+    assert np.shares_memory(table.value, X.data)
+    assert np.shares_memory(table.column, X.indices)
 
 
 # Frames
@@ -122,32 +123,32 @@ def test_a_copy_only_where_one_is_needed():
 def test_pandas_sparse_columns_stay_sparse(fill):
     frame = pd.DataFrame(TABLE, columns=list("abcd")).astype(pd.SparseDtype(float, fill))
     columns = read_columns(frame)
-    assert_sound(columns.stored)
-    np.testing.assert_equal(columns.stored.absent, fill)
+    assert_valid(columns.sparse)
+    np.testing.assert_equal(columns.sparse.absent, fill)
     assert (columns.names, columns.named) == (("a", "b", "c", "d"), True)
     np.testing.assert_array_equal(to_dense(columns), TABLE)
 
 
 def test_pandas_sparse_columns_of_other_kinds():
     table = pd.DataFrame({"a": [0, 2, 0], "b": [1, 0, 0]})
-    assert read_columns(table.astype(pd.SparseDtype(int, 0))).stored.value.tolist() == [1.0, 2.0]
-    assert read_columns(table.astype(bool).astype(pd.SparseDtype(bool, False))).stored.value.tolist() == [1.0, 1.0]
+    assert read_columns(table.astype(pd.SparseDtype(int, 0))).sparse.value.tolist() == [1.0, 2.0]
+    assert read_columns(table.astype(bool).astype(pd.SparseDtype(bool, False))).sparse.value.tolist() == [1.0, 1.0]
     mixed = table.astype({"a": pd.SparseDtype(int, 0), "b": pd.SparseDtype(int, 1)})
     for frame in (mixed, table.astype({"a": pd.SparseDtype(int, 0)})):
         columns = read_columns(frame)
-        assert columns.stored is None
+        assert columns.sparse is None
         np.testing.assert_array_equal(to_dense(columns), table)
 
 
 def test_polars_has_no_sparse_columns():
-    assert read_columns(pl.DataFrame({"a": [0.0, 1.0]})).stored is None
+    assert read_columns(pl.DataFrame({"a": [0.0, 1.0]})).sparse is None
 
 
-# Refusals
+# Errors
 
 
 def change_type(X, dtype):
-    X.data = X.data.astype(dtype)  # SciPy itself would refuse some
+    X.data = X.data.astype(dtype)  # SciPy's constructor does not accept all types
     return X
 
 
@@ -194,15 +195,15 @@ def put(index, value):
     ],
 )
 def test_broken_matrices(X, message):
-    with pytest.raises(ValueError, match=f"the sparse matrix is broken: .*{message}.*; build the matrix anew"):
+    with pytest.raises(ValueError, match=f"the sparse matrix is broken: .*{message}.*; build the matrix again"):
         read_columns(X)
 
 
-@pytest.mark.parametrize("wish", ["nominal", "ordinal", ["0", "1"]])
-def test_levels_are_not_sparse(wish):
+@pytest.mark.parametrize("feature_type", ["nominal", "ordinal", ["0", "1"]])
+def test_sparse_columns_cannot_be_levels(feature_type):
     columns = read_columns(sp.csr_array(TABLE))
     with pytest.raises(ValueError, match=r"feature_types of column 'feature_0001' is .* columns of a sparse table"):
-        Encoder.fit(columns, feature_types=["auto", wish, "continuous", "auto"])
+        Encoder.fit(columns, feature_types=["auto", feature_type, "continuous", "auto"])
     encoder = Encoder.fit(read_columns(TABLE), feature_types=["auto", "nominal", "auto", "auto"])
     with pytest.raises(ValueError, match="column 'feature_0001' is nominal in this model"):
         encoder.numbers(columns)

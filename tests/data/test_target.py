@@ -1,4 +1,4 @@
-"""sample: a weight is a repetition, the order of rows is forgotten, and wrong weights and scores are refused."""
+"""Weights equal repetition, the order of rows does not matter, and invalid weights and scores raise."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ NAMES = ("size", "age", "dose")
 
 
 def draw_rows(rng, n_rows, n_axes=3, with_init=True):
-    """Rows with many ties in every part."""
+    """Rows with many ties in positions, targets and scores."""
     positions = rng.integers(0, 3, (n_rows, n_axes)).astype(np.float32)
     y = rng.integers(0, 2, n_rows).astype(float)
     init = rng.integers(0, 2, (n_rows, 2)).astype(float) if with_init else None
@@ -67,8 +67,8 @@ def test_equal_rows_are_sorted_by_target_then_given_scores_then_weight():
 # Digests
 
 
-def store(numbers, absent):
-    """The same table stored, by the definition."""
+def sparsify(numbers, absent):
+    """The same table as a sparse one, by definition."""
     present = ~((numbers == absent) | (np.isnan(numbers) & np.isnan(absent)))
     starts = np.r_[0, np.cumsum(present.sum(axis=1))]
     return SparseMatrix(starts, np.nonzero(present)[1].astype(np.int32), numbers[present], absent, numbers.shape[1])
@@ -80,17 +80,17 @@ def store(numbers, absent):
     st.sampled_from([0.0, 1.0, NAN, 7.0]),
     st.randoms(use_true_random=False),
 )
-def test_a_digest_tells_rows_apart_whether_values_are_stored_and_whatever_the_order_of_columns(table, absent, random):
+def test_digests_differ_between_rows_and_not_between_forms_or_orders_of_columns(table, absent, random):
     names = [f"column {index}" for index in range(table.shape[1])]
     digests = digest_rows(table, names)
-    np.testing.assert_array_equal(digest_rows(store(table, absent), names), digests)
+    np.testing.assert_array_equal(digest_rows(sparsify(table, absent), names), digests)
     moved = random.sample(range(len(names)), len(names))
     np.testing.assert_array_equal(digest_rows(table[:, moved], [names[i] for i in moved]), digests)
     written = [str(row) for row in table.tolist()]
     assert len(set(digests.tolist())) == len(set(written))
 
 
-def test_digests_know_values_by_their_column():
+def test_digests_depend_on_the_column_of_a_value():
     assert len(set(digest_rows(np.array([[1.0, 2.0], [2.0, 1.0], [3.0, 0.0], [0.0, 3.0]]), ["a", "b"]).tolist())) == 4
     same = np.array([[-0.0, np.nan], [0.0, -np.nan], [0.0, np.array(0x7FF0000000000001).view(float)]])
     assert len(set(digest_rows(same, ["a", "b"]).tolist())) == 1
@@ -110,13 +110,13 @@ def test_digests_without_numba_are_the_same():
 
 
 @pytest.mark.parametrize("absent", [0.0, 3.0])
-def test_stored_rows_are_tidied_like_all_others(absent):
+def test_sparse_rows_are_tidied_like_dense_ones(absent):
     rng = np.random.default_rng(2)
     numbers, y, init = draw_rows(rng, 50)
     numbers = numbers.astype(float)
     sample = Sample(y, rng.integers(0, 3, 50).astype(float), init)
     tidy, rows = tidy_rows(numbers, sample, NAMES)
-    other, other_rows = tidy_rows(store(numbers, absent), sample, NAMES)
+    other, other_rows = tidy_rows(sparsify(numbers, absent), sample, NAMES)
     dense = np.stack([other.read_column(column) for column in range(3)], axis=1)
     assert_same((tidy, rows), (dense, other_rows))
 
@@ -145,7 +145,7 @@ def test_the_order_of_rows_does_not_matter(seed, n_rows, unit):
     assert_same(shuffled, tidy_rows(positions, Sample(y, weights, init), NAMES))
 
 
-def test_the_order_of_columns_does_not_matter_where_they_are_compared_by_name():
+def test_the_order_of_columns_does_not_matter():
     rng = np.random.default_rng(0)
     positions, y, init = draw_rows(rng, 60)
     sample, moved = Sample(y, np.ones(60), init), [2, 0, 1]
@@ -161,7 +161,7 @@ def test_fractional_weights_stay():
     assert rows.init is None
 
 
-def test_large_weights_are_not_spelled_out():
+def test_rows_of_large_weights_are_not_repeated():
     positions = np.array([[2.0], [1.0]], dtype=np.float32)
     tidy, rows = tidy_rows(positions, Sample(np.array([5.0, 6.0]), np.array([1.0, float(SMALL_TABLE)])), ["x"])
     found = sorted(zip(tidy[:, 0].tolist(), rows.y, rows.weights, strict=True))
@@ -178,7 +178,7 @@ def test_large_tables_keep_their_order_but_lose_rows_of_weight_zero():
     np.testing.assert_array_equal(tidy[:, 0], np.delete(positions[:, 0], 3))
 
 
-def test_rows_without_weight_zero_are_not_changed_in_place():
+def test_rows_are_not_changed_in_place():
     positions, y, init = draw_rows(np.random.default_rng(1), 20)
     before = positions.copy(), y.copy(), init.copy()
     tidy_rows(positions, Sample(y, np.full(20, 2.0), init), NAMES)

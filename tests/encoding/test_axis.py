@@ -1,4 +1,4 @@
-"""axis: knots and places of every scaling, coarser axes, rows that repeat or weigh nothing, and extremes of float64."""
+"""Knots and places of every scaling: weights, frequent values, levels, and extremes of float64."""
 
 import math
 import re
@@ -7,43 +7,23 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from neuralbasis.data.columns import read_columns
-from neuralbasis.encoding.axis import FREQUENT, MIN_GAP, MINMAX_SHARE, SCALINGS, Axis, continuous_axis, level_axis
+from neuralbasis.data.frames import read_columns
+from neuralbasis.encoding.axis import FREQUENT, MIN_GAP, MINMAX_SHARE, SCALINGS, continuous_axis, level_axis
 from neuralbasis.encoding.encoder import Encoder
-from neuralbasis.encoding.layout import lay_out
-from neuralbasis.model.predictor import _positions
-from tests.models import slow_position
+from tests.axis_values import column_values, finite, increases, knot_limits, locate, scalings
 
 NAN = float("nan")
 LARGEST = np.finfo(float).max
 SUBNORMAL = 5e-324
 
-# Columns that strain the scaling: ordinary numbers, ties, neighbours in the last bit, subnormals, the largest doubles.
-finite = st.floats(allow_nan=False, allow_infinity=False) | st.floats(-100, 100) | st.integers(-9, 9).map(float)
-column_values = hnp.arrays(np.float64, st.integers(1, 80), elements=finite)
-scalings = st.sampled_from(SCALINGS)
-knot_limits = st.sampled_from([2, 3, 8, 33, 193])
-
 
 def steps(axis, max_knots=193):
     """Places in steps of the shared axis."""
     return (axis.places * (max_knots - 1)).tolist()
-
-
-def increases(values):
-    return bool((values[1:] > values[:-1]).all())  # the difference of two doubles may overflow
-
-
-def locate(axis, values):
-    """Positions by the compiled path, which must be those of the NumPy path."""
-    values = np.asarray(values, dtype=float)
-    positions = lay_out([axis], [(0,)], {}).encode(values[:, None])[:, 0]
-    np.testing.assert_array_equal(positions, _positions(values, axis).astype(np.float32))
-    return positions.tolist()
 
 
 def assert_same_axis(one, other):
@@ -148,7 +128,7 @@ def test_minmax_places_are_shares_of_the_range(values, max_knots):
 
 @settings(deadline=None)
 @given(column_values, st.sampled_from(["quantile", "gaussian"]))
-def test_every_value_of_a_few_is_a_knot(values, scaling):
+def test_each_of_few_values_is_a_knot(values, scaling):
     axis = continuous_axis("x", values, scaling=scaling)
     assert axis.knots.tolist() == np.unique(values).tolist()
     if len(axis.knots) > 1:  # places are steps of the shared axis
@@ -171,14 +151,14 @@ def test_a_frequent_value_is_a_knot(seed, max_knots, shape):
     values = np.round(getattr(rng, f"standard_{shape}")(2000), 3)
     assume(len(np.unique(values)) > max_knots)
     frequent = rng.choice(values)
-    # Half of its mass on either side is more than one step of the axis (ranks are 0.8 of it): it stands alone.
+    # Half of its mass is more than one step of the axis, so it is alone at its place (ranks are 0.8 of the axis).
     share = 2.6 / 0.8 / (max_knots - 1)
     values[rng.permutation(2000)[: int(np.ceil(share * 2000))]] = frequent
     assert frequent in continuous_axis("x", values, max_knots=max_knots).knots
 
 
 def draw_crowded(rng, n_rows, share, n_frequent=1, shape="normal"):
-    """Values that hardly repeat, but for some that have this share of the rows each."""
+    """Mostly distinct values, and some that have this share of the rows each."""
     values = getattr(rng, f"standard_{shape}")(n_rows)
     frequent = rng.choice(np.unique(values)[5:-5], n_frequent, replace=False)
     count = math.ceil(share * n_rows)
@@ -202,7 +182,7 @@ def test_the_values_beside_a_frequent_one_are_knots(seed, max_knots, shape):
     where = np.searchsorted(axis.knots, neighbours)
     np.testing.assert_array_equal(axis.knots[where], neighbours)
     np.testing.assert_array_equal(np.diff(where), 1)  # nothing between them
-    # A jump at the frequent value ends at the values beside it: the next one is read without it.
+    # A jump at the frequent value does not affect the positions of the next values.
     position = np.array(locate(axis, distinct))
     reached = np.abs(position - position[at]) < 1
     assert distinct[reached].tolist() == [frequent]
@@ -230,35 +210,35 @@ def test_knots_stay_in_order_beside_frequent_values(seed, max_knots, shape, n_fr
         assert axis.knots[[0, -1]].tolist() == [values.min(), values.max()]
 
 
-def test_beside_a_frequent_value_the_nearest_values_stand_for_their_place():
-    """Nine places: 50 has one for itself and more than two even shares, the values beside it share theirs."""
+def test_knots_beside_a_frequent_value_are_the_nearest_values():
+    """Nine places: 50 is alone at its place, with more than twice the average weight."""
     values = np.r_[np.arange(100.0), np.full(80, 50.0)]
     share = 81 / 180
     assert share > FREQUENT / 9
     axis = continuous_axis("x", values, max_knots=9)
     at = axis.knots.tolist().index(50.0)
     assert axis.knots[at - 1 : at + 2].tolist() == [49.0, 50.0, 51.0]
-    # Elsewhere, and without the frequent value, a knot is the median of its place: inside of it.
+    # Elsewhere a knot is the median of the values at its place.
     rank = (np.cumsum(np.where(np.arange(100) == 50, 81, 1)) - np.where(np.arange(100) == 50, 81, 1) / 2) / 180
     stretched = (rank - rank[0]) / (rank[-1] - rank[0])
     place = np.rint(8 * (0.65 * stretched + 0.35 * np.arange(100) / 99))
     for knot, step in zip(axis.knots, np.rint(steps(axis, 9)), strict=True):
-        mates = np.flatnonzero(place == step)
-        assert knot in mates
+        group = np.flatnonzero(place == step)
+        assert knot in group
         if knot not in (49.0, 50.0, 51.0):
-            assert knot == mates[(len(mates) - 1) // 2]
+            assert knot == group[(len(group) - 1) // 2]
 
 
 @pytest.mark.parametrize(("max_knots", "between"), [(17, [41.0, 45.0]), (25, [45.0])])
-def test_between_two_frequent_values_the_nearest_of_each_or_that_of_the_second(max_knots, between):
-    """Of two places between them each stands by its side; a single one can stand by one side only."""
+def test_knots_between_two_frequent_values(max_knots, between):
+    """Two places have the value nearest to each; a single place has the value nearest to the second."""
     values = np.r_[np.arange(100.0), np.full(100, 40.0), np.full(100, 46.0)]
     knots = continuous_axis("x", values, max_knots=max_knots).knots.tolist()
     assert knots[knots.index(39.0) : knots.index(47.0) + 1] == [39.0, 40.0, *between, 46.0, 47.0]
 
 
-def test_a_value_that_is_not_frequent_leaves_the_medians_beside_it():
-    """A lone far value has a place for itself, but few rows: nothing is said there that could leak."""
+def test_knots_beside_a_rare_value_are_medians():
+    """A distant value is alone at its place but has few rows, so its effect cannot leak."""
     values = np.r_[np.linspace(0, 1, 300), 1.5, np.linspace(2, 3, 300)]
     axis = continuous_axis("x", values, max_knots=33)
     at = axis.knots.tolist().index(1.5)
@@ -300,7 +280,7 @@ def test_fractional_weights(data, scaling, max_knots):
     assert increases(axis.places)
     assert axis.places[0] >= 0
     assert axis.places[-1] <= 1
-    # Only proportions matter: a power of two leaves every rounding as it is.
+    # Only proportions matter; a power of two does not change the rounding.
     assert_same_axis(axis, continuous_axis("x", values, weights * 2.0**20, scaling, max_knots))
 
 
@@ -310,61 +290,6 @@ def test_values_of_weight_zero_are_absent(scaling):
     axis = continuous_axis("x", values, np.array([1.0, 0.0, 2.0, 0.0, 1.0, 1.0]), scaling)
     assert axis.knots.tolist() == [1.0, 2.0, 4.0]
     assert_same_axis(axis, continuous_axis("x", np.array([1.0, 2.0, 2.0, 4.0, NAN]), None, scaling))
-
-
-@settings(deadline=None, max_examples=200)
-@given(column_values, scalings, knot_limits, st.integers(2, 40))
-def test_coarse_axes_are_nested_and_stand_on_even_places(values, scaling, max_knots, coarse_knots):
-    axis = continuous_axis("x", values, scaling=scaling, max_knots=max_knots)
-    coarse = axis.coarsen(coarse_knots)
-    assert len(coarse.knots) <= coarse_knots
-    assert increases(coarse.knots)
-    assert set(coarse.knots) <= set(axis.knots)
-    assert coarse.knots[[0, -1]].tolist() == axis.knots[[0, -1]].tolist()
-    assert (coarse.name, coarse.kind, coarse.levels, coarse.mass) == ("x", "continuous", None, None)
-    if len(axis.knots) <= coarse_knots:
-        assert coarse.knots.tolist() == axis.knots.tolist()
-    if len(axis.knots) == 1:
-        assert coarse is axis
-        return
-    steps = np.rint(coarse.places * (coarse_knots - 1))
-    assert increases(steps)
-    assert coarse.places.tolist() == (steps / (coarse_knots - 1)).tolist()
-
-
-@settings(deadline=None)
-@given(column_values, scalings, st.integers(2, 40))
-@example(np.array([0.0, 1.0, 2.0, 3.0, 9.0]), "minmax", 4)  # 9 is the knot nearest to 2/3 and to 1
-def test_the_ends_of_a_coarse_axis_stay_at_its_ends(values, scaling, coarse_knots):
-    axis = continuous_axis("x", values, scaling=scaling)
-    assume(len(axis.knots) > 1)
-    assert axis.coarsen(coarse_knots).places[[0, -1]].tolist() == [0.0, 1.0]
-
-
-def test_coarse_knots_are_those_nearest_to_even_places():
-    axis = Axis("x", "continuous", np.arange(6.0), np.array([0.0, 0.1, 0.45, 0.6, 0.8, 1.0]))
-    assert axis.coarsen(3).knots.tolist() == [0.0, 2.0, 5.0]
-    assert axis.coarsen(3).places.tolist() == [0.0, 0.5, 1.0]
-    assert axis.coarsen(4).knots.tolist() == [0.0, 2.0, 3.0, 5.0]  # 1/3 -> 0.45, 2/3 -> 0.6
-    assert axis.coarsen(4).places.tolist() == [0.0, 1 / 3, 2 / 3, 1.0]
-    assert axis.coarsen(2).knots.tolist() == [0.0, 5.0]
-    assert axis.knots.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
-
-
-def test_few_knots_move_to_even_places_of_their_own():
-    axis = Axis("x", "continuous", np.arange(4.0), np.array([0.0, 0.01, 0.02, 1.0]))
-    assert axis.coarsen(11).knots.tolist() == [0.0, 1.0, 2.0, 3.0]
-    assert axis.coarsen(11).places.tolist() == [0.0, 0.1, 0.2, 1.0]
-    assert axis.coarsen(4).places.tolist() == [0.0, 1 / 3, 2 / 3, 1.0]
-    crowded = Axis("x", "continuous", np.arange(3.0), np.array([0.0, 0.99, 1.0]))
-    assert crowded.coarsen(5).places.tolist() == [0.0, 0.75, 1.0]
-
-
-def test_a_place_far_from_all_knots_is_left_out():
-    axis = Axis("x", "continuous", np.arange(7.0), np.array([0.0, 0.01, 0.02, 0.03, 0.04, 0.99, 1.0]))
-    coarse = axis.coarsen(5)  # 0.04 is the nearest to 0.25 and to 0.5, 1.0 to 0.75 (but 0.99 is nearer)
-    assert coarse.knots.tolist() == [0.0, 4.0, 5.0, 6.0]
-    assert coarse.places.tolist() == [0.0, 0.25, 0.75, 1.0]
 
 
 # Extremes of float64
@@ -379,7 +304,7 @@ def test_range_of_any_size(scaling, size):
     assert locate(axis, [-LARGEST, -size, -size / 2, 0.0, size / 4, size, LARGEST]) == [1, 1, 1.5, 2, 2.25, 3, 3]
 
 
-def test_interpolation_across_the_whole_of_float64():
+def test_interpolation_across_the_range_of_float64():
     axis = continuous_axis("x", np.array([-LARGEST, LARGEST]))
     assert locate(axis, [-LARGEST, -LARGEST / 2, 0.0, LARGEST / 2, LARGEST]) == [1.0, 1.25, 1.5, 1.75, 2.0]
 
@@ -410,7 +335,7 @@ def test_minmax_grid_of_neighbouring_doubles_increases(offset):
     assert len(axis.knots) > 100
 
 
-def test_minmax_leaves_out_values_that_single_precision_cannot_tell_apart():
+def test_minmax_leaves_out_values_that_are_equal_in_single_precision():
     axis = continuous_axis("x", np.array([0.0, 1e-60, 0.5, 1.0 - 1e-12, 1.0]), scaling="minmax")
     assert axis.knots.tolist() == [0.0, 0.5, 1.0]
     assert axis.places.tolist() == [0.0, 0.5, 1.0]
@@ -440,12 +365,12 @@ def test_infinite_values_name_the_column(values, weighted, scaling):
 )
 def test_a_column_without_a_value_names_the_column(values, weights):
     weights = None if weights is None else np.array(weights)
-    with pytest.raises(ValueError, match=r"column 'age' has no value that is not missing; drop it or fill it"):
+    with pytest.raises(ValueError, match=r"column 'age' has only missing values; drop it or fill it"):
         continuous_axis("age", np.array(values, dtype=float), weights)
 
 
 def test_no_levels_names_the_column():
-    with pytest.raises(ValueError, match=re.escape("column 'city' has no value that is not missing")):
+    with pytest.raises(ValueError, match=re.escape("column 'city' has only missing values")):
         level_axis("city", "nominal", [])
 
 
@@ -458,39 +383,6 @@ def test_levels_are_evenly_placed_knots():
     assert (axis.knots.tolist(), axis.places.tolist(), axis.n_cells) == ([0.0, 1.0, 2.0], [0.0, 0.5, 1.0], 5)
     assert locate(axis, [0.0, 2.0, NAN, -1.0, 3.0]) == [1.0, 3.0, 0.0, 4.0, 4.0]
     assert axis.mass is None
-
-
-@pytest.mark.parametrize("kind", ["nominal", "ordinal"])
-def test_a_coarse_axis_keeps_the_heaviest_levels_and_reads_others_as_unseen(kind):
-    axis = level_axis("size", kind, ["S", "M", "L", "XL"], np.array([5.0, 1.0, 7.0, 5.0]))
-    coarse = axis.coarsen(3)
-    assert (coarse.name, coarse.kind, coarse.is_level, coarse.n_cells) == ("size", kind, True, 5)
-    assert (coarse.knots.tolist(), coarse.levels) == ([0.0, 2.0, 3.0], ("S", "L", "XL"))
-    assert (coarse.places.tolist(), coarse.mass.tolist()) == ([0.0, 0.5, 1.0], [5.0, 7.0, 5.0])
-    assert locate(coarse, [0.0, 1.0, 2.0, 3.0, NAN, -1.0, 4.0]) == [1.0, 4.0, 2.0, 3.0, 0.0, 4.0, 4.0]
-    twice = coarse.coarsen(2)  # of two levels of equal mass the first stays
-    assert (twice.knots.tolist(), twice.levels, twice.mass.tolist()) == ([0.0, 2.0], ("S", "L"), [5.0, 7.0])
-    assert locate(twice, [0.0, 1.0, 2.0, 3.0, NAN]) == [1.0, 3.0, 2.0, 3.0, 0.0]
-    same = axis.coarsen(4)
-    assert (same.knots.tolist(), same.levels, same.places.tolist()) == ([0, 1, 2, 3], axis.levels, [0, 1 / 3, 2 / 3, 1])
-    assert level_axis("size", kind, ["S", "M", "L"]).coarsen(2).levels == ("S", "M")  # without mass all weigh the same
-
-
-@settings(deadline=None)
-@given(st.lists(st.integers(1, 5), min_size=2, max_size=60), st.integers(2, 70), st.integers(2, 20))
-def test_coarse_levels_are_nested_and_both_ways_find_them(mass, first, second):
-    names = [f"level {index:02d}" for index in range(len(mass))]
-    axis = level_axis("x", "nominal", names, np.array(mass, dtype=float))
-    coarse = axis.coarsen(max(first, second))
-    for one, other in ((axis, coarse), (coarse, coarse.coarsen(min(first, second)))):
-        assert set(other.knots) <= set(one.knots)
-        assert len(other.knots) == min(len(one.knots), max(first, second) if one is axis else min(first, second))
-        assert [names[int(knot)] for knot in other.knots] == list(other.levels)
-        assert [mass[int(knot)] for knot in other.knots] == other.mass.tolist()
-        left = set(one.knots) - set(other.knots)
-        assert max((mass[int(knot)] for knot in left), default=0) <= other.mass.min()
-        codes = np.r_[np.arange(len(mass)), -1.0, len(mass), NAN]
-        assert locate(other, codes) == [slow_position(code, other) for code in codes]
 
 
 def test_encoders_weigh_the_levels():
@@ -519,7 +411,7 @@ def test_ten_thousand_levels():
     assert locate(axis, numbers[:, 0]) == [*np.arange(1.0, 10_001.0).tolist(), 0.0, 10_001.0]
 
 
-# Any kind of number
+# Types of numbers
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "g", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", ">f4", ">i8"])
@@ -543,43 +435,3 @@ def test_extremes_of_a_dtype(dtype):
 def test_booleans_are_numbers():
     (axis,) = Encoder.fit(read_columns({"flag": np.array([True, False, True])})).axes
     assert (axis.kind, axis.knots.tolist()) == ("continuous", [0.0, 1.0])
-
-
-@given(
-    hnp.arrays(float, st.integers(2, 60), elements=st.floats(-100, 100)), st.lists(st.floats(-120, 120), max_size=20)
-)
-def test_added_knots_lie_on_the_line_that_was_there(values, more):
-    assume(len(np.unique(values)) > 1)
-    axis = continuous_axis("a", values, max_knots=9)
-    more = np.clip(more, axis.knots[0], axis.knots[-1])
-    fine = axis.add_knots(more)
-    assert np.isin(axis.knots, fine.knots).all()
-    assert np.isin(fine.knots, np.r_[axis.knots, more]).all()
-    np.testing.assert_allclose(fine.places, np.interp(fine.knots, axis.knots, axis.places))
-    assert (np.diff(fine.knots) > 0).all()
-    added = ~np.isin(fine.knots, axis.knots)
-    assert (np.diff(fine.places)[added[1:] | added[:-1]] >= MIN_GAP).all()
-
-
-def test_knots_too_close_to_tell_apart_are_not_added():
-    axis = continuous_axis("a", np.array([0.0, 1.0]))
-    assert axis.add_knots(np.array([0.5, 0.5 + 1e-9, 1e-9])).knots.tolist() == [0.0, 1.0]
-    assert axis.add_knots(np.array([0.25, 0.5])).knots.tolist() == [0.0, 0.25, 0.5, 1.0]
-
-
-@given(
-    hnp.arrays(float, st.integers(3, 40), elements=st.floats(-100, 100)), st.lists(st.floats(-100, 100), max_size=20)
-)
-def test_cells_are_carried_to_added_knots_and_back(values, more):
-    assume(len(np.unique(values)) > 1)
-    axis = continuous_axis("a", values, max_knots=9)
-    fine = axis.add_knots(np.clip(more, axis.knots[0], axis.knots[-1]))
-    cells = np.random.default_rng(0).normal(size=(axis.n_cells, 2))
-    carried = axis.carry(cells, fine)
-    assert carried.shape == (fine.n_cells, 2)
-    np.testing.assert_array_equal(carried[[0, -1]], cells[[0, -1]])
-    for channel in range(2):
-        np.testing.assert_allclose(
-            carried[1:-1, channel], np.interp(fine.knots, axis.knots, cells[1:-1, channel]), atol=1e-9
-        )
-    np.testing.assert_allclose(fine.carry(carried, axis), cells, atol=1e-12)

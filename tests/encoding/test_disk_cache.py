@@ -1,4 +1,4 @@
-"""The cache holds every row once and exactly, at random, and is never taken for whole when it is not."""
+"""The cache holds every row once, exactly and in random order; incomplete or outdated caches are written again."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import settings as trial
 from hypothesis import strategies as st
 
-from neuralbasis.data.columns import read_columns
 from neuralbasis.data.files import open_source
+from neuralbasis.data.frames import read_columns
 from neuralbasis.encoding import disk_cache as cache_module
 from neuralbasis.encoding.disk_cache import Cache, make_cache, pack, remove_cache, share_rows, unpack
 from neuralbasis.encoding.profile import Profile, choose_roles, make_profile
@@ -54,7 +54,7 @@ def ordered(rows: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("weight", [None, "weight"])
 @pytest.mark.parametrize("target", ["amount", "label"])
-def test_every_row_is_there_once_and_exactly(tmp_path: Path, target: str, weight: str | None) -> None:
+def test_every_row_is_stored_once_and_exactly(tmp_path: Path, target: str, weight: str | None) -> None:
     table = make_table(5000)
     source, profile = prepare(write_files(table, tmp_path / "table"), target, weight, target == "label")
     cache = write(source, profile, tmp_path / "cache")[0]
@@ -68,7 +68,7 @@ def test_every_row_is_there_once_and_exactly(tmp_path: Path, target: str, weight
     assert (block.numbers.dtype, block.y.dtype) == (np.float64, np.int64 if target == "label" else np.float64)
 
 
-def test_a_range_of_rows_is_part_of_the_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_range_of_rows_is_a_slice_of_the_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache_module, "FLUSH_BYTES", 20_000)  # many chunks
     cache = write(*prepare(write_files(make_table(5000), tmp_path / "table")), tmp_path / "cache")[0]
     whole = cache.read(1)
@@ -80,7 +80,7 @@ def test_a_range_of_rows_is_part_of_the_bucket(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("size", [2, 3])
-def test_any_number_of_processes_deals_the_same_rows(tmp_path: Path, size: int) -> None:
+def test_the_number_of_processes_does_not_change_the_buckets(tmp_path: Path, size: int) -> None:
     source, profile = prepare(write_files(make_table(9000), tmp_path / "table"))
     one, many = write(source, profile, tmp_path / "one"), write(source, profile, tmp_path / "many", size=size)
     assert [cache.rank for cache in many] == list(range(size))
@@ -113,7 +113,7 @@ def test_buckets_are_random_samples_of_all_rows(tmp_path: Path) -> None:
     for bucket in range(4):
         x = cache.read(bucket).numbers[:, 0]
         counts = np.histogram(x, 10, (0, n_rows))[0]
-        assert ((counts - len(x) / 10) ** 2 / (len(x) / 10)).sum() < 35  # χ² of 9 degrees
+        assert ((counts - len(x) / 10) ** 2 / (len(x) / 10)).sum() < 35  # χ² with 9 degrees of freedom
         assert abs(np.corrcoef(x, np.arange(len(x)))[0, 1]) < 0.1
     same, other = write(source, profile, tmp_path / "b"), write(source, profile, tmp_path / "c", seed=1)
     again = write(source, profile, tmp_path / "d")
@@ -130,7 +130,7 @@ def test_shares_of_buckets() -> None:
 
 @trial(deadline=None)
 @given(st.lists(st.one_of(st.integers(-127, 127).map(float), st.just(np.nan)), min_size=1))
-def test_packed_integers_come_back(values: list[float]) -> None:
+def test_packed_numbers_are_unpacked_exactly(values: list[float]) -> None:
     for kind in ("int8", "int16", "int32", "float32", "float64"):
         out = np.empty(len(values))
         unpack(pack(np.array(values), kind), out)
@@ -141,7 +141,7 @@ def stamp(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
 
 
-def test_a_cache_is_taken_again_while_nothing_changed(tmp_path: Path) -> None:
+def test_an_unchanged_cache_is_used_again(tmp_path: Path) -> None:
     files, folder = write_files(make_table(3000), tmp_path / "table"), tmp_path / "cache"
     rows = read_rows(write(*prepare(files), folder))
     before = stamp(folder)
@@ -153,7 +153,7 @@ def test_a_cache_is_taken_again_while_nothing_changed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["file", "weight", "buckets", "levels"])
-def test_a_cache_of_something_else_is_made_anew(tmp_path: Path, change: str) -> None:
+def test_an_outdated_cache_is_written_again(tmp_path: Path, change: str) -> None:
     files, folder = write_files(make_table(3000), tmp_path / "table"), tmp_path / "cache"
     write(*prepare(files), folder)
     before, given, more = stamp(folder), {}, {}
@@ -175,7 +175,7 @@ def test_a_cache_of_something_else_is_made_anew(tmp_path: Path, change: str) -> 
         assert len(list(folder.glob("bucket-*"))) == 3
 
 
-def test_a_table_without_files_is_never_taken_again(tmp_path: Path) -> None:
+def test_the_cache_of_a_table_without_files_is_always_written_again(tmp_path: Path) -> None:
     source, profile = prepare([make_table(2000)])
     write(source, profile, tmp_path)
     before = stamp(tmp_path)
@@ -195,7 +195,7 @@ def damage_bytes(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("damage", "words"),
-    [(damage_truncate, "is cut short"), (damage_bytes, "was changed"), (Path.unlink, "is gone")],
+    [(damage_truncate, "is truncated"), (damage_bytes, "was changed"), (Path.unlink, "no longer exists")],
     ids=["truncated", "altered", "gone"],
 )
 def test_a_damaged_file_is_named(tmp_path: Path, damage: Any, words: str) -> None:
@@ -207,7 +207,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, damage: Any, words: str) -> Non
     with pytest.raises(ValueError, match=rf"bucket-002\.rank-0\.bin {words}.*remove the folder .*cache and fit again"):
         cache.read(2)
     fresh = write(source, profile, folder)[0]
-    if damage is damage_bytes:  # its size is right: the checksum tells when it is read
+    if damage is damage_bytes:  # the size is right, so only reading detects the wrong checksum
         with pytest.raises(ValueError, match="was changed"):
             fresh.read(2)
     else:
@@ -215,27 +215,27 @@ def test_a_damaged_file_is_named(tmp_path: Path, damage: Any, words: str) -> Non
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", json.dumps({"key": 1})])
-def test_a_cache_without_a_sound_manifest_is_made_anew(tmp_path: Path, text: str) -> None:
+def test_a_cache_without_a_valid_manifest_is_written_again(tmp_path: Path, text: str) -> None:
     source, profile = prepare(write_files(make_table(3000), tmp_path / "table"))
     rows = read_rows(write(source, profile, tmp_path / "cache"))
     (tmp_path / "cache" / "manifest.rank-0.json").write_text(text)
     np.testing.assert_array_equal(read_rows(write(source, profile, tmp_path / "cache")), rows)
 
 
-def test_work_that_stops_halfway_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_no_files(tmp_path: Path) -> None:
     table = make_table(3000)
     source, profile = prepare(write_files(table, tmp_path / "table"))
     (tmp_path / "table" / "part-2.parquet").unlink()
     profile = replace(profile, fingerprint=source.fingerprint())
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "notes.txt").write_text("mine")
-    with pytest.raises(FileNotFoundError, match=r"part-2\.parquet, row group 0: the file is gone"):
+    with pytest.raises(FileNotFoundError, match=r"part-2\.parquet, row group 0: the file no longer exists"):
         write(source, profile, tmp_path / "cache")
     assert [path.name for path in (tmp_path / "cache").iterdir()] == ["notes.txt"]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_is_an_error_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_raises_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, profile = prepare(write_files(make_table(3000), tmp_path / "table"))
     find = cache_module.bucket_path
     monkeypatch.setattr(
@@ -246,7 +246,7 @@ def test_a_full_disk_is_an_error_with_a_remedy(tmp_path: Path, monkeypatch: pyte
     assert list((tmp_path / "cache").iterdir()) == []
 
 
-def test_a_table_that_changes_between_passes_is_refused(tmp_path: Path) -> None:
+def test_a_table_that_changes_between_passes_raises(tmp_path: Path) -> None:
     parts = make_table(2000).to_batches(max_chunksize=500)
     source, profile = prepare(lambda: iter(parts))
     parts.pop()
@@ -263,7 +263,7 @@ def test_a_table_that_changes_between_passes_is_refused(tmp_path: Path) -> None:
     [
         ("x", [1, 2, 100], [1, 2, 300], "the column 'x' has a value"),  # 300 would wrap to 44
         ("x", [1, 2, 100], [1, 2, -128], "the column 'x' has a value"),  # would read as missing
-        ("x", [1.0, 2.0, None], [1.0, 2.5, None], "the column 'x' has a value"),  # would be cut to 2
+        ("x", [1.0, 2.0, None], [1.0, 2.5, None], "the column 'x' has a value"),  # would be truncated to 2
         ("x", [0.5, 0.25, 0.125], [0.5, 0.25, 0.1], "the column 'x' has a value"),  # 0.1 in single precision
         ("x", [0.5, 0.25, 0.125], [0.5, 0.25, 1e300], "the column 'x' has a value"),  # infinite in single precision
         ("level", ["a", "b", "a"], ["a", "c", "a"], "the column 'level' has a level"),
@@ -272,7 +272,7 @@ def test_a_table_that_changes_between_passes_is_refused(tmp_path: Path) -> None:
         ("y", ["no", "yes", "no"], ["no", "yes", None], "the target 'y' has a value"),
     ],
 )
-def test_a_source_that_gives_other_values_in_the_second_pass_is_refused(
+def test_a_source_with_other_values_in_the_second_pass_raises(
     tmp_path: Path, column: str, first: list[Any], second: list[Any], words: str
 ) -> None:
     known = {"x": [1, 2, 3], "level": ["a", "b", "a"], "y": [0, 1, 1]}
@@ -286,14 +286,14 @@ def test_a_source_that_gives_other_values_in_the_second_pass_is_refused(
         write(source, profile, tmp_path / "other")
 
 
-def test_a_level_that_was_not_asked_for_is_no_change(tmp_path: Path) -> None:
+def test_a_level_that_was_not_requested_is_not_a_change(tmp_path: Path) -> None:
     given = {"feature_types": ["auto"] * 5 + [["Rome", "Oslo", "Bern"], "auto"]}
     source, profile = prepare([make_table(2000)], **given)
     assert not profile.closed[5]
     assert -1.0 in write(source, profile, tmp_path)[0].read(0).numbers[:, 5]
 
 
-def test_a_removed_cache_leaves_other_files(tmp_path: Path) -> None:
+def test_removing_a_cache_leaves_other_files(tmp_path: Path) -> None:
     write(*prepare([make_table(2000)]), tmp_path / "cache")
     (tmp_path / "cache" / "notes.txt").write_text("mine")
     remove_cache(tmp_path / "cache")

@@ -1,4 +1,4 @@
-"""encoder: which kind each column is, what `feature_types` changes, and the numbers that the kernels read."""
+"""Encoder: the kind of each column, the effect of `feature_types`, and the numbers for the kernels."""
 
 import re
 
@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from neuralbasis.data.columns import Columns, read_columns
+from neuralbasis.data.columns import Columns
+from neuralbasis.data.frames import read_columns
 from neuralbasis.encoding.axis import continuous_axis
 from neuralbasis.encoding.encoder import Encoder, _round_weights, settle_texts
 
@@ -113,7 +114,7 @@ def test_a_list_of_texts_matches_a_column_of_numbers():
 
 
 @pytest.mark.parametrize("cuts", [[18, 30, 65], (18.0, 30.0, 65.0), np.array([18, 30, 65])])
-def test_a_list_of_numbers_is_one_of_knots(cuts):
+def test_a_list_of_numbers_gives_knots(cuts):
     table = {"age": [20.0, 40.0, 80.0], "x": ["a", "b", "a"]}
     found, known = fit(table, feature_types=[cuts, "auto"]), fit(table, knots={"age": [18, 30, 65]})
     assert kinds(found) == ["continuous", "nominal"]
@@ -132,7 +133,7 @@ def test_cut_points_and_knots_of_one_column():
         fit({"age": [20.0, 40.0]}, feature_types=[[30, 50]], knots={"age": [30, 50]})
 
 
-def test_declared_levels_that_hardly_match_are_told():
+def test_requested_levels_that_rarely_occur_warn():
     table = {"x": ["low", "mid", "high", "1", "2", "2", "3", None]}
     match = (
         r"column 'x': 57.1% of the values are levels that the model does not know, such as '2'; it knows 'low', 'mid'"
@@ -146,7 +147,7 @@ def settle(table, feature_types=None, weights=None):
     return list(settle_texts(read_columns(table), feature_types, weights))
 
 
-def test_texts_that_are_numbers_are_settled():
+def test_texts_that_are_numbers_become_numbers():
     match = (
         r"'x' holds numbers as text and is read as numbers; '1,200' is read as 1200; 1 of 11 values are not numbers, "
     )
@@ -156,14 +157,14 @@ def test_texts_that_are_numbers_are_settled():
 
 
 @pytest.mark.parametrize(
-    ("texts", "wish"),
+    ("texts", "feature_type"),
     [
         (["1", "2"], "nominal"), (["1", "2"], ["2", "1"]), (["02134", *["94105"] * 20], "auto"), (["a", "1"], "auto"),
         (pd.Categorical(["1", "2"]), "auto"), (["NA", "?"], "auto"),
     ],
 )  # fmt: skip
-def test_texts_that_stay_labels(texts, wish):
-    (column,) = settle(pd.DataFrame({"x": texts}), [wish])
+def test_texts_that_stay_labels(texts, feature_type):
+    (column,) = settle(pd.DataFrame({"x": texts}), [feature_type])
     assert column.numbers is None
 
 
@@ -186,11 +187,11 @@ def test_wrong_number_of_feature_types():
         fit({"a": [1.0], "b": [2.0]}, feature_types=["auto"])
 
 
-@pytest.mark.parametrize("wish", ["numeric", None, 3, "Nominal"])
-def test_wrong_feature_type_names_the_column(wish):
+@pytest.mark.parametrize("feature_type", ["numeric", None, 3, "Nominal"])
+def test_wrong_feature_type_names_the_column(feature_type):
     message = re.escape("feature_types of column 'b' must be 'auto', one of ('continuous', 'nominal', 'ordinal')")
-    with pytest.raises(ValueError, match=f"{message}.*{re.escape(repr(wish))}"):
-        fit({"a": [1.0], "b": [2.0]}, feature_types=["auto", wish])
+    with pytest.raises(ValueError, match=f"{message}.*{re.escape(repr(feature_type))}"):
+        fit({"a": [1.0], "b": [2.0]}, feature_types=["auto", feature_type])
 
 
 def test_text_as_continuous_names_column_and_value():
@@ -203,18 +204,18 @@ def test_text_as_continuous_names_column_and_value():
 
 @pytest.mark.parametrize("table", [{"age": [NAN, NAN]}, {"age": [None, None]}, pd.DataFrame({"age": ["", ""]})[:0]])
 def test_a_column_without_values(table):
-    message = "column 'age' has no value that is not missing" if len(table) else "Found array with 0 sample"
+    message = "column 'age' has only missing values" if len(table) else "Found array with 0 sample"
     with pytest.raises(ValueError, match=message):
         fit(table)
 
 
 @pytest.mark.parametrize("kind", ["nominal", "ordinal", "continuous"])
-def test_a_column_that_is_all_missing_names_itself_whatever_its_type(kind):
-    with pytest.raises(ValueError, match="column 'age' has no value that is not missing"):
+def test_a_column_with_only_missing_values_is_named_for_every_type(kind):
+    with pytest.raises(ValueError, match="column 'age' has only missing values"):
         fit({"age": [NAN, NAN]}, feature_types=[kind])
 
 
-def test_an_infinite_value_names_its_column():
+def test_an_infinite_value_names_the_column():
     with pytest.raises(ValueError, match="column 'feature_0001' holds infinite values"):
         fit(np.array([[1.0, 2.0], [3.0, -np.inf]]))
 
@@ -271,7 +272,7 @@ def test_a_float64_matrix_is_not_copied(order):
     np.testing.assert_array_equal(numbers, X)
 
 
-def test_numbers_are_float64_whatever_the_columns():
+def test_numbers_are_float64_for_all_types():
     table = {"a": np.array([1, 2], dtype=np.int8), "b": np.array([0.5, 1.5], dtype=np.float16), "c": ["u", "v"]}
     numbers = fit(table).numbers(read_columns(table))
     assert (numbers.dtype, numbers.tolist()) == (np.float64, [[1.0, 0.5, 0.0], [2.0, 1.5, 1.0]])
@@ -294,7 +295,7 @@ def test_fitting_reads_a_matrix_and_columns_alike():
         np.testing.assert_array_equal(one.places, other.places)
 
 
-# SparseMatrix tables
+# Sparse tables
 
 
 @settings(deadline=None, max_examples=150)
@@ -305,40 +306,40 @@ def test_fitting_reads_a_matrix_and_columns_alike():
     st.sampled_from(["quantile", "minmax", "gaussian"]),
     st.sampled_from([193, 5]),
 )
-def test_axes_of_a_stored_table_are_those_of_the_same_table_dense(seed, absent, weighing, scaling, max_knots):
+def test_axes_of_a_sparse_table_equal_those_of_the_dense_table(seed, absent, weighing, scaling, max_knots):
     rng = np.random.default_rng(seed)
     n_rows, n_columns = rng.integers(2, 50), rng.integers(1, 7)
     values = rng.integers(-4, 5, (n_rows, n_columns)) if seed % 2 else rng.normal(size=(n_rows, n_columns))
     dense = np.where(rng.random((n_rows, n_columns)) < rng.random(), values, absent)
     dense[1:][rng.random((n_rows - 1, n_columns)) < 0.05] = np.nan
-    dense[0] = rng.integers(0, 2, n_columns)  # no column is all missing
+    dense[0] = rng.integers(0, 2, n_columns)  # every column has a value
     weights = {"none": None, "whole": rng.integers(0, 3, n_rows) + 0.0, "fractional": rng.exponential(size=n_rows) ** 9}
     present = ~((dense == absent) | (np.isnan(dense) & np.isnan(absent)))
     X = csr_array((dense[present], np.nonzero(present)), shape=dense.shape)
     given_weights = weights[weighing]
     if given_weights is not None:
         given_weights[0] = 1.0
-    stored = Encoder.fit(read_columns(X, absent=absent), given_weights, None, scaling, max_knots)
+    sparse = Encoder.fit(read_columns(X, absent=absent), given_weights, None, scaling, max_knots)
     plain = Encoder.fit(read_columns(dense), given_weights, None, scaling, max_knots)
-    for one, other in zip(stored.axes, plain.axes, strict=True):
+    for one, other in zip(sparse.axes, plain.axes, strict=True):
         assert (one.name, one.kind) == (other.name, other.kind)
         assert one.knots.tolist() == other.knots.tolist()
         assert one.places.tolist() == other.places.tolist()
 
 
-def test_numbers_of_a_stored_table_are_the_table():
+def test_numbers_of_a_sparse_table_are_the_table():
     columns = read_columns(csr_array(np.eye(3)))
-    assert Encoder.fit(columns).numbers(columns) is columns.stored
+    assert Encoder.fit(columns).numbers(columns) is columns.sparse
 
 
-def test_a_stored_column_without_a_value_is_constant_and_one_of_missing_values_is_refused():
+def test_a_sparse_column_without_entries_is_constant_unless_absent_means_missing():
     columns = read_columns(csr_array(np.array([[0.0, 1.0], [0.0, 0.0]])))
     assert [axis.knots.tolist() for axis in Encoder.fit(columns).axes] == [[0.0], [0.0, 1.0]]
-    with pytest.raises(ValueError, match="column 'feature_0000' has no value that is not missing"):
+    with pytest.raises(ValueError, match="column 'feature_0000' has only missing values"):
         Encoder.fit(read_columns(csr_array(np.array([[0.0, 1.0], [0.0, 0.0]])), absent=np.nan))
 
 
-def test_weights_are_rounded_so_that_sums_are_exact():
+def test_sums_of_rounded_weights_are_exact():
     weights = np.random.default_rng(0).exponential(size=1000) ** 5
     rounded = _round_weights(weights)
     np.testing.assert_allclose(rounded, weights, rtol=0, atol=weights.sum() * 2.0**-50)
@@ -349,7 +350,7 @@ def test_weights_are_rounded_so_that_sums_are_exact():
 
 
 @pytest.mark.parametrize("scaling", ["quantile", "minmax", "gaussian"])
-def test_given_knots_are_placed_whatever_the_rows(scaling):
+def test_given_knots_do_not_depend_on_the_rows(scaling):
     rng = np.random.default_rng(0)
     given = {"size": [-1.0, 0.0, 0.5, 2.0], "dose": np.arange(300)}
     found = []
@@ -364,7 +365,7 @@ def test_given_knots_are_placed_whatever_the_rows(scaling):
     assert Encoder.fit(read_columns({"size": [1.0, 2.0]}), knots={"size": [1.5]}).axes[0].places.tolist() == [0.5]
 
 
-def test_given_knots_of_a_stored_table():
+def test_given_knots_of_a_sparse_table():
     dense = np.random.default_rng(0).poisson(0.3, size=(50, 2)).astype(float)
     knots = {"feature_0001": [0.0, 2.0]}
     one, other = (Encoder.fit(read_columns(X), knots=knots) for X in (dense, csr_array(dense)))

@@ -1,6 +1,5 @@
-"""layout: every cell of every table has one place in the flat array, and rows stand where the definition says."""
+"""Layout: every cell has one index in the flat array, and positions follow the definition."""
 
-import tracemalloc
 from itertools import permutations
 
 import numpy as np
@@ -17,7 +16,6 @@ from neuralbasis.encoding.layout import (
     lay_out,
     line_up,
     list_touches,
-    make_guide,
     raise_if_infinite,
 )
 from tests.models import MAX_KNOTS, MIXED, all_terms, build_axes, build_layout, draw_numbers, slow_position
@@ -31,7 +29,7 @@ def layout():
 # Axes and cells
 
 
-def test_axes_lie_one_after_the_other(layout):
+def test_axes_are_concatenated(layout):
     assert [axis.name for axis in layout.axes[:5]] == ["x0", "x1", "x2", "x3", "x4"]
     assert len(layout.axis_start) == len(layout.axes) + 1
     for index, axis in enumerate(layout.axes):
@@ -43,7 +41,7 @@ def test_axes_lie_one_after_the_other(layout):
 
 
 def test_interactions_share_coarse_axes(layout):
-    # Five columns have their own axis, one for pairs and one for triples.
+    # Each of the five columns has three axes: its own, one for pairs and one for triples.
     assert len(layout.axes) == 3 * len(MIXED)
     pairs = {axis.name: axis for index in range(len(layout.terms)) for axis in axes_of_order(layout, index, 2)}
     for index, term in enumerate(layout.terms):
@@ -55,7 +53,7 @@ def test_interactions_share_coarse_axes(layout):
             else:
                 assert 2 <= len(axis.knots) <= MAX_KNOTS[len(term)]
                 assert set(axis.knots) < set(fine.knots)
-            if len(term) == 3:  # nested, so that a triple can give a pair its part
+            if len(term) == 3:  # purification moves parts of triples to pairs, which needs nested axes
                 assert set(axis.knots) < set(pairs[axis.name].knots)
 
 
@@ -63,7 +61,7 @@ def axes_of_order(layout, index, order):
     return layout.axes_of(index) if len(layout.terms[index]) == order else ()
 
 
-def test_an_interaction_keeps_fine_axes_where_all_columns_but_one_have_two_values():
+def test_an_interaction_keeps_fine_axes_if_all_columns_but_one_have_two_values():
     axes = [continuous_axis(name, np.arange(float(size))) for name, size in zip("abcde", (12, 2, 3, 2, 1), strict=True)]
     layout = lay_out(axes, all_terms(5, (2, 3)), {2: 5, 3: 4})
     knots = {term: [len(axis.knots) for axis in layout.axes_of(index)] for index, term in enumerate(layout.terms)}
@@ -94,7 +92,7 @@ def test_interactions_share_few_places():
     st.integers(0, 2**32 - 1),
 )
 def test_the_axes_of_a_triple_are_nested_in_those_of_its_pairs(sizes, kind, knots, seed):
-    """Otherwise a triple could not give a pair its part (see `purify`)."""
+    """Purification moves parts of triples to pairs, which needs nested axes."""
     rng = np.random.default_rng(seed)
     axes = [
         continuous_axis(f"x{index}", rng.normal(size=size))
@@ -111,7 +109,7 @@ def test_the_axes_of_a_triple_are_nested_in_those_of_its_pairs(sizes, kind, knot
                     assert feature not in fine or np.isin(axis.knots, fine[feature].knots).all()
 
 
-def test_every_cell_is_where_brute_force_finds_it(layout):
+def test_cells_by_brute_force(layout):
     owner = np.full(layout.n_cells, -1)
     for index, term in enumerate(layout.terms):
         shape = tuple(len(axis.knots) + 2 for axis in layout.axes_of(index))
@@ -193,7 +191,7 @@ def test_anchors_by_hand():
 
 
 @pytest.mark.parametrize("order", list(permutations(range(4))))
-def test_the_order_of_tables_is_that_of_names(order):
+def test_tables_are_ordered_by_name(order):
     kinds = ("continuous", "nominal", "continuous", "ordinal")
     axes = build_axes(np.random.default_rng(2), kinds)
     terms = all_terms(4, (1, 2, 3))
@@ -223,7 +221,7 @@ def test_positions_do_not_depend_on_the_order_of_columns():
 
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["C", "F"]))
-def test_positions_are_those_of_the_definition(seed, memory):
+def test_positions_follow_the_definition(seed, memory):
     rng = np.random.default_rng(seed)
     layout = build_layout(rng)
     numbers = np.asarray(draw_numbers(rng, layout.axes[:5], 30), order=memory)
@@ -234,7 +232,7 @@ def test_positions_are_those_of_the_definition(seed, memory):
         np.testing.assert_allclose(positions[:, index], expected, rtol=2e-7)
 
 
-def test_knots_stand_on_whole_positions(layout):
+def test_knots_have_integer_positions(layout):
     for axis in (axis for axis in layout.axes[:5] if not axis.is_level):
         alone = lay_out([axis], [(0,)], {})
         assert alone.encode(axis.knots[:, None])[:, 0].tolist() == list(range(1, len(axis.knots) + 1))
@@ -242,14 +240,14 @@ def test_knots_stand_on_whole_positions(layout):
         np.testing.assert_allclose(halves, np.arange(1.5, len(axis.knots)), rtol=1e-6)
 
 
-def test_threads_change_nothing(layout):
+def test_the_number_of_threads_does_not_change_positions(layout):
     numbers = draw_numbers(np.random.default_rng(4), layout.axes[:5], 20_000)
     np.testing.assert_array_equal(layout.encode(numbers, threads=3), layout.encode(numbers))
 
 
 @pytest.mark.parametrize("row", [0, 10_000, 19_999])
 @pytest.mark.parametrize("threads", [1, 3])
-def test_an_infinite_value_names_its_column_on_any_thread(layout, row, threads):
+def test_an_infinite_value_names_the_column_on_any_thread(layout, row, threads):
     numbers = draw_numbers(np.random.default_rng(4), layout.axes[:5], 20_000)
     numbers[row, 2] = -np.inf
     with pytest.raises(ValueError, match=r"column 'x2' holds an infinite value; .* replace it before"):
@@ -262,76 +260,21 @@ def test_no_infinite_value_raises_nothing(layout):
         raise_if_infinite(layout.axes, 0)
 
 
-@given(
-    st.lists(st.floats(-1e308, 1e308, allow_nan=False), min_size=2, max_size=60, unique=True),
-    st.lists(st.floats(-1e308, 1e308, allow_nan=False), max_size=20),
-    st.sampled_from([2, 16]),
-)
-def test_the_guide_table_brackets_every_value(knots, values, few):
-    knots = np.sort(np.array(knots))
-    guide, (low, scale, top) = make_guide(knots, few)
-    inside = np.array([v for v in [*values, *knots[:-1]] if knots[0] <= v < knots[-1]])
-    with np.errstate(over="ignore"):
-        bucket = np.clip((inside - low) * scale, 0, top).astype(int)
-    wanted = np.searchsorted(knots, inside, side="right") - 1
-    assert len(guide) == top + 2 == (2 if len(knots) <= few else 16 * len(knots) + 1)
-    assert (guide[bucket] <= wanted).all()
-    assert (wanted <= guide[bucket + 1]).all()
-
-
-def test_long_tails_do_not_crowd_the_bulk_of_a_guide_table():
-    knots = np.r_[np.linspace(0, 1, 150), np.geomspace(2, 1e6, 43)]
-    guide, (low, scale, top) = make_guide(knots)
-    bucket = np.clip((knots[:149] - low) * scale, 0, top).astype(int)
-    assert (guide[bucket + 1] - guide[bucket]).mean() <= 1.5
-
-
-def test_the_guide_of_very_many_knots_takes_memory_in_proportion():
-    knots = np.sort(np.random.default_rng(0).standard_cauchy(200_000))
-    tracemalloc.start()
-    try:
-        guide, (low, scale, top) = make_guide(knots)
-        assert tracemalloc.get_traced_memory()[1] < 40 * len(knots) + 20_000_000
-    finally:
-        tracemalloc.stop()
-    assert len(guide) == 2049
-    inside = np.random.default_rng(1).choice(knots[:-1], 1000)
-    bucket = np.clip((inside - low) * scale, 0, top).astype(int)
-    wanted = np.searchsorted(knots, inside)
-    assert ((guide[bucket] <= wanted) & (wanted <= guide[bucket + 1])).all()
-    assert np.median(guide[bucket + 1] - guide[bucket]) < 400  # of 200,000
-
-
-def test_of_very_many_axes_only_those_with_many_knots_have_a_guide_table_of_their_own(monkeypatch):
-    rng = np.random.default_rng(0)
-    axes = [continuous_axis(f"x{index}", rng.normal(size=size)) for index, size in enumerate([3, 20, 2, 3, 40, 1, 2])]
-    terms = [(index,) for index in range(len(axes))]
-    numbers = draw_numbers(rng, axes, 200)
-    few, many = lay_out(axes, terms, {}), None
-    with monkeypatch.context() as patch:
-        patch.setattr("neuralbasis.encoding.layout.MANY_AXES", 3)
-        many = lay_out(axes, terms, {})
-    assert len(few.guide) == 2 * (16 * 3 + 1) + 16 * 20 + 1 + 16 * 40 + 1 + 2 * 2
-    assert len(many.guide) == 16 * 40 + 1 + 4 * 2
-    assert many.guide_start[0] == many.guide_start[3]
-    np.testing.assert_array_equal(few.encode(numbers), many.encode(numbers))
-
-
-# SparseMatrix numbers
+# Sparse numbers
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 2.5, np.nan]))
-def test_stored_numbers_stand_where_dense_ones_do(seed, absent):
+def test_sparse_numbers_have_the_positions_of_dense_ones(seed, absent):
     rng = np.random.default_rng(seed)
     layout = build_layout(rng, ("continuous",) * 4, (1, 2, 3))
     numbers = draw_numbers(rng, layout.axes[:4], 30)
     numbers[rng.random(numbers.shape) < 0.6] = absent
     present = ~((numbers == absent) | (np.isnan(numbers) & np.isnan(absent)))
     starts = np.r_[0, np.cumsum(present.sum(axis=1))]
-    stored = SparseMatrix(starts, np.nonzero(present)[1].astype(np.int32), numbers[present], absent, 4)
+    sparse = SparseMatrix(starts, np.nonzero(present)[1].astype(np.int32), numbers[present], absent, 4)
     for dtype in (np.float32, np.float64):
-        dense, positions = layout.encode(numbers, dtype=dtype), layout.encode(stored, dtype=dtype)
+        dense, positions = layout.encode(numbers, dtype=dtype), layout.encode(sparse, dtype=dtype)
         assert (len(positions), positions.n_columns, positions.value.dtype) == (30, len(layout.axes), dtype)
         assert (positions.value != positions.absent[positions.column]).all()
         axes = rng.permutation(len(layout.axes))
@@ -346,5 +289,5 @@ def test_touches_by_hand():
     starts, terms, before = list_touches(layout, absent)
     assert (starts.tolist(), terms.tolist(), before.tolist()) == ([0, 2, 3, 5], [0, 1, 2, 1, 2], [0, 0, 0, 1, 1])
     anchored = flatten(axes, layout.terms, [axes[:1], [axes[0], axes[2]], axes[1:]], {2: Anchor(0.0, 0.9)})
-    starts, terms, before = list_touches(anchored, absent)  # where c is 0 its pairs say nothing
+    starts, terms, before = list_touches(anchored, absent)  # pairs of c are zero where c is 0
     assert (starts.tolist(), terms.tolist(), before.tolist()) == ([0, 1, 1, 3], [0, 1, 2], [0, 0, 0])

@@ -1,4 +1,4 @@
-"""The profile of a source gives the axes that the same table gives in memory."""
+"""The profile of a source has the axes of the same table in memory."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from neuralbasis.data import sketches as sketch_module
-from neuralbasis.data.columns import read_columns
 from neuralbasis.data.counts import read_target
 from neuralbasis.data.files import open_source
-from neuralbasis.data.sketches import LevelSketch, TextSketch
+from neuralbasis.data.frames import read_columns
+from neuralbasis.data.sketches import LevelSketch
 from neuralbasis.distributed.process_group import SINGLE_PROCESS
 from neuralbasis.encoding.disk_cache import make_cache
 from neuralbasis.encoding.encoder import Encoder, settle_texts
@@ -21,8 +21,8 @@ from neuralbasis.encoding.profile import Profile, choose_roles, choose_type, ind
 from tests.stream_tables import FEATURES, make_table, run_group, settings, write_files
 
 
-def survey_of(X: Any, target: str = "amount", weight: str | None = None, is_classifier: bool = False, size: int = 1,
-              features: tuple[str, ...] | None = FEATURES, **given: Any) -> Profile:  # fmt: skip
+def profile_of(X: Any, target: str = "amount", weight: str | None = None, is_classifier: bool = False, size: int = 1,
+               features: tuple[str, ...] | None = FEATURES, **given: Any) -> Profile:  # fmt: skip
     source = open_source(X)
     assert source is not None
     roles = choose_roles(source, target, weight, features)
@@ -45,7 +45,7 @@ def same_axes(one: Encoder, other: Encoder) -> bool:
 @pytest.mark.parametrize("weight", [None, "weight"])
 def test_few_rows_give_the_axes_of_the_table_in_memory(tmp_path: Path, scaling: str, weight: str | None) -> None:
     table = make_table(4000)
-    profile = survey_of(write_files(table, tmp_path), weight=weight, scaling=scaling)
+    profile = profile_of(write_files(table, tmp_path), weight=weight, scaling=scaling)
     weights = None if weight is None else table["weight"].to_numpy()
     known = Encoder.fit(read_columns(table.select(FEATURES)), weights, None, scaling)
     assert same_axes(profile.encoder, known)
@@ -58,18 +58,20 @@ def test_few_rows_give_the_axes_of_the_table_in_memory(tmp_path: Path, scaling: 
 
 
 @pytest.mark.parametrize("size", [2, 3, 5])
-def test_any_number_of_processes_finds_the_same(tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_processes_does_not_change_the_profile(
+    tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sketch_module.NumberSketch.__init__, "__defaults__", (256,))  # most columns are thinned
     files = write_files(make_table(20_000), tmp_path)
-    one, many = survey_of(files, weight="weight"), survey_of(files, weight="weight", size=size)
+    one, many = profile_of(files, weight="weight"), profile_of(files, weight="weight", size=size)
     assert one.error.max() > 0
     assert same_axes(one.encoder, many.encoder)
     assert (one.n_rows, one.weight_sum, one.types) == (many.n_rows, many.weight_sum, many.types)
 
 
-def test_many_rows_give_nearly_the_axes_of_the_table_in_memory() -> None:
+def test_many_rows_give_approximately_the_axes_of_the_table_in_memory() -> None:
     table = make_table(120_000)
-    profile = survey_of([*table.to_batches(max_chunksize=30_000)])
+    profile = profile_of([*table.to_batches(max_chunksize=30_000)])
     known = Encoder.fit(read_columns(table.select(FEATURES)))
     assert 0 < profile.error[0] < 0.001
     for axis, other in zip(profile.encoder.axes, known.axes, strict=True):
@@ -78,24 +80,26 @@ def test_many_rows_give_nearly_the_axes_of_the_table_in_memory() -> None:
     assert same_axes(profile.encoder.take([2, 3, 4, 5, 6]), known.take([2, 3, 4, 5, 6]))
 
 
-def test_given_knots_are_the_same_in_memory_and_beyond() -> None:
+def test_given_knots_are_the_same_in_memory_and_out_of_core() -> None:
     table = make_table(60_000)
     knots = {"single": np.linspace(-3, 3, 40), "double": [0.1, 0.5, 2.0], "count": [0, 10], "large": [1e12]}
-    profile = survey_of([*table.to_batches(max_chunksize=30_000)], knots=knots)
+    profile = profile_of([*table.to_batches(max_chunksize=30_000)], knots=knots)
     known = Encoder.fit(read_columns(table.select(FEATURES)), knots=knots)
     assert profile.error[0] > 0
     assert same_axes(profile.encoder, known)
     assert known.axes[1].knots.tolist() == [0.1, 0.5, 2.0]
 
 
-def test_columns_become_what_is_wished() -> None:
+def test_feature_types_are_applied() -> None:
     table = pa.table({
         "year": [2001, 2003, None, 2001], "size": ["1.5", "2", None, "3"], "grade": ["b", "a", "c", "a"],
         "y": [1.0, 2.0, 3.0, 4.0],
     })  # fmt: skip
-    wishes = ["nominal", "continuous", ["a", "b", "c"]]
-    profile = survey_of([table, table], "y", features=None, feature_types=wishes)
-    known = Encoder.fit(read_columns(pa.concat_tables([table, table]).select(["year", "size", "grade"])), None, wishes)
+    feature_types = ["nominal", "continuous", ["a", "b", "c"]]
+    profile = profile_of([table, table], "y", features=None, feature_types=feature_types)
+    known = Encoder.fit(
+        read_columns(pa.concat_tables([table, table]).select(["year", "size", "grade"])), None, feature_types
+    )
     assert same_axes(profile.encoder, known)
     assert profile.encoder.axes[0].levels == ("2001", "2003")
     assert profile.encoder.axes[2].kind == "ordinal"
@@ -107,7 +111,7 @@ def test_dictionaries_of_several_batches_are_unified_in_their_order() -> None:
         return pa.table({"x": column, "y": np.arange(float(len(codes)))})
 
     parts = [batch([0, None, 0], ["z", "late"]), batch([1, 0, 1], ["a", "late"])]
-    profile = survey_of(parts, "y", features=None)
+    profile = profile_of(parts, "y", features=None)
     known = Encoder.fit(read_columns(pa.concat_tables(parts).unify_dictionaries().select(["x"])))
     assert profile.encoder.axes[0].levels == ("z", "late", "a")
     assert same_axes(profile.encoder, known)
@@ -120,7 +124,7 @@ def test_dictionaries_of_several_batches_are_unified_in_their_order() -> None:
 )
 def test_classes_are_those_of_the_fit_in_memory(labels: list[Any], kind: str) -> None:
     batch = pa.record_batch({"x": [1.0, 2.0, 3.0], "y": labels})
-    profile = survey_of([batch, batch], "y", is_classifier=True, features=None)
+    profile = profile_of([batch, batch], "y", is_classifier=True, features=None)
     assert profile.classes is not None
     known = np.unique(batch["y"].to_numpy(zero_copy_only=False))
     assert profile.classes.tolist() == known.tolist()
@@ -130,15 +134,15 @@ def test_classes_are_those_of_the_fit_in_memory(labels: list[Any], kind: str) ->
     assert index_labels(batch["y"].dictionary_encode(), profile.classes).tolist() == [1, 0, 1]
 
 
-def test_a_class_of_weight_zero_is_no_class() -> None:
+def test_classes_of_weight_zero_are_ignored() -> None:
     batch = pa.record_batch({"x": [1.0, 2.0, 3.0], "y": ["a", "b", "c"], "w": [1.0, 2.0, 0.0]})
-    profile = survey_of([batch], "y", "w", True, features=None)
+    profile = profile_of([batch], "y", "w", True, features=None)
     assert profile.classes is not None
     assert profile.classes.tolist() == ["a", "b"]
     assert (profile.n_rows, profile.weight_sum) == (2, 3.0)
 
 
-BROKEN = {
+INVALID = {
     "missing target": ({"y": [1.0, None]}, {}, "target 'y' has missing values"),
     "infinite target": ({"y": [1.0, np.inf]}, {}, "target 'y' holds NaN or infinite values"),
     "target of texts": ({"y": ["a", "b"]}, {}, "target 'y' holds string, but a regression needs numbers"),
@@ -155,24 +159,24 @@ BROKEN = {
     "missing weight": ({"w": [1.0, None]}, {"weight": "w"}, "the weights 'w' hold NaN or infinite"),
     "no weight": ({"w": [0.0, 0.0]}, {"weight": "w"}, "0 row\\(s\\) of positive weight"),
     "one row": ({"w": [1.0, 0.0]}, {"weight": "w"}, "1 row\\(s\\) of positive weight"),
-    "no value": ({"x": pa.array([None, None], pa.float64())}, {}, "column 'x' has no value that is not missing"),
-    "no text": ({"x": pa.array([None, None], pa.string())}, {}, "column 'x' has no value that is not missing"),
+    "no value": ({"x": pa.array([None, None], pa.float64())}, {}, "column 'x' has only missing values"),
+    "no text": ({"x": pa.array([None, None], pa.string())}, {}, "column 'x' has only missing values"),
     "dates": ({"x": pa.array([0, 1], pa.timestamp("s"))}, {}, "'x': expected numbers or labels, got dates"),
     "text among numbers": ({"x": ["1", "b"]}, {"feature_types": ["continuous"]}, "'x': expected numbers, got 'b'"),
-    "unknown wish": ({}, {"feature_types": ["round"]}, "feature_types of column 'x' must be 'auto'"),
-    "too many wishes": ({}, {"feature_types": ["auto", "auto"]}, "feature_types has 2 entries, but the table has 1"),
+    "unknown type": ({}, {"feature_types": ["round"]}, "feature_types of column 'x' must be 'auto'"),
+    "too many types": ({}, {"feature_types": ["auto", "auto"]}, "feature_types has 2 entries, but the table has 1"),
     "knots of no column": ({}, {"knots": {"X": [1.0]}}, "for the column 'X', which the table does not have"),
     "knots of levels": ({"x": ["a", "b"]}, {"knots": {"x": [1.0]}}, "for the column 'x', which holds levels"),
     "falling knots": ({}, {"knots": {"x": [2.0, 1.0]}}, "knots of column 'x' must be finite and increasing"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", BROKEN)
-def test_what_is_broken_is_named(name: str) -> None:
-    columns, given, words = BROKEN[name]
+@pytest.mark.parametrize("name", INVALID)
+def test_invalid_columns_are_named(name: str) -> None:
+    columns, given, words = INVALID[name]
     batch = pa.record_batch({"x": [1.0, 2.0], "y": [1.0, 2.0], **columns})
     with pytest.raises((ValueError, TypeError), match=words):
-        survey_of([batch], "y", **{"features": ("x",), **given})
+        profile_of([batch], "y", **{"features": ("x",), **given})
 
 
 def test_an_error_in_one_process_reaches_all(tmp_path: Path) -> None:
@@ -200,17 +204,17 @@ def test_types_hold_their_numbers_exactly() -> None:
     }  # fmt: skip
     for kind, values in rows.items():
         batch = pa.record_batch({"x": values, "y": [0.5, 0.25]})
-        profile = survey_of([batch], "y", features=None)
+        profile = profile_of([batch], "y", features=None)
         assert (profile.types, profile.target_type) == ((kind,), "float32")
-    whole = survey_of([pa.record_batch({"x": [2.0**40, 0.0], "y": [0.1, 2.0]})], "y", features=None)
+    whole = profile_of([pa.record_batch({"x": [2.0**40, 0.0], "y": [0.1, 2.0]})], "y", features=None)
     assert (whole.types, whole.target_type) == (("float32",), "float64")
     many = pa.record_batch({"x": [f"id {i}" for i in range(200)], "y": np.arange(200.0)})
-    profile = survey_of([many], "y", features=None)
+    profile = profile_of([many], "y", features=None)
     assert profile.types == ("int16",)
     assert choose_type(profile.encoder.axes[0], LevelSketch()) == "int16"
 
 
-def test_texts_that_are_numbers_in_all_batches_together(tmp_path: Path) -> None:
+def test_all_batches_together_decide_whether_texts_are_numbers(tmp_path: Path) -> None:
     texts = [f"{i:,}" for i in range(900, 1900)] + ["low"] * 40 + ["NA"] * 60
     table = pa.table({"x": texts, "zip": ["02134", *["94105"] * 1099], "y": np.arange(1100.0)})
     with pytest.warns(UserWarning, match="'1,000' is read as 1000; 40 of 1,040 values are not numbers, such as 'low'"):
@@ -222,26 +226,14 @@ def test_texts_that_are_numbers_in_all_batches_together(tmp_path: Path) -> None:
     assert same_axes(profile.encoder, known)
     assert [axis.kind for axis in known.axes] == ["continuous", "nominal"]
     assert profile.types == ("int16", "int8")
-    cache = make_cache(source, profile, folder, 1, 0, SINGLE_PROCESS, 1)  # whose last batches hold no number at all
+    cache = make_cache(source, profile, folder, 1, 0, SINGLE_PROCESS, 1)  # its last batches hold no number
     found = cache.read(0).numbers[:, 0]
     assert np.isnan(found).sum() == 100
     assert sorted(found[~np.isnan(found)]) == list(range(900, 1900))
 
 
-@pytest.mark.parametrize("n_rows", [300, 9000])
-def test_a_sketch_of_texts_survives_bytes_and_merges(n_rows: int) -> None:
-    parts = [TextSketch(), TextSketch()]
-    for start, sketch in enumerate(parts):
-        sketch.add([f"{i:,}" for i in range(start, n_rows, 2)] + ["low"], np.ones(n_rows // 2 + 1), 1.0)
-    whole = TextSketch.from_bytes(parts[0].to_bytes())
-    whole.merge(TextSketch.from_bytes(parts[1].to_bytes()))
-    assert (whole.facts.n_numbers, whole.facts.n_others, whole.numbers.missing) == (n_rows, 2.0, 4.0)
-    assert whole.levels.weigh()[0][-1] == "low"
-    assert whole.numbers.points()[1].sum() == n_rows
-
-
-def test_a_survey_is_kept_and_taken_again(tmp_path: Path) -> None:
-    """Other knots, bins and scalings are made of what was seen; files that are changed are read anew."""
+def test_stored_counts_are_used_again(tmp_path: Path) -> None:
+    """Stored counts serve other knots, bins and scalings; changed files are read again."""
     table, folder = make_table(30_000), tmp_path / "cache"
     files = write_files(table, tmp_path / "table")
 
@@ -252,19 +244,19 @@ def test_a_survey_is_kept_and_taken_again(tmp_path: Path) -> None:
         return run_group(1, lambda group: make_profile(source, roles, True, settings(**given), group, 1, folder))[0]
 
     first = profile()
-    kept = folder / "profile.rank-0.bin"
-    written = kept.stat().st_mtime_ns
+    stored = folder / "profile.rank-0.bin"
+    written = stored.stat().st_mtime_ns
     again = profile()
     assert same_axes(first.encoder, again.encoder)
     assert again.classes is not None
     assert again.classes.tolist() == ["no", "perhaps", "yes"]
     for given in ({"max_bins": 17}, {"scaling": "minmax"}, {"knots": {"single": [0.0, 1.0]}}):
-        known = survey_of(files, "label", "weight", True, **given)
+        known = profile_of(files, "label", "weight", True, **given)
         assert same_axes(profile(**given).encoder, known.encoder)
-    assert kept.stat().st_mtime_ns == written
-    kept.write_bytes(kept.read_bytes()[:-1] + b"?")
-    assert same_axes(profile().encoder, first.encoder)  # damaged: made anew
-    assert kept.stat().st_mtime_ns != written
+    assert stored.stat().st_mtime_ns == written
+    stored.write_bytes(stored.read_bytes()[:-1] + b"?")
+    assert same_axes(profile().encoder, first.encoder)  # damaged: counted again
+    assert stored.stat().st_mtime_ns != written
     write_files(make_table(30_000, seed=1), tmp_path / "table")
     assert not same_axes(profile().encoder, first.encoder)
 
@@ -274,8 +266,25 @@ def test_targets_are_read_as_numbers() -> None:
     assert read_target("y", pa.array([1, 2], pa.int8())).tolist() == [1.0, 2.0]
 
 
-def test_progress_is_shown_if_wished(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    survey_of(write_files(make_table(2000), tmp_path), verbose=True)
+def test_verbose_shows_progress(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    profile_of(write_files(make_table(2000), tmp_path), verbose=True)
     shown = capsys.readouterr().err
     assert "profile" in shown
     assert "2000/2000" in shown.replace(",", "") or "2.00k/2.00k" in shown
+
+
+def test_roles_name_the_nearest_column() -> None:
+    source = open_source([pa.record_batch({"age": [31, 45], "city": ["a", "b"], "income": [1.0, 2.0]})])
+    assert source is not None
+    roles = choose_roles(source, "income")
+    assert (roles.features, roles.names) == (("age", "city"), ["age", "city", "income"])
+    with pytest.raises(ValueError, match="the table has no column 'incme'; did you mean 'income'"):
+        choose_roles(source, "incme")
+    with pytest.raises(ValueError, match="the table has no column 'w'; it has 'age', 'city', 'income'"):
+        choose_roles(source, "income", "w")
+    with pytest.raises(ValueError, match="'income' is target or weight"):
+        choose_roles(source, "income", features=["age", "income"])
+    target_only = open_source([pa.record_batch({"age": [31, 45]})])
+    assert target_only is not None
+    with pytest.raises(ValueError, match="no column besides 'age'"):
+        choose_roles(target_only, "age")

@@ -1,4 +1,4 @@
-"""SparseCodes: the terms that rows of a stored table touch, their positions on the shared axis, bases blended there."""
+"""SparseCodes: the terms that rows of a sparse table touch, their positions, and bases interpolated there."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ def find(table: np.ndarray, terms, max_knots: int = 9) -> tuple[CodeFinder, Spar
 def test_the_shared_axis_has_the_absent_value_among_its_knots():
     axis = pool_axis(store(draw_table(0)), max_knots=9)
     assert axis.knots[0] == 0.0
-    assert len(axis.knots) == 10  # nine at stored values, all above the absent one
+    assert len(axis.knots) == 10  # nine at entries, all above the absent value
     assert (np.diff(axis.knots) > 0).all()
     assert (np.diff(axis.places) >= 0).all()
 
 
-def test_an_absent_value_between_stored_ones_is_a_knot_between_them():
+def test_an_absent_value_between_entries_is_a_knot_between_them():
     axis = pool_axis(store(np.array([[-3.0, 0.0], [0.0, 5.0], [2.0, -1.0]])))
     assert axis.knots.tolist() == [-3.0, -1.0, 0.0, 2.0, 5.0]
     assert (np.diff(axis.places) >= 0).all()
 
 
-def test_a_stored_value_may_equal_the_absent_one_elsewhere():
+def test_the_absent_value_is_a_knot_for_any_absent_value():
     assert pool_axis(store(np.array([[1.0, 2.0], [3.0, 1.0]]), absent=1.0)).knots.tolist() == [1.0, 2.0, 3.0]
 
 
-def test_a_table_without_stored_values_has_one_knot():
+def test_a_table_without_entries_has_one_knot():
     assert pool_axis(store(np.zeros((3, 2)))).knots.tolist() == [0.0]
 
 
@@ -61,7 +61,7 @@ def test_a_coarser_axis_keeps_the_absent_value():
 
 @given(st.integers(0, 10_000), st.integers(1, 3))
 @settings(max_examples=40, deadline=None)
-def test_entries_are_the_terms_whose_features_a_row_all_has(seed, order):
+def test_codes_are_the_terms_whose_features_are_all_present(seed, order):
     table = draw_table(seed, n_rows=12)
     rng = np.random.default_rng(seed)
     every = list(combinations(range(table.shape[1]), order))
@@ -69,10 +69,10 @@ def test_entries_are_the_terms_whose_features_a_row_all_has(seed, order):
     finder, entries = find(table, terms)
     place = np.interp(table, finder.axis.knots, np.arange(1, len(finder.axis.knots) + 1))
     for i, values in enumerate(table):
-        mine = slice(entries.starts[i], entries.starts[i + 1])
-        wanted = [t for t, features in enumerate(finder.features) if values[features].all()]
-        assert sorted(entries.term[mine].tolist()) == wanted
-        for term, position in zip(entries.term[mine], entries.position[mine], strict=True):
+        own = slice(entries.starts[i], entries.starts[i + 1])
+        expected = [t for t, features in enumerate(finder.features) if values[features].all()]
+        assert sorted(entries.term[own].tolist()) == expected
+        for term, position in zip(entries.term[own], entries.position[own], strict=True):
             np.testing.assert_allclose(position, place[i, finder.features[term]], rtol=1e-6)
 
 
@@ -81,13 +81,13 @@ def test_rows_are_taken_in_any_order_and_more_than_once():
     rows = np.array([5, 0, 5, 39])
     taken = entries.take(rows)
     for k, row in enumerate(rows):
-        mine, all_of = slice(*taken.starts[k : k + 2]), slice(*entries.starts[row : row + 2])
-        assert taken.term[mine].tolist() == entries.term[all_of].tolist()
-        np.testing.assert_array_equal(taken.position[mine], entries.position[all_of])
+        own, all_of = slice(*taken.starts[k : k + 2]), slice(*entries.starts[row : row + 2])
+        assert taken.term[own].tolist() == entries.term[all_of].tolist()
+        np.testing.assert_array_equal(taken.position[own], entries.position[all_of])
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])
-def test_bases_are_blended_linearly_and_the_way_back_is_the_transpose(order):
+def test_bases_are_interpolated_linearly_and_the_gradient_is_the_transpose(order):
     rng = np.random.default_rng(order)
     side, n = 5, 30
     position = (rng.integers(0, side - 1, (n, order)) + rng.choice([0.0, 0.25, 0.5], (n, order))).astype(np.float32)
@@ -106,7 +106,7 @@ def test_bases_are_blended_linearly_and_the_way_back_is_the_transpose(order):
     assert (blend * grad).sum() == pytest.approx((bases * back).sum(), rel=1e-6)
 
 
-def test_threads_find_and_score_the_same():
+def test_the_number_of_threads_does_not_change_codes_and_scores():
     table = draw_table(4, n_rows=3000)
     terms = [(0, 1), (1, 2), (3, 4), (2, 5)]
     stored = store(table)
@@ -131,8 +131,8 @@ def test_entries_sorted_by_term_leave_the_counts_at_zero():
     assert not count.any()
     assert sorted(touched[:found].tolist()) == [0, 1, 2]
     for j in range(found):
-        mine = slice(begin[j], begin[j + 1])
-        assert set(entries.term[entry[mine]].tolist()) == {touched[j]}
-        for e, i in zip(entry[mine], row[mine], strict=True):
+        own = slice(begin[j], begin[j + 1])
+        assert set(entries.term[entry[own]].tolist()) == {touched[j]}
+        for e, i in zip(entry[own], row[own], strict=True):
             assert entries.starts[i] <= e < entries.starts[i + 1]
     assert begin[found] == size

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 
 from neuralbasis import NeuralBasisClassifier, export, plot, report
 from neuralbasis.cli import main, pages
-from neuralbasis.encoding.axis import Axis, silent_axis
+from neuralbasis.encoding.axis import Axis, unused_axis
 from neuralbasis.encoding.encoder import Encoder
 from neuralbasis.encoding.sparse_codes import CodeFinder
 from neuralbasis.explain import explain_global, explain_local
@@ -225,7 +225,7 @@ def test_a_row_of_fifty_thousand_columns(wide):
 
 
 def test_few_terms_of_very_many_columns(tmp_path):
-    axes = [silent_axis(f"x{k}") for k in range(60_000)]
+    axes = [unused_axis(f"x{k}") for k in range(60_000)]
     for k in (5, 59_999):
         axes[k] = Axis(f"x{k}", "continuous", np.array([0.0, 1.0]), np.array([0.0, 1.0]))
     tables = np.array([[0.0], [-1.0], [2.0], [0.0]])

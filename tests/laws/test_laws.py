@@ -12,7 +12,7 @@ import torch
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, load
 from neuralbasis.config import make_net
-from neuralbasis.data.columns import read_columns
+from neuralbasis.data.frames import read_columns
 from neuralbasis.data.target import Sample
 from neuralbasis.encoding.encoder import Encoder
 from neuralbasis.encoding.layout import lay_out

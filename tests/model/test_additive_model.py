@@ -20,7 +20,7 @@ from scipy.sparse import csr_array
 
 import neuralbasis.model.additive_model
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, kernels
-from neuralbasis.data.columns import read_columns
+from neuralbasis.data.frames import read_columns
 from neuralbasis.encoding.axis import Axis, level_axis
 from neuralbasis.encoding.encoder import Encoder
 from neuralbasis.losses.links import inverse_link

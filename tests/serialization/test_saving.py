@@ -133,7 +133,7 @@ def test_refusals_name_a_remedy():
         REFUSED["dates"]()
     with pytest.raises(ValueError, match=r"the target's standard deviation is .*; multiply the target"):
         REFUSED["wide, target"]()
-    with pytest.raises(ValueError, match="the table holds no value that is not missing, since absent_value is NaN"):
+    with pytest.raises(ValueError, match="the table has only missing values, since absent_value is NaN"):
         REFUSED["all missing"]()
 
 

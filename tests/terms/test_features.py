@@ -382,7 +382,7 @@ def test_errors_name_the_column():
     with pytest.raises(ValueError, match="column 'feature_0044' holds infinite values"):
         NeuralBasisRegressor().fit(X, y)
     X[:, 44] = np.nan
-    with pytest.raises(ValueError, match="column 'feature_0044' has no value that is not missing"):
+    with pytest.raises(ValueError, match="column 'feature_0044' has only missing values"):
         NeuralBasisRegressor().fit(X, y)
 
 

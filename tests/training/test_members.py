@@ -10,7 +10,7 @@ import torch
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
 from neuralbasis.config import make_net
-from neuralbasis.data.columns import read_columns
+from neuralbasis.data.frames import read_columns
 from neuralbasis.data.target import Sample
 from neuralbasis.distributed.process_group import SINGLE_PROCESS
 from neuralbasis.encoding.encoder import Encoder

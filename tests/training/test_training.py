@@ -17,7 +17,7 @@ from torch import nn
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, kernels
 from neuralbasis.config import make_net
-from neuralbasis.data.columns import read_columns
+from neuralbasis.data.frames import read_columns
 from neuralbasis.data.sparse import SparseMatrix
 from neuralbasis.data.target import Sample
 from neuralbasis.distributed.process_group import SINGLE_PROCESS

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from neuralbasis.training.prepare import is_wide
 from scipy.sparse import csc_array, csr_array, random_array
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, load
 from neuralbasis.terms.term import plan_terms
-from neuralbasis.training.prepare import is_wide
 
 N_ROWS, N_COLUMNS = 400, 20_000
 
@@ -161,7 +161,7 @@ def test_a_matrix_of_another_width_is_refused(fitted):
 
 
 def test_what_is_wide_is_what_a_table_holds():
-    from neuralbasis.data.columns import read_columns
+    from neuralbasis.data.frames import read_columns
 
     X = draw(0, 60)
     plan = plan_terms("auto", 0, None, [f"feature_{index:04d}" for index in range(N_COLUMNS)])

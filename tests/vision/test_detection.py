@@ -19,7 +19,7 @@ from scipy.sparse import coo_array, csr_array, save_npz
 from benchmarks.datasets.objects import draw_objects, find_frequent_pairs, make_world
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
 from neuralbasis.cli import main
-from neuralbasis.data.columns import read_columns
+from neuralbasis.data.frames import read_columns
 from neuralbasis.vision import detection
 
 coco = pytest.importorskip("pycocotools.coco")

@@ -15,8 +15,9 @@ import pyarrow.compute
 import neuralbasis
 
 from ..data import target as sample
-from ..data.columns import level_text, parse_texts
+from ..data.columns import level_text
 from ..data.memory import count_rows_in_memory, read_limit
+from ..data.text_numbers import parse_texts
 from ..model.additive_model import AdditiveModel
 from .batches import evaluate_table, measure, missing_target
 from .failure import Failure, note

@@ -24,7 +24,9 @@ import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet
 
-from ..data.columns import MISSING_TEXTS, Column, Columns, level_text, list_names, read_columns
+from ..data.columns import Column, Columns, level_text, list_names
+from ..data.frames import read_columns
+from ..data.text_numbers import MISSING_TEXTS
 from ..encoding.axis import Axis
 from .failure import Failure, require_names
 

@@ -1,6 +1,7 @@
 """Data: any source of rows as typed columns and targets.
 
-A table in memory: `columns` (frames, arrays, dicts), `sparse` (SciPy matrices), `numbers`, `target` (target, weights,
-given scores). Files larger than memory: `files` (sources), `sketches` and `counts` (one pass over columns and target),
-`writers` (what is put on disk), `memory` (how much may be held).
+A table in memory: `columns` (the records), `frames` (NumPy, pandas, polars, Arrow, mappings), `arrays` (one column),
+`records` (rows as mappings), `text_numbers`, `numbers`, `sparse` (SciPy matrices), `target` (target, weights, given
+scores). Files larger than memory: `files` (sources), `parts` (division among processes), `sketches` and `counts` (one
+pass over columns and target), `memory` (limits).
 """

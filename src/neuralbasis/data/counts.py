@@ -1,7 +1,7 @@
-"""ColumnCounts: a sketch of every feature, labels or range of the target, number and weight of the rows.
+"""ColumnCounts: summary of one pass over rows: a sketch per feature, the classes or range of the target, total weight.
 
-Tallies of two parts merge into that of both. They are sent to other processes, and kept beside a cache, as bytes.
-Rows of weight 0 are not counted; what no model can learn from is refused here, by the name of its column.
+In: record batches. Out: mergeable counts, which are sent to other processes and stored beside a cache as bytes. Rows of
+weight 0 are not counted. Targets and weights that no model can learn from raise an error that names the column.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from ..serialization.temporary_file import replace_when_done
 from .columns import Column
 from .files import is_text, read_column
 from .numbers import check_finite
+from .parts import N_PARTS
 from .sketches import MAX_LEVELS, POINTS, AnySketch, LevelSketch, NumberSketch, TextSketch
 from .target import MAX_TARGET
-from .writers import LANES
 
 MAX_CLASSES = 100_000
-SEALED_BYTES = 128 << 20
+SEALED_BYTES = 128 << 20  # limit for the counts of all parts, which every process holds when they merge
 
-Packed = list[list[bytes]]  # tallies as bytes, a lane each
+PackedCounts = list[list[bytes]]  # of several parts, see `ColumnCounts.pack`
 
 
 @dataclass(frozen=True)
 class Roles:
-    """What the columns of a source are for."""
+    """Which columns of a source are target, weight and features."""
 
     target: str
     weight: str | None
@@ -49,16 +49,16 @@ class Roles:
 
 
 class ColumnCounts:
-    """What was seen of every column of some rows."""
+    """Counts of some rows; `feature_types` holds the requested type of each feature."""
 
-    def __init__(self, roles: Roles, wishes: Sequence[Any], is_classifier: bool):
-        self.roles, self.wishes = roles, wishes
+    def __init__(self, roles: Roles, feature_types: Sequence[Any], is_classifier: bool):
+        self.roles, self.feature_types = roles, feature_types
         self.sketches: list[AnySketch | None] = [None] * len(roles.features)
         self.target = TargetCounts(roles.target, is_classifier)
         self.n_rows, self.weight_sum, self.whole_weights = 0, 0.0, True
 
     def add(self, batch: pa.RecordBatch, pool: Executor) -> None:
-        """Take in a batch of rows; columns are shared among threads."""
+        """Count a batch of rows; the threads of `pool` divide the columns."""
         batch, weights = drop_rows(batch, self.roles)
         if batch.num_rows == 0:
             return
@@ -69,49 +69,50 @@ class ColumnCounts:
         list(pool.map(lambda index: self._add_column(batch, index, weights), range(len(self.sketches))))
 
     def _add_column(self, batch: pa.RecordBatch, index: int, weights: np.ndarray | None) -> None:
-        name, wish = self.roles.features[index], self.wishes[index]
+        name = self.roles.features[index]
         column, kind = read_column(batch, name), batch.schema.field(name).type
         sketch = self.sketches[index]
         if sketch is None:
-            sketch = self.sketches[index] = start_sketch(column, kind, wish)
+            sketch = self.sketches[index] = start_sketch(column, kind, self.feature_types[index])
         if isinstance(sketch, NumberSketch):
             numbers = column.to_numbers().numbers
             assert numbers is not None
             sketch.add(numbers, weights)
             return
-        labels = column.to_labels()  # a text column without a value in this batch came as numbers
+        labels = column.to_labels()  # a text column without a value in this batch is read as numbers
         assert labels.codes is not None
         assert labels.levels is not None
-        mass = np.bincount(labels.codes + 1, weights, minlength=len(labels.levels) + 1)  # missing comes first
+        mass = np.bincount(labels.codes + 1, weights, minlength=len(labels.levels) + 1)  # missing is first
         sketch.add(labels.levels, mass[1:], float(mass[0]))
 
     def merge(self, other: ColumnCounts) -> None:
+        """Add the rows of other counts."""
         self.n_rows += other.n_rows
         self.weight_sum += other.weight_sum
         self.whole_weights &= other.whole_weights
         self.target.merge(other.target)
-        for index, (own, came) in enumerate(zip(self.sketches, other.sketches, strict=True)):
-            if own is None or came is None:
-                self.sketches[index] = own or came
+        for index, (own, more) in enumerate(zip(self.sketches, other.sketches, strict=True)):
+            if own is None or more is None:
+                self.sketches[index] = own or more
             else:
-                own.merge(came)  # type: ignore[arg-type]
+                own.merge(more)  # type: ignore[arg-type]
 
     def seal(self) -> None:
-        """Make it small: tallies of all lanes, which every process holds for a moment, stay within `SEALED_BYTES`."""
-        n_points = int(np.clip(SEALED_BYTES / (24 * LANES * len(self.sketches)), 512, POINTS))
+        """Thin the sketches: the counts of all parts together stay within `SEALED_BYTES`."""
+        n_points = int(np.clip(SEALED_BYTES / (24 * N_PARTS * len(self.sketches)), 512, POINTS))
         for sketch in self.sketches:
             if isinstance(sketch, (NumberSketch, TextSketch)):
                 (sketch.numbers if isinstance(sketch, TextSketch) else sketch).seal(n_points)
 
     def pack(self) -> list[bytes]:
-        """All of it as bytes: rows, target, then a sketch a feature."""
-        facts = json.dumps([self.n_rows, self.weight_sum, self.whole_weights]).encode()
+        """The counts as bytes: rows and weights, target, then one sketch per feature."""
+        totals = json.dumps([self.n_rows, self.weight_sum, self.whole_weights]).encode()
         letters = {NumberSketch: b"n", LevelSketch: b"l", TextSketch: b"t"}
         packed = [b"" if sketch is None else letters[type(sketch)] + sketch.to_bytes() for sketch in self.sketches]
-        return [facts, self.target.pack(), *packed]
+        return [totals, self.target.pack(), *packed]
 
     def unpack(self, packed: Sequence[bytes]) -> ColumnCounts:
-        """This tally, with what another has packed."""
+        """Replace these counts by packed ones, and return them."""
         kinds: dict[bytes, Any] = {b"n": NumberSketch, b"l": LevelSketch, b"t": TextSketch}
         self.n_rows, self.weight_sum, self.whole_weights = json.loads(packed[0])
         self.target.unpack(packed[1])
@@ -120,7 +121,7 @@ class ColumnCounts:
 
 
 class TargetCounts:
-    """Labels of the classes, or whether single precision holds all targets; refuses what no model can learn."""
+    """The class labels of a classifier, or whether float32 holds all targets of a regression; checks the target."""
 
     def __init__(self, name: str, is_classifier: bool):
         self.name, self.is_classifier = name, is_classifier
@@ -128,6 +129,7 @@ class TargetCounts:
         self.is_single = True
 
     def add(self, array: pa.Array) -> None:
+        """Count the targets of a batch."""
         if array.null_count:
             raise ValueError(f"target {self.name!r} has missing values; leave out the rows without a target")
         if self.is_classifier:
@@ -155,11 +157,13 @@ class TargetCounts:
             )
 
     def merge(self, other: TargetCounts) -> None:
+        """Add the rows of other counts."""
         self.is_single &= other.is_single
         if other.labels is not None:
             self._add_labels(other.labels)
 
     def classes(self) -> np.ndarray | None:
+        """The class labels in increasing order, None for a regression."""
         if not self.is_classifier or self.labels is None:
             return None
         if len(self.labels) < 2:
@@ -169,16 +173,18 @@ class TargetCounts:
         return self.labels
 
     def pack(self) -> bytes:
+        """The counts as JSON."""
         labels = None if self.labels is None else [self.labels.dtype.str, self.labels.tolist()]
         return json.dumps([self.is_single, labels]).encode()
 
     def unpack(self, data: bytes) -> None:
+        """Replace these counts by packed ones."""
         self.is_single, labels = json.loads(data)
         self.labels = None if labels is None else np.array(labels[1], dtype=labels[0])
 
 
 def drop_rows(batch: pa.RecordBatch, roles: Roles) -> tuple[pa.RecordBatch, np.ndarray | None]:
-    """The rows of positive weight, and their weights; None where the source has no weights."""
+    """The rows of positive weight, and their weights; None if the source has no weights."""
     if roles.weight is None:
         return batch, None
     weights = read_column(batch, roles.weight).to_numbers().numbers
@@ -192,31 +198,31 @@ def drop_rows(batch: pa.RecordBatch, roles: Roles) -> tuple[pa.RecordBatch, np.n
     if keep.all():
         return batch, weights
     dropped = batch.filter(pa.array(~keep))
-    for name in roles.features:  # an infinite value is refused in every row
+    for name in roles.features:  # infinite values are errors even in rows of weight 0
         if not is_text(dropped.schema.field(name).type):
             check_finite(name, read_column(dropped, name).numbers)  # type: ignore[arg-type]
     return batch.filter(pa.array(keep)), weights[keep]
 
 
-def start_sketch(column: Column, kind: pa.DataType, wish: Any) -> AnySketch:
-    """The sketch of a column, by its type and its requested type."""
-    is_level = not isinstance(wish, str) or wish in ("nominal", "ordinal")
+def start_sketch(column: Column, kind: pa.DataType, feature_type: Any) -> AnySketch:
+    """An empty sketch for a column, by its Arrow type and its requested type."""
+    is_level = not isinstance(feature_type, str) or feature_type in ("nominal", "ordinal")
     if is_text(kind):
         is_declared = pa.types.is_dictionary(kind)
         levels = LevelSketch(is_declared, column.ordered)
-        return levels if is_level or (is_declared and wish != "continuous") else TextSketch(levels)
+        return levels if is_level or (is_declared and feature_type != "continuous") else TextSketch(levels)
     return NumberSketch(MAX_LEVELS) if is_level else NumberSketch()
 
 
 def read_labels(array: pa.Array) -> np.ndarray:
-    """The labels of a target that occur, as `fit` in memory would see them."""
+    """The distinct labels of a target, as a fit in memory would read them."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     return pa.compute.unique(array).to_numpy(zero_copy_only=False)
 
 
 def read_target(name: str, array: pa.Array) -> np.ndarray:
-    """(N,) float64 targets of a regression, all finite."""
+    """(N,) Targets of a regression, float64 and finite."""
     try:
         values = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -230,24 +236,24 @@ def read_target(name: str, array: pa.Array) -> np.ndarray:
     return values
 
 
-def write_tallies(path: Path, key: Any, packed: Packed) -> None:
-    """Keep tallies in a file, with what they depend on; without room for it they are found again the next time."""
-    data = b"".join(part for lane in packed for part in lane)
-    facts = {"key": key, "sizes": [[len(part) for part in lane] for lane in packed], "checksum": zlib.crc32(data)}
+def write_counts(path: Path, key: Any, packed: PackedCounts) -> None:
+    """Store packed counts with the key that they depend on; without room on the disk they are not stored."""
+    data = b"".join(item for part in packed for item in part)
+    header = {"key": key, "sizes": [[len(item) for item in part] for part in packed], "checksum": zlib.crc32(data)}
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(OSError), replace_when_done(path) as file:
-        file.write(json.dumps(facts).encode() + b"\n" + data)
+        file.write(json.dumps(header).encode() + b"\n" + data)
 
 
-def read_tallies(path: Path, key: Any) -> Packed | None:
-    """The tallies of a file that depend on just this; None if it has no such, or is damaged."""
+def read_counts(path: Path, key: Any) -> PackedCounts | None:
+    """The counts stored with this key; None if the file is missing, damaged or has another key."""
     try:
         head, _, data = path.read_bytes().partition(b"\n")
-        facts = json.loads(head)
-        if facts["key"] != key or facts["checksum"] != zlib.crc32(data):
+        header = json.loads(head)
+        if header["key"] != key or header["checksum"] != zlib.crc32(data):
             return None
         file = io.BytesIO(data)
-        return [[file.read(size) for size in lane] for lane in facts["sizes"]]
+        return [[file.read(size) for size in part] for part in header["sizes"]]
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -1,8 +1,9 @@
-"""Source: a table that is read in pieces, as often as requested: files, folders, Arrow datasets, iterables of batches.
+"""Source: a table that can be read several times, piece by piece.
 
-A piece is a row group of a Parquet file, a CSV file, or all that an iterable gives; pieces have a fixed order. Types
-are settled when a source is opened: those of Parquet files by their schemas, those of CSV files by a look at every row.
-What cannot be read is an error that names the file and the row group. `read_column` turns Arrow's columns into ours.
+In: files, folders, Arrow datasets, or iterables of record batches. Out: Arrow record batches; `read_column` converts
+their columns to `Column`. A piece is a row group of a Parquet file, a CSV file, or a whole iterable; pieces have a
+fixed order. Opening a source determines the types: from the schemas of Parquet files, from every row of CSV files.
+Errors name the file and the row group.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ import pyarrow.dataset
 import pyarrow.fs
 
 from ..printable import escape
-from .columns import MISSING_TEXTS, Column, is_missing, level_text, read_columns
+from .columns import Column, is_missing, level_text
+from .frames import read_columns
+from .text_numbers import MISSING_TEXTS
 
 PARQUET, CSV = (".parquet", ".pq"), (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 BATCH_ROWS = 1 << 17
 BLOCK_BYTES = 4 << 20  # of a CSV file, parsed at a time
-HEAD_BYTES = 1 << 16
+HEAD_BYTES = 1 << 16  # of a CSV file, searched for the delimiter
 DELIMITERS = ",;\t|"
 _BAD_VALUE = re.compile(r"column #(?P<column>\d+): .*?conversion error.*?invalid value '(?P<value>.*?)'", re.DOTALL)
 
@@ -47,15 +50,21 @@ class Piece:
 
     @property
     def place(self) -> str:
-        """The piece in an error: its file, and row group."""
+        """The file and row group, for messages."""
         file = self.path or "the table"
         return file if self.row_group is None else f"{file}, row group {self.row_group}"
 
 
 class Source:
-    """Names of the columns, and pieces that can be read again and again.
+    """A table in pieces that can be read several times.
 
-    `local` says that the pieces are this process's own; otherwise all processes see the same and share them.
+    Attributes
+    ----------
+    names : tuple of str
+        The columns.
+    pieces : tuple of Piece
+    local : bool
+        Whether the pieces belong to this process alone. Otherwise all processes see the same pieces and divide them.
     """
 
     names: tuple[str, ...]
@@ -65,11 +74,11 @@ class Source:
     def read(
         self, piece: Piece, names: Sequence[str] | None = None, batch_rows: int = BATCH_ROWS
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of a piece, in batches of at most so many; all columns, or some."""
+        """The rows of a piece in batches of at most `batch_rows`; all columns, or the given ones."""
         raise NotImplementedError
 
     def fingerprint(self) -> str:
-        """What changes when the data change; empty where nobody can tell."""
+        """A text that changes when the data change; empty if changes cannot be detected."""
         return ""
 
     def take(self, pieces: Iterable[Piece]) -> Source:
@@ -80,13 +89,13 @@ class Source:
 
     @property
     def n_rows(self) -> int | None:
-        """All rows; None where they are not known before they are read."""
+        """Number of rows; None if it is unknown before they are read."""
         counts = [piece.n_rows for piece in self.pieces]
         return None if None in counts else sum(count for count in counts if count is not None)
 
 
 class DatasetSource(Source):
-    """Files, or an Arrow dataset with its own filter and partitions; `counts` are the rows of CSV files."""
+    """Files, or an Arrow dataset with its own filter and partitions; `counts` are the numbers of rows of CSV files."""
 
     def __init__(self, dataset: Any, local: bool = False, counts: Mapping[str, int] | None = None):
         self.dataset, self.names, self.local = dataset, _check_names(dataset.schema.names), local
@@ -102,12 +111,12 @@ class DatasetSource(Source):
         requested = list(self.names if names is None else names)
         fragment = self._fragments[piece.index]
         options: dict[str, Any] = {} if fragment is self.dataset else {"schema": self.dataset.schema}
-        with explain(piece):
+        with name_piece_in_errors(piece):
             yield from fragment.to_batches(columns=requested, batch_size=batch_rows, **options)
 
     def fingerprint(self) -> str:
         files = sorted({piece.path for piece in self.pieces if piece.path is not None})
-        if not files or self._fragments[0] is self.dataset:  # rows in memory, or a filter that cannot be seen
+        if not files or self._fragments[0] is self.dataset:  # rows in memory, or a filter that cannot be inspected
             return ""
         found = self.dataset.filesystem.get_file_info(files)
         facts = [(info.path, info.size, info.mtime_ns) for info in found], [piece.index for piece in self.pieces]
@@ -115,14 +124,14 @@ class DatasetSource(Source):
 
 
 class BatchSource(Source):
-    """Anything that gives record batches (or tables) each time it is iterated, or a function that returns them."""
+    """An iterable of record batches or tables that can be iterated several times, or a function that returns one."""
 
     def __init__(self, batches: Iterable[Any] | Callable[[], Iterable[Any]], local: bool = False):
         self._open, self.local = (batches if callable(batches) else lambda: batches), local
         first = next(iter(self._open()), None)
         if not isinstance(first, pa.RecordBatch | pa.Table):
-            came = "nothing" if first is None else type(first).__name__
-            raise TypeError(f"expected an iterable of Arrow record batches or tables, but it gives {came}")
+            given = "nothing" if first is None else type(first).__name__
+            raise TypeError(f"expected an iterable of Arrow record batches or tables, but it gives {given}")
         self.names = _check_names(first.schema.names)
         self.pieces = (Piece(None, 0, None),)
 
@@ -137,13 +146,14 @@ class BatchSource(Source):
 
 
 def open_source(X: Any, local: bool = False) -> Source | None:
-    """The source that `fit` was given; None where it is a table in memory.
+    """The source of the first argument of `fit`; None if it is a table in memory.
 
     Parameters
     ----------
-    X : a path or glob of Parquet or CSV files, a folder, a list of paths, an Arrow dataset, an iterable of record
-        batches that can be iterated again, or a function that returns one
-    local : whether the rows are this process's own
+    X : path, glob, folder, list of paths, Arrow dataset, iterable of record batches, or function that returns one
+        Files are Parquet or CSV. An iterable must allow several iterations.
+    local : bool
+        Whether the rows belong to this process alone.
 
     Examples
     --------
@@ -163,7 +173,7 @@ def open_source(X: Any, local: bool = False) -> Source | None:
     if isinstance(X, pa.RecordBatchReader) or (isinstance(X, Iterator) and not hasattr(X, "__array__")):
         raise TypeError(
             f"a {type(X).__name__} can be read only once, but a table is read several times; give a list of batches, "
-            "files, or a function that returns the batches anew"
+            "files, or a function that returns the batches each time it is called"
         )
     if isinstance(X, list | tuple) and len(X) > 0:
         if all(isinstance(item, str | os.PathLike) for item in X):
@@ -185,13 +195,22 @@ def open_files(
 ) -> DatasetSource:
     """The source of files, globs and folders; all Parquet or all CSV, all with the same columns.
 
-    The rest is about CSV files: the delimiter (None: the one that the first header holds most), texts that stand for no
-    value, and columns that stay texts even if all of them could be read as numbers.
+    Parameters
+    ----------
+    paths : paths, globs and folders
+    local : bool
+        Whether the rows belong to this process alone.
+    delimiter, encoding : str
+        Of CSV files; without a delimiter, the most frequent one of the first header.
+    missing : sequence of str
+        Texts of CSV files that mean "missing".
+    texts : collection of str
+        Columns of CSV files that stay text even if all of their values are numbers.
     """
     listed = [_expand(os.fspath(path)) for path in paths]
     filesystem, files, root = listed[0][0], [file for _, found, _ in listed for file in found], listed[0][2]
-    if apart := [found[0] for other, found, _ in listed if other != filesystem]:
-        raise ValueError(f"the files are in several stores, such as {files[0]} and {apart[0]}; copy them into one")
+    if elsewhere := [found[0] for other, found, _ in listed if other != filesystem]:
+        raise ValueError(f"the files are in several stores, such as {files[0]} and {elsewhere[0]}; copy them into one")
     kinds = {_kind(file) for file in files}
     if len(kinds) > 1:
         raise ValueError(f"the files are of several kinds, such as {files[0]} and {files[-1]}; give one kind at a time")
@@ -199,21 +218,21 @@ def open_files(
         form = _parquet_format()
     else:
         form = _csv_format(delimiter or _find_delimiter(filesystem, files[0], encoding), encoding, missing)
-    given = {"filesystem": filesystem, "format": form}
+    options = {"filesystem": filesystem, "format": form}
     if root is not None and len(listed) == 1:
-        given |= {"partitioning": "hive", "partition_base_dir": root}
-    first = _open_dataset(files[:1], given, files[0])
-    schema, counts = _unify(files, given, first.schema), None
+        options |= {"partitioning": "hive", "partition_base_dir": root}
+    first = _open_dataset(files[:1], options, files[0])
+    schema, counts = _unify(files, options, first.schema), None
     if kinds == {"csv"}:
         kept = [field.with_type(pa.string()) if field.name in texts else field for field in schema]
-        schema, counts = _settle_types(files, given, pa.schema(kept))
-    return DatasetSource(pa.dataset.dataset(files, schema=schema, **given), local, counts)
+        schema, counts = _find_csv_types(files, options, pa.schema(kept))
+    return DatasetSource(pa.dataset.dataset(files, schema=schema, **options), local, counts)
 
 
 def read_column(batch: pa.RecordBatch, name: str) -> Column:
-    """A column of a batch as `columns.read_columns` would read it; single precision stays, and is not copied.
+    """A column of a batch as `read_columns` would read it, except that float32 is kept and not copied.
 
-    Levels come as the batch lists them, also those that no row has.
+    Levels are in the order of the batch and include unused ones.
     """
     array = batch.column(name)
     if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
@@ -225,47 +244,47 @@ def read_column(batch: pa.RecordBatch, name: str) -> Column:
     if pa.types.is_dictionary(array.type):
         values, codes = array.dictionary.to_pylist(), array.indices.fill_null(-1).to_numpy(zero_copy_only=False)
         texts = ["" if is_missing(value) else level_text(value) for value in values]
-        place = np.array([*(-1 if is_missing(value) else index for index, value in enumerate(values)), -1], np.int32)
-        return Column(name, None, place[codes], tuple(texts), array.type.ordered, is_declared)
+        index = np.array([*(-1 if is_missing(value) else i for i, value in enumerate(values)), -1], np.int32)
+        return Column(name, None, index[codes], tuple(texts), array.type.ordered, is_declared)
     return read_columns(pa.table({name: array}))[0]
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Is a column of this type one of levels?"""
+    """Whether columns of this type hold labels."""
     return pa.types.is_dictionary(kind) or str(kind) in ("string", "large_string", "string_view")
 
 
-def require_names(names: Iterable[str], came: Sequence[str], place: str) -> None:
-    """Every name must be among those that came; the error names the nearest."""
-    absent = [name for name in names if name not in came]
-    if absent:
-        close = get_close_matches(absent[0], came, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(map(repr, came[:20]))}"
-        raise ValueError(f"{place} has no column {', '.join(map(repr, absent[:20]))}; {hint}")
+def require_names(names: Iterable[str], available: Sequence[str], place: str) -> None:
+    """Raise unless every name is available; the error suggests the nearest name."""
+    missing = [name for name in names if name not in available]
+    if missing:
+        close = get_close_matches(missing[0], available, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(map(repr, available[:20]))}"
+        raise ValueError(f"{place} has no column {', '.join(map(repr, missing[:20]))}; {hint}")
 
 
 @contextmanager
-def explain(piece: Piece) -> Iterator[None]:
-    """Errors of Arrow and of the system in terms of the file."""
+def name_piece_in_errors(piece: Piece) -> Iterator[None]:
+    """Replace errors of Arrow and of the system by ones that name the file."""
     try:
         yield
     except FileNotFoundError as error:
         raise FileNotFoundError(
-            f"{piece.place}: the file is gone; put it back, or fit on the files that are there"
+            f"{piece.place}: the file no longer exists; restore it, or fit on the files that exist"
         ) from error
     except (pa.ArrowException, OSError) as error:
         text = escape(" ".join(str(error).split()))
-        raise ValueError(f"{piece.place} cannot be read ({text}); write the file anew, or leave it out") from error
+        raise ValueError(f"{piece.place} cannot be read ({text}); write the file again, or leave it out") from error
 
 
 def _check_names(names: Sequence[str]) -> tuple[str, ...]:
     if repeated := [name for name, count in Counter(names).items() if count > 1]:
-        raise ValueError(f"the table has more than one column {repeated[0]!r}; rename them so that each comes once")
+        raise ValueError(f"the table has more than one column {repeated[0]!r}; rename them: each name must be unique")
     return tuple(names)
 
 
 def _list_fragments(dataset: Any) -> list[Any]:
-    """Row groups and files; a dataset that is filtered shows no fragments and is one itself."""
+    """Row groups and files; a filtered dataset does not list its fragments and is a single one."""
     try:
         fragments = list(dataset.get_fragments())
     except ValueError:
@@ -274,7 +293,7 @@ def _list_fragments(dataset: Any) -> list[Any]:
         return [dataset]
     found: list[Any] = []
     for index, fragment in enumerate(fragments):
-        with explain(Piece(getattr(fragment, "path", None), index, None)):
+        with name_piece_in_errors(Piece(getattr(fragment, "path", None), index, None)):
             found += fragment.split_by_row_group() if hasattr(fragment, "split_by_row_group") else [fragment]
     return found
 
@@ -290,7 +309,7 @@ def _count_rows(fragment: Any, counts: Mapping[str, int]) -> int | None:
 
 
 def _expand(path: str) -> tuple[Any, list[str], str | None]:
-    """The file system, the files that a path, glob or folder stands for, and the folder."""
+    """The file system, the files of a path, glob or folder, and the folder."""
     if "://" in path:
         filesystem, path = pa.fs.FileSystem.from_uri(path)
     else:
@@ -335,24 +354,24 @@ def _csv_format(delimiter: str, encoding: str, missing: Sequence[str]) -> Any:
 
 
 def _find_delimiter(filesystem: Any, file: str, encoding: str) -> str:
-    """The delimiter that the header holds most."""
-    with explain(Piece(file, 0, None)), filesystem.open_input_stream(file) as stream:
+    """The most frequent delimiter of the header."""
+    with name_piece_in_errors(Piece(file, 0, None)), filesystem.open_input_stream(file) as stream:
         header = stream.read(HEAD_BYTES).decode(encoding, errors="replace").lstrip("\r\n").partition("\n")[0]
     return max(DELIMITERS, key=header.count)
 
 
-def _open_dataset(files: list[str], given: Mapping[str, Any], place: str) -> Any:
-    with explain(Piece(place, 0, None)):
-        return pa.dataset.dataset(files, **given)
+def _open_dataset(files: list[str], options: Mapping[str, Any], place: str) -> Any:
+    with name_piece_in_errors(Piece(place, 0, None)):
+        return pa.dataset.dataset(files, **options)
 
 
-def _unify(files: Sequence[str], given: Mapping[str, Any], schema: Any) -> Any:
-    """The schema of all files: the same columns, their types made one where both are numbers."""
+def _unify(files: Sequence[str], options: Mapping[str, Any], schema: Any) -> Any:
+    """The schema of all files, which must have the same columns; different types of numbers are widened."""
     for file in files[1:]:
-        came = _open_dataset([file], given, file).schema
-        require_names(schema.names, came.names, file)
-        require_names(came.names, schema.names, files[0])
-        for field in came:
+        other = _open_dataset([file], options, file).schema
+        require_names(schema.names, other.names, file)
+        require_names(other.names, schema.names, files[0])
+        for field in other:
             known = schema.field(field.name)
             wider = _widen(known.type, field.type)
             if wider is None:
@@ -365,29 +384,31 @@ def _unify(files: Sequence[str], given: Mapping[str, Any], schema: Any) -> Any:
 
 
 def _widen(one: Any, other: Any) -> Any:
-    """The type that holds both, None where there is none."""
+    """The type that holds the values of both, or None."""
     if one == other or pa.types.is_null(other):
         return one
     if pa.types.is_null(one):
         return other
     if pa.types.is_integer(one) and pa.types.is_integer(other):
         return pa.int64()
-    is_number = [pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in (one, other)]
-    if all(is_number):
+    if all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in (one, other)):
         return pa.float64()
-    is_text = [pa.types.is_string(kind) or pa.types.is_large_string(kind) for kind in (one, other)]
-    return pa.large_string() if all(is_text) else None
+    are_texts = all(pa.types.is_string(kind) or pa.types.is_large_string(kind) for kind in (one, other))
+    return pa.large_string() if are_texts else None
 
 
-def _settle_types(files: Sequence[str], given: Mapping[str, Any], schema: Any) -> tuple[Any, dict[str, int]]:
-    """The types of CSV columns after a look at every row (a text among numbers makes texts), and rows of each file."""
+def _find_csv_types(files: Sequence[str], options: Mapping[str, Any], schema: Any) -> tuple[Any, dict[str, int]]:
+    """The schema of CSV files and the number of rows of each, from a pass over all rows.
+
+    A column becomes float64 or text as soon as a value does not fit in its type.
+    """
     counts: dict[str, int] = {}
     for file in files:
-        names = _open_dataset([file], given, file).schema.names
+        names = _open_dataset([file], options, file).schema.names
         while True:
             try:
-                with explain(Piece(file, 0, None)):
-                    batches = pa.dataset.dataset([file], schema=schema, **given).to_batches(batch_size=BATCH_ROWS)
+                with name_piece_in_errors(Piece(file, 0, None)):
+                    batches = pa.dataset.dataset([file], schema=schema, **options).to_batches(batch_size=BATCH_ROWS)
                     counts[file] = sum(batch.num_rows for batch in batches)
                 break
             except ValueError as error:

@@ -1,7 +1,7 @@
-"""Memory: how many bytes a fit may take, and how the rows of a larger table are divided so that it takes no more.
+"""Memory: how many bytes a fit may use, and how the rows of a larger table are divided to stay within that limit.
 
-The *bench* is a random part of the rows that stays in memory: on it models are judged, refined, and searched for
-interactions. All other rows are dealt into *pools*, random parts too, of which one at a time is in memory.
+The *sample* is a random subset of the rows that stays in memory. Evaluation, refinement and the search for interactions
+use it. All other rows are divided at random into *pools*, of which one at a time is in memory.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 
 MAX_SAMPLE = 1 << 20  # rows
-MIN_SAMPLE = 1 << 14
+MIN_SAMPLE = 1 << 14  # rows
 BASE_BYTES = 420 << 20  # Python, torch and compiled loops
-WORK_BYTES = 260 << 20  # batches, tables, and blocks of rows on their way into a pool
-CELL_BYTES = 40  # of a table that is fitted in memory, working copies included
+WORK_BYTES = 260 << 20  # batches, tables, and blocks of rows being loaded into a pool
+CELL_BYTES = 40  # per value of a table that is fitted in memory, working copies included
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 
 @dataclass(frozen=True)
 class Division:
-    """Rows on the bench, and the number of pools that the others are dealt into; none if all are on the bench."""
+    """Rows in the sample, and the number of pools for the others; no pools if the sample holds all rows."""
 
     n_sample: int
     n_pools: int
@@ -32,7 +32,7 @@ class Division:
 
 @dataclass(frozen=True)
 class Load:
-    """What decides how much memory a row takes: columns, axes beside the columns' own, members, members × outputs."""
+    """What determines the memory per row: columns, further axes of interactions, members, members × outputs."""
 
     n_columns: int
     n_more_axes: int
@@ -41,19 +41,19 @@ class Load:
 
     @property
     def sample_bytes(self) -> int:
-        """Numbers, positions and a copy of them along the columns; scores, losses and moves of every channel."""
+        """Bytes per row of the sample: numbers, positions and a copy by column; scores, losses, steps per channel."""
         return 20 * self.n_columns + 4 * self.n_more_axes + 12 * self.n_members + 36 * self.n_channels + 80
 
     @property
     def pool_bytes(self) -> int:
-        """Positions, shares, scores of earlier stages; target, and the order in which rows are drawn."""
+        """Bytes per row of a pool: positions, shares, scores of earlier stages, target, order of drawing."""
         return 4 * (self.n_columns + self.n_more_axes + self.n_members + self.n_channels) + 32
 
 
 def divide_rows(n_rows: int, load: Load, limit: int, n_processes: int = 1) -> Division:
-    """The largest bench and the fewest pools with which every process stays below so many bytes.
+    """The largest sample and the fewest pools with which every process stays below `limit` bytes.
 
-    Both move in powers of two: a cache fits many limits.
+    Both are powers of two, so one cache serves many limits.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def divide_rows(n_rows: int, load: Load, limit: int, n_processes: int = 1) -> Di
         least = BASE_BYTES + WORK_BYTES + 2 * MIN_SAMPLE * load.sample_bytes
         raise ValueError(
             f"memory_limit leaves {limit / 1e9:.2f} GB, but a fit to {load.n_columns:,} columns needs about "
-            f"{least / 1e9:.2f} GB; raise it, or take fewer columns"
+            f"{least / 1e9:.2f} GB; raise it, or use fewer columns"
         )
     if n_rows <= n_sample:
         return Division(n_rows, 0)
@@ -80,14 +80,14 @@ def divide_rows(n_rows: int, load: Load, limit: int, n_processes: int = 1) -> Di
 
 
 def count_rows_in_memory(n_columns: int, limit: int) -> int:
-    """Rows of a table that can be fitted in memory, within so many bytes."""
+    """Rows of a table that can be fitted in memory within `limit` bytes."""
     return max(0, limit - BASE_BYTES - WORK_BYTES) // (CELL_BYTES * n_columns)
 
 
 def read_limit(limit: Any) -> int:
-    """Bytes of a `memory_limit`: a number, a text, or None for half of the memory that is free here.
+    """Bytes of a `memory_limit`: a number, a text, or None for half of the free memory.
 
-    TorchProcessGroup that share a machine share its memory.
+    Processes on one machine (`LOCAL_WORLD_SIZE`) share that half.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def read_limit(limit: Any) -> int:
 
 
 def find_free_memory() -> int:
-    """Bytes that this process may still take: what the machine has to spare, within the limit of its container."""
+    """Bytes that this process may still allocate: the free memory of the machine, within the limit of its container."""
     found = [_read_field(Path("/proc/meminfo"), "MemAvailable:") * 1024]
     if not found[0] and hasattr(os, "sysconf"):
         found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2]
@@ -116,7 +116,7 @@ def find_free_memory() -> int:
 
 
 def _read_field(path: Path, name: str = "") -> int:
-    """A number in a file of the system, behind its name if it has one; 0 if it is not there."""
+    """A number in a system file, after the field's name if it has one; 0 if it is not there."""
     try:
         lines = [line.removeprefix(name).split()[0] for line in path.read_text().splitlines() if line.startswith(name)]
     except (OSError, IndexError):

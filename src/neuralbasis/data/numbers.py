@@ -1,4 +1,4 @@
-"""Numbers of one raw column: checks, and distinct values with their weights."""
+"""Numbers of one raw column: the check for infinite values, and distinct values with their weights."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def check_finite(name: str, values: np.ndarray) -> None:
-    """Refuse infinite values; NaN is missing."""
+    """Raise for infinite values; NaN is missing."""
     if np.isinf(values).any():
         raise ValueError(
             f"column {name!r} holds infinite values; neuralbasis expects finite numbers or missing values (NaN): "
@@ -15,7 +15,7 @@ def check_finite(name: str, values: np.ndarray) -> None:
 
 
 def distinct_values(values: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct non-missing values in increasing order and the weight of each."""
+    """Distinct non-missing values in increasing order, and the weight of each."""
     if weights is None:
         ordered = np.sort(values)  # NaN sorts last
         ordered = ordered[: len(ordered) - int(np.isnan(ordered).sum())]

@@ -1,11 +1,11 @@
-"""Sketches: what a pass keeps of a column, however many rows there are; those of two parts merge into that of both.
+"""Sketches: summaries of columns of bounded size, built in one pass and mergeable.
 
-A column of numbers is a list of weighted points. Up to `MAX_EXACT` distinct values it is the values themselves, and
-what is made of it is exactly what the whole column would give. Beyond, points are thinned: neighbours in a share of the
-weight (2 / `POINTS` in the middle, less towards both ends) and a part of the range (1 / `PARTS`) become one at their
-median, since axes need ranks in the bulk and values in the tails. A value of more than 1 / `POINTS` of the weight stays
-alone. Buffers of points merge two by two, like the digits of a binary counter: every rank is true to `error` of the
-weight, which grows with the logarithm of the rows. Nothing is drawn at random; weights need no rounding.
+A `NumberSketch` is a list of weighted points. Up to `MAX_EXACT` distinct values the points are the values, and the
+sketch is exact. Beyond that, points are thinned: neighbours within a share of the weight (2 / `POINTS` in the middle,
+less towards both ends) and of the range (1 / `RANGE_PARTS`) are replaced by their median, because axes need ranks in
+the bulk and values in the tails. A value with more than 1 / `POINTS` of the weight stays a point. Buffers of points
+merge two by two, like the digits of a binary counter, and the error of a rank grows with the logarithm of the number of
+rows. Nothing is random. A `LevelSketch` counts texts; a `TextSketch` holds both readings of a text column.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from typing import Any
 import numpy as np
 
 from .. import kernels
-from .columns import TextFacts, parse_texts
 from .numbers import distinct_values
+from .text_numbers import TextFacts, parse_texts
 
 MAX_EXACT = 1 << 13  # distinct values
-POINTS = 1 << 13  # shares of the weight; a group has at most three even ones, and is off by half of that
-PARTS = 1 << 11  # of the range
-MAX_LEVELS = 1_000_000  # texts of a column that are counted
+POINTS = 1 << 13  # equal shares of the weight; a group of points covers at most three, its rank is off by half of that
+RANGE_PARTS = 1 << 11  # equal parts of the range
+MAX_LEVELS = 1_000_000  # distinct texts of a column that are counted
 
 Points = tuple[np.ndarray, np.ndarray]  # increasing values, and the weight of each
 
 
 class NumberSketch:
-    """Weighted points of a column of numbers, and what its values are like.
+    """Weighted points of a column of numbers, and the types that hold its values.
 
     Examples
     --------
@@ -44,76 +44,70 @@ class NumberSketch:
     def __init__(self, max_exact: int = MAX_EXACT):
         self.max_exact = max_exact
         self.missing = 0.0
-        self.is_whole = self.is_single = True  # whole numbers, values of single precision
+        self.is_whole = self.is_single = True  # whether all values are integers; whether float32 holds them
         self._waiting: list[Points] = []
         self._n_waiting = 0
         self._levels: list[Points | None] = []
-        self._depth = 0  # how often a row was thinned at most since its sketch was sealed
-        self._seal = 0.0  # the error that it had then
+        self._depth = 0  # largest number of times that a row was thinned since the sketch was sealed
+        self._sealed_error = 0.0  # the error when it was sealed
 
     @property
     def error(self) -> float:
-        """How far the rank of a value may be off, as a share of the weight."""
-        return 1.5 * self._depth / POINTS + self._seal
+        """Largest error of the rank of a value, as a share of the weight."""
+        return 1.5 * self._depth / POINTS + self._sealed_error
 
     def add(self, values: np.ndarray, weights: np.ndarray | None = None) -> None:
-        """Take in rows; NaN is missing. Weights are positive."""
+        """Add rows; NaN is missing, weights are positive."""
         points = distinct_values(values, weights)
         total = float(len(values)) if weights is None else float(weights.sum())
         self.missing += max(0.0, total - float(points[1].sum()))
         self._note_types(points[0])
-        self._take(points[0].astype(np.float64), points[1])
+        self._add_points(points[0].astype(np.float64), points[1])
 
     def merge(self, other: NumberSketch) -> None:
-        """Take in all that another sketch has seen."""
+        """Add the rows of another sketch."""
         self.missing += other.missing
         self.is_whole &= other.is_whole
         self.is_single &= other.is_single
-        self._depth, self._seal = max(self._depth, other._depth), max(self._seal, other._seal)
+        self._depth = max(self._depth, other._depth)
+        self._sealed_error = max(self._sealed_error, other._sealed_error)
         for level, points in enumerate(other._levels):
             if points is not None:
                 self._carry(points, level)
         for points in other._waiting:
-            self._take(*points)
+            self._add_points(*points)
 
     def points(self) -> Points:
-        """All points: the distinct values and their weights, if `error` is 0."""
+        """All points; if `error` is 0, the distinct values and their weights."""
         return join_points([*self._waiting, *(points for points in self._levels if points is not None)])
 
     def seal(self, n_points: int = POINTS) -> None:
-        """Make all points one buffer, thinned unless it is exact and small, to keep and to send."""
+        """Join all points into one buffer, small enough to store and send; thinned unless exact and small."""
         points = self.points()
         if not self._levels and len(points[0]) <= self.max_exact:
             self._waiting, self._n_waiting = [points], len(points[0])
         else:
-            self._levels = [thin_points(points, n_points, min(PARTS, n_points))]
+            self._levels = [thin_points(points, n_points, min(RANGE_PARTS, n_points))]
             self._waiting, self._n_waiting = [], 0
-            self._seal, self._depth = self.error + 1.5 / n_points, 0  # its buffer counts as new from here on
+            self._sealed_error, self._depth = self.error + 1.5 / n_points, 0
 
     def to_bytes(self) -> bytes:
-        """All of the sketch as doubles: how many facts, the facts, the sizes of the buffers, the buffers."""
+        """The sketch as doubles: number of fields, fields (the last ones are sizes of buffers), buffers."""
         buffers = [*self._waiting, *(points or (np.empty(0), np.empty(0)) for points in self._levels)]
-        facts = [
-            self.max_exact,
-            self.missing,
-            self.is_whole,
-            self.is_single,
-            self._depth,
-            self._seal,
-            len(self._waiting),
-        ]
-        facts += [len(values) for values, _ in buffers]
-        return np.concatenate([[len(facts)], facts, *(part for points in buffers for part in points)]).tobytes()
+        fields = [self.max_exact, self.missing, self.is_whole, self.is_single, self._depth, self._sealed_error]
+        fields += [len(self._waiting), *(len(values) for values, _ in buffers)]
+        return np.concatenate([[len(fields)], fields, *(part for points in buffers for part in points)]).tobytes()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> NumberSketch:
+        """The sketch that `to_bytes` wrote."""
         numbers = np.frombuffer(data)
-        n_facts = int(numbers[0])
-        max_exact, missing, is_whole, is_single, depth, seal, n_waiting, *sizes = numbers[1 : n_facts + 1].tolist()
-        parts = np.split(numbers[n_facts + 1 :], np.cumsum(np.repeat(sizes, 2)).astype(int))[:-1]
+        n_fields = int(numbers[0])
+        max_exact, missing, is_whole, is_single, depth, error, n_waiting, *sizes = numbers[1 : n_fields + 1].tolist()
+        parts = np.split(numbers[n_fields + 1 :], np.cumsum(np.repeat(sizes, 2)).astype(int))[:-1]
         sketch, buffers = cls(int(max_exact)), list(zip(parts[::2], parts[1::2], strict=True))
         sketch.missing, sketch.is_whole, sketch.is_single = missing, bool(is_whole), bool(is_single)
-        sketch._depth, sketch._seal, sketch._waiting = int(depth), seal, buffers[: int(n_waiting)]
+        sketch._depth, sketch._sealed_error, sketch._waiting = int(depth), error, buffers[: int(n_waiting)]
         sketch._n_waiting = sum(len(values) for values, _ in sketch._waiting)
         sketch._levels = [points if len(points[0]) else None for points in buffers[int(n_waiting) :]]
         return sketch
@@ -125,8 +119,8 @@ class NumberSketch:
             with np.errstate(over="ignore"):
                 self.is_single = bool((distinct.astype(np.float32) == distinct).all())
 
-    def _take(self, values: np.ndarray, mass: np.ndarray) -> None:
-        """Put points to those that wait; when they are many, make them one list, and thin it if that is long too."""
+    def _add_points(self, values: np.ndarray, mass: np.ndarray) -> None:
+        """Append points to the waiting ones; join those when there are many, and thin the result if it is long."""
         self._waiting.append((values, mass))
         self._n_waiting += len(values)
         if self._n_waiting <= 2 * self.max_exact:
@@ -140,7 +134,7 @@ class NumberSketch:
             self._carry(thin_points(points), 0)
 
     def _carry(self, points: Points, level: int) -> None:
-        """Put a buffer into its level, as a binary counter adds one."""
+        """Add a buffer to its level, as a binary counter adds a digit."""
         self._levels += [None] * (level + 1 - len(self._levels))
         found = self._levels[level]
         if found is None:
@@ -152,9 +146,9 @@ class NumberSketch:
 
 
 class LevelSketch:
-    """Weights of the texts of a column; `declared` texts keep the order in which they come, others are sorted.
+    """Weights of the texts of a column; `declared` texts keep their order, others are sorted.
 
-    Of more than `MAX_LEVELS` texts the lightest half is forgotten; `lost` is the most that a forgotten text may weigh.
+    Above `max_levels` texts the lightest half is dropped; `lost` is an upper bound of the weight of a dropped text.
 
     Examples
     --------
@@ -171,13 +165,15 @@ class LevelSketch:
         self._mass: dict[str, float] = {}
 
     def add(self, texts: Sequence[str], mass: np.ndarray, missing: float = 0.0) -> None:
+        """Add texts of these weights, and the weight of missing values."""
         self.missing += missing
         for text, weight in zip(texts, mass.tolist(), strict=True):
             self._mass[text] = self._mass.get(text, 0.0) + weight
         if len(self._mass) > self.max_levels:
-            self._forget()
+            self._drop_lightest()
 
     def merge(self, other: LevelSketch) -> None:
+        """Add the rows of another sketch."""
         self.lost += other.lost
         self.declared |= other.declared
         self.ordered |= other.ordered
@@ -189,24 +185,26 @@ class LevelSketch:
         return texts, np.array([self._mass[text] for text in texts], dtype=float)
 
     def to_bytes(self) -> bytes:
-        facts = self.declared, self.ordered, self.max_levels, self.missing, self.lost
-        return json.dumps([facts, self._mass]).encode()
+        """The sketch as JSON."""
+        fields = self.declared, self.ordered, self.max_levels, self.missing, self.lost
+        return json.dumps([fields, self._mass]).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> LevelSketch:
+        """The sketch that `to_bytes` wrote."""
         (declared, ordered, max_levels, missing, lost), mass = json.loads(data)
         sketch = cls(declared, ordered, max_levels)
         sketch.missing, sketch.lost, sketch._mass = missing, lost, mass
         return sketch
 
-    def _forget(self) -> None:
+    def _drop_lightest(self) -> None:
         limit = float(np.median(list(self._mass.values())))
         self._mass = {text: weight for text, weight in self._mass.items() if weight > limit}
         self.lost += limit
 
 
 class TextSketch:
-    """A column of texts that may be numbers: a sketch of either reading. What it is, all rows decide (`settle`).
+    """A text column that may hold numbers: a sketch of both readings. `settle` chooses one after all rows.
 
     Examples
     --------
@@ -221,6 +219,7 @@ class TextSketch:
         self.numbers, self.levels, self.facts = NumberSketch(), levels or LevelSketch(), TextFacts()
 
     def add(self, texts: Sequence[str], mass: np.ndarray, missing: float = 0.0) -> None:
+        """Add texts of these weights, and the weight of missing values."""
         used = mass > 0
         numbers, facts = parse_texts(texts, mass)
         self.facts += facts
@@ -229,13 +228,14 @@ class TextSketch:
         self.levels.add(texts, mass, missing)
 
     def merge(self, other: TextSketch) -> None:
+        """Add the rows of another sketch."""
         self.facts += other.facts
         self.numbers.merge(other.numbers)
         self.levels.merge(other.levels)
 
-    def settle(self, name: str, wish: Any) -> NumberSketch | LevelSketch:
-        """The sketch of the column as it is read: see `encoder.settle_texts`."""
-        if wish == "continuous":
+    def settle(self, name: str, feature_type: Any) -> NumberSketch | LevelSketch:
+        """The sketch of the numbers or of the levels, by the rule of `encoder.settle_texts`."""
+        if feature_type == "continuous":
             self.facts.require_numbers(name)
         elif self.facts.look_like_numbers:
             self.facts.warn_of_numbers(name)
@@ -244,12 +244,13 @@ class TextSketch:
         return self.numbers
 
     def to_bytes(self) -> bytes:
-        """The facts, and how long the numbers are, in a line; numbers; levels."""
+        """A line with the facts and the size of the numbers; the numbers; the levels."""
         numbers = self.numbers.to_bytes()
         return json.dumps([astuple(self.facts), len(numbers)]).encode() + b"\n" + numbers + self.levels.to_bytes()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> TextSketch:
+        """The sketch that `to_bytes` wrote."""
         head, _, rest = data.partition(b"\n")
         facts, size = json.loads(head)
         sketch = cls(LevelSketch.from_bytes(rest[size:]))
@@ -261,20 +262,20 @@ AnySketch = NumberSketch | LevelSketch | TextSketch
 
 
 def join_points(parts: Iterable[Points]) -> Points:
-    """The points of all parts, equal values made one."""
+    """The points of all parts; equal values become one point."""
     parts = list(parts)
     if len(parts) == 1:
         return parts[0]
     values = np.concatenate([part[0] for part in parts] or [np.empty(0)])
     mass = np.concatenate([part[1] for part in parts] or [np.empty(0)])
-    order = np.argsort(values, kind="stable")  # quick on parts that are sorted
+    order = np.argsort(values, kind="stable")  # fast on sorted parts
     values, mass = values[order], mass[order]
     starts = np.flatnonzero(np.r_[True, values[1:] != values[:-1]]) if len(values) else np.empty(0, int)
     return values[starts], np.add.reduceat(mass, starts) if len(starts) else mass
 
 
-def thin_points(points: Points, n_points: int = POINTS, n_parts: int = PARTS) -> Points:
-    """Fewer points: neighbours become one at their median; those of more than an even share stay alone."""
+def thin_points(points: Points, n_points: int = POINTS, n_parts: int = RANGE_PARTS) -> Points:
+    """Fewer points: neighbours are replaced by their median; points above an even share of the weight stay."""
     values, mass = np.empty(len(points[0])), np.empty(len(points[0]))
     count = kernels.thin_points(*points, n_points, n_parts, values, mass)
     return values[:count].copy(), mass[:count].copy()

@@ -1,8 +1,8 @@
-"""Sample: what training needs of a table besides positions: target, weights, given scores; checked and made canonical.
+"""Sample: target, weights and given scores of the rows, checked and brought into a canonical order.
 
-Rows of weight 0 are dropped. On small tables a row of weight 3 becomes three rows and all rows are sorted, before
-anything random is drawn: a weight then equals repetition exactly, and the order of rows and columns does not matter.
-Rows are sorted by a digest of their values, the same for a table whether its values are stored or all there.
+Rows of weight 0 are dropped. On small tables a row of weight 3 becomes three rows, and all rows are sorted before
+anything random is drawn. A weight is then exactly a repetition, and the order of rows and columns does not matter.
+Rows are sorted by a digest of their values, which is the same for a dense and a sparse table.
 """
 
 from __future__ import annotations
@@ -17,44 +17,46 @@ from .. import kernels
 from .sparse import SparseMatrix
 
 SMALL_TABLE = 10_000  # rows
-MAX_TARGET = 1e150  # whose square is a number still
-MAX_WEIGHT = 1e50  # of all rows together; sums of several fits, and products with scores, are numbers still
+MAX_TARGET = 1e150  # its square does not overflow
+MAX_WEIGHT = 1e50  # of all rows; sums over several fits and products with scores do not overflow
 MIN_DEVIATION = 1e-290  # of a target; below, doubles lose digits
-MAX_EXPONENT = 53  # of 2, in the largest weight: larger whole numbers are not exact, and do not count rows
-BLOCK_NUMBERS = 1 << 22  # that are read in double precision at a time
+MAX_EXPONENT = 53  # of the largest weight, base 2; larger integers are not exact in float64
+BLOCK_NUMBERS = 1 << 22  # numbers converted to double precision at a time
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """target y (N,), weights (N,), init (N, K) given scores or None"""
+    """Target y (N,), weights (N,), and given scores init (N, K) or None."""
 
     y: np.ndarray
     weights: np.ndarray
     init: np.ndarray | None = None
 
     def take(self, rows: np.ndarray) -> Sample:
+        """The sample of some rows."""
         return Sample(self.y[rows], self.weights[rows], None if self.init is None else self.init[rows])
 
     @property
     def n_effective(self) -> float:
-        """Number of observations: whole-number weights count rows, other weights are relative."""
+        """Number of observations: integer weights count rows, other weights are relative."""
         return float(self.weights.sum()) if is_whole(self.weights) else float(len(self.weights))
 
 
 def is_whole(weights: np.ndarray) -> bool:
+    """Whether all weights are integers."""
     return bool((weights == np.floor(weights)).all())
 
 
 def tidy_rows(
     numbers: np.ndarray | SparseMatrix, sample: Sample, names: Sequence[str]
 ) -> tuple[np.ndarray | SparseMatrix, Sample]:
-    """Drop rows of weight 0; repeat the rows of a small table and sort them, by digests in which names tell columns."""
+    """Drop rows of weight 0; repeat and sort the rows of a small table. Columns are identified by name."""
     rows, sample = order_rows(numbers, sample, names)
     return take_rows(numbers, rows), sample
 
 
 def take_rows(numbers: np.ndarray | SparseMatrix, rows: np.ndarray | slice) -> np.ndarray | SparseMatrix:
-    """Some rows, or all of them as they are."""
+    """Some rows, or all of them without a copy."""
     if isinstance(rows, slice):
         return numbers
     return numbers.take(rows) if isinstance(numbers, SparseMatrix) else numbers[rows]
@@ -63,7 +65,7 @@ def take_rows(numbers: np.ndarray | SparseMatrix, rows: np.ndarray | slice) -> n
 def order_rows(
     numbers: np.ndarray | SparseMatrix, sample: Sample, names: Sequence[str]
 ) -> tuple[np.ndarray | slice, Sample]:
-    """The rows that `tidy_rows` takes, all of them as a slice, and their sample."""
+    """The rows that `tidy_rows` takes (a slice if all, in order), and their sample."""
     rows = np.flatnonzero(sample.weights > 0)
     sample = sample.take(rows) if len(rows) < len(numbers) else sample
     if is_whole(sample.weights) and sample.weights.sum() <= SMALL_TABLE:
@@ -77,9 +79,9 @@ def order_rows(
 
 
 def digest_rows(numbers: np.ndarray | SparseMatrix, names: Sequence[str]) -> np.ndarray:
-    """(N,) a number for every row that tells different rows apart, whatever the order of columns.
+    """(N,) A 64-bit digest of every row, independent of the order of columns.
 
-    The sum of a digest of every value and its column, known by the rank of its name, modulo 2⁶⁴; 0 has the digest 0.
+    The digest is the sum modulo 2⁶⁴ of a digest of every value and the rank of its column's name; 0 has the digest 0.
     """
     keys, digests = np.empty(len(names), dtype=np.uint64), np.zeros(len(numbers), dtype=np.uint64)
     keys[sorted(range(len(names)), key=names.__getitem__)] = np.random.SeedSequence(0).generate_state(
@@ -99,7 +101,7 @@ def digest_rows(numbers: np.ndarray | SparseMatrix, names: Sequence[str]) -> np.
 
 
 def hold_out(y: np.ndarray, share: float, is_class: bool, seed: int) -> np.ndarray:
-    """Which rows to hold out (N,): at random; of each class the same share, and never all of one."""
+    """(N,) Which rows to hold out: at random, the same share of each class, and never a whole class."""
     order = np.random.default_rng(seed).permutation(len(y))
     if is_class:
         order = order[np.argsort(np.unique(y, return_inverse=True)[1][order], kind="stable")]
@@ -109,19 +111,19 @@ def hold_out(y: np.ndarray, share: float, is_class: bool, seed: int) -> np.ndarr
 
 
 def read_floats(values: Any, name: str) -> np.ndarray:
-    """An array of float64; an error that names the argument where it does not hold real numbers."""
+    """An array of float64; raises an error that names the argument if it does not hold real numbers."""
     try:
         array = np.asarray(values)
         if array.dtype.kind not in "mMc":  # NumPy would read dates as nanoseconds and drop imaginary parts
             return array.astype(float)
-        came = f"values of type {array.dtype}"
+        given = f"values of type {array.dtype}"
     except (TypeError, ValueError) as error:
-        came = f"something else ({error})"
-    raise ValueError(f"{name} must hold numbers, but holds {came}; convert it to numbers")
+        given = f"something else ({error})"
+    raise ValueError(f"{name} must hold numbers, but holds {given}; convert it to numbers")
 
 
 def check_weights(weights: Any, n_rows: int) -> np.ndarray:
-    """(N,) finite, non-negative, not all zero; very small and very large ones times a power of 2, to about 1."""
+    """(N,) Weights: finite, non-negative, not all zero; very small or large ones are scaled by a power of 2."""
     if weights is None:
         return np.ones(n_rows)
     if np.isscalar(weights):
@@ -142,14 +144,14 @@ def check_weights(weights: Any, n_rows: int) -> np.ndarray:
 
 
 def find_deviation(values: np.ndarray, weights: np.ndarray) -> float:
-    """Root of the mean square; scaled by a power of 2 first: squares of small values would vanish."""
+    """Root of the weighted mean square; scaled by a power of 2 first, since squares of small values underflow."""
     exponent = int(np.frexp(np.abs(values).max())[1])
     square = np.average(np.ldexp(values, -exponent) ** 2, weights=weights)
     return float(np.ldexp(np.sqrt(square), exponent))
 
 
 def check_weight_sum(total: float) -> None:
-    """Refuse weights whose sum no model can be saved with."""
+    """Raise for weights whose sum a model file cannot hold."""
     if not 1 / MAX_WEIGHT <= total <= MAX_WEIGHT:
         raise ValueError(
             f"sample_weight sums to {total:g}; expected a sum from {1 / MAX_WEIGHT:g} to {MAX_WEIGHT:g}: divide all "
@@ -158,7 +160,7 @@ def check_weight_sum(total: float) -> None:
 
 
 def check_init_score(scores: Any, n_rows: int, n_outputs: int = 1) -> np.ndarray | None:
-    """(N, K) given scores, or None."""
+    """(N, K) Given scores, or None."""
     if scores is None:
         return None
     checked = read_floats(scores, "init_score")

@@ -1,10 +1,10 @@
-"""Axis: one column's places on the axis that all columns share.
+"""Axis: the knots of one column, each with a place on the axis that all columns share.
 
-A continuous column becomes a list of knots: raw values, each with a *place* in [0, 1]. Between two knots a shape is
-linear in the raw value, outside it is constant. A level of a nominal or ordinal column is a knot without
-interpolation. Every axis has two cells more than it has knots: the first is the missing value, the last a level
-that was never seen. A row's *position* on an axis is therefore 0 (missing), 1 … G (knots, with a fraction between
-them), or G + 1 (unseen).
+A continuous column becomes a list of knots: raw values, each with a *place* in [0, 1]. A shape is linear in the raw
+value between two knots and constant outside. A level of a nominal or ordinal column is a knot without interpolation.
+Every axis has two more cells than knots: the first for missing values, the last for levels that were not in the
+training rows (unseen). A row's *position* on an axis is 0 (missing), 1 … G (knots, with a fraction between them), or
+G + 1 (unseen).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ SCALINGS = ("quantile", "minmax", "gaussian")
 KINDS = ("continuous", "nominal", "ordinal")
 
 # DIFF: the paper scales by min-max alone or by quantiles alone. A blend keeps quantile resolution in the bulk and
-# still gives the tails a share of the axis that grows with their length.
+# gives the tails a share of the axis that grows with their length.
 MINMAX_SHARE = 0.35
-FREQUENT = 2.0  # times the rows that an even share of all knots would have
-MIN_GAP = float(np.finfo(np.float32).eps)  # places are read in single precision
+FREQUENT = 2.0  # a value is frequent if it has more than this many times the average weight of a knot
+MIN_GAP = float(np.finfo(np.float32).eps)  # between places, which are single precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,12 +34,17 @@ class Axis:
 
     Parameters
     ----------
-    name : the column's name
+    name : str
+        The column's name.
     kind : "continuous", "nominal" or "ordinal"
-    knots : (G,) raw values in increasing order; for levels 0 … G - 1, or those of them that a coarser axis keeps
-    places : (G,) places in [0, 1], increasing
-    levels : names of the levels, None for a continuous column
-    mass : (G,) training weight of the levels, None for a continuous column
+    knots : ndarray of shape (G,)
+        Raw values in increasing order. For levels 0 … G - 1, or the ones that a coarser axis keeps.
+    places : ndarray of shape (G,)
+        Places in [0, 1], increasing.
+    levels : tuple of G str or None
+        Names of the levels, None for a continuous column.
+    mass : ndarray of shape (G,) or None
+        Training weight of the levels, None for a continuous column.
 
     Examples
     --------
@@ -61,22 +66,23 @@ class Axis:
 
     @property
     def n_cells(self) -> int:
-        """Cells of a main effect's table on this axis: missing, knots, unseen."""
+        """Number of cells of a table on this axis: missing, knots, unseen."""
         return len(self.knots) + 2
 
     @property
     def is_level(self) -> bool:
+        """Whether the knots are levels."""
         return self.levels is not None
 
     @cached_property
     def places_of_levels(self) -> dict[str, float]:
-        """The number of every level."""
+        """The index of every level, as a float."""
         return {level: float(index) for index, level in enumerate(self.levels or ())}
 
     def add_knots(self, values: np.ndarray) -> Axis:
-        """The same column with knots at these values too; what is between two knots stays where it is.
+        """The same axis with further knots at these values; places are interpolated.
 
-        Values whose places rounding could not tell from a knot beside them are left out.
+        Values closer than `MIN_GAP` to a knot are left out.
         """
         knots = np.union1d(self.knots, values)
         places = np.interp(knots, self.knots, self.places)
@@ -85,27 +91,27 @@ class Axis:
         return replace(self, knots=knots[keep], places=places[keep])
 
     def carry(self, cells: np.ndarray, other: Axis) -> np.ndarray:
-        """Values (cells of this axis, …) at the cells of another axis of the column, as rows on its knots read them."""
+        """Interpolate values (cells of this axis, …) to the cells of another axis of the same column."""
         place = np.r_[0, np.interp(other.knots, self.knots, np.arange(1, len(cells) - 1)), len(cells) - 1]
         left = np.minimum(place.astype(int), len(cells) - 2)
         part = (place - left).reshape(-1, *[1] * (cells.ndim - 1))
         return (1 - part) * cells[left] + part * cells[left + 1]
 
     def coarsen(self, max_knots: int) -> Axis:
-        """The same column with at most `max_knots` knots, all of them knots of this axis.
+        """An axis with at most `max_knots` knots, all of them knots of this axis.
 
-        Places move to the nearest of `max_knots` even ones, so that all interactions share few points. Of too many
-        levels the heaviest stay; the others are read as unseen.
+        Places move to the nearest of `max_knots` even ones, so all interactions share few points. If there are too many
+        levels, the heaviest are kept and the others are encoded as unseen.
         """
         last = max_knots - 1
         if len(self.knots) == 1:
             return self
         if len(self.knots) <= max_knots:
-            place = _push_apart(np.rint(self.places * last).astype(np.int64), last)
+            place = _separate(np.rint(self.places * last).astype(np.int64), last)
             return replace(self, places=place / last)
         if self.levels is None:
-            keep = _thin(self.places, last)
-            place = _push_apart(np.rint(self.places[keep] * last).astype(np.int64), last)
+            keep = _find_nearest_knots(self.places, last)
+            place = _separate(np.rint(self.places[keep] * last).astype(np.int64), last)
             return replace(self, knots=self.knots[keep], places=place / last)
         mass = np.ones(len(self.knots)) if self.mass is None else self.mass
         keep = np.sort(np.argsort(-mass, kind="stable")[:max_knots])
@@ -116,14 +122,14 @@ class Axis:
 def continuous_axis(
     name: str, values: np.ndarray, weights: np.ndarray | None = None, scaling: str = "quantile", max_knots: int = 193
 ) -> Axis:
-    """Fit the axis of a numeric column on the training rows; NaN is missing, other values must be finite."""
+    """Fit the axis of a numeric column to the training rows (N,); NaN is missing, infinite values raise an error."""
     distinct, mass = distinct_values(values, weights)
     check_finite(name, distinct[[0, -1]] if len(distinct) else distinct)
     return continuous_axes([name], np.array([0, len(distinct)]), distinct, mass, scaling, max_knots)[0]
 
 
 def given_axis(name: str, knots: Sequence[float], scaling: str = "quantile", max_knots: int = 193) -> Axis:
-    """The axis of a numeric column whose knots are given; they are placed as if each had the same share of the rows.
+    """The axis of a numeric column with given knots; places assume the same weight at each knot.
 
     Examples
     --------
@@ -136,7 +142,7 @@ def given_axis(name: str, knots: Sequence[float], scaling: str = "quantile", max
         raise ValueError(f"knots of column {name!r} must be a list of numbers, not {knots!r}") from None
     if len(values) == 0 or not np.isfinite(values).all() or (np.diff(values) <= 0).any():
         raise ValueError(
-            f"knots of column {name!r} must be finite and increasing, at least one of them, not {list(knots)!r}"
+            f"knots of column {name!r} must be finite and increasing, at least one number, not {list(knots)!r}"
         )
     starts, mass = np.array([0, len(values)]), np.ones(len(values))
     return continuous_axes([name], starts, values, mass, scaling, max(max_knots, len(values)))[0]
@@ -147,72 +153,72 @@ def continuous_axes(
 ) -> list[Axis]:
     """Axes of many numeric columns from their distinct values, finite and increasing, and the weight of each.
 
-    Those of column d are `distinct[starts[d]:starts[d + 1]]`. Columns with equally many values are placed together.
+    The values of column d are `distinct[starts[d]:starts[d + 1]]`.
     """
     sizes = np.diff(starts)
     axes: dict[int, Axis] = {}
-    for size in np.unique(sizes):
+    for size in np.unique(sizes):  # columns with equally many values are computed together
         columns = np.flatnonzero(sizes == size)
         if size == 0:
             name = names[columns[0]]
-            raise ValueError(f"column {name!r} has no value that is not missing; drop it or fill it before fitting")
+            raise ValueError(f"column {name!r} has only missing values; drop it or fill it before fitting")
         entries = starts[columns, None] + np.arange(size)
-        put = _place_all if size <= max_knots else _place_some
-        knots, places = put(distinct[entries], mass[entries], scaling, max_knots)
-        for column, own, place in zip(columns.tolist(), knots, places, strict=True):
-            axes[column] = Axis(names[column], "continuous", own, place)
+        choose = _place_all if size <= max_knots else _place_some
+        knots, places = choose(distinct[entries], mass[entries], scaling, max_knots)
+        for column, column_knots, column_places in zip(columns.tolist(), knots, places, strict=True):
+            axes[column] = Axis(names[column], "continuous", column_knots, column_places)
     return [axes[column] for column in range(len(names))]
 
 
-_PLAIN = freeze(np.zeros(1)), freeze(np.full(1, 0.5))
+_ONE_KNOT, _ONE_PLACE = freeze(np.zeros(1)), freeze(np.full(1, 0.5))
 
 
-def silent_axis(name: str) -> Axis:
-    """The axis of a numeric column that no term speaks of: one knot, which all such axes share."""
-    return Axis(name, "continuous", *_PLAIN)
+def unused_axis(name: str) -> Axis:
+    """The axis of a numeric column that no term uses: one knot; all such axes share its arrays."""
+    return Axis(name, "continuous", _ONE_KNOT, _ONE_PLACE)
 
 
 def level_axis(name: str, kind: str, levels: Sequence[str], mass: np.ndarray | None = None) -> Axis:
-    """The axis of a nominal or ordinal column: one knot a level, evenly placed; `mass` is the weight of each."""
+    """The axis of a nominal or ordinal column: one knot per level, evenly spaced; `mass` is the weight of each."""
     if len(levels) == 0:
-        raise ValueError(f"column {name!r} has no value that is not missing; drop it or fill it before fitting")
+        raise ValueError(f"column {name!r} has only missing values; drop it or fill it before fitting")
     count = len(levels)
     places = np.linspace(0.0, 1.0, count) if count > 1 else np.array([0.5])
     return Axis(name, kind, np.arange(count, dtype=float), places, tuple(levels), mass)
 
 
-Placed = tuple[Iterable[np.ndarray], Iterable[np.ndarray]]
+KnotsAndPlaces = tuple[Iterable[np.ndarray], Iterable[np.ndarray]]  # one array of each per column
 
 
-def _place_all(distinct: np.ndarray, mass: np.ndarray, scaling: str, max_knots: int) -> Placed:
-    """Knots and places of columns with few distinct values (n, G): every value is a knot of its own."""
+def _place_all(distinct: np.ndarray, mass: np.ndarray, scaling: str, max_knots: int) -> KnotsAndPlaces:
+    """Knots and places of n columns with few distinct values (n, G): every value is a knot."""
     if distinct.shape[1] == 1:
         return distinct, np.full(distinct.shape, 0.5)
     scaled, last = _scale(distinct, mass, scaling), max_knots - 1
     if scaling != "minmax":
-        return distinct, _push_apart(np.rint(scaled * last).astype(np.int64), last) / last
+        return distinct, _separate(np.rint(scaled * last).astype(np.int64), last) / last
     if (np.diff(scaled) >= MIN_GAP).all():
         return distinct, scaled
-    knots, places = zip(*map(_part, distinct, scaled), strict=True)
+    knots, places = zip(*map(_drop_close, distinct, scaled), strict=True)
     return knots, places
 
 
-def _place_some(distinct: np.ndarray, mass: np.ndarray, scaling: str, max_knots: int) -> Placed:
-    """The same where there are more values than knots."""
+def _place_some(distinct: np.ndarray, mass: np.ndarray, scaling: str, max_knots: int) -> KnotsAndPlaces:
+    """Knots and places of n columns with more than `max_knots` distinct values."""
     if scaling == "minmax":
         even = np.linspace(0.0, 1.0, max_knots)
         ends = [(low * (1 - even) + high * even, high) for low, high in distinct[:, [0, -1]]]
-        found = [_part(np.minimum(knots, high), even) for knots, high in ends]
+        found = [_drop_close(np.minimum(knots, high), even) for knots, high in ends]
     else:
         scaled = _scale(distinct, mass, scaling)
-        found = [_snap(*parts, max_knots) for parts in zip(distinct, mass, scaled, strict=True)]
+        found = [_group_values(*column, max_knots) for column in zip(distinct, mass, scaled, strict=True)]
     knots, places = zip(*found, strict=True)
     return knots, places
 
 
 def _scale(distinct: np.ndarray, mass: np.ndarray, scaling: str) -> np.ndarray:
-    """Place in [0, 1] of each distinct value (n, G), the first of a column at 0 and the last at 1."""
-    # Halves first: the range of a column near the largest double must not overflow, that of subnormals not vanish.
+    """(n, G) Places in [0, 1] of distinct values; the first of a column is at 0 and the last at 1."""
+    # Halving large values first keeps a range near the largest double from overflowing. Subnormals are not halved.
     low, high = distinct[:, :1], distinct[:, -1:]
     unit = np.where(np.maximum(-low, high) > 1, 0.5, 1.0)
     minmax = (distinct * unit - low * unit) / (high * unit - low * unit)
@@ -222,7 +228,7 @@ def _scale(distinct: np.ndarray, mass: np.ndarray, scaling: str) -> np.ndarray:
     if scaling == "gaussian":
         from scipy.special import ndtri
 
-        epsilon = np.finfo(float).eps  # beside a heavy value, the rank of a light one rounds to 1
+        epsilon = np.finfo(float).eps  # the rank of a light value beside a heavy one rounds to 1
         return _stretch(ndtri(np.clip(rank, epsilon, 1 - epsilon)))
     return _stretch((1 - MINMAX_SHARE) * _stretch(rank) + MINMAX_SHARE * minmax)
 
@@ -231,8 +237,8 @@ def _stretch(values: np.ndarray) -> np.ndarray:
     return (values - values[:, :1]) / (values[:, -1:] - values[:, :1])
 
 
-def _part(knots: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Leave out knots that rounding cannot tell from the knot before, by value or by place; both ends stay."""
+def _drop_close(knots: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Drop knots whose value or place equals that of the previous knot within rounding; both ends stay."""
     keep = [0]
     for index in range(1, len(knots)):
         if knots[index] > knots[keep[-1]] and places[index] - places[keep[-1]] >= MIN_GAP:
@@ -241,13 +247,15 @@ def _part(knots: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return knots[keep], places[keep]
 
 
-def _snap(distinct: np.ndarray, mass: np.ndarray, scaled: np.ndarray, max_knots: int) -> tuple[np.ndarray, np.ndarray]:
-    """Move the values of a column to the evenly spaced places of the shared axis; at most one knot a place.
+def _group_values(
+    distinct: np.ndarray, mass: np.ndarray, scaled: np.ndarray, max_knots: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Round the values of a column to the evenly spaced places of the shared axis; at most one knot per place.
 
-    A knot stands at the weighted median of the values that share its place, so that a value frequent enough to
-    dominate its place is itself a knot. Beside a place that one frequent value has for itself, a knot stands at the
-    nearest value instead: what the frequent value says does not leak to the values around it. A place between two of
-    them has one knot only, beside the second.
+    A knot is the weighted median of the values at its place, so a value that dominates its place is itself a knot. If a
+    frequent value is alone at its place, the knots of both neighbouring places are the values nearest to it: the effect
+    of the frequent value does not leak to the values around it. A place between two frequent values has only one knot,
+    the value nearest to the second.
     """
     last = max_knots - 1
     place = np.rint(scaled * last).astype(np.int64)
@@ -259,20 +267,20 @@ def _snap(distinct: np.ndarray, mass: np.ndarray, scaled: np.ndarray, max_knots:
     ends = np.r_[starts[1:], len(distinct)] - 1
     alone = (starts == ends) & (group > FREQUENT / max_knots * total[-1])
     knot = np.clip(median, starts, ends)
-    knot = np.where(np.r_[False, alone[:-1]] & ~alone, starts, knot)  # right behind a frequent value
-    knot = np.where(np.r_[alone[1:], False] & ~alone, ends, knot)  # right before one
+    knot = np.where(np.r_[False, alone[:-1]] & ~alone, starts, knot)  # after a frequent value
+    knot = np.where(np.r_[alone[1:], False] & ~alone, ends, knot)  # before one
     return distinct[knot], place[starts] / last
 
 
-def _push_apart(place: np.ndarray, last: int) -> np.ndarray:
-    """Increasing whole numbers 0 … last (…, G), at most that many, made different by moving as little as is simple."""
+def _separate(place: np.ndarray, last: int) -> np.ndarray:
+    """Make non-decreasing integers in 0 … last (…, G) strictly increasing by small moves; G is at most last + 1."""
     count = np.arange(place.shape[-1])
     return np.minimum(np.maximum.accumulate(place - count, axis=-1) + count, last - count[::-1])
 
 
-def _thin(places: np.ndarray, last: int) -> np.ndarray:
-    """The knots nearest to the even places 0 … last; both ends stay."""
-    wanted = np.arange(last + 1)
-    right = np.clip(np.searchsorted(places * last, wanted), 1, len(places) - 1)
-    nearest = right - (wanted - places[right - 1] * last < places[right] * last - wanted)
+def _find_nearest_knots(places: np.ndarray, last: int) -> np.ndarray:
+    """Indices of the knots nearest to the even places 0 … last; both ends stay."""
+    even = np.arange(last + 1)
+    right = np.clip(np.searchsorted(places * last, even), 1, len(places) - 1)
+    nearest = right - (even - places[right - 1] * last < places[right] * last - even)
     return np.unique(nearest)

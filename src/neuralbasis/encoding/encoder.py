@@ -1,7 +1,8 @@
-"""Encoder: the axes of all columns; raw columns -> numbers.
+"""Encoder: the axes of all columns, fitted on training rows; converts columns to numbers.
 
-`numbers` (N, D) are what the kernels read: raw values of continuous columns, level indices of the others, NaN for
-missing, -1 for a level never seen. A stored table is continuous columns, and its numbers are the table itself.
+In: `Columns`. Out: numbers (N, D), which the kernels read: raw values of continuous columns, level indices of the
+others, NaN for missing values, -1 for unseen levels. The columns of a sparse table are continuous, and its numbers are
+the table itself.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from ..data.numbers import check_finite
 from ..data.sparse import SparseMatrix
 from .axis import KINDS, Axis, continuous_axes, continuous_axis, given_axis, level_axis
 
-MIN_CHECKED_ROWS = 20  # of a table whose levels are compared with the model's: fewer may be unusual by chance
+MIN_CHECKED_ROWS = 20  # fewer rows may hold mostly unseen levels by chance
 MAX_UNSEEN = 0.5  # share of unseen levels above which the table probably has another coding
 
 
 @dataclass(frozen=True, eq=False)
 class Encoder:
-    """The main axis of every column, fitted on training rows only.
+    """The main axis of every column, fitted on the training rows.
 
     Examples
     --------
-    >>> from neuralbasis.data.columns import read_columns
+    >>> from neuralbasis.data.frames import read_columns
     >>> columns = read_columns({"size": [1.0, 2.0, 4.0], "colour": ["red", "blue", None]})
     >>> encoder = Encoder.fit(columns)
     >>> encoder.names, [axis.kind for axis in encoder.axes]
@@ -53,54 +54,55 @@ class Encoder:
         max_knots: int = 193,
         knots: Mapping[str, Sequence[float]] | None = None,
     ) -> Encoder:
-        """One axis a column; `feature_types` and `knots` are as in the estimators. See also `settle_texts`."""
-        wishes, knots = list_wishes(feature_types, knots, columns.names)
+        """Fit one axis per column; `feature_types` and `knots` are as in the estimators. See also `settle_texts`."""
+        types, knots = read_feature_types(feature_types, knots, columns.names)
         weights = None if weights is None else _round_weights(weights)
-        if columns.stored is not None:
-            _check_wishes(columns.names, wishes)
-            found = _weigh_values(columns.stored, weights)
-            axes = continuous_axes(columns.names, *found, scaling, max_knots)
+        if columns.sparse is not None:
+            _check_sparse_types(columns.names, types)
+            starts, distinct, mass = _weigh_values(columns.sparse, weights)
+            axes = continuous_axes(columns.names, starts, distinct, mass, scaling, max_knots)
             given = {name: given_axis(name, values, scaling, max_knots) for name, values in knots.items()}
             return cls(tuple(given.get(axis.name, axis) for axis in axes))
         axes = [
-            fit_axis(column, wish, weights, scaling, max_knots, knots.get(column.name))
-            for column, wish in zip(columns, wishes, strict=True)
+            fit_axis(column, feature_type, weights, scaling, max_knots, knots.get(column.name))
+            for column, feature_type in zip(columns, types, strict=True)
         ]
         return cls(tuple(axes))
 
     @cached_property
     def names(self) -> tuple[str, ...]:
+        """The names of the columns."""
         return tuple(axis.name for axis in self.axes)
 
     def take(self, features: Sequence[int]) -> Encoder:
-        """The axes of some columns."""
+        """The encoder of some columns."""
         return Encoder(tuple(self.axes[feature] for feature in features))
 
     def warn_if_unseen(
         self, numbers: np.ndarray, read_column: Callable[[int], Column], features: Sequence[int] | None = None
     ) -> None:
-        """Warn of columns, all or some, most of whose levels this encoder does not know; `numbers` are theirs (N, D).
+        """Warn of columns in which most levels are unseen. Small tables are not checked.
 
-        Small tables are not checked.
+        `numbers` (N, D) are those of all columns, or of `features` if given.
         """
         if len(numbers) < MIN_CHECKED_ROWS:
             return
-        for place, index in enumerate(range(len(self.axes)) if features is None else features):
+        for position, index in enumerate(range(len(self.axes)) if features is None else features):
             if not self.axes[index].is_level:
                 continue
-            n_unseen = np.count_nonzero(numbers[:, place] == -1)
-            if n_unseen > 0 and n_unseen > MAX_UNSEEN * np.count_nonzero(numbers[:, place] >= -1):
+            n_unseen = np.count_nonzero(numbers[:, position] == -1)
+            if n_unseen > 0 and n_unseen > MAX_UNSEEN * np.count_nonzero(numbers[:, position] >= -1):
                 warn_if_unseen(self.axes[index], read_column(index))
 
     def numbers(self, columns: Columns, features: Sequence[int] | None = None) -> Any:
-        """Columns in this encoder's order -> (N, D) float64, sparse if the table is; of some features if given."""
+        """(N, D) Numbers of columns in this encoder's order, or of `features`; sparse if the table is sparse."""
         if len(columns) != len(self.axes):
             raise ValueError(f"the model has {len(self.axes)} columns, but the table has {len(columns)}")
         if features is not None:
             return self.take(features).numbers(columns.take(features))
-        if columns.stored is not None:
+        if columns.sparse is not None:
             _check_continuous(self.axes)
-            return columns.stored
+            return columns.sparse
         if columns.matrix is not None and not any(axis.is_level for axis in self.axes):
             return columns.matrix.astype(np.float64, copy=False)
         numbers = np.empty((columns.n_rows, len(self.axes)), order="F")
@@ -109,33 +111,33 @@ class Encoder:
         return numbers
 
 
-def list_wishes(
+def read_feature_types(
     feature_types: Sequence[Any] | None, knots: Mapping[str, Sequence[float]] | None, names: Sequence[str]
 ) -> tuple[list[Any], dict[str, Sequence[float]]]:
-    """The requested type of each column, and the requested knots by name; a list of numbers is one of knots."""
+    """The requested type of each column, and the requested knots by name; a list of numbers gives knots."""
     n_columns = len(names)
     if isinstance(feature_types, (str, Mapping, Set)) or not isinstance(feature_types, (Iterable, type(None))):
         raise ValueError(f"feature_types must be a list of one entry per column, not {feature_types!r}")
-    wishes: list[Any] = ["auto"] * n_columns if feature_types is None else list(feature_types)
-    if len(wishes) != n_columns:
-        raise ValueError(f"feature_types has {len(wishes)} entries, but the table has {n_columns} columns")
+    types: list[Any] = ["auto"] * n_columns if feature_types is None else list(feature_types)
+    if len(types) != n_columns:
+        raise ValueError(f"feature_types has {len(types)} entries, but the table has {n_columns} columns")
     found = dict(knots or {})
-    for index, (name, wish) in enumerate(zip(names, wishes, strict=True)):
-        if _lists_numbers(wish):
+    for index, (name, feature_type) in enumerate(zip(names, types, strict=True)):
+        if _lists_numbers(feature_type):
             if name in found:
                 raise ValueError(
                     f"column {name!r} has cut points in feature_types and knots in knots; give one of them"
                 )
-            _check_cut_points(name, wish)
-            wishes[index], found[name] = "continuous", wish
-    return wishes, found
+            _check_cut_points(name, feature_type)
+            types[index], found[name] = "continuous", feature_type
+    return types, found
 
 
-def _lists_numbers(wish: Any) -> bool:
-    """Whether a requested type is a list of numbers; truth values are levels."""
-    if not isinstance(wish, (list, tuple, np.ndarray)) or np.ndim(wish) != 1 or len(wish) == 0:
+def _lists_numbers(feature_type: Any) -> bool:
+    """Whether a requested type is a list of numbers; booleans are levels."""
+    if not isinstance(feature_type, (list, tuple, np.ndarray)) or np.ndim(feature_type) != 1 or len(feature_type) == 0:
         return False
-    return all(isinstance(value, Real) and not isinstance(value, (bool, np.bool_)) for value in wish)
+    return all(isinstance(value, Real) and not isinstance(value, (bool, np.bool_)) for value in feature_type)
 
 
 def _check_cut_points(name: str, values: Sequence[float]) -> None:
@@ -147,13 +149,13 @@ def _check_cut_points(name: str, values: Sequence[float]) -> None:
 
 
 def settle_texts(columns: Columns, feature_types: Sequence[Any] | None, weights: np.ndarray | None) -> Columns:
-    """The columns for a fit: text that nearly all writes numbers becomes numbers, with a warning.
+    """The columns for a fit: text columns in which nearly all texts are numbers become numbers, with a warning.
 
-    Text with declared levels and columns with a requested type are read as that.
+    Columns with declared levels or a requested type are read as such.
 
     Examples
     --------
-    >>> from neuralbasis.data.columns import read_columns
+    >>> from neuralbasis.data.frames import read_columns
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore")
     ...     settle_texts(read_columns({"size": ["1,200", "35"], "zip": ["02134", "94105"]}), None, None)[0].numbers
@@ -161,17 +163,19 @@ def settle_texts(columns: Columns, feature_types: Sequence[Any] | None, weights:
     """
     if columns.columns is None:
         return columns
-    wishes, _ = list_wishes(feature_types, None, columns.names)
-    settled = [_settle_text(column, wish, weights) for column, wish in zip(columns, wishes, strict=True)]
+    types, _ = read_feature_types(feature_types, None, columns.names)
+    settled = [_settle_text(column, feature_type, weights) for column, feature_type in zip(columns, types, strict=True)]
     return replace(columns, columns=tuple(settled))
 
 
-def _settle_text(column: Column, wish: Any, weights: np.ndarray | None) -> Column:
-    may_be_numbers = isinstance(wish, str) and (wish == "continuous" or (wish == "auto" and not column.declared))
+def _settle_text(column: Column, feature_type: Any, weights: np.ndarray | None) -> Column:
+    may_be_numbers = isinstance(feature_type, str) and (
+        feature_type == "continuous" or (feature_type == "auto" and not column.declared)
+    )
     if column.codes is None or not may_be_numbers:
         return column
     numbers, facts = column.parse(weights)
-    if wish == "continuous":
+    if feature_type == "continuous":
         facts.require_numbers(column.name)
     elif facts.look_like_numbers:
         facts.warn_of_numbers(column.name)
@@ -181,7 +185,7 @@ def _settle_text(column: Column, wish: Any, weights: np.ndarray | None) -> Colum
 
 
 def check_knots(knots: Mapping[str, Sequence[float]] | None, names: Sequence[str]) -> None:
-    """Given knots must be of columns that are there."""
+    """Raise for given knots of a column that the table does not have."""
     if unknown := [name for name in knots or {} if name not in names]:
         close = get_close_matches(str(unknown[0]), names, n=1)
         hint = f"did you mean {close[0]!r}?" if close else "name columns of the table"
@@ -189,41 +193,42 @@ def check_knots(knots: Mapping[str, Sequence[float]] | None, names: Sequence[str
 
 
 def _round_weights(weights: np.ndarray) -> np.ndarray:
-    """Weights of which all sums are exact, in any order: whole numbers stay, others move by a part in 10¹⁵ of the sum.
+    """Round weights to a grid on which all sums are exact, in any order.
 
-    What is left of the sum without some rows is then, to the bit, the sum over the other rows.
+    Integers stay, others change by 10⁻¹⁵ of the sum. The total minus the sum over some rows then equals the sum over
+    the other rows bit for bit.
     """
     unit = 2.0 ** (np.floor(np.log2(weights.sum())) - 50)
     return np.where(weights > 0, np.maximum(np.rint(weights / unit), 1) * unit, 0.0)
 
 
-def _weigh_values(stored: SparseMatrix, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Distinct values of all columns that are not missing, and the weight of each; see `axis.continuous_axes`."""
-    starts, row, value = stored.by_column()
-    column = np.repeat(np.arange(stored.n_columns), np.diff(starts))
-    times = np.ones(len(stored)) if weights is None else weights
-    mass = times[row]
-    left = times.sum() - np.bincount(column, mass, minlength=stored.n_columns)  # weight of the absent value
-    others = np.flatnonzero(left > 0) if stored.absent == stored.absent else np.empty(0, int)
+def _weigh_values(table: SparseMatrix, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Distinct non-missing values of all columns and the weight of each: starts (D + 1,), values, weights."""
+    starts, row, value = table.by_column()
+    column = np.repeat(np.arange(table.n_columns), np.diff(starts))
+    row_weights = np.ones(len(table)) if weights is None else weights
+    mass = row_weights[row]
+    absent_mass = row_weights.sum() - np.bincount(column, mass, minlength=table.n_columns)
+    others = np.flatnonzero(absent_mass > 0) if table.absent == table.absent else np.empty(0, int)
     keep = (mass > 0) & ~np.isnan(value)
-    column, value = np.r_[column[keep], others], np.r_[value[keep], np.full(len(others), stored.absent)]
-    mass = np.r_[mass[keep], left[others]]
+    column, value = np.r_[column[keep], others], np.r_[value[keep], np.full(len(others), table.absent)]
+    mass = np.r_[mass[keep], absent_mass[others]]
     order = np.lexsort((value, column))
     column, value = column[order], value[order]
     is_first = np.ones(len(order), dtype=bool)
     is_first[1:] = (column[1:] != column[:-1]) | (value[1:] != value[:-1])
     first = np.flatnonzero(is_first)
-    sizes = np.bincount(column[first], minlength=stored.n_columns)
+    sizes = np.bincount(column[first], minlength=table.n_columns)
     total = np.add.reduceat(mass[order], first) if len(first) else np.empty(0)
     return np.r_[0, np.cumsum(sizes)], value[first], total
 
 
-def _check_wishes(names: Sequence[str], wishes: Sequence[Any]) -> None:
-    for name, wish in zip(names, wishes, strict=True):
-        if not (isinstance(wish, str) and wish in ("auto", "continuous")):
+def _check_sparse_types(names: Sequence[str], types: Sequence[Any]) -> None:
+    for name, feature_type in zip(names, types, strict=True):
+        if not (isinstance(feature_type, str) and feature_type in ("auto", "continuous")):
             raise ValueError(
-                f"feature_types of column {name!r} is {wish!r}, but columns of a sparse table are numbers, 'auto' or "
-                "'continuous'; for levels give a dense table, such as a data frame or X.toarray()"
+                f"feature_types of column {name!r} is {feature_type!r}, but columns of a sparse table are numbers, "
+                "'auto' or 'continuous'; for levels give a dense table, such as a data frame or X.toarray()"
             )
 
 
@@ -238,77 +243,77 @@ def _check_continuous(axes: Sequence[Axis]) -> None:
 
 def fit_axis(
     column: Column,
-    wish: Any = "auto",
+    feature_type: Any = "auto",
     weights: np.ndarray | None = None,
     scaling: str = "quantile",
     max_knots: int = 193,
     knots: Sequence[float] | None = None,
 ) -> Axis:
-    """The axis of one column; it may be the whole column, or its distinct values and their weights."""
-    if isinstance(wish, (list, tuple)):
-        _refuse_knots(column.name, knots)
-        axis = level_axis(column.name, "ordinal", _wished_levels(column, wish))
+    """The axis of one column. Instead of all rows, `column` may hold its distinct values, with their weights."""
+    if isinstance(feature_type, (list, tuple)):
+        _require_no_knots(column.name, knots)
+        axis = level_axis(column.name, "ordinal", _requested_levels(column, feature_type))
         warn_if_unseen(axis, column, weights)
         return axis
-    if not isinstance(wish, str) or wish not in ("auto", *KINDS):
+    if not isinstance(feature_type, str) or feature_type not in ("auto", *KINDS):
         raise ValueError(
             f"feature_types of column {column.name!r} must be 'auto', one of {KINDS}, a list of ordered levels "
-            f"(text) or of cut points (numbers), not {wish!r}"
+            f"(text) or of cut points (numbers), not {feature_type!r}"
         )
-    if wish == "auto":
-        wish = "continuous" if column.numbers is not None else "ordinal" if column.ordered else "nominal"
-    if wish == "continuous":
+    if feature_type == "auto":
+        feature_type = "continuous" if column.numbers is not None else "ordinal" if column.ordered else "nominal"
+    if feature_type == "continuous":
         values = _read_numbers(column, column.name)
         if weights is not None and np.isinf(values).any():
-            weights = None  # a row of weight 0 is not on the axis, but an infinite value is refused in every row
+            weights = None  # infinite values are errors even in rows of weight 0
         if knots is None:
             return continuous_axis(column.name, values, weights, scaling, max_knots)
         check_finite(column.name, values)
         return given_axis(column.name, knots, scaling, max_knots)
-    _refuse_knots(column.name, knots)
+    _require_no_knots(column.name, knots)
     codes, levels = _read_labels(column)
     known = codes >= 0
     mass = np.bincount(codes[known], None if weights is None else weights[known], minlength=len(levels))
-    # A table that declares ordered levels means all of them, seen or not.
+    # Ordered levels are kept even if no row has them.
     keep = np.arange(len(levels)) if column.ordered else np.flatnonzero(mass > 0)
-    return level_axis(column.name, wish, [levels[index] for index in keep], mass[keep])
+    return level_axis(column.name, feature_type, [levels[index] for index in keep], mass[keep])
 
 
-def _refuse_knots(name: str, knots: Sequence[float] | None) -> None:
+def _require_no_knots(name: str, knots: Sequence[float] | None) -> None:
     if knots is not None:
         raise ValueError(
             f"knots are given for the column {name!r}, which holds levels; give knots to columns of numbers"
         )
 
 
-def _wished_levels(column: Column, wish: Sequence[Any]) -> list[str]:
-    """Names of the requested levels: none missing, none twice, at least one of them in the column."""
-    if any(map(is_missing, wish)):
-        raise ValueError(f"feature_types of column {column.name!r} lists a missing value as a level: {wish!r}")
-    levels = [_level_name(column, level) for level in wish]
+def _requested_levels(column: Column, requested: Sequence[Any]) -> list[str]:
+    """Names of the requested levels: none missing, none repeated, at least one of them in the column."""
+    if any(map(is_missing, requested)):
+        raise ValueError(f"feature_types of column {column.name!r} lists a missing value as a level: {requested!r}")
+    levels = [_level_name(column, level) for level in requested]
     if repeated := [level for level, count in Counter(levels).items() if count > 1]:
         raise ValueError(f"feature_types of column {column.name!r} lists levels more than once: {repeated}")
-    _, came = _read_labels(column)
-    if set(levels).isdisjoint(came):
+    _, present = _read_labels(column)
+    if set(levels).isdisjoint(present):
         raise ValueError(
             f"feature_types of column {column.name!r} lists the levels {levels[:20]}, but the column holds none of "
-            f"them: {list(came[:20])}"
+            f"them: {list(present[:20])}"
         )
     return levels
 
 
 def _level_name(column: Column, level: Any) -> str:
-    """A requested level as the column writes it: 1.0 is "1", and so is True in a column of numbers."""
+    """The name of a requested level: 1.0 is "1", and so is True in a column of numbers."""
     is_number = column.numbers is not None and isinstance(level, (bool, np.bool_))
     return level_text(float(level) if is_number else level)
 
 
 def column_numbers(axis: Axis, column: Column) -> np.ndarray:
-    """Raw values of a continuous column, or indices of levels (NaN missing, -1 unseen)."""
+    """(N,) Raw values of a continuous column, or indices of levels (NaN missing, -1 unseen)."""
     if axis.levels is None:
         return _read_numbers(column, axis.name)
     codes, levels = _read_labels(column)
-    return np.r_[_find_levels(axis, levels), np.nan][codes]  # code -1, missing, reads the NaN at the end
+    return np.r_[_find_levels(axis, levels), np.nan][codes]  # code -1 (missing) picks the last
 
 
 def _find_levels(axis: Axis, levels: Sequence[str]) -> np.ndarray:
@@ -316,7 +321,7 @@ def _find_levels(axis: Axis, levels: Sequence[str]) -> np.ndarray:
 
 
 def warn_if_unseen(axis: Axis, column: Column, weights: np.ndarray | None = None) -> None:
-    """Warn if the axis does not know the levels of most rows: the table probably has another coding."""
+    """Warn if the levels of most rows are unseen: the table probably has another coding."""
     codes, levels = _read_labels(column)
     is_unseen = _find_levels(axis, levels) == -1
     if not is_unseen.any():
@@ -335,7 +340,7 @@ def warn_if_unseen(axis: Axis, column: Column, weights: np.ndarray | None = None
 
 
 def _read_numbers(column: Column, name: str) -> np.ndarray:
-    """The numbers of a column; errors and warnings use this name of it."""
+    """The numbers of a column; `name` is for errors and warnings."""
     found, facts = column.parse()
     facts.require_numbers(name)
     assert found.numbers is not None

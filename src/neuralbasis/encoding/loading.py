@@ -1,36 +1,43 @@
-"""Bench: what of a table is read into memory for good: all rows where they are few, or a random part of them.
+"""Rows of a source or of its cache, read into memory.
 
-The bench is bucket 0 of a cache, the same rows in every process. The other buckets are pools, which come and go.
+A source with few rows is read whole (`read_table`). Otherwise bucket 0 of the cache is the sample that stays in memory,
+the same rows in every process (`read_sample_rows`); the other buckets are loaded one at a time during training.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from ..data.counts import Roles
 from ..data.files import Source
+from ..data.parts import Communicator
 from .disk_cache import Block, Cache
-from .profile import Roles
 
 
-def read_sample_rows(cache: Cache, group: Any) -> Block:
-    """The rows of bucket 0, of all processes in their order; a column at a time."""
+class LoadedTable(NamedTuple):
+    """All rows of a source: the feature columns, y (N,), and weights (N,) or None."""
+
+    features: pa.Table
+    y: np.ndarray
+    weights: np.ndarray | None
+
+
+def read_sample_rows(cache: Cache, group: Communicator) -> Block:
+    """The rows of bucket 0 of all processes, by rank."""
     own = cache.read(0)
     if group.size == 1:
         return own
     numbers = np.empty((int(cache.counts[:, 0].sum()), own.numbers.shape[1]), order="F")
-    for index in range(numbers.shape[1]):
+    for index in range(numbers.shape[1]):  # one column at a time needs less memory
         numbers[:, index] = np.concatenate(group.gather(own.numbers[:, index]))
     return Block(numbers, np.concatenate(group.gather(own.y)), np.concatenate(group.gather(own.weights)))
 
 
-Parts = tuple[pa.Table, np.ndarray, np.ndarray | None]
-
-
-def read_parts(source: Source, roles: Roles, max_rows: int) -> Parts | None:
-    """All rows of a source as features, target and weights, if there are no more than so many."""
+def read_table(source: Source, roles: Roles, max_rows: int) -> LoadedTable | None:
+    """All rows of a source, or None if there are more than `max_rows`."""
     if (source.n_rows or 0) > max_rows:
         return None
     batches, n_rows = [], 0
@@ -42,7 +49,7 @@ def read_parts(source: Source, roles: Roles, max_rows: int) -> Parts | None:
                 return None
     table = pa.Table.from_batches(batches)
     weights = None if roles.weight is None else _to_numpy(table[roles.weight])
-    return table.select(roles.features), _to_numpy(table[roles.target]), weights
+    return LoadedTable(table.select(roles.features), _to_numpy(table[roles.target]), weights)
 
 
 def _to_numpy(column: pa.ChunkedArray) -> np.ndarray:

@@ -1,8 +1,8 @@
-"""SparseCodes: which terms a row of a stored table touches, and where it stands on them.
+"""SparseCodes: for each row of a sparse table, the terms that it touches and its positions on their axes.
 
-In a wide table nearly all values of a row are the absent one. Every term is anchored there: it is zero where any of its
-features is absent, so a row's score is a sum over few entries, those terms whose features it all has. All columns share
-one axis, on which the absent value is a knot like any other.
+In: a `SparseMatrix` and the terms of one order. Out: `SparseCodes`. In a wide table nearly all values of a row are
+absent. Every term is zero where any of its features is absent, so a row's score is a sum over few entries: the terms
+whose features are all present in the row. All columns share one axis, on which the absent value is a knot.
 """
 
 from __future__ import annotations
@@ -15,61 +15,62 @@ from functools import cached_property
 import numpy as np
 
 from .. import kernels
-from ..data.sparse import SparseMatrix
+from ..data.sparse import SparseMatrix, find_entries
 from ..readonly import freeze, freeze_fields
 from ..terms.term import Term
 from .axis import Axis, continuous_axis
 from .layout import lay_out
 
-MAX_POOLED = 4_000_000  # stored values that place the knots of the shared axis
-CHUNK_ENTRIES = 1 << 22  # worked on at a time
+MAX_POOLED = 4_000_000  # values that determine the knots of the shared axis
+CHUNK_ENTRIES = 1 << 22  # entries per chunk
 
 
 def pool_axis(
-    stored: SparseMatrix, weights: np.ndarray | None = None, scaling: str = "quantile", max_knots: int = 193
+    table: SparseMatrix, weights: np.ndarray | None = None, scaling: str = "quantile", max_knots: int = 193
 ) -> Axis:
-    """The axis that all columns of a stored table share: knots at its stored values together, and the absent one.
+    """The axis that all columns of a sparse table share; its knots come from all entries, plus the absent value.
 
-    DIFF: the paper scales every column by itself. In a wide table that makes the one value of a rare column as large as
-    the largest of a frequent one.
+    DIFF: the paper scales every column by itself. In a wide table that makes the only value of a rare column as large
+    as the largest value of a frequent one.
     """
-    pooled, of_row = stored.value, np.repeat(np.arange(len(stored)), np.diff(stored.starts))
+    pooled, row = table.value, table.row
     if len(pooled) > MAX_POOLED:
         chosen = np.linspace(0, len(pooled) - 1, MAX_POOLED).astype(np.int64)
-        pooled, of_row = pooled[chosen], of_row[chosen]
+        pooled, row = pooled[chosen], row[chosen]
     if not np.isfinite(pooled).any():
-        if math.isnan(stored.absent):
-            raise ValueError(
-                "the table holds no value that is not missing, since absent_value is NaN; a model needs some values"
-            )
-        return Axis("", "continuous", np.array([stored.absent]), np.array([0.5]))
-    axis = continuous_axis("", pooled, None if weights is None else weights[of_row], scaling, max_knots)
-    return _with_absent(axis, stored.absent)
+        if math.isnan(table.absent):
+            raise ValueError("the table has only missing values, since absent_value is NaN; a model needs other values")
+        return Axis("", "continuous", np.array([table.absent]), np.array([0.5]))
+    axis = continuous_axis("", pooled, None if weights is None else weights[row], scaling, max_knots)
+    return _with_absent(axis, table.absent)
 
 
 def coarsen_axis(axis: Axis, absent: float, max_knots: int) -> Axis:
-    """A shared axis with fewer knots, for interactions; the absent value stays one."""
+    """A shared axis with fewer knots, for interactions; the absent value stays a knot."""
     return _with_absent(axis.coarsen(max_knots), absent)
 
 
 def _with_absent(axis: Axis, absent: float) -> Axis:
-    where = int(np.searchsorted(axis.knots, absent))
-    if math.isnan(absent):  # missing values have a cell without a knot
+    if math.isnan(absent) or absent in axis.knots:  # missing values have a cell, not a knot
         return axis
-    if where < len(axis.knots) and axis.knots[where] == absent:
-        return axis
-    # The bases say nothing at the absent value, so its place may be any between its neighbours'.
-    near = np.r_[0.0, axis.places, 1.0][where : where + 2].mean()
-    return replace(axis, knots=np.insert(axis.knots, where, absent), places=np.insert(axis.places, where, near))
+    index = int(np.searchsorted(axis.knots, absent))
+    # The bases are zero at the absent value, so any place between its neighbours will do.
+    place = np.r_[0.0, axis.places, 1.0][index : index + 2].mean()
+    return replace(axis, knots=np.insert(axis.knots, index, absent), places=np.insert(axis.places, index, place))
 
 
 @dataclass(frozen=True, eq=False)
 class SparseCodes:
-    """The terms of one order that rows touch.
+    """The terms of one order o that N rows touch, E entries in total.
 
-    starts : (N + 1,) where each row's entries begin
-    term : (E,) index of the term
-    position : (E, o) on the shared axis, see `axis`
+    Parameters
+    ----------
+    starts : ndarray of shape (N + 1,)
+        Where the entries of each row start.
+    term : ndarray of shape (E,)
+        Index of the term.
+    position : ndarray of shape (E, o)
+        Positions on the shared axis, see `axis`.
     """
 
     starts: np.ndarray
@@ -80,14 +81,12 @@ class SparseCodes:
         return len(self.starts) - 1
 
     def take(self, rows: np.ndarray) -> SparseCodes:
-        """The same of some rows."""
-        size = (self.starts[1:] - self.starts[:-1])[rows]
-        starts = np.r_[0, np.cumsum(size)]
-        chosen = np.arange(starts[-1]) + np.repeat(self.starts[rows] - starts[:-1], size)
-        return SparseCodes(starts, self.term[chosen], self.position[chosen])
+        """The codes of some rows."""
+        starts, entries = find_entries(self.starts, rows)
+        return SparseCodes(starts, self.term[entries], self.position[entries])
 
     def chunks(self) -> Iterator[tuple[SparseCodes, np.ndarray]]:
-        """Some rows at a time, without a copy, and the row of each of their entries."""
+        """The codes in chunks of rows, without a copy, and the row of each entry of a chunk."""
         step = max(1, CHUNK_ENTRIES * len(self) // max(len(self.term), 1))
         for first in range(0, len(self), step):
             starts = self.starts[first : first + step + 1]
@@ -96,7 +95,7 @@ class SparseCodes:
             yield part, np.repeat(np.arange(first, first + len(part)), np.diff(starts))
 
     def blend(self, bases: np.ndarray, side: int, threads: int = 1) -> np.ndarray:
-        """Bases (side ** o, B) at the positions of all entries, (E, B)."""
+        """(E, B) Bases (side ** o, B), interpolated at the positions of all entries."""
         out = np.empty((len(self.term), bases.shape[1]), dtype=bases.dtype)
 
         def work(_part: int, first: int, last: int) -> int:
@@ -106,9 +105,9 @@ class SparseCodes:
         return out
 
     def sort(self, count: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """The terms that are touched, where each one's entries begin, the entries term by term, and their rows.
+        """Entries by term: the touched terms, where the entries of each start, the entries, and their rows.
 
-        `count` (T,) is a scratch of zeros.
+        `count` (T,) is a work array of zeros.
         """
         size = len(self.term)
         touched, begin, entry, row = (np.empty(size + 1, np.int64) for _ in range(4))
@@ -126,12 +125,18 @@ class SparseCodes:
 
 @dataclass(frozen=True, eq=False)
 class CodeFinder:
-    """Finds the entries of rows for the terms of one order, all on one axis.
+    """Finds the sparse codes of rows for the T terms of one order o.
 
-    axis : the shared axis
-    absent : the absent value, one of its knots
-    features : (T, o) of the terms, sorted
-    n_columns : of the table
+    Parameters
+    ----------
+    axis : Axis
+        The shared axis.
+    absent : float
+        The absent value, one of the knots unless it is NaN.
+    features : ndarray of shape (T, o)
+        Features of the terms, sorted.
+    n_columns : int
+        Columns of the table.
     """
 
     axis: Axis
@@ -144,6 +149,7 @@ class CodeFinder:
 
     @classmethod
     def of(cls, axis: Axis, absent: float, terms: Sequence[Term], n_columns: int) -> CodeFinder:
+        """The finder for terms in any order."""
         return cls(axis, absent, np.array(sorted(terms), dtype=np.int64), n_columns)
 
     @property
@@ -155,47 +161,47 @@ class CodeFinder:
 
     @property
     def side(self) -> int:
-        """Cells along the axis: missing, knots, unseen."""
+        """Number of cells along the axis: missing, knots, unseen."""
         return self.axis.n_cells
 
     @property
     def inner_cells(self) -> np.ndarray:
-        """Cells along the axis at which the bases speak: all knots but the absent value."""
+        """Cells along the axis at which the bases may be nonzero: all knots but the absent value."""
         cells = np.arange(1, self.side - 1)
         return freeze(cells[cells != self.absent_cell])
 
     @cached_property
     def group(self) -> np.ndarray:
-        """(D + 1,) first of the terms that begin with each column."""
+        """(D + 1,) Index of the first term whose first feature is each column."""
         return freeze(np.searchsorted(self.features[:, 0], np.arange(self.n_columns + 1)))
 
     @cached_property
     def others(self) -> np.ndarray:
-        """(o - 1, T) features of the terms behind the first."""
-        # Unsigned: no check for negative places.
+        """(o - 1, T) Features of the terms after the first."""
+        # Unsigned: compiled loops skip the check for negative indices.
         return freeze(np.ascontiguousarray(self.features[:, 1:].T, dtype=np.uint32))
 
     @cached_property
     def _layout(self):
         return lay_out([self.axis], [(0,)], {})
 
-    def find(self, stored: SparseMatrix, threads: int = 1) -> SparseCodes:
-        """SparseCodes of all rows; infinite values are refused where a table is read."""
-        place = self._layout.encode(stored.value[:, None], threads)[:, 0]
-        count = np.zeros(len(stored), dtype=np.int64)
-        known = stored.starts, stored.column
+    def find(self, table: SparseMatrix, threads: int = 1) -> SparseCodes:
+        """The codes of all rows; values must be finite or missing."""
+        entry_position = self._layout.encode(table.value[:, None], threads)[:, 0]
+        count = np.zeros(len(table), dtype=np.int64)
+        entries = table.starts, table.column
 
-        def count_them(_part: int, first: int, last: int) -> int:
-            return kernels.count_entries(first, last, *known, self.group, self.others, count)
+        def count_codes(_part: int, first: int, last: int) -> int:
+            return kernels.count_entries(first, last, *entries, self.group, self.others, count)
 
-        kernels.share_rows(count_them, len(stored), threads, min_rows=256)
+        kernels.share_rows(count_codes, len(table), threads, min_rows=256)
         starts = np.r_[0, np.cumsum(count)]
         term = np.empty(starts[-1], dtype=np.int32)
         position = np.empty((starts[-1], self.features.shape[1]), dtype=np.float32)
 
-        def list_them(_part: int, first: int, last: int) -> int:
-            arrays = (*known, place, self.group, self.others, starts, term, position)
+        def list_codes(_part: int, first: int, last: int) -> int:
+            arrays = (*entries, entry_position, self.group, self.others, starts, term, position)
             return kernels.list_entries(first, last, *arrays)
 
-        kernels.share_rows(list_them, len(stored), threads, min_rows=256)
+        kernels.share_rows(list_codes, len(table), threads, min_rows=256)
         return SparseCodes(starts, term, position)

@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from ..data.columns import Columns, write_frame
+from ..data.columns import Columns
+from ..data.frames import write_frame
 from ..model.additive_model import AdditiveModel, find_model
 from ..model.shapes import AnyShape, Shape, TiedShape
 from ..printable import escape

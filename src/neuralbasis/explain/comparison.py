@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from ..data.columns import Column, Columns, write_frame
+from ..data.columns import Column, Columns
+from ..data.frames import write_frame
 from ..encoding.axis import Axis, level_axis
 from ..encoding.encoder import Encoder
 from ..model.additive_model import AdditiveModel, find_model

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..data.columns import Column, Columns, find_rows
+from ..data.columns import Column, Columns
+from ..data.records import find_rows
 from ..encoding.axis import Axis
 from ..model.additive_model import AdditiveModel
 from ..model.scorecard import output_labels

@@ -14,8 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from ..data.columns import Columns, find_rows, is_missing, level_text, parse_number, write_frame
+from ..data.columns import Columns, is_missing, level_text
+from ..data.frames import write_frame
+from ..data.records import find_rows
 from ..data.sparse import SparseMatrix
+from ..data.text_numbers import parse_number
 from ..encoding.axis import Axis
 from ..lazy import Lazy
 from ..model.additive_model import AdditiveModel, find_model

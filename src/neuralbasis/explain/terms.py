@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..data.columns import write_frame
+from ..data.frames import write_frame
 from ..encoding.axis import Axis
 from ..lazy import Lazy
 from ..model.additive_model import AdditiveModel, find_model

@@ -17,7 +17,9 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from .. import kernels
-from ..data.columns import Columns, find_rows, read_columns, read_rows
+from ..data.columns import Columns
+from ..data.frames import read_columns
+from ..data.records import find_rows, read_rows
 from ..data.sparse import SparseMatrix, to_sparse
 from ..encoding.axis import Axis
 from ..encoding.encoder import Encoder

@@ -15,7 +15,7 @@ import numpy as np
 
 from .. import kernels
 from ..data.sparse import SparseMatrix
-from ..encoding.axis import Axis, silent_axis
+from ..encoding.axis import Axis, unused_axis
 from ..encoding.layout import flatten, list_touches
 from ..kernels.blas import hold_blas
 from .factors import Factors, LowRankPart
@@ -55,7 +55,7 @@ class TablePart:
         self.mix = self._join_mixes(width) if isinstance(self.shapes[0], TiedShape) else None
         tables = [_widen(table.reshape(-1, table.shape[-1]), width) for table in self.tables]
         used = {id(axis) for shape in self.shapes for axis in shape.axes}
-        axes = [axis if id(axis) in used else silent_axis(axis.name) for axis in axes]  # no term reads their knots
+        axes = [axis if id(axis) in used else unused_axis(axis.name) for axis in axes]  # no term reads their knots
         self.layout = layout = flatten(
             axes, [shape.term for shape in self.shapes], [shape.axes for shape in self.shapes]
         )

@@ -54,8 +54,8 @@ def choose_rows(n_rows: int, rows: Sequence[int] | None) -> list[int]:
 
 
 def take_rows(table: Columns, rows: Sequence[int]) -> Columns:
-    if table.stored is not None:
-        return replace(table, stored=table.stored.take(np.array(rows, dtype=np.int64)), n_rows=len(rows))
+    if table.sparse is not None:
+        return replace(table, sparse=table.sparse.take(np.array(rows, dtype=np.int64)), n_rows=len(rows))
     if table.matrix is not None:
         return replace(table, matrix=table.matrix[list(rows)], n_rows=len(rows))
     assert table.columns is not None

@@ -24,11 +24,11 @@ from ..data.memory import Division, Load, count_rows_in_memory, divide_rows, rea
 from ..data.sparse import SparseMatrix, is_present, to_sparse
 from ..data.target import Sample, check_weight_sum, order_rows, take_rows, tidy_rows
 from ..distributed.process_group import ProcessGroup, find_process_group
-from ..encoding.axis import Axis, silent_axis
+from ..encoding.axis import Axis, unused_axis
 from ..encoding.cache_folder import CacheFolder
 from ..encoding.disk_cache import Cache, make_cache
 from ..encoding.encoder import Encoder, check_knots, settle_texts
-from ..encoding.loading import Parts, read_parts, read_sample_rows
+from ..encoding.loading import LoadedTable, read_sample_rows, read_table
 from ..encoding.profile import Profile, Roles, make_profile
 from ..encoding.sparse_codes import pool_axis
 from ..losses.loss import Loss, choose_loss
@@ -134,8 +134,8 @@ class MemoryTable:
             return False
         if (len(plan.features) + len(plan.listed)) * max(1, n_classes - 1) < WIDE_NUMBERS:
             return False
-        if columns.stored is not None:
-            present = len(columns.stored.value)
+        if columns.sparse is not None:
+            present = len(columns.sparse.value)
         else:
             assert columns.matrix is not None
             present = int(is_present(columns.matrix, config.absent_value).sum())
@@ -149,7 +149,7 @@ class MemoryTable:
                 f"interactions are not searched in a table with {len(self.columns):,} columns, nearly all of whose "
                 "values are absent; list them as tuples of columns"
             )
-        stored = self.columns.stored
+        stored = self.columns.sparse
         if stored is None:
             assert self.columns.matrix is not None
             stored = to_sparse(self.columns.matrix, config.absent_value)
@@ -170,7 +170,7 @@ class MemoryTable:
         """Codes of the columns with the strongest effects and of listed interactions; others get no axis."""
         columns, is_plain = self.columns, self.columns.columns is None and config.feature_types is None
         whole = None if is_plain else fit_encoder(columns, self.sample, config)
-        plain = columns.matrix if columns.stored is None else columns.stored
+        plain = columns.matrix if columns.sparse is None else columns.sparse
         numbers = plain if whole is None else whole.numbers(columns)
         assert numbers is not None
         order, tidy = order_rows(numbers, self.sample, columns.names)
@@ -186,7 +186,7 @@ class MemoryTable:
         encoder = fit_encoder(few, self.sample, config) if whole is None else whole.take(features)
         if whole is None:
             axes = dict(zip(features, encoder.axes, strict=True))
-            whole = Encoder(tuple(axes.get(f) or silent_axis(name) for f, name in enumerate(columns.names)))
+            whole = Encoder(tuple(axes.get(f) or unused_axis(name) for f, name in enumerate(columns.names)))
         if bool(rows.held_out.any()):
             rows = replace(rows, member_mask=find_member_mask(found, features))
         codes = self._make_codes(encoder, take_rows(encoder.numbers(few), order), tidy, plan, loss, rows)
@@ -298,12 +298,12 @@ class CachedTable:
 
 def read_in_memory(
     config: FitConfig, source: Source, roles: Roles, checkpointer: Checkpointer = NO_CHECKPOINTS
-) -> Parts | None:
+) -> LoadedTable | None:
     """The whole table if a fit to it stays below the limit; None if not, or if every process has rows of its own."""
     group = find_process_group()
     if source.local and group.size > 1:
         return None
-    return read_parts(
+    return read_table(
         source, roles, count_rows_in_memory(len(roles.features), choose_limit(config, checkpointer, group))
     )  # fmt: skip
 

@@ -25,7 +25,8 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from ..data.columns import Column, is_missing, level_text, list_names, read_columns, read_frame, write_frame
+from ..data.columns import Column, is_missing, level_text, list_names
+from ..data.frames import read_columns, read_frame, write_frame
 from ..model.additive_model import AdditiveModel
 from ..printable import escape
 

@@ -1,7 +1,7 @@
-"""Lanes: how a pass over a source is cut, so that processes can share it and find the same.
+"""Parts: how processes divide a pass over a source and still get the same result.
 
-The pieces of a source are cut into lanes, which are read one after the other. What is drawn at random, or thinned, is
-drawn and thinned lane by lane: it does not depend on the number of processes, as long as there are no more than lanes.
+The pieces of a source are cut into `N_PARTS` consecutive parts, which a process reads one after the other. Random draws
+and thinned sketches are made per part, so they do not depend on the number of processes (up to one process per part).
 """
 
 from __future__ import annotations
@@ -9,37 +9,53 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from .files import Piece, Source
 
-LANES = 24  # divisible by most small numbers of processes
-AHEAD = 2  # batches that wait while others are worked on
+N_PARTS = 24  # divisible by most small numbers of processes
+MAX_AHEAD = 2  # batches that are read before they are needed
 
 Item = TypeVar("Item")
 
 
-def deal_lanes(source: Source, rank: int, size: int) -> list[tuple[int, list[Piece]]]:
-    """The lanes of a process: the number of each and its pieces; the lanes of process 0 come before those of 1 …"""
+class Communicator(Protocol):
+    """The processes of a fit; `distributed.process_group.ProcessGroup` implements it."""
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def gather(self, value: Any) -> list[Any]:
+        """The values of all processes, by rank."""
+
+    def agree(self, value: Any) -> Any:
+        """The value of the first process."""
+
+
+def assign_parts(source: Source, rank: int, size: int) -> list[tuple[int, list[Piece]]]:
+    """The parts of a process: the index and the pieces of each. Parts increase with the rank."""
     if source.local:
         return [(rank, list(source.pieces))]
-    n_lanes = max(LANES, size)
+    n_parts = max(N_PARTS, size)
     weight = np.array([piece.n_rows or 1 for piece in source.pieces], dtype=float)
-    lane = ((np.cumsum(weight) - weight / 2) / weight.sum() * n_lanes).astype(int)
-    own = [number for number in range(n_lanes) if number * size // n_lanes == rank]
-    return [(number, [source.pieces[index] for index in np.flatnonzero(lane == number)]) for number in own]
+    part_of = ((np.cumsum(weight) - weight / 2) / weight.sum() * n_parts).astype(int)
+    own = [part for part in range(n_parts) if part * size // n_parts == rank]
+    return [(part, [source.pieces[index] for index in np.flatnonzero(part_of == part)]) for part in own]
 
 
 def read_pieces(source: Source, pieces: Sequence[Piece], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Batches of pieces in their order, read ahead while the last one is worked on."""
+    """Batches of pieces in their order, read ahead by another thread."""
     return read_ahead(batch for piece in pieces for batch in source.read(piece, names))
 
 
-def read_ahead(items: Iterable[Item], depth: int = AHEAD) -> Iterator[Item]:
-    """The items, made by another thread, a few of them before they are asked for."""
+def read_ahead(items: Iterable[Item], depth: int = MAX_AHEAD) -> Iterator[Item]:
+    """The items, produced by another thread, up to `depth` of them before they are requested."""
     waiting: queue.Queue[Any] = queue.Queue(depth)
     stopped, end = threading.Event(), object()
 
@@ -76,8 +92,8 @@ def read_ahead(items: Iterable[Item], depth: int = AHEAD) -> Iterator[Item]:
         thread.join()
 
 
-def gather_results(group: Any, work: Callable[[], Item]) -> list[Item]:
-    """What the work of every process gave, in their order; if one fails, all stop with its reason."""
+def gather_results(group: Communicator, work: Callable[[], Item]) -> list[Item]:
+    """The results of `work` in every process, by rank; if it fails in one process, all raise."""
     result, failure, reason = None, None, ""
     try:
         result = work()

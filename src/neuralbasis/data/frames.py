@@ -1,0 +1,308 @@
+"""Tables in memory to `Columns`; the only module that reads data frames.
+
+In: a NumPy array (plain, structured or masked), a SciPy sparse matrix, a pandas or polars frame, an Arrow table, a
+mapping of name -> 1-D array, or a list of rows. Out: `Columns`. Sparse tables stay sparse. Text stays text in every
+container. A column without a single value is numbers, all NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set, Sized
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..printable import escape
+from .arrays import NUMERIC, REAL, as_array, check_real, fill_masked, read_array, temporal_error, type_error
+from .columns import Column, Columns, is_missing, level_text, list_names
+from .sparse import SparseMatrix, is_sparse, read_entries, read_sparse
+
+if TYPE_CHECKING:
+    from narwhals import DataFrame, Series
+
+_RESHAPE = (
+    "Reshape your data either using array.reshape(-1, 1) if your data has a single feature "
+    "or array.reshape(1, -1) if it contains a single sample."
+)
+
+
+def read_columns(X: Any, names: Sequence[str] | None = None, absent: float = 0.0) -> Columns:
+    """Read a table.
+
+    Parameters
+    ----------
+    X : array, sparse matrix, data frame, Arrow table, mapping of name -> 1-D array, or list of rows
+        N rows, D columns. A pandas frame whose columns are all sparse with one fill value stays sparse.
+    names : sequence of D str, optional
+        Names for the columns, instead of the table's own. Without any, columns are ``feature_0000``, ...
+    absent : float
+        The value of the entries that a SciPy sparse matrix does not store; a frame has its own fill value.
+
+    Returns
+    -------
+    Columns
+
+    Examples
+    --------
+    >>> table = read_columns([[1.5, "red"], [None, "blue"]], names=["size", "colour"])
+    >>> table[0].numbers
+    array([1.5, nan])
+    >>> table[1].levels, table[1].codes
+    (('blue', 'red'), array([1, 0], dtype=int32))
+    """
+    if is_sparse(X):
+        return _read_sparse_matrix(X, names, absent)
+    if isinstance(X, np.ndarray):
+        return _read_ndarray(X, names)
+    if isinstance(X, Mapping):
+        return _read_mapping(X, names)
+    if isinstance(X, Sequence) and not isinstance(X, (str, bytes, bytearray, memoryview)):
+        return _read_ndarray(_read_list(X), names)
+    frame = _as_frame(X)
+    if frame is not None:
+        return _read_frame(frame, names)
+    if hasattr(X, "__array__"):
+        return _read_ndarray(np.asarray(X), names)
+    raise TypeError(
+        "Expected a table (a NumPy array, a SciPy sparse matrix, a pandas or polars data frame, an Arrow table, a "
+        f"mapping of name -> 1-D array, or a list of rows), got {type(X).__name__}. Convert it to one of these."
+    )
+
+
+def write_frame(rows: Sequence[Mapping[str, Any]]) -> Any:
+    """A pandas frame of records, one row each; pandas is imported on the first call."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError("a frame needs pandas: pip install pandas") from error
+    return pandas.DataFrame(list(rows))
+
+
+def read_frame(path: str) -> Any:
+    """The table in a CSV (.csv, .csv.gz) or Parquet (.parquet, .pq) file, as an Arrow table."""
+    import narwhals
+
+    read = narwhals.read_parquet if path.endswith((".parquet", ".pq")) else narwhals.read_csv
+    try:
+        return read(path, backend="pyarrow").to_native()
+    except ValueError as error:  # Arrow raises ValueError for invalid contents
+        reason = escape(str(error))
+        raise ValueError(f"{path}: expected a table in CSV or Parquet, but it cannot be read: {reason}") from error
+
+
+def _read_ndarray(X: np.ndarray, names: Sequence[str] | None) -> Columns:
+    if X.dtype.names is not None:
+        return _read_mapping({field: X[field] for field in X.dtype.names}, names)
+    check_real("X", X)
+    _check_two_dimensional(X)
+    n_rows, n_columns = X.shape
+    _check_not_empty(n_rows, n_columns)
+    named = names is not None
+    names = _number_columns(n_columns, names)
+    X = fill_masked(X)
+    if X.dtype.kind in NUMERIC:
+        is_single = X.dtype == np.float32  # kept: a wide table might not fit in memory in double precision
+        return Columns(names, n_rows, matrix=X if is_single else np.asarray(X, dtype=np.float64), named=named)
+    columns = tuple(read_array(name, X[:, i]) for i, name in enumerate(names))
+    return Columns(names, n_rows, columns=columns, named=named)
+
+
+def _read_sparse_matrix(X: Any, names: Sequence[str] | None, absent: float) -> Columns:
+    if len(X.shape) != 2:
+        raise ValueError(f"Expected a 2D sparse matrix, got {len(X.shape)} dimension(s). Give it rows and columns.")
+    check_real("X", X)
+    if X.dtype.kind not in NUMERIC:
+        raise TypeError(f"Expected a sparse matrix of numbers, got values of type {X.dtype}. Convert it to numbers.")
+    n_rows, n_columns = X.shape
+    _check_not_empty(n_rows, n_columns)
+    named, names = names is not None, _number_columns(n_columns, names)
+    return Columns(names, n_rows, named=named, sparse=read_sparse(X, names, absent))
+
+
+def _read_list(rows: Sequence[Any]) -> np.ndarray:
+    array = as_array(rows)
+    lengths = {len(row) for row in rows if isinstance(row, Sized) and not isinstance(row, (str, Mapping))}
+    if array.ndim == 1 and len(lengths) > 1:
+        raise ValueError(
+            "Expected 2D array, got rows of different lengths: "
+            f"from {min(lengths)} to {max(lengths)} values. Give every row one value per column."
+        )
+    return array
+
+
+def _read_mapping(X: Mapping[Any, Any], names: Sequence[str] | None) -> Columns:
+    names = _choose_names(list(X), names)
+    arrays = [values if isinstance(values, np.ndarray) else as_array(values) for values in X.values()]
+    for name, array in zip(names, arrays, strict=True):
+        if array.ndim != 1:
+            raise ValueError(f"Column {name!r}: expected a 1-D sequence of values, got {array.ndim} dimension(s).")
+        if len(array) != len(arrays[0]):
+            raise ValueError(
+                f"Column {name!r} has {len(array)} value(s) but column {names[0]!r} has {len(arrays[0])}. "
+                "Give every column one value per row."
+            )
+    n_rows = len(arrays[0]) if arrays else 0
+    _check_not_empty(n_rows, len(arrays))
+    columns = tuple(read_array(name, array) for name, array in zip(names, arrays, strict=True))
+    return Columns(names, n_rows, columns=columns)
+
+
+def _as_frame(X: Any) -> DataFrame[Any] | None:
+    """X as a narwhals frame, or None if it is not a data frame."""
+    import narwhals.stable.v2 as nw
+    from narwhals.exceptions import DuplicateError
+
+    try:
+        frame = nw.from_native(X, pass_through=True)
+    except DuplicateError as error:
+        raise ValueError(f"{error}\nRename the columns: each name must be unique.") from None
+    if isinstance(frame, nw.LazyFrame):
+        return frame.collect()
+    if isinstance(frame, nw.DataFrame):
+        return frame
+    # Arrow's record batches; Arrow's arrays stream too, but have no schema.
+    if hasattr(X, "__arrow_c_stream__") and hasattr(X, "schema"):
+        return nw.from_arrow(X, backend="pyarrow")
+    return None
+
+
+def _read_frame(frame: DataFrame[Any], names: Sequence[str] | None) -> Columns:
+    n_rows, n_columns = frame.shape
+    names = _choose_names(frame.columns, names)
+    _check_not_empty(n_rows, n_columns)
+    sparse = _read_sparse_columns(frame, names)
+    if sparse is not None:
+        return Columns(names, n_rows, sparse=sparse)
+    columns = tuple(_read_series(name, series) for name, series in zip(names, frame.iter_columns(), strict=True))
+    return Columns(names, n_rows, columns=columns)
+
+
+def _read_sparse_columns(frame: DataFrame[Any], names: Sequence[str]) -> SparseMatrix | None:
+    """pandas columns that are all sparse and numeric with one fill value; None for any other frame."""
+    native = frame.to_native()
+    if not hasattr(native, "sparse"):  # pandas has this accessor if all columns are sparse
+        return None
+    arrays = [series.array for _, series in native.items()]
+    fills = np.array([array.fill_value for array in arrays], dtype=object)
+    is_numeric = all(array.sp_values.dtype.kind in NUMERIC for array in arrays)
+    if not is_numeric or any(not isinstance(fill, REAL) or math.isinf(fill) for fill in fills):
+        return None
+    absent = float(fills[0])
+    if not all(fill == absent or (fill != fill and absent != absent) for fill in map(float, fills)):
+        return None
+    entries = [(array.sp_index.to_int_index().indices, array.sp_values) for array in arrays]
+    return read_entries(entries, len(native), names, absent)
+
+
+def _read_series(name: str, series: Series[Any]) -> Column:
+    import narwhals.stable.v2 as nw
+
+    dtype = series.dtype
+    native = getattr(series.to_native(), "dtype", None)
+    # narwhals calls pandas' object columns text after checking only their first values.
+    if isinstance(native, np.dtype) and native.kind == "O":
+        return read_array(name, series.to_numpy())
+    if dtype.is_temporal():
+        raise temporal_error(name, str(dtype))
+    if dtype.is_nested():
+        raise type_error(name, str(dtype))
+    if isinstance(dtype, (nw.String, nw.Categorical, nw.Enum)):
+        return _read_labels(name, series)
+    # to_numpy gives Python objects for these types, or fails.
+    if isinstance(dtype, (nw.Boolean, nw.Decimal, nw.Int128, nw.UInt128)):
+        series = series.cast(nw.Float64)
+    return read_array(name, series.to_numpy())
+
+
+def _read_labels(name: str, series: Series[Any]) -> Column:
+    import narwhals.stable.v2 as nw
+
+    arrow_type = getattr(series.to_native(), "type", None)
+    ordered = isinstance(series.dtype, nw.Enum) or getattr(arrow_type, "ordered", False)
+    order, is_declared = _find_declared_levels(series), not isinstance(series.dtype, nw.String)
+    if "string_view" in str(arrow_type):  # Arrow can neither look it up nor, in a dictionary, cast it
+        series = nw.new_series(name, series.to_list(), nw.String, backend="pyarrow")
+    values = series.unique().drop_nulls().to_list()
+    codes = np.full(len(series), -1, dtype=np.int32)
+    if values:
+        found = series.replace_strict(values, list(range(len(values))), return_dtype=nw.Int32).to_numpy()
+        codes = np.nan_to_num(found, nan=-1).astype(np.int32)
+    elif order is None:
+        return Column(name, np.full(len(series), np.nan))
+    levels, codes = _name_levels(codes, values, order, ordered)
+    return Column(name, None, codes, levels, ordered, is_declared)
+
+
+def _find_declared_levels(series: Series[Any]) -> list[Any] | None:
+    """The levels in the order that the table declares; None if it declares none."""
+    import narwhals.stable.v2 as nw
+
+    if isinstance(series.dtype, nw.Enum):
+        return list(series.dtype.categories)
+    native = series.to_native()
+    is_arrow = hasattr(getattr(native, "type", None), "index_type")
+    # Polars lists the levels of a Categorical in the order in which the process first saw them: not a declaration.
+    if is_arrow or (not series.implementation.is_polars() and hasattr(native, "cat")):
+        return series.cat.get_categories().to_list()
+    return None
+
+
+def _name_levels(
+    codes: np.ndarray, values: list[Any], declared: list[Any] | None, keep_unused: bool
+) -> tuple[tuple[str, ...], np.ndarray]:
+    """Levels and the codes into them, from codes into values; values with equal texts become one level.
+
+    Levels are in the declared order, or sorted if none is declared.
+    """
+    texts = [None if is_missing(value) else level_text(value) for value in values]
+    used = {text for text in texts if text is not None}
+    if declared is None:
+        levels = sorted(used)
+    else:
+        order = dict.fromkeys(level_text(value) for value in declared if not is_missing(value))
+        levels = [text for text in order if keep_unused or text in used]
+    index_of = {text: i for i, text in enumerate(levels)}
+    # Code -1 (missing) picks the last entry.
+    indices = np.array([*(-1 if text is None else index_of[text] for text in texts), -1], dtype=np.int32)
+    return tuple(levels), indices[codes]
+
+
+def _number_columns(count: int, names: Sequence[str] | None) -> tuple[str, ...]:
+    return _choose_names([f"feature_{i:04d}" for i in range(count)], names)
+
+
+def _choose_names(own: Sequence[Any], names: Sequence[str] | None) -> tuple[str, ...]:
+    """The given names, or the table's own; one per column and unique."""
+    if names is not None and (not isinstance(names, Iterable) or isinstance(names, (str, Mapping, Set))):
+        raise ValueError(f"feature_names must be a list of one name per column, not {names!r}.")
+    chosen = tuple(map(str, own if names is None else names))
+    if len(chosen) != len(own):
+        raise ValueError(f"Expected one name per column: {len(own)} column(s), got {len(chosen)} name(s).")
+    if len(set(chosen)) < len(chosen):
+        repeated = [name for name, count in Counter(chosen).items() if count > 1]
+        raise ValueError(
+            f"Expected unique column names, got more than once: {list_names(repeated)}. "
+            "Rename the columns: each name must be unique."
+        )
+    return chosen
+
+
+def _check_two_dimensional(X: np.ndarray) -> None:
+    # scikit-learn's messages: its estimator checks compare them, and its users know them.
+    if X.ndim < 2:
+        kind = "scalar" if X.ndim == 0 else "1D"
+        raise ValueError(f"Expected 2D array, got {kind} array instead:\narray={X}.\n{_RESHAPE}")
+    if X.ndim > 2:
+        raise ValueError(f"Found array with dim {X.ndim}, while dim <= 2 is required.")
+
+
+def _check_not_empty(n_rows: int, n_columns: int) -> None:
+    for count, unit in ((n_rows, "sample(s)"), (n_columns, "feature(s)")):
+        if count == 0:
+            shape = (n_rows, n_columns)
+            raise ValueError(
+                f"Found array with 0 {unit} (shape={shape}) while a minimum of 1 is required. "
+                "The table is empty: check how it was read or filtered."
+            )

@@ -1,0 +1,133 @@
+"""Numbers written as text: parsing them, and deciding whether a text column holds numbers.
+
+In: texts and their weights. Out: float64 numbers (NaN for missing and for other texts) and a `TextFacts` record, which
+counts the texts of each kind and writes the warnings and errors about them. A fit reads a text column as numbers if at
+least `NEARLY_ALL` of its texts are numbers (see `encoder.settle_texts`).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+NEARLY_ALL = 0.9
+MISSING_TEXTS = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "nan", "NaN", "-nan", "-NaN", "null", "NULL")  # in CSV files
+# Lower-case texts that mean "missing" in a column of numbers.
+_MISSING_NUMBERS = {text.lower() for text in MISSING_TEXTS} | {"none", "?", "-", "."}
+_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+(\.[0-9]*)?")
+LEADING_ZERO = re.compile(r"\s*[+-]?0[0-9]+\s*")  # an identifier such as a ZIP code
+
+
+@dataclass(frozen=True)
+class TextFacts:
+    """What the texts of a column are.
+
+    Attributes
+    ----------
+    n_numbers, n_others : float
+        Weight of the texts that are numbers, and of those that are neither numbers nor missing.
+    is_padded : bool
+        Whether some text is an integer with a leading zero, which marks identifiers.
+    formatted, other : str or None
+        Examples of a number with separators or a percent sign, and of a text that is not a number.
+    """
+
+    n_numbers: float = 0.0
+    n_others: float = 0.0
+    is_padded: bool = False
+    formatted: str | None = None
+    other: str | None = None
+
+    def __add__(self, more: TextFacts) -> TextFacts:
+        return TextFacts(
+            self.n_numbers + more.n_numbers,
+            self.n_others + more.n_others,
+            self.is_padded or more.is_padded,
+            self.formatted if self.formatted is not None else more.formatted,
+            self.other if self.other is not None else more.other,
+        )
+
+    @property
+    def are_numbers(self) -> bool:
+        """Whether nearly all non-missing texts are numbers."""
+        return self.n_numbers >= NEARLY_ALL * (self.n_numbers + self.n_others)
+
+    @property
+    def look_like_numbers(self) -> bool:
+        """Whether a column without a requested type is read as numbers: some texts are numbers, none an identifier."""
+        return self.are_numbers and self.n_numbers > 0 and not self.is_padded
+
+    def require_numbers(self, name: str) -> None:
+        """Raise if many texts are not numbers, warn if some are not."""
+        if not self.are_numbers:
+            raise ValueError(
+                f"Column {name!r}: expected numbers, got {self.other!r}. Correct or remove such values, "
+                "or declare the column categorical in feature_types."
+            )
+        if self.n_others > 0:
+            warnings.warn(f"column {name!r} holds numbers, but {self._describe_others()}", stacklevel=2)
+
+    def warn_of_numbers(self, name: str) -> None:
+        """Warn that a fit reads the texts of a column as numbers."""
+        parts = [f"column {name!r} holds numbers as text and is read as numbers"]
+        if self.formatted is not None:
+            parts.append(f"{self.formatted!r} is read as {parse_number(self.formatted):.12g}")
+        if self.n_others > 0:
+            parts.append(self._describe_others())
+        warnings.warn(
+            f"{'; '.join(parts)}; to keep the texts as labels, set its feature_types to 'nominal'", stacklevel=2
+        )
+
+    def _describe_others(self) -> str:
+        total = self.n_numbers + self.n_others
+        is_count = self.n_others.is_integer() and total.is_integer()
+        share = f"{self.n_others:,.0f} of {total:,.0f}" if is_count else f"{self.n_others / total:.2%} of the"
+        return f"{share} values are not numbers, such as {self.other!r}, and are read as missing"
+
+
+def parse_number(text: str) -> float | None:
+    """Parse a number; NaN for a text that means "missing", None for any other text.
+
+    Commas may separate thousands; a percentage is read as the number before the sign.
+
+    >>> [parse_number(text) for text in (" +1,200.5", "40 %", "1e3", "N/A", "12_0", "0x1F", "1,5")]
+    [1200.5, 40.0, 1000.0, nan, None, None, None]
+    """
+    try:
+        return None if "_" in text else float(text)  # Python reads "10_2" as 102; in a table it is an identifier
+    except ValueError:
+        pass
+    text = text.strip()
+    if text.lower() in _MISSING_NUMBERS:
+        return math.nan
+    plain = text.removesuffix("%").rstrip()
+    if _THOUSANDS.fullmatch(plain):
+        plain = plain.replace(",", "")
+    if plain == text:
+        return None
+    try:
+        return float(plain)
+    except ValueError:
+        return None
+
+
+def parse_texts(texts: Sequence[str], mass: np.ndarray) -> tuple[np.ndarray, TextFacts]:
+    """Numbers of the texts (NaN for missing and other texts), and their facts; `mass` is the weight of each text."""
+    found = [parse_number(text) for text in texts]
+    numbers = np.array([math.nan if number is None else number for number in found], dtype=np.float64)
+    is_other = np.array([number is None for number in found], dtype=bool) & (mass > 0)
+    is_number = ~np.isnan(numbers) & (mass > 0)
+    others, parsed = np.flatnonzero(is_other).tolist(), [texts[index] for index in np.flatnonzero(is_number).tolist()]
+    facts = TextFacts(
+        n_numbers=float(mass[is_number].sum()),
+        n_others=float(mass[is_other].sum()),
+        is_padded=any(map(LEADING_ZERO.fullmatch, parsed)),
+        formatted=next((text for text in parsed if "," in text or "%" in text), None),
+        other=texts[others[0]] if others else None,
+    )
+    return numbers, facts
