@@ -229,7 +229,9 @@ def cups(tmp_path_factory):
 def test_all_formats_of_boxes_are_equal(cups):
     folder, formats, model = cups
     annotations = detection.read_annotations(folder / "truth.json")
-    found = {name: detection.evaluate(model, detection.read_boxes(*paths), annotations) for name, paths in formats.items()}
+    found = {
+        name: detection.evaluate(model, detection.read_boxes(*paths), annotations) for name, paths in formats.items()
+    }
     best = found.pop("csv")
     assert best.mean_average_precision > 0.95
     for name, other in found.items():
@@ -342,7 +344,9 @@ def test_braces_in_names_are_printed_verbatim(tmp_path):
     truth = make_truth([[0, 0, 1, 1]], categories=[{"id": 1, "name": "{cup}"}])
     annotations = detection.read_annotations(write(tmp_path / "{0.a}.json", truth))
     boxes = detection.Boxes("{}{x}.csv", np.array([8]), np.ones((1, 4)))
-    with pytest.raises(ValueError, match=r"\{\}\{x\}\.csv: row 1 refers to image '8', which is not in .*\{0\.a\}\.json"):
+    with pytest.raises(
+        ValueError, match=r"\{\}\{x\}\.csv: row 1 refers to image '8', which is not in .*\{0\.a\}\.json"
+    ):
         detection.assign(boxes, annotations)
     with pytest.raises(ValueError, match=r"unknown class '\{\}' \(number 1\); .*'\{cup\}'"):
         detection.evaluate({"{}": [1.0]}, make_boxes([[0, 0, 1, 1]]), annotations)
