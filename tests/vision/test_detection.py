@@ -14,21 +14,16 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse import coo_array, csr_array, save_npz
+from scipy.sparse import csr_array, save_npz
 
 from benchmarks.datasets.objects import draw_objects, find_frequent_pairs, make_world
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
 from neuralbasis.cli import main
-from neuralbasis.data.columns import read_columns
 from neuralbasis.vision import detection
+from tests.vision.detection_data import make_boxes, make_truth, write
 
 coco = pytest.importorskip("pycocotools.coco")
 cocoeval = pytest.importorskip("pycocotools.cocoeval")
-
-
-def write(path, content):
-    path.write_text(json.dumps(content), encoding="utf-8")
-    return path
 
 
 def draw_pictures(seed: int, n_images: int = 12, n_classes: int = 4) -> tuple[dict, list[dict]]:
@@ -110,22 +105,6 @@ def test_every_box_is_a_detection_of_every_class(seed, tmp_path_factory):
     assert result.mean_average_precision == pytest.approx(expected[expected > -1].mean(), abs=1e-9)
     by_name = {f"object {c}": scores[:, k] for k, c in enumerate(categories)} | {"background": np.zeros(len(boxes))}
     np.testing.assert_array_equal(detection.evaluate(by_name, boxes, annotations).precision, result.precision)
-
-
-def make_truth(boxes, labels=None, crowd=None, first_id=1, **others) -> dict:
-    """Annotations of one image with these boxes."""
-    labels = labels or [1] * len(boxes)
-    annotations = [
-        {"id": first_id + i, "image_id": 7, "category_id": label, "bbox": box, "iscrowd": crowd[i] if crowd else 0}
-        for i, (box, label) in enumerate(zip(boxes, labels, strict=True))
-    ]  # fmt: skip
-    names = {1: "cup", 2: "bed"}
-    categories = [{"id": c, "name": names[c]} for c in sorted({*labels})]
-    return {"images": [{"id": 7}], "annotations": annotations, "categories": categories, **others}
-
-
-def make_boxes(boxes, **others) -> detection.Boxes:
-    return detection.Boxes("boxes", np.full(len(boxes), 7), np.array(boxes, dtype=float), **others)
 
 
 @pytest.mark.parametrize("first_id", [0, 1])  # pycocotools treats an annotation with id 0 as no match
@@ -340,42 +319,11 @@ def test_category_ids_are_ids_and_mapping_keys_are_names(tmp_path):
     np.testing.assert_allclose(by_name.by_class, [0.0, 1.0], atol=1e-9)
 
 
-def test_braces_in_names_are_printed_verbatim(tmp_path):
-    truth = make_truth([[0, 0, 1, 1]], categories=[{"id": 1, "name": "{cup}"}])
-    annotations = detection.read_annotations(write(tmp_path / "{0.a}.json", truth))
-    boxes = detection.Boxes("{}{x}.csv", np.array([8]), np.ones((1, 4)))
-    with pytest.raises(
-        ValueError, match=r"\{\}\{x\}\.csv: row 1 refers to image '8', which is not in .*\{0\.a\}\.json"
-    ):
-        detection.assign(boxes, annotations)
-    with pytest.raises(ValueError, match=r"unknown class '\{\}' \(number 1\); .*'\{cup\}'"):
-        detection.evaluate({"{}": [1.0]}, make_boxes([[0, 0, 1, 1]]), annotations)
-    odd = make_truth([[0, 0, 1, 1]], images=[{"id": "{}"}])
-    with pytest.raises(ValueError, match="annotation 1 refers to image '7', which the file does not list"):
-        detection.read_annotations(write(tmp_path / "{0}.json", odd))
-
-
 def test_labels_and_scores_may_be_lists(tmp_path):
     annotations = detection.read_annotations(write(tmp_path / "t.json", make_truth([[0, 0, 10, 10]])))
     boxes = make_boxes([[0, 0, 10, 10], [50, 50, 5, 5]], label=["cup", "cup"], score=[0.9, 0.8])
     assert detection.evaluate(None, boxes, annotations).mean_average_precision == pytest.approx(1.0, abs=1e-9)
     assert boxes.take([1]).label.tolist() == ["cup"]
-
-
-@pytest.mark.parametrize("kind", ["mapping", "rows", "sparse", "polars", "pandas"])
-def test_take_selects_rows_of_any_table(kind):
-    numbers = np.arange(8.0).reshape(4, 2)
-    named = {"a": numbers[:, 0].tolist(), "b": numbers[:, 1]}
-    tables = {
-        "mapping": lambda: named,
-        "rows": numbers.tolist,
-        "sparse": lambda: coo_array(numbers),
-        "polars": lambda: pytest.importorskip("polars").DataFrame(named),
-        "pandas": lambda: pytest.importorskip("pandas").DataFrame(named),
-    }
-    few = make_boxes(np.ones((4, 4)), X=tables[kind]()).take(np.array([3, 1])).X
-    columns = few.toarray().T if kind == "sparse" else [column.numbers for column in read_columns(few)]
-    assert np.stack(columns).tolist() == [[6, 2], [7, 3]]
 
 
 @pytest.mark.parametrize("first", [139, "000000000139"])
@@ -403,15 +351,6 @@ def test_ids_match_however_they_are_written(cups, first, tmp_path):
         assert run.exit_code == 0, run.output
         expected = detection.evaluate(model, boxes, annotations).mean_average_precision
         assert json.loads(run.stdout)["mAP"] == pytest.approx(expected, abs=1e-12)
-
-
-def test_an_exact_id_wins_over_an_equal_number(tmp_path):
-    truth = make_truth([[0, 0, 1, 1]], images=[{"id": 7}, {"id": "007"}, {"id": "08"}, {"id": "008"}])
-    annotations = detection.read_annotations(write(tmp_path / "t.json", truth))
-    found = annotations.find_images(["007", 7, 7.0, "7.0", "08"], "boxes")
-    assert [annotations.images[index] for index in found] == ["007", "7", "7", "7", "08"]
-    with pytest.raises(ValueError, match="refers to image '8'"):  # '08' or '008'
-        annotations.find_images([8], "boxes")
 
 
 def test_areas_are_ignored(tmp_path):
@@ -447,49 +386,6 @@ def test_labels_and_scores_of_a_table_are_evaluated(tmp_path):
     np.testing.assert_allclose(detection.evaluate(None, boxes, annotations).by_class, [1.0, 0.0], atol=1e-9)
 
 
-INVALID_BOXES = {
-    "negative": (lambda: make_boxes([[0, 0, 1, 1], [0, 0, -2, 1]]), r"boxes: row 2 .* got \[0.0, 0.0, -2.0, 1.0\]"),
-    "infinite": (lambda: make_boxes([[0, 0, np.inf, 1]]), "boxes: row 1 must have finite numbers"),
-    "corners": (lambda: make_boxes([[0, 0, 1]]), "rows of x, y, width and height"),
-    "features": (lambda: make_boxes([[0, 0, 1, 1]], X=np.ones((3, 2))), "1 boxes but 3 rows of features"),
-    "images": (lambda: detection.Boxes("b", np.arange(2), np.ones((3, 4))), "3 boxes but 2 image ids"),
-}
-
-
-@pytest.mark.parametrize("name", INVALID_BOXES)
-def test_invalid_boxes_are_refused(name):
-    make, words = INVALID_BOXES[name]
-    with pytest.raises(ValueError, match=words):
-        make()
-
-
-INVALID_FILES = {
-    "no json": ("{", "expected JSON"),
-    "a list": ([], "an object with the lists images, annotations, categories"),
-    "negative": (make_truth([[0, 0, 1, -1]]), "annotation 1 must have finite numbers and a width and height"),
-    "no box": ({**make_truth([]), "annotations": [{"image_id": 7, "category_id": 1}]}, "annotation 1 has no 'bbox'"),
-    "text": (make_truth([[0, 0, "1", 1]]), r"annotation 1 must have a box .* got \[0, 0, '1', 1\]"),
-    "short": (make_truth([[0, 0, 1]]), r"annotation 1 must have a box .* got \[0, 0, 1\]"),
-    "image": (make_truth([[0, 0, 1, 1]], images=[{"id": 8}]), "annotation 1 refers to image '7'"),
-    "category": (make_truth([[0, 0, 1, 1]], categories=[{"id": 3}]), "annotation 1 refers to category '1'"),
-    "twice": (make_truth([[0, 0, 1, 1]], images=[{"id": 7}, {"id": 7}]), "images must have unique ids"),
-    "background": (
-        make_truth([[0, 0, 1, 1]], categories=[{"id": 1, "name": "background"}]),
-        "none may be 'background'",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", INVALID_FILES)
-def test_invalid_annotations_are_refused(name, tmp_path):
-    content, words = INVALID_FILES[name]
-    path = tmp_path / "truth.json"
-    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
-    with pytest.raises(ValueError, match=words) as error:
-        detection.read_annotations(path)
-    assert str(path) in str(error.value)
-
-
 def test_mismatched_inputs_are_refused(cups, tmp_path):
     folder, formats, model = cups
     annotations = detection.read_annotations(folder / "truth.json")
@@ -516,15 +412,3 @@ def test_mismatched_inputs_are_refused(cups, tmp_path):
     only_crowds = detection.read_annotations(write(tmp_path / "t.json", make_truth([[0, 0, 1, 1]], crowd=[1])))
     with pytest.raises(ValueError, match="nothing to evaluate"):
         detection.evaluate(np.ones((1, 1)), make_boxes([[0, 0, 1, 1]]), only_crowds)
-
-
-def test_unreadable_files_are_named(tmp_path):
-    (tmp_path / "features.npz").write_bytes(b"nothing")
-    (tmp_path / "boxes.parquet").write_bytes(b"nothing")
-    for call in (
-        lambda: detection.read_features(tmp_path / "features.npz"),
-        lambda: detection.read_boxes(tmp_path / "boxes.parquet"),
-        lambda: detection.read_boxes(write(tmp_path / "boxes.json", {"a": 1})),
-    ):
-        with pytest.raises(ValueError, match=str(tmp_path)):
-            call()
