@@ -85,7 +85,7 @@ def test_cub_is_read_exactly(tmp_path: Path) -> None:
     )
 
 
-def test_attributes_beside_the_folder(tmp_path: Path) -> None:
+def test_attributes_next_to_the_folder(tmp_path: Path) -> None:
     """As in the original archive of CUB."""
     write_cub(tmp_path / "CUB_200_2011")
     (tmp_path / "CUB_200_2011" / "attributes" / "attributes.txt").rename(tmp_path / "attributes.txt")

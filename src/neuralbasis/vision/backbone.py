@@ -101,7 +101,7 @@ class Backbone:
         name : folder, or a name on the hub such as "microsoft/resnet-50", which the paper uses
         side : width and height of its pictures in pixels
         device : device of the network
-        allow_download : use the hub if `name` is not a folder; otherwise the network is never accessed
+        allow_download : use the hub if `name` is not a folder; by default nothing is sent or downloaded
         revision : commit, tag or branch on the hub; the latest by default. `backbone.revision` is its commit.
         """
         name = os.fspath(name)
@@ -127,8 +127,8 @@ class Backbone:
         wrong = {*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])}
         if wrong := {key for key in wrong if "pooler" not in key}:  # the pooler does not affect the grid
             raise ValueError(
-                f"the weights of {name!r} do not match its config.json: {min(wrong)!r} and {len(wrong) - 1} more are "
-                "missing or have another size"
+                f"the weights of {name!r} do not match its config.json: {len(wrong)} tensors are missing or have "
+                f"another size, first {min(wrong)!r}"
             )
         commit = None if is_local else getattr(network.config, "_commit_hash", None)
         return cls(network, side, name=name, device=device, revision=commit, **preprocessing)

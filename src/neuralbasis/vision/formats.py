@@ -205,6 +205,15 @@ def read_csv(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None
     ----------
     path : CSV file in UTF-8
     folder : folder that contains all pictures; by default the folder of the file
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "birds.csv")
+    ...     _ = path.write_text("image,part,x,y,attribute\\na.jpg,left wing,31,12,striped\\na.jpg,tail,40,18,\\n")
+    ...     read_csv(path).concepts
+    ('striped wing',)
     """
     path = Path(path)
     notes: list[str] = []
