@@ -30,12 +30,12 @@ def browser():
 
 @pytest.fixture(scope="session")
 def birds(tmp_path_factory):
-    """Drawn birds, a small ResNet taught on them, and the concepts fitted with it."""
+    """Drawn birds, a small ResNet trained on them, and the concepts fitted with it."""
     pytest.importorskip("transformers")
     import torch
 
     from examples.drawn_birds import draw_birds
-    from examples.small_resnet import teach
+    from examples.small_resnet import train_small_resnet
     from neuralbasis.vision import Backbone, ConceptExtractor, read_cub
 
     n_threads = torch.get_num_threads()
@@ -43,7 +43,7 @@ def birds(tmp_path_factory):
     try:
         folder = draw_birds(tmp_path_factory.mktemp("birds"), n_images=600, size=96, seed=1)
         annotations = read_cub(folder)
-        checkpoint = teach(annotations, tmp_path_factory.mktemp("resnet"), side=96, epochs=7)
+        checkpoint = train_small_resnet(annotations, tmp_path_factory.mktemp("resnet"), side=96, epochs=7)
         backbone = Backbone.load(checkpoint, side=96)
         extractor = ConceptExtractor.fit(annotations, backbone)
         yield SimpleNamespace(

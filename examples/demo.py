@@ -1,6 +1,6 @@
-"""Fit two bundled data sets, compare with a linear model and boosted trees, draw the shapes, write the pages.
+"""Fit models to two bundled data sets, compare them with a linear model and boosted trees, and plot their shapes.
 
-Run `make demo`; nothing is downloaded. Pictures, pages and model files go to demo_output/.
+Run `make demo`; nothing is downloaded. Figures, report pages and model files are written to demo_output/.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ NEXT_STEPS = """\
 On your own table:
 
     import pandas as pd, neuralbasis
-    table = pd.read_csv("your_table.csv")                       # text columns and gaps are fine as they are
+    table = pd.read_csv("your_table.csv")                       # text columns and missing values need no preparation
     model = neuralbasis.NeuralBasisClassifier().fit(table.drop(columns="target"), table["target"])
-    neuralbasis.plot.shapes(model, n=6, path="shapes.png")      # NeuralBasisRegressor for a number
-    neuralbasis.report.write("model.html", model)               # one page to look at and to send
+    neuralbasis.plot.shapes(model, n=6, path="shapes.png")      # NeuralBasisRegressor for numbers
+    neuralbasis.report.write("model.html", model)               # one self-contained page
 
 or, from a shell:  neuralbasis fit your_table.csv --target target && neuralbasis report your_table.nbm
 """
@@ -38,10 +38,10 @@ or, from a shell:  neuralbasis fit your_table.csv --target target && neuralbasis
 
 @dataclass(frozen=True)
 class Task:
-    """One data set, split 80/20, with the models to compare and the metrics to print."""
+    """A data set, split 80/20, with the models to compare and the metrics to print."""
 
     name: str
-    parts: list[np.ndarray]  # X_train, X_test, y_train, y_test
+    arrays: list[np.ndarray]  # X_train, X_test, y_train, y_test
     models: dict[str, Any]
     metrics: tuple[str, str]
 
@@ -72,16 +72,16 @@ def diabetes() -> Task:
 
 
 def fit(model: Any, task: Task) -> float:
-    """Seconds that fitting took."""
-    X_train, _, y_train, _ = task.parts
+    """Fit a model and return the seconds it took."""
+    X_train, _, y_train, _ = task.arrays
     begin = time.perf_counter()
     model.fit(X_train, y_train)
     return time.perf_counter() - begin
 
 
 def score(model: Any, task: Task) -> tuple[float, float]:
-    """The task's two metrics on the test part."""
-    _, X_test, _, y_test = task.parts
+    """The task's two metrics on the test rows."""
+    _, X_test, _, y_test = task.arrays
     if task.metrics[0] == "AUROC":
         probability = model.predict_proba(X_test)[:, 1]
         return roc_auc_score(y_test, probability), log_loss(y_test, probability)
@@ -91,7 +91,7 @@ def score(model: Any, task: Task) -> tuple[float, float]:
 
 def compare(task: Task) -> None:
     seconds = {name: fit(model, task) for name, model in task.models.items()}
-    X_train, X_test, _, _ = task.parts
+    X_train, X_test, _, _ = task.arrays
     print(f"\n{task.name}: {len(X_train)} training rows, {len(X_test)} test rows, {X_train.shape[1]} columns")
     print(f"  {'':<22}{task.metrics[0]:>10}{task.metrics[1]:>10}{'fit s':>8}")
     for name, model in task.models.items():
@@ -99,14 +99,14 @@ def compare(task: Task) -> None:
         print(f"  {name:<22}{first:>10.4f}{second:>10.4f}{seconds[name]:>8.2f}")
 
 
-def show(task: Task) -> None:
-    """The model as a picture, as a page with the test rows, and as a file."""
-    model, (_, X_test, _, y_test) = task.models["neuralbasis"], task.parts
-    picture, page, file = (OUTPUT / f"{task.name}.{suffix}" for suffix in ("png", "html", "nbm"))
-    neuralbasis.plot.shapes(model, n=6, path=picture)
+def write_outputs(task: Task) -> None:
+    """Write a figure of the strongest shapes, a report page with the test rows, and the model file."""
+    model, (_, X_test, _, y_test) = task.models["neuralbasis"], task.arrays
+    figure, page, file = (OUTPUT / f"{task.name}.{suffix}" for suffix in ("png", "html", "nbm"))
+    neuralbasis.plot.shapes(model, n=6, path=figure)
     neuralbasis.report.write(page, model, X_test, y_test, title=f"What drives {task.name.replace('_', ' ')}")
     model.save(file)
-    print(f"  the six strongest shapes: {picture}\n  the page, open it in a browser: {page}\n  the model: {file}\n")
+    print(f"  six strongest shapes: {figure}\n  report page: {page}\n  model: {file}\n")
 
 
 def main() -> None:
@@ -114,9 +114,9 @@ def main() -> None:
     for make_task in (breast_cancer, diabetes):
         task = make_task()
         compare(task)
-        show(task)
-    print("neuralbasis and the linear model can be read term by term; the boosted trees cannot.")
-    print("The first fit on a machine also compiles the inner loops; later ones find them on disk.\n")
+        write_outputs(task)
+    print("neuralbasis and the linear model are interpretable term by term; the boosted trees are not.")
+    print("The first fit on a machine also compiles the inner loops and caches them on disk.\n")
     print(NEXT_STEPS)
 
 

@@ -1,11 +1,11 @@
-"""Drawn birds: pictures in the exact folder format of CUB-200-2011, for trying the concepts without the photographs.
+"""Drawn birds in the folder format of CUB-200-2011, for running the concept examples without the photographs.
 
     draw_birds(folder, 500) -> images/, images.txt, classes.txt, parts/, attributes/, train_test_split.txt, …
 
-A bird is made of coloured, patterned parts at known places; it stands sideways (one wing, eye and leg can be seen) or
-faces the viewer (both, but neither back nor nape). Species differ in their parts, and a bird now and then differs from
-its species. What workers would have said of it is written with certainties: "not visible" where a part is hidden,
-"guessing", and then often wrong, now and then. `drawn/part_boxes.txt` has what CUB has not: the box of each part.
+A bird consists of coloured, patterned parts at known locations. It stands sideways (one wing, eye and leg are visible)
+or faces the viewer (both are visible, back and nape are not). Species differ in their attributes, and single birds
+deviate from their species. Labels have certainties like those of CUB's annotators: "not visible" if the part is hidden,
+sometimes "guessing", which is often wrong. `drawn/part_boxes.txt`, which CUB does not have, lists the box of each part.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PARTS = (
     "back", "beak", "belly", "breast", "crown", "forehead", "left eye", "left leg", "left wing", "nape", "right eye",
     "right leg", "right wing", "tail", "throat",
 )  # fmt: skip
-ATTRIBUTES = {  # CUB's names, a few of its values
+ATTRIBUTES = {  # CUB's names and a few of its values
     "bill_shape": ("dagger", "hooked", "cone"),
     "wing_color": ("blue", "brown", "yellow", "black", "red"),
     "breast_color": ("blue", "yellow", "black", "white", "red"),
@@ -39,19 +39,19 @@ COLORS = {
     "red": (200, 36, 36), "white": (245, 245, 245), "grey": (140, 142, 146), "green": (60, 140, 66),
     "orange": (238, 132, 28),
 }  # fmt: skip
-SIZES = dict(zip(ATTRIBUTES["size"], (0.62, 0.76, 0.92), strict=True))  # height of a bird in its picture
+SIZES = dict(zip(ATTRIBUTES["size"], (0.62, 0.76, 0.92), strict=True))  # height of a bird relative to the picture
 CERTAINTIES = ("not visible", "guessing", "probably", "definitely")
 HIDDEN, GUESSING, PROBABLY, DEFINITELY = range(1, 5)
-ODD = 0.08  # chance that an attribute of a bird is not that of its species
-_LISTS = ("images.txt", "image_class_labels.txt", "train_test_split.txt", "attributes/image_attribute_labels.txt")
-_PLACES = ("bounding_boxes.txt", "parts/part_locs.txt", "drawn/part_boxes.txt")
-Looks = dict[str, str]  # value of each attribute
+DEVIATION = 0.08  # probability that an attribute is drawn at random instead of from the species
+_LIST_FILES = ("images.txt", "image_class_labels.txt", "train_test_split.txt", "attributes/image_attribute_labels.txt")
+_LOCATION_FILES = ("bounding_boxes.txt", "parts/part_locs.txt", "drawn/part_boxes.txt")
+Appearance = dict[str, str]  # value of each attribute
 Points = np.ndarray  # (n, 2): x to the right, y down
 
 
 @dataclass
 class Scene:
-    """One bird on its canvas: where its unit square lies, and the boxes of the parts drawn so far, in pixels."""
+    """A bird on its canvas: the position of its unit square and the boxes of the parts drawn so far, in pixels."""
 
     draw: ImageDraw.ImageDraw
     origin: np.ndarray
@@ -59,36 +59,37 @@ class Scene:
     is_mirrored: bool
     boxes: dict[str, np.ndarray] = field(default_factory=dict)  # part -> left, top, right, bottom
 
-    def place(self, points: Points) -> Points:
+    def to_pixels(self, points: Points) -> Points:
         points = np.asarray(points, dtype=float)
         if self.is_mirrored:
             points = points * (-1, 1) + (1, 0)
         return self.origin + self.extent * points
 
     def fill(self, part: str, points: Points, color: tuple[int, ...], outline: bool = True) -> None:
-        """A polygon in the bird's unit square; several of one part make one box."""
-        placed = self.place(points)
-        self.draw.polygon([tuple(p) for p in placed], fill=color, outline=(40, 36, 34) if outline else None)
-        self.note(part, placed)
+        """Draw a polygon given in the bird's unit square and extend the box of its part."""
+        pixels = self.to_pixels(points)
+        self.draw.polygon([tuple(p) for p in pixels], fill=color, outline=(40, 36, 34) if outline else None)
+        self.add_box(part, pixels)
 
-    def note(self, part: str, placed: Points) -> None:
+    def add_box(self, part: str, pixels: Points) -> None:
+        """Extend the box of a part; a mirrored bird shows its other side."""
         if self.is_mirrored and part.startswith(("left", "right")):
             side, name = part.split()
             part = f"{'right' if side == 'left' else 'left'} {name}"
-        low, high = placed.min(axis=0), placed.max(axis=0)
+        low, high = pixels.min(axis=0), pixels.max(axis=0)
         if part in self.boxes:
             low, high = np.minimum(low, self.boxes[part][:2]), np.maximum(high, self.boxes[part][2:])
         self.boxes[part] = np.concatenate([low, high])
 
 
 def ellipse(x: float, y: float, a: float, b: float, start: float = 0, stop: float = 360) -> Points:
-    """Points of an ellipse, or of the part of it between two angles, counted clockwise from the right."""
+    """Points of an ellipse, or of an arc between two angles in degrees, clockwise from the right."""
     angles = np.deg2rad(np.linspace(start, stop, 32))
     return np.stack([x + a * np.cos(angles), y + b * np.sin(angles)], axis=1)
 
 
-def draw_sideways(scene: Scene, looks: Looks) -> None:
-    """A bird that looks to the left: its left side can be seen."""
+def draw_sideways(scene: Scene, looks: Appearance) -> None:
+    """Draw a bird that looks to the left and shows its left side."""
     color = {name: COLORS[value] for name, value in looks.items() if value in COLORS}
     draw_tail(scene, looks, (0.72, 0.56), (0.27, 0.16))
     for x in (0.46, 0.56):
@@ -104,11 +105,11 @@ def draw_sideways(scene: Scene, looks: Looks) -> None:
     draw_eye(scene, "left eye", 0.22, 0.27)
     back = ellipse(0.55, 0.36, 0.12, 0.04)
     scene.boxes.pop("back")
-    scene.note("back", scene.place(back))
+    scene.add_box("back", scene.to_pixels(back))
 
 
-def draw_facing(scene: Scene, looks: Looks) -> None:
-    """A bird that looks at the viewer: its left side is to the right."""
+def draw_facing(scene: Scene, looks: Appearance) -> None:
+    """Draw a bird that faces the viewer, with its left side on the right."""
     color = {name: COLORS[value] for name, value in looks.items() if value in COLORS}
     draw_tail(scene, looks, (0.5, 0.74), (0.0, 0.24))
     for part, x in (("right leg", 0.40), ("left leg", 0.57)):
@@ -125,9 +126,9 @@ def draw_facing(scene: Scene, looks: Looks) -> None:
 
 
 def draw_head(scene: Scene, color: dict[str, tuple[int, ...]], x: float, y: float) -> None:
-    scene.draw.polygon([tuple(p) for p in scene.place(ellipse(x, y, 0.125, 0.13))], fill=(170, 150, 128))
+    scene.draw.polygon([tuple(p) for p in scene.to_pixels(ellipse(x, y, 0.125, 0.13))], fill=(170, 150, 128))
     scene.fill("crown", ellipse(x + 0.01, y - 0.02, 0.13, 0.12, 185, 355), color["crown_color"])
-    scene.note("forehead", scene.place(ellipse(x - 0.08, y - 0.06, 0.04, 0.04)))
+    scene.add_box("forehead", scene.to_pixels(ellipse(x - 0.08, y - 0.06, 0.04, 0.04)))
 
 
 def draw_eye(scene: Scene, part: str, x: float, y: float) -> None:
@@ -135,12 +136,12 @@ def draw_eye(scene: Scene, part: str, x: float, y: float) -> None:
     scene.fill(part, ellipse(x, y, 0.014, 0.014), (10, 10, 10), outline=False)
 
 
-def draw_beak(scene: Scene, looks: Looks, base: tuple[float, float], way: tuple[int, int]) -> None:
-    """A long dagger, a hook that turns down, or a short thick cone."""
+def draw_beak(scene: Scene, looks: Appearance, base: tuple[float, float], heading: tuple[int, int]) -> None:
+    """Draw a long dagger, a hook that points down, or a short thick cone."""
     length, half, hook = {"dagger": (0.17, 0.028, 0.0), "hooked": (0.11, 0.05, 0.09), "cone": (0.085, 0.075, 0.0)}[
         looks["bill_shape"]
     ]
-    ahead, aside = np.array(way, dtype=float), np.array([way[1], -way[0]], dtype=float)  # aside of (-1, 0) is down
+    ahead, aside = np.array(heading, dtype=float), np.array([heading[1], -heading[0]], dtype=float)  # (-1, 0) -> down
     tip = ahead * length
     points = [-aside * half, tip - aside * half * 0.3, tip + aside * hook, tip * 0.7 + aside * half * 0.5, aside * half]
     if not hook:
@@ -148,10 +149,10 @@ def draw_beak(scene: Scene, looks: Looks, base: tuple[float, float], way: tuple[
     scene.fill("beak", np.array(base) + np.array(points), COLORS[looks["bill_color"]])
 
 
-def draw_tail(scene: Scene, looks: Looks, base: tuple[float, float], way: tuple[float, float]) -> None:
-    ahead = np.array(way)
+def draw_tail(scene: Scene, looks: Appearance, base: tuple[float, float], heading: tuple[float, float]) -> None:
+    ahead = np.array(heading)
     aside = np.array([-ahead[1], ahead[0]]) * 0.42
-    shapes = {  # along the tail, and to its side
+    shapes = {  # coordinates along the tail and across it
         "forked_tail": [(0, -0.5), (1.05, -1.1), (0.55, 0), (1.05, 1.1), (0, 0.5)],
         "pointed_tail": [(0, -0.6), (1.1, 0), (0, 0.6)],
         "rounded_tail": [(0, -0.6), *(ellipse(0.7, 0, 0.35, 0.85, -90, 90)), (0, 0.6)],
@@ -160,18 +161,18 @@ def draw_tail(scene: Scene, looks: Looks, base: tuple[float, float], way: tuple[
     scene.fill("tail", np.array(base) + np.array(points), COLORS[looks["back_color"]])
 
 
-def draw_wing(scene: Scene, looks: Looks, part: str, x: float, y: float, a: float, b: float) -> None:
-    """An ellipse; stripes lie across it and spots on it, light on dark colours and dark on light ones."""
+def draw_wing(scene: Scene, looks: Appearance, part: str, x: float, y: float, a: float, b: float) -> None:
+    """Draw an ellipse with stripes or spots, light on dark colours and dark on light ones."""
     color = COLORS[looks["wing_color"]]
     mark = (20, 20, 20) if sum(color) > 330 else (240, 240, 240)
     scene.fill(part, ellipse(x, y, a, b), color)
     along, across = (a, b) if a > b else (b, a)
-    for place in np.linspace(-0.66, 0.66, 4) if looks["wing_pattern"] != "solid" else ():
-        reach = 0.86 * across * np.sqrt(1 - place**2)
+    for offset in np.linspace(-0.66, 0.66, 4) if looks["wing_pattern"] != "solid" else ():
+        reach = 0.86 * across * np.sqrt(1 - offset**2)
         if looks["wing_pattern"] == "striped":
-            marks = [np.array([(place * along + dx, dy) for dx, dy in stripe(0.075 * along, reach)])]
+            marks = [np.array([(offset * along + dx, dy) for dx, dy in stripe(0.075 * along, reach)])]
         else:
-            marks = [ellipse(place * along, dy, 0.09 * along, 0.09 * along) for dy in (-0.5 * reach, 0.5 * reach)]
+            marks = [ellipse(offset * along, dy, 0.09 * along, 0.09 * along) for dy in (-0.5 * reach, 0.5 * reach)]
         for points in marks:
             points = points if a > b else points[:, ::-1]
             scene.fill(part, np.array([x, y]) + points, mark, outline=False)
@@ -182,7 +183,7 @@ def stripe(half: float, reach: float) -> list[tuple[float, float]]:
 
 
 def draw_scenery(size: int, rng: np.random.Generator) -> Image.Image:
-    """Sky or grass, with blurred leaves of any colour: a concept must not be what colours the background."""
+    """A gradient with leaves of random colours, which prevents the background from predicting a concept."""
     top, bottom = rng.uniform(110, 225, (2, 3))
     shade = np.linspace(0, 1, size)[:, None, None]
     image = Image.fromarray(np.uint8(np.broadcast_to(top * (1 - shade) + bottom * shade, (size, size, 3))), "RGB")
@@ -194,9 +195,9 @@ def draw_scenery(size: int, rng: np.random.Generator) -> Image.Image:
     return image
 
 
-def draw_bird(looks: Looks, size: int, rng: np.random.Generator) -> tuple[Image.Image, dict[str, np.ndarray]]:
-    """A picture, and the boxes (left, top, right, bottom) of the parts that can be seen."""
-    fine = 2 * size  # drawn twice as large and made smaller: smooth edges
+def draw_bird(looks: Appearance, size: int, rng: np.random.Generator) -> tuple[Image.Image, dict[str, np.ndarray]]:
+    """A picture and the boxes (left, top, right, bottom) of its visible parts."""
+    fine = 2 * size  # drawn at twice the size and reduced for smooth edges
     image = draw_scenery(fine, rng)
     extent = fine * SIZES[looks["size"]] * rng.uniform(0.94, 1.06)
     origin = rng.uniform(0, 1, 2) * max(fine - extent, 0)
@@ -209,8 +210,8 @@ def draw_bird(looks: Looks, size: int, rng: np.random.Generator) -> tuple[Image.
     return Image.fromarray(np.uint8(np.clip(noisy, 0, 255)), "RGB"), boxes
 
 
-def draw_species(n_classes: int, rng: np.random.Generator) -> list[Looks]:
-    """Values of all attributes for each species; with enough species every value is that of one."""
+def draw_species(n_classes: int, rng: np.random.Generator) -> list[Appearance]:
+    """Attribute values of each species; with enough species, every value occurs."""
     columns = {}
     for name, values in ATTRIBUTES.items():
         repeated = np.resize(rng.permutation(len(values)), n_classes)
@@ -218,20 +219,23 @@ def draw_species(n_classes: int, rng: np.random.Generator) -> list[Looks]:
     return [{name: column[k] for name, column in columns.items()} for k in range(n_classes)]
 
 
-def vary(looks: Looks, rng: np.random.Generator) -> Looks:
-    return {name: str(rng.choice(ATTRIBUTES[name])) if rng.random() < ODD else value for name, value in looks.items()}
+def vary(looks: Appearance, rng: np.random.Generator) -> Appearance:
+    """A bird of a species, with random deviations."""
+    return {
+        name: str(rng.choice(ATTRIBUTES[name])) if rng.random() < DEVIATION else value for name, value in looks.items()
+    }
 
 
-def describe(looks: Looks, seen: set[str], rng: np.random.Generator) -> list[tuple[int, int]]:
-    """What a worker says of a bird: (is present, certainty) of every value of every attribute."""
-    said = []
+def annotate(looks: Appearance, visible: set[str], rng: np.random.Generator) -> list[tuple[int, int]]:
+    """Labels of an annotator: (is present, certainty) of every value of every attribute."""
+    labels = []
     for name, values in ATTRIBUTES.items():
         part = "beak" if name.startswith("bill") else name.rsplit("_", 1)[0]
-        is_seen = part == "size" or any(other.split()[-1] == part for other in seen)
-        certainty = int(rng.choice([GUESSING, PROBABLY, DEFINITELY], p=[0.06, 0.14, 0.8])) if is_seen else HIDDEN
+        is_visible = part == "size" or any(other.split()[-1] == part for other in visible)
+        certainty = int(rng.choice([GUESSING, PROBABLY, DEFINITELY], p=[0.06, 0.14, 0.8])) if is_visible else HIDDEN
         value = str(rng.choice(values)) if certainty == GUESSING and rng.random() < 0.5 else looks[name]
-        said += [(int(is_seen and value == other), certainty) for other in values]
-    return said
+        labels += [(int(is_visible and value == other), certainty) for other in values]
+    return labels
 
 
 def attribute_names() -> list[str]:
@@ -241,20 +245,29 @@ def attribute_names() -> list[str]:
 def draw_birds(
     folder: str | Path, n_images: int, n_classes: int = 10, size: int = 128, seed: int = 0, train_share: float = 0.6
 ) -> Path:
-    """Write so many pictures of so many species, `size` pixels wide and high, as CUB_200_2011 would have them.
+    """Draw birds and write them in the format of CUB_200_2011.
+
+    Parameters
+    ----------
+    folder : folder to write
+    n_images : number of pictures
+    n_classes : number of species
+    size : width and height of a picture in pixels
+    seed : seed of all random choices
+    train_share : share of the pictures in the training split
 
     Examples
     --------
     >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as place:
-    ...     folder = draw_birds(place, n_images=4, n_classes=2, size=96)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     folder = draw_birds(folder, n_images=4, n_classes=2, size=96)
     ...     (folder / "images.txt").read_text().splitlines()[0]
     '1 001.Drawn_bird/Drawn_bird_0001.jpg'
     """
     folder, rng = Path(folder), np.random.default_rng(seed)
     species = draw_species(n_classes, rng)
     names = [f"{k + 1:03d}.Drawn_bird" for k in range(n_classes)]
-    lines: dict[str, list[str]] = {path: [] for path in (*_LISTS, *_PLACES)}
+    lines: dict[str, list[str]] = {path: [] for path in (*_LIST_FILES, *_LOCATION_FILES)}
     for name in names:
         (folder / "images" / name).mkdir(parents=True, exist_ok=True)
     for number in range(1, n_images + 1):
@@ -266,40 +279,40 @@ def draw_birds(
         lines["images.txt"].append(f"{number} {path}")
         lines["image_class_labels.txt"].append(f"{number} {label + 1}")
         lines["train_test_split.txt"].append(f"{number} {int(rng.random() < train_share)}")
-        _write_places(lines, number, boxes)
+        _write_locations(lines, number, boxes)
         lines["attributes/image_attribute_labels.txt"] += [
             f"{number} {k + 1} {present} {certainty} {rng.uniform(1, 20):.3f}"
-            for k, (present, certainty) in enumerate(describe(looks, set(boxes), rng))
+            for k, (present, certainty) in enumerate(annotate(looks, set(boxes), rng))
         ]
-    lines["classes.txt"] = _number(names)
-    lines["parts/parts.txt"] = _number(PARTS)
-    lines["attributes/attributes.txt"] = _number(attribute_names())
-    lines["attributes/certainties.txt"] = _number(CERTAINTIES)
+    lines["classes.txt"] = _number_lines(names)
+    lines["parts/parts.txt"] = _number_lines(PARTS)
+    lines["attributes/attributes.txt"] = _number_lines(attribute_names())
+    lines["attributes/certainties.txt"] = _number_lines(CERTAINTIES)
     for path, text in lines.items():
         (folder / path).parent.mkdir(exist_ok=True)
         (folder / path).write_text("".join(f"{line}\n" for line in text), encoding="utf-8")
     return folder
 
 
-def _number(names: tuple[str, ...] | list[str]) -> list[str]:
+def _number_lines(names: tuple[str, ...] | list[str]) -> list[str]:
     return [f"{k + 1} {name}" for k, name in enumerate(names)]
 
 
-def _write_places(lines: dict[str, list[str]], number: int, boxes: dict[str, np.ndarray]) -> None:
-    """The bird's box, the middle of each part (0 0 0 if it cannot be seen), and each part's box."""
-    every = np.array(list(boxes.values()))
-    low, high = every[:, :2].min(axis=0), every[:, 2:].max(axis=0)
-    lines["bounding_boxes.txt"].append(f"{number} {_spell([*low, *(high - low)])}")
+def _write_locations(lines: dict[str, list[str]], number: int, boxes: dict[str, np.ndarray]) -> None:
+    """Add the box of the bird, the centre of each part (0 0 0 if it is hidden), and the box of each part."""
+    corners = np.array(list(boxes.values()))
+    low, high = corners[:, :2].min(axis=0), corners[:, 2:].max(axis=0)
+    lines["bounding_boxes.txt"].append(f"{number} {_format_numbers([*low, *(high - low)])}")
     for k, part in enumerate(PARTS):
         if part not in boxes:
             lines["parts/part_locs.txt"].append(f"{number} {k + 1} 0.0 0.0 0")
             continue
         box = boxes[part]
-        lines["parts/part_locs.txt"].append(f"{number} {k + 1} {_spell((box[:2] + box[2:]) / 2)} 1")
-        lines["drawn/part_boxes.txt"].append(f"{number} {k + 1} {_spell([*box[:2], *(box[2:] - box[:2])])}")
+        lines["parts/part_locs.txt"].append(f"{number} {k + 1} {_format_numbers((box[:2] + box[2:]) / 2)} 1")
+        lines["drawn/part_boxes.txt"].append(f"{number} {k + 1} {_format_numbers([*box[:2], *(box[2:] - box[:2])])}")
 
 
-def _spell(numbers: np.ndarray | list[float]) -> str:
+def _format_numbers(numbers: np.ndarray | list[float]) -> str:
     return " ".join(f"{value:.1f}" for value in numbers)
 
 
@@ -308,11 +321,11 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--images", type=int, default=2000)
     parser.add_argument("--classes", type=int, default=10)
-    parser.add_argument("--size", type=int, default=224, help="pixels, 96 to 448 and more")
+    parser.add_argument("--size", type=int, default=224, help="width and height in pixels")
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    draw_birds(given.folder, given.images, given.classes, given.size, given.seed)
-    print(f"{given.folder}: {given.images} pictures of {given.classes} species")
+    options = parser.parse_args()
+    draw_birds(options.folder, options.images, options.classes, options.size, options.seed)
+    print(f"{options.folder}: {options.images} pictures of {options.classes} species")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Draw the eleven pictures of the README and the docs again: `make pictures`. The pages need Chromium."""
+"""Regenerate the figures of the README and the docs: `make pictures`. Screenshots of pages need Chromium."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
 def draw_cars() -> tuple[pd.DataFrame, pd.Series]:
-    """The table of the README: claims of young drivers of strong cars."""
+    """The example of the README: insurance claims that depend on an interaction of age and power."""
     rng = np.random.default_rng(0)
     cars = pd.DataFrame({
         "age": rng.uniform(18, 80, 4000),
@@ -31,24 +31,24 @@ def draw_cars() -> tuple[pd.DataFrame, pd.Series]:
     return cars, cars.mileage / 6 + 3 * ((cars.age < 27) & (cars.power > 120)) + rng.normal(size=4000)
 
 
-def picture_cancer() -> None:
+def plot_cancer() -> None:
     X, y = load_breast_cancer(return_X_y=True, as_frame=True)
     model = NeuralBasisClassifier(interactions=0).fit(X, np.where(y == 1, "benign", "malignant"))
     plot.shapes(model, n=6, path=DOCS / "shapes.png")
     plot.waterfall(model, X.iloc[[197]], n=8, path=DOCS / "waterfall.png")
-    picture_page(model, X, np.where(y == 1, "benign", "malignant"))
+    capture_report(model, X, np.where(y == 1, "benign", "malignant"))
 
 
-def picture_page(model: NeuralBasisClassifier, X: pd.DataFrame, y: np.ndarray) -> None:
+def capture_report(model: NeuralBasisClassifier, X: pd.DataFrame, y: np.ndarray) -> None:
     with tempfile.TemporaryDirectory() as folder:
         report.write(f"{folder}/page.html", model, X, y, title="What drives the diagnosis")
-        photograph(f"{folder}/page.html", "page.png")
+        take_screenshot(f"{folder}/page.html", "page.png")
 
 
-def photograph(page: str, name: str, section: str = "overview") -> None:
-    """A page from one of its sections on, as a picture of the docs."""
+def take_screenshot(page: str, name: str, section: str = "overview") -> None:
+    """Write a screenshot of a page, starting at a section, to the docs folder."""
     if find_browser() is None:
-        print(f"no Chromium: {name} stays as it is")
+        print(f"Chromium was not found; {name} is unchanged")
         return
     with Browser() as browser:
         window = browser.open(page, height=1200)
@@ -58,13 +58,13 @@ def photograph(page: str, name: str, section: str = "overview") -> None:
         window.photograph(DOCS / name)
 
 
-def picture_cars() -> None:
+def plot_cars() -> None:
     model = NeuralBasisRegressor().fit(*draw_cars())
     plot.shapes(model, n=3, path=DOCS / "pairs.png")
     plot.slices(model, "age & power", total=True, path=DOCS / "slices.png")
 
 
-def picture_wine() -> None:
+def plot_wine() -> None:
     X, y = load_wine(return_X_y=True, as_frame=True)
     pair = ("flavanoids", "color_intensity")
     model = NeuralBasisClassifier(interactions=[pair], staged=False).fit(
@@ -73,28 +73,29 @@ def picture_wine() -> None:
     plot.push(model, pair, total=True, path=DOCS / "push.png")
 
 
-def picture_diabetes() -> None:
+def plot_diabetes() -> None:
     X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
     pairs = [("bmi", "bp"), ("bmi", "s5"), ("age", "bp")]
     plot.grid(NeuralBasisRegressor(interactions=pairs, staged=False).fit(X, y), path=DOCS / "grid.png")
 
 
-def picture_bound() -> None:
+def plot_bound() -> None:
     plot.bound(path=DOCS / "bound.png")
 
 
-def picture_birds() -> None:
-    """A class, a picture and the page of examples/birds.py, in fewer colours: photographs are large."""
+def plot_birds() -> None:
+    """A class, a picture and the page of examples/birds.py, with a reduced palette for smaller files."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, Path(__file__).with_name("birds.py"), "--output", folder], check=True)
         for name in ("class.png", "picture.png"):
             shutil.copy(Path(folder, name), DOCS / f"bird_{name}")
-        photograph(f"{folder}/birds.html", "bird_page.png", section="classes")
+        take_screenshot(f"{folder}/birds.html", "bird_page.png", section="classes")
     for name in ("bird_class.png", "bird_picture.png", "bird_page.png"):
         shrink(DOCS / name, width=1000)
 
 
 def shrink(path: Path, width: int) -> None:
+    """Resize a figure and reduce it to 256 colours, in place."""
     with Image.open(path) as image:
         small = image.convert("RGB").resize(
             (width, round(image.height * width / image.width)), Image.Resampling.LANCZOS
@@ -105,8 +106,8 @@ def shrink(path: Path, width: int) -> None:
 
 def main() -> None:
     DOCS.mkdir(exist_ok=True)
-    for picture in (picture_cancer, picture_cars, picture_wine, picture_diabetes, picture_bound, picture_birds):
-        picture()
+    for draw in (plot_cancer, plot_cars, plot_wine, plot_diabetes, plot_bound, plot_birds):
+        draw()
     print(f"written: {', '.join(sorted(path.name for path in DOCS.glob('*.png')))}")
 
 

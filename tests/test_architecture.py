@@ -54,7 +54,7 @@ HOMES: dict[str, str | tuple[str, ...]] = {
     "transformers": "vision",
     "safetensors": "vision",
     "matplotlib": "plot",
-    "pycocotools": "vision.detection",
+    "pycocotools": "vision.coco",
     "optuna": "tuning",
     "ray": "distributed",
     "tqdm": "progress",

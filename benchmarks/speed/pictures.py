@@ -67,23 +67,23 @@ def make_extractor(size: Size, is_small: bool):
     from transformers import ResNetConfig, ResNetModel
 
     from neuralbasis.vision import Backbone, ConceptExtractor
-    from neuralbasis.vision.concept_file import Knowledge, Source
+    from neuralbasis.vision.concept_file import BackboneSource, LearnedConcepts
 
     torch.manual_seed(0)
     small = {"embedding_size": 8, "hidden_sizes": [8, size.n_features], "depths": [1, 1], "layer_type": "basic"}
     backbone = Backbone(ResNetModel(ResNetConfig(**small if is_small else {})), side=size.side)
     n_concepts, n_features = size.n_concepts, backbone.shape[0]
     rng = np.random.default_rng(0)
-    knowledge = Knowledge(
+    learned = LearnedConcepts(
         tuple(f"concept {k}" for k in range(n_concepts)),
         (("part",),) * n_concepts,
         rng.normal(size=(n_concepts, n_features)).astype(np.float32),
         np.zeros(n_concepts, dtype=np.float32),
         np.tile([1.0, 0.0], (n_concepts, 1)),
         (),
-        Source("", size.side, backbone.digest),
+        BackboneSource("", size.side, backbone.digest),
     )
-    return ConceptExtractor(knowledge, backbone)
+    return ConceptExtractor(learned, backbone)
 
 
 def compare_extraction(size: Size, is_small: bool) -> None:

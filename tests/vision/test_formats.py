@@ -1,4 +1,4 @@
-"""CUB's folder, iNaturalist's JSON, one's own CSV: read exactly, names by the paper's rule."""
+"""Readers of CUB, iNaturalist, CSV files and folders; concept names as in the paper; invalid and hostile files."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ FILES = {
     ),
     "attributes/image_attribute_labels.txt": (
         "1 1 1 4 3.5\n1 2 1 4 3.5\n1 3 0 3 3.5\n"
-        "2 1 0 2 0 1.5\n"  # a field too many, as in the real file
+        "2 1 0 2 0 1.5\n"  # an additional field, as in the original file
         "2 3 1 1 2.0\n"  # not visible
-        "4 1 1 2 2.0\n4 1 0 4 2.0\n4 1 1 3 2.0\n"  # three workers: the surest counts
+        "4 1 1 2 2.0\n4 1 0 4 2.0\n4 1 1 3 2.0\n"  # three annotators: the most certain label wins
         "4 x 1\n"
     ),
 }
@@ -71,22 +71,22 @@ def test_cub_is_read_exactly(tmp_path: Path) -> None:
     assert found.parts == ("back", "wing")
     assert found.concepts == ("striped wing", "blue upperparts")
     assert found.shows.tolist() == [[False, True], [True, True]]
-    place = found.locations
-    assert place.image.tolist() == [0, 0, 1, 2]
-    assert place.part.tolist() == [0, 1, 1, 0]
-    assert np.stack([place.x, place.y], 1).tolist() == [[10, 20], [30.5, 40], [5, 6], [1, 2]]
-    assert place.row.tolist() == [0, 0, 1, 2]
+    located = found.locations
+    assert located.image.tolist() == [0, 0, 1, 2]
+    assert located.part.tolist() == [0, 1, 1, 0]
+    assert np.stack([located.x, located.y], 1).tolist() == [[10, 20], [30.5, 40], [5, 6], [1, 2]]
+    assert located.row.tolist() == [0, 0, 1, 2]
     assert found.present.tolist() == [[1, 0], [0, -1], [0, -1]]
     assert found.weight.tolist() == [[1.0, 0.75], [0.5, 0.0], [1.0, 0.0]]
     assert found.truth().tolist() == [[1, 0], [0, -1], [0, -1]]
     assert found.notes == (
-        "attributes.txt: left out, since no part shows them: has_size (1 of 3)",
+        "attributes.txt: left out, because they belong to no part: has_size (1 of 3)",
         "image_attribute_labels.txt: 1 line could not be read, first line 9",
     )
 
 
-def test_attributes_beside_the_folder(tmp_path: Path) -> None:
-    """As in the archive that CUB comes in."""
+def test_attributes_next_to_the_folder(tmp_path: Path) -> None:
+    """As in the original archive of CUB."""
     write_cub(tmp_path / "CUB_200_2011")
     (tmp_path / "CUB_200_2011" / "attributes" / "attributes.txt").rename(tmp_path / "attributes.txt")
     assert read_cub(tmp_path / "CUB_200_2011").concepts == ("striped wing", "blue upperparts")
@@ -99,7 +99,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         read_cub(tmp_path)
 
 
-def test_some_pictures(tmp_path: Path) -> None:
+def test_select_keeps_rows_consistent(tmp_path: Path) -> None:
     found = read_cub(write_cub(tmp_path))
     train = found.select(found.is_train)
     assert [p.name for p in train.images] == ["x.jpg", "z.jpg"]
@@ -110,7 +110,7 @@ def test_some_pictures(tmp_path: Path) -> None:
     assert found.select(np.array([2, 0])).labels.tolist() == [1, 0]
 
 
-def test_names_of_the_paper() -> None:
+def test_concepts_are_named_as_in_the_paper() -> None:
     parts = list(dict.fromkeys(map(merge_sides, CUB_PARTS)))
     assert len(parts) == 12
     names = {
@@ -132,27 +132,27 @@ def test_names_of_the_paper() -> None:
         assert name_concept(attribute, parts) is None
 
 
-@pytest.mark.skipif("NEURALBASIS_DATA" not in os.environ, reason="the real names of the attributes are not here")
+@pytest.mark.skipif("NEURALBASIS_DATA" not in os.environ, reason="needs CUB's attribute names")
 @pytest.mark.parametrize("is_official", [True, False])
 def test_cubs_312_attributes_are_278_concepts(is_official: bool) -> None:
     parts = list(dict.fromkeys(map(merge_sides, CUB_PARTS)))
     text = Path(os.environ["NEURALBASIS_DATA"], "cub", "attributes.txt").read_text()
     official = {"_beak_": "_bill_", "_primary_size": "_size", "_primary_shape": "_shape"}
-    for spelling, own in official.items() if is_official else ():
-        text = text.replace(spelling, own)
+    for spelling, official_spelling in official.items() if is_official else ():
+        text = text.replace(spelling, official_spelling)
     attributes = [line.split(" ", 1)[1] for line in text.splitlines()]
     found = {attribute: name_concept(attribute, parts) for attribute in attributes}
     assert len(attributes) == 312
     names = [concept.name for concept in found.values() if concept]
     assert len(names) == len(set(names)) == 278
     left_out = {attribute.split("::")[0] for attribute, concept in found.items() if concept is None}
-    whole = "has_" if is_official else "has_primary_"
-    assert left_out == {f"{whole}size", f"{whole}shape", "has_primary_color"}
+    prefix = "has_" if is_official else "has_primary_"
+    assert left_out == {f"{prefix}size", f"{prefix}shape", "has_primary_color"}
     assert set().union(*(concept.parts for concept in found.values() if concept)) == set(parts)
 
 
 def test_inaturalist(tmp_path: Path) -> None:
-    told = {
+    document = {
         "images": [{"id": k, "file_name": f"train/{name}.jpg"} for k, name in ((7, "a"), (8, "b"), (9, "c"))],
         "annotations": [{"image_id": image, "category_id": k} for image, k in ((8, 3), (7, 5), (9, 4))],
         "categories": [
@@ -161,7 +161,7 @@ def test_inaturalist(tmp_path: Path) -> None:
             {"id": 5, "name": "Pica pica", "supercategory": "Birds"},
         ],
     }
-    (tmp_path / "train.json").write_text(json.dumps(told))
+    (tmp_path / "train.json").write_text(json.dumps(document))
     birds = read_inaturalist(tmp_path / "train.json", supercategory="Birds")
     assert birds.classes == ("Parus major", "Pica pica")
     assert [p.relative_to(tmp_path).as_posix() for p in birds.images] == ["train/a.jpg", "train/b.jpg"]
@@ -169,35 +169,35 @@ def test_inaturalist(tmp_path: Path) -> None:
     assert len(read_annotations(tmp_path / "train.json").images) == 3
     with pytest.raises(ValueError, match=r"train\.json has no supercategory 'birds'; it has 'Birds', 'Plants'"):
         read_annotations(tmp_path / "train.json", supercategory="birds")
-    with pytest.raises(ValueError, match="a supercategory chooses from a JSON file of iNaturalist"):
+    with pytest.raises(ValueError, match="supercategory applies to a JSON file of iNaturalist"):
         read_annotations(tmp_path, supercategory="Birds")
-    (tmp_path / "test.json").write_text(json.dumps({"images": told["images"]}))
+    (tmp_path / "test.json").write_text(json.dumps({"images": document["images"]}))
     assert read_inaturalist(tmp_path / "test.json").labels.tolist() == [-1, -1, -1]
     (tmp_path / "odd.json").write_text("[1]")
-    with pytest.raises(ValueError, match=r"odd\.json is not a file of iNaturalist"):
+    with pytest.raises(ValueError, match=r"odd\.json is not an iNaturalist file"):
         read_annotations(tmp_path / "odd.json")
-    (tmp_path / "torn.json").write_text('{"images": [')
-    with pytest.raises(ValueError, match=r"torn\.json is not a file of iNaturalist: it is not JSON"):
-        read_annotations(tmp_path / "torn.json")
+    (tmp_path / "truncated.json").write_text('{"images": [')
+    with pytest.raises(ValueError, match=r"truncated\.json is not an iNaturalist file: expected JSON"):
+        read_annotations(tmp_path / "truncated.json")
 
 
-def test_a_line_of_a_csv_without_a_picture_is_counted(tmp_path: Path) -> None:
+def test_csv_lines_without_a_picture_are_counted(tmp_path: Path) -> None:
     lines = ["image,part,x,y,attribute", " ,wing,1,2,red", "a.jpg,  ,1,2,red", "a.jpg,wing,1,2,red", "a.jpg,wing"]
-    (tmp_path / "own.csv").write_text("\n".join(lines))
-    found = read_annotations(tmp_path / "own.csv")
+    (tmp_path / "birds.csv").write_text("\n".join(lines))
+    found = read_annotations(tmp_path / "birds.csv")
     assert [image.name for image in found.images] == ["a.jpg"]
-    assert found.notes == ("own.csv: 3 lines could not be read, first line 2",)
+    assert found.notes == ("birds.csv: 3 lines could not be read, first line 2",)
 
 
-def test_a_csv_without_a_usable_line_still_lists_its_pictures(tmp_path: Path) -> None:
-    """Pictures to apply concepts to need no places."""
-    path = tmp_path / "own.csv"
+def test_csv_pictures_without_locations_are_kept(tmp_path: Path) -> None:
+    """Concepts can be applied to pictures without locations."""
+    path = tmp_path / "birds.csv"
     path.write_text("image,part,x,y,attribute,class\nb.jpg,,,,,magpie\na.jpg,wing,here,2,red,\n")
     found = read_annotations(path)
     assert [image.name for image in found.images] == ["b.jpg", "a.jpg"]
     assert (found.classes, found.labels.tolist()) == (("magpie",), [0, -1])
     assert (found.parts, found.concepts, found.shows.shape, found.present.shape) == ((), (), (0, 0), (0, 0))
-    assert found.notes == ("own.csv: 2 lines could not be read, first line 2",)
+    assert found.notes == ("birds.csv: 2 lines could not be read, first line 2",)
     path.write_text("image,part,x,y,attribute\n")
     assert read_annotations(path).images == ()
     path.write_text("image,part,x,y,attribute\na.jpg,wing,1,2,\n")
@@ -205,20 +205,20 @@ def test_a_csv_without_a_usable_line_still_lists_its_pictures(tmp_path: Path) ->
     assert read_cub(write_cub(tmp_path / "cub", **{"attributes/attributes.txt": "1 has_size::small\n"})).concepts == ()
 
 
-def test_two_attributes_with_one_name_are_refused(tmp_path: Path) -> None:
+def test_equal_concept_names_are_refused(tmp_path: Path) -> None:
     lines = ["image,part,x,y,attribute", "a.jpg,feather,1,2,long tail", "a.jpg,tail feather,1,2,long"]
-    (tmp_path / "own.csv").write_text("\n".join(lines))
-    with pytest.raises(ValueError, match=r"own\.csv: .* have the same concept 'long tail feather'; rename"):
-        read_annotations(tmp_path / "own.csv")
+    (tmp_path / "birds.csv").write_text("\n".join(lines))
+    with pytest.raises(ValueError, match=r"birds\.csv: .* have the same concept name 'long tail feather'; rename"):
+        read_annotations(tmp_path / "birds.csv")
 
 
-def test_a_place_that_is_no_number_is_counted(tmp_path: Path) -> None:
+def test_locations_that_are_not_finite_are_counted(tmp_path: Path) -> None:
     found = read_cub(write_cub(tmp_path, **{"parts/part_locs.txt": "1 1 nan 20.0 1\n1 2 3.0 inf 1\n2 3 5.0 6.0 1\n"}))
     assert found.locations.image.tolist() == [1]
     assert "part_locs.txt: 2 lines could not be read, first line 1" in found.notes
 
 
-def test_pictures_of_cub_without_parts(tmp_path: Path) -> None:
+def test_cub_without_parts(tmp_path: Path) -> None:
     write_cub(tmp_path)
     shutil.rmtree(tmp_path / "parts")
     shutil.rmtree(tmp_path / "attributes")
@@ -228,7 +228,7 @@ def test_pictures_of_cub_without_parts(tmp_path: Path) -> None:
     assert (found.parts, found.concepts, len(found.locations.x)) == ((), (), 0)
 
 
-def test_ones_own_csv(tmp_path: Path) -> None:
+def test_csv_is_read_exactly(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text(
         "image,part,x,y,attribute,class\n"
@@ -282,12 +282,12 @@ def test_pictures_outside_their_folder_are_refused(name: str, tmp_path: Path) ->
         (inner / "cub" / f"{other}.txt").write_text("1 1\n")
     (inner / "cub" / "images.txt").write_text(f"1 {name}\n")
     for source in ("a.csv", "a.json", "cub"):
-        with pytest.raises(ValueError, match=rf"names the picture '{re.escape(name)}', which is not below"):
+        with pytest.raises(ValueError, match=rf"names the picture '{re.escape(name)}', which is not inside"):
             read_annotations(inner / source, with_parts=False)
     assert read_annotations(inner / "a.csv", folder="/").images == (Path("/") / name,)
 
 
-def test_pictures_below_their_folder_by_any_name(tmp_path: Path) -> None:
+def test_any_name_inside_the_folder_is_accepted(tmp_path: Path) -> None:
     names = ["a..b.jpg", "c/../a.jpg", str(tmp_path / "d.jpg")]
     (tmp_path / "a.csv").write_text(CSV_HEADER + "".join(f"{name},wing,1,2,red\n" for name in names))
     assert read_csv(tmp_path / "a.csv").images == tuple(tmp_path / name for name in names)
@@ -303,13 +303,13 @@ def test_pictures_below_their_folder_by_any_name(tmp_path: Path) -> None:
     ],
     ids=["nested", "number", "long", "latin-1"],
 )
-def test_odd_files_are_one_error_with_their_name(name: str, data: bytes, tmp_path: Path) -> None:
+def test_invalid_files_raise_one_error_with_their_name(name: str, data: bytes, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(data)
     with pytest.raises(ValueError, match=name):
         read_annotations(tmp_path / name)
 
 
-def test_odd_numbers_of_lines_are_noted(tmp_path: Path) -> None:
+def test_invalid_line_numbers_are_noted(tmp_path: Path) -> None:
     for name in ("classes", "image_class_labels", "train_test_split"):
         (tmp_path / f"{name}.txt").write_text("1 1\n")
     (tmp_path / "images.txt").write_text("² a.jpg\n" + "9" * 5000 + " b.jpg\n1 c.jpg\n")
@@ -318,11 +318,11 @@ def test_odd_numbers_of_lines_are_noted(tmp_path: Path) -> None:
     assert found.notes == ("images.txt: 2 lines could not be read, first line 1",)
 
 
-def test_names_that_no_file_can_have() -> None:
+def test_impossible_file_names_have_no_key() -> None:
     assert [picture_key(name) for name in ("a\0b", "a\ud800b")] == [None, None]
 
 
-def test_a_pipe_is_no_picture(tmp_path: Path) -> None:
+def test_a_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.jpg")
     with pytest.raises(PictureError, match=r"a\.jpg: it is not a regular file"):
         read_picture(tmp_path / "a.jpg")

@@ -1,4 +1,8 @@
-"""Concepts: `neuralbasis concepts fit` learns named concepts from annotated pictures, `apply` makes a table of them."""
+"""The commands `neuralbasis concepts fit` and `neuralbasis concepts apply`.
+
+`fit` learns named concepts from annotated pictures and writes a concept file. `apply` reads that file and writes a
+table with one row per picture and one column per concept.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +24,20 @@ from .terminal import echo
 if TYPE_CHECKING:
     from ..vision import Annotations, ConceptExtractor
     from ..vision.concept_file import Trust
+    from ..vision.extractor import ScoreBatch
 
 PICTURES = click.Path(exists=True)
-LISTED = 10  # concepts, or broken pictures, on a page
+MAX_LISTED = 10  # concepts, or unreadable pictures, in printed lists
 
 
-def work_options(command: Any) -> Any:
-    """How to go through pictures: what both commands share."""
+def batch_options(command: Any) -> Any:
+    """Add the options that both commands share."""
     for option in reversed((
         click.option("--folder", type=click.Path(exists=True, file_okay=False), help="Pictures of a CSV or JSON file."),
-        click.option("--cache", type=click.Path(file_okay=False), help="Folder that keeps what was computed."),
-        click.option("--batch-size", type=click.IntRange(1), default=16, help="Pictures for the network at once."),
+        click.option("--cache", type=click.Path(file_okay=False), help="Folder for computed features and scores."),
+        click.option("--batch-size", type=click.IntRange(1), default=16, help="Pictures per call of the network."),
         click.option("--download", "allow_download", is_flag=True, help="Allow weights from the Hugging Face hub."),
-        click.option("--device", default="cpu", help="Where the network runs: cpu, cuda, cuda:1, mps, …"),
+        click.option("--device", default="cpu", help="Device of the network: cpu, cuda, cuda:1, mps, …"),
         click.option("--threads", "n_threads", type=click.IntRange(1), default=2, help="Threads that decode pictures."),
     )):  # fmt: skip
         command = option(command)
@@ -41,9 +46,9 @@ def work_options(command: Any) -> Any:
 
 @click.group()
 def concepts() -> None:
-    """Named concepts in pictures: learn them, make a table of them.
+    """Learn named concepts in pictures and write tables of them.
 
-    The table is one that `neuralbasis fit` reads. Needs the extra `vision`.
+    `neuralbasis fit` reads the table. Needs the extra `vision`.
     """
 
 
@@ -55,21 +60,26 @@ def concepts() -> None:
     metavar="FOLDER | NAME",
     help="Weights: a folder, or with --download a name on the hub.",
 )
-@click.option("--output", "-o", type=click.Path(dir_okay=False), default="concepts.nbc", help="File to write.")
+@click.option("--output", "-o", type=click.Path(dir_okay=False), default="concepts.nbc", help="Concept file to write.")
 @click.option("--side", type=click.IntRange(16), default=448, help="Pixels to which pictures are resized.")
-@click.option("--held-out", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.2)
-@click.option("--seed", type=int, default=0, help="Which pictures are held out.")
-@click.option("--force", is_flag=True, help="Replace a file that is there already.")
+@click.option(
+    "--held-out",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.2,
+    help="Share of the training pictures that measures the concepts.",
+)
+@click.option("--seed", type=int, default=0, help="Seed for the choice of held-out pictures.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
-@work_options
+@batch_options
 def fit(
     pictures: str, backbone: str, output: str, side: int, held_out: float, seed: int, force: bool, as_json: bool,
-    device: str, allow_download: bool, folder: str | None, **plan: Any,
+    device: str, allow_download: bool, folder: str | None, **options: Any,
 ) -> None:  # fmt: skip
     """Learn concepts from annotated pictures.
 
-    PICTURES is the folder CUB_200_2011, or a CSV file with the columns image, part, x, y, attribute. Pictures of the
-    training part are used; some are held out, and tell how far each concept can be trusted.
+    PICTURES is the folder CUB_200_2011, or a CSV file with the columns image, part, x, y, attribute. Concepts are
+    learned from the training split; a share of it is held out and measures the quality of each concept.
 
     \b
     neuralbasis concepts fit CUB_200_2011 --backbone microsoft/resnet-50 --download -o birds.nbc
@@ -90,9 +100,9 @@ def fit(
         held_out=held_out,
         random_state=seed,
         verbose=sys.stderr.isatty(),
-        **plan,
+        **options,
     )
-    _report(extractor.knowledge.broken, output)
+    _report_broken(extractor.learned.broken, output)
     extractor.save(output)
     if as_json:
         echo(pages.write_json({"concepts": output, "trust": [_list_trust(row) for row in extractor.trust()]}))
@@ -104,18 +114,18 @@ def fit(
 @click.argument("extractor", type=click.Path(exists=True, dir_okay=False))
 @click.argument("pictures", type=PICTURES)
 @click.option("--output", "-o", type=click.Path(dir_okay=False), required=True, help="CSV or Parquet by its suffix.")
-@click.option("--backbone", metavar="FOLDER | NAME", help="Weights, if they are no longer where they were.")
-@click.option("--supercategory", metavar="NAME", help="Of iNaturalist: only these pictures, such as Birds.")
-@click.option("--split", type=click.Choice(["train", "test"]), help="Of CUB: only this part of the pictures.")
-@work_options
+@click.option("--backbone", metavar="FOLDER | NAME", help="Weights, if they were moved since the fit.")
+@click.option("--supercategory", metavar="NAME", help="iNaturalist: only these pictures, such as Birds.")
+@click.option("--split", type=click.Choice(["train", "test"]), help="CUB: only this part of the pictures.")
+@batch_options
 def apply(
     extractor: str, pictures: str, output: str, backbone: str | None, supercategory: str | None, split: str | None,
-    device: str, allow_download: bool, folder: str | None, **plan: Any,
+    device: str, allow_download: bool, folder: str | None, **options: Any,
 ) -> None:  # fmt: skip
-    """Write a table of pictures: one row each, one column a concept.
+    """Write a table with one row per picture and one column per concept.
 
-    PICTURES is a folder, CUB's folder, a JSON file of iNaturalist or a CSV file. If the work is stopped, the same
-    command goes on with it.
+    EXTRACTOR is a concept file. PICTURES is a folder, the folder CUB_200_2011, a JSON file of iNaturalist or a CSV
+    file. Repeat an interrupted command to resume it.
 
     \b
     neuralbasis concepts apply birds.nbc photographs/ -o table.parquet
@@ -125,7 +135,7 @@ def apply(
     from .outputs import check_output
 
     check_output(output, extractor, pictures)
-    found = load(extractor)
+    loaded = load(extractor)
     annotations = read_annotations(pictures, supercategory, with_parts=False, folder=folder)
     for text in annotations.notes:
         note(text)
@@ -133,17 +143,17 @@ def apply(
         annotations = annotations.select(annotations.is_train == (split == "train"))
     if not annotations.images:
         raise Failure(f"{pictures} has no pictures{f' of the split {split!r}' if split else ''}")
-    found.load_backbone(backbone, device, allow_download=allow_download)
+    loaded.load_backbone(backbone, device, allow_download=allow_download)
     unfinished = f"{output}.unfinished"
-    cache = plan.pop("cache") or unfinished
+    cache = options.pop("cache") or unfinished
     broken: dict[int, str] = {}
     _write_table(
-        found, annotations, folder or pictures, output, broken, cache=cache, verbose=sys.stderr.isatty(), **plan
+        loaded, annotations, folder or pictures, output, broken, cache=cache, verbose=sys.stderr.isatty(), **options
     )
     if cache == unfinished:
         shutil.rmtree(unfinished, ignore_errors=True)
-    _report([reason for _, reason in sorted(broken.items())], output)
-    echo(f"{output}: {len(annotations.images):,} pictures, {len(found.names)} concepts", err=True)
+    _report_broken([reason for _, reason in sorted(broken.items())], output)
+    echo(f"{output}: {len(annotations.images):,} pictures, {len(loaded.names)} concepts", err=True)
 
 
 def _write_table(
@@ -152,53 +162,57 @@ def _write_table(
     pictures: str,
     output: str,
     broken: dict[int, str],
-    **plan: Any,
+    **options: Any,
 ) -> None:
-    """All pictures in their order; the cells of a broken one are empty."""
-    import pyarrow as pa
-
+    """Write all pictures in order; the scores of unreadable ones are empty."""
     from .outputs import open_output
 
     folder = pictures if os.path.isdir(pictures) else os.path.dirname(pictures)
-    names = [_spell(Path(os.path.relpath(image, folder)).as_posix()) for image in annotations.images]
-    told: dict[str, list[str | None]] = {"image": list(names)}
+    names = [_to_unicode(Path(os.path.relpath(image, folder)).as_posix()) for image in annotations.images]
+    texts: dict[str, list[str | None]] = {"image": list(names)}
     if annotations.classes:
-        classes = [*map(_spell, annotations.classes), None]
-        told["class"] = [classes[label] for label in annotations.labels]  # -1 is unknown
+        classes = [*map(_to_unicode, annotations.classes), None]
+        texts["class"] = [classes[label] for label in annotations.labels]  # label -1 is the last entry, None
     if len(set(annotations.is_train.tolist())) == 2:
-        told["split"] = ["train" if flag else "test" for flag in annotations.is_train]
-    columns = [*told, *extractor.names]
+        texts["split"] = ["train" if flag else "test" for flag in annotations.is_train]
+    columns = [*texts, *extractor.names]
     with open_output(output, columns) as file:
         done = 0
-        for part in extractor.stream(annotations.images, broken, **plan):
-            file.write(_make_batch(told, columns, done, int(part.rows[-1]) + 1, part, pa))
-            done = int(part.rows[-1]) + 1
+        for batch in extractor.stream(annotations.images, broken, **options):
+            stop = int(batch.rows[-1]) + 1
+            file.write(_make_record_batch(texts, columns, range(done, stop), batch))
+            done = stop
         if done < len(names):
-            file.write(_make_batch(told, columns, done, len(names), None, pa))
+            file.write(_make_record_batch(texts, columns, range(done, len(names)), None))
 
 
-def _make_batch(told: dict[str, list], columns: list[str], start: int, stop: int, part: Any, pa: Any) -> Any:
-    scores = np.full((stop - start, len(columns) - len(told)), np.nan, dtype=np.float32)
-    if part is not None:
-        scores[part.rows - start] = part.scores
-    texts = [pa.array(column[start:stop], pa.string()) for column in told.values()]
-    return pa.RecordBatch.from_arrays([*texts, *(pa.array(column, from_pandas=True) for column in scores.T)], columns)
+def _make_record_batch(
+    texts: dict[str, list[str | None]], columns: list[str], rows: range, batch: ScoreBatch | None
+) -> Any:
+    """An Arrow record batch of these rows; rows without scores are empty."""
+    import pyarrow as pa
+
+    scores = np.full((len(rows), len(columns) - len(texts)), np.nan, dtype=np.float32)
+    if batch is not None:
+        scores[batch.rows - rows.start] = batch.scores
+    arrays = [pa.array(column[rows.start : rows.stop], pa.string()) for column in texts.values()]
+    return pa.RecordBatch.from_arrays([*arrays, *(pa.array(column, from_pandas=True) for column in scores.T)], columns)
 
 
-def _report(broken: Sequence[str], output: str) -> None:
-    """One note on all pictures that could not be read; where they are many, a list of them beside the output."""
+def _report_broken(broken: Sequence[str], output: str) -> None:
+    """Print one note on all unreadable pictures; a long list is written to a file next to the output."""
     if not broken:
         return
-    listed = "; ".join(broken[:LISTED])
-    if len(broken) > LISTED:
+    listed = "; ".join(broken[:MAX_LISTED])
+    if len(broken) > MAX_LISTED:
         with replace_when_done(f"{output}.unread.txt") as file:
-            file.writelines(f"{_spell(reason)}\n".encode() for reason in broken)
-        listed += f"; … all of them: {output}.unread.txt"
+            file.writelines(f"{_to_unicode(reason)}\n".encode() for reason in broken)
+        listed += f"; … full list: {output}.unread.txt"
     note(f"{len(broken):,} pictures could not be read: {listed}")
 
 
-def _spell(path: str) -> str:
-    """A path as text: names of files need not be UTF-8."""
+def _to_unicode(path: str) -> str:
+    """A path as valid Unicode: file names need not be UTF-8."""
     return path.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -207,21 +221,21 @@ def _list_trust(row: Trust) -> dict[str, Any]:
 
 
 def _write_trust(extractor: ConceptExtractor, output: str) -> str:
-    """The concepts that can be trusted most and least."""
+    """A table of the concepts with the highest and the lowest quality."""
     from . import pages
 
     rows = sorted(extractor.trust(), key=lambda row: -np.nan_to_num(row.auroc))
-    cut = len(rows) > 2 * LISTED
-    shown = [*rows[:LISTED], *rows[-LISTED:]] if cut else rows
+    is_shortened = len(rows) > 2 * MAX_LISTED
+    shown = [*rows[:MAX_LISTED], *rows[-MAX_LISTED:]] if is_shortened else rows
     lines = [["concept", "AUROC", "AP", "share", "pictures"]]
     lines += [[r.concept, f"{r.auroc:.3f}", f"{r.ap:.3f}", f"{r.share:.3f}", f"{r.n_train:,}"] for r in shown]
-    if cut:
-        lines.insert(LISTED + 1, ["…", "", "", "", ""])
-    page = [pages.align(lines), "", f"saved {output}: {len(rows)} concepts, measured on pictures held out"]
+    if is_shortened:
+        lines.insert(MAX_LISTED + 1, ["…", "", "", "", ""])
+    page = [pages.align(lines), "", f"saved {output}: {len(rows)} concepts, measured on held-out pictures"]
     if unmeasured := [row.concept for row in rows if not row.is_measured]:
-        reason = "since no picture held out has them, or none lacks them"
+        reason = "because all held-out pictures have them or none does"
         page.append(f"not measured, {reason}: {escape(', '.join(unmeasured))}")
-    if left_out := extractor.knowledge.left_out:
+    if left_out := extractor.learned.left_out:
         names = escape(", ".join(left_out))
-        page.append(f"left out, since no picture that was read shows them at a marked part: {names}")
+        page.append(f"left out, because no readable picture shows them at an annotated part: {names}")
     return "\n".join(page)

@@ -1,14 +1,14 @@
-"""Concepts: pictures -> a table of things that a person can name, such as "striped wing".
+"""Vision: pictures -> a table of named concepts such as "striped wing", and object detection.
 
-    annotations = read_cub(folder)                           pictures, parts and where they are, attributes
-    backbone    = Backbone.load(folder)                      picture -> features on a grid
+    annotations = read_cub(folder)                           pictures, located parts, attributes
+    backbone    = Backbone.load(folder)                      picture -> features on a grid of patches
     extractor   = ConceptExtractor.fit(annotations, backbone)
     concepts    = extractor.apply(paths)                     Concepts: images, names, scores
-    heat        = extractor.locate(path, "striped wing")     where it was seen
+    heat        = extractor.locate(path, "striped wing")     probability at each patch
 
-In the order of the work: `pictures`, `annotations`, `formats`, `backbone`, `shelf` (what was computed before), `grids`
-(many pictures, ahead of the network), `cells` (which cells teach which concept), `classifiers`, `knowledge` (what was
-learned, and its file), `learning`, `extractor`.
+Modules in the order of the computation: `pictures`, `annotations`, `formats`, `backbone`, `feature_store` (cache on
+disk), `feature_grids` (features of many pictures), `patches` (training data), `classifiers`, `concept_file`,
+`learning`, `extractor`. Detection: `boxes`, `box_files`, `coco`, `detection`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Annotations: which pictures there are, which parts they show and where, and which attributes the parts have.
+"""Annotations of pictures: parts, their locations, and the concepts that they show.
 
-A concept is an attribute of a part: "striped wing". PAPER §A: left and right instances are one part. The paper's 278
-concepts are CUB's 312 attributes without the 34 of the whole bird (its size, shape and primary colour), which no
-location shows. It does not say where an attribute of several parts is seen: `PLACES` does.
+A concept is an attribute of a part, such as "striped wing". PAPER §A: left and right instances are one part. The
+paper's 278 concepts are CUB's 312 attributes without the 34 that describe the whole bird (size, shape and primary
+colour), which have no location. DIFF: the paper does not define the location of an attribute that covers several
+parts; `ATTRIBUTE_PARTS` does.
 """
 
 from __future__ import annotations
@@ -16,24 +17,25 @@ from typing import NamedTuple
 import numpy as np
 
 PRESENT, ABSENT, UNKNOWN = 1, 0, -1
-PLACES = {  # what CUB's attributes speak of and where it is seen, for those that are not a part
+ATTRIBUTE_PARTS = {  # regions in CUB's attribute names that are not parts -> parts where they are visible
     "upperparts": ("back", "wing"),
     "underparts": ("breast", "belly"),
     "head": ("crown", "forehead", "eye"),
     "upper tail": ("tail",),
     "under tail": ("tail",),
 }
-OTHER_WORDS = {"bill": "beak"}  # CUB's attributes speak of a bill, its parts of a beak
-_GROUP = re.compile(r"has_(?P<where>.+)_(?P<kind>[a-z]+)::(?P<value>.+)")
-_THINGS = ("dagger", "needle", "cone")  # a beak is not a needle but shaped like one
+PART_SYNONYMS = {"bill": "beak"}  # word in CUB's attributes -> name of the part
+_ATTRIBUTE = re.compile(r"has_(?P<where>.+)_(?P<kind>[a-z]+)::(?P<value>.+)")
+_NOUN_VALUES = ("dagger", "needle", "cone")  # values that need "-shaped" before the name of the part
 
 
 class Locations(NamedTuple):
-    """L places in pictures, as arrays of one entry a place.
+    """L located parts, as arrays of shape (L,).
 
-    image : index of the picture        part : index of the part
-    x, y : pixels of the picture as a person sees it, from its upper left corner
-    row : row of `present` that says which concepts are there
+    image : index of the picture
+    part : index of the part
+    x, y : pixels from the upper left corner of the upright picture
+    row : row of `present` that describes the location
     """
 
     image: np.ndarray
@@ -45,22 +47,22 @@ class Locations(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Annotations:
-    """What is known about N pictures, P parts and K concepts.
+    """Annotations of N pictures with P parts and K concepts.
 
     Parameters
     ----------
     images : N paths
     parts : P names, left and right merged
     concepts : K names
-    shows : (K, P) bool, at which parts a concept is seen
-    locations : parts that can be seen, and where
+    shows : (K, P) bool, parts at which a concept is visible
+    locations : visible parts and their positions
     present : (R, K) int8, 1 present, 0 absent, -1 unknown; a row describes a picture or a single location
-    weight : (R, K) float32, how far to trust that, 0 to 1
-    row_images : (R,) the picture that a row is about
-    labels : (N,) index of each picture's class, -1 if it is unknown
-    classes : names of the classes
-    is_train : (N,) bool, pictures to fit on
-    notes : what was wrong with the files, a line each
+    weight : (R, K) float32, certainty of `present`, 0 to 1
+    row_images : (R,) index of the picture that a row describes
+    labels : (N,) index of each picture's class, -1 if unknown
+    classes : class names
+    is_train : (N,) bool, pictures of the training split
+    notes : problems found in the files, one line each
     """
 
     images: tuple[Path, ...]
@@ -77,27 +79,30 @@ class Annotations:
     notes: tuple[str, ...] = ()
 
     def truth(self) -> np.ndarray:
-        """(N, K) int8: whether a picture has a concept: 1 if one of its rows says so, -1 if none says anything."""
+        """(N, K) int8: 1 if any row of a picture has the concept, 0 if its rows lack it, -1 if all are unknown."""
         found = np.full((len(self.images), len(self.concepts)), UNKNOWN, dtype=np.int8)
         np.maximum.at(found, self.row_images, np.where(self.weight > 0, self.present, UNKNOWN))
         return found
 
     def select(self, chosen: np.ndarray) -> Annotations:
-        """The annotations of some pictures, by indices or a mask; all parts, concepts and classes stay."""
+        """Annotations of the pictures at these indices or where this mask is true.
+
+        Parts, concepts and classes are unchanged.
+        """
         chosen = np.arange(len(self.images))[chosen]
-        place = np.full(len(self.images), -1)
-        place[chosen] = np.arange(len(chosen))
-        rows = np.flatnonzero(place[self.row_images] >= 0)
-        row_place = np.full(len(self.row_images), -1)
-        row_place[rows] = np.arange(len(rows))
-        kept = Locations(*(field[place[self.locations.image] >= 0] for field in self.locations))
+        new_index = np.full(len(self.images), -1)
+        new_index[chosen] = np.arange(len(chosen))
+        rows = np.flatnonzero(new_index[self.row_images] >= 0)
+        new_row = np.full(len(self.row_images), -1)
+        new_row[rows] = np.arange(len(rows))
+        kept = Locations(*(field[new_index[self.locations.image] >= 0] for field in self.locations))
         return replace(
             self,
             images=tuple(self.images[k] for k in chosen),
-            locations=kept._replace(image=place[kept.image], row=row_place[kept.row]),
+            locations=kept._replace(image=new_index[kept.image], row=new_row[kept.row]),
             present=self.present[rows],
             weight=self.weight[rows],
-            row_images=place[self.row_images[rows]],
+            row_images=new_index[self.row_images[rows]],
             labels=self.labels[chosen],
             is_train=self.is_train[chosen],
         )
@@ -110,7 +115,7 @@ class Annotations:
 
 
 class NamedConcept(NamedTuple):
-    """A concept's name and the parts at which it is seen."""
+    """Name of a concept and the parts at which it is visible."""
 
     name: str
     parts: tuple[str, ...]
@@ -127,7 +132,7 @@ def merge_sides(part: str) -> str:
 
 
 def name_concept(attribute: str, parts: Sequence[str]) -> NamedConcept | None:
-    """The concept of one of CUB's attributes, named as the paper does; None if it is of no part.
+    """The concept of a CUB attribute, named as in the paper; None if it belongs to no part.
 
     Examples
     --------
@@ -145,17 +150,17 @@ def name_concept(attribute: str, parts: Sequence[str]) -> NamedConcept | None:
     >>> name_concept("has_size::small_(5_-_9_in)", ["wing"]) is None
     True
     """
-    found = _GROUP.fullmatch(attribute)
+    found = _ATTRIBUTE.fullmatch(attribute)
     if found is None:
         return None
     where, value = found["where"].replace("_", " "), found["value"].replace("_", " ")
-    where = OTHER_WORDS.get(where, where)
-    seen = tuple(part for part in PLACES.get(where, (where,)) if part in parts)
-    if not seen:
+    where = PART_SYNONYMS.get(where, where)
+    visible = tuple(part for part in ATTRIBUTE_PARTS.get(where, (where,)) if part in parts)
+    if not visible:
         return None
     if found["kind"] == "length":
-        return NamedConcept(f"{where} {value}", seen)
+        return NamedConcept(f"{where} {value}", visible)
     words = value.replace(f"-{where}", f" {where}").split()
     if words[-1] in (where, f"{where}s"):
-        return NamedConcept(" ".join(words), seen)
-    return NamedConcept(f"{value}-shaped {where}" if value in _THINGS else f"{value} {where}", seen)
+        return NamedConcept(" ".join(words), visible)
+    return NamedConcept(f"{value}-shaped {where}" if value in _NOUN_VALUES else f"{value} {where}", visible)

@@ -1,10 +1,10 @@
-"""Backbone: pictures -> features on a grid, by any vision network of `transformers`. The home of that library.
+"""Backbone: pictures -> features on a grid of patches, by any vision network of `transformers`.
 
-    (n, side, side, 3) bytes -> (n, C, h, w) float16        ResNet-50 at 448: 2,048 features on 14 × 14 cells
+    (n, side, side, 3) bytes -> (n, C, h, w) float16        ResNet-50 at 448: 2,048 features on 14 × 14 patches
 
-Weights come from a local folder, or on explicit request from the hub; always as safetensors, never as a pickle, and
-never with code of their own. Features are those before the last pooling; of a network of tokens (ViT),
-those of its patches. They are kept in half precision: what a cache holds and what was just computed are the same.
+Only this module imports transformers. Weights come from a local folder or, on explicit request, from the hub. They
+must be safetensors: pickled weights and repository code are refused. Features are the activations before the last
+pooling, or the patch tokens of a transformer (ViT), in half precision both in memory and in a cache.
 """
 
 from __future__ import annotations
@@ -32,20 +32,21 @@ from .pictures import BICUBIC
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 PREPROCESSOR = "preprocessor_config.json"
 _HUB_NAME = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
-_BEHIND = ("stage_names", "out_features", "out_indices", "pooler_act", "pooler_output_size")  # settings behind the grid
+# Settings of a network's configuration that do not affect its last hidden state.
+_UNUSED_SETTINGS = ("stage_names", "out_features", "out_indices", "pooler_act", "pooler_output_size")
 
 
 class Backbone:
-    """A network in evaluation mode, and how it wants its pictures.
+    """A network in evaluation mode, with the preprocessing of its pictures.
 
     Parameters
     ----------
-    network : a model of `transformers` whose `last_hidden_state` is (n, C, h, w), or (n, tokens, C)
+    network : model of `transformers` whose `last_hidden_state` is (n, C, h, w) or (n, tokens, C)
     side : width and height of its pictures in pixels
-    mean, std : of the three colours, between 0 and 1, for which it was trained
+    mean, std : of the three colour channels in the network's training data, on a scale of 0 to 1
     resample : PIL's number of the filter for resizing
-    name : where its weights came from
-    device : where it runs
+    name : folder or hub name of the weights
+    device : device of the network
     revision : commit of a hub model; None for a local folder
 
     Examples
@@ -72,13 +73,12 @@ class Backbone:
         self.name, self.device, self.revision = name, device, revision
         network = network.eval().requires_grad_(False).float()  # weights may be stored in half precision
         try:
-            # Channels behind pixels: as pictures are stored, and faster on a CPU.
+            # Channels last: the layout of the pictures, and faster on a CPU.
             self.network = network.to(device, memory_format=torch.channels_last)
         except (RuntimeError, AssertionError) as error:
-            raise ValueError(f"the device {device!r} cannot be used; 'cpu' always can ({error})") from error
-        self._wishes: dict[str, Any] = {}
-        if "interpolate_pos_encoding" in inspect.signature(network.forward).parameters:
-            self._wishes["interpolate_pos_encoding"] = True
+            raise ValueError(f"the device {device!r} is not available; use 'cpu' or another one ({error})") from error
+        can_interpolate = "interpolate_pos_encoding" in inspect.signature(network.forward).parameters
+        self._forward_options = {"interpolate_pos_encoding": True} if can_interpolate else {}
         self._digest: str | None = None
         self._shape: tuple[int, int, int] | None = None
 
@@ -98,127 +98,132 @@ class Backbone:
 
         Parameters
         ----------
-        name : a folder; or a name on the hub such as "microsoft/resnet-50", the paper's
-        side, device : as above
-        allow_download : allow the hub, where `name` is not a folder; nothing is sent or downloaded otherwise
+        name : folder, or a name on the hub such as "microsoft/resnet-50", which the paper uses
+        side : width and height of its pictures in pixels
+        device : device of the network
+        allow_download : use the hub if `name` is not a folder; by default nothing is sent or downloaded
         revision : commit, tag or branch on the hub; the latest by default. `backbone.revision` is its commit.
         """
         name = os.fspath(name)
         if is_local := _is_folder(name):
-            name = os.path.abspath(name)  # to be found from anywhere
+            name = os.path.abspath(name)  # a concept file records it
         elif not _HUB_NAME.fullmatch(name):
             raise FileNotFoundError(f"there is no folder {name!r}: expected config.json and model.safetensors in it")
         elif not allow_download:
             raise FileNotFoundError(
-                f"there is no folder {name!r}: expected config.json and model.safetensors in it; to download a model "
-                "of that name from the Hugging Face hub, ask for it with allow_download=True (--download)"
+                f"there is no folder {name!r}: expected config.json and model.safetensors in it; to download the model "
+                "of that name from the Hugging Face hub, set allow_download=True (--download)"
             )
         access = {"local_files_only": is_local, "trust_remote_code": False, "revision": revision or "main"}
         try:
-            network, told = _load_network(name, access)
-            prepared = _read_preprocessor(name, access)
-        except Exception as error:  # a broken file of weights has an exception of its own
+            network, info = _load_network(name, access)
+            preprocessing = _read_preprocessor(name, access)
+        except Exception as error:  # each library raises its own exceptions
             text = " ".join(str(error).split())
             raise ValueError(
                 f"the backbone {name!r} cannot be loaded: expected a vision model of transformers with config.json and "
                 f"model.safetensors; pickled weights are refused ({text:.300})"
             ) from error
-        wrong = {*told["missing_keys"], *(key for key, *_ in told["mismatched_keys"])}
-        if absent := sorted(key for key in wrong if "pooler" not in key):  # what stands behind the grid
+        wrong = {*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])}
+        if wrong := {key for key in wrong if "pooler" not in key}:  # the pooler does not affect the grid
             raise ValueError(
-                f"the weights of {name!r} lack {absent[0]!r}, or have it in another size, and {len(absent) - 1} more: "
-                "they are of another net"
+                f"the weights of {name!r} do not match its config.json: {len(wrong)} tensors are missing or have "
+                f"another size, first {min(wrong)!r}"
             )
         commit = None if is_local else getattr(network.config, "_commit_hash", None)
-        return cls(network, side, name=name, device=device, revision=commit, **prepared)
+        return cls(network, side, name=name, device=device, revision=commit, **preprocessing)
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """C features, h × w cells."""
+        """(C, h, w): features and the grid of patches."""
         if self._shape is None:
             self._shape = self.features(np.zeros((1, self.side, self.side, 3), dtype=np.uint8)).shape[1:]
         return self._shape
 
     @property
     def digest(self) -> str:
-        """A sum over the weights, the network's settings and how pictures are prepared: features of two backbones of
-        one digest agree."""
+        """SHA-256 of the weights, the network's settings and the preprocessing.
+
+        Backbones with the same digest compute the same features.
+        """
         if self._digest is None:
-            found = hashlib.sha256(repr((self.side, self.mean, self.std, self.resample)).encode())
-            found.update(type(self.network).__name__.encode())
-            found.update(json.dumps(_list_settings(self.network), sort_keys=True, default=str).encode())
+            digest = hashlib.sha256(repr((self.side, self.mean, self.std, self.resample)).encode())
+            digest.update(type(self.network).__name__.encode())
+            digest.update(json.dumps(_list_settings(self.network), sort_keys=True, default=str).encode())
             for key, tensor in self.network.state_dict().items():
-                found.update(key.encode())
-                found.update(np.ascontiguousarray(tensor.cpu().float().numpy()).tobytes())
-            self._digest = found.hexdigest()
+                digest.update(key.encode())
+                digest.update(np.ascontiguousarray(tensor.cpu().float().numpy()).tobytes())
+            self._digest = digest.hexdigest()
         return self._digest
 
     def features(self, pixels: np.ndarray) -> np.ndarray:
         """(n, side, side, 3) bytes -> (n, C, h, w) float16."""
         with torch.inference_mode():
             found = self.forward(self.prepare(pixels))
-            # Beyond float16's range a feature is as large as can be written.
+            # Avoid infinity beyond the range of float16.
             return found.clamp(-65504, 65504).half().cpu().numpy()
 
     def prepare(self, pixels: np.ndarray) -> torch.Tensor:
-        """Bytes -> (n, 3, side, side), as the network was trained to see them."""
+        """(n, side, side, 3) bytes -> (n, 3, side, side), normalised by `mean` and `std`."""
         batch = torch.tensor(np.asarray(pixels), device=self.device).permute(0, 3, 1, 2).float()
         scale = torch.tensor([255.0 * value for value in self.std], device=self.device).reshape(1, 3, 1, 1)
         shift = torch.tensor([255.0 * value for value in self.mean], device=self.device).reshape(1, 3, 1, 1)
         return (batch - shift) / scale
 
     def forward(self, batch: torch.Tensor) -> torch.Tensor:
-        """The network alone: (n, 3, side, side) -> (n, C, h, w)."""
-        found = self.network(batch, **self._wishes).last_hidden_state
-        if found.ndim == 3:  # tokens: a few for the whole picture, then one a patch
-            cells = math.isqrt(found.shape[1])
-            found = found[:, -(cells**2) :].transpose(1, 2).reshape(len(found), -1, cells, cells)
+        """Run the network: (n, 3, side, side) -> (n, C, h, w)."""
+        found = self.network(batch, **self._forward_options).last_hidden_state
+        if found.ndim == 3:  # (n, tokens, C): a few global tokens, then one per patch
+            width = math.isqrt(found.shape[1])
+            found = found[:, -(width**2) :].transpose(1, 2).reshape(len(found), -1, width, width)
         return found
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Without bars, and without a list of the classifier's weights, which are not wanted."""
-    talk = transformers.utils.logging
-    verbosity, has_bars = talk.get_verbosity(), talk.is_progress_bar_enabled()
-    talk.set_verbosity_error()
-    talk.disable_progress_bar()
+def _silence_transformers() -> Iterator[None]:
+    """Suppress progress bars and the warning about unused weights of the classification head."""
+    logging = transformers.utils.logging
+    verbosity, has_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
     try:
         yield
     finally:
-        talk.set_verbosity(verbosity)
+        logging.set_verbosity(verbosity)
         if has_bars:
-            talk.enable_progress_bar()
+            logging.enable_progress_bar()
 
 
 def _list_settings(network: Any) -> dict[str, Any]:
-    """What the configuration says of the computation, where it is not the usual: later versions of the library know
-    more settings."""
+    """Settings of the network that differ from their defaults.
+
+    Defaults are left out because later versions of transformers add settings, which would change the digest.
+    """
     config = getattr(network, "config", None)
     if config is None:
         return {}
-    usual = {} if getattr(config, "has_no_defaults_at_init", False) else type(config)().to_dict()
-    general = {*transformers.PretrainedConfig().to_dict(), "torch_dtype", *_BEHIND}
-    return {key: value for key, value in config.to_dict().items() if key not in general and usual.get(key) != value}
+    defaults = {} if getattr(config, "has_no_defaults_at_init", False) else type(config)().to_dict()
+    ignored = {*transformers.PretrainedConfig().to_dict(), "torch_dtype", *_UNUSED_SETTINGS}
+    return {key: value for key, value in config.to_dict().items() if key not in ignored and defaults.get(key) != value}
 
 
 def _is_folder(name: str) -> bool:
-    """Is it a folder of this machine? A path to another machine, which a file could name, is not looked at."""
+    """Whether it is a local folder. Network paths, which a concept file could name, are never accessed."""
     return not name.startswith(("//", "\\\\")) and os.path.isdir(name)
 
 
 def _load_network(name: str, access: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    with _quiet():
+    with _silence_transformers():
         config = transformers.AutoConfig.from_pretrained(name, **access)
         if getattr(config, "use_pretrained_backbone", False):
-            raise ValueError("its config.json asks for the weights of another model")
+            raise ValueError("its config.json refers to the weights of another model")
         return transformers.AutoModel.from_pretrained(
             name, config=config, use_safetensors=True, output_loading_info=True, ignore_mismatched_sizes=True, **access
         )
 
 
 def _read_preprocessor(name: str, access: dict[str, Any]) -> dict[str, Any]:
-    """Mean, deviation and filter as the weights' own processor has them, where it says so."""
+    """Mean, standard deviation and filter from `preprocessor_config.json`, as far as it states them."""
     path = os.path.join(name, PREPROCESSOR)
     if not access["local_files_only"]:
         options = {"revision": access["revision"], "_raise_exceptions_for_missing_entries": False}
@@ -226,11 +231,11 @@ def _read_preprocessor(name: str, access: dict[str, Any]) -> dict[str, Any]:
     if not os.path.exists(path):
         return {}
     with open(path, encoding="utf-8") as file:
-        found = json.load(file)
-    mean, std, resample = (found.get(key) for key in ("image_mean", "image_std", "resample"))
-    wishes = {"mean": mean and tuple(map(float, mean)), "std": std and tuple(map(float, std)), "resample": resample}
-    known = {key: value for key, value in wishes.items() if value is not None}
-    colours = [*known.get("mean", IMAGENET_MEAN), *known.get("std", IMAGENET_STD)]
-    if len(colours) != 6 or not np.isfinite(colours).all() or min(known.get("std", IMAGENET_STD)) <= 0:
-        raise ValueError(f"{PREPROCESSOR} must have three numbers each in image_mean and image_std, those above 0")
-    return known
+        document = json.load(file)
+    mean, std, resample = (document.get(key) for key in ("image_mean", "image_std", "resample"))
+    stated = {"mean": mean and tuple(map(float, mean)), "std": std and tuple(map(float, std)), "resample": resample}
+    settings = {key: value for key, value in stated.items() if value is not None}
+    colours = [*settings.get("mean", IMAGENET_MEAN), *settings.get("std", IMAGENET_STD)]
+    if len(colours) != 6 or not np.isfinite(colours).all() or min(settings.get("std", IMAGENET_STD)) <= 0:
+        raise ValueError(f"{PREPROCESSOR} must have three finite numbers each in image_mean and image_std (above 0)")
+    return settings

@@ -1,7 +1,7 @@
-"""Knowledge: what was learned about K concepts, and the file that holds it.
+"""Learned concepts and the file that stores them.
 
-The file is an archive of `concepts.json` and of plain arrays, without pickle and without the backbone's weights: their
-digest tells whether a backbone is the one that it was. Reading trusts nothing: a file gives a `Knowledge` or a
+The file is an archive of `concepts.json` and plain arrays, without pickle and without the backbone's weights; it
+records the backbone's digest instead. The reader treats a file as untrusted: it returns `LearnedConcepts` or raises
 `DocumentError`.
 """
 
@@ -21,11 +21,11 @@ from .. import __version__
 from ..serialization.archive import DocumentError, read_archive, write_archive
 from ..serialization.limits import MAX_DOCUMENT, MAX_VALUES
 
-FORMAT = 1  # a reader of a new format keeps reading the old ones
+FORMAT = 1  # a reader of a later format must still read earlier ones
 DOCUMENT = "concepts.json"
 ARRAYS = ("coefficients", "intercepts", "calibration")
-MAX_SIDE = 4096  # pixels: a network's first layers hold a few hundred times side² bytes
-# What begins a .npy file. numpy's own reader evaluates the header, and allocates whatever shape it states.
+MAX_SIDE = 4096  # pixels; the first layers of a network need a few hundred bytes per pixel
+# Header of a .npy file. numpy's reader would evaluate it and allocate any shape that it states.
 _HEADER = re.compile(
     rb"\x93NUMPY\x01\0..\{'descr': '(<f[48])', 'fortran_order': (False|True), "
     rb"'shape': \((\d{1,9}),(?: (\d{1,9}))?\), \} *\n",
@@ -34,12 +34,14 @@ _HEADER = re.compile(
 
 
 class Trust(NamedTuple):
-    """How far a concept can be trusted, by pictures that its classifier has not learned from.
+    """Quality of one concept, measured on pictures that its classifier was not trained on.
 
-    n_train, n_held : pictures with the concept, to learn from and held out; n_held_absent : held out without it
-    auroc, ap : of the score of a picture, NaN where no picture held out has it, or all have
-    share : of the pictures held out that have it, which is what `ap` is by chance
-    ridge : λ that was chosen
+    concept : name
+    n_train, n_held : pictures with the concept, used for training and held out
+    n_held_absent : held-out pictures without the concept
+    auroc, ap : area under the ROC curve and average precision of the picture's score; NaN if it is not measured
+    share : share of the held-out pictures that have the concept, which is the `ap` of random scores
+    ridge : selected regularisation strength λ
     """
 
     concept: str
@@ -53,13 +55,15 @@ class Trust(NamedTuple):
 
     @property
     def is_measured(self) -> bool:
-        """Whether pictures held out have it and lack it. If not, there is no `auroc`, and scores are made
-        probabilities by nothing but the share of the pictures to learn from that have it."""
+        """Whether held-out pictures with and without the concept exist.
+
+        Otherwise `auroc` and `ap` are NaN, and scores are only shifted to the concept's share of the training pictures.
+        """
         return self.n_held > 0 and self.n_held_absent > 0
 
 
-class Source(NamedTuple):
-    """The backbone that features came from: where it was, the side of its pictures, its digest, its commit."""
+class BackboneSource(NamedTuple):
+    """The backbone that computed the features: its name or folder, side in pixels, digest, and commit on the hub."""
 
     name: str
     side: int
@@ -68,13 +72,18 @@ class Source(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Knowledge:
-    """Everything that a file holds.
+class LearnedConcepts:
+    """Content of a concept file: K concepts on C features.
 
-    names : K concepts        parts : at which each is seen        trust : K rows
-    coefficients : (K, C) float32        intercepts : (K,) float32
-    calibration : (K, 2), slope and shift that make the largest logit of a picture that of a probability
-    left_out : concepts that could not be learned        broken : what was wrong with pictures to learn from
+    names : K concepts
+    parts : K tuples, the parts at which each concept is visible
+    coefficients : (K, C) float32
+    intercepts : (K,) float32
+    calibration : (K, 2) slope and shift that turn a picture's largest logit into the logit of a probability
+    trust : K measurements
+    source : the backbone
+    left_out : concepts without usable training data
+    broken : reasons why training pictures could not be read
     """
 
     names: tuple[str, ...]
@@ -83,79 +92,80 @@ class Knowledge:
     intercepts: np.ndarray
     calibration: np.ndarray
     trust: tuple[Trust, ...]
-    source: Source
+    source: BackboneSource
     left_out: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
 
 
-def write_knowledge(path: str | os.PathLike[str], knowledge: Knowledge) -> None:
-    _check(knowledge)
+def write_concept_file(path: str | os.PathLike[str], learned: LearnedConcepts) -> None:
+    _check(learned)
     document = {
         "format": FORMAT,
         "neuralbasis": __version__,
-        "names": knowledge.names,
-        "parts": knowledge.parts,
-        "trust": [row[1:] for row in knowledge.trust],
-        "source": knowledge.source._asdict(),
-        "left_out": knowledge.left_out,
-        "broken": knowledge.broken,
+        "names": learned.names,
+        "parts": learned.parts,
+        "trust": [row[1:] for row in learned.trust],
+        "source": learned.source._asdict(),
+        "left_out": learned.left_out,
+        "broken": learned.broken,
     }
-    # Names of files need not be UTF-8.
+    # `broken` contains file names, which need not be UTF-8.
     entries = {DOCUMENT: json.dumps(document, ensure_ascii=False, indent=1).encode("utf-8", "replace")}
-    write_archive(path, {**entries, **{f"{name}.npy": pack(getattr(knowledge, name)) for name in ARRAYS}})
+    write_archive(path, {**entries, **{f"{name}.npy": encode_array(getattr(learned, name)) for name in ARRAYS}})
 
 
-def read_knowledge(path: str | os.PathLike[str]) -> Knowledge:
+def read_concept_file(path: str | os.PathLike[str]) -> LearnedConcepts:
     try:
         with open(path, "rb") as file:
             entries = read_archive(file)
         return _check(_parse(entries))
     except DocumentError as error:
-        raise DocumentError(f"{os.fspath(path)} cannot be read as concepts: {error}") from None
+        raise DocumentError(f"{os.fspath(path)} cannot be read as a concept file: {error}") from None
 
 
-def pack(array: np.ndarray) -> bytes:
+def encode_array(array: np.ndarray) -> bytes:
+    """The bytes of a .npy file."""
     file = io.BytesIO()
     np.save(file, array, allow_pickle=False)
     return file.getvalue()
 
 
-def _parse(entries: dict[str, bytes]) -> Knowledge:
+def _parse(entries: dict[str, bytes]) -> LearnedConcepts:
     try:
         document = _parse_json(entries[DOCUMENT])
         if document["format"] != FORMAT:
             raise DocumentError(f"it has format {document['format']!r:.20}; this version of neuralbasis reads {FORMAT}")
-        names = _read_texts(document["names"])
+        names = _parse_texts(document["names"])
         trust = [
             Trust(name, *map(int, row[:3]), *map(float, row[3:]))
             for name, row in zip(names, document["trust"], strict=True)
         ]
-        return Knowledge(
+        return LearnedConcepts(
             names,
-            tuple(map(_read_texts, document["parts"])),
-            **{key: _read_array(entries[f"{key}.npy"], key) for key in ARRAYS},
+            tuple(map(_parse_texts, document["parts"])),
+            **{key: _parse_array(entries[f"{key}.npy"], key) for key in ARRAYS},
             trust=tuple(trust),
-            source=_read_source(document["source"]),
-            left_out=_read_texts(document["left_out"]),
-            broken=_read_texts(document["broken"]),
+            source=_parse_source(document["source"]),
+            left_out=_parse_texts(document["left_out"]),
+            broken=_parse_texts(document["broken"]),
         )
     except DocumentError:
         raise
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise DocumentError(f"it is of another kind, or damaged ({type(error).__name__}: {error!s:.200})") from None
+        raise DocumentError(f"it has another format or is damaged ({type(error).__name__}: {error!s:.200})") from None
 
 
 def _parse_json(data: bytes) -> Any:
     if len(data) > MAX_DOCUMENT or sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES:
-        raise DocumentError(f"its {DOCUMENT} is larger than that of any concepts")
+        raise DocumentError(f"its {DOCUMENT} exceeds the size limit of a concept file")
     return json.loads(data)
 
 
-def _read_array(data: bytes, key: str) -> np.ndarray:
+def _parse_array(data: bytes, key: str) -> np.ndarray:
     """An array whose header states exactly the numbers that follow it."""
     header = _HEADER.match(data)
     if header is None:
-        raise DocumentError(f"its array {key!r} is not one that neuralbasis writes")
+        raise DocumentError(f"its array {key!r} was not written by neuralbasis")
     kind, is_transposed = header[1].decode(), header[2] == b"True"
     shape = tuple(int(count) for count in header.groups()[2:] if count is not None)
     if len(data) - header.end() != math.prod(shape) * np.dtype(kind).itemsize:
@@ -163,32 +173,33 @@ def _read_array(data: bytes, key: str) -> np.ndarray:
     return np.frombuffer(data, kind, offset=header.end()).reshape(shape, order="F" if is_transposed else "C")
 
 
-def _check(knowledge: Knowledge) -> Knowledge:
-    n_concepts = len(knowledge.names)
-    n_features = knowledge.coefficients.shape[-1] if knowledge.coefficients.ndim else 0
+def _check(learned: LearnedConcepts) -> LearnedConcepts:
+    """Return the concepts if their arrays and names are consistent."""
+    n_concepts = len(learned.names)
+    n_features = learned.coefficients.shape[-1] if learned.coefficients.ndim else 0
     shapes = ((n_concepts, n_features), (n_concepts,), (n_concepts, 2))
     for key, shape in zip(ARRAYS, shapes, strict=True):
-        array = getattr(knowledge, key)
+        array = getattr(learned, key)
         if array.shape != shape or array.dtype.kind != "f" or not np.isfinite(array).all():
-            raise DocumentError(f"its array {key!r} should hold {shape} finite numbers")
-    if len(knowledge.parts) != n_concepts or not n_concepts:
-        raise DocumentError("its names and parts do not agree")
-    if len(set(knowledge.names)) < n_concepts:
+            raise DocumentError(f"its array {key!r} must hold {shape} finite numbers")
+    if len(learned.parts) != n_concepts or not n_concepts:
+        raise DocumentError("its names and parts do not match")
+    if len(set(learned.names)) < n_concepts:
         raise DocumentError("two of its concepts have the same name")
-    if not 1 <= knowledge.source.side <= MAX_SIDE:
-        raise DocumentError(f"its pictures have {knowledge.source.side} pixels a side; expected 1 to {MAX_SIDE:,}")
-    return knowledge
+    if not 1 <= learned.source.side <= MAX_SIDE:
+        raise DocumentError(f"its pictures have a side of {learned.source.side} pixels; expected 1 to {MAX_SIDE:,}")
+    return learned
 
 
-def _read_source(found: Any) -> Source:
-    name, digest = _read_texts([found["name"], found["digest"]])
-    revision = found.get("revision")  # absent from older files
+def _parse_source(document: Any) -> BackboneSource:
+    name, digest = _parse_texts([document["name"], document["digest"]])
+    revision = document.get("revision")  # absent from older files
     if revision is not None and not re.fullmatch("[0-9a-f]{40}", revision):
         raise ValueError("expected the revision of the backbone as a commit of 40 hexadecimal digits")
-    return Source(name, int(found["side"]), digest, revision)
+    return BackboneSource(name, int(document["side"]), digest, revision)
 
 
-def _read_texts(found: Any) -> tuple[str, ...]:
-    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
-        raise TypeError("expected a list of texts")
-    return tuple(found)
+def _parse_texts(values: Any) -> tuple[str, ...]:
+    if not isinstance(values, list) or not all(isinstance(text, str) for text in values):
+        raise TypeError("expected a list of strings")
+    return tuple(values)

@@ -1,8 +1,12 @@
-"""Formats: the files in which annotations come -> `Annotations`.
+"""Readers of annotation files: each returns `Annotations`.
 
-CUB-200-2011's folder, the JSON of iNaturalist 2021, a CSV of (image, part, x, y, attribute), a folder of pictures.
-Lines that cannot be read are left out and counted in `notes`; only a file that is not there, or has another form
-altogether, is an error. No picture is opened.
+    read_cub           folder of CUB-200-2011: pictures, classes, split, parts, attributes
+    read_inaturalist   JSON of iNaturalist 2021: pictures and classes
+    read_csv           table of image, part, x, y, attribute and optionally class
+    read_folder        folder of pictures; subfolders are classes
+
+Unreadable lines are skipped and counted in `notes`. A missing file or a file in another format is an error. Pictures
+are not opened.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from ..data.columns import list_names
 from .annotations import ABSENT, PRESENT, UNKNOWN, Annotations, Locations, merge_sides, name_concept
 from .pictures import list_pictures
 
-# Of "not visible", "guessing", "probably" and "definitely". The paper does not say what it does with them.
+# "not visible", "guessing", "probably" and "definitely". DIFF: the paper does not mention certainties.
 CERTAINTY_WEIGHTS = {1: 0.0, 2: 0.5, 3: 0.75, 4: 1.0}
 CSV_COLUMNS = ("image", "part", "x", "y", "attribute")
 
@@ -34,16 +38,20 @@ def read_annotations(
     with_parts: bool = True,
     folder: str | os.PathLike[str] | None = None,
 ) -> Annotations:
-    """Annotations by the form in which they come: CUB's folder, a folder of pictures, a .json or a .csv file.
+    """Read annotations in any supported format.
 
-    `supercategory` chooses from a file of iNaturalist; `with_parts=False` leaves CUB's parts and attributes unread;
-    `folder` is where the pictures of a .json or .csv file are, by default beside it.
+    Parameters
+    ----------
+    path : folder of CUB-200-2011, a folder of pictures, a .json or a .csv file
+    supercategory : for iNaturalist, only its pictures, such as "Birds"
+    with_parts : for CUB, whether to read parts and attributes
+    folder : folder of the pictures of a .json or .csv file; by default the folder of the file
     """
     path = Path(path)
     if path.suffix.lower() == ".json" and not path.is_dir():
         return read_inaturalist(path, folder, supercategory)
     if supercategory is not None:
-        raise ValueError(f"a supercategory chooses from a JSON file of iNaturalist; leave it out for {os.fspath(path)}")
+        raise ValueError(f"supercategory applies to a JSON file of iNaturalist; leave it out for {os.fspath(path)}")
     if path.is_dir():
         return read_cub(path, with_parts) if (path / "images.txt").exists() else read_folder(path)
     if path.suffix.lower() == ".csv":
@@ -52,29 +60,33 @@ def read_annotations(
 
 
 def read_cub(folder: str | os.PathLike[str], with_parts: bool = True) -> Annotations:
-    """The folder CUB_200_2011: pictures, classes, split, parts, and attributes with their certainties.
+    """Read the folder CUB_200_2011: pictures, classes, split, parts, and attributes with their certainties.
 
-    Attributes that are "not visible" are unknown; the other certainties are weights (`CERTAINTY_WEIGHTS`). Without
-    parts, only the pictures, their classes and the split are read.
+    Attributes that are "not visible" are unknown; the other certainties become weights (`CERTAINTY_WEIGHTS`).
+
+    Parameters
+    ----------
+    folder : path of CUB_200_2011
+    with_parts : whether to read parts and attributes, or only pictures, classes and the split
     """
     folder = Path(folder)
     notes: list[str] = []
     ids, names = _read_list(folder / "images.txt", notes)
-    place = {number: k for k, number in enumerate(ids)}
-    labels, classes, is_train = _read_labels(folder, place, notes)
+    index = {number: k for k, number in enumerate(ids)}
+    labels, classes, is_train = _read_labels(folder, index, notes)
     images = _find_pictures(folder / "images", names, folder / "images.txt")
-    pictures = _without_parts(images, labels, classes, is_train)
+    pictures = _make_annotations(images, labels, classes, is_train)
     if not with_parts:
         return replace(pictures, notes=tuple(notes))
-    parts, located = _read_parts(folder, place, notes)
+    parts, located = _read_parts(folder, index, notes)
     concepts, shows, columns = _read_attributes(folder, parts, notes)
-    present, weight = _read_presence(folder, place, columns, len(concepts), notes)
+    present, weight = _read_presence(folder, index, columns, len(concepts), notes)
     return replace(
         pictures,
         parts=parts,
         concepts=concepts,
         shows=shows,
-        locations=_list_locations(located),
+        locations=_make_locations(located),
         present=present,
         weight=weight,
         notes=tuple(notes),
@@ -82,32 +94,32 @@ def read_cub(folder: str | os.PathLike[str], with_parts: bool = True) -> Annotat
 
 
 def _read_labels(
-    folder: Path, place: dict[int, int], notes: list[str]
+    folder: Path, index: dict[int, int], notes: list[str]
 ) -> tuple[np.ndarray, tuple[str, ...], np.ndarray]:
-    """The class of each picture, the names of the classes, and which pictures are to fit on."""
+    """The class of each picture, the class names, and which pictures are in the training split."""
     class_ids, classes = _read_list(folder / "classes.txt", notes)
-    class_place = {number: k for k, number in enumerate(class_ids)}
-    labels, is_train = np.full(len(place), -1), np.ones(len(place), dtype=bool)
+    class_index = {number: k for k, number in enumerate(class_ids)}
+    labels, is_train = np.full(len(index), -1), np.ones(len(index), dtype=bool)
     for number, label in _read_numbers(folder / "image_class_labels.txt", 2, notes):
-        if number in place:
-            labels[place[number]] = class_place.get(label, -1)
+        if number in index:
+            labels[index[number]] = class_index.get(label, -1)
     for number, flag in _read_numbers(folder / "train_test_split.txt", 2, notes):
-        if number in place:
-            is_train[place[number]] = flag == 1
+        if number in index:
+            is_train[index[number]] = flag == 1
     return labels, tuple(classes), is_train
 
 
 def _read_parts(
-    folder: Path, place: dict[int, int], notes: list[str]
+    folder: Path, index: dict[int, int], notes: list[str]
 ) -> tuple[tuple[str, ...], list[tuple[int, int, float, float]]]:
-    """The parts, left and right merged, and where they are seen: picture, part, x, y."""
+    """The parts, left and right merged, and their visible locations: picture, part, x, y."""
     part_ids, part_names = _read_list(folder / "parts" / "parts.txt", notes)
     parts = tuple(dict.fromkeys(map(merge_sides, part_names)))
-    part_place = {number: parts.index(merge_sides(name)) for number, name in zip(part_ids, part_names, strict=True)}
+    part_index = {number: parts.index(merge_sides(name)) for number, name in zip(part_ids, part_names, strict=True)}
     located = [
-        (place[image], part_place[part], x, y)
-        for image, part, x, y, seen in _read_numbers(folder / "parts" / "part_locs.txt", 5, notes, _finite)
-        if seen == 1 and image in place and part in part_place
+        (index[image], part_index[part], x, y)
+        for image, part, x, y, is_visible in _read_numbers(folder / "parts" / "part_locs.txt", 5, notes, _finite)
+        if is_visible == 1 and image in index and part in part_index
     ]
     return parts, located
 
@@ -118,75 +130,90 @@ def read_inaturalist(
     supercategory: str | None = None,
     is_train: bool = True,
 ) -> Annotations:
-    """A JSON file of iNaturalist 2021: pictures and classes, without parts.
+    """Read a JSON file of iNaturalist 2021: pictures and classes, without parts.
 
     Parameters
     ----------
     path : train.json, train_mini.json, val.json or public_test.json, which has no labels
-    folder : where the pictures are, by default beside the file; all must be in it or below it
-    supercategory : only the pictures of one, such as "Birds" (the paper's 1,486 classes)
-    is_train : whether to fit on these pictures
+    folder : folder that contains all pictures; by default the folder of the file
+    supercategory : only its pictures, such as "Birds" (the paper's 1,486 classes)
+    is_train : whether these are training pictures
     """
     path = Path(path)
     try:
-        found = json.loads(path.read_bytes())
+        document = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is not a file of iNaturalist: it is not JSON ({error})") from None
-    if not isinstance(found, dict) or not isinstance(found.get("images"), list):
-        raise ValueError(f"{path} is not a file of iNaturalist: expected an object with a list 'images'")
+        raise ValueError(f"{path} is not an iNaturalist file: expected JSON ({error})") from None
+    if not isinstance(document, dict) or not isinstance(document.get("images"), list):
+        raise ValueError(f"{path} is not an iNaturalist file: expected an object with a list 'images'")
     try:
         if supercategory is not None:
-            _check_supercategory(found, supercategory, path)
-        images, labels, classes = _read_inaturalist(found, supercategory)
+            _check_supercategory(document, supercategory, path)
+        images, labels, classes = _parse_inaturalist(document, supercategory)
     except (AttributeError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is not a file of iNaturalist: an entry of it has another form ({error})") from None
+        raise ValueError(f"{path} is not an iNaturalist file: an entry has an unexpected form ({error})") from None
     pictures = _find_pictures(Path(folder or path.parent), images, path)
-    return _without_parts(pictures, labels, classes, np.full(len(images), is_train))
+    return _make_annotations(pictures, labels, classes, np.full(len(images), is_train))
 
 
-def _check_supercategory(found: dict, supercategory: str, path: Path) -> None:
-    known = sorted({str(category.get("supercategory")) for category in found.get("categories", [])})
+def _check_supercategory(document: dict[str, Any], supercategory: str, path: Path) -> None:
+    known = sorted({str(category.get("supercategory")) for category in document.get("categories", [])})
     if supercategory not in known:
         raise ValueError(f"{path} has no supercategory {supercategory!r}; it has {list_names(known) or 'none'}")
 
 
-def _read_inaturalist(found: dict, supercategory: str | None) -> tuple[list[str], np.ndarray, tuple[str, ...]]:
-    """Names of the pictures, the class of each, and the names of the classes."""
-    categories = [c for c in found.get("categories", []) if supercategory in (None, c.get("supercategory"))]
-    class_place = {category["id"]: k for k, category in enumerate(categories)}
-    label_of = {a["image_id"]: class_place.get(a["category_id"], -1) for a in found.get("annotations", [])}
-    images = [i for i in found["images"] if supercategory is None or label_of.get(i["id"], -1) >= 0]
+def _parse_inaturalist(
+    document: dict[str, Any], supercategory: str | None
+) -> tuple[list[str], np.ndarray, tuple[str, ...]]:
+    """File names of the pictures, the class of each, and the class names."""
+    categories = [c for c in document.get("categories", []) if supercategory in (None, c.get("supercategory"))]
+    class_index = {category["id"]: k for k, category in enumerate(categories)}
+    label_of = {a["image_id"]: class_index.get(a["category_id"], -1) for a in document.get("annotations", [])}
+    images = [i for i in document["images"] if supercategory is None or label_of.get(i["id"], -1) >= 0]
     labels = np.array([label_of.get(image["id"], -1) for image in images], dtype=int)
-    return [_read_text(image["file_name"]) for image in images], labels, tuple(str(c["name"]) for c in categories)
+    return [_parse_text(image["file_name"]) for image in images], labels, tuple(str(c["name"]) for c in categories)
 
 
-def _read_text(found: Any) -> str:
-    if not isinstance(found, str):
-        raise TypeError(f"expected a text, got {found!r:.80}")
-    return found
+def _parse_text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected a string, got {value!r:.80}")
+    return value
 
 
 def _find_pictures(folder: Path, names: Sequence[str], source: Path) -> list[Path]:
-    """Paths of the pictures that a file names; a name that leads out of their folder is refused."""
+    """Paths of the pictures that a file names; a name that leads out of the folder is refused."""
     top = os.path.abspath(folder)
     for name in names:
-        # Few names need the slow comparison: iNaturalist has millions.
-        is_odd = os.path.isabs(name) or ".." in name
-        if is_odd and os.path.commonpath([top, os.path.abspath(folder / name)]) != top:
+        # The comparison of paths is slow, and iNaturalist has millions of names.
+        is_suspect = os.path.isabs(name) or ".." in name
+        if is_suspect and os.path.commonpath([top, os.path.abspath(folder / name)]) != top:
             raise ValueError(
-                f"{source} names the picture {name!r}, which is not below {os.fspath(folder)!r}; to allow it, "
-                "give a folder above all pictures (folder=, --folder)"
+                f"{source} names the picture {name!r}, which is not inside {os.fspath(folder)!r}; to allow it, "
+                "give a folder that contains all pictures (folder=, --folder)"
             )
     return [folder / name for name in names]
 
 
 def read_csv(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None = None) -> Annotations:
-    """One's own annotations: a CSV with the columns image, part, x, y, attribute, and perhaps class.
+    """Read a CSV file with the columns image, part, x, y, attribute and optionally class.
 
-    A line says that the part at (x, y) pixels has an attribute; a part with several attributes has several lines with
-    the same place, and one without any has a line with an empty attribute. Attributes of that part which are not listed
-    are absent there. A picture whose lines have no places is a picture all the same. Pictures are sought in `folder`,
-    by default beside the file; all must be in it or below it.
+    A line states that the part at (x, y) pixels has an attribute. A part with several attributes has several lines with
+    the same location, a part without any has a line with an empty attribute. Attributes of the part that are not
+    listed are absent at that location. A picture without locations is kept as a picture without parts.
+
+    Parameters
+    ----------
+    path : CSV file in UTF-8
+    folder : folder that contains all pictures; by default the folder of the file
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "birds.csv")
+    ...     _ = path.write_text("image,part,x,y,attribute\\na.jpg,left wing,31,12,striped\\na.jpg,tail,40,18,\\n")
+    ...     read_csv(path).concepts
+    ('striped wing',)
     """
     path = Path(path)
     notes: list[str] = []
@@ -194,26 +221,26 @@ def read_csv(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None
         lines = list(_read_csv_lines(path, notes))
     except (csv.Error, UnicodeDecodeError) as error:
         raise ValueError(f"{path} cannot be read as CSV in UTF-8: {error}") from None
-    names, placed = list(dict.fromkeys(line.image for line in lines)), [line for line in lines if line.is_placed]
-    parts = tuple(dict.fromkeys(line.part for line in placed))
-    concepts = _name_pairs(dict.fromkeys((line.attribute, line.part) for line in placed if line.attribute), path)
+    names, located = list(dict.fromkeys(line.image for line in lines)), [line for line in lines if line.is_located]
+    parts = tuple(dict.fromkeys(line.part for line in located))
+    concepts = _name_pairs(dict.fromkeys((line.attribute, line.part) for line in located if line.attribute), path)
     columns = {pair: k for k, pair in enumerate(concepts)}
     shows = np.array([part == other for _, part in concepts for other in parts], dtype=bool)
     shows = shows.reshape(len(concepts), len(parts))
-    image_place, part_place = _number(names), _number(parts)
-    located: dict[tuple[int, int, float, float], int] = {}
-    there = []
-    for line in placed:
-        key = (image_place[line.image], part_place[line.part], line.x, line.y)
-        row = located.setdefault(key, len(located))
+    image_index, part_index = _index(names), _index(parts)
+    row_of: dict[tuple[int, int, float, float], int] = {}
+    found = []
+    for line in located:
+        key = (image_index[line.image], part_index[line.part], line.x, line.y)
+        row = row_of.setdefault(key, len(row_of))
         if line.attribute:
-            there.append((row, columns[line.attribute, line.part]))
-    locations = _list_locations(list(located))._replace(row=np.arange(len(located)))
+            found.append((row, columns[line.attribute, line.part]))
+    locations = _make_locations(list(row_of))._replace(row=np.arange(len(row_of)))
     present = np.where(shows.T[locations.part], ABSENT, UNKNOWN).astype(np.int8)
-    if there:
-        present[tuple(np.array(there).T)] = PRESENT
+    if found:
+        present[tuple(np.array(found).T)] = PRESENT
     class_of = {line.image: line.label for line in lines if line.label}
-    class_place = _number(sorted(set(class_of.values())))
+    class_index = _index(sorted(set(class_of.values())))
     return Annotations(
         images=tuple(_find_pictures(Path(folder or path.parent), names, path)),
         parts=parts,
@@ -223,49 +250,54 @@ def read_csv(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None
         present=present,
         weight=(present != UNKNOWN).astype(np.float32),
         row_images=locations.image,
-        labels=np.array([class_place.get(class_of.get(name, ""), -1) for name in names], dtype=int),
-        classes=tuple(class_place),
+        labels=np.array([class_index.get(class_of.get(name, ""), -1) for name in names], dtype=int),
+        classes=tuple(class_index),
         is_train=np.ones(len(names), dtype=bool),
         notes=tuple(notes),
     )
 
 
 def _name_pairs(pairs: Iterable[tuple[str, str]], path: Path) -> dict[tuple[str, str], str]:
-    """The concept of each attribute and part, in words that no two of them share."""
+    """A unique concept name for each attribute and part."""
     found: dict[str, tuple[str, str]] = {}
     for attribute, part in pairs:
         name = f"{attribute} {part}"
         if name in found:
             both = f"{found[name]} and {(attribute, part)}"
-            raise ValueError(f"{path}: {both} have the same concept {name!r}; rename one of them")
+            raise ValueError(f"{path}: {both} have the same concept name {name!r}; rename one of them")
         found[name] = (attribute, part)
     return {pair: name for name, pair in found.items()}
 
 
-def _number(texts: Sequence[str]) -> dict[str, int]:
-    """The place of each text."""
+def _index(texts: Sequence[str]) -> dict[str, int]:
     return {text: k for k, text in enumerate(texts)}
 
 
 def read_folder(folder: str | os.PathLike[str]) -> Annotations:
-    """A folder of pictures; those in subfolders have the subfolder's name as their class."""
+    """Read a folder of pictures; the names of its subfolders are the classes.
+
+    Parameters
+    ----------
+    folder : path
+    """
     images = list_pictures(folder)
     names = [image.relative_to(folder).parts[0] if image.parent != Path(folder) else "" for image in images]
-    class_place = _number(sorted(set(names) - {""}))
-    labels = np.array([class_place.get(name, -1) for name in names], dtype=int)
-    return _without_parts(images, labels, tuple(class_place), np.ones(len(images), dtype=bool))
+    class_index = _index(sorted(set(names) - {""}))
+    labels = np.array([class_index.get(name, -1) for name in names], dtype=int)
+    return _make_annotations(images, labels, tuple(class_index), np.ones(len(images), dtype=bool))
 
 
-def _without_parts(
+def _make_annotations(
     images: Sequence[Path], labels: np.ndarray, classes: tuple[str, ...], is_train: np.ndarray
 ) -> Annotations:
+    """Annotations without parts and concepts."""
     none = np.zeros((len(images), 0))
     return Annotations(
         images=tuple(images),
         parts=(),
         concepts=(),
         shows=np.zeros((0, 0), dtype=bool),
-        locations=_list_locations([]),
+        locations=_make_locations([]),
         present=none.astype(np.int8),
         weight=none.astype(np.float32),
         row_images=np.arange(len(images)),
@@ -275,8 +307,8 @@ def _without_parts(
     )
 
 
-def _list_locations(located: Sequence[tuple[int, int, float, float]]) -> Locations:
-    """Each is described by the row of its picture."""
+def _make_locations(located: Sequence[tuple[int, int, float, float]]) -> Locations:
+    """Locations from (picture, part, x, y); each is described by the row of its picture."""
     image, part, x, y = np.array(located, dtype=float).reshape(-1, 4).T
     return Locations(image.astype(int), part.astype(int), x, y, image.astype(int))
 
@@ -284,44 +316,46 @@ def _list_locations(located: Sequence[tuple[int, int, float, float]]) -> Locatio
 def _read_attributes(
     folder: Path, parts: tuple[str, ...], notes: list[str]
 ) -> tuple[tuple[str, ...], np.ndarray, dict[int, int]]:
-    """Names of the concepts, the parts at which each is seen, and the concept of each attribute's number."""
-    places = (folder / "attributes" / "attributes.txt", folder / "attributes.txt", folder.parent / "attributes.txt")
-    ids, attributes = _read_list(next((place for place in places if place.exists()), places[0]), notes)
+    """Concept names, the parts (K, P) at which they are visible, and the concept of each attribute's number."""
+    paths = (folder / "attributes" / "attributes.txt", folder / "attributes.txt", folder.parent / "attributes.txt")
+    ids, attributes = _read_list(next((path for path in paths if path.exists()), paths[0]), notes)
     found = {number: name_concept(name, parts) for number, name in zip(ids, attributes, strict=True)}
     kept = {number: concept for number, concept in found.items() if concept is not None}
-    homeless = [name.partition("::")[0] for number, name in zip(ids, attributes, strict=True) if number not in kept]
-    if homeless:
-        groups = ", ".join(dict.fromkeys(homeless))
-        notes.append(f"attributes.txt: left out, since no part shows them: {groups} ({len(homeless)} of {len(ids)})")
+    left_out = [name.partition("::")[0] for number, name in zip(ids, attributes, strict=True) if number not in kept]
+    if left_out:
+        groups = ", ".join(dict.fromkeys(left_out))
+        notes.append(
+            f"attributes.txt: left out, because they belong to no part: {groups} ({len(left_out)} of {len(ids)})"
+        )
     if len({concept.name for concept in kept.values()}) < len(kept):
-        raise ValueError(f"{folder}: two attributes have the same concept; rename one of them in attributes.txt")
+        raise ValueError(f"{folder}: two attributes have the same concept name; rename one of them in attributes.txt")
     shows = np.array([[part in concept.parts for part in parts] for concept in kept.values()], dtype=bool)
     columns = {number: k for k, number in enumerate(kept)}
     return tuple(concept.name for concept in kept.values()), shows.reshape(len(kept), len(parts)), columns
 
 
 def _read_presence(
-    folder: Path, place: dict[int, int], columns: dict[int, int], n_concepts: int, notes: list[str]
+    folder: Path, index: dict[int, int], columns: dict[int, int], n_concepts: int, notes: list[str]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(N, K) what workers said, and how far to trust it; where several spoke, the surest, and of those the last."""
+    """(N, K) labels of the annotators and their weights; of several labels, the last of the most certain ones."""
     path = folder / "attributes" / "image_attribute_labels.txt"
-    told = (
-        (place[image], columns[attribute], flag == 1, CERTAINTY_WEIGHTS.get(certainty, 0.0))
+    records = (
+        (index[image], columns[attribute], flag == 1, CERTAINTY_WEIGHTS.get(certainty, 0.0))
         for image, attribute, flag, certainty in _read_numbers(path, 4, notes)
-        if attribute in columns and image in place
+        if attribute in columns and image in index
     )
     kinds = [("image", "i4"), ("concept", "i4"), ("flag", "i1"), ("weight", "f4")]
-    said = np.sort(np.fromiter(told, dtype=kinds), order="weight", kind="stable")  # CUB has 3.7 million
-    image, concept = said["image"], said["concept"]
-    present = np.full((len(place), n_concepts), UNKNOWN, dtype=np.int8)
-    weight = np.zeros((len(place), n_concepts), dtype=np.float32)
-    weight[image, concept] = said["weight"]
-    present[image, concept] = np.where(said["weight"] > 0, said["flag"], UNKNOWN)
+    labels = np.sort(np.fromiter(records, dtype=kinds), order="weight", kind="stable")  # CUB has 3.7 million
+    image, concept = labels["image"], labels["concept"]
+    present = np.full((len(index), n_concepts), UNKNOWN, dtype=np.int8)
+    weight = np.zeros((len(index), n_concepts), dtype=np.float32)
+    weight[image, concept] = labels["weight"]
+    present[image, concept] = np.where(labels["weight"] > 0, labels["flag"], UNKNOWN)
     return present, weight
 
 
 def _read_list(path: Path, notes: list[str]) -> tuple[list[int], list[str]]:
-    """Lines of "number name"."""
+    """Numbers and names of lines "number name"."""
     ids, names, broken = [], [], []
     for k, line in enumerate(_open_lines(path), 1):
         number, _, name = line.strip().partition(" ")
@@ -335,7 +369,7 @@ def _read_list(path: Path, notes: list[str]) -> tuple[list[int], list[str]]:
 
 
 def _read_numbers(path: Path, n_fields: int, notes: list[str], kind: Callable[[str], Any] = int) -> Iterator[tuple]:
-    """The first fields of each line; CUB's attribute file has lines with more of them than it should."""
+    """The first fields of each line; some lines of CUB's attribute file have additional fields."""
     broken = []
     for k, line in enumerate(_open_lines(path), 1):
         fields = line.split(None, n_fields)[:n_fields]
@@ -351,20 +385,20 @@ def _read_numbers(path: Path, n_fields: int, notes: list[str], kind: Callable[[s
 
 
 def _finite(text: str) -> float:
-    """A number that is one.
+    """Parse a finite number.
 
     >>> _finite("nan")
     Traceback (most recent call last):
-    ValueError: 'nan' is no finite number
+    ValueError: 'nan' is not a finite number
     """
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text!r} is no finite number")
+        raise ValueError(f"{text!r} is not a finite number")
     return number
 
 
 class _Line(NamedTuple):
-    """Of a CSV: a picture and its class, and perhaps the place of a part, left and right merged, and its attribute."""
+    """A line of a CSV file: a picture and its class, optionally the location of a part and its attribute."""
 
     image: str
     label: str
@@ -374,12 +408,12 @@ class _Line(NamedTuple):
     attribute: str = ""
 
     @property
-    def is_placed(self) -> bool:
+    def is_located(self) -> bool:
         return self.part != ""
 
 
 def _read_csv_lines(path: Path, notes: list[str]) -> Iterator[_Line]:
-    """All lines that name a picture; those that say nothing else are counted."""
+    """All lines that name a picture; lines without a picture or a location are counted in `notes`."""
     with open(path, newline="", encoding="utf-8-sig") as file:
         reader = csv.DictReader(file)
         absent = [name for name in CSV_COLUMNS if name not in (reader.fieldnames or ())]
@@ -387,12 +421,12 @@ def _read_csv_lines(path: Path, notes: list[str]) -> Iterator[_Line]:
             raise ValueError(f"{path} has no column {absent[0]!r}; expected {', '.join(CSV_COLUMNS)}")
         broken = []
         for fields in reader:
-            told = {name: (value or "").strip() for name, value in fields.items() if isinstance(name, str)}
-            line = _Line(told["image"], told.get("class", ""))
+            texts = {name: (value or "").strip() for name, value in fields.items() if isinstance(name, str)}
+            line = _Line(texts["image"], texts.get("class", ""))
             with suppress(ValueError):
-                x, y = _finite(told["x"]), _finite(told["y"])
-                line = line._replace(part=merge_sides(told["part"]), x=x, y=y, attribute=told["attribute"])
-            if not line.image or not line.is_placed:
+                x, y = _finite(texts["x"]), _finite(texts["y"])
+                line = line._replace(part=merge_sides(texts["part"]), x=x, y=y, attribute=texts["attribute"])
+            if not line.image or not line.is_located:
                 broken.append(reader.line_num)
             if line.image:
                 yield line
@@ -401,7 +435,7 @@ def _read_csv_lines(path: Path, notes: list[str]) -> Iterator[_Line]:
 
 def _open_lines(path: Path) -> Iterator[str]:
     if not path.exists():
-        raise FileNotFoundError(f"expected CUB's file {path}, which is not there; give the folder CUB_200_2011")
+        raise FileNotFoundError(f"CUB's file {path} does not exist; give the folder CUB_200_2011")
     with open(path, encoding="utf-8", errors="replace") as file:
         yield from file
 

@@ -1,9 +1,14 @@
-"""Learning: annotated pictures -> Knowledge. The line of data is the body of `learn`."""
+"""Learning concepts: annotated pictures -> LearnedConcepts.
+
+`learn` is the sequence of steps: sample training patches, hold out pictures, compute features, fit linear classifiers,
+calibrate them and measure them on the held-out pictures.
+"""
 
 from __future__ import annotations
 
 import os
 import warnings
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -11,19 +16,20 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from .annotations import Annotations
 from .classifiers import RIDGES, Classifiers, calibrate, fit_classifiers
-from .concept_file import Knowledge, Source, Trust
-from .feature_grids import Plan, find_peaks, open_grids, stream_grids
-from .patches import YES, Cells, choose_cells, weigh
+from .concept_file import BackboneSource, LearnedConcepts, Trust
+from .feature_grids import BatchOptions, compute_max_logits, open_grid_store, stream_grids
+from .patches import POSITIVE, Patches, balance_weights, sample_patches
 from .pictures import picture_size
 
 if TYPE_CHECKING:
     from .backbone import Backbone
 
-MAX_HELD = 1000  # pictures whose grids are kept in memory meanwhile: 0.8 GB of ResNet-50's
+MAX_HELD = 1000  # held-out pictures, whose grids stay in memory: 0.8 GB with ResNet-50
 
 
-class Wishes(NamedTuple):
-    """What `ConceptExtractor.fit` was asked for; it says what they mean."""
+@dataclass(frozen=True)
+class LearningOptions:
+    """Parameters of `ConceptExtractor.fit`, which documents them."""
 
     held_out: float = 0.2
     n_background: int = 2
@@ -32,12 +38,12 @@ class Wishes(NamedTuple):
     random_state: int = 0
 
 
-class Seen(NamedTuple):
-    """What the network saw in pictures to learn from.
+class PatchFeatures(NamedTuple):
+    """Features of the training pictures.
 
-    features : (R, C) float16 of the cells, NaN where a picture is broken
-    grids : (C, h, w) of the pictures held out, by their places
-    broken : what was wrong with pictures, by their places
+    features : (R, C) float16 of the patches, NaN where a picture is broken
+    grids : (C, h, w) of the held-out pictures, by their index
+    broken : reasons why pictures could not be read, by their index
     """
 
     features: np.ndarray
@@ -46,145 +52,154 @@ class Seen(NamedTuple):
 
 
 def learn(
-    annotations: Annotations, backbone: Backbone, wishes: Wishes, plan: Plan, cache: str | os.PathLike[str] | None
-) -> Knowledge:
+    annotations: Annotations,
+    backbone: Backbone,
+    options: LearningOptions,
+    batches: BatchOptions,
+    cache: str | os.PathLike[str] | None,
+) -> LearnedConcepts:
     """Learn all concepts that the training pictures show."""
-    chosen = annotations.select(annotations.is_train)
-    _check(chosen, wishes)
-    rng = np.random.default_rng(wishes.random_state)
-    sizes = np.array([picture_size(path) for path in chosen.images], dtype=float).reshape(-1, 2)
-    _check_places(chosen, sizes)
-    cells = choose_cells(chosen, sizes, backbone.shape[1:], wishes.n_background, rng)
-    is_held = hold_out(list_shown(cells, len(chosen.images)), wishes.held_out, rng)
-    seen = look(chosen, backbone, cells, is_held, plan, cache)
-    found, is_taught = _fit(cells, seen, is_held, wishes)
-    truth = chosen.truth()[:, is_taught]
-    rows = np.array(sorted(seen.grids), dtype=int)
-    peaks = np.zeros((len(rows), len(found.ridges)), dtype=np.float32)
+    train = annotations.select(annotations.is_train)
+    _check_inputs(train, options)
+    rng = np.random.default_rng(options.random_state)
+    sizes = np.array([picture_size(path) for path in train.images], dtype=float).reshape(-1, 2)
+    _check_locations(train, sizes)
+    patches = sample_patches(train, sizes, backbone.shape[1:], options.n_background, rng)
+    is_held = hold_out(find_positive_pictures(patches, len(train.images)), options.held_out, rng)
+    found = compute_features(train, backbone, patches, is_held, batches, cache)
+    classifiers, is_learned = _fit(patches, found, is_held, options)
+    truth = train.truth()[:, is_learned]
+    rows = np.array(sorted(found.grids), dtype=int)
+    logits = np.zeros((len(rows), len(classifiers.ridges)), dtype=np.float32)
     for k, row in enumerate(rows):
-        peaks[k] = find_peaks(seen.grids[row][None], found.coefficients, found.intercepts)[0]
-    names = np.array(chosen.concepts)
-    parts = [tuple(np.array(chosen.parts)[row].tolist()) for row in chosen.shows[is_taught]]
-    counts, n_absent = ((truth[~is_held] == value).sum(axis=0) for value in (1, 0))
-    told = zip(names[is_taught], counts, truth[rows].T, peaks.T, found.ridges, strict=True)
-    return Knowledge(
-        names=tuple(names[is_taught].tolist()),
+        logits[k] = compute_max_logits(found.grids[row][None], classifiers.coefficients, classifiers.intercepts)[0]
+    names = np.array(train.concepts)
+    parts = [tuple(np.array(train.parts)[row].tolist()) for row in train.shows[is_learned]]
+    n_present, n_absent = ((truth[~is_held] == value).sum(axis=0) for value in (1, 0))
+    measured = zip(names[is_learned], n_present, truth[rows].T, logits.T, classifiers.ridges, strict=True)
+    return LearnedConcepts(
+        names=tuple(names[is_learned].tolist()),
         parts=tuple(parts),
-        coefficients=found.coefficients,
-        intercepts=found.intercepts,
-        calibration=calibrate(peaks, truth[rows], (counts + 1) / (counts + n_absent + 2)),
-        trust=tuple(judge(*row) for row in told),
-        source=Source(backbone.name, backbone.side, backbone.digest, backbone.revision),
-        left_out=tuple(names[~is_taught].tolist()),
-        broken=tuple(seen.broken.values()),
+        coefficients=classifiers.coefficients,
+        intercepts=classifiers.intercepts,
+        calibration=calibrate(logits, truth[rows], (n_present + 1) / (n_present + n_absent + 2)),
+        trust=tuple(measure_concept(*row) for row in measured),
+        source=BackboneSource(backbone.name, backbone.side, backbone.digest, backbone.revision),
+        left_out=tuple(names[~is_learned].tolist()),
+        broken=tuple(found.broken.values()),
     )
 
 
-def list_shown(cells: Cells, n_images: int) -> np.ndarray:
-    """(N, K) bool, pictures with a cell that says yes."""
-    found = np.zeros((n_images, cells.says.shape[1]), dtype=bool)
-    rows, concepts = np.nonzero(cells.says == YES)
-    found[cells.image[rows], concepts] = True
+def find_positive_pictures(patches: Patches, n_images: int) -> np.ndarray:
+    """(N, K) bool, pictures with a positive patch of a concept."""
+    found = np.zeros((n_images, patches.labels.shape[1]), dtype=bool)
+    rows, concepts = np.nonzero(patches.labels == POSITIVE)
+    found[patches.image[rows], concepts] = True
     return found
 
 
-def hold_out(shown: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
-    """Which pictures no classifier learns from: a share of them, but none that is the last to show a concept.
+def hold_out(is_positive: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
+    """(N,) bool, a random share of the pictures that leaves a positive picture of every concept for training.
 
     >>> hold_out(np.eye(4, 3, dtype=bool), 0.5, np.random.default_rng(0)).tolist()
     [False, False, False, True]
     """
-    n_held = min(max(round(share * len(shown)), 1), MAX_HELD)
-    found, left = np.zeros(len(shown), dtype=bool), shown.sum(axis=0)
-    for image in rng.permutation(len(shown)):
-        if found.sum() == n_held:
+    n_held = min(max(round(share * len(is_positive)), 1), MAX_HELD)
+    is_held, n_left = np.zeros(len(is_positive), dtype=bool), is_positive.sum(axis=0)
+    for image in rng.permutation(len(is_positive)):
+        if is_held.sum() == n_held:
             break
-        if (left[shown[image]] > 1).all():
-            found[image] = True
-            left -= shown[image]
+        if (n_left[is_positive[image]] > 1).all():
+            is_held[image] = True
+            n_left -= is_positive[image]
+    return is_held
+
+
+def compute_features(
+    annotations: Annotations,
+    backbone: Backbone,
+    patches: Patches,
+    is_held: np.ndarray,
+    batches: BatchOptions,
+    cache: str | os.PathLike[str] | None,
+) -> PatchFeatures:
+    """Run the network once on all pictures; keep the features of the patches and the grids of held-out pictures."""
+    features = np.full((len(patches.image), backbone.shape[0]), np.nan, dtype=np.float16)
+    order = np.argsort(patches.image, kind="stable")
+    bounds = np.searchsorted(patches.image[order], np.arange(len(annotations.images) + 1))
+    found = PatchFeatures(features, {}, {})
+    with open_grid_store(cache, backbone, is_writer=True) as store:
+        for batch in stream_grids(annotations.images, backbone, batches, found.broken, store, is_writer=True):
+            for row, grid in zip(batch.rows, batch.features, strict=True):
+                rows = order[bounds[row] : bounds[row + 1]]
+                features[rows] = grid.reshape(len(grid), -1)[:, patches.position[rows]].T
+                if is_held[row]:
+                    found.grids[int(row)] = grid.copy()  # a view would keep the whole batch in memory
     return found
 
 
-def look(
-    annotations: Annotations,
-    backbone: Backbone,
-    cells: Cells,
-    is_held: np.ndarray,
-    plan: Plan,
-    cache: str | os.PathLike[str] | None,
-) -> Seen:
-    """Send all pictures through the network once."""
-    features = np.full((len(cells.image), backbone.shape[0]), np.nan, dtype=np.float16)
-    order = np.argsort(cells.image, kind="stable")
-    bounds = np.searchsorted(cells.image[order], np.arange(len(annotations.images) + 1))
-    seen = Seen(features, {}, {})
-    with open_grids(cache, backbone, is_new=True) as shelf:
-        for found in stream_grids(annotations.images, backbone, plan, seen.broken, shelf, is_kept=True):
-            for row, grid in zip(found.rows, found.features, strict=True):
-                rows = order[bounds[row] : bounds[row + 1]]
-                features[rows] = grid.reshape(len(grid), -1)[:, cells.cell[rows]].T
-                if is_held[row]:
-                    seen.grids[int(row)] = grid.copy()  # a view would hold its whole batch
-    return seen
-
-
-def judge(name: str, n_train: int, truth: np.ndarray, peaks: np.ndarray, ridge: float) -> Trust:
-    """A concept by the pictures held out: (n,) 1 yes, 0 no, -1 unknown, and their largest logits."""
+def measure_concept(name: str, n_train: int, truth: np.ndarray, logits: np.ndarray, ridge: float) -> Trust:
+    """Quality of a concept on held-out pictures: truth (n,) is 1, 0 or -1 for unknown; logits (n,) are the largest."""
     is_known = truth >= 0
-    n_yes, n_no = int((truth == 1).sum()), int((truth == 0).sum())
+    n_present, n_absent = int((truth == 1).sum()), int((truth == 0).sum())
     auroc = ap = float("nan")
-    if n_yes and n_no:
-        auroc = float(roc_auc_score(truth[is_known], peaks[is_known]))
-        ap = float(average_precision_score(truth[is_known], peaks[is_known]))
-    return Trust(str(name), int(n_train), n_yes, n_no, auroc, ap, n_yes / max(n_yes + n_no, 1), float(ridge))
+    if n_present and n_absent:
+        auroc = float(roc_auc_score(truth[is_known], logits[is_known]))
+        ap = float(average_precision_score(truth[is_known], logits[is_known]))
+    share = n_present / max(n_present + n_absent, 1)
+    return Trust(str(name), int(n_train), n_present, n_absent, auroc, ap, share, float(ridge))
 
 
-def _fit(cells: Cells, seen: Seen, is_held: np.ndarray, wishes: Wishes) -> tuple[Classifiers, np.ndarray]:
-    """The classifiers, and which concepts they are of: those with a yes and a no to learn from."""
-    is_seen = np.isfinite(seen.features[:, 0])
-    rows, held_rows = is_seen & ~is_held[cells.image], is_seen & is_held[cells.image]
-    weights = weigh(cells.says[rows], cells.trust[rows])
-    held_weights = weigh(cells.says[held_rows], cells.trust[held_rows])
-    is_taught = np.abs(weights).sum(axis=0) > 0
-    if not is_taught.any():
-        first = next(iter(seen.broken.values()), "no concept is both present and absent")
-        raise ValueError(f"there is nothing to learn from: {len(seen.broken)} pictures could not be read ({first})")
-    found = fit_classifiers(
-        seen.features[rows],
-        weights[:, is_taught],
-        seen.features[held_rows],
-        held_weights[:, is_taught],
-        wishes.ridges,
-        wishes.max_axes,
+def _fit(
+    patches: Patches, found: PatchFeatures, is_held: np.ndarray, options: LearningOptions
+) -> tuple[Classifiers, np.ndarray]:
+    """The classifiers, and (K,) bool: which concepts have positive and negative training patches."""
+    is_read = np.isfinite(found.features[:, 0])
+    rows, held_rows = is_read & ~is_held[patches.image], is_read & is_held[patches.image]
+    weights = balance_weights(patches.labels[rows], patches.certainty[rows])
+    held_weights = balance_weights(patches.labels[held_rows], patches.certainty[held_rows])
+    is_learned = np.abs(weights).sum(axis=0) > 0
+    if not is_learned.any():
+        first = next(iter(found.broken.values()), "no concept is both present and absent")
+        raise ValueError(
+            f"there is nothing to learn from: {len(found.broken)} training pictures could not be read ({first})"
+        )
+    classifiers = fit_classifiers(
+        found.features[rows],
+        weights[:, is_learned],
+        found.features[held_rows],
+        held_weights[:, is_learned],
+        options.ridges,
+        options.max_axes,
     )
-    return found, is_taught
+    return classifiers, is_learned
 
 
-def _check_places(annotations: Annotations, sizes: np.ndarray) -> None:
-    """Places are pixels: fractions would all fall into the first cell, and what lies outside falls on the border."""
-    place = annotations.locations
-    points, limits = np.stack([place.x, place.y], axis=1), sizes[place.image]
+def _check_locations(annotations: Annotations, sizes: np.ndarray) -> None:
+    """Locations must be pixels: fractions would all fall into the first patch."""
+    located = annotations.locations
+    points, limits = np.stack([located.x, located.y], axis=1), sizes[located.image]
     is_known = limits.min(axis=1) > 0
     if is_known.any() and points[is_known].max() <= 1:
         raise ValueError(
-            "places of parts must be pixels of their pictures, from the upper left corner; all of these are at most 1: "
-            "multiply x by the width and y by the height"
+            "locations of parts must be pixels from the upper left corner of the picture, but all of them are at "
+            "most 1; multiply x by the width and y by the height"
         )
     outside = np.flatnonzero(is_known & ((points < 0) | (points > limits)).any(axis=1))
     if len(outside):
-        first = annotations.images[place.image[outside[0]]]
+        first = annotations.images[located.image[outside[0]]]
         warnings.warn(
-            f"{len(outside):,} of {len(points):,} places of parts lie outside their picture and are taken for its "
+            f"{len(outside):,} of {len(points):,} locations of parts are outside their picture and are moved to its "
             f"border, first in {first}",
             stacklevel=2,
         )
 
 
-def _check(annotations: Annotations, wishes: Wishes) -> None:
-    if not 0 < wishes.held_out < 1:
-        raise ValueError(f"held_out is a share of the pictures between 0 and 1, got {wishes.held_out}")
+def _check_inputs(annotations: Annotations, options: LearningOptions) -> None:
+    if not 0 < options.held_out < 1:
+        raise ValueError(f"held_out must be a share of the pictures between 0 and 1, got {options.held_out}")
     if not annotations.concepts or not len(annotations.locations.x):
         raise ValueError(
-            "there is nothing to learn: expected annotations with parts, their places and attributes, for pictures to "
-            f"fit on; got {annotations!r}"
+            "there is nothing to learn: expected training pictures with located parts and attributes, got "
+            f"{annotations!r}"
         )

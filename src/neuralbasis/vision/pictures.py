@@ -1,8 +1,8 @@
-"""Pictures: a file of any kind -> a square of RGB bytes, and the size that it had.
+"""Pictures: an image file -> a square of RGB bytes and the original size.
 
-Greyscale, palettes, transparency (on white), CMYK, 16 bits, EXIF rotation and large files are handled; a file that is
-no picture, or not a whole one, is a `PictureError` with its name. A JPEG much larger than needed is decoded at a
-fraction of its size. How a camera was held is read from what comes before the pixels. The home of PIL.
+Only this module imports PIL. It handles greyscale, palettes, transparency (on white), CMYK, 16 bits, EXIF orientation
+and large files. An invalid or truncated file raises `PictureError` with its name. A JPEG much larger than needed is
+decoded at a fraction of its size.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ except ImportError as error:
     raise ImportError("pictures need Pillow: pip install 'neuralbasis[vision]'", name="PIL") from error
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
-MAX_PIXELS = 1 << 27  # of a picture when it is decoded: 0.5 GB a thread, twice that where it is not RGB
+MAX_PIXELS = 1 << 27  # of a decoded picture: 0.5 GB per thread, 1 GB if it is not RGB
 BICUBIC = int(Image.Resampling.BICUBIC)
-_DEEP = ("I", "I;16", "I;16L", "I;16B", "I;16N", "F")  # greys of more than 8 bits
-_ORIENTATION = 0x0112  # EXIF's tag
-_TURNS = {  # its values, and what makes such a picture upright
+_DEEP_MODES = ("I", "I;16", "I;16L", "I;16B", "I;16N", "F")  # greyscale with more than 8 bits
+_ORIENTATION = 0x0112  # EXIF tag
+_TRANSPOSES = {  # value of the tag -> operation that makes the picture upright
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
     4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -34,9 +34,9 @@ _TURNS = {  # its values, and what makes such a picture upright
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-_QUARTERS = tuple(_TURNS[value] for value in (5, 6, 7, 8))  # these exchange width and height
-_WIDTH, _HEIGHT = 256, 257  # TIFF's tags
-_OPENING = threading.Lock()
+_QUARTER_TURNS = tuple(_TRANSPOSES[value] for value in (5, 6, 7, 8))  # they exchange width and height
+_WIDTH, _HEIGHT = 256, 257  # TIFF tags
+_OPEN_LOCK = threading.Lock()
 
 
 class PictureError(ValueError):
@@ -44,10 +44,10 @@ class PictureError(ValueError):
 
 
 class Picture(NamedTuple):
-    """A picture as a backbone wants it.
+    """A picture, resized for a backbone.
 
     pixels : (side, side, 3) bytes, RGB
-    size : width and height in pixels before it was resized, turned as a person sees it
+    size : width and height in pixels of the upright picture before resizing
     """
 
     pixels: np.ndarray
@@ -55,10 +55,20 @@ class Picture(NamedTuple):
 
 
 def read_picture(path: str | os.PathLike[str], side: int = 448, resample: int = BICUBIC) -> Picture:
-    """A picture, resized to a square without cutting anything off.
+    """Read a picture and resize it to a square without cropping.
 
-    DIFF: the paper crops at random; a fixed rule gives a picture the same scores every time. Warping to the square is
-    what the processor of ResNet does from 384 pixels on.
+    DIFF: the paper crops at random; without randomness a picture always has the same scores. ResNet's own processor
+    also resizes without cropping from 384 pixels on.
+
+    Parameters
+    ----------
+    path : image file
+    side : width and height of the result in pixels
+    resample : PIL's number of the filter
+
+    Raises
+    ------
+    PictureError : the file cannot be read as a picture
 
     Examples
     --------
@@ -71,32 +81,38 @@ def read_picture(path: str | os.PathLike[str], side: int = 448, resample: int = 
     """
     try:
         with _open(path) as image:
-            (width, height), turn = _find_size(image), _find_turn(image)
+            (width, height), transpose = _find_size(image), _find_transpose(image)
             image.draft("RGB", (2 * side, 2 * side))
             if image.size[0] * image.size[1] > MAX_PIXELS:
-                raise PictureError(f"has {width} × {height} pixels, more than can be decoded; make it smaller")
+                raise PictureError(
+                    f"it has {width} × {height} pixels, more than the limit of {MAX_PIXELS:,}; make it smaller"
+                )
             image.load()
             square = _to_rgb(image).resize((side, side), Image.Resampling(resample))
-            if turn is not None and not _is_tiff(image):  # PIL turns a TIFF as it decodes it
-                square = square.transpose(turn)
+            if transpose is not None and not _is_tiff(image):  # PIL applies the orientation of a TIFF itself
+                square = square.transpose(transpose)
             return Picture(np.asarray(square), (width, height))
     except PictureError as error:
         raise PictureError(f"{os.fspath(path)}: {error}") from None
-    except Exception as error:  # decoders raise anything
+    except Exception as error:  # decoders raise many types
         raise PictureError(f"{os.fspath(path)}: {_describe(error)}") from error
 
 
 def picture_size(path: str | os.PathLike[str]) -> tuple[int, int]:
-    """Width and height as a person sees them, from the header only; (0, 0) if it cannot be read."""
+    """Width and height of the upright picture, from the header only; (0, 0) if it cannot be read."""
     try:
         with _open(path) as image:
             return _find_size(image)
-    except Exception:  # decoders raise anything
+    except Exception:  # decoders raise many types
         return 0, 0
 
 
 def list_pictures(folder: str | os.PathLike[str]) -> list[Path]:
-    """The pictures in a folder and below it, also through links, by their suffixes, in the order of their names.
+    """List the pictures of a folder and its subfolders by suffix, in the order of their names; links are followed.
+
+    Parameters
+    ----------
+    folder : path
 
     Examples
     --------
@@ -111,12 +127,12 @@ def list_pictures(folder: str | os.PathLike[str]) -> list[Path]:
 
 def _walk(folder: Path) -> Iterator[Path]:
     for root, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = [name for name in folders if not _leads_back(Path(root, name), folder)]
+        folders[:] = [name for name in folders if not _is_cycle(Path(root, name), folder)]
         yield from (Path(root, name) for name in names if name.lower().endswith(SUFFIXES) and not name.startswith("."))
 
 
-def _leads_back(path: Path, top: Path) -> bool:
-    """Is it a link to a folder that it lies in?"""
+def _is_cycle(path: Path, top: Path) -> bool:
+    """Whether it is a link to a folder that contains it."""
     if not path.is_symlink():
         return False
     above = [parent for parent in path.parents if parent == top or top in parent.parents]
@@ -124,11 +140,11 @@ def _leads_back(path: Path, top: Path) -> bool:
 
 
 def _open(path: str | os.PathLike[str]) -> Image.Image:
-    """Only the header is read. PIL's limit is for pictures decoded whole; ours is checked behind `draft`."""
-    # A pipe or a device would be read for ever.
+    """Read the header. PIL's size limit assumes full decoding; `MAX_PIXELS` is checked after `draft` instead."""
+    # Reading a pipe or a device would not end.
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
         raise PictureError("it is not a regular file")
-    with _OPENING:
+    with _OPEN_LOCK:
         limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
         try:
             return Image.open(path)
@@ -140,35 +156,35 @@ def _is_tiff(image: Image.Image) -> bool:
     return hasattr(image, "tag_v2")
 
 
-def _find_turn(image: Image.Image) -> Image.Transpose | None:
-    """What makes it upright, from its header; one that cannot be read says nothing."""
+def _find_transpose(image: Image.Image) -> Image.Transpose | None:
+    """The operation that makes a picture upright, from its header; None if the header is invalid."""
     try:
-        # Not `image.getexif`: that of a PNG decodes the whole picture.
-        return _TURNS.get(Image.Image.getexif(image).get(_ORIENTATION, 1))
+        # The `getexif` of a PNG would decode the whole picture.
+        return _TRANSPOSES.get(Image.Image.getexif(image).get(_ORIENTATION, 1))
     except Exception:
         return None
 
 
 def _find_size(image: Image.Image) -> tuple[int, int]:
-    """Width and height when upright. Versions of PIL differ in whether `size` of a turned TIFF is that already."""
+    """Width and height of the upright picture. The `size` of a rotated TIFF depends on the version of PIL."""
     tags = getattr(image, "tag_v2", None)
     width, height = image.size if tags is None else (tags[_WIDTH], tags[_HEIGHT])
-    return (height, width) if _find_turn(image) in _QUARTERS else (width, height)
+    return (height, width) if _find_transpose(image) in _QUARTER_TURNS else (width, height)
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
-    if image.mode in _DEEP:
-        return _flatten_greys(image)
+    if image.mode in _DEEP_MODES:
+        return _scale_greys(image)
     if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
-        solid = image if image.mode == "RGBA" else image.convert("RGBA")
-        ground = Image.new("RGB", solid.size, "white")
-        ground.paste(solid, mask=solid)
-        return ground
+        layer = image if image.mode == "RGBA" else image.convert("RGBA")
+        background = Image.new("RGB", layer.size, "white")
+        background.paste(layer, mask=layer)
+        return background
     return image if image.mode == "RGB" else image.convert("RGB")
 
 
-def _flatten_greys(image: Image.Image) -> Image.Image:
-    """16 bits by their upper 8; whole numbers and fractions of any range from their darkest to their lightest."""
+def _scale_greys(image: Image.Image) -> Image.Image:
+    """Scale 16-bit greys by their full range, 32-bit integers and floats from their minimum to their maximum."""
     values = np.asarray(image).astype(np.float32)
     if image.mode.startswith("I;16"):
         low, high = 0.0, 65535.0
@@ -185,5 +201,5 @@ def _describe(error: BaseException) -> str:
         return error.strerror.lower()
     text = " ".join(str(error).split())
     if "cannot identify" in text:
-        return "it is empty or no picture"
-    return f"it is broken or cut short ({text or type(error).__name__})"
+        return "it is empty or not a picture"
+    return f"it is damaged or truncated ({text or type(error).__name__})"
