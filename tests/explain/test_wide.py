@@ -24,7 +24,7 @@ from neuralbasis.model.additive_model import AdditiveModel, load
 from neuralbasis.model.factors import Factors
 from neuralbasis.model.scorecard import MAX_TABLES
 from neuralbasis.model.shapes import Shape, make_shapes
-from neuralbasis.report import part
+from neuralbasis.report import page_model
 from tests.models import build_model
 from tests.report.test_report import read_page
 from tests.sparse_tables import build_models, build_wide, draw_table, rows_of_every_kind
@@ -287,7 +287,7 @@ def test_a_small_model_of_factors_is_exported():
 
 
 def test_the_page_shows_the_strongest_and_those_of_its_rows(wide, tmp_path, monkeypatch):
-    monkeypatch.setattr(part, "MAX_TERMS", 5)
+    monkeypatch.setattr(page_model, "MAX_TERMS", 5)
     row = csr_array(([0.3, 0.7], ([0, 0], [49_999, 17])), shape=(1, 50_000))
     report.write(tmp_path / "page.html", wide, row)
     _, data, _ = read_page(tmp_path / "page.html")
@@ -298,7 +298,7 @@ def test_the_page_shows_the_strongest_and_those_of_its_rows(wide, tmp_path, monk
     np.testing.assert_allclose(data["rows"][0]["rest"], 0.0, atol=1e-5)
     values = dict(zip([column["name"] for column in data["columns"]], data["rows"][0]["values"], strict=True))
     assert (values["word_000017"], values["word_049999"]) == (0.7, 0.3)
-    monkeypatch.setattr(part, "MAX_ROW_TERMS", 1)
+    monkeypatch.setattr(page_model, "MAX_ROW_TERMS", 1)
     report.write(tmp_path / "page.html", wide, row)
     _, data, _ = read_page(tmp_path / "page.html")
     view = explain_local(wide, row).row(0)

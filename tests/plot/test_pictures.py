@@ -15,8 +15,8 @@ from neuralbasis.encoding.encoder import Encoder
 from neuralbasis.explain import explain_class, explain_picture
 from neuralbasis.model.additive_model import AdditiveModel
 from neuralbasis.model.shapes import Shape
-from neuralbasis.plot.canvas import LOWERS, RAISES, signed
-from neuralbasis.plot.overlays import STRONGEST, blend, stretch
+from neuralbasis.plot.canvas import LOWERS, RAISES, format_signed
+from neuralbasis.plot.overlays import MAX_OPACITY, overlay_heat, upsample
 from tests.models import build_model, draw_numbers, name_columns
 
 NAMES = ["has_wing_pattern::striped", "has_beak_shape::needle", "has_leg_colour::orange", "has_" + 40 * "long_" + "end"]
@@ -65,7 +65,7 @@ def test_panels_are_the_shapes_of_the_class_strongest_first():
         fans = [one for one in axes.collections if isinstance(one, LineCollection)]
         np.testing.assert_array_equal([path.vertices[:, 1] for path in fans[0].get_paths()], term.members[1:-1, :, 0].T)
     sizes = [one.size for one in (*found.speaks_for, *found.speaks_against)]
-    assert [axes.get_title().split("\n")[-1] for axes in panels(figure)] == [signed(size) for size in sizes]
+    assert [axes.get_title().split("\n")[-1] for axes in panels(figure)] == [format_signed(size) for size in sizes]
     colours = [axes.title.get_color() for axes in panels(figure)]
     assert colours == [RAISES if size > 0 else LOWERS for size in sizes]
 
@@ -75,10 +75,10 @@ def test_ticks_at_the_foot_are_the_rows_of_the_class():
     figure = plot.class_shapes(birds(), "000.Bird", table, n=1)
     ticks = next(line for line in panels(figure)[0].lines if line.get_marker() == "|")
     np.testing.assert_allclose(sorted(ticks.get_xdata()), sorted(table[NAMES[2]]))
-    assert "over the 9 rows of the class, ticks" in " ".join(figure.get_supxlabel().split())
+    assert "over the 9 rows of the class (ticks)" in " ".join(figure.get_supxlabel().split())
     bare = plot.class_shapes(birds(), "000.Bird", n=1)
     assert not [line for line in panels(bare)[0].lines if line.get_marker() == "|" and len(line.get_xdata())]
-    assert "rows that the term draws to the class" in " ".join(bare.get_supxlabel().split())
+    assert "rows that the term makes more likely to be of the class" in " ".join(bare.get_supxlabel().split())
 
 
 def test_pictures_stand_on_top_at_one_height():
@@ -125,7 +125,7 @@ def test_a_class_of_which_nothing_is_said_is_an_error():
     model = birds()
     flat = [Shape(s.term, s.axes, 0 * s.scores, 0 * s.spread, s.weights) for s in model.shapes]
     silent = AdditiveModel(model.encoder, model.intercept, tuple(flat), model.link, model.classes)
-    with pytest.raises(ValueError, match=r"no term says anything of '000\.Bird'"):
+    with pytest.raises(ValueError, match=r"no term raises or lowers the score of '000\.Bird'"):
         plot.class_shapes(silent, "000.Bird")
 
 
@@ -137,7 +137,7 @@ def test_a_peak_is_drawn_over_its_part_of_the_picture(data):
     r, c = data.draw(st.integers(0, h - 1)), data.draw(st.integers(0, w - 1))
     grid = np.zeros((h, w))
     grid[r, c] = 1.0
-    found = stretch(grid, height, width)
+    found = upsample(grid, height, width)
     assert found.shape == (height, width)
     y, x = np.unravel_index(found.argmax(), found.shape)
     assert (y * h // height, x * w // width) == (r, c)
@@ -148,7 +148,7 @@ def test_a_peak_is_drawn_over_its_part_of_the_picture(data):
 
 def test_stretching_keeps_values_at_the_middles_and_is_linear_between():
     grid = np.array([[0.0, 1.0, 3.0], [2.0, 4.0, 8.0]])
-    found = stretch(grid, 6, 9)  # odd parts have a pixel in their middle
+    found = upsample(grid, 6, 9)  # odd parts have a pixel in their middle
     np.testing.assert_allclose(found[1::3, 1::3], grid)
     np.testing.assert_allclose(found[1, 1:5], [0, 1 / 3, 2 / 3, 1])
     np.testing.assert_allclose(found[0], found[1])  # outside the middles it is constant
@@ -158,10 +158,10 @@ def test_colour_lies_where_heat_is_and_a_dark_picture_becomes_readable():
     dark = np.zeros((20, 20, 3), np.uint8)
     dark[:10] = 12
     strength = np.array([[0.0, 1.0], [0.0, 0.0]])
-    found = blend(dark, strength, RAISES)
+    found = overlay_heat(dark, strength, RAISES)
     np.testing.assert_allclose(found[0, 0], 1.0)  # the brighter half is white, and not coloured here
     np.testing.assert_allclose(found[-1, 0], 0.25)
-    np.testing.assert_allclose(found[0, -1], 1 - STRONGEST * (1 - np.array(to_rgb(RAISES))))
+    np.testing.assert_allclose(found[0, -1], 1 - MAX_OPACITY * (1 - np.array(to_rgb(RAISES))))
 
 
 def test_figure_of_a_picture():
@@ -175,7 +175,7 @@ def test_figure_of_a_picture():
     np.testing.assert_array_equal(photo.images[0].get_array(), GREY)
     seen = [sight for sight in found.sights if sight.heat is not None]
     assert [axes.get_title().split("\n")[-1].split(" → ")[1] for axes in sights] == [
-        signed(sight.contribution) for sight in seen
+        format_signed(sight.contribution) for sight in seen
     ]
     for axes, sight in zip(sights, seen, strict=True):
         drawn = axes.images[0].get_array()
@@ -187,7 +187,7 @@ def test_figure_of_a_picture():
             assert is_coloured[21, 35]
             assert np.unravel_index(np.ptp(drawn, axis=2).argmax(), (28, 56)) == (21, 34)
     assert len(bars.get_yticklabels()) == len(NAMES) + 2
-    assert "really 001.Bird" in figure.get_suptitle()
+    assert "actual 001.Bird" in figure.get_suptitle()
 
 
 def test_a_picture_without_heat_has_its_bars():

@@ -22,7 +22,7 @@ from neuralbasis.explain import stability as measure_stability
 from neuralbasis.losses.links import inverse_link
 from neuralbasis.model.additive_model import AdditiveModel
 from neuralbasis.model.shapes import Shape
-from neuralbasis.plot import canvas, contrasts, curves, maps, reading
+from neuralbasis.plot import canvas, curves, maps, pairs, scale
 from tests.models import build_model, tie_model
 
 N_ROWS = 300
@@ -103,7 +103,7 @@ def lines_of(axes):
     return [line for line in axes.lines if len(line.get_xdata()) > 2]
 
 
-def fans_of(axes):
+def member_lines_of(axes):
     """Members, which unlike error bars are faint."""
     return [c for c in axes.collections if isinstance(c, LineCollection) and c.get_alpha() is not None]
 
@@ -114,7 +114,7 @@ def bars_of(axes):
     return [np.array([bar.get_height() for bar in container]) for container in containers]
 
 
-def ground_of(axes):
+def background_of(axes):
     """Middle and grey of the shaded bars behind a curve."""
     bars = axes.collections[0]
     middles = [path.vertices[:, 0].min() / 2 + path.vertices[:, 0].max() / 2 for path in bars.get_paths()]
@@ -155,7 +155,7 @@ def test_bars_of_levels_are_the_table_and_count_their_rows(estimator, request):
 
 def test_members_are_faint_lines(regressor):
     axes, expected = panel(plot.shapes(regressor), "age"), view_of(regressor, "age")
-    (fan,) = fans_of(axes)
+    (fan,) = member_lines_of(axes)
     segments = np.array(fan.get_segments())
     np.testing.assert_array_equal(segments[:, :, 1], expected.members[1:-1, :, 0].T)
     np.testing.assert_array_equal(segments[0, :, 0], expected.axes[0].knots)
@@ -174,9 +174,9 @@ def test_many_classes_have_bands_instead_of_members():
     rng = np.random.default_rng(0)
     model = build_model(rng, ("continuous",), (1,), 4, "mlogit", np.arange(4))
     axes = plot.shapes(model).axes[0]
-    assert not fans_of(axes)
+    assert not member_lines_of(axes)
     assert sum(collection.get_alpha() == 0.2 for collection in axes.collections) == 4
-    assert len(fans_of(plot.shapes(model, classes=[1, 2]).axes[0])) == 2
+    assert len(member_lines_of(plot.shapes(model, classes=[1, 2]).axes[0])) == 2
 
 
 def test_whole_numbers_are_steps():
@@ -302,12 +302,12 @@ def test_range_that_hides_little_is_whole():
 
 def test_the_ground_is_the_darker_the_more_rows():
     weights = np.r_[np.full(25, 1.0), np.full(25, 4.0)]
-    at, grey = ground_of(plot.shapes(ramp(weights=weights)).axes[0])
+    at, grey = background_of(plot.shapes(ramp(weights=weights)).axes[0])
     assert grey.max() == pytest.approx(curves.DARKEST)
     assert grey[at > 30].mean() / grey[at < 20].mean() == pytest.approx(2)  # the square root of 4
     axis = knots("count", [0, 1, 5])
     few = additive([axis], [shape((0,), [axis], [0, 1, 2], weights=[4, 1, 0])])
-    at, grey = ground_of(plot.shapes(few).axes[0])
+    at, grey = background_of(plot.shapes(few).axes[0])
     assert at.tolist() == [0, 1, 5]
     np.testing.assert_allclose(grey / curves.DARKEST, [1, 0.5, 0])
 
@@ -338,10 +338,10 @@ def test_at_most_ten_classes_that_can_be_told_apart():
     figure = plot.shapes(ramp(12, link="mlogit", classes=np.arange(12)))
     assert len(lines_of(figure.axes[0])) == 10
     assert figure.legends[0].get_title().get_text() == "class (10 of 12)"
-    looks = [tuple(canvas.style(order).values()) for order in range(10)]
+    looks = [tuple(canvas.line_style(order).values()) for order in range(10)]
     assert len(set(looks)) == 10
     assert len({dashes for _, dashes in looks[:7]}) == 7  # in grey
-    assert len({canvas.fill(order)["hatch"] for order in range(7)}) == 7
+    assert len({canvas.bar_style(order)["hatch"] for order in range(7)}) == 7
 
 
 def test_chosen_classes():
@@ -353,11 +353,11 @@ def test_chosen_classes():
 
 def test_wrong_classes_are_refused():
     model = ramp(12, link="mlogit", classes=np.arange(12))
-    with pytest.raises(ValueError, match=r"holds 'x'; the model's classes are \[0, 1"):
+    with pytest.raises(ValueError, match=r"contains 'x'; the model's classes are \[0, 1"):
         plot.shapes(model, classes=["x"])
-    with pytest.raises(ValueError, match="1 to 10 classes, not 11"):
+    with pytest.raises(ValueError, match="1 to 10 classes; got 11"):
         plot.shapes(model, classes=list(range(11)))
-    with pytest.raises(ValueError, match="three classes or more"):
+    with pytest.raises(ValueError, match="three or more classes"):
         plot.shapes(ramp(), classes=[1])
 
 
@@ -367,14 +367,14 @@ def test_probability_scale_of_two_classes():
     expected = inverse_link("logit", 1.0 + model.shapes[0].scores[1:-1])[:, 1]
     np.testing.assert_array_equal(lines_of(axes)[0].get_ydata(), expected)
     assert axes.lines[0].get_ydata()[0] == pytest.approx(1 / (1 + np.exp(-1)))
-    assert axes.get_ylabel() == "probability of yes, all else at 0"
+    assert axes.get_ylabel() == "probability of yes, other terms at 0"
 
 
 def test_probability_scale_of_many_classes(multiclass):
     figure, expected = plot.shapes(multiclass, scale="probability"), view_of(multiclass, "age")
     chances = inverse_link("mlogit", multiclass.model_.intercept + expected.scores[1:-1])
     np.testing.assert_allclose(np.transpose([line.get_ydata() for line in lines_of(panel(figure, "age"))]), chances)
-    assert figure.axes[0].get_ylabel() == "probability, all else at 0"
+    assert figure.axes[0].get_ylabel() == "probability, other terms at 0"
 
 
 def test_probability_of_a_pair_is_a_change(classifier):
@@ -393,19 +393,19 @@ def test_reference_class():
     scores = model.shapes[0].scores[1:-1]
     for line, output in zip(lines_of(figure.axes[0]), (0, 2), strict=True):
         np.testing.assert_array_equal(line.get_ydata(), scores[:, output] - scores[:, 1])
-    assert figure.axes[0].get_ylabel() == "contribution to log odds against b"
+    assert figure.axes[0].get_ylabel() == "contribution to log odds versus b"
     colours = [line.get_color() for line in lines_of(figure.axes[0])]
     assert colours == [plot.COLOURS[0], plot.COLOURS[2]]  # as without a reference
 
 
 def test_wrong_scales_are_refused():
-    with pytest.raises(ValueError, match="needs a model of classes"):
+    with pytest.raises(ValueError, match="needs a classifier"):
         plot.shapes(ramp(), scale="probability")
-    with pytest.raises(ValueError, match=r"one of .*'probability'.*, not 'odds'"):
+    with pytest.raises(ValueError, match=r"one of .*'probability'.*; got 'odds'"):
         plot.shapes(ramp(), scale="odds")
     with pytest.raises(ValueError, match="reference compares scores"):
         plot.shapes(ramp(3, link="mlogit", classes=ABC), scale="probability", reference="a")
-    with pytest.raises(ValueError, match="reference holds 'd'"):
+    with pytest.raises(ValueError, match="reference contains 'd'"):
         plot.shapes(ramp(3, link="mlogit", classes=ABC), reference="d")
 
 
@@ -528,12 +528,12 @@ def test_whole_model_in_one_grid():
     model = triple_model(intercept=2.0)
     figure = plot.grid(model)
     assert len(figure.axes) == 3 + 3 + 1  # a triple of three levels, three curves, a colour bar
-    assert figure.get_suptitle() == "score = 2.00 + the sum of these 4 terms"
+    assert figure.get_suptitle() == "score = 2.00 + sum of these 4 terms"
     titles = [axes.get_title().splitlines()[-1] for axes in figure.axes[:-1]]
     assert titles[3:] == [f"city = {city}" for city in CITIES]
     assert {axes.figure for axes in figure.axes[:3]} != {axes.figure for axes in figure.axes[3:]}  # rows of their own
     few = plot.grid(model, n=2)
-    assert few.get_suptitle().endswith("these 2 terms and of 2 weaker terms not shown")
+    assert few.get_suptitle().endswith("these 2 terms and 2 weaker terms not shown")
 
 
 def test_each_class_has_a_panel():
@@ -546,7 +546,7 @@ def test_each_class_has_a_panel():
     against = plot.by_class(model, "age", reference="a")
     assert [axes.get_title() for axes in against.axes] == ["b", "c"]
     assert [lines_of(axes)[0].get_ydata()[0] for axes in against.axes] == [0.0, 0.0]
-    with pytest.raises(ValueError, match="not 'x & city & z'"):
+    with pytest.raises(ValueError, match="got 'x & city & z'"):
         plot.by_class(triple_model(), 3)
 
 
@@ -576,7 +576,7 @@ def test_slices_with_the_main_effects():
     rng = np.random.default_rng(1)
     model = build_model(rng, ("continuous", "nominal"), (1, 2))
     first, second, pair = model.shapes
-    total = reading.add_mains(explain_global(model), explain_global(model).find(2))
+    total = scale.add_mains(explain_global(model), explain_global(model).find(2))
     fine, coarse = first.axes[0].knots, pair.axes[0].knots
     for i, knot in enumerate(coarse):
         for j, level in enumerate(pair.axes[1].levels):
@@ -598,9 +598,9 @@ def test_slices_are_thin_where_no_row_is_near():
 
 
 def test_wrong_slices_are_refused():
-    with pytest.raises(ValueError, match="expected a pair, not 'age'; the model's pairs are: 'age & city'"):
+    with pytest.raises(ValueError, match=r"expected a pair; got 'age'\. The model's pairs are: 'age & city'"):
         plot.slices(pair_model(), "age")
-    with pytest.raises(ValueError, match="'age' or 'city', not 'town'"):
+    with pytest.raises(ValueError, match="'age' or 'city'; got 'town'"):
         plot.slices(pair_model(), 2, along="town")
     with pytest.raises(ValueError, match="column 'city' has no level 'Rome'"):
         plot.slices(pair_model(), 2, levels=["Rome"])
@@ -638,14 +638,14 @@ def test_push_of_two_classes():
     figure = plot.push(additive(axes, [pair], "logit", np.array(["no", "yes"])), 0)
     assert legend_texts(figure) == ["no", "yes"]
     np.testing.assert_allclose(figure.axes[0].collections[0].get_array()[0, 0], to_rgb(plot.COLOURS[1]))
-    with pytest.raises(ValueError, match="needs a model of classes"):
+    with pytest.raises(ValueError, match="needs a classifier"):
         plot.push(additive(axes, [pair]), 0)
 
 
 @given(st.lists(st.lists(st.floats(-9, 9), min_size=3, max_size=3), min_size=1, max_size=5), st.floats(-9, 9))
 def test_push_does_not_depend_on_what_all_classes_share(scores, shared):
     scores = np.array(scores)
-    np.testing.assert_allclose(contrasts.find_push(scores + shared), contrasts.find_push(scores), atol=1e-12)
+    np.testing.assert_allclose(pairs.push_strength(scores + shared), pairs.push_strength(scores), atol=1e-12)
 
 
 def test_importances_are_bars_strongest_on_top(regressor):
@@ -685,7 +685,7 @@ def test_waterfall_leads_from_the_intercept_to_the_score(regressor):
     labels = tick_texts(axes.yaxis)
     assert (labels[0], labels[-1]) == ("intercept", "score")
     assert [label.split(" = ")[0] for label in labels[1:-1]] == list(row.names)
-    assert axes.figure.get_suptitle() == f"prediction {row.prediction:#.3g}, really {y[3]:#.3g}"
+    assert axes.figure.get_suptitle() == f"prediction {row.prediction:#.3g}, actual {y[3]:#.3g}"
 
 
 def test_waterfall_of_a_row_and_a_model(classifier):
@@ -709,7 +709,7 @@ def test_waterfall_of_the_predicted_class_or_another(multiclass):
     axes = plot.waterfall(local, 1, label=other).axes[0]
     total = sum(bar.get_width() for bar in axes.patches)
     assert total + row.intercept[other] == pytest.approx(row.scores[other])
-    with pytest.raises(ValueError, match="label holds 7"):
+    with pytest.raises(ValueError, match="label contains 7"):
         plot.waterfall(local, 1, label=7)
 
 
@@ -725,13 +725,13 @@ def test_waterfall_sums_up_small_terms():
 
 
 def test_wrong_rows_are_refused(regressor):
-    with pytest.raises(ValueError, match="a model has no row 0; give the row itself"):
+    with pytest.raises(ValueError, match="a model has no row 0; pass the row itself"):
         plot.waterfall(regressor)
-    with pytest.raises(ValueError, match="expected one row, not 2"):
+    with pytest.raises(ValueError, match="expected one row; got 2"):
         plot.waterfall(regressor, table()[0].iloc[:2])
     with pytest.raises(ValueError, match="no row 9"):
         plot.waterfall(explain_local(regressor, table()[0].iloc[:2]), 9)
-    with pytest.raises(ValueError, match="three classes or more"):
+    with pytest.raises(ValueError, match="three or more classes"):
         plot.waterfall(regressor, table()[0].iloc[:1], label=1)
 
 
@@ -768,17 +768,17 @@ def test_compared_classes(multiclass):
 
 
 def test_wrong_comparisons_are_refused(regressor):
-    with pytest.raises(ValueError, match="2 to 10 models, not 1"):
+    with pytest.raises(ValueError, match="2 to 10 models; got 1"):
         plot.compare([regressor], "age")
     with pytest.raises(TypeError, match="a list or a dict of models"):
         plot.compare(regressor, "age")
     axis = knots("city", [0, 1])
     numbers = additive([axis], [shape((0,), [axis], [1, 2])])
-    with pytest.raises(ValueError, match="'city' holds levels in one model and numbers in another"):
+    with pytest.raises(ValueError, match="'city' has levels in one model and numbers in another"):
         plot.compare([regressor, numbers], "city")
     with pytest.raises(ValueError, match="no term 'age & city'"):
         plot.compare([pair_model(), regressor], "age & city")
-    with pytest.raises(ValueError, match="not 'x & city & z'"):
+    with pytest.raises(ValueError, match="got 'x & city & z'"):
         plot.compare([triple_model(), triple_model()], 3)
 
 
@@ -844,7 +844,7 @@ def test_texts_are_one_short_line_of_known_letters(text, max_length):
     found = canvas.plain(text, max_length)
     assert len(found.replace(r"\$", "$")) <= max_length
     assert found.count("$") == found.count(r"\$")
-    assert {ord(letter) for letter in found} <= canvas._find_letters() | {ord("\\")}
+    assert {ord(letter) for letter in found} <= canvas._find_glyphs() | {ord("\\")}
 
 
 def test_long_names_keep_their_ends():
@@ -903,7 +903,7 @@ def test_a_notebook_shows_the_picture():
 def test_path_that_cannot_be_written_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"the folder .* does not exist"):
         plot.shapes(ramp(), path=tmp_path / "absent" / "a.png")
-    with pytest.raises(ValueError, match=r"must end in one of \.png, \.svg, \.pdf; it is '.*a\.gif'"):
+    with pytest.raises(ValueError, match=r"must end in one of \.png, \.svg, \.pdf; got '.*a\.gif'"):
         plot.shapes(ramp(), path=tmp_path / "a.gif")
     assert os.listdir(tmp_path) == []
 
@@ -936,7 +936,7 @@ def test_wrong_arguments_are_refused():
     with pytest.raises(TypeError, match="not NeuralBasisRegressor; call fit first"):
         plot.shapes(NeuralBasisRegressor())
     for draw in (plot.shapes, plot.importances, plot.grid):
-        with pytest.raises(ValueError, match="n must be 1 or more, not 0"):
+        with pytest.raises(ValueError, match="n must be 1 or more; got 0"):
             draw(ramp(), n=0)
 
 

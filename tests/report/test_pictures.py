@@ -15,8 +15,8 @@ from neuralbasis.encoding.encoder import Encoder
 from neuralbasis.explain import explain_class, explain_picture
 from neuralbasis.model.additive_model import AdditiveModel
 from neuralbasis.model.shapes import Shape, TiedShape
-from neuralbasis.report import part, pictures
-from neuralbasis.report.thumbnails import shrink, write_addresses, write_png
+from neuralbasis.report import page_model, pictures
+from neuralbasis.report.thumbnails import shrink, encode_thumbnails, write_png
 from tests.browser import find_browser
 from tests.models import build_model, draw_numbers, name_columns, tie_model
 
@@ -106,15 +106,15 @@ def test_many_pictures_become_smaller_until_they_have_room():
         return max(imread(BytesIO(base64.b64decode(address.split(",")[1])), format="png").shape[:2])
 
     few, many = [photo(0)] * 2, [photo(0)] * 9
-    assert [side_of(address) for address in write_addresses(few, (64, 32, 16), 30_000)] == [64, 64]
-    assert {side_of(address) for address in write_addresses(many, (64, 32, 16), 30_000)} == {32}
-    assert {side_of(address) for address in write_addresses(many, (64, 32, 16), 10)} == {16}  # the smallest
+    assert [side_of(address) for address in encode_thumbnails(few, (64, 32, 16), 30_000)] == [64, 64]
+    assert {side_of(address) for address in encode_thumbnails(many, (64, 32, 16), 30_000)} == {32}
+    assert {side_of(address) for address in encode_thumbnails(many, (64, 32, 16), 10)} == {16}  # the smallest
 
 
 def test_a_page_without_pictures_allows_none(tmp_path):
     model = make_model()
     plain, data = read_page(write(tmp_path, model, ()))
-    assert data["seen"] is None
+    assert data["evidence"] is None
     assert "img-src" not in plain.policy
     blocks, _ = read_page(write(tmp_path, model, make_records(model)))
     assert "img-src data:; base-uri 'none'" in blocks.policy
@@ -126,7 +126,7 @@ def test_page_holds_what_the_records_say(tied, tmp_path):
     model = make_model(1, tied)
     records = make_records(model)
     _, data = read_page(write(tmp_path, model, [*records, make_picture(model, label="b", actual="c")]))
-    for own, record in zip(data["seen"]["classes"], records, strict=True):
+    for own, record in zip(data["evidence"]["classes"], records, strict=True):
         assert (own["label"], own["rows"], own["rival"]) == (record.label, 12, record.rival)
         for side in ("for", "against"):
             leanings = record.speaks_for if side == "for" else record.speaks_against
@@ -134,7 +134,7 @@ def test_page_holds_what_the_records_say(tied, tmp_path):
             assert [data["terms"][term["link"]]["name"] for term in own[side]] == [one.name for one in leanings]
         assert own["apart"] == [[one.name, one.size] for one in record.tells_apart]
         assert len(own["examples"]) == 2
-    (seen,) = data["seen"]["pictures"]
+    (seen,) = data["evidence"]["pictures"]
     record = make_picture(model, label="b", actual="c")
     assert (seen["label"], seen["actual"], seen["grid"], seen["size"]) == ("b", "c", [4, 3], [80, 60])
     assert [sight["contribution"] for sight in seen["sights"]] == [sight.contribution for sight in record.sights]
@@ -151,7 +151,7 @@ def test_drawn_tables_are_thinned_where_they_are_fine():
     scores[1:-1, 0] = np.sin(7 * axis.knots)
     shape = Shape((0,), (axis,), scores, np.zeros_like(scores), np.r_[3.0, np.ones(500), 0.0], scores[:, None].copy())
     model = AdditiveModel(Encoder((axis,)), np.zeros(3), (shape,), "mlogit", ABC)
-    term = pictures._thin(explain_class(model, "a").view(0))
+    term = pictures._reduce_knots(explain_class(model, "a").view(0))
     assert len(term.axes[0].knots) == 96
     assert (term.axes[0].knots[0], term.axes[0].knots[-1]) == (0.0, 1.0)
     np.testing.assert_allclose(term.scores[1:-1, 0], np.sin(7 * term.axes[0].knots))
@@ -180,8 +180,8 @@ def test_a_page_of_two_hundred_classes_can_be_sent(tmp_path):
     ]
     path = write(tmp_path, model, records)
     _, data = read_page(path)
-    assert len(data["seen"]["classes"]) == 50
-    assert len(data["terms"]) == part.MAX_TABLES // (302 * 200) < 60
+    assert len(data["evidence"]["classes"]) == 50
+    assert len(data["terms"]) == page_model.MAX_TABLES // (302 * 200) < 60
     assert data["hidden"] == 60 - len(data["terms"])
     strongest = np.sort(model.importances())[::-1]
     np.testing.assert_allclose([term["importance"] for term in data["terms"]], strongest[: len(data["terms"])])
@@ -189,7 +189,7 @@ def test_a_page_of_two_hundred_classes_can_be_sent(tmp_path):
 
 
 def test_rows_of_a_large_model_keep_their_scores(tmp_path, monkeypatch):
-    monkeypatch.setattr(part, "MAX_TABLES", 4 * 302 * 5)
+    monkeypatch.setattr(page_model, "MAX_TABLES", 4 * 302 * 5)
     model = many_classes(9, 5)
     rows = {f"concept {i}": np.array([0.1, 0.8]) for i in range(9)}
     _, data = read_page(write(tmp_path, model, (), X=rows))

@@ -26,7 +26,7 @@ from neuralbasis.encoding.encoder import Encoder
 from neuralbasis.explain import explain_global, explain_local
 from neuralbasis.model.additive_model import AdditiveModel
 from neuralbasis.model.shapes import Shape
-from neuralbasis.report import part
+from neuralbasis.report import page_model
 from neuralbasis.report.page import SCRIPTS, write_block
 from neuralbasis.report.tables import Pack
 from tests.browser import find_browser
@@ -244,7 +244,7 @@ def test_first_rows_by_default_and_any_table(fitted, tmp_path):
 
 def test_figures_of_a_regression(fitted, tmp_path):
     model, frame, y = fitted
-    check = read_page(write_page(tmp_path, model, frame, y))[1]["check"]
+    check = read_page(write_page(tmp_path, model, frame, y))[1]["accuracy"]
     error = y - model.predict(frame)
     expected = {
         "R²": 1 - (error**2).mean() / y.var(ddof=0),
@@ -268,7 +268,7 @@ def test_figures_of_classes(kind, tmp_path):
     _, table = rows_of(model, 200)
     probability = model.predict_proba(table)
     codes = np.random.default_rng(0).integers(0, len(model.classes), 200)
-    check = read_page(write_page(tmp_path, model, table, model.classes[codes]))[1]["check"]
+    check = read_page(write_page(tmp_path, model, table, model.classes[codes]))[1]["accuracy"]
     measures = dict(check["measures"])
     assert measures["accuracy"] == pytest.approx((probability.argmax(axis=1) == codes).mean())
     assert measures["log loss"] == pytest.approx(
@@ -283,7 +283,7 @@ def test_figures_of_classes(kind, tmp_path):
 def test_one_class_alone_has_no_auroc(tmp_path):
     model = make_model("logit")
     _, table = rows_of(model, 20)
-    check = read_page(write_page(tmp_path, model, table, ["yes"] * 20))[1]["check"]
+    check = read_page(write_page(tmp_path, model, table, ["yes"] * 20))[1]["accuracy"]
     assert [name for name, _ in check["measures"]] == ["accuracy", "log loss"]
 
 
@@ -557,8 +557,8 @@ def test_class_changes_importances_and_rows(open_page):
 
 @needs_browser
 def test_the_page_of_a_wide_model_knows_what_it_does_not_show(open_page, monkeypatch):
-    monkeypatch.setattr(part, "MAX_TERMS", 3)
-    monkeypatch.setattr(part, "MAX_ROW_TERMS", 1)
+    monkeypatch.setattr(page_model, "MAX_TERMS", 3)
+    monkeypatch.setattr(page_model, "MAX_ROW_TERMS", 1)
     model, rows = build_models(draw_table(0))[0], rows_of_every_kind()[2:6]
     page = open_page(model, rows)
     shown = page.count("#terms .card")

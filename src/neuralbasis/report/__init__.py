@@ -18,9 +18,9 @@ from ..explain import explain_global
 from ..explain.explanation import read_table
 from ..model.additive_model import find_model
 from ..serialization.temporary_file import replace_when_done
-from .check import describe_check
+from .accuracy import describe_accuracy
 from .page import assemble
-from .part import choose_part
+from .page_model import choose_page_model
 from .pictures import describe_pictures
 from .rows import choose_rows, describe_rows, take_rows
 from .tables import Pack, describe_model
@@ -68,13 +68,13 @@ def write(
     pack = Pack()
     table = None if X is None else read_table(found, X)
     chosen = [] if table is None else choose_rows(table.n_rows, rows)
-    part = choose_part(found, None if table is None else take_rows(table, chosen))
-    data = describe_model(part, explain_global(part.model), pack, title)
+    page_model = choose_page_model(found, None if table is None else take_rows(table, chosen))
+    data = describe_model(page_model, explain_global(page_model.model), pack, title)
     if table is not None:
-        data["check"] = None if y is None else describe_check(found, table, y)
-        data["rows"] = describe_rows(found, part, table, y, chosen)
+        data["accuracy"] = None if y is None else describe_accuracy(found, table, y)
+        data["rows"] = describe_rows(found, page_model, table, y, chosen)
     if pictures:
-        data["seen"] = describe_pictures(pictures, found, part.model.term_names, pack)
+        data["evidence"] = describe_pictures(pictures, found, page_model.model.term_names, pack)
     page = assemble(data, pack)
     with replace_when_done(path) as file:
         file.write(page)

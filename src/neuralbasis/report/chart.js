@@ -1,6 +1,6 @@
 // Pictures, drawn at the size of their box: SVG for lines and bars, a canvas for maps.
 //
-// A chart of a term gives back its rulers, and `move(positions)`, which puts the cursor there.
+// A chart of a term gives back its scales, and `move(positions)`, which puts the cursor there.
 
 const FEW_KNOTS = 30; // up to here a curve shows a dot at each knot
 const N_DENSITY = 48;
@@ -8,7 +8,7 @@ const MARGIN = { top: 10, right: 14, bottom: 26, left: 50 };
 const LETTER = 6.6; // pixels
 const MAX_LEVEL_HEIGHT = 44;
 
-function openPicture(box) {
+function openChart(box) {
   const width = Math.max(box.clientWidth, 200), height = box.clientHeight;
   const picture = svg("svg", { width, height, "aria-hidden": "true" });
   box.replaceChildren(picture);
@@ -42,9 +42,9 @@ function drawHeights(picture, area, limits, y, write = (value, text) => text) {
   }
 }
 
-function drawTicks(picture, ruler, y) {
-  const reach = Math.abs(ruler.to - ruler.from), letters = Math.max(2, Math.floor(reach / ruler.cells.length / LETTER));
-  for (const [x, text] of ruler.ticks(Math.max(2, Math.floor(reach / 80)), letters)) {
+function drawTicks(picture, scale, y) {
+  const reach = Math.abs(scale.to - scale.from), letters = Math.max(2, Math.floor(reach / scale.cells.length / LETTER));
+  for (const [x, text] of scale.ticks(Math.max(2, Math.floor(reach / 80)), letters)) {
     picture.append(drawText(x, y, text, "tick middle"));
   }
 }
@@ -59,26 +59,26 @@ function drawNames(picture, area, height, across, up) {
 
 // A main effect of a continuous column.
 function drawCurve(box, term, output, limits) {
-  const { picture, width, height } = openPicture(box), area = placeArea(width, height);
-  const ruler = new Ruler(term.axes[0], term.weights, area.left, area.right), y = scaleUp(area, limits);
+  const { picture, width, height } = openChart(box), area = placeArea(width, height);
+  const scale = new AxisScale(term.axes[0], term.weights, area.left, area.right), y = scaleUp(area, limits);
   const clip = `clip-${term.index}`, inside = svg("g", { "clip-path": `url(#${clip})` });
-  picture.append(svg("clipPath", { id: clip }, drawRect(ruler.from, 0, ruler.to - ruler.from, height, "")));
-  drawDensity(picture, ruler, term.weights, area);
+  picture.append(svg("clipPath", { id: clip }, drawRect(scale.from, 0, scale.to - scale.from, height, "")));
+  drawDensity(picture, scale, term.weights, area);
   drawHeights(picture, area, limits, y);
   picture.append(inside);
-  drawCurves(inside, ruler, term, output, y);
-  if (ruler.strip) drawMissing(picture, ruler, term, output, y, area);
-  drawTicks(picture, ruler, height - 8);
+  drawCurves(inside, scale, term, output, y);
+  if (scale.strip) drawMissing(picture, scale, term, output, y, area);
+  drawTicks(picture, scale, height - 8);
   const cursor = openCursor(picture);
   const move = ([position]) => {
-    const x = ruler.pixel(position), at = y(lookUp(term.score, findCorners(term, [position]), output));
+    const x = scale.pixel(position), at = y(lookUp(term.score, findCorners(term, [position]), output));
     cursor.replaceChildren(drawLine(x, area.top, x, area.bottom, "cursor"), drawDot(x, at, 4.5, "mark"));
   };
-  return { rulers: [ruler], isCut: ruler.isCut, move };
+  return { scales: [scale], isCut: scale.isCut, move };
 }
 
-function drawCurves(parent, ruler, term, output, y) {
-  const cells = Array.from(ruler.axis.knots, (_, i) => i + 1), xs = cells.map((cell) => ruler.pixel(cell));
+function drawCurves(parent, scale, term, output, y) {
+  const cells = Array.from(scale.axis.knots, (_, i) => i + 1), xs = cells.map((cell) => scale.pixel(cell));
   const points = (read) => cells.map((cell, i) => [xs[i], y(read(cell))]);
   const edge = (sign) => points((cell) => term.score(cell, output) + sign * term.spread(cell, output));
   const mean = points((cell) => term.score(cell, output));
@@ -87,16 +87,16 @@ function drawCurves(parent, ruler, term, output, y) {
     parent.append(drawPath(points((cell) => term.member(m, cell, output)), "member"));
   }
   // Outside the outermost knots a shape is constant.
-  parent.append(drawPath([[ruler.from, mean[0][1]], ...mean, [ruler.to, mean[mean.length - 1][1]]], "curve"));
+  parent.append(drawPath([[scale.from, mean[0][1]], ...mean, [scale.to, mean[mean.length - 1][1]]], "curve"));
   if (cells.length <= FEW_KNOTS) parent.append(...mean.map(([x, height]) => drawDot(x, height, 3, "dot")));
 }
 
 // Training weight as bars at the foot, the highest always of the same height.
-function drawDensity(parent, ruler, weights, area) {
-  const { knots, count } = ruler.axis, height = 0.2 * (area.bottom - area.top);
+function drawDensity(parent, scale, weights, area) {
+  const { knots, count } = scale.axis, height = 0.2 * (area.bottom - area.top);
   const bars = count <= FEW_KNOTS
-    ? ruler.cells.map((cell) => [ruler.pixel(cell) - 5, 10, weights[cell]])
-    : binWeights(knots, weights, ruler);
+    ? scale.cells.map((cell) => [scale.pixel(cell) - 5, 10, weights[cell]])
+    : binWeights(knots, weights, scale);
   const largest = Math.max(...bars.map((bar) => bar[2])) || 1;
   for (const [x, width, weight] of bars.filter((bar) => bar[2] > 0)) {
     const tall = Math.max(1, (height * weight) / largest);
@@ -105,8 +105,8 @@ function drawDensity(parent, ruler, weights, area) {
 }
 
 // Even bins of the drawn range; each knot stands for the values up to half way to its neighbours.
-function binWeights(knots, weights, ruler) {
-  const end = knots.length - 1, low = Math.max(ruler.low, knots[0]), high = Math.min(ruler.high, knots[end]);
+function binWeights(knots, weights, scale) {
+  const end = knots.length - 1, low = Math.max(scale.low, knots[0]), high = Math.min(scale.high, knots[end]);
   const sides = [knots[0], ...Array.from(knots.subarray(1), (knot, i) => knots[i] / 2 + knot / 2), knots[end]];
   const sums = [0];
   for (let i = 0; i <= end; i++) sums.push(sums[i] + weights[i + 1]);
@@ -117,36 +117,36 @@ function binWeights(knots, weights, ruler) {
   };
   const bounds = Array.from({ length: N_DENSITY + 1 }, (_, i) => low * (1 - i / N_DENSITY) + high * (i / N_DENSITY));
   return bounds.slice(1).map((stop, i) => {
-    const x = ruler.place(bounds[i]);
-    return [x, ruler.place(stop) - x - 0.5, below(stop) - (i ? below(bounds[i]) : sums[0])];
+    const x = scale.place(bounds[i]);
+    return [x, scale.place(stop) - x - 0.5, below(stop) - (i ? below(bounds[i]) : sums[0])];
   });
 }
 
-function drawMissing(picture, ruler, term, output, y, area) {
-  const x = ruler.pixel(0), score = term.score(0, output), spread = term.spread(0, output), at = y(score);
+function drawMissing(picture, scale, term, output, y, area) {
+  const x = scale.pixel(0), score = term.score(0, output), spread = term.spread(0, output), at = y(score);
   picture.append(
-    drawLine(ruler.from, area.top, ruler.from, area.bottom, "grid"),
+    drawLine(scale.from, area.top, scale.from, area.bottom, "grid"),
     drawLine(x, y(score - spread), x, y(score + spread), "whisker"),
     drawPath([[x, at - 5], [x + 5, at], [x, at + 5], [x - 5, at]], "diamond", "Z"));
 }
 
 // A main effect of levels: a bar each.
 function drawLevels(box, term, output, limits, maxLevels) {
-  const { picture, width, height } = openPicture(box), label = Math.min(150, width * 0.32);
+  const { picture, width, height } = openChart(box), label = Math.min(150, width * 0.32);
   const area = { left: label + 8, right: width - 58, top: MARGIN.top, bottom: height - MARGIN.bottom };
   const room = Math.max(0, area.bottom - area.top - MAX_LEVEL_HEIGHT * (term.axes[0].count + 1)) / 2;
-  const ruler = new Ruler(term.axes[0], term.weights, area.top + room, area.bottom - room, maxLevels);
-  const x = scaleAcross(area, limits), band = Math.min(18, ((ruler.to - ruler.from) / ruler.cells.length) * 0.7);
+  const scale = new AxisScale(term.axes[0], term.weights, area.top + room, area.bottom - room, maxLevels);
+  const x = scaleAcross(area, limits), band = Math.min(18, ((scale.to - scale.from) / scale.cells.length) * 0.7);
   for (const [value, text] of chooseTicks(...limits, Math.max(2, (area.right - area.left) / 50))) {
     picture.append(drawLine(x(value), area.top, x(value), area.bottom, value === 0 ? "zero" : "grid"));
     picture.append(drawText(x(value), height - 8, text, "tick middle"));
   }
-  const drawCell = (cell) => drawLevel(picture, term, output, cell, { x, y: ruler.pixel(cell), band, label, width });
-  ruler.stops.forEach(drawCell);
+  const drawCell = (cell) => drawLevel(picture, term, output, cell, { x, y: scale.pixel(cell), band, label, width });
+  scale.stops.forEach(drawCell);
   const cursor = openCursor(picture);
-  const frame = (cell) => drawRect(0, ruler.pixel(cell) - band / 2 - 3, width, band + 6, "row");
+  const frame = (cell) => drawRect(0, scale.pixel(cell) - band / 2 - 3, width, band + 6, "row");
   const move = ([cell]) => cursor.replaceChildren(frame(cell));
-  return { rulers: [ruler], isVertical: true, move };
+  return { scales: [scale], isVertical: true, move };
 }
 
 function drawLevel(picture, term, output, cell, { x, y, band, label, width }) {
@@ -162,9 +162,9 @@ function drawLevel(picture, term, output, cell, { x, y, band, label, width }) {
 
 // A pair, or a triple at one cell of its third axis.
 function drawMap(box, term, output, limit, slice) {
-  const { picture, width, height } = openPicture(box), area = placeArea(width, height, 18, 24);
-  const across = new Ruler(term.axes[0], sumAlong(term, 0), area.left, area.right, 24);
-  const up = new Ruler(term.axes[1], sumAlong(term, 1), area.bottom, area.top, 24);
+  const { picture, width, height } = openChart(box), area = placeArea(width, height, 18, 24);
+  const across = new AxisScale(term.axes[0], sumAlong(term, 0), area.left, area.right, 24);
+  const up = new AxisScale(term.axes[1], sumAlong(term, 1), area.bottom, area.top, 24);
   const canvas = html("canvas", { class: "map", "aria-hidden": "true" });
   box.prepend(canvas);
   paintMap(canvas, term, output, limit, term.axes.length > 2 ? slice : 0, across, up, area);
@@ -180,11 +180,11 @@ function drawMap(box, term, output, limit, slice) {
     cursor.replaceChildren(drawLine(x, area.top, x, area.bottom, "cursor"),
       drawLine(area.left, y, area.right, y, "cursor"), drawDot(x, y, 4.5, "mark"));
   };
-  return { rulers: [across, up], isCut: across.isCut || up.isCut, move };
+  return { scales: [across, up], isCut: across.isCut || up.isCut, move };
 }
 
-function drawSideTicks(picture, ruler, area) {
-  const ticks = ruler.ticks(4, 8), step = Math.ceil(ticks.length / Math.floor((area.bottom - area.top) / 14));
+function drawSideTicks(picture, scale, area) {
+  const ticks = scale.ticks(4, 8), step = Math.ceil(ticks.length / Math.floor((area.bottom - area.top) / 14));
   for (let i = 0; i < ticks.length; i += step) {
     picture.append(drawText(area.left - 6, ticks[i][0] + 4, ticks[i][1], "tick end"));
   }
@@ -240,7 +240,7 @@ function findColour(name) {
 }
 
 function openFrame(box, across, up, names, write) {
-  const { picture, width, height } = openPicture(box), area = placeArea(width, height, 18, 16);
+  const { picture, width, height } = openChart(box), area = placeArea(width, height, 18, 16);
   const x = scaleAcross(area, across), y = scaleUp(area, up);
   drawHeights(picture, area, up, y, write);
   for (const [value, text] of chooseTicks(...across, Math.max(2, Math.floor(width / 100)))) {

@@ -1,4 +1,4 @@
-// Drawing: elements, numbers as text, ticks, and rulers that turn positions on an axis into pixels and back.
+// Drawing: elements, numbers as text, ticks, and scales that turn positions on an axis into pixels and back.
 //
 // Names and labels reach the page as text only, never as markup.
 
@@ -135,18 +135,18 @@ function chooseLevels(axis, weights, maxLevels) {
 }
 
 // One axis as it is drawn between two pixels: `cells` are drawn, `stops` are what the arrow keys walk along.
-class Ruler {
+class AxisScale {
   constructor(axis, weights, from, to, maxLevels = MAX_LEVELS) {
     this.axis = axis;
     this.strip = weights[0] > 0 ? [from, from + Math.sign(to - from) * STRIP] : null;
     this.from = this.strip ? this.strip[1] : from;
     this.to = to;
     this.isCut = false;
-    this.cells = axis.levels ? chooseLevels(axis, weights, maxLevels) : this.layKnots(weights);
+    this.cells = axis.levels ? chooseLevels(axis, weights, maxLevels) : this.placeKnots(weights);
     this.stops = this.strip ? [0, ...this.cells] : this.cells;
   }
 
-  layKnots(weights) {
+  placeKnots(weights) {
     const { knots } = this.axis, [first, last] = chooseRange(knots, weights);
     const margin = (knots[last] / 2 - knots[first] / 2) * 0.05 || Math.max(0.5, Math.abs(knots[first]) * 0.01);
     this.low = Math.max(knots[first] - margin, -Number.MAX_VALUE);
@@ -172,7 +172,7 @@ class Ruler {
     return this.cells[Math.min(Math.floor(inside * this.cells.length), this.cells.length - 1)];
   }
 
-  // Pixels and texts; a level's text has room for its share of the ruler.
+  // Pixels and texts; a level's text has room for its share of the scale.
   ticks(count, letters) {
     const found = this.axis.levels
       ? this.cells.map((cell) => [this.pixel(cell), shorten(nameCell(this.axis, cell), letters)])

@@ -12,7 +12,7 @@ function readModel() {
   for (const axis of data.axes) openAxis(Object.assign(axis, data.columns[axis.column]));
   const nOutputs = data.intercept.length;
   data.terms.forEach((term, index) => openTerm(term, index, nOutputs, data.axes));
-  if (data.seen) openSeen(data.seen);
+  if (data.evidence) openEvidence(data.evidence);
   return data;
 
   function openAxis(axis) {
@@ -21,7 +21,7 @@ function readModel() {
   }
 
   // Terms of single classes have one score and axes of their own; heat maps are numbers from 0 to 1.
-  function openSeen({ axes, classes, pictures }) {
+  function openEvidence({ axes, classes, pictures }) {
     axes.forEach(openAxis);
     const terms = classes.flatMap((one) => [...one.for, ...one.against]);
     terms.forEach((term, index) => openTerm(term, `class-${index}`, 1, axes));

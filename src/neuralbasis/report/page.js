@@ -35,7 +35,7 @@ function fillTexts() {
     zero: model.wide ? "what an absent value says" : "the average training row",
     else: model.hidden ? `${plural(model.hidden, "further term")} have no picture here.` : "There is nothing else.",
   };
-  for (const node of document.querySelectorAll("[data-say]")) node.textContent = texts[node.dataset.say];
+  for (const node of document.querySelectorAll("[data-text]")) node.textContent = texts[node.dataset.text];
 }
 
 // A picture is drawn once it comes near the window, and again when something changed.
@@ -48,12 +48,12 @@ const watcher = new IntersectionObserver((entries) => {
   }
 }, { rootMargin: "400px" });
 
-function addPicture(box, draw) {
+function addChart(box, draw) {
   pictures.set(box, { draw, isNear: false, isStale: true });
   watcher.observe(box);
 }
 
-function forgetPicture(box) {
+function removeChart(box) {
   watcher.unobserve(box);
   pictures.delete(box);
 }
@@ -86,7 +86,7 @@ function fillOverview() {
     summary && ["training rows", writeDigits(summary.rows, {})],
     ["columns", isPart || used === columns.length ? writeDigits(all, {}) : `${used} of ${columns.length} used`],
     ["terms", isPart ? writeDigits(terms.length + model.hidden, {}) : countKinds(), isPart && `${countKinds()} shown`],
-    summary && summary.validation !== null && ["loss on held-out rows", writeNumber(summary.validation), judgeLoss()],
+    summary && summary.validation !== null && ["loss on held-out rows", writeNumber(summary.validation), compareLoss()],
     summary && ["fitted", summary.date.slice(0, 10)],
   ]);
   find("footer").textContent = summary
@@ -112,7 +112,7 @@ function explainUnit() {
   return "The height is in log odds: between two classes, a lead of 0.7 doubles the odds.";
 }
 
-function judgeLoss() {
+function compareLoss() {
   const { validation, constant } = model.summary;
   if (!(constant > 0) || validation > constant) return null;
   return `${writeNumber(100 * (1 - validation / constant))} % less than without any column`;
@@ -156,10 +156,10 @@ function chooseOutput(output) {
   fillWhatIf(true);
 }
 
-function hideWhatIsNotThere() {
+function hideEmptySections() {
   const has = {
-    check: Boolean(model.check), rows: Boolean(model.rows), outputs: model.outputs.length > 1,
-    classes: Boolean(model.seen?.classes.length), pictures: Boolean(model.seen?.pictures.length),
+    accuracy: Boolean(model.accuracy), rows: Boolean(model.rows), outputs: model.outputs.length > 1,
+    classes: Boolean(model.evidence?.classes.length), pictures: Boolean(model.evidence?.pictures.length),
   };
   for (const node of document.querySelectorAll("[data-needs]")) node.hidden = !has[node.dataset.needs];
 }
@@ -187,7 +187,7 @@ function listen() {
   listenToTheme();
   listenToRows();
   listenToWhatIf();
-  listenToSeen();
+  listenToEvidence();
 }
 
 function listenToTheme() {
@@ -206,10 +206,10 @@ function listenToTheme() {
 }
 
 document.body.classList.remove("empty"); // first: nothing is painted before the script ends, and an error hides nothing
-hideWhatIsNotThere();
+hideEmptySections();
 fillOverview();
 fillTerms();
-fillCheck();
+fillAccuracy();
 startFrom(model.rows ? 0 : -1);
 openFields(N_FIELDS);
 listen();

@@ -1,6 +1,6 @@
 """Page: one HTML file from its sources beside this module and the model's data.
 
-Nothing that comes from a table is ever part of the page's markup. Names and labels travel as JSON in a data block,
+Nothing that comes from a table is ever page_model of the page's markup. Names and labels travel as JSON in a data block,
 with every character escaped that could end it, and the script sets them as text. A content security policy allows
 exactly this script and this style, by their hashes, and no network.
 """
@@ -18,7 +18,7 @@ from typing import Any
 from .. import __version__
 from .tables import Pack
 
-SCRIPTS = ("model.js", "draw.js", "chart.js", "terms.js", "check.js", "whatif.js", "seen.js", "page.js")
+SCRIPTS = ("model.js", "draw.js", "chart.js", "terms.js", "accuracy.js", "whatif.js", "evidence.js", "page.js")
 ESCAPES = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
 
@@ -27,7 +27,7 @@ def assemble(data: dict[str, Any], pack: Pack) -> bytes:
     style, script = _read("page.css"), "\n".join(map(_read, SCRIPTS))
     page = Template(_read("page.html")).substitute(
         policy=f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
-        f"{'img-src data:; ' if data['seen'] else ''}base-uri 'none'; form-action 'none'",
+        f"{'img-src data:; ' if data['evidence'] else ''}base-uri 'none'; form-action 'none'",
         version=__version__,
         title=html.escape(data["title"]),
         style=style,

@@ -18,7 +18,7 @@ from ..explain import ClassExplanation, PictureExplanation, TermView
 from ..model.additive_model import AdditiveModel
 from ..model.shapes import Shape
 from .tables import Pack, describe_term
-from .thumbnails import write_addresses
+from .thumbnails import encode_thumbnails
 
 MAX_KNOTS = {1: 96, 2: 24, 3: 10}  # of a drawn table, by the number of its columns
 MAX_EXAMPLES = 6  # pictures of a class
@@ -30,14 +30,14 @@ def describe_pictures(records: Sequence[Any], model: AdditiveModel, shown: Seque
     """What the page says of some classes and pictures; `shown` are the names of the terms that it has."""
     classes, pictures = _sort_records(records, model)
     places = {name: index for index, name in enumerate(shown)}
-    sketches = _Sketches(pack, places)
-    found = {"classes": [_describe_class(record, sketches) for record in classes]}
+    drawn_terms = _DrawnTerms(pack, places)
+    found = {"classes": [_describe_class(record, drawn_terms) for record in classes]}
     _add_examples(found["classes"], classes)
     found["pictures"] = [_describe_picture(record, places, pack) for record in pictures]
-    addresses = write_addresses([record.picture for record in pictures], PICTURE_SIDES, MAX_PICTURE_BYTES)
+    addresses = encode_thumbnails([record.picture for record in pictures], PICTURE_SIDES, MAX_PICTURE_BYTES)
     for own, address in zip(found["pictures"], addresses, strict=True):
         own["address"] = address
-    return found | {"axes": sketches.axes}
+    return found | {"axes": drawn_terms.axes}
 
 
 def _sort_records(
@@ -59,21 +59,21 @@ def _sort_records(
     return classes, pictures
 
 
-def _describe_class(record: ClassExplanation, sketches: _Sketches) -> dict[str, Any]:
+def _describe_class(record: ClassExplanation, drawn_terms: _DrawnTerms) -> dict[str, Any]:
     return {
         "label": level_text(record.label),
         "rows": record.n_rows,
         "rival": None if record.rival is None else level_text(record.rival),
         "apart": [[one.name, one.size] for one in record.tells_apart],
-        "for": [sketches.add(term, record.gains[term.index]) for term in record.terms_for],
-        "against": [sketches.add(term, record.losses[term.index]) for term in record.terms_against],
+        "for": [drawn_terms.add(term, record.gains[term.index]) for term in record.terms_for],
+        "against": [drawn_terms.add(term, record.losses[term.index]) for term in record.terms_against],
     }
 
 
 def _add_examples(described: Sequence[dict[str, Any]], classes: Sequence[ClassExplanation]) -> None:
     shown = [record.pictures[:MAX_EXAMPLES] for record in classes]
     pictures = [picture for some in shown for picture in some]
-    addresses = iter(write_addresses(pictures, EXAMPLE_SIDES, MAX_EXAMPLE_BYTES))
+    addresses = iter(encode_thumbnails(pictures, EXAMPLE_SIDES, MAX_EXAMPLE_BYTES))
     for own, some in zip(described, shown, strict=True):
         own["examples"] = [next(addresses) for _ in some]
 
@@ -112,7 +112,7 @@ def _find_label(record: PictureExplanation) -> int:
     return 1 if len(record.intercept) == 1 else record.output
 
 
-class _Sketches:
+class _DrawnTerms:
     """Small tables of single classes, and their axes, each written once."""
 
     def __init__(self, pack: Pack, places: dict[str, int]):
@@ -122,7 +122,7 @@ class _Sketches:
 
     def add(self, term: TermView, gain: float) -> dict[str, Any]:
         """A drawn term, with what it contributes."""
-        small = _thin(term)
+        small = _reduce_knots(term)
         indices = {id(axis): self._find_axis(axis) for axis in small.axes}
         has_members = small.members is not None and small.members.shape[-2] > 1
         found = describe_term(small, range(len(small.axes)), indices, has_members, self._pack)
@@ -140,7 +140,7 @@ class _Sketches:
         return self._known[key]
 
 
-def _thin(term: TermView) -> TermView:
+def _reduce_knots(term: TermView) -> TermView:
     """The same term with fewer knots; the training weight goes to the nearest that stays."""
     scores, spread, weights, members = term.scores, term.spread, term.weights, term.members
     axes = []

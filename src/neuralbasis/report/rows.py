@@ -13,21 +13,21 @@ from ..data.columns import Column, Columns, level_text
 from ..encoding.axis import Axis
 from ..explain import explain_local
 from ..model.additive_model import AdditiveModel
-from .part import Part
+from .page_model import PageModel
 
 N_ROWS = 8
 
 
 def describe_rows(
-    model: AdditiveModel, part: Part, table: Columns, y: Any, chosen: Sequence[int]
+    model: AdditiveModel, page_model: PageModel, table: Columns, y: Any, chosen: Sequence[int]
 ) -> list[dict[str, Any]]:
     """The chosen rows: index, values as the page's rule reads them, texts of levels never seen, what terms that are not
     on the page contribute, and what came."""
-    axes = part.model.encoder.axes
+    axes = page_model.model.encoder.axes
     found = explain_local(model, take_rows(table, chosen), None if y is None else np.asarray(y)[list(chosen)])
     actual = [None] * len(chosen) if found.actual is None else found.actual.tolist()
-    shown = [[own[feature] for feature in part.features] for own in found.values]
-    rest = _find_rest(part, shown, found.scores) if part.n_hidden else [None] * len(chosen)
+    shown = [[own[feature] for feature in page_model.features] for own in found.values]
+    rest = _find_rest(page_model, shown, found.scores) if page_model.n_hidden else [None] * len(chosen)
     described = []
     for index, values, others, came in zip(chosen, shown, rest, actual, strict=True):
         numbers = [_number(axis, value) for axis, value in zip(axes, values, strict=True)]
@@ -37,10 +37,10 @@ def describe_rows(
     return described
 
 
-def _find_rest(part: Part, rows: Sequence[Sequence[Any]], scores: np.ndarray) -> list[Any]:
+def _find_rest(page_model: PageModel, rows: Sequence[Sequence[Any]], scores: np.ndarray) -> list[Any]:
     """(N, K) what the terms that are not on the page contribute."""
-    names = part.model.encoder.names
-    return (scores - part.model.scores([dict(zip(names, row, strict=True)) for row in rows])).tolist()
+    names = page_model.model.encoder.names
+    return (scores - page_model.model.scores([dict(zip(names, row, strict=True)) for row in rows])).tolist()
 
 
 def choose_rows(n_rows: int, rows: Sequence[int] | None) -> list[int]:

@@ -18,7 +18,7 @@ from ..explain import GlobalExplanation, TermView
 from ..model.additive_model import AdditiveModel
 from ..model.shapes import TiedShape
 from ..model.summary import to_plain
-from .part import Part
+from .page_model import PageModel
 
 MAX_MEMBER_NUMBERS = 600_000  # of all terms together, the strongest first: a wide model stays a file one can send
 STEPS = 2**16 - 1
@@ -63,9 +63,9 @@ class Pack:
         return np.concatenate([np.empty(0, self.TYPES[kind]), *self._arrays[kind]])
 
 
-def describe_model(part: Part, explanation: GlobalExplanation, pack: Pack, title: str | None) -> dict[str, Any]:
+def describe_model(page_model: PageModel, explanation: GlobalExplanation, pack: Pack, title: str | None) -> dict[str, Any]:
     """Everything the page says without rows."""
-    model = part.model
+    model = page_model.model
     axes, indices = _list_axes(model, pack)
     keeps = _choose_members(explanation.terms)
     terms = [
@@ -84,13 +84,13 @@ def describe_model(part: Part, explanation: GlobalExplanation, pack: Pack, title
         "columns": [_describe_column(axis, own.get(axis.name)) for axis in model.encoder.axes],
         "axes": axes,
         "terms": terms,
-        "wide": part.is_wide,
-        "hidden": part.n_hidden,
-        "allColumns": part.n_columns,
+        "wide": page_model.is_wide,
+        "hidden": page_model.n_hidden,
+        "allColumns": page_model.n_columns,
         "summary": None if model.summary is None else _describe_summary(model),
         "rows": None,
-        "check": None,
-        "seen": None,
+        "accuracy": None,
+        "evidence": None,
     }
 
 

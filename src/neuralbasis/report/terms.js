@@ -20,7 +20,7 @@ function fillTerms() {
     const line = html("li", {}, html("a", { href: `#${link}`, title: term.name }, name, track));
     const card = html("article", { id: link, class: "card", tabindex: "-1", "aria-label": term.name });
     lines.set(term, { line, bar, card, text: term.name.toLowerCase() });
-    addPicture(card, () => drawCard(term, card));
+    addChart(card, () => drawCard(term, card));
   }
 }
 
@@ -99,7 +99,7 @@ function openCard(term, card) {
     view.chart = drawTerm(box, view, limits);
     readout.textContent = CAPTIONS[kind] + (view.chart.isCut ? " Drawn: the central 99 % of the rows." : "");
     box.setAttribute("aria-valuemin", 0);
-    box.setAttribute("aria-valuemax", view.chart.rulers[0].stops.length - 1);
+    box.setAttribute("aria-valuemax", view.chart.scales[0].stops.length - 1);
   };
   listenToChart(box, view, (positions) => {
     view.chart.move(positions);
@@ -137,8 +137,8 @@ function listenToChart(box, view, show) {
   const point = (event) => {
     const { left, top } = box.getBoundingClientRect(), pixels = [event.clientX - left, event.clientY - top];
     if (view.chart.isVertical) pixels.reverse();
-    const positions = view.chart.rulers.map((ruler, d) => ruler.position(pixels[d]));
-    view.at = view.chart.rulers.map((ruler, d) => findNearest(ruler.stops, positions[d]));
+    const positions = view.chart.scales.map((scale, d) => scale.position(pixels[d]));
+    view.at = view.chart.scales.map((scale, d) => findNearest(scale.stops, positions[d]));
     show(positions);
   };
   box.addEventListener("pointermove", point);
@@ -146,12 +146,12 @@ function listenToChart(box, view, show) {
   box.addEventListener("keydown", (event) => {
     if (!(event.key in STEPS)) return;
     event.preventDefault();
-    const { rulers, isVertical } = view.chart, [wished, step] = STEPS[event.key];
-    const d = Math.min(wished, rulers.length - 1), sign = isVertical && wished === 1 ? -1 : 1;
-    const at = view.at || rulers.map(({ stops }) => Math.floor((stops.length - 1) / 2));
+    const { scales, isVertical } = view.chart, [requested, step] = STEPS[event.key];
+    const d = Math.min(requested, scales.length - 1), sign = isVertical && requested === 1 ? -1 : 1;
+    const at = view.at || scales.map(({ stops }) => Math.floor((stops.length - 1) / 2));
     at[d] += sign * step;
-    view.at = at.map((stop, i) => Math.min(Math.max(stop, 0), rulers[i].stops.length - 1));
-    show(view.at.map((stop, i) => rulers[i].stops[stop]));
+    view.at = at.map((stop, i) => Math.min(Math.max(stop, 0), scales[i].stops.length - 1));
+    show(view.at.map((stop, i) => scales[i].stops[stop]));
   });
 }
 

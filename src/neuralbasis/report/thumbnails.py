@@ -18,7 +18,7 @@ TRUECOLOUR = 2
 UP = 2  # each pixel less the one above: fewer different bytes
 
 
-def write_addresses(pictures: Sequence[np.ndarray], sides: Sequence[int], max_bytes: int) -> list[str]:
+def encode_thumbnails(pictures: Sequence[np.ndarray], sides: Sequence[int], max_bytes: int) -> list[str]:
     """A data address for each picture; its longer side has the first of these sizes with which all have room."""
     files: list[bytes] = []
     for side in sides:

@@ -19,18 +19,18 @@ MAX_POINTS = 800
 N_BARS = 20
 
 
-def describe_check(model: AdditiveModel, table: Columns, y: Any) -> dict[str, Any]:
+def describe_accuracy(model: AdditiveModel, table: Columns, y: Any) -> dict[str, Any]:
     """Figures and pictures of all rows of a table; `y` is what came for each."""
     came = np.asarray(y)
     if came.shape != (table.n_rows,):
         raise ValueError(f"y must hold one value for each of the {table.n_rows} rows of X; its shape is {came.shape}")
     predicted = inverse_link(model.link, model.scores(table))
     if model.classes is None:
-        return {"n": table.n_rows, **_check_values(came, predicted)}
-    return {"n": table.n_rows, **_check_classes(_find_codes(model.classes, came), predicted)}
+        return {"n": table.n_rows, **_measure_regression(came, predicted)}
+    return {"n": table.n_rows, **_measure_classes(_find_codes(model.classes, came), predicted)}
 
 
-def _check_values(came: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
+def _measure_regression(came: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
     from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
     came = _read_numbers(came)
@@ -44,7 +44,7 @@ def _check_values(came: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
     return {"measures": _list(measures), "bins": [_bin(predicted, came)], "points": points.tolist(), "bars": None}
 
 
-def _check_classes(codes: np.ndarray, probability: np.ndarray) -> dict[str, Any]:
+def _measure_classes(codes: np.ndarray, probability: np.ndarray) -> dict[str, Any]:
     from sklearn.metrics import log_loss, roc_auc_score
 
     n_classes = probability.shape[1]

@@ -1,4 +1,4 @@
-"""Part: the terms of a model that a page shows, as a model of their own.
+"""PageModel: the terms of a model that a page shows, as a model of their own.
 
 Of a wide model, and of one with more numbers than a page should hold, such as hundreds of columns and hundreds of
 classes, these are the strongest, and those that contribute most to the rows of the page.
@@ -22,7 +22,7 @@ MAX_TABLES = 2_000_000  # the same of a model that is not wide
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class PageModel:
     """Some terms of a model.
 
     Parameters
@@ -41,11 +41,11 @@ class Part:
     is_wide: bool = False
 
 
-def choose_part(model: AdditiveModel, rows: Columns | None) -> Part:
+def choose_page_model(model: AdditiveModel, rows: Columns | None) -> PageModel:
     """All terms, or some of a model that is wide or large; `rows` are those of the page."""
     n_columns = len(model.encoder.axes)
     if not model.is_wide and sum(_count_numbers(model, t) for t in range(len(model.shapes))) <= MAX_TABLES:
-        return Part(model, tuple(range(n_columns)), 0, n_columns)
+        return PageModel(model, tuple(range(n_columns)), 0, n_columns)
     chosen: list[Shape | TiedShape] = []
     room = MAX_NUMBERS if model.is_wide else MAX_TABLES
     for t in _rank_terms(model, rows):
@@ -58,7 +58,7 @@ def choose_part(model: AdditiveModel, rows: Columns | None) -> Part:
     shapes = tuple(replace(shape, term=tuple(place[feature] for feature in shape.term)) for shape in chosen)
     encoder = Encoder(tuple(model.encoder.axes[feature] for feature in features))
     small = replace(model, encoder=encoder, shapes=shapes)
-    return Part(small, features, len(model.shapes) - len(shapes), n_columns, model.is_wide)
+    return PageModel(small, features, len(model.shapes) - len(shapes), n_columns, model.is_wide)
 
 
 def _count_numbers(model: AdditiveModel, t: int) -> int:

@@ -18,15 +18,15 @@ function listenToChoice(id, names, fill) {
   choose(0);
 }
 
-function listenToSeen() {
-  const { classes = [], pictures = [] } = model.seen || {};
+function listenToEvidence() {
+  const { classes = [], pictures = [] } = model.evidence || {};
   if (classes.length) listenToChoice("class", classes.map((one) => one.label), fillClass);
   const name = ({ actual, prediction }, i) => `${i + 1}: ${actual === null ? prediction : actual}`;
   if (pictures.length) listenToChoice("picture", pictures.map(name), fillPicture);
 }
 
 function fillClass() {
-  const { label, rows, rival, apart, examples, for: raising, against } = model.seen.classes[shown.class];
+  const { label, rows, rival, apart, examples, for: raising, against } = model.evidence.classes[shown.class];
   const whose = rows ? `the ${plural(rows, "row")} of the class given to this page`
     : "the training rows that the term draws to the class";
   find("class-note").textContent = "A number above 0 is what the term adds to the score of the class, in the mean over "
@@ -35,7 +35,7 @@ function fillClass() {
   const ends = [...raising, ...against].map((term) => measureExtent(term, 0)).flat();
   const low = Math.min(0, ...ends), high = Math.max(0, ...ends);
   for (const [id, terms] of [["speaks-for", raising], ["speaks-against", against]]) {
-    for (const card of find(id).children) forgetPicture(card);
+    for (const card of find(id).children) removeChart(card);
     find(id).replaceChildren(...terms.map((term) => openSketch(term, low, high)));
   }
   const names = apart.map(([term, size]) => `${term} ${writeSigned(size)}`).join(", ");
@@ -49,12 +49,12 @@ function openSketch(term, low, high) {
   const card = html("article", { class: "card" }, html("header", {}, html("h3", { title: term.name }, name), figure), box);
   const limits = term.axes.length > 1 ? Math.max(-low, high) || 1 : low === high ? [-1, 1] : widen(low, high);
   const view = { term, kind: findKind(term), maxLevels: MAX_LEVELS, slice: Math.ceil((term.axes[2]?.count ?? 1) / 2) };
-  addPicture(card, () => drawTerm(box, view, limits, 0));
+  addChart(card, () => drawTerm(box, view, limits, 0));
   return card;
 }
 
 function fillPicture() {
-  const picture = model.seen.pictures[shown.picture], { address, label, sights, actual, prediction, score } = picture;
+  const picture = model.evidence.pictures[shown.picture], { address, label, sights, actual, prediction, score } = picture;
   const soft = (text) => html("span", { class: "soft" }, text);
   const chance = picture.probability === null ? [] : [soft(`probability of ${label} ${writeShare(picture.probability)}`)];
   const came = actual === null ? [] : [soft("came"), html("span", { class: "came name" }, actual)];
@@ -64,7 +64,7 @@ function fillPicture() {
   let at = picture.intercept;
   const steps = sights.map(({ name, link, values, contribution }) => {
     at += contribution;
-    const note = values.map(writeSeen).join(", "), place = link === null ? null : `#term-${link}`;
+    const note = values.map(writeConceptValue).join(", "), place = link === null ? null : `#term-${link}`;
     return makeBar(name, note, contribution, place, at - contribution, at);
   });
   if (picture.others) steps.push(makeBar(plural(picture.others, "other term"), "", score - at, null, at, score));
@@ -76,7 +76,7 @@ function fillPicture() {
   find("sights").replaceChildren(...sights.filter((sight) => sight.heat).map((sight) => openSight(picture, sight)));
 }
 
-function writeSeen(value) {
+function writeConceptValue(value) {
   if (value === null) return "missing";
   return typeof value === "number" ? writeNumber(value) : shorten(value, 30);
 }
@@ -92,7 +92,7 @@ function openSight({ address, size, grid }, { name, contribution, values, heat }
   const colour = findColour(contribution > 0 ? "positive" : "negative");
   heat.forEach((strength, i) => image.data.set([...colour, 255 * STRONGEST * strength], 4 * i));
   context.putImageData(image, 0, 0);
-  const caption = html("figcaption", {}, html("span", { class: "name" }, name), ` ${values.map(writeSeen).join(", ")} → `,
+  const caption = html("figcaption", {}, html("span", { class: "name" }, name), ` ${values.map(writeConceptValue).join(", ")} → `,
     writeFigure(contribution, writeSigned(contribution), `side ${contribution > 0 ? "positive" : "negative"}`));
   const photo = showPhoto(address, size, `Where ${name} was seen`);
   return html("figure", { class: "sight" }, html("div", { class: "layers" }, photo, canvas), caption);
