@@ -332,13 +332,13 @@ def test_data_of_rows(houses, regressor):
 
 def test_wrong_rows_and_targets_are_errors(houses, regressor):
     frame, y = houses
-    with pytest.raises(ValueError, match="one value for each of the 3 rows of X; its shape is \\(2,\\)"):
+    with pytest.raises(ValueError, match="one value for each of the 3 rows of X; got shape \\(2,\\)"):
         regressor.explain_local(frame[:3], y[:2])
     found = regressor.explain_local(frame[:3])
     for wrong in (3, -4):
-        with pytest.raises(ValueError, match=f"no row {wrong}; the explanation has the rows 0 … 2"):
+        with pytest.raises(ValueError, match=f"no row {wrong}; the explanation has rows 0 … 2"):
             found.row(wrong)
-    with pytest.raises(ValueError, match="choose a key from 0 … 2"):
+    with pytest.raises(ValueError, match="pass a key from 0 … 2"):
         found.visualize()
 
 
@@ -523,17 +523,17 @@ def test_huge_columns_do_not_overflow():
 
 def test_models_that_cannot_be_compared_are_errors():
     curve, levels = make_curve(knots(0, 1), [0, 1, 2, 0]), make_curve(level_axis("size", "nominal", ["a"]), [0, 1, 0])
-    with pytest.raises(ValueError, match="two models or more, or the members of one; got 1"):
+    with pytest.raises(ValueError, match="two or more models, or the members of one model; got 1"):
         explain.stability([curve])
-    with pytest.raises(ValueError, match="keeps no tables of its members; give stability a list"):
+    with pytest.raises(ValueError, match="does not store the tables of its members; pass a list"):
         explain.stability(curve)
     with pytest.raises(ValueError, match="same classes; got \\('score',\\) and \\('a', 'b', 'c'\\)"):
         explain.stability([make_model(), make_model(link="mlogit")])
-    with pytest.raises(ValueError, match="column 'size' holds levels in one model and numbers in another"):
+    with pytest.raises(ValueError, match="column 'size' has levels in one model and numbers in another"):
         explain.stability([curve, levels])
-    with pytest.raises(ValueError, match="none in common"):
+    with pytest.raises(ValueError, match="no main effect in common"):
         explain.stability([curve, make_curve(knots(0, 1, name="age"), [0, 1, 2, 0])])
-    with pytest.raises(ValueError, match="column 'size' of X has no value that is not missing"):
+    with pytest.raises(ValueError, match="column 'size' of X has only missing values"):
         explain.stability([curve, curve], weighted=False, X=[[np.nan]])
     with pytest.raises(ValueError, match="the model has 1 columns, but the table has 2"):
         explain.stability([curve, curve], X=[[1.0, 2.0]])

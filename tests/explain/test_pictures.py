@@ -64,7 +64,7 @@ def test_gains_are_means_over_the_rows_of_the_class(seed, link, tied):
 def test_many_contributions_are_read_for_one_score_alone(monkeypatch):
     model = make_model(1, tied=True)
     whole = explain.explain_class(model, "b", make_rows(model))
-    monkeypatch.setattr(classes, "MANY_NUMBERS", 0)
+    monkeypatch.setattr(classes, "MAX_CONTRIBUTIONS", 0)
     alone = explain.explain_class(model, "b", make_rows(model))
     np.testing.assert_allclose(alone.gains, whole.gains, atol=1e-12)
     np.testing.assert_allclose(alone.rival_gains, whole.rival_gains, atol=1e-12)
@@ -194,15 +194,15 @@ def test_what_cannot_be_a_class_is_an_error():
     model = make_model()
     with pytest.raises(ValueError, match=r"no class 'd'; its classes are \['a', 'b', 'c'\]"):
         explain.explain_class(model, "d")
-    with pytest.raises(ValueError, match="n_terms must be 1 or more, not 0"):
+    with pytest.raises(ValueError, match="n_terms must be 1 or more; got 0"):
         explain.explain_class(model, "a", n_terms=0)
-    with pytest.raises(ValueError, match="this one is a regression: use explain_global"):
+    with pytest.raises(ValueError, match="this model is a regression: use explain_global"):
         explain.explain_class(build_model(np.random.default_rng(0)), 0)
     with pytest.raises(ValueError, match=r"numbers from 0 to 255.* got float64 of shape \(4, 5, 2\)"):
         explain.explain_class(model, "a", pictures=[np.zeros((4, 5, 2))])
-    with pytest.raises(ValueError, match="not -2 … 2; give it as it was before it was normalised"):
+    with pytest.raises(ValueError, match="got -2 … 2. Pass the picture before normalisation"):
         explain.explain_class(model, "a", pictures=[np.array([[-2.0, 2.0]])])
-    with pytest.raises(ValueError, match="reaches only 1 and would be black: multiply it by 255"):
+    with pytest.raises(ValueError, match="the largest is 1, which is nearly black: multiply the picture by 255"):
         explain.explain_class(model, "a", pictures=[np.array([[0.0, 0.3, 1.0]])])
     dark = [np.zeros((4, 5)), np.array([[0, 1]], dtype=np.uint8)]
     assert [picture.max() for picture in explain.explain_class(model, "a", pictures=dark).pictures] == [0, 1]
@@ -252,15 +252,15 @@ def test_a_picture_explains_the_class_that_is_predicted():
 def test_wrong_pictures_are_errors():
     model = make_model()
     row = one_row(model)
-    with pytest.raises(ValueError, match="the concepts of one picture, not of 3"):
+    with pytest.raises(ValueError, match="the concepts of one picture; got 3 rows"):
         explain.explain_picture(model, make_rows(model, 3), PICTURE)
-    with pytest.raises(ValueError, match="heat names 'wing', which is no column of the model"):
+    with pytest.raises(ValueError, match="heat names 'wing', which is not a column of the model"):
         explain.explain_picture(model, row, PICTURE, {"wing": np.ones((2, 2))})
     with pytest.raises(ValueError, match=r"heat of 'x0' must be a grid \(h, w\) of finite numbers"):
         explain.explain_picture(model, row, PICTURE, {"x0": [[np.nan]]})
-    with pytest.raises(ValueError, match=r"grids of one size, not \[\(1, 2\), \(2, 2\)\]"):
+    with pytest.raises(ValueError, match=r"grids of one size; got \[\(1, 2\), \(2, 2\)\]"):
         explain.explain_picture(model, row, PICTURE, {"x0": np.ones((2, 2)), "x1": np.ones((1, 2))})
-    with pytest.raises(ValueError, match="label needs a model of three classes or more"):
+    with pytest.raises(ValueError, match="label needs a model with three or more classes"):
         explain.explain_picture(make_model(link="logit"), row, PICTURE, label="yes")
     with pytest.raises(ValueError, match="n_terms must be 1 or more"):
         explain.explain_picture(model, row, PICTURE, n_terms=0)

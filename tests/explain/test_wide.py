@@ -268,7 +268,7 @@ def test_leanings_are_drawn_as_they_are(tmp_path):
     assert [label.get_text() for label in axes.get_yticklabels()] == ["goal", "goalkeeper", "engine"]
     assert [bar.get_width() for bar in axes.patches] == [lean("goal", 2), lean("goalkeeper", 2), lean("engine", 2)]
     assert [axes.get_title() for axes in plot.leanings(build_words(), classes=["sport"]).axes] == ["sport"]
-    with pytest.raises(ValueError, match=r"classes must name some of the model's \['cars', .*\], not \['news'\]"):
+    with pytest.raises(ValueError, match=r"classes must be some of \['cars', .*\]; got \['news'\]"):
         plot.leanings(build_words(), classes=["news"])
 
 

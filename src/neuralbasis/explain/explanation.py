@@ -67,7 +67,7 @@ def find_output(model: AdditiveModel, label: Any) -> tuple[int, int]:
 
 
 def read_table(model: AdditiveModel, X: Any) -> Columns:
-    """The model's columns of any table that `predict` accepts; in rows given as dicts, absent keys are missing values."""
+    """The model's columns of any table that `predict` accepts; in rows given as dicts, absent keys are missing."""
     mappings = find_rows(X)
     if mappings is not None:
         X = {name: [row.get(name) for row in mappings] for name in model.encoder.names}

@@ -137,8 +137,8 @@ def read_picture(picture: Any) -> np.ndarray:
         )
     if array.dtype != np.uint8 and not (array.min() >= 0 and array.max() <= 255):
         raise ValueError(
-            f"a picture must contain numbers from 0 to 255; got {array.min():g} … {array.max():g}. Pass the picture before "
-            "normalisation"
+            f"a picture must contain numbers from 0 to 255; got {array.min():g} … {array.max():g}. Pass the picture "
+            "before normalisation"
         )
     if array.dtype.kind == "f" and 0 < array.max() <= 1:
         raise ValueError(

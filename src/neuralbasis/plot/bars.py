@@ -19,6 +19,7 @@ from .canvas import (
     RAISES,
     choose_width,
     format_number,
+    format_signed,
     format_values,
     open_canvas,
     plain,
