@@ -201,7 +201,7 @@ def test_rows_of_a_large_model_keep_their_scores(tmp_path, monkeypatch):
 
 def test_wrong_records_are_refused(tmp_path):
     model = make_model()
-    with pytest.raises(TypeError, match=r"pictures must hold what explain\.explain_class .* not ndarray"):
+    with pytest.raises(TypeError, match=r"pictures must contain results of explain\.explain_class .* got ndarray"):
         write(tmp_path, model, [photo()])
     other = build_model(np.random.default_rng(1), ("continuous",), (1,), 3, "mlogit", ABC)
     with pytest.raises(ValueError, match=r"ClassExplanation\('a', 0 rows\) of another model"):
@@ -256,7 +256,7 @@ def test_examples_are_drawn(open_page):
         "[...document.querySelectorAll('#examples img')].map((one) => [one.naturalWidth, one.naturalHeight])"
     )
     assert sizes == [[80, 60], [30, 90]]
-    assert "training rows that the term draws to the class" in page.read("#class-note")[0]
+    assert "training rows that the term makes more likely to be of the class" in page.read("#class-note")[0]
     assert page.read("#apart") == [""]
 
 

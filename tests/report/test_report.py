@@ -292,15 +292,15 @@ def test_wrong_arguments_are_refused(tmp_path):
     _, table = rows_of(model, 5)
     with pytest.raises(TypeError, match="not NeuralBasisClassifier; call fit first"):
         write_page(tmp_path, NeuralBasisClassifier())
-    with pytest.raises(ValueError, match="y needs the rows themselves: give X"):
+    with pytest.raises(ValueError, match="y needs the rows themselves: pass X"):
         write_page(tmp_path, model, y=["no"])
-    with pytest.raises(ValueError, match="rows needs the rows themselves: give X"):
+    with pytest.raises(ValueError, match="rows needs the rows themselves: pass X"):
         write_page(tmp_path, model, rows=[0])
     with pytest.raises(ValueError, match="between 0 and 4, the last row of X; got 5"):
         write_page(tmp_path, model, table, rows=[5])
-    with pytest.raises(ValueError, match="y holds 'maybe', which is no class of the model"):
+    with pytest.raises(ValueError, match="y contains 'maybe', which is not a class of the model"):
         write_page(tmp_path, model, table, ["no"] * 4 + ["maybe"])
-    with pytest.raises(ValueError, match=r"one value for each of the 5 rows of X; its shape is \(4,\)"):
+    with pytest.raises(ValueError, match=r"one value for each of the 5 rows of X; got shape \(4,\)"):
         write_page(tmp_path, model, table, ["no"] * 4)
     with pytest.raises(ValueError, match="missing or infinite"):
         write_page(tmp_path, make_model("identity"), table, [1.0, np.nan, 1.0, 1.0, 1.0])
@@ -563,8 +563,8 @@ def test_the_page_of_a_wide_model_knows_what_it_does_not_show(open_page, monkeyp
     page = open_page(model, rows)
     shown = page.count("#terms .card")
     assert 3 <= shown < len(model.shapes)
-    assert f"{len(model.shapes)} numbers, one a term" in page.read("#lead")[0]
-    assert f"those that matter in the rows below, {shown} in all, are on this page" in page.read("#lead")[0]
+    assert f"{len(model.shapes)} numbers, one for each term." in page.read("#lead")[0]
+    assert f"This page has charts of {shown} terms: the strongest, and those that matter" in page.read("#lead")[0]
     for output in range(3):
         page.set("#output", output)
         page.set("#row", 2)
@@ -586,7 +586,7 @@ def test_a_row_goes_to_the_what_if_panel(open_page):
     page.click("#next")
     page.click("#take")
     assert page.figures("#sum data") == pytest.approx(model.scores(table)[2], abs=CLOSE)
-    assert page.read("#row-verdict .came") == [model.predict(table)[2]]
+    assert page.read("#row-verdict .actual") == [model.predict(table)[2]]
 
 
 @needs_browser
@@ -634,7 +634,7 @@ def test_pointing_reads_the_curve_between_knots(open_page):
         (text,), (score,) = page.read(".readout"), page.figures(".readout data")
         age = float(re.search(r"age ([\d.]+)", text)[1])
         assert score == pytest.approx(np.interp(age, [0, 10, 30], [-1, 2, 1]), abs=2e-3)
-        assert "± 0.25 · 5 training rows near" in text
+        assert "± 0.25 · 5 training rows nearby" in text
 
 
 @needs_browser

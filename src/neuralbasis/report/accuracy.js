@@ -1,9 +1,9 @@
-// Check: how well predictions meet what came, where the page was given rows with answers.
+// Accuracy: predictions against actual values, if the page was written with rows and their actual values.
 
-const MEASURED = "If the model was fitted on the same rows, it looks better here than on new ones.";
-const CALIBRATION = "Rows with similar predictions in one dot, with two standard errors. "
-  + "On the dashed line the model means what it says.";
-const RESIDUALS = "Each dot is a row: how far above or below its prediction it came. "
+const MEASURED = "If the model was fitted on these rows, it looks better here than on new rows.";
+const CALIBRATION = "Each dot is a group of rows with similar predictions; its error bar is two standard errors. "
+  + "On the dashed line, predictions agree with what was observed.";
+const RESIDUALS = "Each dot is a row: how far its actual value is above or below its prediction. "
   + "Good predictions scatter evenly around zero.";
 
 function fillAccuracy() {
@@ -11,23 +11,23 @@ function fillAccuracy() {
   if (!accuracy) return;
   const choice = () => (link === "mlogit" ? state.output : 0);
   const label = () => shorten(classes[link === "logit" ? 1 : state.output], 24);
-  const said = () => (classes ? `said: probability of ${label()}` : "said: prediction");
+  const predicted = () => (classes ? `predicted probability of ${label()}` : "prediction");
   find("check-note").textContent = `Measured on the ${plural(accuracy.n, "row")} given to this page. ${MEASURED}`;
   fillFacts(find("measures"), accuracy.measures.map(([name, value]) => [name, writeNumber(value)]));
   find("calibration-note").textContent = CALIBRATION;
   find("errors-title").textContent = classes ? "Separation" : "Residuals";
   addChart(find("calibration"), (box) => {
     const bins = accuracy.bins[choice()];
-    drawCalibration(box, bins, [said(), classes ? "came: share of rows" : "came: mean"]);
-    const words = bins.map((bin) => `said ${writeNumber(bin[0])}, came ${writeNumber(bin[1])}`);
+    drawCalibration(box, bins, [predicted(), classes ? "observed share of rows" : "observed mean"]);
+    const words = bins.map((bin) => `predicted ${writeNumber(bin[0])}, observed ${writeNumber(bin[1])}`);
     box.setAttribute("aria-label", `Calibration: ${words.join("; ")}`);
   });
   addChart(find("errors"), (box) => {
-    const error = `${shorten(target || "came", 20)} − prediction`;
+    const error = `${shorten(target || "actual value", 20)} − prediction`;
     if (accuracy.points) drawResiduals(box, accuracy.points, ["prediction", error]);
-    else drawSeparation(box, accuracy.bars[choice()], [said(), "rows"]);
+    else drawSeparation(box, accuracy.bars[choice()], [predicted(), "rows"]);
     const note = accuracy.points ? RESIDUALS
-      : `Above the line: rows of ${label()}. Below: all others. The further apart, the better.`;
+      : `Above the line: rows of ${label()}. Below: all other rows. The further apart the two groups are, the better.`;
     find("errors-note").textContent = note;
     box.setAttribute("aria-label", note);
   });

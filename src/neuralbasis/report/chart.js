@@ -1,8 +1,8 @@
-// Pictures, drawn at the size of their box: SVG for lines and bars, a canvas for maps.
+// Charts, drawn at the size of their box: SVG for lines and bars, a canvas for maps.
 //
-// A chart of a term gives back its scales, and `move(positions)`, which puts the cursor there.
+// A chart of a term returns its scales and `move(positions)`, which moves the cursor.
 
-const FEW_KNOTS = 30; // up to here a curve shows a dot at each knot
+const FEW_KNOTS = 30; // up to this many knots, each one has a dot
 const N_DENSITY = 48;
 const MARGIN = { top: 10, right: 14, bottom: 26, left: 50 };
 const LETTER = 6.6; // pixels
@@ -15,7 +15,7 @@ function openChart(box) {
   return { picture, width, height };
 }
 
-// A group above everything else, whose content follows the pointer.
+// A group in front of everything else, for the cursor.
 function openCursor(picture) {
   const group = svg("g", { class: "pointer" });
   picture.append(group);
@@ -91,7 +91,7 @@ function drawCurves(parent, scale, term, output, y) {
   if (cells.length <= FEW_KNOTS) parent.append(...mean.map(([x, height]) => drawDot(x, height, 3, "dot")));
 }
 
-// Training weight as bars at the foot, the highest always of the same height.
+// Training weight as bars below the curve; the highest bar always has the same height.
 function drawDensity(parent, scale, weights, area) {
   const { knots, count } = scale.axis, height = 0.2 * (area.bottom - area.top);
   const bars = count <= FEW_KNOTS
@@ -104,7 +104,7 @@ function drawDensity(parent, scale, weights, area) {
   }
 }
 
-// Even bins of the drawn range; each knot stands for the values up to half way to its neighbours.
+// Even bins of the drawn range; the weight of a knot is spread half way to its neighbours.
 function binWeights(knots, weights, scale) {
   const end = knots.length - 1, low = Math.max(scale.low, knots[0]), high = Math.min(scale.high, knots[end]);
   const sides = [knots[0], ...Array.from(knots.subarray(1), (knot, i) => knots[i] / 2 + knot / 2), knots[end]];
@@ -130,7 +130,7 @@ function drawMissing(picture, scale, term, output, y, area) {
     drawPath([[x, at - 5], [x + 5, at], [x, at + 5], [x - 5, at]], "diamond", "Z"));
 }
 
-// A main effect of levels: a bar each.
+// A main effect of levels, as bars.
 function drawLevels(box, term, output, limits, maxLevels) {
   const { picture, width, height } = openChart(box), label = Math.min(150, width * 0.32);
   const area = { left: label + 8, right: width - 58, top: MARGIN.top, bottom: height - MARGIN.bottom };
@@ -190,7 +190,7 @@ function drawSideTicks(picture, scale, area) {
   }
 }
 
-// Every pixel is the table itself, read between its cells; where no row stands it fades to grey.
+// Each pixel interpolates the table; the map fades to grey where there are no training rows.
 function paintMap(canvas, term, output, limit, slice, across, up, area) {
   const width = Math.max(1, Math.round(area.right - area.left));
   const height = Math.max(1, Math.round(area.bottom - area.top));
@@ -202,14 +202,14 @@ function paintMap(canvas, term, output, limit, slice, across, up, area) {
   const xs = Array.from({ length: width }, (_, i) => across.position(area.left + i + 0.5));
   const ys = Array.from({ length: height }, (_, i) => up.position(area.top + i + 0.5));
   const scores = takePlane(term, slice, (cell) => term.score(cell, output)), rows = term.axes[1].cells;
-  const seen = takePlane(term, slice, (cell) => Number(term.weights[cell] > 0));
+  const hasRows = takePlane(term, slice, (cell) => Number(term.weights[cell] > 0));
   let at = 0;
   for (const y of ys) {
     for (const x of xs) {
-      const score = blend(scores, rows, x, y), end = score > 0 ? positive : negative, known = blend(seen, rows, x, y);
-      const strength = Math.min(1, Math.abs(score) / limit) * (0.15 + 0.85 * known);
+      const score = blend(scores, rows, x, y), end = score > 0 ? positive : negative, near = blend(hasRows, rows, x, y);
+      const strength = Math.min(1, Math.abs(score) / limit) * (0.15 + 0.85 * near);
       for (let c = 0; c < 3; c++) {
-        const ground = unknown[c] + known * (zero[c] - unknown[c]);
+        const ground = unknown[c] + near * (zero[c] - unknown[c]);
         image.data[at++] = ground + strength * (end[c] - ground);
       }
       image.data[at++] = 255;
@@ -250,28 +250,29 @@ function openFrame(box, across, up, names, write) {
   return { picture, x, y };
 }
 
-// Mean prediction against the mean of what came, a dot a bin.
+// Mean prediction against the observed mean, a dot for each bin.
 function drawCalibration(box, bins, names) {
-  const ends = bins.flatMap(([said, came, error]) => [said, came - 2 * error, came + 2 * error]);
+  const ends = bins.flatMap(([predicted, actual, error]) => [predicted, actual - 2 * error, actual + 2 * error]);
   const limits = widen(Math.min(...ends), Math.max(...ends));
   const { picture, x, y } = openFrame(box, limits, limits, names);
   picture.append(drawLine(x(limits[0]), y(limits[0]), x(limits[1]), y(limits[1]), "ideal"));
-  picture.append(drawPath(bins.map(([said, came]) => [x(said), y(came)]), "thin"));
-  for (const [said, came, error, rows] of bins) {
-    const dot = drawDot(x(said), y(came), 4.5, "dot"), words = `said ${writeNumber(said)}, came ${writeNumber(came)}`;
-    dot.append(svg("title", {}, `${words} (${rows} rows)`));
-    picture.append(drawLine(x(said), y(came - 2 * error), x(said), y(came + 2 * error), "whisker"), dot);
+  picture.append(drawPath(bins.map(([predicted, actual]) => [x(predicted), y(actual)]), "thin"));
+  for (const [predicted, actual, error, rows] of bins) {
+    const at = x(predicted), dot = drawDot(at, y(actual), 4.5, "dot");
+    const text = `predicted ${writeNumber(predicted)}, observed ${writeNumber(actual)} (${rows} rows)`;
+    dot.append(svg("title", {}, text));
+    picture.append(drawLine(at, y(actual - 2 * error), at, y(actual + 2 * error), "whisker"), dot);
   }
 }
 
 function drawResiduals(box, points, names) {
-  const said = points.map((point) => point[0]), reach = Math.max(...points.map((point) => Math.abs(point[1])));
-  const limits = widen(Math.min(...said), Math.max(...said));
+  const predicted = points.map((point) => point[0]), reach = Math.max(...points.map((point) => Math.abs(point[1])));
+  const limits = widen(Math.min(...predicted), Math.max(...predicted));
   const { picture, x, y } = openFrame(box, limits, widen(-reach, reach), names);
   for (const [prediction, residual] of points) picture.append(drawDot(x(prediction), y(residual), 2.5, "speck"));
 }
 
-// Rows by their probability: those of the class above the line, the others below it.
+// Rows by predicted probability: rows of the class above the line, the others below it.
 function drawSeparation(box, [inside, outside], names) {
   const reach = Math.max(...inside, ...outside);
   const write = (value) => writeNumber(Math.abs(value));
@@ -283,7 +284,7 @@ function drawSeparation(box, [inside, outside], names) {
   });
 }
 
-// Bars beside names, all on one scale; lines that are there already stay, so that their bars can move.
+// Bars beside names, all on one scale; existing lines are reused, which animates their bars.
 function fillBars(list, items, low, high) {
   const share = (width) => `${((100 * width) / (high - low || 1)).toFixed(3)}%`;
   while (list.children.length > items.length) list.lastChild.remove();

@@ -1,10 +1,10 @@
-// Seen: classes with their examples and the shapes that speak for them, and pictures with what was seen in them.
+// Classes with examples and the terms that raise or lower their scores, and pictures with the concepts found in them.
 
-const STRONGEST = 0.8; // share of the colour where a concept was seen most
+const MAX_OPACITY = 0.8; // opacity of the colour where a concept is strongest
 
 const shown = { class: 0, picture: 0 };
 
-// A select of some names with a button to either side of it.
+// A select with buttons for the previous and the next entry.
 function listenToChoice(id, names, fill) {
   const choose = (place) => {
     shown[id] = (place + names.length) % names.length;
@@ -28,9 +28,10 @@ function listenToEvidence() {
 function fillClass() {
   const { label, rows, rival, apart, examples, for: raising, against } = model.evidence.classes[shown.class];
   const whose = rows ? `the ${plural(rows, "row")} of the class given to this page`
-    : "the training rows that the term draws to the class";
-  find("class-note").textContent = "A number above 0 is what the term adds to the score of the class, in the mean over "
-    + `${whose}; one below 0, what it takes from the training rows that it turns away.`;
+    : "training rows that the term makes more likely to be of the class";
+  find("class-note").textContent = "The number of a chart is what the term adds to the score of the class on average. "
+    + `Positive numbers are averages over ${whose}. `
+    + "Negative numbers are averages over training rows that the term makes less likely to be of the class.";
   find("examples").replaceChildren(...examples.map((src) => html("img", { src, alt: `An example of ${label}` })));
   const ends = [...raising, ...against].map((term) => measureExtent(term, 0)).flat();
   const low = Math.min(0, ...ends), high = Math.max(0, ...ends);
@@ -39,7 +40,7 @@ function fillClass() {
     find(id).replaceChildren(...terms.map((term) => openSketch(term, low, high)));
   }
   const names = apart.map(([term, size]) => `${term} ${writeSigned(size)}`).join(", ");
-  find("apart").textContent = names ? `What tells it from ${rival}, whose score comes next on these rows: ${names}.` : "";
+  find("apart").textContent = names ? `What separates it from ${rival}, the class with the next highest score on these rows: ${names}.` : "";
 }
 
 function openSketch(term, low, high) {
@@ -57,9 +58,9 @@ function fillPicture() {
   const picture = model.evidence.pictures[shown.picture], { address, label, sights, actual, prediction, score } = picture;
   const soft = (text) => html("span", { class: "soft" }, text);
   const chance = picture.probability === null ? [] : [soft(`probability of ${label} ${writeShare(picture.probability)}`)];
-  const came = actual === null ? [] : [soft("came"), html("span", { class: "came name" }, actual)];
+  const observed = actual === null ? [] : [soft("actual"), html("span", { class: "actual name" }, actual)];
   const answer = picture.probability === null ? writeNumber(prediction) : prediction;
-  find("picture-verdict").replaceChildren(html("span", { class: "answer name" }, answer), ...chance, ...came);
+  find("picture-verdict").replaceChildren(html("span", { class: "answer name" }, answer), ...chance, ...observed);
   find("photo").replaceChildren(showPhoto(address, picture.size));
   let at = picture.intercept;
   const steps = sights.map(({ name, link, values, contribution }) => {
@@ -85,15 +86,15 @@ function showPhoto(src, [width, height], alt = "The picture") {
   return html("img", { src, alt, width, height });
 }
 
-// The grid as a canvas of its cells, stretched over the picture: the browser makes it smooth.
+// The grid as a canvas with one pixel per cell, scaled over the picture: the browser interpolates.
 function openSight({ address, size, grid }, { name, contribution, values, heat }) {
   const [height, width] = grid, canvas = html("canvas", { width, height, class: "heat", "aria-hidden": "true" });
   const context = canvas.getContext("2d"), image = context.createImageData(width, height);
   const colour = findColour(contribution > 0 ? "positive" : "negative");
-  heat.forEach((strength, i) => image.data.set([...colour, 255 * STRONGEST * strength], 4 * i));
+  heat.forEach((strength, i) => image.data.set([...colour, 255 * MAX_OPACITY * strength], 4 * i));
   context.putImageData(image, 0, 0);
   const caption = html("figcaption", {}, html("span", { class: "name" }, name), ` ${values.map(writeConceptValue).join(", ")} → `,
     writeFigure(contribution, writeSigned(contribution), `side ${contribution > 0 ? "positive" : "negative"}`));
-  const photo = showPhoto(address, size, `Where ${name} was seen`);
+  const photo = showPhoto(address, size, `Where ${name} was found`);
   return html("figure", { class: "sight" }, html("div", { class: "layers" }, photo, canvas), caption);
 }

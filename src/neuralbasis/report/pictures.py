@@ -1,7 +1,7 @@
-"""Pictures: classes with their examples, and single pictures with what was seen in them, as the page reads them.
+"""Classes with examples, and pictures with their concepts, as data of the page.
 
-In: records of `explain_class` and `explain_picture`. Out: plain values and packed arrays. A class has the shapes that
-speak for it and against it as small tables of their own, with fewer knots: they are only drawn.
+In: results of `explain_class` and `explain_picture`. Out: plain values and packed arrays. The shapes of a class are
+stored as small tables with fewer knots, because they are only drawn.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ..model.shapes import Shape
 from .tables import Pack, describe_term
 from .thumbnails import encode_thumbnails
 
-MAX_KNOTS = {1: 96, 2: 24, 3: 10}  # of a drawn table, by the number of its columns
-MAX_EXAMPLES = 6  # pictures of a class
+MAX_KNOTS = {1: 96, 2: 24, 3: 10}  # of a drawn table, by its number of columns
+MAX_EXAMPLES = 6  # pictures per class
 EXAMPLE_SIDES, PICTURE_SIDES = (160, 120, 96, 72, 56, 40), (448, 320, 240, 160, 120, 96)  # pixels
-MAX_EXAMPLE_BYTES, MAX_PICTURE_BYTES = 5_000_000, 3_000_000  # of all of them
+MAX_EXAMPLE_BYTES, MAX_PICTURE_BYTES = 5_000_000, 3_000_000  # of all examples, of all pictures
 
 
 def describe_pictures(records: Sequence[Any], model: AdditiveModel, shown: Sequence[str], pack: Pack) -> dict[str, Any]:
-    """What the page says of some classes and pictures; `shown` are the names of the terms that it has."""
+    """The data of some classes and pictures; `shown` are the names of the terms on the page."""
     classes, pictures = _sort_records(records, model)
     places = {name: index for index, name in enumerate(shown)}
     drawn_terms = _DrawnTerms(pack, places)
@@ -51,11 +51,11 @@ def _sort_records(
             pictures.append(record)
         else:
             raise TypeError(
-                "pictures must hold what explain.explain_class and explain.explain_picture give, not "
+                "pictures must contain results of explain.explain_class and explain.explain_picture; got "
                 f"{type(record).__name__}"
             )
         if record.model is not model and record.names != model.term_names:
-            raise ValueError(f"pictures holds {record!r} of another model; explain it with the model of the page")
+            raise ValueError(f"pictures contains {record!r} of another model; explain it with the model of the page")
     return classes, pictures
 
 
@@ -108,12 +108,12 @@ def _describe_picture(record: PictureExplanation, places: dict[str, int], pack: 
 
 
 def _find_label(record: PictureExplanation) -> int:
-    """The class whose score is explained: of two, the second."""
+    """Index of the class whose score is explained: the second of two classes."""
     return 1 if len(record.intercept) == 1 else record.output
 
 
 class _DrawnTerms:
-    """Small tables of single classes, and their axes, each written once."""
+    """Small tables of single classes, and their axes, each stored once."""
 
     def __init__(self, pack: Pack, places: dict[str, int]):
         self.axes: list[dict[str, Any]] = []
@@ -121,7 +121,7 @@ class _DrawnTerms:
         self._known: dict[tuple[str, bytes], int] = {}
 
     def add(self, term: TermView, gain: float) -> dict[str, Any]:
-        """A drawn term, with what it contributes."""
+        """Store a term for drawing, with its mean contribution."""
         small = _reduce_knots(term)
         indices = {id(axis): self._find_axis(axis) for axis in small.axes}
         has_members = small.members is not None and small.members.shape[-2] > 1
@@ -133,7 +133,7 @@ class _DrawnTerms:
         if key not in self._known:
             self._known[key] = len(self.axes)
             levels = None if axis.levels is None else list(axis.levels)
-            # The page finds a level's name by its knot; a coarser axis has knots of levels that it does not list.
+            # The page looks up a level by its knot; a coarser axis has knots of levels that it does not list.
             knots = axis.knots if levels is None else np.arange(len(levels))
             start = self._pack.add_exact(knots)
             self.axes.append({"name": axis.name, "levels": levels, "knots": start, "count": len(knots)})
@@ -141,7 +141,7 @@ class _DrawnTerms:
 
 
 def _reduce_knots(term: TermView) -> TermView:
-    """The same term with fewer knots; the training weight goes to the nearest that stays."""
+    """The same term with fewer knots; training weight moves to the nearest remaining knot."""
     scores, spread, weights, members = term.scores, term.spread, term.weights, term.members
     axes = []
     for d, axis in enumerate(term.axes):
@@ -159,7 +159,7 @@ def _reduce_knots(term: TermView) -> TermView:
 
 
 def _gather(weights: np.ndarray, owners: np.ndarray, count: int, axis: int) -> np.ndarray:
-    """Sums of the weights along an axis that have the same owner."""
+    """Sum weights along an axis by owner."""
     moved = np.moveaxis(weights, axis, 0)
     found = np.zeros((count, *moved.shape[1:]))
     np.add.at(found, owners, moved)
