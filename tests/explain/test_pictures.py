@@ -200,7 +200,7 @@ def test_what_cannot_be_a_class_is_an_error():
         explain.explain_class(build_model(np.random.default_rng(0)), 0)
     with pytest.raises(ValueError, match=r"numbers from 0 to 255.* got float64 of shape \(4, 5, 2\)"):
         explain.explain_class(model, "a", pictures=[np.zeros((4, 5, 2))])
-    with pytest.raises(ValueError, match="got -2 … 2. Pass the picture before normalisation"):
+    with pytest.raises(ValueError, match=r"got -2 … 2\. Pass the picture before normalisation"):
         explain.explain_class(model, "a", pictures=[np.array([[-2.0, 2.0]])])
     with pytest.raises(ValueError, match="the largest is 1, which is nearly black: multiply the picture by 255"):
         explain.explain_class(model, "a", pictures=[np.array([[0.0, 0.3, 1.0]])])

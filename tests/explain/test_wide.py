@@ -26,7 +26,7 @@ from neuralbasis.model.scorecard import MAX_TABLES
 from neuralbasis.model.shapes import Shape, make_shapes
 from neuralbasis.report import page_model
 from tests.models import build_model
-from tests.report.test_report import read_page
+from tests.report.pages import read_page
 from tests.sparse_tables import build_models, build_wide, draw_table, rows_of_every_kind
 
 WORDS = ("goal", "engine", "the", "goalkeeper", "Own goal", "rare")

@@ -1,26 +1,22 @@
 """report: classes and pictures on the page. It shows what the records say, heat where it belongs, and stays small."""
 
 import base64
-import json
-from html.parser import HTMLParser
 from io import BytesIO
 
 import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from neuralbasis import report
 from neuralbasis.encoding.axis import Axis, continuous_axis
 from neuralbasis.encoding.encoder import Encoder
 from neuralbasis.explain import explain_class, explain_picture
 from neuralbasis.model.additive_model import AdditiveModel
 from neuralbasis.model.shapes import Shape, TiedShape
 from neuralbasis.report import page_model, pictures
-from neuralbasis.report.thumbnails import shrink, encode_thumbnails, write_png
-from tests.browser import find_browser
+from neuralbasis.report.thumbnails import encode_thumbnails, shrink, write_png
 from tests.models import build_model, draw_numbers, name_columns, tie_model
+from tests.report.pages import needs_browser, read_page, write_page
 
-needs_browser = pytest.mark.skipif(find_browser() is None, reason="no Chromium: the page cannot be driven")
 ABC = np.array(["a", "b", "c"])
 HOSTILE = "<img src=x onerror='window.broken = 1'></script>"
 
@@ -53,36 +49,8 @@ def make_picture(model, peak=(2, 1), **options):
     return explain_picture(model, make_rows(model, 1), photo(2), heat, **options)
 
 
-class Blocks(HTMLParser):
-    """The policy of a page, its tags, and its block of data."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.policy, self.tags, self.inside, self.data = "", [], False, ""
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes):
-        found = dict(attributes)
-        self.tags.append(tag)
-        self.inside = found.get("id") == "data"
-        if "http-equiv" in found:
-            self.policy = found["content"]
-
-    def handle_data(self, data):
-        self.data += data if self.inside else ""
-
-    def handle_endtag(self, tag):
-        self.inside = False
-
-
-def read_page(path):
-    blocks = Blocks(path.read_text(encoding="utf-8"))
-    return blocks, json.loads(blocks.data)
-
-
 def write(folder, model, records, **options):
-    report.write(folder / "page.html", model, pictures=records, **options)
-    return folder / "page.html"
+    return write_page(folder, model, pictures=records, **options)
 
 
 def test_png_is_the_picture():
@@ -113,10 +81,10 @@ def test_many_pictures_become_smaller_until_they_have_room():
 
 def test_a_page_without_pictures_allows_none(tmp_path):
     model = make_model()
-    plain, data = read_page(write(tmp_path, model, ()))
+    plain, data, _ = read_page(write(tmp_path, model, ()))
     assert data["evidence"] is None
     assert "img-src" not in plain.policy
-    blocks, _ = read_page(write(tmp_path, model, make_records(model)))
+    blocks, _, _ = read_page(write(tmp_path, model, make_records(model)))
     assert "img-src data:; base-uri 'none'" in blocks.policy
     assert blocks.tags == plain.tags
 
@@ -125,7 +93,7 @@ def test_a_page_without_pictures_allows_none(tmp_path):
 def test_page_holds_what_the_records_say(tied, tmp_path):
     model = make_model(1, tied)
     records = make_records(model)
-    _, data = read_page(write(tmp_path, model, [*records, make_picture(model, label="b", actual="c")]))
+    _, data, _ = read_page(write(tmp_path, model, [*records, make_picture(model, label="b", actual="c")]))
     for own, record in zip(data["evidence"]["classes"], records, strict=True):
         assert (own["label"], own["rows"], own["rival"]) == (record.label, 12, record.rival)
         for side in ("for", "against"):
@@ -179,7 +147,7 @@ def test_a_page_of_two_hundred_classes_can_be_sent(tmp_path):
         explain_class(model, label, pictures=[photo(k, 96, 96)] * 2) for k, label in enumerate(model.classes[:50])
     ]
     path = write(tmp_path, model, records)
-    _, data = read_page(path)
+    _, data, _ = read_page(path)
     assert len(data["evidence"]["classes"]) == 50
     assert len(data["terms"]) == page_model.MAX_TABLES // (302 * 200) < 60
     assert data["hidden"] == 60 - len(data["terms"])
@@ -192,7 +160,7 @@ def test_rows_of_a_large_model_keep_their_scores(tmp_path, monkeypatch):
     monkeypatch.setattr(page_model, "MAX_TABLES", 4 * 302 * 5)
     model = many_classes(9, 5)
     rows = {f"concept {i}": np.array([0.1, 0.8]) for i in range(9)}
-    _, data = read_page(write(tmp_path, model, (), X=rows))
+    _, data, _ = read_page(write(tmp_path, model, (), X=rows))
     assert (len(data["terms"]), data["hidden"], data["wide"]) == (4, 5, False)
     shown = [model.term_names.index(term["name"]) for term in data["terms"]]
     rest = np.delete(model.contributions(rows), shown, axis=1).sum(axis=1)

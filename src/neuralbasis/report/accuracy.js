@@ -1,8 +1,8 @@
 // Accuracy: predictions against actual values, if the page was written with rows and their actual values.
 
 const MEASURED = "If the model was fitted on these rows, it looks better here than on new rows.";
-const CALIBRATION = "Each dot is a group of rows with similar predictions; its error bar is two standard errors. "
-  + "On the dashed line, predictions agree with what was observed.";
+const CALIBRATION = "Each dot is a group of rows with similar predictions, with two standard errors. "
+  + "On the dashed line, predictions match what was observed.";
 const RESIDUALS = "Each dot is a row: how far its actual value is above or below its prediction. "
   + "Good predictions scatter evenly around zero.";
 

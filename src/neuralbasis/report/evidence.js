@@ -29,7 +29,7 @@ function fillClass() {
   const { label, rows, rival, apart, examples, for: raising, against } = model.evidence.classes[shown.class];
   const whose = rows ? `the ${plural(rows, "row")} of the class given to this page`
     : "training rows that the term makes more likely to be of the class";
-  find("class-note").textContent = "The number of a chart is what the term adds to the score of the class on average. "
+  find("class-note").textContent = "The number on a chart is what the term adds to the score of the class on average. "
     + `Positive numbers are averages over ${whose}. `
     + "Negative numbers are averages over training rows that the term makes less likely to be of the class.";
   find("examples").replaceChildren(...examples.map((src) => html("img", { src, alt: `An example of ${label}` })));
