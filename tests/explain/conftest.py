@@ -9,7 +9,7 @@ from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
 
 @pytest.fixture(scope="module")
 def houses():
-    """Whole numbers, levels and gaps, and a target."""
+    """A frame of whole numbers and levels with missing values, and a target."""
     rng = np.random.default_rng(1)
     frame = pd.DataFrame({"rooms": rng.integers(1, 9, 200).astype(float), "city": rng.choice(["Bern", "Oslo"], 200)})
     y = frame["rooms"] + 2.0 * (frame["city"] == "Oslo") + 0.1 * rng.normal(size=200)

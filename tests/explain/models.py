@@ -25,7 +25,7 @@ def make_rows(model, n_rows=20, seed=0):
 
 
 def make_curve(axis, scores, weights=None, members=None):
-    """A model of one column; scores of all its cells, and weights, by default of its knots or levels alone."""
+    """A model of one column with the scores of all cells; by default, each knot or level has weight 1."""
     table = np.asarray(scores, dtype=float)[:, None]
     weights = np.pad(np.ones(axis.n_cells - 2), 1) if weights is None else np.asarray(weights, dtype=float)
     members = None if members is None else np.asarray(members, dtype=float)[..., None]

@@ -72,7 +72,7 @@ def test_members_of_one_model_deviate_by_its_spread(seed, link):
 
 
 def test_models_are_compared_by_the_names_of_their_columns():
-    """Another order of the columns, other pairs and a column more do not matter."""
+    """The order of columns, other pairs and additional columns do not matter."""
     model = make_model(orders=(1,))
     first, second = model.encoder.axes[:2]
     turned = AdditiveModel(
@@ -88,7 +88,7 @@ def test_models_are_compared_by_the_names_of_their_columns():
 
 
 def test_rows_are_read_by_position():
-    """By position also where a column has no main effect."""
+    """Columns without a main effect count as positions too."""
     size, age = knots(0, 10), knots(0, 1, name="age")
     shapes = [make_curve(size, [0, sign, 3 * sign, 0]).shapes[0] for sign in (1, -1)]
     models = [
@@ -107,7 +107,7 @@ def test_stability_of_fitted_models(houses):
     curves = np.stack([model.eval_terms(frame) for model in models])  # (models, N, T)
     expected = curves.std(axis=0, ddof=1).mean(axis=0)
     np.testing.assert_allclose(explain.stability(models, X=frame).by_column, expected)
-    np.testing.assert_allclose(found.by_column, expected, rtol=1e-6)  # every row stands on a knot
+    np.testing.assert_allclose(found.by_column, expected, rtol=1e-6)  # every row is at a knot
     assert found.to_pandas()["deviation"].tolist() == found.by_column.tolist()
     np.testing.assert_allclose(found.model.contributions(frame)[..., 0], curves.mean(axis=0))  # their mean is a model
     assert [shape.members.shape[1] for shape in found.model.shapes] == [4, 4]

@@ -44,7 +44,7 @@ def test_range_excludes_cells_that_no_row_reaches():
 
 
 def test_importance_is_the_mean_absolute_contribution(houses, regressor):
-    sizes = np.abs(regressor.eval_terms(houses[0])).mean(axis=0)  # whole numbers: every row stands on a knot
+    sizes = np.abs(regressor.eval_terms(houses[0])).mean(axis=0)  # whole numbers: every row is at a knot
     found = regressor.explain_global()
     np.testing.assert_allclose([term.importance for term in found.terms], sizes, rtol=1e-6)
     assert found.order == tuple(np.argsort(-sizes).tolist())

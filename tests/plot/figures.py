@@ -1,4 +1,4 @@
-"""Models and tables for the tests of figures, and readers of what a figure shows."""
+"""Models and tables for the tests of figures, and functions that read what a figure shows."""
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ ABC = np.array(["a", "b", "c"])
 
 
 def shape(term, axes, scores, spread=0.0, weights=1.0, members=None):
-    """A table given at the knots; the missing and the unseen cell are 0 and weigh nothing."""
+    """A shape given at the knots; the missing and unseen cells have score 0 and weight 0."""
     scores = np.asarray(scores, dtype=float)
     scores = scores[..., None] if scores.ndim == len(axes) else scores
     full = np.zeros((*(axis.n_cells for axis in axes), scores.shape[-1]))
@@ -48,7 +48,7 @@ def ramp(n_outputs=1, name="age", link="identity", classes=None, intercept=0.0, 
 
 
 def table(seed=0):
-    """A frame with a number, a long tail, a text column and gaps in all of them, and a score."""
+    """A frame with a number, a long-tailed number and a text column, all with missing values, and a score."""
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame(
         {
@@ -73,23 +73,23 @@ def panel(figure, name):
 
 
 def lines_of(axes):
-    """The lines through knots: neither the zero line nor the missing value's."""
+    """The lines through knots, without the zero line and the marker of the missing value."""
     return [line for line in axes.lines if len(line.get_xdata()) > 2]
 
 
 def member_lines_of(axes):
-    """Members, which unlike error bars are faint."""
+    """The faint lines of the members, without error bars."""
     return [c for c in axes.collections if isinstance(c, LineCollection) and c.get_alpha() is not None]
 
 
 def bars_of(axes):
-    """Heights of the bars of levels, one array a class."""
+    """Heights of the bars of levels, one array per class."""
     containers = [c for c in axes.containers if type(c).__name__ == "BarContainer"]
     return [np.array([bar.get_height() for bar in container]) for container in containers]
 
 
 def background_of(axes):
-    """Middle and grey of the shaded bars behind a curve."""
+    """Centres and grey values of the density bars in the background."""
     bars = axes.collections[0]
     middles = [path.vertices[:, 0].min() / 2 + path.vertices[:, 0].max() / 2 for path in bars.get_paths()]
     return np.array(middles), 1 - bars.get_facecolor()[:, 0]

@@ -30,7 +30,7 @@ NASTY = ["price in $ of a_{b$\n" + 9999 * "x", "😀 emoji", "\x00\ud800", "日�
 
 
 def nasty_model(link="identity", classes=None):
-    """Continuous and nominal columns with such names, levels and classes, a pair and a triple."""
+    """Continuous and nominal columns with these names, levels and classes, a pair and a triple."""
     n_outputs = 1 if classes is None or len(classes) == 2 else len(classes)
     axes = [knots(NASTY[0], np.arange(5.0)), level_axis(NASTY[1], "nominal", NASTY), knots(NASTY[2], np.arange(5) / 2)]
     rng = np.random.default_rng(0)
@@ -89,7 +89,7 @@ def test_long_names_keep_their_ends():
 @given(st.text("$\\\\ab {}", max_size=60), st.sampled_from([0.5, 1.0, 1.5, 2.0]))
 @example("$" * 40, 2.0)
 def test_wrapped_names_are_not_formulas(name, inches):
-    """The lines, joined, begin the name."""
+    """The joined lines are a prefix of the name."""
     lines = canvas.wrap_name(name, inches)
     assert lines.count("$") == lines.count(r"\$")
     line, one = (text.replace("\n", "").replace(" ", "") for text in (lines, canvas.wrap_name(name, 100.0)))

@@ -184,7 +184,7 @@ def test_a_cut_tail_is_noted_below_the_axis():
     scores = np.r_[np.linspace(-1, 1, 100), 50.0]
     axes = plot.shapes(additive([axis], [shape((0,), [axis], scores, weights=weights)])).axes[0]
     np.testing.assert_allclose(axes.get_xlim(), (0 - 0.03 * 99, 99 + 0.03 * 99))
-    assert axes.get_ylim()[1] < 2  # what the tail hides does not stretch the scale
+    assert axes.get_ylim()[1] < 2  # values in the tail do not change the range
     assert axes.get_xlabel() == "central 99% of rows"
     assert axes.lines[-1].get_xdata()[-1] == 1e6
 
@@ -235,7 +235,7 @@ def test_at_most_ten_classes_with_distinct_styles():
     assert figure.legends[0].get_title().get_text() == "class (10 of 12)"
     looks = [tuple(canvas.line_style(order).values()) for order in range(10)]
     assert len(set(looks)) == 10
-    assert len({dashes for _, dashes in looks[:7]}) == 7  # in grey
+    assert len({dashes for _, dashes in looks[:7]}) == 7  # distinct in a grey print
     assert len({canvas.bar_style(order)["hatch"] for order in range(7)}) == 7
 
 

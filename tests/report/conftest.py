@@ -18,7 +18,7 @@ def fitted():
 
 @pytest.fixture
 def open_page(browser, tmp_path):
-    """Write a page and open it; at the end its console must be empty and it must have asked for nothing else."""
+    """Write and open pages; at the end, check that the console is empty and that nothing else was requested."""
     pages = []
 
     def open_it(model, *arguments, width=1280, dark=False, **options):

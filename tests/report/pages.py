@@ -42,7 +42,7 @@ HOSTILE = [
 
 
 class Blocks(HTMLParser):
-    """Tags in order, and the texts of the elements that have an id or a name of their own."""
+    """The tags of a page in order, its policy, and the text of its scripts, style and title."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -103,13 +103,13 @@ KINDS = ("identity", "outputs", "logit", "mlogit", "tied")
 
 
 def rows_of(model, n_rows, seed=1):
-    """Numbers with missing values, unseen levels and values out of range, and the table that is read as these."""
+    """Encoded rows with missing values, unseen levels and values out of range, and the same rows as a table."""
     numbers = draw_numbers(np.random.default_rng(seed), model.encoder.axes, n_rows)
     return numbers, name_columns(model.encoder.axes, numbers)
 
 
 def hostile_model():
-    """Every name and level is hostile; a curve, bars, a pair and a triple."""
+    """A curve, bars, a pair and a triple whose names and levels try to break out of the page."""
     names = [*HOSTILE[:3], HOSTILE[6]]
     axes = [continuous_axis(names[0], np.arange(9.0)), level_axis(names[1], "nominal", HOSTILE)]
     axes += [continuous_axis(name, np.arange(4.0)) for name in names[2:]]
@@ -145,13 +145,13 @@ def wide_model(n_terms=2000, n_knots=193):
 
 
 def check_contributions(found, known):
-    """Those shown by name, and the sum of the others."""
+    """Check the terms shown by name, and the sum of the others."""
     rest = sum(known.values()) - sum(known[name] for name in found if name in known)
     for name, value in found.items():
         assert value == pytest.approx(known.get(name, rest), abs=CLOSE)
 
 
 def ladder(axis, feature):
-    """A main effect whose cells hold 0, 1, 2, …"""
+    """A main effect with the scores 0, 1, 2, …"""
     cells = axis.n_cells
     return Shape((feature,), (axis,), np.arange(cells, dtype=float)[:, None], np.zeros((cells, 1)), np.ones(cells))

@@ -110,7 +110,7 @@ def test_charts_are_read_with_the_arrow_keys(open_page):
             for _ in range(20):
                 page.press("ArrowDown")
         (found,) = page.figures(f"#term-{index} .readout data")
-        assert found == pytest.approx(shape.scores.flat[0], abs=CLOSE)  # missing, where a row stands
+        assert found == pytest.approx(shape.scores.flat[0], abs=CLOSE)  # the missing cell, which has rows
         text = page.run(f"document.querySelector('#term-{index} .chart').getAttribute('aria-valuetext')")
         assert page.read(f"#term-{index} .readout") == [text]
 
@@ -252,7 +252,7 @@ def test_the_layout_does_not_shift(open_page):
 
 
 class SlowPage(BaseHTTPRequestHandler):
-    """A page that comes in two parts, with a second between: all markup, then the data and the script."""
+    """Sends a page in two parts, one second apart: the markup, then the data and the script."""
 
     text = b""
 
@@ -267,7 +267,7 @@ class SlowPage(BaseHTTPRequestHandler):
         self.wfile.write(self.text[middle:])
 
     def log_message(self, *_):
-        """Nothing on the test's own screen."""
+        """Print nothing."""
 
 
 @needs_browser

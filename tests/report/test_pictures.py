@@ -1,4 +1,4 @@
-"""report: classes and pictures on the page. It shows what the records say, heat where it belongs, and stays small."""
+"""Classes and pictures on the page: it shows the explanations, heat maps cover the picture, and the file is small."""
 
 import base64
 from io import BytesIO
@@ -42,7 +42,7 @@ def make_records(model, with_rows=True, n_terms=3):
 
 
 def make_picture(model, peak=(2, 1), **options):
-    """Heat of every column, strongest in one cell of a grid of 4 × 3."""
+    """Heat maps of all columns, each with one peak in a grid of 4 × 3."""
     heat = {axis.name: np.zeros((4, 3)) for axis in model.encoder.axes}
     for grid in heat.values():
         grid[peak] = 1.0
@@ -60,7 +60,7 @@ def test_png_is_the_picture():
         np.testing.assert_array_equal(np.rint(255 * read[..., :3]), picture)
 
 
-def test_a_shrunk_picture_is_the_mean_of_its_parts():
+def test_a_shrunk_picture_has_the_means_of_merged_pixels():
     picture = photo(0, 40, 60)
     np.testing.assert_array_equal(shrink(picture, 60), picture)
     blocks = picture.reshape(20, 2, 30, 2, 3).mean(axis=(1, 3))
@@ -69,7 +69,7 @@ def test_a_shrunk_picture_is_the_mean_of_its_parts():
     assert shrink(photo(0, 1, 400), 40).shape == (1, 40, 3)
 
 
-def test_many_pictures_become_smaller_until_they_have_room():
+def test_many_pictures_become_smaller_until_they_fit():
     def side_of(address):
         return max(imread(BytesIO(base64.b64decode(address.split(",")[1])), format="png").shape[:2])
 
@@ -79,7 +79,7 @@ def test_many_pictures_become_smaller_until_they_have_room():
     assert {side_of(address) for address in encode_thumbnails(many, (64, 32, 16), 10)} == {16}  # the smallest
 
 
-def test_a_page_without_pictures_allows_none(tmp_path):
+def test_policy_allows_images_only_with_pictures(tmp_path):
     model = make_model()
     plain, data, _ = read_page(write(tmp_path, model, ()))
     assert data["evidence"] is None
@@ -90,7 +90,7 @@ def test_a_page_without_pictures_allows_none(tmp_path):
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_page_holds_what_the_records_say(tied, tmp_path):
+def test_page_stores_the_explanations(tied, tmp_path):
     model = make_model(1, tied)
     records = make_records(model)
     _, data, _ = read_page(write(tmp_path, model, [*records, make_picture(model, label="b", actual="c")]))
@@ -113,7 +113,7 @@ def fine_axis(name, n_knots):
     return Axis(name, "continuous", np.linspace(0, 1, n_knots) ** 2, np.linspace(0, 1, n_knots))
 
 
-def test_drawn_tables_are_thinned_where_they_are_fine():
+def test_drawn_tables_have_fewer_knots():
     axis = fine_axis("x", 500)
     scores = np.zeros((502, 3))
     scores[1:-1, 0] = np.sin(7 * axis.knots)
@@ -129,7 +129,7 @@ def test_drawn_tables_are_thinned_where_they_are_fine():
 
 
 def many_classes(n_columns, n_classes, n_knots=300, n_members=4):
-    """Tied classes at the size of birds: hundreds of concepts and of classes."""
+    """Tied classes, with as many concepts and classes as a data set of birds."""
     rng = np.random.default_rng(0)
     axes = [fine_axis(f"concept {i}", n_knots) for i in range(n_columns)]
     shapes = [
@@ -141,7 +141,7 @@ def many_classes(n_columns, n_classes, n_knots=300, n_members=4):
     return AdditiveModel(Encoder(tuple(axes)), np.zeros(n_classes), tuple(shapes), "mlogit", classes)
 
 
-def test_a_page_of_two_hundred_classes_can_be_sent(tmp_path):
+def test_a_page_of_two_hundred_classes_is_small(tmp_path):
     model = many_classes(60, 200)
     records = [
         explain_class(model, label, pictures=[photo(k, 96, 96)] * 2) for k, label in enumerate(model.classes[:50])
@@ -167,7 +167,7 @@ def test_rows_of_a_large_model_keep_their_scores(tmp_path, monkeypatch):
     np.testing.assert_allclose([row["rest"] for row in data["rows"]], rest, atol=1e-9)
 
 
-def test_wrong_records_are_refused(tmp_path):
+def test_wrong_explanations_are_errors(tmp_path):
     model = make_model()
     with pytest.raises(TypeError, match=r"pictures must contain results of explain\.explain_class .* got ndarray"):
         write(tmp_path, model, [photo()])
@@ -179,7 +179,7 @@ def test_wrong_records_are_refused(tmp_path):
 
 @pytest.fixture
 def open_page(browser, tmp_path):
-    """A page opened; at the end its console must be empty and all it asked for must be its own."""
+    """Open pages; at the end, check that the console is empty and that only the file and data URLs were requested."""
     opened = []
 
     def open_it(model, records, width=1280, dark=False, **options):
@@ -229,7 +229,7 @@ def test_examples_are_drawn(open_page):
 
 
 @needs_browser
-def test_curves_of_a_class_are_its_own(open_page):
+def test_curves_show_the_scores_of_the_class(open_page):
     axis = continuous_axis("wing", np.arange(9.0))
     scores = np.random.default_rng(0).normal(size=(11, 3))
     shape = Shape((0,), (axis,), scores, np.zeros_like(scores), np.ones(11))
@@ -253,7 +253,7 @@ SIGHT = """() => [...document.querySelectorAll("#sights figure")].map((figure) =
 
 @needs_browser
 @pytest.mark.parametrize("width", [390, 1280])
-def test_heat_lies_over_its_part_of_the_picture(width, open_page):
+def test_heat_covers_its_part_of_the_picture(width, open_page):
     model = make_model(4)
     record = make_picture(model, peak=(2, 1), label="a")
     page = open_page(model, [record], width=width)
@@ -270,7 +270,7 @@ def test_heat_lies_over_its_part_of_the_picture(width, open_page):
 
 
 @needs_browser
-def test_bars_of_a_picture_lead_to_its_score(open_page):
+def test_bars_of_a_picture_add_up_to_its_score(open_page):
     model = make_model(4)
     records = [make_picture(model, label="a", n_terms=5), make_picture(model, actual="b")]
     page = open_page(model, records)
@@ -312,7 +312,7 @@ def test_hostile_names_do_nothing(open_page):
 
 
 @needs_browser
-def test_ordinary_pages_show_neither_section(open_page):
+def test_pages_without_pictures_hide_both_sections(open_page):
     page = open_page(make_model(), ())
     shown = page.run("[...document.querySelectorAll('section')].filter((one) => !one.hidden).map((one) => one.id)")
     assert shown == ["overview", "terms", "whatif"]
