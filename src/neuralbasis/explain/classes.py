@@ -5,8 +5,8 @@
 
 Most terms raise the score of rows of the class, or the model would be wrong, so terms that lower it show on other rows.
 The loss weights each training row by exp(-f), the odds against the class that the term gives it. If no rows of the
-class are given, the gain is computed the same way with exp(f). A term raises the class if its gain is positive and
-exceeds its absolute loss, both measured on the training rows.
+class are given, the gain is the mean weighted by exp(f). A term counts as raising the score if its gain is positive and
+its mean weighted by exp(f) is at least its absolute loss.
 """
 
 from __future__ import annotations

@@ -40,7 +40,8 @@ function fillClass() {
     find(id).replaceChildren(...terms.map((term) => openSketch(term, low, high)));
   }
   const names = apart.map(([term, size]) => `${term} ${writeSigned(size)}`).join(", ");
-  find("apart").textContent = names ? `What separates it from ${rival}, the class with the next highest score on these rows: ${names}.` : "";
+  find("apart").textContent = names
+    ? `What separates it from ${rival}, the class with the next highest score on these rows: ${names}.` : "";
 }
 
 function openSketch(term, low, high) {
@@ -69,9 +70,8 @@ function fillPicture() {
     return makeBar(name, note, contribution, place, at - contribution, at);
   });
   if (picture.others) steps.push(makeBar(plural(picture.others, "other term"), "", score - at, null, at, score));
-  const stand = (name, value) => ({ name, from: value, to: value, value, text: writeNumber(value, 4), look: "plain" });
-  steps.unshift(stand(nameStart(), picture.intercept));
-  steps.push(stand(model.classes ? `score of ${label}` : "prediction", score));
+  steps.unshift(makeMark(nameStart(), picture.intercept));
+  steps.push(makeMark(model.classes ? `score of ${label}` : "prediction", score));
   const ends = steps.flatMap((step) => [step.from, step.to]);
   fillBars(find("picture-bars"), steps, ...widen(Math.min(...ends), Math.max(...ends)));
   find("sights").replaceChildren(...sights.filter((sight) => sight.heat).map((sight) => openSight(picture, sight)));

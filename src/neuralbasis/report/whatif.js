@@ -58,21 +58,25 @@ function fillRow() {
   find("row").value = state.row;
   find("row-verdict").replaceChildren(...describeVerdict(found),
     ...actual.map((text, i) => html("span", { class: i ? "actual name" : "soft" }, text)));
-  const stand = (name, value) => ({ name, from: value, to: value, value, text: writeNumber(value, 4), look: "plain" });
   let at = start;
   const steps = listContributions(splitTerms(found.contributions), found.contributions, row);
   const items = steps.map(([name, note, value, link]) => {
     at += value;
     return makeBar(name, note, value, link, at - value, at);
   });
-  items.unshift(stand(nameStart(), start));
-  items.push(stand(nameScore(), found.scores[state.output]));
+  items.unshift(makeMark(nameStart(), start));
+  items.push(makeMark(nameScore(), found.scores[state.output]));
   const ends = items.flatMap((item) => [item.from, item.to]);
   fillBars(find("waterfall"), items, ...widen(Math.min(...ends), Math.max(...ends)));
 }
 
 function writeActual({ actual }) {
   return model.classes ? actual : writeValue(actual);
+}
+
+// The intercept or the score of a waterfall: a mark without a bar.
+function makeMark(name, value) {
+  return { name, from: value, to: value, value, text: writeNumber(value, 4), look: "plain" };
 }
 
 function makeBar(name, note, value, link, from, to) {
