@@ -1,10 +1,10 @@
-"""A headless Chromium, driven through its own debugging protocol over two pipes: no driver, no package, no port.
+"""Headless Chromium, controlled through its debugging protocol over two pipes: no driver, package or port.
 
     with Browser() as browser:
         page = browser.open("model.html", width=390)
         page.run("document.title")
 
-Chromium reads commands from file 3 and writes answers and events to file 4, each a JSON text that ends with a NUL.
+Chromium reads commands from file descriptor 3 and writes answers and events to 4; each is JSON followed by a NUL byte.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ KEYS = {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Home
 
 
 def find_browser() -> str | None:
-    """The program, None where there is none."""
+    """Path of the program, or None."""
     return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 class Browser:
-    """One process with a fresh profile; it and its profile are gone when the block ends."""
+    """One process with a new profile; both are removed when the block ends."""
 
     def __init__(self) -> None:
         program = find_browser()
@@ -68,7 +68,7 @@ class Browser:
         shutil.rmtree(self.profile, ignore_errors=True)
 
     def open(self, path: str | Path, width: int = 1280, height: int = 900, dark: bool = False) -> Page:
-        """A window of this size that has loaded a file."""
+        """Load a file in a window of this size."""
         target = self.send("Target.createTarget", url="about:blank")["targetId"]
         session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         page = self.pages[session] = Page(self, session, target)
@@ -80,7 +80,7 @@ class Browser:
         return page
 
     def send(self, method: str, session: str | None = None, **parameters: Any) -> dict[str, Any]:
-        """The answer to a command; events that come before it go to their pages."""
+        """The answer to a command; events that arrive before it are passed to their pages."""
         self.count += 1
         message = {"id": self.count, "method": method, "params": parameters}
         text = json.dumps(message | ({} if session is None else {"sessionId": session})).encode() + b"\0"
@@ -97,9 +97,9 @@ class Browser:
         while b"\0" not in self.rest:
             ready, _, _ = select.select([self.receiver], [], [], max(0.0, end - time.monotonic()))
             assert ready, f"Chromium did not answer within {SECONDS} seconds"
-            came = os.read(self.receiver, 1 << 20)
-            assert came, "Chromium has ended"
-            self.rest += came
+            received = os.read(self.receiver, 1 << 20)
+            assert received, "Chromium has exited"
+            self.rest += received
         text, self.rest = self.rest.split(b"\0", 1)
         found = json.loads(text)
         if "method" in found and found.get("sessionId") in self.pages:
@@ -108,7 +108,7 @@ class Browser:
 
 
 class Page:
-    """One window: `errors` are what its console complained about, `requests` the addresses it asked for."""
+    """One window: `errors` are the messages of its console, `requests` the requested URLs."""
 
     def __init__(self, browser: Browser, session: str, target: str) -> None:
         self.browser, self.session, self.target = browser, session, target
@@ -143,7 +143,7 @@ class Page:
             self.browser.receive(end)
 
     def run(self, code: str, *arguments: Any) -> Any:
-        """The value of an expression, or of a function called with arguments; a promise is waited for."""
+        """The value of an expression, or of a function called with arguments; promises are awaited."""
         if arguments:
             code = f"({code})({', '.join(json.dumps(argument) for argument in arguments)})"
         found = self.send("Runtime.evaluate", expression=code, awaitPromise=True, returnByValue=True)
@@ -151,11 +151,11 @@ class Page:
         return found["result"].get("value")
 
     def read(self, selector: str) -> list[str]:
-        """Texts of all elements that a selector finds."""
+        """Texts of all elements that match a selector."""
         return self.run("(all) => [...document.querySelectorAll(all)].map((node) => node.textContent)", selector)
 
     def figures(self, selector: str) -> list[float]:
-        """The numbers that inputs and data elements hold, in full."""
+        """The exact values of inputs and data elements."""
         return self.run("(all) => [...document.querySelectorAll(all)].map((node) => Number(node.value))", selector)
 
     def count(self, selector: str) -> int:
@@ -166,18 +166,18 @@ class Page:
         self.settle()
 
     def set(self, selector: str, value: Any, event: str = "change") -> None:
-        """Give an input a value, as a user does."""
+        """Set the value of an input and fire its event."""
         code = "(one, value, event) => { const node = document.querySelector(one); node.value = value;"
         self.run(f"{code} node.dispatchEvent(new Event(event, {{ bubbles: true }})); }}", selector, value, event)
         self.settle()
 
     def show(self, selector: str) -> None:
-        """Scroll there, and wait until what is near is drawn."""
+        """Scroll to an element, and wait until charts near the window are drawn."""
         self.run("(one) => document.querySelector(one).scrollIntoView()", selector)
         self.settle()
 
     def settle(self) -> None:
-        """Until three frames have been drawn: what came near the window is there."""
+        """Wait for three frames, in which charts near the window are drawn."""
         frame = "await new Promise(requestAnimationFrame);"
         self.run(f"(async () => {{ {3 * frame} }})()")
 
@@ -186,7 +186,7 @@ class Page:
             self.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=KEYS[key])
 
     def write(self, text: str) -> None:
-        """Text at the cursor, as if it were typed."""
+        """Insert text at the cursor."""
         self.send("Input.insertText", text=text)
 
     def point(self, x: float, y: float, click: bool = False) -> None:
@@ -200,15 +200,15 @@ class Page:
         )
 
     def choose_theme(self, theme: str) -> None:
-        """What the system wishes: "light" or "dark"."""
-        wishes = [
+        """Set the system colour scheme: "light" or "dark"."""
+        features = [
             {"name": "prefers-color-scheme", "value": theme},
             {"name": "prefers-reduced-motion", "value": "reduce"},
         ]
-        self.send("Emulation.setEmulatedMedia", features=wishes)
+        self.send("Emulation.setEmulatedMedia", features=features)
 
     def photograph(self, path: str | Path, whole: bool = False) -> None:
-        """The window, or the whole page, as a PNG file."""
+        """Save the window, or the whole page, as a PNG file."""
         found = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         Path(path).write_bytes(base64.b64decode(found["data"]))
 
@@ -223,7 +223,7 @@ def browser_version() -> str:
 
 
 def _pipe() -> tuple[int, int]:
-    """Both ends above the files that Chromium expects at 3 and 4."""
+    """A pipe whose descriptors do not collide with 3 and 4."""
     ends = os.pipe()
     found = tuple(fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in ends)
     for end in ends:

@@ -1,4 +1,4 @@
-"""The bound on the number of bases: its terms against the integral they come from, and the growth of the best B."""
+"""The generalization bound: its terms against the integral of the proof, and the growth of the best number of bases."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DECAYS = st.builds(Decay, st.floats(0.01, 1), st.floats(0.05, 5), st.floats(1, 3
 
 @settings(max_examples=60, deadline=None)
 @given(DECAYS, st.integers(1, 40))
-def test_the_truncation_covers_the_integral_and_the_sum(decay, n_bases):
+def test_the_truncation_bounds_the_integral_and_the_sum(decay, n_bases):
     def eigenvalue(place):
         return decay.c1 * np.exp(-decay.c2 * place**decay.gamma)
 
@@ -37,7 +37,7 @@ def test_the_truncation_is_the_integral_for_a_geometric_decay():
 
 
 def test_the_printed_forms_would_not_hold():
-    """DIFF: C2 lost from the exponent, or C2 / C1 in front, can be less than the integral."""
+    """DIFF: without C2 in the exponent, or with C2 / C1 in front, the term can be less than the integral."""
     decay, n_bases = Decay(c1=0.9, c2=0.3), 5
     integral = quad(lambda j: decay.c1 * math.exp(-decay.c2 * j), n_bases, np.inf)[0]
     assert decay.c1 / decay.c2 * math.exp(-n_bases) < integral
@@ -101,7 +101,7 @@ def test_wrong_arguments_of_the_best_number(wrong):
         best_n_bases(**{"n_columns": 3, "n_rows": 100, **wrong})
 
 
-def test_the_picture_marks_the_best_numbers(tmp_path):
+def test_the_figure_marks_the_best_numbers(tmp_path):
     figure = plot.bound([10, 1000], n_rows=1000, path=tmp_path / "bound.png")
     left, right = figure.axes
     marks = [line.get_xdata()[0] for line in left.lines if line.get_marker() == "o"]

@@ -1,4 +1,4 @@
-"""explain: one class and one picture. The chosen terms are those with the largest means, in the model's own numbers."""
+"""explain_class and explain_picture: the strongest terms, with the contributions of the model."""
 
 import json
 
@@ -61,16 +61,16 @@ def test_gains_are_means_over_the_rows_of_the_class(seed, link, tied):
         assert found.n_rows == 12
 
 
-def test_many_contributions_are_read_for_one_score_alone(monkeypatch):
+def test_many_contributions_are_computed_for_one_score(monkeypatch):
     model = make_model(1, tied=True)
     whole = explain.explain_class(model, "b", make_rows(model))
-    monkeypatch.setattr(classes, "MANY_NUMBERS", 0)
+    monkeypatch.setattr(classes, "MAX_CONTRIBUTIONS", 0)
     alone = explain.explain_class(model, "b", make_rows(model))
     np.testing.assert_allclose(alone.gains, whole.gains, atol=1e-12)
     np.testing.assert_allclose(alone.rival_gains, whole.rival_gains, atol=1e-12)
 
 
-def test_without_rows_terms_are_weighed_by_the_rows_they_draw_and_turn_away():
+def test_without_rows_gains_and_losses_are_means_weighted_by_the_odds():
     model = birds([[-1, -1, 2], [1, 1, -2], [0, 0, 0.5], [0, 0, 0]])
     found = explain.explain_class(model, "a")
     up, down = np.exp([-1.0, -1.0, 2.0]), np.exp([1.0, 1.0, -2.0])
@@ -85,7 +85,7 @@ def test_without_rows_terms_are_weighed_by_the_rows_they_draw_and_turn_away():
     assert str(found) == "for a: concept 0 +1.7, concept 2 +0.23\nagainst a: concept 1 −1.7"
 
 
-def test_cells_without_training_rows_say_nothing():
+def test_cells_without_training_rows_do_not_count():
     found = explain.explain_class(birds([[-0.1, -0.1, 9.0]], weights=(1, 1, 0)), "a")
     assert found.gains[0] == pytest.approx(-0.1)
     assert found.speaks_for == ()
@@ -96,7 +96,7 @@ def test_huge_scores_do_not_overflow():
     assert (found.gains[0], found.losses[0]) == (1000.0, -1000.0)
 
 
-def test_views_are_the_tables_of_the_class_alone():
+def test_views_are_the_tables_of_the_class():
     for tied in (False, True):
         model = make_model(1, tied)
         found = explain.explain_class(model, "b", make_rows(model))
@@ -109,7 +109,7 @@ def test_views_are_the_tables_of_the_class_alone():
                 np.testing.assert_allclose(term.spread, shape.spread[..., [1]])
 
 
-def test_the_first_of_two_classes_is_what_speaks_against_the_second():
+def test_the_first_of_two_classes_has_the_negated_contributions():
     model = make_model(2, link="logit")
     rows = make_rows(model)
     no, yes = (explain.explain_class(model, label, rows) for label in ("no", "yes"))
@@ -119,7 +119,7 @@ def test_the_first_of_two_classes_is_what_speaks_against_the_second():
     np.testing.assert_array_equal(no.view(0).spread, yes.view(0).spread)
 
 
-def test_the_rival_is_the_next_class_on_the_rows_and_what_tells_them_apart():
+def test_the_rival_has_the_next_highest_score_on_the_rows():
     model = make_model(3)
     rows = make_rows(model, 40)
     found = explain.explain_class(model, "a", rows, n_terms=2)
@@ -148,7 +148,7 @@ def test_rows_may_be_mappings():
     assert explain.explain_class(model, "a", [{"concept 0": 2.0}, {"concept 0": 1.5}]).gains[0] == 0.75
 
 
-def test_a_model_in_factors_says_what_its_tables_say():
+def test_a_low_rank_model_has_the_explanation_of_its_tables():
     table = draw_table(0)
     factors, tables = build_models(table)
     for X in (None, table[:7]):
@@ -173,7 +173,7 @@ def test_frames_and_plain_values():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_speaks_against_a_class_comes_strongest_first(seed):
+def test_terms_that_lower_the_score_are_strongest_first(seed):
     model = make_model(seed)
     found = explain.explain_class(model, "a", make_rows(model), n_terms=100)
     others = found.to_pandas()[found.is_for.sum() :]
@@ -182,7 +182,7 @@ def test_what_speaks_against_a_class_comes_strongest_first(seed):
     assert list(others["term"])[: len(named)] == named
 
 
-def test_numbers_as_classes_are_plain():
+def test_numeric_classes_are_plain_values():
     rng = np.random.default_rng(0)
     model = build_model(rng, n_outputs=3, link="mlogit", classes=np.array([3, 5, 8]))
     found = explain.explain_class(model, model.classes[1])
@@ -190,19 +190,19 @@ def test_numbers_as_classes_are_plain():
     assert repr(found) == "ClassExplanation(5, 0 rows)"
 
 
-def test_what_cannot_be_a_class_is_an_error():
+def test_wrong_classes_and_pictures_are_errors():
     model = make_model()
     with pytest.raises(ValueError, match=r"no class 'd'; its classes are \['a', 'b', 'c'\]"):
         explain.explain_class(model, "d")
-    with pytest.raises(ValueError, match="n_terms must be 1 or more, not 0"):
+    with pytest.raises(ValueError, match="n_terms must be 1 or more; got 0"):
         explain.explain_class(model, "a", n_terms=0)
-    with pytest.raises(ValueError, match="this one is a regression: use explain_global"):
+    with pytest.raises(ValueError, match="this model is a regression: use explain_global"):
         explain.explain_class(build_model(np.random.default_rng(0)), 0)
     with pytest.raises(ValueError, match=r"numbers from 0 to 255.* got float64 of shape \(4, 5, 2\)"):
         explain.explain_class(model, "a", pictures=[np.zeros((4, 5, 2))])
-    with pytest.raises(ValueError, match="not -2 … 2; give it as it was before it was normalised"):
+    with pytest.raises(ValueError, match=r"got -2 … 2\. Pass the picture before normalisation"):
         explain.explain_class(model, "a", pictures=[np.array([[-2.0, 2.0]])])
-    with pytest.raises(ValueError, match="reaches only 1 and would be black: multiply it by 255"):
+    with pytest.raises(ValueError, match="the largest is 1, which is nearly black: multiply the picture by 255"):
         explain.explain_class(model, "a", pictures=[np.array([[0.0, 0.3, 1.0]])])
     dark = [np.zeros((4, 5)), np.array([[0, 1]], dtype=np.uint8)]
     assert [picture.max() for picture in explain.explain_class(model, "a", pictures=dark).pictures] == [0, 1]
@@ -241,7 +241,7 @@ def test_sights_are_the_largest_contributions_with_their_heat():
     assert found.row.scores[2] == pytest.approx(found.intercept[2] + sizes.sum())
 
 
-def test_a_picture_explains_the_class_that_is_predicted():
+def test_a_picture_explains_the_predicted_class():
     model = make_model(4)
     found = explain.explain_picture(model, one_row(model), PICTURE, n_terms=2)
     assert found.output == int(model.scores(one_row(model))[0].argmax())
@@ -252,21 +252,21 @@ def test_a_picture_explains_the_class_that_is_predicted():
 def test_wrong_pictures_are_errors():
     model = make_model()
     row = one_row(model)
-    with pytest.raises(ValueError, match="the concepts of one picture, not of 3"):
+    with pytest.raises(ValueError, match="the concepts of one picture; got 3 rows"):
         explain.explain_picture(model, make_rows(model, 3), PICTURE)
-    with pytest.raises(ValueError, match="heat names 'wing', which is no column of the model"):
+    with pytest.raises(ValueError, match="heat names 'wing', which is not a column of the model"):
         explain.explain_picture(model, row, PICTURE, {"wing": np.ones((2, 2))})
     with pytest.raises(ValueError, match=r"heat of 'x0' must be a grid \(h, w\) of finite numbers"):
         explain.explain_picture(model, row, PICTURE, {"x0": [[np.nan]]})
-    with pytest.raises(ValueError, match=r"grids of one size, not \[\(1, 2\), \(2, 2\)\]"):
+    with pytest.raises(ValueError, match=r"grids of one size; got \[\(1, 2\), \(2, 2\)\]"):
         explain.explain_picture(model, row, PICTURE, {"x0": np.ones((2, 2)), "x1": np.ones((1, 2))})
-    with pytest.raises(ValueError, match="label needs a model of three classes or more"):
+    with pytest.raises(ValueError, match="label needs a model with three or more classes"):
         explain.explain_picture(make_model(link="logit"), row, PICTURE, label="yes")
     with pytest.raises(ValueError, match="n_terms must be 1 or more"):
         explain.explain_picture(model, row, PICTURE, n_terms=0)
 
 
-def test_records_draw_themselves():
+def test_visualize_draws_classes_and_pictures():
     model = make_model()
     found = explain.explain_class(model, "a", make_rows(model), pictures=[PICTURE])
     drawn = [axes.get_title() for axes in found.visualize().axes]

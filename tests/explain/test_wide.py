@@ -1,4 +1,4 @@
-"""Reading a wide model: the strongest terms, those of a class or of a row, and never all of them at once."""
+"""Wide models: explanations, figures, exports and pages list the strongest terms of the model, a class or a row."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from neuralbasis.model.additive_model import AdditiveModel, load
 from neuralbasis.model.factors import Factors
 from neuralbasis.model.scorecard import MAX_TABLES
 from neuralbasis.model.shapes import Shape, make_shapes
-from neuralbasis.report import part
+from neuralbasis.report import page_model
 from tests.models import build_model
-from tests.report.test_report import read_page
+from tests.report.pages import read_page
 from tests.sparse_tables import build_models, build_wide, draw_table, rows_of_every_kind
 
 WORDS = ("goal", "engine", "the", "goalkeeper", "Own goal", "rare")
 CLASSES = np.array(["cars", "none", "sport"])
-# What a word contributes to each class where a text has it, and in how many of 100 texts that is.
+# Contribution of a word to each class in texts that contain it, and the number of such texts among 100.
 EFFECTS = np.array([[-1, 0, 3], [2, 0, -1], [0, 0.5, 0], [0, 0, 1], [0, 0, 0.5], [8, 0, 0]], dtype=np.float32)
 COUNTS = np.array([20, 10, 96, 8, 4, 0])
 
 
 def build_words(link="mlogit", classes=CLASSES, n_outputs=3):
-    """A word is there (1) or not (0): one basis, which is 1 where it is."""
+    """A word is present (1) or absent (0): one basis, which is 1 if it is present."""
     axis = Axis("", "continuous", np.array([0.0, 1.0]), np.array([0.0, 1.0]))
     finder = CodeFinder(axis, 0.0, np.arange(6)[:, None], 6)
-    bases = np.array([[0], [0], [1], [0]], dtype=np.float32)  # missing, absent, there, unseen
+    bases = np.array([[0], [0], [1], [0]], dtype=np.float32)  # missing, absent, present, unseen
     seen = COUNTS > 0
     effects = EFFECTS[:, None, -n_outputs:]
     counted = np.full(seen.sum(), 2), COUNTS[seen].astype(float), np.r_[0, np.cumsum(seen)]
@@ -58,20 +58,20 @@ def lean(word, output):
 def test_the_strongest_terms():
     explanation = explain_global(build_words())
     assert [term.name for term in explanation.top(3)] == ["goal", "engine", "goalkeeper"]
-    # Of a word in a share p of the texts: p (1 - p) off its mean where it is, and as much where it is not.
+    # For a word in a share p of the texts, both groups of texts add p (1 - p) |effect| to the importance.
     assert explanation.top(1)[0].importance == pytest.approx(2 * 0.2 * 0.8 * 4 / 3)
     assert [explanation.names[t] for t in explanation.order] == [term.name for term in explanation.top(6)]
     assert explanation.top(99)[-1].name == "rare"
 
 
-def test_terms_that_speak_for_a_class():
+def test_terms_that_raise_or_lower_the_score_of_a_class():
     found = explain_global(build_words()).by_class(2)
     assert list(found) == ["cars", "none", "sport"]
     sport = found["sport"]
     assert [term.name for term in sport.speaks_for] == ["goal", "goalkeeper"]
     assert [term.size for term in sport.speaks_for] == [lean("goal", 2), lean("goalkeeper", 2)]
     assert [(term.name, term.size) for term in sport.speaks_against] == [("engine", lean("engine", 2))]
-    assert [term.name for term in found["none"].speaks_for] == ["the"]  # 96 of 100 texts have it: it says little
+    assert [term.name for term in found["none"].speaks_for] == ["the"]  # 96 of 100 texts contain it: a weak signal
     assert found["none"].speaks_for[0].size == lean("the", 1)
     assert found["none"].speaks_against == ()
     assert str(sport) == "for sport: goal +0.48, goalkeeper +0.074\nagainst sport: engine −0.09"
@@ -88,14 +88,14 @@ def test_the_strongest_terms_of_a_class_have_their_signs():
         explain_global(build_words()).top(3, class_="news")
 
 
-def test_two_classes_lean_to_opposite_sides():
+def test_two_classes_have_opposite_leanings():
     found = explain_global(build_words("logit", np.array(["other", "sport"]), 1)).by_class(1)
     assert (found["sport"].speaks_for[0].name, found["sport"].speaks_for[0].size) == ("goal", lean("goal", 2))
     assert found["other"].speaks_against[0].size == pytest.approx(-found["sport"].speaks_for[0].size)
     assert found["other"].speaks_for[0].name == found["sport"].speaks_against[0].name == "engine"
 
 
-def test_a_regression_leans_up_and_down():
+def test_leanings_of_a_regression():
     found = explain_global(build_words("identity", None, 1)).by_class(1)
     assert list(found) == ["score"]
     assert (found["score"].speaks_for[0].name, found["score"].speaks_against[0].name) == ("goal", "engine")
@@ -103,7 +103,7 @@ def test_a_regression_leans_up_and_down():
 
 @settings(deadline=None, max_examples=10)
 @given(st.integers(0, 1000))
-def test_leanings_of_factors_are_those_of_their_tables(seed):
+def test_leanings_of_a_low_rank_model_are_those_of_its_tables(seed):
     factored, tables = build_models(draw_table(seed, n_rows=80, share=0.2))  # the absent value is the most frequent
     np.testing.assert_allclose(factored.leanings(), tables.leanings(), atol=1e-6)
     views, expected = explain_global(factored).terms, explain_global(tables).terms
@@ -115,7 +115,7 @@ def test_leanings_of_factors_are_those_of_their_tables(seed):
         assert one.low == pytest.approx(other.low)
 
 
-def test_leanings_count_rows_off_the_usual_value():
+def test_leanings_compare_rows_with_the_most_frequent_value():
     model = build_model(np.random.default_rng(0), ("nominal",), (1,))
     shape = model.shapes[0]
     usual = shape.weights.argmax()
@@ -125,7 +125,7 @@ def test_leanings_count_rows_off_the_usual_value():
     np.testing.assert_allclose(model.leanings(), [[share * (1 - share) * difference]])
 
 
-def test_search_finds_the_name_first_then_what_begins_with_it():
+def test_search_lists_exact_matches_then_prefixes():
     explanation = explain_global(build_words())
     assert [term.name for term in explanation.search("goal")] == ["goal", "goalkeeper", "Own goal"]
     assert [term.name for term in explanation.search("GOAL", n=2)] == ["goal", "goalkeeper"]
@@ -134,7 +134,7 @@ def test_search_finds_the_name_first_then_what_begins_with_it():
     assert explanation.find("goal") is explanation.terms[0]
 
 
-def test_a_row_lists_the_terms_it_touches():
+def test_a_row_lists_the_terms_of_its_values():
     model, rows = build_words(), np.zeros((3, 6))
     rows[0, [0, 2]], rows[2, 5] = 1.0, np.nan
     found = explain_local(model, rows, ["sport", "cars", "none"])
@@ -155,7 +155,7 @@ def test_a_row_lists_the_terms_it_touches():
     assert frame["contribution"].sum() == pytest.approx(EFFECTS[[0, 2]].sum())
 
 
-def test_stored_rows_and_dense_ones_are_explained_alike():
+def test_sparse_and_dense_rows_have_the_same_explanation():
     factored = build_models(draw_table(0))[0]
     rows = rows_of_every_kind()[:40]
     found, expected = factored.list_contributions(rows), factored.contributions(rows)
@@ -170,7 +170,7 @@ def test_stored_rows_and_dense_ones_are_explained_alike():
     np.testing.assert_array_equal(sparse.scores, dense.scores)
 
 
-def test_a_list_of_plain_contributions_has_all_of_them():
+def test_list_contributions_of_a_dense_model_has_all_terms():
     model = build_model(np.random.default_rng(0))
     rows = np.zeros((2, 5))
     found = model.list_contributions({axis.name: rows[:, i] for i, axis in enumerate(model.encoder.axes)})
@@ -179,7 +179,7 @@ def test_a_list_of_plain_contributions_has_all_of_them():
     assert values.shape == (len(model.shapes), 1)
 
 
-def test_infinite_values_and_too_many_contributions_say_what_to_do(wide):
+def test_infinite_values_and_too_many_contributions_are_errors(wide):
     model = build_words()
     with pytest.raises(ValueError, match="column 'the' holds an infinite value"):
         explain_local(model, [[0, 0, np.inf, 0, 0, 0]])
@@ -192,7 +192,7 @@ def wide():
     return build_wide(50_000)
 
 
-def test_fifty_thousand_terms_are_read_at_once(wide):
+def test_fifty_thousand_terms(wide):
     text = str(wide)
     assert text.count("\n") < 40
     assert "… and 49,980 more" in text
@@ -260,7 +260,7 @@ def test_figures_of_the_strongest(wide, tmp_path):
     assert [axes.get_title().split()[0] for axes in plot.shapes(wide, terms=["word_000005"]).axes] == ["word_000005"]
 
 
-def test_leanings_are_drawn_as_they_are(tmp_path):
+def test_figure_of_leanings(tmp_path):
     figure = plot.leanings(build_words(), 2, tmp_path / "words.png", against=True)
     assert (tmp_path / "words.png").stat().st_size > 0
     axes = figure.axes[2]
@@ -268,26 +268,26 @@ def test_leanings_are_drawn_as_they_are(tmp_path):
     assert [label.get_text() for label in axes.get_yticklabels()] == ["goal", "goalkeeper", "engine"]
     assert [bar.get_width() for bar in axes.patches] == [lean("goal", 2), lean("goalkeeper", 2), lean("engine", 2)]
     assert [axes.get_title() for axes in plot.leanings(build_words(), classes=["sport"]).axes] == ["sport"]
-    with pytest.raises(ValueError, match=r"classes must name some of the model's \['cars', .*\], not \['news'\]"):
+    with pytest.raises(ValueError, match=r"classes must be some of \['cars', .*\]; got \['news'\]"):
         plot.leanings(build_words(), classes=["news"])
 
 
 @pytest.mark.parametrize("name", ["to_json", "to_python", "to_c", "to_sql", "to_onnx", "to_excel"])
-def test_exports_refuse_what_is_too_large(name, wide, tmp_path, monkeypatch):
+def test_exports_reject_models_that_are_too_large(name, wide, tmp_path, monkeypatch):
     monkeypatch.setattr(plain, "MAX_NUMBERS", 5_000_000)
     with pytest.raises(ValueError, match=r"50,000 terms hold 5,250,000 numbers, and .* use save, .*max_terms=1000"):
         getattr(export, name)(wide, tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_small_model_of_factors_is_exported():
+def test_a_small_low_rank_model_is_exported():
     found = json.loads(export.to_json(build_words()))
     assert found["columns"] == list(WORDS)
     np.testing.assert_allclose(np.array(found["terms"][0]["table"])[2], EFFECTS[0])
 
 
-def test_the_page_shows_the_strongest_and_those_of_its_rows(wide, tmp_path, monkeypatch):
-    monkeypatch.setattr(part, "MAX_TERMS", 5)
+def test_the_page_has_the_strongest_terms_and_those_of_its_rows(wide, tmp_path, monkeypatch):
+    monkeypatch.setattr(page_model, "MAX_TERMS", 5)
     row = csr_array(([0.3, 0.7], ([0, 0], [49_999, 17])), shape=(1, 50_000))
     report.write(tmp_path / "page.html", wide, row)
     _, data, _ = read_page(tmp_path / "page.html")
@@ -298,7 +298,7 @@ def test_the_page_shows_the_strongest_and_those_of_its_rows(wide, tmp_path, monk
     np.testing.assert_allclose(data["rows"][0]["rest"], 0.0, atol=1e-5)
     values = dict(zip([column["name"] for column in data["columns"]], data["rows"][0]["values"], strict=True))
     assert (values["word_000017"], values["word_049999"]) == (0.7, 0.3)
-    monkeypatch.setattr(part, "MAX_ROW_TERMS", 1)
+    monkeypatch.setattr(page_model, "MAX_ROW_TERMS", 1)
     report.write(tmp_path / "page.html", wide, row)
     _, data, _ = read_page(tmp_path / "page.html")
     view = explain_local(wide, row).row(0)

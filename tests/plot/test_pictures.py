@@ -1,4 +1,4 @@
-"""plot: one class and one picture. Panels are the records, and heat lies over the part of the picture it speaks of."""
+"""Figures of one class and one picture: panels show the explanations, and heat maps cover the right part."""
 
 import os
 
@@ -15,8 +15,8 @@ from neuralbasis.encoding.encoder import Encoder
 from neuralbasis.explain import explain_class, explain_picture
 from neuralbasis.model.additive_model import AdditiveModel
 from neuralbasis.model.shapes import Shape
-from neuralbasis.plot.canvas import LOWERS, RAISES, signed
-from neuralbasis.plot.overlays import STRONGEST, blend, stretch
+from neuralbasis.plot.canvas import LOWERS, RAISES, format_signed
+from neuralbasis.plot.overlays import MAX_OPACITY, overlay_heat, upsample
 from tests.models import build_model, draw_numbers, name_columns
 
 NAMES = ["has_wing_pattern::striped", "has_beak_shape::needle", "has_leg_colour::orange", "has_" + 40 * "long_" + "end"]
@@ -24,7 +24,7 @@ GREY = np.full((28, 56, 3), 128, np.uint8)
 
 
 def birds(n_classes=3, n_members=3, names=NAMES):
-    """Curves of 20 knots that rise or fall, more steeply for later classes; the darker ground is at the low end."""
+    """Curves of 20 knots that rise or fall, more steeply for later classes; most rows are at the low end."""
     rng = np.random.default_rng(0)
     axes = [continuous_axis(name, np.linspace(0, 1, 20), scaling="minmax") for name in names]
     shapes = []
@@ -48,7 +48,7 @@ def rows(n_rows=9, names=NAMES):
 
 
 def panels(figure):
-    """Axes that hold a curve."""
+    """Axes with a curve."""
     return [axes for axes in figure.axes if axes.lines]
 
 
@@ -65,23 +65,23 @@ def test_panels_are_the_shapes_of_the_class_strongest_first():
         fans = [one for one in axes.collections if isinstance(one, LineCollection)]
         np.testing.assert_array_equal([path.vertices[:, 1] for path in fans[0].get_paths()], term.members[1:-1, :, 0].T)
     sizes = [one.size for one in (*found.speaks_for, *found.speaks_against)]
-    assert [axes.get_title().split("\n")[-1] for axes in panels(figure)] == [signed(size) for size in sizes]
+    assert [axes.get_title().split("\n")[-1] for axes in panels(figure)] == [format_signed(size) for size in sizes]
     colours = [axes.title.get_color() for axes in panels(figure)]
     assert colours == [RAISES if size > 0 else LOWERS for size in sizes]
 
 
-def test_ticks_at_the_foot_are_the_rows_of_the_class():
+def test_ticks_are_the_rows_of_the_class():
     table = rows()
     figure = plot.class_shapes(birds(), "000.Bird", table, n=1)
     ticks = next(line for line in panels(figure)[0].lines if line.get_marker() == "|")
     np.testing.assert_allclose(sorted(ticks.get_xdata()), sorted(table[NAMES[2]]))
-    assert "over the 9 rows of the class, ticks" in " ".join(figure.get_supxlabel().split())
+    assert "over the 9 rows of the class (ticks)" in " ".join(figure.get_supxlabel().split())
     bare = plot.class_shapes(birds(), "000.Bird", n=1)
     assert not [line for line in panels(bare)[0].lines if line.get_marker() == "|" and len(line.get_xdata())]
-    assert "rows that the term draws to the class" in " ".join(bare.get_supxlabel().split())
+    assert "rows that the term makes more likely to be of the class" in " ".join(bare.get_supxlabel().split())
 
 
-def test_pictures_stand_on_top_at_one_height():
+def test_pictures_are_on_top_with_one_height():
     figure = plot.class_shapes(birds(), "000.Bird", pictures=[GREY, GREY[:, :28], GREY[:14]])
     figure.canvas.draw()
     shown = [axes for axes in figure.axes if axes.images]
@@ -91,7 +91,7 @@ def test_pictures_stand_on_top_at_one_height():
     assert figure.get_suptitle() == "000.Bird"
 
 
-def test_the_y_scale_is_shared_and_holds_every_member():
+def test_the_shared_y_range_includes_every_member():
     model = birds()
     drawn = panels(plot.class_shapes(model, "002.Bird"))
     low, high = drawn[0].get_ylim()
@@ -121,23 +121,23 @@ def test_levels_pairs_and_triples_are_drawn(width, tmp_path):
     assert os.path.getsize(tmp_path / "class.png") > 10_000
 
 
-def test_a_class_of_which_nothing_is_said_is_an_error():
+def test_a_class_without_effects_is_an_error():
     model = birds()
     flat = [Shape(s.term, s.axes, 0 * s.scores, 0 * s.spread, s.weights) for s in model.shapes]
     silent = AdditiveModel(model.encoder, model.intercept, tuple(flat), model.link, model.classes)
-    with pytest.raises(ValueError, match=r"no term says anything of '000\.Bird'"):
+    with pytest.raises(ValueError, match=r"no term raises or lowers the score of '000\.Bird'"):
         plot.class_shapes(silent, "000.Bird")
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_a_peak_is_drawn_over_its_part_of_the_picture(data):
+def test_a_peak_covers_its_part_of_the_picture(data):
     h, w = data.draw(st.integers(1, 14)), data.draw(st.integers(1, 14))
     height, width = h * data.draw(st.integers(1, 20)), w * data.draw(st.integers(1, 20))
     r, c = data.draw(st.integers(0, h - 1)), data.draw(st.integers(0, w - 1))
     grid = np.zeros((h, w))
     grid[r, c] = 1.0
-    found = stretch(grid, height, width)
+    found = upsample(grid, height, width)
     assert found.shape == (height, width)
     y, x = np.unravel_index(found.argmax(), found.shape)
     assert (y * h // height, x * w // width) == (r, c)
@@ -146,22 +146,22 @@ def test_a_peak_is_drawn_over_its_part_of_the_picture(data):
     assert middle >= 0.25
 
 
-def test_stretching_keeps_values_at_the_middles_and_is_linear_between():
+def test_upsampling_keeps_values_at_centres_and_is_linear_between():
     grid = np.array([[0.0, 1.0, 3.0], [2.0, 4.0, 8.0]])
-    found = stretch(grid, 6, 9)  # odd parts have a pixel in their middle
+    found = upsample(grid, 6, 9)  # odd parts have a pixel in their middle
     np.testing.assert_allclose(found[1::3, 1::3], grid)
     np.testing.assert_allclose(found[1, 1:5], [0, 1 / 3, 2 / 3, 1])
     np.testing.assert_allclose(found[0], found[1])  # outside the middles it is constant
 
 
-def test_colour_lies_where_heat_is_and_a_dark_picture_becomes_readable():
+def test_colour_follows_heat_and_dark_pictures_are_stretched():
     dark = np.zeros((20, 20, 3), np.uint8)
     dark[:10] = 12
     strength = np.array([[0.0, 1.0], [0.0, 0.0]])
-    found = blend(dark, strength, RAISES)
+    found = overlay_heat(dark, strength, RAISES)
     np.testing.assert_allclose(found[0, 0], 1.0)  # the brighter half is white, and not coloured here
     np.testing.assert_allclose(found[-1, 0], 0.25)
-    np.testing.assert_allclose(found[0, -1], 1 - STRONGEST * (1 - np.array(to_rgb(RAISES))))
+    np.testing.assert_allclose(found[0, -1], 1 - MAX_OPACITY * (1 - np.array(to_rgb(RAISES))))
 
 
 def test_figure_of_a_picture():
@@ -175,7 +175,7 @@ def test_figure_of_a_picture():
     np.testing.assert_array_equal(photo.images[0].get_array(), GREY)
     seen = [sight for sight in found.sights if sight.heat is not None]
     assert [axes.get_title().split("\n")[-1].split(" → ")[1] for axes in sights] == [
-        signed(sight.contribution) for sight in seen
+        format_signed(sight.contribution) for sight in seen
     ]
     for axes, sight in zip(sights, seen, strict=True):
         drawn = axes.images[0].get_array()
@@ -187,7 +187,7 @@ def test_figure_of_a_picture():
             assert is_coloured[21, 35]
             assert np.unravel_index(np.ptp(drawn, axis=2).argmax(), (28, 56)) == (21, 34)
     assert len(bars.get_yticklabels()) == len(NAMES) + 2
-    assert "really 001.Bird" in figure.get_suptitle()
+    assert "actual 001.Bird" in figure.get_suptitle()
 
 
 def test_a_picture_without_heat_has_its_bars():
@@ -199,7 +199,7 @@ def test_a_picture_without_heat_has_its_bars():
 
 
 @pytest.mark.parametrize("width", [2.5, 3.3, 7.2])
-def test_titles_of_heat_maps_stay_inside(width, tmp_path):
+def test_titles_of_heat_maps_fit_into_the_figure(width, tmp_path):
     heat = {name: np.random.default_rng(0).random((7, 7)) for name in NAMES}
     figure = plot.picture(birds(200), rows(1), GREY, heat, width=width, path=tmp_path / "a.png")
     figure.canvas.draw()

@@ -1,26 +1,22 @@
-"""report: classes and pictures on the page. It shows what the records say, heat where it belongs, and stays small."""
+"""Classes and pictures on the page: it shows the explanations, heat maps cover the picture, and the file is small."""
 
 import base64
-import json
-from html.parser import HTMLParser
 from io import BytesIO
 
 import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from neuralbasis import report
 from neuralbasis.encoding.axis import Axis, continuous_axis
 from neuralbasis.encoding.encoder import Encoder
 from neuralbasis.explain import explain_class, explain_picture
 from neuralbasis.model.additive_model import AdditiveModel
 from neuralbasis.model.shapes import Shape, TiedShape
-from neuralbasis.report import part, pictures
-from neuralbasis.report.thumbnails import shrink, write_addresses, write_png
-from tests.browser import find_browser
+from neuralbasis.report import page_model, pictures
+from neuralbasis.report.thumbnails import encode_thumbnails, shrink, write_png
 from tests.models import build_model, draw_numbers, name_columns, tie_model
+from tests.report.pages import needs_browser, read_page, write_page
 
-needs_browser = pytest.mark.skipif(find_browser() is None, reason="no Chromium: the page cannot be driven")
 ABC = np.array(["a", "b", "c"])
 HOSTILE = "<img src=x onerror='window.broken = 1'></script>"
 
@@ -46,43 +42,15 @@ def make_records(model, with_rows=True, n_terms=3):
 
 
 def make_picture(model, peak=(2, 1), **options):
-    """Heat of every column, strongest in one cell of a grid of 4 × 3."""
+    """Heat maps of all columns, each with one peak in a grid of 4 × 3."""
     heat = {axis.name: np.zeros((4, 3)) for axis in model.encoder.axes}
     for grid in heat.values():
         grid[peak] = 1.0
     return explain_picture(model, make_rows(model, 1), photo(2), heat, **options)
 
 
-class Blocks(HTMLParser):
-    """The policy of a page, its tags, and its block of data."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.policy, self.tags, self.inside, self.data = "", [], False, ""
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes):
-        found = dict(attributes)
-        self.tags.append(tag)
-        self.inside = found.get("id") == "data"
-        if "http-equiv" in found:
-            self.policy = found["content"]
-
-    def handle_data(self, data):
-        self.data += data if self.inside else ""
-
-    def handle_endtag(self, tag):
-        self.inside = False
-
-
-def read_page(path):
-    blocks = Blocks(path.read_text(encoding="utf-8"))
-    return blocks, json.loads(blocks.data)
-
-
 def write(folder, model, records, **options):
-    report.write(folder / "page.html", model, pictures=records, **options)
-    return folder / "page.html"
+    return write_page(folder, model, pictures=records, **options)
 
 
 def test_png_is_the_picture():
@@ -92,7 +60,7 @@ def test_png_is_the_picture():
         np.testing.assert_array_equal(np.rint(255 * read[..., :3]), picture)
 
 
-def test_a_shrunk_picture_is_the_mean_of_its_parts():
+def test_a_shrunk_picture_has_the_means_of_merged_pixels():
     picture = photo(0, 40, 60)
     np.testing.assert_array_equal(shrink(picture, 60), picture)
     blocks = picture.reshape(20, 2, 30, 2, 3).mean(axis=(1, 3))
@@ -101,32 +69,32 @@ def test_a_shrunk_picture_is_the_mean_of_its_parts():
     assert shrink(photo(0, 1, 400), 40).shape == (1, 40, 3)
 
 
-def test_many_pictures_become_smaller_until_they_have_room():
+def test_many_pictures_become_smaller_until_they_fit():
     def side_of(address):
         return max(imread(BytesIO(base64.b64decode(address.split(",")[1])), format="png").shape[:2])
 
     few, many = [photo(0)] * 2, [photo(0)] * 9
-    assert [side_of(address) for address in write_addresses(few, (64, 32, 16), 30_000)] == [64, 64]
-    assert {side_of(address) for address in write_addresses(many, (64, 32, 16), 30_000)} == {32}
-    assert {side_of(address) for address in write_addresses(many, (64, 32, 16), 10)} == {16}  # the smallest
+    assert [side_of(address) for address in encode_thumbnails(few, (64, 32, 16), 30_000)] == [64, 64]
+    assert {side_of(address) for address in encode_thumbnails(many, (64, 32, 16), 30_000)} == {32}
+    assert {side_of(address) for address in encode_thumbnails(many, (64, 32, 16), 10)} == {16}  # the smallest
 
 
-def test_a_page_without_pictures_allows_none(tmp_path):
+def test_policy_allows_images_only_with_pictures(tmp_path):
     model = make_model()
-    plain, data = read_page(write(tmp_path, model, ()))
-    assert data["seen"] is None
+    plain, data, _ = read_page(write(tmp_path, model, ()))
+    assert data["evidence"] is None
     assert "img-src" not in plain.policy
-    blocks, _ = read_page(write(tmp_path, model, make_records(model)))
+    blocks, _, _ = read_page(write(tmp_path, model, make_records(model)))
     assert "img-src data:; base-uri 'none'" in blocks.policy
     assert blocks.tags == plain.tags
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_page_holds_what_the_records_say(tied, tmp_path):
+def test_page_stores_the_explanations(tied, tmp_path):
     model = make_model(1, tied)
     records = make_records(model)
-    _, data = read_page(write(tmp_path, model, [*records, make_picture(model, label="b", actual="c")]))
-    for own, record in zip(data["seen"]["classes"], records, strict=True):
+    _, data, _ = read_page(write(tmp_path, model, [*records, make_picture(model, label="b", actual="c")]))
+    for own, record in zip(data["evidence"]["classes"], records, strict=True):
         assert (own["label"], own["rows"], own["rival"]) == (record.label, 12, record.rival)
         for side in ("for", "against"):
             leanings = record.speaks_for if side == "for" else record.speaks_against
@@ -134,7 +102,7 @@ def test_page_holds_what_the_records_say(tied, tmp_path):
             assert [data["terms"][term["link"]]["name"] for term in own[side]] == [one.name for one in leanings]
         assert own["apart"] == [[one.name, one.size] for one in record.tells_apart]
         assert len(own["examples"]) == 2
-    (seen,) = data["seen"]["pictures"]
+    (seen,) = data["evidence"]["pictures"]
     record = make_picture(model, label="b", actual="c")
     assert (seen["label"], seen["actual"], seen["grid"], seen["size"]) == ("b", "c", [4, 3], [80, 60])
     assert [sight["contribution"] for sight in seen["sights"]] == [sight.contribution for sight in record.sights]
@@ -145,13 +113,13 @@ def fine_axis(name, n_knots):
     return Axis(name, "continuous", np.linspace(0, 1, n_knots) ** 2, np.linspace(0, 1, n_knots))
 
 
-def test_drawn_tables_are_thinned_where_they_are_fine():
+def test_drawn_tables_have_fewer_knots():
     axis = fine_axis("x", 500)
     scores = np.zeros((502, 3))
     scores[1:-1, 0] = np.sin(7 * axis.knots)
     shape = Shape((0,), (axis,), scores, np.zeros_like(scores), np.r_[3.0, np.ones(500), 0.0], scores[:, None].copy())
     model = AdditiveModel(Encoder((axis,)), np.zeros(3), (shape,), "mlogit", ABC)
-    term = pictures._thin(explain_class(model, "a").view(0))
+    term = pictures._reduce_knots(explain_class(model, "a").view(0))
     assert len(term.axes[0].knots) == 96
     assert (term.axes[0].knots[0], term.axes[0].knots[-1]) == (0.0, 1.0)
     np.testing.assert_allclose(term.scores[1:-1, 0], np.sin(7 * term.axes[0].knots))
@@ -161,7 +129,7 @@ def test_drawn_tables_are_thinned_where_they_are_fine():
 
 
 def many_classes(n_columns, n_classes, n_knots=300, n_members=4):
-    """Tied classes at the size of birds: hundreds of concepts and of classes."""
+    """Tied classes, with as many concepts and classes as a data set of birds."""
     rng = np.random.default_rng(0)
     axes = [fine_axis(f"concept {i}", n_knots) for i in range(n_columns)]
     shapes = [
@@ -173,15 +141,15 @@ def many_classes(n_columns, n_classes, n_knots=300, n_members=4):
     return AdditiveModel(Encoder(tuple(axes)), np.zeros(n_classes), tuple(shapes), "mlogit", classes)
 
 
-def test_a_page_of_two_hundred_classes_can_be_sent(tmp_path):
+def test_a_page_of_two_hundred_classes_is_small(tmp_path):
     model = many_classes(60, 200)
     records = [
         explain_class(model, label, pictures=[photo(k, 96, 96)] * 2) for k, label in enumerate(model.classes[:50])
     ]
     path = write(tmp_path, model, records)
-    _, data = read_page(path)
-    assert len(data["seen"]["classes"]) == 50
-    assert len(data["terms"]) == part.MAX_TABLES // (302 * 200) < 60
+    _, data, _ = read_page(path)
+    assert len(data["evidence"]["classes"]) == 50
+    assert len(data["terms"]) == page_model.MAX_TABLES // (302 * 200) < 60
     assert data["hidden"] == 60 - len(data["terms"])
     strongest = np.sort(model.importances())[::-1]
     np.testing.assert_allclose([term["importance"] for term in data["terms"]], strongest[: len(data["terms"])])
@@ -189,19 +157,19 @@ def test_a_page_of_two_hundred_classes_can_be_sent(tmp_path):
 
 
 def test_rows_of_a_large_model_keep_their_scores(tmp_path, monkeypatch):
-    monkeypatch.setattr(part, "MAX_TABLES", 4 * 302 * 5)
+    monkeypatch.setattr(page_model, "MAX_TABLES", 4 * 302 * 5)
     model = many_classes(9, 5)
     rows = {f"concept {i}": np.array([0.1, 0.8]) for i in range(9)}
-    _, data = read_page(write(tmp_path, model, (), X=rows))
+    _, data, _ = read_page(write(tmp_path, model, (), X=rows))
     assert (len(data["terms"]), data["hidden"], data["wide"]) == (4, 5, False)
     shown = [model.term_names.index(term["name"]) for term in data["terms"]]
     rest = np.delete(model.contributions(rows), shown, axis=1).sum(axis=1)
     np.testing.assert_allclose([row["rest"] for row in data["rows"]], rest, atol=1e-9)
 
 
-def test_wrong_records_are_refused(tmp_path):
+def test_wrong_explanations_are_errors(tmp_path):
     model = make_model()
-    with pytest.raises(TypeError, match=r"pictures must hold what explain\.explain_class .* not ndarray"):
+    with pytest.raises(TypeError, match=r"pictures must contain results of explain\.explain_class .* got ndarray"):
         write(tmp_path, model, [photo()])
     other = build_model(np.random.default_rng(1), ("continuous",), (1,), 3, "mlogit", ABC)
     with pytest.raises(ValueError, match=r"ClassExplanation\('a', 0 rows\) of another model"):
@@ -211,7 +179,7 @@ def test_wrong_records_are_refused(tmp_path):
 
 @pytest.fixture
 def open_page(browser, tmp_path):
-    """A page opened; at the end its console must be empty and all it asked for must be its own."""
+    """Open pages; at the end, check that the console is empty and that only the file and data URLs were requested."""
     opened = []
 
     def open_it(model, records, width=1280, dark=False, **options):
@@ -256,12 +224,12 @@ def test_examples_are_drawn(open_page):
         "[...document.querySelectorAll('#examples img')].map((one) => [one.naturalWidth, one.naturalHeight])"
     )
     assert sizes == [[80, 60], [30, 90]]
-    assert "training rows that the term draws to the class" in page.read("#class-note")[0]
+    assert "training rows that the term makes more likely to be of the class" in page.read("#class-note")[0]
     assert page.read("#apart") == [""]
 
 
 @needs_browser
-def test_curves_of_a_class_are_its_own(open_page):
+def test_curves_show_the_scores_of_the_class(open_page):
     axis = continuous_axis("wing", np.arange(9.0))
     scores = np.random.default_rng(0).normal(size=(11, 3))
     shape = Shape((0,), (axis,), scores, np.zeros_like(scores), np.ones(11))
@@ -285,7 +253,7 @@ SIGHT = """() => [...document.querySelectorAll("#sights figure")].map((figure) =
 
 @needs_browser
 @pytest.mark.parametrize("width", [390, 1280])
-def test_heat_lies_over_its_part_of_the_picture(width, open_page):
+def test_heat_covers_its_part_of_the_picture(width, open_page):
     model = make_model(4)
     record = make_picture(model, peak=(2, 1), label="a")
     page = open_page(model, [record], width=width)
@@ -302,7 +270,7 @@ def test_heat_lies_over_its_part_of_the_picture(width, open_page):
 
 
 @needs_browser
-def test_bars_of_a_picture_lead_to_its_score(open_page):
+def test_bars_of_a_picture_add_up_to_its_score(open_page):
     model = make_model(4)
     records = [make_picture(model, label="a", n_terms=5), make_picture(model, actual="b")]
     page = open_page(model, records)
@@ -344,7 +312,7 @@ def test_hostile_names_do_nothing(open_page):
 
 
 @needs_browser
-def test_ordinary_pages_show_neither_section(open_page):
+def test_pages_without_pictures_hide_both_sections(open_page):
     page = open_page(make_model(), ())
     shown = page.run("[...document.querySelectorAll('section')].filter((one) => !one.hidden).map((one) => one.id)")
     assert shown == ["overview", "terms", "whatif"]

@@ -1,12 +1,14 @@
-"""Explain: a model, or some rows, as records. Figures and pages show what stands here and compute nothing anew.
+"""Explanations of a model and of single rows, as records that figures and the HTML page show.
 
     score = intercept + Σ_terms contribution          importance of a term = mean |contribution| over training rows
 
-In: an AdditiveModel, or an estimator that holds one as `model_`. Out: `explain_global`, every term with its table,
-spread and importance, and the terms that speak for each class; `explain_class`, one class and the shapes that speak for
-it and against it; `explain_local`, rows with the contribution of every term; `explain_picture`, one row of concepts and
-where in a picture they were seen; `stability`, how far the shapes of several models lie from each other. `.data(key)`
-and `.visualize(key)` are spelled as in InterpretML.
+    explain_global     every term: table, spread, importance, and the terms that raise or lower the score of each class
+    explain_class      one class: the shapes of the terms that raise or lower its score
+    explain_local      rows: the contribution of every term
+    explain_picture    one row of concepts, and where in a picture they were found
+    stability          how much the shapes of several models differ
+
+In: an AdditiveModel or a fitted estimator. Out: frozen records. `.data(key)` and `.visualize(key)` follow InterpretML.
 """
 
 from .classes import ClassExplanation, explain_class

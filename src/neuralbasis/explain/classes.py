@@ -1,13 +1,12 @@
-"""Classes: what speaks for one class and what speaks against it, and what tells it from the class next to it.
+"""Explanation of one class: terms that raise or lower its score, and terms that separate it from the next class.
 
-    gain of a term = mean over the rows of the class of what the term adds to the score of the class
-    loss of a term = mean of the same over the rows that the term turns away from the class
+    gain of a term = mean of f over rows of the class               f: contribution to the score of the class
+    loss of a term = Σ w exp(-f) f / Σ w exp(-f)                    over training rows with weights w
 
-Most terms speak for the rows of the class, or the model would be wrong: what speaks against it is seen on others. These
-are the training rows, each counted by the odds exp(-f) against the class that the term itself gives it; counted by
-exp(f) they are those that it draws to the class, and stand for the rows of the class where none are given. A term is
-for the class if it gains, and draws more than it turns away. Shapes, members and density are the model's, of this class
-alone.
+Most terms raise the score of rows of the class, or the model would be wrong, so terms that lower it show on other rows.
+The loss weights each training row by exp(-f), the odds against the class that the term gives it. If no rows of the
+class are given, the gain is the mean weighted by exp(f). A term counts as raising the score if its gain is positive and
+its mean weighted by exp(f) is at least its absolute loss.
 """
 
 from __future__ import annotations
@@ -28,21 +27,21 @@ from .explanation import Explanation, Value, find_output, plain_values, read_tab
 from .pictures import read_picture
 from .terms import Leaning, TermView, view_shape
 
-MANY_NUMBERS = 1 << 23  # contributions to all scores; above, a model of one score is worth making
+MAX_CONTRIBUTIONS = 1 << 23  # rows × terms × scores; above, only the score of the class is computed
 
 
 def explain_class(
     model: Any, label: Any, X: Any = None, n_terms: int = 4, pictures: Iterable[Any] = ()
 ) -> ClassExplanation:
-    """What speaks for a class most, and what speaks against it most.
+    """Explain one class: the terms that raise its score most, and the terms that lower it most.
 
     Parameters
     ----------
-    model : AdditiveModel or fitted estimator, of classes
+    model : AdditiveModel or fitted estimator of a classifier
     label : the class
-    X : rows of this class, any table that `predict` reads; None estimates what its rows are like from the training rows
-    n_terms : how many terms on each side
-    pictures : examples of the class, arrays (height, width, 3) or (height, width) of 0 … 255, to be shown beside it
+    X : rows of this class, any table that `predict` accepts; None estimates them from the training rows
+    n_terms : number of terms that raise the score, and of terms that lower it
+    pictures : examples of the class to display, arrays (height, width, 3) or (height, width) of 0 … 255
 
     Examples
     --------
@@ -58,21 +57,21 @@ def explain_class(
     """
     found = find_model(model)
     if found.classes is None:
-        raise ValueError("explain_class needs a model of classes; this one is a regression: use explain_global")
+        raise ValueError("explain_class needs a classifier; this model is a regression: use explain_global")
     if n_terms < 1:
-        raise ValueError(f"n_terms must be 1 or more, not {n_terms!r}")
+        raise ValueError(f"n_terms must be 1 or more; got {n_terms!r}")
     output, sign = find_output(found, label)
     table = None if X is None else read_table(found, X)
-    drawn, turned = (_estimate(found, output, sign, side) for side in (1, -1))
-    gains = drawn if table is None else _average(found, table, output, sign)
+    raised, lowered = (_estimate(found, output, sign, side) for side in (1, -1))
+    gains = raised if table is None else _average(found, table, output, sign)
     rival = None if table is None else _find_rival(found, table, output, sign)
     return ClassExplanation(
         model=found,
         label=to_python(label),
         n_terms=n_terms,
         gains=gains,
-        losses=turned,
-        is_for=(drawn >= -turned) & (gains > 0),
+        losses=lowered,
+        is_for=(raised >= -lowered) & (gains > 0),
         rival=rival,
         rival_gains=None if table is None else _average(found, table, *find_output(found, rival)),
         table=table,
@@ -82,18 +81,18 @@ def explain_class(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ClassExplanation(Explanation):
-    """One class of a model.
+    """One class of a classifier, and the terms that raise or lower its score.
 
     Parameters
     ----------
     model, label : the model and the class
-    n_terms : how many terms on each side
-    gains : (T,) what each term contributes to the score of the class, in the mean over its rows
-    losses : (T,) the same over the rows that the term turns away from it
-    is_for : (T,) whether the term is for the class
-    rival : the class whose score comes next on the rows of the class; None where there are none
-    rival_gains : (T,) what each term contributes to the score of that class, over the same rows
-    table : the rows, or None
+    n_terms : number of terms that raise the score, and of terms that lower it
+    gains : (T,) mean contribution of each term to the score of the class, over rows of the class
+    losses : (T,) mean contribution over training rows that the term makes less likely to be of the class
+    is_for : (T,) whether the term raises the score of the class
+    rival : the class with the next highest mean score on the rows of the class; None without rows
+    rival_gains : (T,) mean contribution of each term to the score of the rival, over the same rows
+    table : rows of the class, or None
     pictures : arrays (height, width, 3) of 0 … 255
     """
 
@@ -109,22 +108,22 @@ class ClassExplanation(Explanation):
 
     @property
     def n_rows(self) -> int:
-        """Rows of the class that were given."""
+        """Number of given rows of the class."""
         return 0 if self.table is None else self.table.n_rows
 
     @property
     def speaks_for(self) -> tuple[Leaning, ...]:
-        """Of the terms that are for the class those with the largest gains, the strongest first."""
+        """The terms that raise the score of the class most: largest gains first."""
         return self._name(self.gains, self._order_for)
 
     @property
     def speaks_against(self) -> tuple[Leaning, ...]:
-        """Of the others those with the largest losses, the strongest first."""
+        """The terms that lower the score of the class most: largest losses first."""
         return self._name(self.losses, self._order_against)
 
     @property
     def tells_apart(self) -> tuple[Leaning, ...]:
-        """The terms that lift the class above its rival most; empty where there are no rows."""
+        """The terms that raise the score of the class most above the score of the rival; empty without rows."""
         if self.rival_gains is None:
             return ()
         lead = self.gains - self.rival_gains
@@ -132,12 +131,12 @@ class ClassExplanation(Explanation):
 
     @cached_property
     def terms_for(self) -> tuple[TermView, ...]:
-        """Views of what speaks for the class; their tables have one score, that of the class."""
+        """Views of the terms that raise the score of the class; their tables have this score only."""
         return tuple(map(self.view, self._order_for))
 
     @cached_property
     def terms_against(self) -> tuple[TermView, ...]:
-        """The same of what speaks against it."""
+        """Views of the terms that lower the score of the class."""
         return tuple(map(self.view, self._order_against))
 
     @property
@@ -149,19 +148,19 @@ class ClassExplanation(Explanation):
         return self._rank(np.where(self.is_for, 0.0, -self.losses))
 
     def view(self, term: int) -> TermView:
-        """The term with this index, of this class alone."""
+        """The view of a term, for the score of this class only."""
         shape = take_output(self.model.shapes[term], *find_output(self.model, self.label))
         return view_shape(self.model, term, shape)
 
     def values(self, term: TermView) -> tuple[tuple[Value, ...], ...]:
-        """For each column of a term its values in the rows of the class; empty where there are no rows."""
+        """The values of each column of a term in the rows of the class; empty without rows."""
         if self.table is None:
             return tuple(() for _ in term.columns)
         features = self.model.terms[term.index]
         return tuple(plain_values(self.model.encoder.axes[f], self.table[f]) for f in features)
 
     def data(self) -> Mapping[str, Any]:
-        """Plain values: the class, its rival, and the sizes of the named terms."""
+        """Plain values: the class, its rival, and names and sizes of the strongest terms."""
         sides = {"for": self.speaks_for, "against": self.speaks_against, "apart": self.tells_apart}
         return {"class": self.label, "rows": self.n_rows, "rival": self.rival} | {
             side: {"names": [one.name for one in found], "scores": [one.size for one in found]}
@@ -175,7 +174,7 @@ class ClassExplanation(Explanation):
         return plot.class_shapes(self)
 
     def to_pandas(self) -> Any:
-        """A pandas frame: a line for each term, those for the class and then the others, each the strongest first."""
+        """A pandas data frame: one line for each term; terms that raise the score, then the others, strongest first."""
         order = np.lexsort((np.where(self.is_for, -self.gains, self.losses), ~self.is_for)).tolist()
         columns = {"gain": self.gains, "loss": self.losses}
         if self.rival_gains is not None:
@@ -204,7 +203,7 @@ class ClassExplanation(Explanation):
 
 
 def take_output(shape: AnyShape, output: int, sign: int = 1) -> Shape | TiedShape:
-    """One score of a term's table, or what speaks against it."""
+    """The table of a term for one score; sign -1 negates it, for the first of two classes."""
     if isinstance(shape, TiedShape):
         return replace(shape, mix=sign * shape.mix[..., [output]])
     members = None if shape.members is None else sign * shape.members[..., [output]]
@@ -213,13 +212,13 @@ def take_output(shape: AnyShape, output: int, sign: int = 1) -> Shape | TiedShap
 
 
 def _average(model: AdditiveModel, table: Columns, output: int, sign: int) -> np.ndarray:
-    """(T,) mean contribution to one score over rows."""
+    """(T,) mean contribution to one score over the rows."""
     if model.is_wide:
         found = model.list_contributions(table)
         return sign * np.bincount(found.term, found.value[:, output], len(model.shapes)) / len(found)
-    if table.n_rows * len(model.shapes) * model.n_outputs <= MANY_NUMBERS:
+    if table.n_rows * len(model.shapes) * model.n_outputs <= MAX_CONTRIBUTIONS:
         return sign * model.contributions(table)[..., output].mean(axis=0)
-    # One score alone: all pairs of a few hundred columns, times hundreds of classes, would not fit.
+    # With hundreds of columns, all their pairs and hundreds of classes, all scores would not fit in memory.
     alone = replace(
         model,
         intercept=model.intercept[[output]],
@@ -231,7 +230,7 @@ def _average(model: AdditiveModel, table: Columns, output: int, sign: int) -> np
 
 
 def _find_rival(model: AdditiveModel, table: Columns, output: int, sign: int) -> Any:
-    """The other class whose score is highest in the mean over rows."""
+    """The other class with the highest mean score over the rows."""
     assert model.classes is not None
     labels = model.classes.tolist()
     if model.n_outputs == 1:
@@ -242,21 +241,22 @@ def _find_rival(model: AdditiveModel, table: Columns, output: int, sign: int) ->
 
 
 def _estimate(model: AdditiveModel, output: int, sign: int, side: int) -> np.ndarray:
-    """(T,) what each term contributes to the rows that it draws to a class (side 1), or turns away (side -1)."""
-    return np.array([_draw(*_read_cells(shape, output, sign), side) for shape in model.shapes])
+    """(T,) mean contribution of each term over training rows weighted by exp(side · contribution)."""
+    return np.array([_tilted_mean(*_read_cells(shape, output, sign), side) for shape in model.shapes])
 
 
 def _read_cells(shape: AnyShape, output: int, sign: int) -> tuple[np.ndarray, np.ndarray]:
-    """Scores and weights of the cells that training rows stand on."""
+    """Scores and weights of the cells with training rows."""
     weights = shape.weights
     scores = take_output(shape, output).scores[..., 0] if isinstance(shape, TiedShape) else shape.scores[..., output]
     return sign * scores[weights > 0], weights[weights > 0]
 
 
-def _draw(scores: np.ndarray, weights: np.ndarray, side: int) -> float:
-    """
+def _tilted_mean(scores: np.ndarray, weights: np.ndarray, side: int) -> float:
+    """Mean of the scores, weighted by weights · exp(side · scores).
+
     >>> rows = np.array([2.0, -1.0]), np.array([1.0, 2.0])
-    >>> round(_draw(*rows, 1), 3), round(_draw(*rows, -1), 3), _draw(np.array([]), np.array([]), 1)
+    >>> round(_tilted_mean(*rows, 1), 3), round(_tilted_mean(*rows, -1), 3), _tilted_mean(np.array([]), np.array([]), 1)
     (1.728, -0.927, 0.0)
     """
     if not len(scores):

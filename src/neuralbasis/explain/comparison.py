@@ -1,10 +1,10 @@
-"""Comparison: how far the shapes of several models lie from each other.
+"""Stability: how much the main effects of several models differ.
 
-    deviation of a column = mean over its points of the standard deviation of f_i(x) over the models
+    deviation of a column = mean over points x of the standard deviation of f_i(x) over the models
 
-PAPER §4.5: models that differ by their seed; the figure of a whole model is the mean over its columns. The paper does
-not say which points it takes; ours are the training rows, or even steps along the column, or the rows of a table.
-Several models are first merged: one model of main effects whose members they are.
+PAPER §4.5: compares models with different seeds and reports the mean over the columns. The paper does not define the
+points; here they are the training rows, even steps along the column, or the rows of a table. Several models are first
+merged into one model of main effects, with the models as its members.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from ..model.additive_model import AdditiveModel, find_model
 from ..model.shapes import AnyShape, Shape
 from .explanation import Value, list_cells, name_outputs, plain_values
 
-N_POINTS = 512  # even steps along a continuous column
+N_POINTS = 512  # points of even steps along a continuous column
 
 
 def stability(models: Any, weighted: bool = True, X: Any = None) -> Stability:
-    """How far the main effects of several models lie from each other: their standard deviation over the models.
+    """Measure how much the main effects of several models differ: their standard deviation over the models.
 
-    Shapes are compared as they are: each has the mean 0 over the rows it was trained on.
+    Shapes are compared without rescaling: each has mean 0 over its own training rows.
 
     Parameters
     ----------
-    models : list of models or fitted estimators of the same columns and classes; or a single one, whose members are
-        compared (each of them alone is less steady than the model, which is their mean)
-    weighted : whether a point counts as often as rows stand on it. False counts all points alike: every level, and
-        even steps along a continuous column, as a picture shows it; missing values are left out
-    X : table whose rows are the points, instead of the training rows; where these are not weighted, its distinct values
+    models : list of models or fitted estimators with the same columns and classes; or one model, whose members are
+        compared (a member is less stable than the model, which is the mean of all members)
+    weighted : whether points are weighted by the number of rows. False gives all points the same weight: every level,
+        and even steps along a continuous column, as in a plot; missing values are left out
+    X : table whose rows are the points, instead of the training rows; with weighted=False, its distinct values
 
     Examples
     --------
@@ -55,7 +55,7 @@ def stability(models: Any, weighted: bool = True, X: Any = None) -> Stability:
     model = found[0] if is_single else _merge(found)
     shapes = {name: shape for name, shape in _main_effects(model).items() if shape.members is not None}
     if not shapes:
-        raise ValueError("this model keeps no tables of its members; give stability a list of models instead")
+        raise ValueError("this model does not store the tables of its members; pass a list of models instead")
     table = {} if X is None else _read_table(found[0], X)
     points, weights, curves = [], [], []
     for name, shape in shapes.items():
@@ -64,21 +64,21 @@ def stability(models: Any, weighted: bool = True, X: Any = None) -> Stability:
         weights.append(np.array(list(counts.values()), dtype=float))
         curves.append(_read_members(shape, points[-1]))
     if len(curves[0]) < 2:
-        raise ValueError("stability compares two models or more, or the members of one; got 1")
+        raise ValueError("stability compares two or more models, or the members of one model; got 1")
     return Stability(model, tuple(shapes), tuple(points), tuple(weights), tuple(curves))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Stability:
-    """How far the main effects of several models lie from each other.
+    """The main effects of several models, and how much they differ.
 
     Parameters
     ----------
-    model : a model whose members are compared: the one that came, or the mean of all that came
-    columns : names of the columns that are compared
-    points : for each column the values at which its shapes are compared
-    weights : for each column (P,) what a point counts
-    curves : for each column (models, P, K) the shapes at the points
+    model : the model whose members are compared: the given model, or the mean of the given models
+    columns : names of the compared columns
+    points : for each column, the values at which its shapes are compared
+    weights : for each column, (P,) weights of the points
+    curves : for each column, (models, P, K) shapes at the points
     """
 
     model: AdditiveModel
@@ -93,7 +93,7 @@ class Stability:
 
     @property
     def deviations(self) -> tuple[np.ndarray, ...]:
-        """For each column (P, K) standard deviation of the shapes over the models."""
+        """For each column, (P, K) standard deviation of the shapes over the models."""
         return tuple(curves.std(axis=0, ddof=1) for curves in self.curves)
 
     @property
@@ -104,17 +104,17 @@ class Stability:
 
     @property
     def overall(self) -> float:
-        """The mean over the columns, which is the paper's figure."""
+        """The mean over the columns, as in the paper."""
         return float(self.by_column.mean())
 
     def visualize(self, key: Any = None) -> Any:
-        """A matplotlib figure: the deviations, or the shapes of one column, each model a faint line."""
+        """A matplotlib figure: the deviations, or the shapes of one column with a faint line for each model."""
         from .. import plot
 
         return plot.stability(self) if key is None else plot.shape(self.model, key)
 
     def to_pandas(self) -> Any:
-        """A pandas frame: a line for each column."""
+        """A pandas data frame: one line for each column."""
         parts = zip(self.columns, self.by_column.tolist(), strict=True)
         return write_frame([{"column": name, "deviation": deviation} for name, deviation in parts])
 
@@ -123,17 +123,17 @@ class Stability:
 
 
 def _merge(models: Sequence[AdditiveModel]) -> AdditiveModel:
-    """The mean of the main effects that all models have, with the models as members."""
+    """The mean of the main effects that all models share, with the models as members."""
     if not models:
-        raise ValueError("stability compares two models or more, or the members of one; got none")
+        raise ValueError("stability compares two or more models, or the members of one model; got none")
     outputs = [name_outputs(model) for model in models]
     other = next((labels for labels in outputs if labels != outputs[0]), None)
     if other is not None:
-        raise ValueError(f"stability compares models of the same classes; got {outputs[0]} and {other}")
+        raise ValueError(f"stability compares models with the same classes; got {outputs[0]} and {other}")
     mains = [_main_effects(model) for model in models]
     names = [name for name in mains[0] if all(name in shapes for shapes in mains)]
     if not names:
-        raise ValueError("stability compares main effects, and the models have none in common")
+        raise ValueError("stability compares main effects; the models have no main effect in common")
     shapes = [_merge_shapes([one[name] for one in mains], (feature,)) for feature, name in enumerate(names)]
     intercept = np.mean([model.intercept for model in models], axis=0)
     encoder = Encoder(tuple(shape.axes[0] for shape in shapes))
@@ -145,7 +145,7 @@ def _main_effects(model: AdditiveModel) -> dict[str, AnyShape]:
 
 
 def _merge_shapes(shapes: Sequence[AnyShape], term: tuple[int, ...]) -> Shape:
-    """One shape on all knots or levels of some: each of them is exact there, and linear between."""
+    """One shape on the union of the knots or levels: every shape is exact there, and linear between them."""
     axis = _merge_axes([shape.axes[0] for shape in shapes])
     members = np.stack([_move_scores(shape, axis) for shape in shapes], axis=1)  # (cells, M, K)
     spread = members.std(axis=1, ddof=1) if len(shapes) > 1 else np.zeros_like(members[:, 0])
@@ -156,7 +156,9 @@ def _merge_shapes(shapes: Sequence[AnyShape], term: tuple[int, ...]) -> Shape:
 def _merge_axes(axes: Sequence[Axis]) -> Axis:
     first = axes[0]
     if len({axis.is_level for axis in axes}) > 1:
-        raise ValueError(f"column {first.name!r} holds levels in one model and numbers in another; fit them alike")
+        raise ValueError(
+            f"column {first.name!r} has levels in one model and numbers in another; fit all with the same feature_types"
+        )
     if first.is_level:
         return level_axis(first.name, first.kind, list(dict.fromkeys(v for axis in axes for v in list_cells(axis))))
     knots = np.unique(np.concatenate([axis.knots for axis in axes]))
@@ -164,7 +166,7 @@ def _merge_axes(axes: Sequence[Axis]) -> Axis:
 
 
 def _move_scores(shape: AnyShape, axis: Axis) -> np.ndarray:
-    """(cells, K) scores of a main effect on the cells of another axis; the missing and the unseen one stay."""
+    """(cells, K) scores of a main effect on the cells of another axis; the missing and unseen cells are kept."""
     inner = _read_curve(shape.axes[0], shape.scores, list_cells(axis))
     return np.concatenate([shape.scores[:1], inner, shape.scores[-1:]])
 
@@ -176,14 +178,14 @@ def _move_weights(shape: AnyShape, axis: Axis) -> np.ndarray:
 
 
 def _read_members(shape: AnyShape, points: Sequence[Value]) -> np.ndarray:
-    """(M, P, K) shapes of the members at points."""
+    """(M, P, K) shapes of the members at the points."""
     members = np.asarray(shape.members)
     found = _read_curve(shape.axes[0], members.reshape(len(members), -1), points)
     return np.moveaxis(found.reshape(len(points), *members.shape[1:]), 1, 0)
 
 
 def _read_curve(axis: Axis, scores: np.ndarray, points: Sequence[Value]) -> np.ndarray:
-    """(P, C) values of a table (cells, C) at points, as a model of it alone has them."""
+    """(P, C) values of a table (cells, C) at the points, by the interpolation of the model."""
     shape = Shape((0,), (axis,), scores, np.zeros_like(scores), np.zeros(len(scores)))
     alone = AdditiveModel(Encoder((axis,)), np.zeros(scores.shape[1]), (shape,), "identity")
     column = _make_column(axis, points)
@@ -200,37 +202,37 @@ def _make_column(axis: Axis, points: Sequence[Value]) -> Column:
 
 def _read_table(model: AdditiveModel, X: Any) -> dict[str, Column]:
     columns = model.find_columns(X)
-    model.encoder.numbers(columns)  # raises where the table does not fit the model
+    model.encoder.numbers(columns)  # raises if the table does not match the model
     return dict(zip(model.encoder.names, columns, strict=True))
 
 
-def _choose_points(shape: AnyShape, weighted: bool, came: Column | None) -> dict[Value, float]:
-    """Points of a main effect, and what each of them counts."""
+def _choose_points(shape: AnyShape, weighted: bool, column: Column | None) -> dict[Value, float]:
+    """Points of a main effect, and their weights."""
     axis, counts = shape.axes[0], _count_rows(shape)
-    if came is not None:
-        counts = _count_values(axis, came)
+    if column is not None:
+        counts = _count_values(axis, column)
     elif not weighted and not axis.is_level:
-        steps = np.linspace(0.0, 1.0, N_POINTS)  # two products: the range of huge knots must not overflow
+        steps = np.linspace(0.0, 1.0, N_POINTS)  # two products: the difference of huge knots would overflow
         counts = dict.fromkeys((axis.knots[0] * (1 - steps) + axis.knots[-1] * steps).tolist(), 1.0)
     if not weighted:
         counts = {value: 1.0 for value in counts if value is not None}
     if not counts:
-        raise ValueError(f"column {axis.name!r} of X has no value that is not missing; leave X out or add other rows")
+        raise ValueError(f"column {axis.name!r} of X has only missing values; omit X or add other rows")
     return counts if any(counts.values()) else dict.fromkeys(counts, 1.0)
 
 
 def _count_rows(shape: AnyShape) -> dict[Value, float]:
-    """Training weight of all knots or levels, and of the missing value where there was one."""
+    """Training weight of all knots or levels, and of the missing value if it occurs."""
     counts: dict[Value, float] = {None: float(shape.weights[0])} if shape.weights[0] > 0 else {}
     return counts | dict(zip(list_cells(shape.axes[0]), shape.weights[1:-1].tolist(), strict=True))
 
 
 def _count_values(axis: Axis, column: Column) -> dict[Value, float]:
-    """How often each value occurs, the missing one first, numbers in their order."""
+    """Number of occurrences of each value; missing first, then numbers in ascending order."""
     counts: Mapping[Value, int] = Counter(plain_values(axis, column))
-    order = list(counts) if axis.is_level else sorted(counts, key=_rank)
+    order = list(counts) if axis.is_level else sorted(counts, key=_sort_key)
     return {value: float(counts[value]) for value in order}
 
 
-def _rank(value: Any) -> float:
+def _sort_key(value: Any) -> float:
     return -np.inf if value is None else value

@@ -1,4 +1,4 @@
-"""Explanation: what all records say of their model, and how its values are written plainly."""
+"""What all explanations share: properties of their model, the class of a score, raw values as plain Python values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Value = float | str | None  # a raw value: of a continuous column, a level, or m
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanation:
-    """What both kinds of explanation say of their model."""
+    """Properties of the explained model."""
 
     model: AdditiveModel
 
@@ -34,7 +34,7 @@ class Explanation:
 
     @property
     def intercept(self) -> np.ndarray:
-        """(K,) score of a row whose contributions are all zero."""
+        """(K,) score of a row whose contributions are all 0."""
         return self.model.intercept
 
     @property
@@ -47,7 +47,7 @@ class Explanation:
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Labels of the K scores: the classes, or "score" where there is one."""
+        """Labels of the K scores: the classes, or "score" for a single score."""
         return name_outputs(self.model)
 
     def _describe_classes(self) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def name_outputs(model: AdditiveModel) -> tuple[str, ...]:
 
 
 def find_output(model: AdditiveModel, label: Any) -> tuple[int, int]:
-    """The score of a class, and its sign: of two classes, the first is what speaks against the second."""
+    """Index of the score of a class, and its sign: -1 for the first of two classes, which share one score."""
     labels = list(name_outputs(model) if model.classes is None else model.classes.tolist())
     if label not in labels:
         raise ValueError(f"the model has no class {label!r}; its classes are {labels[:20]}")
@@ -68,7 +68,7 @@ def find_output(model: AdditiveModel, label: Any) -> tuple[int, int]:
 
 
 def read_table(model: AdditiveModel, X: Any) -> Columns:
-    """The model's columns of any table that `predict` reads; a row as a mapping lacks what it does not name."""
+    """The model's columns of any table that `predict` accepts; in rows given as dicts, absent keys are missing."""
     mappings = find_rows(X)
     if mappings is not None:
         X = {name: [row.get(name) for row in mappings] for name in model.encoder.names}
@@ -76,28 +76,28 @@ def read_table(model: AdditiveModel, X: Any) -> Columns:
 
 
 def plain_values(axis: Axis, column: Column) -> tuple[Value, ...]:
-    """A column as its axis reads it: numbers or texts of levels, None where missing."""
+    """Raw values of a column: numbers or names of levels, None for missing."""
     if axis.is_level:
         labels = column.to_labels()
         assert labels.codes is not None
-        names = (*(labels.levels or ()), None)  # code -1, missing, picks the last
+        names = (*(labels.levels or ()), None)  # code -1 is missing and selects the last
         return tuple(names[code] for code in labels.codes)
-    numbers = column.parse()[0].numbers  # the model has warned of texts, or refused them
+    numbers = column.parse()[0].numbers  # the model has already warned about text or rejected it
     assert numbers is not None
     return tuple(None if number != number else number for number in numbers.tolist())
 
 
 def list_cells(axis: Axis) -> list[Any]:
-    """Raw values of the knots, or the levels."""
+    """Raw values of the knots, or names of the levels."""
     return axis.knots.tolist() if axis.levels is None else list(axis.levels)
 
 
 def squeeze(values: np.ndarray) -> Any:
-    """Values (…, K) without the last axis where there is one output; a single number as a float."""
+    """Values (…, K) without the last axis if K is 1; a single number as a float."""
     found = values[..., 0] if values.shape[-1] == 1 else values
     return float(found) if found.ndim == 0 else found
 
 
 def to_python(value: Any) -> Any:
-    """A number or text of NumPy as Python's own, ready for JSON; anything else as it is."""
+    """A NumPy scalar as a Python value, ready for JSON; anything else unchanged."""
     return value.item() if isinstance(value, np.generic) else value

@@ -1,8 +1,7 @@
-"""Pictures: why one picture has its prediction, where its columns are concepts that were seen in it.
+"""Explanation of one picture by a model whose columns are concepts.
 
-In: a row of concepts, the picture as an array, and for each concept the grid of places where it was looked for. Out:
-the contributions of the strongest terms, each with its heat map. Files, networks and grids are others' business: all
-that comes in are numbers.
+In: a row of concepts, the picture as an array, and for each concept a grid of how strongly it was found at each place.
+Out: the contributions of the strongest terms, each with its heat map. `vision` computes the concepts and the grids.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from .rows import LocalExplanation, RowView, explain_local
 
 
 class Sight(NamedTuple):
-    """A term in a picture: what it contributes, and where it was seen.
+    """A term in a picture: its contribution, and where its concepts were found.
 
     Parameters
     ----------
-    name : of the term
-    values : of its columns
-    contribution : to the score that is explained
-    heat : (h, w) how strongly it was seen at each place of the grid, or None; of a pair, the stronger of the two
+    name : name of the term
+    values : values of its columns
+    contribution : contribution to the explained score
+    heat : (h, w) how strongly it was found at each place, or None; for a pair, the maximum of its two concepts
     """
 
     name: str
@@ -43,17 +42,17 @@ def explain_picture(
     actual: Any = None,
     n_terms: int = 8,
 ) -> PictureExplanation:
-    """Why a picture has its prediction, and where in it the reasons were seen.
+    """Explain the prediction of one picture: contributions of its concepts, and where they were found.
 
     Parameters
     ----------
-    model : AdditiveModel or fitted estimator, whose columns are concepts
-    row : the picture's concepts, a dict or a table of one row
-    picture : array (height, width, 3) or (height, width) of 0 … 255, the part that the grids cover
-    heat : for columns by name, a grid (h, w) of how strongly the concept was seen at each place
-    label : the class, of three or more, whose score is explained; None takes the predicted one
-    actual : what the picture really shows, optional
-    n_terms : how many terms are shown one by one, the largest contributions first
+    model : AdditiveModel or fitted estimator whose columns are concepts
+    row : the picture's concepts, as a dict or a table of one row
+    picture : array (height, width, 3) or (height, width) of 0 … 255; the grids cover all of it
+    heat : dict of column names and grids (h, w): how strongly the concept was found at each place
+    label : class whose score is explained, for three or more classes; None takes the predicted class
+    actual : the true class or value of the picture, optional
+    n_terms : number of terms listed separately, largest contributions first
 
     Examples
     --------
@@ -67,28 +66,28 @@ def explain_picture(
     """
     local = explain_local(model, row, None if actual is None else np.array([actual], dtype=object))
     if len(local.scores) != 1:
-        raise ValueError(f"expected the concepts of one picture, not of {len(local.scores)}; choose one row")
+        raise ValueError(f"expected the concepts of one picture; got {len(local.scores)} rows. Select one row")
     if n_terms < 1:
-        raise ValueError(f"n_terms must be 1 or more, not {n_terms!r}")
+        raise ValueError(f"n_terms must be 1 or more; got {n_terms!r}")
     view = local.row(0)
     if label is not None and len(local.intercept) == 1:
-        raise ValueError("label needs a model of three classes or more; this one has a single score: leave it out")
+        raise ValueError("label needs a model with three or more classes; this model has a single score: omit it")
     output = view.output if label is None else find_output(local.model, label)[0]
     return PictureExplanation(local.model, local, output, read_picture(picture), _read_heat(local, heat or {}), n_terms)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PictureExplanation(Explanation):
-    """One picture, and what each term contributes to the score of a class.
+    """One picture, and the contribution of each term to the score of a class.
 
     Parameters
     ----------
     model : the model
     local : the explanation of its row
-    output : which of the K scores is explained
+    output : index of the explained score
     picture : (height, width, 3) of 0 … 255
-    heat : grids (h, w) by the names of columns
-    n_terms : how many terms are shown one by one
+    heat : grids (h, w) by column name
+    n_terms : number of terms listed separately
     """
 
     local: LocalExplanation
@@ -103,19 +102,21 @@ class PictureExplanation(Explanation):
 
     @property
     def sights(self) -> tuple[Sight, ...]:
-        """The terms with the largest contributions, for the class or against it, the strongest first."""
+        """The terms with the largest absolute contributions, strongest first."""
         row = self.row
         order = np.argsort(-np.abs(row.contributions[:, self.output]), kind="stable")[: self.n_terms]
         sizes = row.contributions[:, self.output].tolist()
-        return tuple(Sight(row.names[i], row.values[i], sizes[i], self._see(row.terms[i])) for i in order.tolist())
+        return tuple(
+            Sight(row.names[i], row.values[i], sizes[i], self._find_heat(row.terms[i])) for i in order.tolist()
+        )
 
-    def _see(self, term: int) -> np.ndarray | None:
+    def _find_heat(self, term: int) -> np.ndarray | None:
         grids = [self.heat.get(self.columns[feature]) for feature in self.model.terms[term]]
         known = [grid for grid in grids if grid is not None]
         return np.maximum.reduce(known) if known else None
 
     def visualize(self) -> Any:
-        """A matplotlib figure: the picture, its contributions, and where the strongest concepts were seen."""
+        """A matplotlib figure: the picture, its contributions, and where the strongest concepts were found."""
         from .. import plot
 
         return plot.picture(self)
@@ -126,7 +127,7 @@ class PictureExplanation(Explanation):
 
 
 def read_picture(picture: Any) -> np.ndarray:
-    """(height, width, 3) bytes from an array of colours or greys, 0 … 255; a fourth channel is left out."""
+    """An array of colours or greys, 0 … 255, as bytes (height, width, 3); a fourth channel is dropped."""
     array = np.asarray(picture)
     is_picture = array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (3, 4))
     if not is_picture or 0 in array.shape or array.dtype.kind not in "uif":
@@ -136,13 +137,13 @@ def read_picture(picture: Any) -> np.ndarray:
         )
     if array.dtype != np.uint8 and not (array.min() >= 0 and array.max() <= 255):
         raise ValueError(
-            f"a picture must hold numbers from 0 to 255, not {array.min():g} … {array.max():g}; give it as it was "
-            "before it was normalised"
+            f"a picture must contain numbers from 0 to 255; got {array.min():g} … {array.max():g}. Pass the picture "
+            "before normalisation"
         )
     if array.dtype.kind == "f" and 0 < array.max() <= 1:
         raise ValueError(
-            f"a picture must hold numbers from 0 to 255; this one reaches only {array.max():g} and would be black: "
-            "multiply it by 255"
+            f"a picture must contain numbers from 0 to 255; the largest is {array.max():g}, which is nearly black: "
+            "multiply the picture by 255"
         )
     colours = np.repeat(array[..., None], 3, axis=2) if array.ndim == 2 else array[..., :3]
     return np.ascontiguousarray(np.rint(colours) if array.dtype.kind == "f" else colours).astype(np.uint8)
@@ -151,11 +152,13 @@ def read_picture(picture: Any) -> np.ndarray:
 def _read_heat(local: LocalExplanation, heat: Mapping[str, Any]) -> dict[str, np.ndarray]:
     unknown = [name for name in heat if name not in local.columns]
     if unknown:
-        raise ValueError(f"heat names {unknown[0]!r}, which is no column of the model: {list(local.columns[:20])}")
+        raise ValueError(
+            f"heat names {unknown[0]!r}, which is not a column of the model; its columns are {list(local.columns[:20])}"
+        )
     grids = {name: np.asarray(grid, dtype=float) for name, grid in heat.items()}
     for name, grid in grids.items():
         if grid.ndim != 2 or grid.size == 0 or not np.isfinite(grid).all():
-            raise ValueError(f"heat of {name!r} must be a grid (h, w) of finite numbers; its shape is {grid.shape}")
+            raise ValueError(f"heat of {name!r} must be a grid (h, w) of finite numbers; got shape {grid.shape}")
     if len({grid.shape for grid in grids.values()}) > 1:
-        raise ValueError(f"heat must hold grids of one size, not {sorted({grid.shape for grid in grids.values()})}")
+        raise ValueError(f"heat must contain grids of one size; got {sorted({grid.shape for grid in grids.values()})}")
     return grids

@@ -1,7 +1,7 @@
-"""Rows: why single rows have their predictions, the contribution of every term to every score.
+"""Explanations of rows: the contribution of every term to every score.
 
-A row of a wide model has few values that are not absent. Its terms are those of these values: all others contribute
-exactly 0, and are neither computed nor listed.
+In a wide model, a term contributes exactly 0 where its value is absent. Only the terms of values that are present are
+computed and listed.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from ..model.additive_model import AdditiveModel, find_model
 from ..model.factors import Contributions
 from .explanation import Explanation, Value, plain_values, squeeze, to_python
 
-MISSING = "missing"  # in the text of an interaction's values
-MANY_COLUMNS = 10_000  # of which only those that terms speak of are read
+MISSING = "missing"  # in the text of the values of an interaction
+MANY_COLUMNS = 10_000  # above, only columns that are part of a term are read
 
 
 def explain_local(model: Any, X: Any, y: Any = None) -> LocalExplanation:
-    """Why rows have their predictions: the contribution of every term to every row's score.
+    """Explain the predictions of rows: the contribution of every term to the score of every row.
 
     Parameters
     ----------
     model : AdditiveModel or fitted estimator
-    X : rows, as `AdditiveModel.predict` reads them
-    y : (N,) what really was, optional; it is shown beside the prediction
+    X : rows, any table that `AdditiveModel.predict` accepts
+    y : (N,) actual classes or values, optional; shown beside the predictions
 
     Examples
     --------
@@ -67,17 +67,17 @@ def explain_local(model: Any, X: Any, y: Any = None) -> LocalExplanation:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RowView:
-    """One row; its terms come strongest first, by their contribution to the score of the predicted class.
+    """One row; its terms are sorted by their contribution to the score of the predicted class, strongest first.
 
     Parameters
     ----------
-    index : the row's place in the table
-    output : which of the K scores the terms are sorted by
-    terms, names : (T,) indices and names of the terms; in a wide model, of those that the row touches
+    index : index of the row in the table
+    output : index of the score that the terms are sorted by
+    terms, names : (T,) indices and names of the terms; in a wide model, only terms of values that are present
     values : (T,) raw values of each term's columns
     contributions : (T, K)
     intercept, scores : (K,)
-    prediction, probabilities, actual : the row's own, see `LocalExplanation`
+    prediction, probabilities, actual : of this row, see `LocalExplanation`
     """
 
     index: int
@@ -98,18 +98,18 @@ class RowView:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LocalExplanation(Explanation):
-    """Rows of a table and what each term contributes to them.
+    """Rows of a table and the contribution of each term to their scores.
 
     Parameters
     ----------
     model : the model
-    values : for each row its raw values, one a column: a number, the text of a level, or None where missing; of very
-        many columns a mapping of column numbers to those that matter: not absent, and in a term
-    contributions : (N, T, K); in a wide model a record of those that are not 0, see `factors.Contributions`
+    values : for each row, the raw value of each column: a number, the name of a level, or None for missing; with very
+        many columns, a mapping of column indices to the values that are present and part of a term
+    contributions : (N, T, K); in a wide model, a record of those that are not 0, see `factors.Contributions`
     scores : (N, K) intercept plus contributions
     predictions : (N,) values, or labels of classes
     probabilities : (N, classes), None for a regression
-    actual : (N,) what really was, None if it was not given
+    actual : (N,) actual classes or values, None if not given
     """
 
     values: Sequence[Any]
@@ -120,7 +120,7 @@ class LocalExplanation(Explanation):
     actual: np.ndarray | None
 
     def row(self, index: int) -> RowView:
-        """One row, its terms sorted by the size of their contributions."""
+        """One row, its terms sorted by absolute contribution."""
         i = self._find_row(index)
         output = int(self.scores[i].argmax())
         listed, contributions = self._list_terms(i)
@@ -142,7 +142,7 @@ class LocalExplanation(Explanation):
         )
 
     def data(self, key: int | None = None) -> dict[str, Any]:
-        """Plain values in InterpretML's spelling: of one row, or for None and -1 of all, as "specific"."""
+        """Plain values in the format of InterpretML: of one row, or for None and -1 of all rows, as "specific"."""
         if key is None or key == -1:
             return {"overall": None, "specific": [self._describe_row(i) for i in range(len(self.scores))]}
         return self._describe_row(self._find_row(key))
@@ -152,13 +152,13 @@ class LocalExplanation(Explanation):
         from .. import plot
 
         if key is None and len(self.scores) > 1:
-            raise ValueError(f"visualize draws one row; choose a key from 0 … {len(self.scores) - 1}")
+            raise ValueError(f"visualize draws one row; pass a key from 0 … {len(self.scores) - 1}")
         return plot.waterfall(self, 0 if key is None else self._find_row(key))
 
     def to_pandas(self) -> Any:
-        """A pandas frame: a line for each row and term, and for each class where there are three or more.
+        """A pandas data frame: one line for each row and term, and for each of three or more classes.
 
-        The contributions of a row (and class) and the intercept sum to its score.
+        The contributions of a row (and class) plus the intercept are its score.
         """
         terms, names, outputs = self.model.terms, self.names, self.outputs
         lines = []
@@ -174,7 +174,7 @@ class LocalExplanation(Explanation):
         return write_frame(lines)
 
     def _list_terms(self, i: int) -> tuple[np.ndarray, np.ndarray]:
-        """Indices of the terms of a row, and what they contribute (t, K)."""
+        """Indices of the listed terms of a row, and their contributions (t, K)."""
         if isinstance(self.contributions, Contributions):
             return self.contributions.of_row(i)
         return np.arange(self.contributions.shape[1]), self.contributions[i]
@@ -182,7 +182,7 @@ class LocalExplanation(Explanation):
     def _find_row(self, index: int) -> int:
         count, found = len(self.scores), operator.index(index)
         if not -count <= found < count:
-            raise ValueError(f"there is no row {index}; the explanation has the rows 0 … {count - 1}")
+            raise ValueError(f"there is no row {index}; the explanation has rows 0 … {count - 1}")
         return found % count
 
     def _describe_row(self, i: int) -> dict[str, Any]:
@@ -194,11 +194,11 @@ class LocalExplanation(Explanation):
             "scores": squeeze(contributions),
             "values": [values[term[0]] if len(term) == 1 else "" for term in terms],
             "extra": {"names": ["Intercept"], "scores": [squeeze(self.intercept)], "values": [1]},
-            "perf": self._judge_row(i),
+            "perf": self._describe_performance(i),
         } | self._describe_classes()
 
-    def _judge_row(self, i: int) -> dict[str, Any]:
-        """The prediction beside what really was, each with its probability where there are classes."""
+    def _describe_performance(self, i: int) -> dict[str, Any]:
+        """The prediction and the actual value; for a classifier, each with its probability."""
         predicted = to_python(self.predictions[i])
         actual = np.nan if self.actual is None else to_python(self.actual[i])
         found = {"is_classification": self.classes is not None, "actual": actual, "predicted": predicted}
@@ -215,8 +215,8 @@ class LocalExplanation(Explanation):
 def _read_values(model: AdditiveModel, table: Any, rows: Sequence[Mapping[str, Any]] | None) -> Sequence[Any]:
     axes = model.encoder.axes
     if model.is_wide and not any(axis.is_level for axis in axes):
-        stored = model.store(table)
-        return Lazy(partial(_StoredRow, stored), len(stored))
+        matrix = model.store(table)
+        return Lazy(partial(_SparseRow, matrix), len(matrix))
     if rows is None and len(axes) > MANY_COLUMNS:
         used = sorted({feature for term in model.terms for feature in term})
         values = _read_table([axes[feature] for feature in used], table.take(used))
@@ -224,25 +224,25 @@ def _read_values(model: AdditiveModel, table: Any, rows: Sequence[Mapping[str, A
     return _read_table(axes, table) if rows is None else _read_rows(axes, rows)
 
 
-class _StoredRow(Mapping[int, Value]):
-    """The raw values of a row of a wide table: all that are not absent, by their columns; it knows the others too."""
+class _SparseRow(Mapping[int, Value]):
+    """Raw values of a row of a wide table by column index: iterates over values that are present, looks up all."""
 
-    def __init__(self, stored: SparseMatrix, index: int):
-        own = slice(stored.starts[index], stored.starts[index + 1])
-        values = [None if value != value else value for value in stored.value[own].tolist()]
-        self._stored, self._known = stored, dict(zip(stored.column[own].tolist(), values, strict=True))
+    def __init__(self, matrix: SparseMatrix, index: int):
+        own = slice(matrix.starts[index], matrix.starts[index + 1])
+        values = [None if value != value else value for value in matrix.value[own].tolist()]
+        self._matrix, self._present = matrix, dict(zip(matrix.column[own].tolist(), values, strict=True))
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._present)
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._known)
+        return iter(self._present)
 
     def __getitem__(self, column: int) -> Value:
-        return self._known.get(column, float(self._stored.absent_of(column)))
+        return self._present.get(column, float(self._matrix.absent_of(column)))
 
     def __repr__(self) -> str:
-        return repr(self._known)
+        return repr(self._present)
 
 
 def _read_table(axes: Sequence[Axis], columns: Columns) -> tuple[tuple[Value, ...], ...]:
@@ -259,11 +259,11 @@ def _plain_value(axis: Axis, value: Any) -> Value:
     if axis.is_level:
         return level_text(value)
     number = parse_number(value) if isinstance(value, str) else float(value)
-    return None if number is None or number != number else number  # a text that is not a number is missing
+    return None if number is None or number != number else number  # text that is not a number counts as missing
 
 
 def _join_values(values: Sequence[Value]) -> Value:
-    """The raw value of a main effect; those of an interaction as a text."""
+    """The raw value of a main effect; the values of an interaction as text."""
     if len(values) == 1:
         return values[0]
     return " & ".join(MISSING if value is None else level_text(value) for value in values)
@@ -273,8 +273,8 @@ def _check_actual(y: Any, n_rows: int) -> np.ndarray | None:
     if y is None:
         return None
     actual = np.asarray(y)
-    if actual.ndim == 2 and actual.shape[1] == 1:  # a column, which `fit` accepts
+    if actual.ndim == 2 and actual.shape[1] == 1:  # a column vector, which `fit` accepts
         actual = actual[:, 0]
     if actual.shape != (n_rows,):
-        raise ValueError(f"y must hold one value for each of the {n_rows} rows of X; its shape is {actual.shape}")
+        raise ValueError(f"y must have one value for each of the {n_rows} rows of X; got shape {actual.shape}")
     return actual

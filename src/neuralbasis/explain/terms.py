@@ -1,7 +1,7 @@
-"""Terms: a whole model as records, one view a term with its table, its spread over the members, its importance.
+"""Explanation of a whole model: one view per term, with its table, spread over the members and importance.
 
-Views are made when somebody asks for them, so that a model of a hundred thousand terms is looked at as quickly as one
-of ten: `top` and `by_class` find the strongest, `search` those whose name holds a text.
+Views are created on access, which keeps models of a hundred thousand terms fast: `top` and `by_class` return the
+strongest terms, `search` finds terms by name.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from .explanation import Explanation, find_output, list_cells, squeeze
 
 
 def explain_global(model: Any) -> GlobalExplanation:
-    """Every term of a model: its table, its spread over the members, its importance.
+    """Explain a whole model: table, spread over the members and importance of every term.
 
     Parameters
     ----------
-    model : AdditiveModel or fitted estimator; an explanation is handed back as it is
+    model : AdditiveModel or fitted estimator; a GlobalExplanation is returned unchanged
 
     Examples
     --------
@@ -51,18 +51,18 @@ def explain_global(model: Any) -> GlobalExplanation:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TermView:
-    """One term, with everything that a picture needs.
+    """One term, with everything needed to draw it.
 
     Parameters
     ----------
-    index, name : its place in the model and its name, "age" or "age & income"
+    index, name : its index in the model and its name, "age" or "age & income"
     columns : names of its columns
-    shape : its table, from which `axes`, `scores`, `spread`, `weights` and `members` are read
+    shape : its table, with `axes`, `scores`, `spread`, `weights` and `members`
     importances : (K,) mean |contribution| to each score over the training rows
-    leanings : (K,) how far it speaks for each score, or against it, see `AdditiveModel.leanings`
-    importance_spread : standard deviation of the importance over the members, for main effects; NaN where it is not
-        known: for pairs and triples, and where there is one member only or none is kept
-    low, high : range of the scores over the cells that rows can reach
+    leanings : (K,) how much it raises (above 0) or lowers each score, see `AdditiveModel.leanings`
+    importance_spread : standard deviation of the importance over the members, for main effects; NaN if unknown: for
+        pairs and triples, for a single member, and if the members are not stored
+    low, high : range of the scores over cells that rows can reach
     """
 
     index: int
@@ -77,7 +77,7 @@ class TermView:
 
     @property
     def importance(self) -> float:
-        """The mean of `importances` over the classes."""
+        """Mean of `importances` over the scores."""
         return float(self.importances.mean())
 
     @property
@@ -101,7 +101,7 @@ class TermView:
 
     @property
     def members(self) -> np.ndarray | None:
-        """(c_1, …, c_o, M, K) tables of the members, None where only their spread is kept."""
+        """(c_1, …, c_o, M, K) tables of the members, None if only their spread is stored."""
         return self.shape.members
 
     def __repr__(self) -> str:
@@ -109,7 +109,7 @@ class TermView:
 
 
 class Leaning(NamedTuple):
-    """How far a term speaks for a class (above 0) or against it."""
+    """A term that raises (`size` above 0) or lowers (below 0) the score of a class."""
 
     name: str
     size: float
@@ -120,7 +120,7 @@ class Leaning(NamedTuple):
 
 @dataclass(frozen=True)
 class ClassView:
-    """The terms that speak for a class most, and those that speak against it most, each the strongest first."""
+    """The terms that raise the score of a class most, and the terms that lower it most, strongest first."""
 
     label: Any
     speaks_for: tuple[Leaning, ...]
@@ -134,26 +134,26 @@ class ClassView:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GlobalExplanation(Explanation):
-    """A whole model; `terms` are in the model's order, `order` has the strongest first."""
+    """A whole model; `terms` are in the order of the model, `order` sorts them by importance."""
 
     @cached_property
     def terms(self) -> Sequence[TermView]:
-        """A view of each term, made when it is asked for."""
+        """A view of each term, created on access."""
         return Lazy(cache(partial(_view_term, self.model)), len(self.model.shapes))
 
     @cached_property
     def order(self) -> tuple[int, ...]:
-        """Indices of the terms by importance, the strongest first."""
+        """Indices of the terms, most important first."""
         return tuple(np.argsort(-self.model.importances(), kind="stable").tolist())
 
     def find(self, term: Any) -> TermView:
-        """The term of this name, index or tuple of columns."""
+        """The term with this name, index or tuple of columns."""
         return self.terms[find_term(self.model, term)]
 
     def search(self, text: str, n: int = 10) -> list[TermView]:
-        """Terms whose name holds a text, in upper or lower case: first the name itself, then names that begin with it.
+        """Terms whose name contains a text, ignoring case: exact matches, then names that start with it, then others.
 
-        Within each group the most important come first.
+        Each group is sorted by importance, most important first.
         """
         wanted = text.casefold()
         names = [name.casefold() for name in self.names]
@@ -163,16 +163,16 @@ class GlobalExplanation(Explanation):
         return self.terms_at(held[:n])
 
     def top(self, n: int = 10, class_: Any = None) -> list[TermView]:
-        """The most important terms, or those that speak most for a class or against it: see their `leanings`."""
+        """The most important terms, or the terms that raise or lower the score of a class most, by their `leanings`."""
         if class_ is None:
             return self.terms_at(self.order[:n])
-        return self.terms_at(np.argsort(-np.abs(self._lean_to(class_)), kind="stable")[:n])
+        return self.terms_at(np.argsort(-np.abs(self._class_leanings(class_)), kind="stable")[:n])
 
     def by_class(self, n: int = 10) -> dict[Any, ClassView]:
-        """For each class the n terms that speak for it most and the n that speak against it most.
+        """For each class, the n terms that raise its score most and the n terms that lower it most.
 
-        What a term of a wide or one-hot table says at values that most rows do not have counts: see
-        `AdditiveModel.leanings`.
+        `AdditiveModel.leanings` defines the strength: it counts contributions at values that most rows do not have,
+        such as words in texts.
 
         Examples
         --------
@@ -184,23 +184,20 @@ class GlobalExplanation(Explanation):
         >>> {label: view.speaks_for[0].name for label, view in found.items()}
         {'cars': 'engine', 'religion': 'prayer', 'sport': 'goal'}
         """
-        return {label: self._view_class(label, n) for label in self._list_labels()}
+        return {label: self._view_class(label, n) for label in self.classes or self.outputs}
 
     def terms_at(self, indices: Iterable[int]) -> list[TermView]:
         """Views of the terms with these indices."""
         return [self.terms[int(index)] for index in indices]
 
-    def _list_labels(self) -> tuple[Any, ...]:
-        return self.outputs if self.classes is None else self.classes
-
     def _view_class(self, label: Any, n: int) -> ClassView:
-        found = self._lean_to(label)
+        found = self._class_leanings(label)
         order = np.argsort(-found, kind="stable")
         ends = [t for t in order[:n] if found[t] > 0], [t for t in order[::-1][:n] if found[t] < 0]
         return ClassView(label, *(tuple(Leaning(self.names[t], float(found[t])) for t in end) for end in ends))
 
-    def _lean_to(self, label: Any) -> np.ndarray:
-        """(T,) leanings to one class; of two classes, the first is what speaks against the second."""
+    def _class_leanings(self, label: Any) -> np.ndarray:
+        """(T,) leanings of all terms for one class; the first of two classes has the negated score."""
         output, sign = find_output(self.model, label)
         return sign * self._leanings[:, output]
 
@@ -209,11 +206,12 @@ class GlobalExplanation(Explanation):
         return self.model.leanings()
 
     def data(self, key: Any = None) -> dict[str, Any]:
-        """Plain values in InterpretML's spelling.
+        """Plain values in the format of InterpretML.
 
-        None gives the importances; a term, by name, index or tuple of columns, its curve or table; -1 everything, as
-        "overall" and "specific". A curve has as many scores as names: it is linear between its knots. Bounds are one
-        standard deviation over the members away. With three classes or more the scores have an axis for them, last.
+        The key None returns the importances; a name, index or tuple of columns returns the curve or table of a term; -1
+        returns everything, as "overall" and "specific". A curve has as many scores as names, since it is linear between
+        its knots. Bounds are one standard deviation over the members. With three or more classes, the last axis of the
+        scores is the class.
         """
         if key is None:
             return self._list_importances()
@@ -222,15 +220,15 @@ class GlobalExplanation(Explanation):
         return _describe_term(self.find(key)) | self._describe_classes()
 
     def visualize(self, key: Any = None) -> Any:
-        """A matplotlib figure: the importances, or the term that the key names."""
+        """A matplotlib figure: the importances, or the term of the key."""
         from .. import plot
 
         return plot.importances(self) if key is None else plot.shape(self, key)
 
     def to_pandas(self, key: Any = None) -> Any:
-        """A pandas frame: a line for each term, or for each cell of the term that the key names.
+        """A pandas data frame: one line for each term, or for each cell of the term of the key.
 
-        A curve has the cells where it bends: between them it is linear.
+        A curve is listed at the cells where its slope changes; it is linear between them.
         """
         if key is not None:
             return write_frame(self.model.scorecard(key).to_rows())
@@ -270,10 +268,10 @@ def _view_term(model: AdditiveModel, index: int) -> TermView:
 
 
 def view_shape(model: AdditiveModel, index: int, shape: AnyShape) -> TermView:
-    """The view of a term that has this table, its own or that of some of its scores."""
+    """The view of a term with this table, which may hold only some of its scores."""
     scores = shape.scores
     reachable = scores[tuple(reachable_cells(axis) for axis in shape.axes)]
-    importances, leanings = _weigh(shape)
+    importances, leanings = _importances_and_leanings(shape)
     return TermView(
         index=index,
         name=model.term_names[index],
@@ -287,7 +285,7 @@ def view_shape(model: AdditiveModel, index: int, shape: AnyShape) -> TermView:
     )
 
 
-def _weigh(shape: AnyShape) -> tuple[np.ndarray, np.ndarray]:
+def _importances_and_leanings(shape: AnyShape) -> tuple[np.ndarray, np.ndarray]:
     """(K,) importances and (K,) leanings of a term."""
     if isinstance(shape, LowRankShape):
         return shape.factors.importances[shape.index], shape.factors.leanings[shape.index]
@@ -295,18 +293,15 @@ def _weigh(shape: AnyShape) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _spread_importance(shape: AnyShape) -> float:
-    """Standard deviation of the importance over the members, where their tables are kept: for main effects."""
+    """Standard deviation of the importance over the members; NaN for interactions and single members."""
     members = shape.members if len(shape.axes) == 1 else None
-    return np.nan if members is None else _measure_spread(mean_size(members, shape.weights))
-
-
-def _measure_spread(sizes: np.ndarray) -> float:
-    """Standard deviation of the members' importances (M, K); unknown of a single member."""
-    return float(sizes.mean(axis=1).std(ddof=1)) if len(sizes) > 1 else np.nan
+    if members is None or members.shape[-2] < 2:
+        return np.nan
+    return float(mean_size(members, shape.weights).mean(axis=1).std(ddof=1))
 
 
 def _describe_term(term: TermView) -> dict[str, Any]:
-    """Knots and levels of one term; of a main effect also the missing value."""
+    """Knots and levels of one term; for a main effect also the missing value."""
     inner = (slice(1, -1),) * len(term.axes)
     names = [list_cells(axis) for axis in term.axes]
     scores, spread, weights = term.scores, term.spread, term.weights

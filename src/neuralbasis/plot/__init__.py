@@ -1,15 +1,15 @@
-"""Plot: figures of a model, drawn from the records of `explain` and nothing else. The home of matplotlib.
+"""Figures of a model, drawn with matplotlib.
 
     shapes, shape, grid     the strongest terms, one term, a whole model
-    by_class, push, slices  a term class by class, which class a pair pushes to, a pair as curves
-    importances, waterfall  what matters in a model, why a row has its prediction
-    leanings, class_shapes  the terms, or words, that speak for each class; one class with the shapes of its strongest
-    picture                 why a picture has its prediction, and where in it the reasons were seen
-    compare, stability      the same term of several models, how far their shapes lie from each other
-    bound                   how many bases theory asks for, of no model in particular
+    by_class, push, slices  a term for each class, the class that a pair favours, a pair as curves
+    importances, waterfall  which terms matter, how a row gets its prediction
+    leanings, class_shapes  the terms that raise or lower the score of each class, or of one class with their shapes
+    picture                 how a picture gets its prediction, and where its concepts were found
+    compare, stability      the same term of several models, how much their shapes differ
+    bound                   the number of bases that theory recommends
 
-In: an AdditiveModel, a fitted estimator or an explanation. Out: a matplotlib `Figure`, also written to a PNG, SVG or
-PDF file if a path is given. Figures are made without pyplot: no global state, no display.
+In: an AdditiveModel, a fitted estimator or an explanation. Out: a matplotlib `Figure`. A `path` also writes it to a
+PNG, SVG or PDF file. Figures are made without pyplot, and matplotlib is imported when the first one is drawn.
 """
 
 from .bars import importances, leanings, stability, waterfall
@@ -17,8 +17,8 @@ from .bases import bound
 from .canvas import COLOURS
 from .classes import class_shapes
 from .comparison import compare
-from .contrasts import push, slices
 from .overlays import picture
+from .pairs import push, slices
 from .panels import by_class, grid, shape, shapes
 
 __all__ = [

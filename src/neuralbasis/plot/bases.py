@@ -1,4 +1,4 @@
-"""Bases: the bound on the loss against the number of bases, and the best number against the number of columns."""
+"""The bound on the loss over the number of bases, and the best number of bases over the number of columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..explain.basis_bound import Bound, Decay, best_n_bases, generalization_bound
-from .canvas import GREY, add_legend, choose_width, label_axis, open_canvas, style
+from .canvas import GREY, add_legend, choose_width, label_axis, line_style, open_canvas
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,15 +28,17 @@ def bound(
     weight_norm: float = 1.0,
     width: float | None = None,
 ) -> Figure:
-    """Draw `bound.generalization_bound` over B for several D, its least value marked, and the best B over D.
+    """Draw `explain.basis_bound.generalization_bound` over B for several D, and the best B over D.
+
+    A dot marks the lowest value of each curve.
 
     Parameters
     ----------
-    n_columns : one line for each
+    n_columns : values of D, a curve for each
     n_rows : N
-    path : where to write the figure, by its ending as PNG, SVG or PDF; None writes nothing
+    path : file to write, ending in .png, .svg or .pdf; None writes no file
     decay, weight_norm : see `generalization_bound`
-    width : of the figure in inches
+    width : width of the figure in inches
 
     Examples
     --------
@@ -61,14 +63,14 @@ def bound(
 
 
 def _draw_bound(axes: Axes, order: int, counts: np.ndarray, found: Bound) -> Any:
-    """The line, a mark where it is lowest."""
+    """A curve with a dot at its lowest value."""
     best = int(found.total.argmin())
-    axes.plot(counts[best], found.total[best], "o", color=style(order)["color"], markersize=4)
-    return axes.plot(counts, found.total, **style(order))[0]
+    axes.plot(counts[best], found.total[best], "o", color=line_style(order)["color"], markersize=4)
+    return axes.plot(counts, found.total, **line_style(order))[0]
 
 
 def _draw_floor(axes: Axes, floor: float, right: int) -> None:
-    """What no number of bases takes away."""
+    """The part of the bound that does not depend on the number of bases."""
     axes.axhline(floor, color=GREY, linewidth=0.8)
     axes.annotate("chance", (right, floor), (0, 2), textcoords="offset points", ha="right", color=GREY)
     axes.set(yscale="log", ylim=(0.8 * floor, 200 * floor))
@@ -76,7 +78,7 @@ def _draw_floor(axes: Axes, floor: float, right: int) -> None:
 
 def _draw_best(axes: Axes, find_best: Callable[[int], int]) -> None:
     columns = np.unique(np.geomspace(1, MOST_COLUMNS, 200).round().astype(int))
-    axes.plot(columns, [find_best(int(n)) for n in columns], drawstyle="steps-mid", color=style(0)["color"])
-    axes.set(xscale="log", ylim=(0, None), xlabel="D, columns", title="B of the least bound")
+    axes.plot(columns, [find_best(int(n)) for n in columns], drawstyle="steps-mid", color=line_style(0)["color"])
+    axes.set(xscale="log", ylim=(0, None), xlabel="D, columns", title="B with the lowest bound")
     axes.locator_params(axis="y", integer=True)
     label_axis(axes, "y", "B, bases")

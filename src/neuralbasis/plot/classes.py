@@ -1,8 +1,7 @@
-"""Classes: one class in one figure, as in the paper's appendix.
+"""One class in one figure, as in the paper's appendix.
 
-Examples of the class on top, below them the shapes that speak for it most, and then those that speak against it most:
-members faint, their mean thick, the ground the darker the more training rows. Ticks at the foot are the rows of the
-class.
+From top to bottom: examples of the class, the shapes of the terms that raise its score most, and the shapes of the
+terms that lower it most. Panels look as in `shapes`; ticks at the bottom are the rows of the class.
 """
 
 from __future__ import annotations
@@ -15,19 +14,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..explain import ClassExplanation, TermView, explain_class
-from .canvas import GREY, LETTERS, LOWERS, RAISES, open_canvas, plain, signed, wrap_name
-from .curves import Curve, lay_curve
-from .maps import Map, lay_map, split_triple
+from .canvas import CHARS_PER_INCH, GREY, LOWERS, RAISES, format_signed, open_canvas, plain, wrap_name
+from .curves import Curve, make_curve
+from .maps import Map, make_map, split_triple
 from .overlays import draw_pictures
 from .panels import Panel, choose_layout, draw_block
-from .reading import Reading
+from .scale import ScaledTerm
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 MAX_PICTURES = 6
-PICTURE = 1.5  # inches of their height
+PICTURE = 1.5  # height of a picture in inches
 
 
 def class_shapes(
@@ -40,17 +39,18 @@ def class_shapes(
     pictures: Iterable[Any] = (),
     width: float | None = None,
 ) -> Figure:
-    """Draw one class: examples of it, and the shapes that speak for it and against it most.
+    """Draw one class: examples, and the shapes of the terms that raise or lower its score most.
 
-    The number over a shape is what it contributes to the score of the class: above 0 in the mean over the rows of the
-    class, below 0 over the training rows that it turns away; see `explain.explain_class`.
+    The number above a shape is a mean contribution to the score of the class. For terms that raise it, the mean is over
+    rows of the class; for terms that lower it, over rows that the term makes less likely to be of the class. See
+    `explain.explain_class`.
 
     Parameters
     ----------
-    explained : ClassExplanation; or an AdditiveModel or fitted estimator, with what follows
-    label, X, n, pictures : see `explain.explain_class`; of an explanation leave them out
-    path : where to write the figure, by its ending as PNG, SVG or PDF; None writes nothing
-    width : of the figure in inches
+    explained : ClassExplanation, AdditiveModel or fitted estimator
+    label, X, n, pictures : see `explain.explain_class`; omit them for a ClassExplanation
+    path : file to write, ending in .png, .svg or .pdf; None writes no file
+    width : width of the figure in inches
 
     Examples
     --------
@@ -68,13 +68,13 @@ def class_shapes(
     sides = found.terms_for, found.terms_against
     layout = choose_layout(max(map(len, sides)), width, panel=2.4 if width is None else 1.5, across=6)
     panels = [
-        [_lay_panel(term, sizes[term.index], layout.panel) for term in side]
+        [_make_panel(term, sizes[term.index], layout.panel) for term in side]
         for side, sizes in zip(sides, (found.gains, found.losses), strict=True)
     ]
-    places = _place(panels, layout.across)
-    if not places:
-        raise ValueError(f"no term says anything of {found.label!r}: there is no shape to draw")
-    n_rows, shown = places[-1][0] + 1, found.pictures[:MAX_PICTURES]
+    placed = _place(panels, layout.across)
+    if not placed:
+        raise ValueError(f"no term raises or lowers the score of {found.label!r}: there is no shape to draw")
+    n_rows, shown = placed[-1][0] + 1, found.pictures[:MAX_PICTURES]
     with open_canvas(path, layout.panel) as figure:
         height = n_rows * (0.72 * layout.panel + 0.6)
         inches = layout.width or layout.across * layout.panel + 0.4
@@ -84,36 +84,36 @@ def class_shapes(
         if shown:
             draw_pictures(parts[0], shown)
         unit = f"contribution to score of {plain(found.label, 24)}"
-        drawn = draw_block(parts[1], places, (n_rows, layout.across), (unit, unit), False)
-        _mark(drawn, found, sides)
-        figure.supxlabel(_explain_numbers(found, inches), fontsize=8, color=GREY)
+        drawn = draw_block(parts[1], placed, (n_rows, layout.across), (unit, unit), False)
+        _mark_rows(drawn, found, sides)
+        figure.supxlabel(_number_note(found, inches), fontsize=8, color=GREY)
     return figure
 
 
-def _lay_panel(term: TermView, size: float, inches: float) -> Panel:
-    return Panel(f"{wrap_name(term.name, inches)}\n{signed(size)}", _lay_term(term))
+def _make_panel(term: TermView, size: float, inches: float) -> Panel:
+    return Panel(f"{wrap_name(term.name, inches)}\n{format_signed(size)}", _make_contents(term))
 
 
-def _lay_term(term: TermView) -> Curve | Map:
-    """A curve, or a map; of a triple the map at the middle of its third column."""
+def _make_contents(term: TermView) -> Curve | Map:
+    """A curve or a map; a triple is drawn at the median of its third column."""
     if len(term.columns) == 1:
         members = None if term.members is None or term.members.shape[-2] < 2 else term.members
-        return lay_curve(Reading(term, term.scores, term.spread, members, np.zeros(1)), (0,))
+        return make_curve(ScaledTerm(term, term.scores, term.spread, members, np.zeros(1)), (0,))
     values = term.scores[..., 0]
-    return lay_map(term, values, term.weights) if len(term.columns) == 2 else split_triple(term, values, 1)[0][1]
+    return make_map(term, values, term.weights) if len(term.columns) == 2 else split_triple(term, values, 1)[0][1]
 
 
 def _place(sides: Sequence[Sequence[Panel]], across: int) -> list[tuple[int, int, Panel]]:
-    """Row and column of each panel; each side begins a row."""
-    places, row = [], 0
+    """Row and column of each panel; each group starts a new row."""
+    placed, row = [], 0
     for side in sides:
-        places += [(row + i // across, i % across, panel) for i, panel in enumerate(side)]
+        placed += [(row + i // across, i % across, panel) for i, panel in enumerate(side)]
         row += -(-len(side) // across)
-    return places
+    return placed
 
 
-def _mark(drawn: Sequence[Axes], found: ClassExplanation, sides: Sequence[Sequence[TermView]]) -> None:
-    """Titles in the colour of their side, and a tick for each row of the class under its curve."""
+def _mark_rows(drawn: Sequence[Axes], found: ClassExplanation, sides: Sequence[Sequence[TermView]]) -> None:
+    """Colour the titles by the sign of the effect, and draw a tick below a curve for each row of the class."""
     coloured = [(term, colour) for side, colour in zip(sides, (RAISES, LOWERS), strict=True) for term in side]
     for axes, (term, colour) in zip(drawn, coloured, strict=True):
         axes.title.set_color(colour)
@@ -126,10 +126,10 @@ def _mark(drawn: Sequence[Axes], found: ClassExplanation, sides: Sequence[Sequen
         axes.plot(inside, np.full(len(inside), 0.02), transform=axes.get_xaxis_transform(), **look)
 
 
-def _explain_numbers(found: ClassExplanation, inches: float) -> str:
+def _number_note(found: ClassExplanation, inches: float) -> str:
     if found.n_rows:
-        rows = f"the {found.n_rows:,} rows of the class, ticks at the foot"
+        rows = f"the {found.n_rows:,} rows of the class (ticks)"
     else:
-        rows = "the training rows that the term draws to the class"
-    text = f"+ mean contribution over {rows}; − over the training rows that the term turns away"
-    return "\n".join(wrap(text, int(LETTERS * inches)))
+        rows = "training rows that the term makes more likely to be of the class"
+    text = f"+ mean contribution over {rows}; − over training rows that the term makes less likely to be of it"
+    return "\n".join(wrap(text, int(CHARS_PER_INCH * inches)))

@@ -1,4 +1,4 @@
-"""Figure: that of matplotlib, shown by a notebook without pyplot."""
+"""The figure class of all plots: a matplotlib `Figure` that a notebook displays without pyplot."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 
-class Picture(Figure):
-    """A figure of its own: no global state, no display."""
+class NotebookFigure(Figure):
+    """A figure without global state and without a display."""
 
     def __init__(self, **options: Any):
         super().__init__(**options)

@@ -1,7 +1,8 @@
-"""Panels: one term, the strongest terms, a whole model, or all classes of a term, laid out in one figure.
+"""Figures made of panels: one term, the strongest terms, a whole model, or one term for each class.
 
-A term becomes one panel: a main effect a curve, a pair a map. A triple becomes a row of maps. Curves stand before maps.
-Curves of a figure share their y scale and maps their scale of colours, unless `free_y` gives each panel its own.
+A main effect is a panel with a curve, a pair is a panel with a heat map, a triple is a row of heat maps. Curves come
+before maps. All curves of a figure share one y range and all maps one colour scale, unless `free_y` gives each panel
+its own.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..explain import GlobalExplanation, TermView, explain_global
-from .canvas import add_legend, choose_width, label_axis, number, open_canvas, plain, style
-from .curves import Curve, choose_limits, draw_curve, lay_curve
-from .maps import Map, add_bar, draw_map, lay_map, split_triple
-from .reading import Scale, choose_scale
+from .canvas import add_legend, choose_width, format_number, label_axis, line_style, open_canvas, plain
+from .curves import Curve, choose_limits, draw_curve, make_curve
+from .maps import Map, add_colour_bar, draw_map, make_map, split_triple
+from .scale import Scale, choose_scale
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PANEL, NARROW_PANEL = 3.5, 2.2  # inches of a panel, and the least where the width is given
+PANEL, NARROW_PANEL = 3.5, 2.2  # width of a panel in inches, and its minimum if the width of the figure is given
 MAX_ACROSS = 3
 MAX_TERMS = 60
 N_SLICES = 4  # maps of a triple
@@ -41,25 +42,25 @@ def shapes(
 ) -> Figure:
     """Draw the strongest terms, one panel each.
 
-    A main effect is a thick line, and each member a faint one; whole numbers are steps, levels are bars with the count
-    of their rows. The darker the ground behind, the more training rows; a diamond in a strip at the left is the
-    missing value where there was one. A long tail is cut where the central 99 % of the rows end, and the x axis says
-    so. With many classes a band of one standard deviation stands for the members.
+    A main effect is a thick line, with a faint line for each member. Whole numbers are steps, and levels are bars
+    labelled with the number of their rows. The background is darker where there are more training rows. A diamond in a
+    strip at the left shows the missing value, if training rows have one. Long tails are cut to the central 99 % of the
+    rows, which is noted below the x axis. With many classes, a band of one standard deviation replaces the members.
 
-    A pair is a heat map, hatched where no training row is near; with several classes, of the class for which it is
-    strongest. A triple is a row of such maps.
+    A pair is a heat map, hatched where no training row is near. With several classes, it shows the class for which the
+    pair is strongest. A triple is a row of heat maps.
 
     Parameters
     ----------
     model : AdditiveModel, fitted estimator or GlobalExplanation
-    n : number of terms, the most important first
-    path : where to write the figure, by its ending as PNG, SVG or PDF; None writes nothing
-    classes : labels of the classes to draw, at most 10; None draws the first 10. Three classes or more only
-    terms : names, indices or tuples of columns to draw instead of the strongest
-    scale : "score", or "probability": what the probability would be if all other contributions were 0
-    reference : label of a class; drawn are then differences from its score. Three classes or more only
-    free_y : whether each panel has a scale of its own
-    width : of the figure in inches, 3.3 for a column of a paper, 6.9 for a page; None takes what the panels need
+    n : number of terms, most important first
+    path : file to write, ending in .png, .svg or .pdf; None writes no file
+    classes : labels of at most 10 classes to draw; None draws the first 10. Needs three or more classes
+    terms : names, indices or tuples of columns to draw instead of the strongest terms
+    scale : "score", or "probability": the probability if all other contributions were 0
+    reference : label of a class; draws differences from the score of this class. Needs three or more classes
+    free_y : whether each panel has its own scale
+    width : width of the figure in inches: 3.3 for a column of a paper, 6.9 for a page; None fits the panels
 
     Examples
     --------
@@ -115,12 +116,12 @@ def grid(
     free_y: bool = False,
     width: float | None = None,
 ) -> Figure:
-    """Draw a whole model in one picture: all curves, then all maps, the most important first.
+    """Draw a whole model in one figure: all curves, then all maps, most important first.
 
     Parameters
     ----------
     model : AdditiveModel, fitted estimator or GlobalExplanation
-    n : most terms; the picture says how many weaker ones it leaves out
+    n : maximum number of terms; the title counts the terms that are left out
     path, classes, scale, free_y, width : see `shapes`
     """
     explanation = explain_global(model)
@@ -144,20 +145,20 @@ def by_class(
 
     Parameters
     ----------
-    model : AdditiveModel, fitted estimator or GlobalExplanation, of three classes or more
+    model : AdditiveModel, fitted estimator or GlobalExplanation, with three or more classes
     term : its name, its index, or a tuple of columns
-    reference : label of a class that all others are compared with; it then has no panel
+    reference : label of a class that the others are compared with; it has no panel
     path, classes, scale, width : see `shapes`
     """
     explanation = explain_global(model)
     chosen, drawn = explanation.find(term), choose_scale(explanation, classes, scale, reference)
     if len(chosen.columns) > 2:
-        raise ValueError(f"by_class draws a main effect or a pair, not {chosen.name!r}; use shape(…, classes=[…])")
-    parts = [drawn.only(output) for output in drawn.outputs]
+        raise ValueError(f"by_class draws a main effect or a pair; got {chosen.name!r}. Use shape(…, classes=[…])")
+    parts = [drawn.select(output) for output in drawn.outputs]
     layout = choose_layout(len(parts), width, panel=2.8)
     with open_canvas(path, layout.panel) as figure:
-        panels = [Panel(part.labels[0], _lay_term(chosen, part)[0][1]) for part in parts]
-        draw_panels(figure, [panels], drawn.only(drawn.outputs[0]), False, layout, plain(chosen.name, 60))
+        panels = [Panel(part.labels[0], _make_contents(chosen, part)[0][1]) for part in parts]
+        draw_panels(figure, [panels], drawn.select(drawn.outputs[0]), False, layout, plain(chosen.name, 60))
     return figure
 
 
@@ -170,8 +171,15 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Layout:
-    """How many panels stand side by side at most, the inches of one, and those of the figure where they are given."""
+class PanelLayout:
+    """Arrangement of panels in a figure.
+
+    Parameters
+    ----------
+    across : maximum number of panels in a row
+    panel : width of a panel in inches
+    width : width of the figure in inches, None to fit the panels
+    """
 
     across: int
     panel: float
@@ -180,56 +188,56 @@ class Layout:
 
 def check_count(n: int) -> int:
     if n < 1:
-        raise ValueError(f"n must be 1 or more, not {n!r}")
+        raise ValueError(f"n must be 1 or more; got {n!r}")
     return n
 
 
-def choose_layout(count: int, width: float | None, panel: float = PANEL, across: int = MAX_ACROSS) -> Layout:
+def choose_layout(count: int, width: float | None, panel: float = PANEL, across: int = MAX_ACROSS) -> PanelLayout:
     if width is not None:
         wide = choose_width(width, 0.0)
         across = max(1, min(count, across, int(wide // min(NARROW_PANEL, panel))))
-        return Layout(across, (wide - 0.4) / across, wide)
+        return PanelLayout(across, (wide - 0.4) / across, wide)
     across = 2 if count == 4 and across == MAX_ACROSS else max(1, min(count, across))
-    return Layout(across, panel)
+    return PanelLayout(across, panel)
 
 
 def _write_formula(explanation: GlobalExplanation, count: int) -> str:
-    """How the panels make a prediction."""
+    """The title of a whole model: how the panels add up to a score."""
     name = "log odds" if explanation.link == "logit" else "score"
     many = len(explanation.intercept) > 1
-    start = "intercept of the class" if many else number(float(explanation.intercept[0]))
+    start = "intercept of the class" if many else format_number(float(explanation.intercept[0]))
     hidden = len(explanation.terms) - count
-    rest = f" and of {hidden:,} weaker term{'s' * (hidden > 1)} not shown" if hidden else ""
-    return f"{name} = {start} + the sum of {'this term' if count == 1 else f'these {count} terms'}{rest}"
+    rest = f" and {hidden:,} weaker term{'s' * (hidden > 1)} not shown" if hidden else ""
+    return f"{name} = {start} + sum of {'this term' if count == 1 else f'these {count} terms'}{rest}"
 
 
-def _lay_term(term: TermView, scale: Scale) -> list[tuple[str, Curve | Map]]:
-    """A term as panels, each with the last line of its title."""
+def _make_contents(term: TermView, scale: Scale) -> list[tuple[str, Curve | Map]]:
+    """The panels of a term, each with the last line of its title."""
     if len(term.columns) == 1:
-        return [("", lay_curve(scale.read(term), scale.orders))]
+        return [("", make_curve(scale.apply(term), scale.colour_indices))]
     strongest = _find_strongest(term, scale)
-    part = scale.only(strongest)
-    reading = part.read(term)
-    values = reading.mean[..., 0] - reading.base[0]
+    part = scale.select(strongest)
+    scaled = part.apply(term)
+    values = scaled.mean[..., 0] - scaled.base[0]
     whose = f"for {part.labels[0]}" if len(scale.outputs) > 1 else ""
     if len(term.columns) == 2:
-        return [(whose, lay_map(term, values, term.weights))]
+        return [(whose, make_map(term, values, term.weights))]
     if len(term.columns) > 3:
         raise ValueError(f"figures show terms of up to three columns; {term.name!r} has {len(term.columns)}")
     return [(", ".join(filter(None, [text, whose])), panel) for text, panel in split_triple(term, values, N_SLICES)]
 
 
 def _find_strongest(term: TermView, scale: Scale) -> int:
-    """The drawn class for which a term has the largest importance."""
-    if not scale.is_many:
+    """The drawn class for which a term is most important."""
+    if not scale.is_multiclass:
         return scale.outputs[0]
     return max(scale.outputs, key=lambda output: float(term.importances[output]))
 
 
 def _title_panels(term: TermView, contents: Sequence[tuple[str, Curve | Map]], inches: float) -> list[Panel]:
-    """Name and importance over the first panel, on two lines where one is too short; the last line over each."""
+    """Titles: name and importance on the first panel, on two lines if needed, and the last line on every panel."""
     room = int(12 * inches)
-    name, importance = plain(term.name, room), f"(importance {number(term.importance)})"
+    name, importance = plain(term.name, room), f"(importance {format_number(term.importance)})"
     first = f"{name} {importance}" if len(name) + len(importance) < room else f"{name}\n{importance}"
     titles = [[first] * (place == 0) + [last] * bool(last) for place, (last, _) in enumerate(contents)]
     return [Panel("\n".join(title), content) for title, (_, content) in zip(titles, contents, strict=True)]
@@ -239,22 +247,22 @@ def _draw_terms(
     terms: Sequence[TermView],
     scale: Scale,
     free_y: bool,
-    layout: Layout,
+    layout: PanelLayout,
     path: str | os.PathLike[str] | None,
     heading: str = "",
 ) -> Figure:
     if not terms:
-        raise ValueError("there is no term to draw; name at least one")
+        raise ValueError("there is no term to draw; name at least one in `terms`")
     with open_canvas(path, layout.panel) as figure:
-        groups = [_title_panels(term, _lay_term(term, scale), layout.panel) for term in terms]
+        groups = [_title_panels(term, _make_contents(term, scale), layout.panel) for term in terms]
         draw_panels(figure, groups, scale, free_y, layout, heading)
     return figure
 
 
 def draw_panels(
-    figure: Figure, groups: Sequence[Sequence[Panel]], scale: Scale, free_y: bool, layout: Layout, heading: str
+    figure: Figure, groups: Sequence[Sequence[Panel]], scale: Scale, free_y: bool, layout: PanelLayout, heading: str
 ) -> None:
-    """Draw groups of panels, curves before maps, which begin a row where the last one of curves has no room for all."""
+    """Draw groups of panels: curves, then maps, which start a new row unless all of them fit beside the last curves."""
     curves = [list(group) for group in groups if isinstance(group[0].content, Curve)]
     maps = [list(group) for group in groups if isinstance(group[0].content, Map)]
     fits = sum(map(len, maps)) <= -len(curves) % layout.across
@@ -271,16 +279,16 @@ def draw_panels(
     )
     for part, places, count in zip(parts, placed, n_rows, strict=True):
         draw_block(part, places, (count, n_columns), (scale.unit, scale.map_unit), free_y)
-    if curves and scale.is_many and len(scale.outputs) > 1:
+    if curves and scale.is_multiclass and len(scale.outputs) > 1:
         _add_classes(figure, scale)
 
 
 def draw_block(
     part: Any, places: Sequence[tuple[int, int, Panel]], size: tuple[int, int], units: tuple[str, str], free_y: bool
 ) -> list[Axes]:
-    """Draw panels at their places into a figure, or a part of one, of so many rows and columns.
+    """Draw panels at (row, column) into a figure or subfigure with `size` = (rows, columns).
 
-    `units` are those of curves and of maps. Out: where each panel was drawn.
+    `units` are the labels of curves and of maps. Returns the matplotlib axes of each panel.
     """
     curves: list[tuple[Axes, Curve]] = []
     maps: list[tuple[Axes, Map]] = []
@@ -301,7 +309,7 @@ def draw_block(
 
 
 def _place(groups: Sequence[Sequence[Panel]], across: int) -> list[tuple[int, int, Panel]]:
-    """Row and column of each panel; a group of several begins a row and ends one."""
+    """Row and column of each panel; a group of several panels has rows of its own."""
     places, row, column = [], 0, 0
     for group in groups:
         column = across if column and len(group) > 1 else column
@@ -318,7 +326,7 @@ def _draw_curves(panels: Sequence[tuple[Axes, Curve]], unit: str, free_y: bool) 
     for axes, curve in panels:
         axes.set_ylim(choose_limits([curve]) if free_y else shared)
         draw_curve(axes, curve)
-        axes.set_xlabel(curve.ruler.note)
+        axes.set_xlabel(curve.plot_axis.note)
         row = axes.get_subplotspec().rowspan.start  # type: ignore[union-attr]
         if row not in rows:
             label_axis(axes, "y", unit)
@@ -332,15 +340,15 @@ def _draw_maps(part: Any, panels: Sequence[tuple[Axes, Map]], unit: str, free_y:
     for axes, content in panels:
         mesh = draw_map(axes, content, (content.limit or 1.0) if free_y else shared)
         if free_y:
-            add_bar(part, mesh, [axes], unit)
+            add_colour_bar(part, mesh, [axes], unit)
     if not free_y:
-        add_bar(part, mesh, [axes for axes, _ in panels], unit)
+        add_colour_bar(part, mesh, [axes for axes, _ in panels], unit)
 
 
 def _add_classes(figure: Figure, scale: Scale) -> None:
-    """A legend of the drawn classes."""
+    """The legend of the drawn classes."""
     from matplotlib.lines import Line2D
 
     count, known = len(scale.outputs), len(scale.explanation.intercept) - (scale.reference is not None)
-    handles = [Line2D([], [], linewidth=1.8, **style(order)) for order in scale.orders]
+    handles = [Line2D([], [], linewidth=1.8, **line_style(order)) for order in scale.colour_indices]
     add_legend(figure, handles, scale.labels, "class" if count == known else f"class ({count} of {known})")

@@ -1,11 +1,11 @@
-"""Report: a model as one HTML file that opens from disk, without a network and without a server.
+"""A model as one interactive HTML file that opens from disk, without a network or a server.
 
     write("model.html", model, X, y)
 
-In: an AdditiveModel or a fitted estimator, and rows to look at if there are any. Out: a page with every shape, what
-drives the prediction, how well it meets the rows, why single rows have their predictions, and a what-if panel. The
-page holds the model's own tables and computes by the model's own rule, so it cannot disagree with `predict`. Of a wide
-model it holds the strongest terms; what the others contribute to a row is one number a score.
+In: an AdditiveModel or a fitted estimator, and optional rows. Out: a page with every shape, importances, accuracy on
+the rows, explanations of single rows, and a what-if panel. The page stores the model's own tables and predicts as
+`predict` does. For a wide model, it stores the strongest terms, and the contribution of all others to a row as one
+number per score.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ..explain import explain_global
 from ..explain.explanation import read_table
 from ..model.additive_model import find_model
 from ..serialization.temporary_file import replace_when_done
-from .check import describe_check
+from .accuracy import describe_accuracy
 from .page import assemble
-from .part import choose_part
+from .page_model import choose_page_model
 from .pictures import describe_pictures
 from .rows import choose_rows, describe_rows, take_rows
 from .tables import Pack, describe_model
@@ -41,14 +41,14 @@ def write(
 
     Parameters
     ----------
-    path : where to write it; a file that is there already is replaced at once or not at all
+    path : file to write; an existing file is replaced completely or not at all
     model : AdditiveModel or fitted estimator
-    X : rows to look at, any table that `predict` reads; None leaves rows and accuracy out
-    y : what came for these rows: the page then also says how well the model meets them
-    rows : which rows of X to explain one by one, counted from 0; None takes the first eight
-    title : heading of the page; None makes one of the target's name
-    pictures : what `explain.explain_class` and `explain.explain_picture` gave: classes with their examples and the
-        shapes that speak for them, pictures with where their concepts were seen
+    X : rows to explain, any table that `predict` accepts; None omits rows and accuracy
+    y : actual classes or values of these rows; adds the accuracy of the model to the page
+    rows : indices of the rows of X to explain, starting at 0; None takes the first eight
+    title : heading of the page; None uses the name of the target
+    pictures : results of `explain.explain_class` (classes with examples and their strongest terms) and of
+        `explain.explain_picture` (pictures with the places of their concepts)
 
     Examples
     --------
@@ -64,17 +64,17 @@ def write(
     """
     found = find_model(model)
     if X is None and (y is not None or rows is not None):
-        raise ValueError(f"{'y' if y is not None else 'rows'} needs the rows themselves: give X as well")
+        raise ValueError(f"{'y' if y is not None else 'rows'} needs the rows themselves: pass X as well")
     pack = Pack()
     table = None if X is None else read_table(found, X)
     chosen = [] if table is None else choose_rows(table.n_rows, rows)
-    part = choose_part(found, None if table is None else take_rows(table, chosen))
-    data = describe_model(part, explain_global(part.model), pack, title)
+    page_model = choose_page_model(found, None if table is None else take_rows(table, chosen))
+    data = describe_model(page_model, explain_global(page_model.model), pack, title)
     if table is not None:
-        data["check"] = None if y is None else describe_check(found, table, y)
-        data["rows"] = describe_rows(found, part, table, y, chosen)
+        data["accuracy"] = None if y is None else describe_accuracy(found, table, y)
+        data["rows"] = describe_rows(found, page_model, table, y, chosen)
     if pictures:
-        data["seen"] = describe_pictures(pictures, found, part.model.term_names, pack)
+        data["evidence"] = describe_pictures(pictures, found, page_model.model.term_names, pack)
     page = assemble(data, pack)
     with replace_when_done(path) as file:
         file.write(page)

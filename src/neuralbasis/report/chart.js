@@ -1,21 +1,21 @@
-// Pictures, drawn at the size of their box: SVG for lines and bars, a canvas for maps.
+// Charts, drawn at the size of their box: SVG for lines and bars, a canvas for maps.
 //
-// A chart of a term gives back its rulers, and `move(positions)`, which puts the cursor there.
+// A chart of a term returns its scales and `move(positions)`, which moves the cursor.
 
-const FEW_KNOTS = 30; // up to here a curve shows a dot at each knot
+const FEW_KNOTS = 30; // up to this many knots, each one has a dot
 const N_DENSITY = 48;
 const MARGIN = { top: 10, right: 14, bottom: 26, left: 50 };
 const LETTER = 6.6; // pixels
 const MAX_LEVEL_HEIGHT = 44;
 
-function openPicture(box) {
+function openChart(box) {
   const width = Math.max(box.clientWidth, 200), height = box.clientHeight;
   const picture = svg("svg", { width, height, "aria-hidden": "true" });
   box.replaceChildren(picture);
   return { picture, width, height };
 }
 
-// A group above everything else, whose content follows the pointer.
+// A group in front of everything else, for the cursor.
 function openCursor(picture) {
   const group = svg("g", { class: "pointer" });
   picture.append(group);
@@ -42,9 +42,9 @@ function drawHeights(picture, area, limits, y, write = (value, text) => text) {
   }
 }
 
-function drawTicks(picture, ruler, y) {
-  const reach = Math.abs(ruler.to - ruler.from), letters = Math.max(2, Math.floor(reach / ruler.cells.length / LETTER));
-  for (const [x, text] of ruler.ticks(Math.max(2, Math.floor(reach / 80)), letters)) {
+function drawTicks(picture, scale, y) {
+  const reach = Math.abs(scale.to - scale.from), letters = Math.max(2, Math.floor(reach / scale.cells.length / LETTER));
+  for (const [x, text] of scale.ticks(Math.max(2, Math.floor(reach / 80)), letters)) {
     picture.append(drawText(x, y, text, "tick middle"));
   }
 }
@@ -59,26 +59,26 @@ function drawNames(picture, area, height, across, up) {
 
 // A main effect of a continuous column.
 function drawCurve(box, term, output, limits) {
-  const { picture, width, height } = openPicture(box), area = placeArea(width, height);
-  const ruler = new Ruler(term.axes[0], term.weights, area.left, area.right), y = scaleUp(area, limits);
+  const { picture, width, height } = openChart(box), area = placeArea(width, height);
+  const scale = new AxisScale(term.axes[0], term.weights, area.left, area.right), y = scaleUp(area, limits);
   const clip = `clip-${term.index}`, inside = svg("g", { "clip-path": `url(#${clip})` });
-  picture.append(svg("clipPath", { id: clip }, drawRect(ruler.from, 0, ruler.to - ruler.from, height, "")));
-  drawDensity(picture, ruler, term.weights, area);
+  picture.append(svg("clipPath", { id: clip }, drawRect(scale.from, 0, scale.to - scale.from, height, "")));
+  drawDensity(picture, scale, term.weights, area);
   drawHeights(picture, area, limits, y);
   picture.append(inside);
-  drawCurves(inside, ruler, term, output, y);
-  if (ruler.strip) drawMissing(picture, ruler, term, output, y, area);
-  drawTicks(picture, ruler, height - 8);
+  drawCurves(inside, scale, term, output, y);
+  if (scale.strip) drawMissing(picture, scale, term, output, y, area);
+  drawTicks(picture, scale, height - 8);
   const cursor = openCursor(picture);
   const move = ([position]) => {
-    const x = ruler.pixel(position), at = y(lookUp(term.score, findCorners(term, [position]), output));
+    const x = scale.pixel(position), at = y(lookUp(term.score, findCorners(term, [position]), output));
     cursor.replaceChildren(drawLine(x, area.top, x, area.bottom, "cursor"), drawDot(x, at, 4.5, "mark"));
   };
-  return { rulers: [ruler], isCut: ruler.isCut, move };
+  return { scales: [scale], isCut: scale.isCut, move };
 }
 
-function drawCurves(parent, ruler, term, output, y) {
-  const cells = Array.from(ruler.axis.knots, (_, i) => i + 1), xs = cells.map((cell) => ruler.pixel(cell));
+function drawCurves(parent, scale, term, output, y) {
+  const cells = Array.from(scale.axis.knots, (_, i) => i + 1), xs = cells.map((cell) => scale.pixel(cell));
   const points = (read) => cells.map((cell, i) => [xs[i], y(read(cell))]);
   const edge = (sign) => points((cell) => term.score(cell, output) + sign * term.spread(cell, output));
   const mean = points((cell) => term.score(cell, output));
@@ -87,16 +87,16 @@ function drawCurves(parent, ruler, term, output, y) {
     parent.append(drawPath(points((cell) => term.member(m, cell, output)), "member"));
   }
   // Outside the outermost knots a shape is constant.
-  parent.append(drawPath([[ruler.from, mean[0][1]], ...mean, [ruler.to, mean[mean.length - 1][1]]], "curve"));
+  parent.append(drawPath([[scale.from, mean[0][1]], ...mean, [scale.to, mean[mean.length - 1][1]]], "curve"));
   if (cells.length <= FEW_KNOTS) parent.append(...mean.map(([x, height]) => drawDot(x, height, 3, "dot")));
 }
 
-// Training weight as bars at the foot, the highest always of the same height.
-function drawDensity(parent, ruler, weights, area) {
-  const { knots, count } = ruler.axis, height = 0.2 * (area.bottom - area.top);
+// Training weight as bars below the curve; the highest bar always has the same height.
+function drawDensity(parent, scale, weights, area) {
+  const { knots, count } = scale.axis, height = 0.2 * (area.bottom - area.top);
   const bars = count <= FEW_KNOTS
-    ? ruler.cells.map((cell) => [ruler.pixel(cell) - 5, 10, weights[cell]])
-    : binWeights(knots, weights, ruler);
+    ? scale.cells.map((cell) => [scale.pixel(cell) - 5, 10, weights[cell]])
+    : binWeights(knots, weights, scale);
   const largest = Math.max(...bars.map((bar) => bar[2])) || 1;
   for (const [x, width, weight] of bars.filter((bar) => bar[2] > 0)) {
     const tall = Math.max(1, (height * weight) / largest);
@@ -104,9 +104,9 @@ function drawDensity(parent, ruler, weights, area) {
   }
 }
 
-// Even bins of the drawn range; each knot stands for the values up to half way to its neighbours.
-function binWeights(knots, weights, ruler) {
-  const end = knots.length - 1, low = Math.max(ruler.low, knots[0]), high = Math.min(ruler.high, knots[end]);
+// Even bins of the drawn range; the weight of a knot is spread half way to its neighbours.
+function binWeights(knots, weights, scale) {
+  const end = knots.length - 1, low = Math.max(scale.low, knots[0]), high = Math.min(scale.high, knots[end]);
   const sides = [knots[0], ...Array.from(knots.subarray(1), (knot, i) => knots[i] / 2 + knot / 2), knots[end]];
   const sums = [0];
   for (let i = 0; i <= end; i++) sums.push(sums[i] + weights[i + 1]);
@@ -117,36 +117,36 @@ function binWeights(knots, weights, ruler) {
   };
   const bounds = Array.from({ length: N_DENSITY + 1 }, (_, i) => low * (1 - i / N_DENSITY) + high * (i / N_DENSITY));
   return bounds.slice(1).map((stop, i) => {
-    const x = ruler.place(bounds[i]);
-    return [x, ruler.place(stop) - x - 0.5, below(stop) - (i ? below(bounds[i]) : sums[0])];
+    const x = scale.place(bounds[i]);
+    return [x, scale.place(stop) - x - 0.5, below(stop) - (i ? below(bounds[i]) : sums[0])];
   });
 }
 
-function drawMissing(picture, ruler, term, output, y, area) {
-  const x = ruler.pixel(0), score = term.score(0, output), spread = term.spread(0, output), at = y(score);
+function drawMissing(picture, scale, term, output, y, area) {
+  const x = scale.pixel(0), score = term.score(0, output), spread = term.spread(0, output), at = y(score);
   picture.append(
-    drawLine(ruler.from, area.top, ruler.from, area.bottom, "grid"),
+    drawLine(scale.from, area.top, scale.from, area.bottom, "grid"),
     drawLine(x, y(score - spread), x, y(score + spread), "whisker"),
     drawPath([[x, at - 5], [x + 5, at], [x, at + 5], [x - 5, at]], "diamond", "Z"));
 }
 
-// A main effect of levels: a bar each.
+// A main effect of levels, as bars.
 function drawLevels(box, term, output, limits, maxLevels) {
-  const { picture, width, height } = openPicture(box), label = Math.min(150, width * 0.32);
+  const { picture, width, height } = openChart(box), label = Math.min(150, width * 0.32);
   const area = { left: label + 8, right: width - 58, top: MARGIN.top, bottom: height - MARGIN.bottom };
   const room = Math.max(0, area.bottom - area.top - MAX_LEVEL_HEIGHT * (term.axes[0].count + 1)) / 2;
-  const ruler = new Ruler(term.axes[0], term.weights, area.top + room, area.bottom - room, maxLevels);
-  const x = scaleAcross(area, limits), band = Math.min(18, ((ruler.to - ruler.from) / ruler.cells.length) * 0.7);
+  const scale = new AxisScale(term.axes[0], term.weights, area.top + room, area.bottom - room, maxLevels);
+  const x = scaleAcross(area, limits), band = Math.min(18, ((scale.to - scale.from) / scale.cells.length) * 0.7);
   for (const [value, text] of chooseTicks(...limits, Math.max(2, (area.right - area.left) / 50))) {
     picture.append(drawLine(x(value), area.top, x(value), area.bottom, value === 0 ? "zero" : "grid"));
     picture.append(drawText(x(value), height - 8, text, "tick middle"));
   }
-  const drawCell = (cell) => drawLevel(picture, term, output, cell, { x, y: ruler.pixel(cell), band, label, width });
-  ruler.stops.forEach(drawCell);
+  const drawCell = (cell) => drawLevel(picture, term, output, cell, { x, y: scale.pixel(cell), band, label, width });
+  scale.stops.forEach(drawCell);
   const cursor = openCursor(picture);
-  const frame = (cell) => drawRect(0, ruler.pixel(cell) - band / 2 - 3, width, band + 6, "row");
+  const frame = (cell) => drawRect(0, scale.pixel(cell) - band / 2 - 3, width, band + 6, "row");
   const move = ([cell]) => cursor.replaceChildren(frame(cell));
-  return { rulers: [ruler], isVertical: true, move };
+  return { scales: [scale], isVertical: true, move };
 }
 
 function drawLevel(picture, term, output, cell, { x, y, band, label, width }) {
@@ -162,9 +162,9 @@ function drawLevel(picture, term, output, cell, { x, y, band, label, width }) {
 
 // A pair, or a triple at one cell of its third axis.
 function drawMap(box, term, output, limit, slice) {
-  const { picture, width, height } = openPicture(box), area = placeArea(width, height, 18, 24);
-  const across = new Ruler(term.axes[0], sumAlong(term, 0), area.left, area.right, 24);
-  const up = new Ruler(term.axes[1], sumAlong(term, 1), area.bottom, area.top, 24);
+  const { picture, width, height } = openChart(box), area = placeArea(width, height, 18, 24);
+  const across = new AxisScale(term.axes[0], sumAlong(term, 0), area.left, area.right, 24);
+  const up = new AxisScale(term.axes[1], sumAlong(term, 1), area.bottom, area.top, 24);
   const canvas = html("canvas", { class: "map", "aria-hidden": "true" });
   box.prepend(canvas);
   paintMap(canvas, term, output, limit, term.axes.length > 2 ? slice : 0, across, up, area);
@@ -180,17 +180,17 @@ function drawMap(box, term, output, limit, slice) {
     cursor.replaceChildren(drawLine(x, area.top, x, area.bottom, "cursor"),
       drawLine(area.left, y, area.right, y, "cursor"), drawDot(x, y, 4.5, "mark"));
   };
-  return { rulers: [across, up], isCut: across.isCut || up.isCut, move };
+  return { scales: [across, up], isCut: across.isCut || up.isCut, move };
 }
 
-function drawSideTicks(picture, ruler, area) {
-  const ticks = ruler.ticks(4, 8), step = Math.ceil(ticks.length / Math.floor((area.bottom - area.top) / 14));
+function drawSideTicks(picture, scale, area) {
+  const ticks = scale.ticks(4, 8), step = Math.ceil(ticks.length / Math.floor((area.bottom - area.top) / 14));
   for (let i = 0; i < ticks.length; i += step) {
     picture.append(drawText(area.left - 6, ticks[i][0] + 4, ticks[i][1], "tick end"));
   }
 }
 
-// Every pixel is the table itself, read between its cells; where no row stands it fades to grey.
+// Each pixel interpolates the table; the map fades to grey where there are no training rows.
 function paintMap(canvas, term, output, limit, slice, across, up, area) {
   const width = Math.max(1, Math.round(area.right - area.left));
   const height = Math.max(1, Math.round(area.bottom - area.top));
@@ -202,14 +202,14 @@ function paintMap(canvas, term, output, limit, slice, across, up, area) {
   const xs = Array.from({ length: width }, (_, i) => across.position(area.left + i + 0.5));
   const ys = Array.from({ length: height }, (_, i) => up.position(area.top + i + 0.5));
   const scores = takePlane(term, slice, (cell) => term.score(cell, output)), rows = term.axes[1].cells;
-  const seen = takePlane(term, slice, (cell) => Number(term.weights[cell] > 0));
+  const hasRows = takePlane(term, slice, (cell) => Number(term.weights[cell] > 0));
   let at = 0;
   for (const y of ys) {
     for (const x of xs) {
-      const score = blend(scores, rows, x, y), end = score > 0 ? positive : negative, known = blend(seen, rows, x, y);
-      const strength = Math.min(1, Math.abs(score) / limit) * (0.15 + 0.85 * known);
+      const score = blend(scores, rows, x, y), end = score > 0 ? positive : negative, near = blend(hasRows, rows, x, y);
+      const strength = Math.min(1, Math.abs(score) / limit) * (0.15 + 0.85 * near);
       for (let c = 0; c < 3; c++) {
-        const ground = unknown[c] + known * (zero[c] - unknown[c]);
+        const ground = unknown[c] + near * (zero[c] - unknown[c]);
         image.data[at++] = ground + strength * (end[c] - ground);
       }
       image.data[at++] = 255;
@@ -240,7 +240,7 @@ function findColour(name) {
 }
 
 function openFrame(box, across, up, names, write) {
-  const { picture, width, height } = openPicture(box), area = placeArea(width, height, 18, 16);
+  const { picture, width, height } = openChart(box), area = placeArea(width, height, 18, 16);
   const x = scaleAcross(area, across), y = scaleUp(area, up);
   drawHeights(picture, area, up, y, write);
   for (const [value, text] of chooseTicks(...across, Math.max(2, Math.floor(width / 100)))) {
@@ -250,28 +250,29 @@ function openFrame(box, across, up, names, write) {
   return { picture, x, y };
 }
 
-// Mean prediction against the mean of what came, a dot a bin.
+// Mean prediction against the observed mean, a dot for each bin.
 function drawCalibration(box, bins, names) {
-  const ends = bins.flatMap(([said, came, error]) => [said, came - 2 * error, came + 2 * error]);
+  const ends = bins.flatMap(([predicted, actual, error]) => [predicted, actual - 2 * error, actual + 2 * error]);
   const limits = widen(Math.min(...ends), Math.max(...ends));
   const { picture, x, y } = openFrame(box, limits, limits, names);
   picture.append(drawLine(x(limits[0]), y(limits[0]), x(limits[1]), y(limits[1]), "ideal"));
-  picture.append(drawPath(bins.map(([said, came]) => [x(said), y(came)]), "thin"));
-  for (const [said, came, error, rows] of bins) {
-    const dot = drawDot(x(said), y(came), 4.5, "dot"), words = `said ${writeNumber(said)}, came ${writeNumber(came)}`;
-    dot.append(svg("title", {}, `${words} (${rows} rows)`));
-    picture.append(drawLine(x(said), y(came - 2 * error), x(said), y(came + 2 * error), "whisker"), dot);
+  picture.append(drawPath(bins.map(([predicted, actual]) => [x(predicted), y(actual)]), "thin"));
+  for (const [predicted, actual, error, rows] of bins) {
+    const at = x(predicted), dot = drawDot(at, y(actual), 4.5, "dot");
+    const text = `predicted ${writeNumber(predicted)}, observed ${writeNumber(actual)} (${rows} rows)`;
+    dot.append(svg("title", {}, text));
+    picture.append(drawLine(at, y(actual - 2 * error), at, y(actual + 2 * error), "whisker"), dot);
   }
 }
 
 function drawResiduals(box, points, names) {
-  const said = points.map((point) => point[0]), reach = Math.max(...points.map((point) => Math.abs(point[1])));
-  const limits = widen(Math.min(...said), Math.max(...said));
+  const predicted = points.map((point) => point[0]), reach = Math.max(...points.map((point) => Math.abs(point[1])));
+  const limits = widen(Math.min(...predicted), Math.max(...predicted));
   const { picture, x, y } = openFrame(box, limits, widen(-reach, reach), names);
   for (const [prediction, residual] of points) picture.append(drawDot(x(prediction), y(residual), 2.5, "speck"));
 }
 
-// Rows by their probability: those of the class above the line, the others below it.
+// Rows by predicted probability: rows of the class above the line, the others below it.
 function drawSeparation(box, [inside, outside], names) {
   const reach = Math.max(...inside, ...outside);
   const write = (value) => writeNumber(Math.abs(value));
@@ -283,7 +284,7 @@ function drawSeparation(box, [inside, outside], names) {
   });
 }
 
-// Bars beside names, all on one scale; lines that are there already stay, so that their bars can move.
+// Bars beside names, all on one scale; existing lines are reused, which animates their bars.
 function fillBars(list, items, low, high) {
   const share = (width) => `${((100 * width) / (high - low || 1)).toFixed(3)}%`;
   while (list.children.length > items.length) list.lastChild.remove();

@@ -1,10 +1,10 @@
-// Drawing: elements, numbers as text, ticks, and rulers that turn positions on an axis into pixels and back.
+// Drawing: elements, numbers as text, ticks, and scales that convert positions on an axis to pixels and back.
 //
-// Names and labels reach the page as text only, never as markup.
+// Names and labels are inserted as text only, never as markup.
 
 const MAX_LEVELS = 12;
-const TAIL = 0.005; // share of the rows that a long tail may lose at each end
-const STRIP = 30; // pixels for the missing value, before the others
+const TAIL = 0.005; // share of the rows that is cut at each end of a long-tailed column
+const STRIP = 30; // width of the strip for missing values, in pixels
 
 function html(tag, attributes, ...children) {
   return build(document.createElement(tag), attributes, children);
@@ -53,7 +53,7 @@ function writePower(value, places) {
   return value.toExponential(places).replace(/\.?0*e\+?/, "e").replaceAll("-", "−");
 }
 
-// A score or an importance in few digits; those before the point are always there.
+// A score or an importance in few digits; digits before the point are never dropped.
 function writeNumber(value, digits = 3) {
   const size = Math.abs(value);
   if (size >= 1e7 || (size < 1e-4 && size > 0)) return writePower(value, digits - 1);
@@ -64,14 +64,14 @@ function writeSigned(value) {
   return (value > 0 ? "+" : "") + writeNumber(value);
 }
 
-// A raw value: more digits.
+// A raw value, with more digits.
 function writeValue(value) {
   const size = Math.abs(value);
   if (size >= 1e9 || (size < 1e-4 && size > 0)) return writePower(value, 4);
   return writeDigits(value, { maximumSignificantDigits: size >= 1e5 ? 9 : 6 });
 }
 
-// A number that is shown short and kept whole.
+// A number shown in few digits; the element keeps the exact value.
 function writeFigure(value, text, look = "") {
   return html("data", { value, title: value, class: look }, text);
 }
@@ -88,7 +88,7 @@ function nameCell(axis, position) {
   return position === axis.count + 1 ? "any other" : axis.levels[axis.knots[position - 1]];
 }
 
-// Round values between two ends, about so many, each with its text.
+// About `count` round values between two ends, each with its text.
 function chooseTicks(low, high, count) {
   const raw = high / count - low / count, power = 10 ** Math.floor(Math.log10(raw));
   const step = power * [1, 2, 5, 10].find((times) => times * power >= raw * 0.999);
@@ -115,7 +115,7 @@ function sumAlong(term, d) {
   return found;
 }
 
-// First and last of all knots, or of those between the outer quantiles where the tails would take a third or more.
+// The first and the last drawn knot: the outer quantiles if the tails would fill a third of the axis, else all.
 function chooseRange(knots, weights) {
   const end = knots.length - 1, inner = weights.slice(1, end + 2), total = inner.reduce((sum, one) => sum + one, 0);
   const reach = (share) => {
@@ -127,26 +127,26 @@ function chooseRange(knots, weights) {
   return half(first, last) > 0 && half(first, last) <= (2 / 3) * half(0, end) ? [first, last] : [0, end];
 }
 
-// The most frequent levels, in the axis's order, and the cell of all others where rows stand on it.
+// The most frequent levels, in the order of the axis, and the unseen cell if training rows are on it.
 function chooseLevels(axis, weights, maxLevels) {
   const cells = Array.from(axis.knots, (_, i) => i + 1).sort((a, b) => weights[b] - weights[a] || a - b);
   const kept = cells.slice(0, maxLevels).sort((a, b) => a - b);
   return weights[axis.count + 1] > 0 ? [...kept, axis.count + 1] : kept;
 }
 
-// One axis as it is drawn between two pixels: `cells` are drawn, `stops` are what the arrow keys walk along.
-class Ruler {
+// One axis between two pixels: `cells` are the drawn cells, `stops` are the positions of the arrow keys.
+class AxisScale {
   constructor(axis, weights, from, to, maxLevels = MAX_LEVELS) {
     this.axis = axis;
     this.strip = weights[0] > 0 ? [from, from + Math.sign(to - from) * STRIP] : null;
     this.from = this.strip ? this.strip[1] : from;
     this.to = to;
     this.isCut = false;
-    this.cells = axis.levels ? chooseLevels(axis, weights, maxLevels) : this.layKnots(weights);
+    this.cells = axis.levels ? chooseLevels(axis, weights, maxLevels) : this.placeKnots(weights);
     this.stops = this.strip ? [0, ...this.cells] : this.cells;
   }
 
-  layKnots(weights) {
+  placeKnots(weights) {
     const { knots } = this.axis, [first, last] = chooseRange(knots, weights);
     const margin = (knots[last] / 2 - knots[first] / 2) * 0.05 || Math.max(0.5, Math.abs(knots[first]) * 0.01);
     this.low = Math.max(knots[first] - margin, -Number.MAX_VALUE);
@@ -172,7 +172,7 @@ class Ruler {
     return this.cells[Math.min(Math.floor(inside * this.cells.length), this.cells.length - 1)];
   }
 
-  // Pixels and texts; a level's text has room for its share of the ruler.
+  // Pixels and texts; the text of a level is shortened to its share of the axis.
   ticks(count, letters) {
     const found = this.axis.levels
       ? this.cells.map((cell) => [this.pixel(cell), shorten(nameCell(this.axis, cell), letters)])

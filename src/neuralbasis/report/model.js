@@ -1,9 +1,9 @@
-// The model as the page holds it, and the rule that turns a row into a prediction.
+// The model stored in the page, and the computation of a prediction.
 //
 //   score = intercept + Σ_terms table_term(position of the row)          prediction = link⁻¹(score)
 //
-// A row has one entry a column: a number, the index of a level (-1: never seen), or null where it is missing. Along
-// each axis a table holds missing, knots, unseen, so a position is 0, 1 … G with a fraction between knots, or G + 1.
+// A row has one entry per column: a number, the index of a level (-1: unseen), or null for missing. Along each axis, a
+// table has cells for missing, knots and unseen: a position is 0, 1 … G with a fraction between knots, or G + 1.
 
 function readModel() {
   const data = JSON.parse(document.getElementById("data").textContent);
@@ -12,7 +12,7 @@ function readModel() {
   for (const axis of data.axes) openAxis(Object.assign(axis, data.columns[axis.column]));
   const nOutputs = data.intercept.length;
   data.terms.forEach((term, index) => openTerm(term, index, nOutputs, data.axes));
-  if (data.seen) openSeen(data.seen);
+  if (data.evidence) openEvidence(data.evidence);
   return data;
 
   function openAxis(axis) {
@@ -20,8 +20,8 @@ function readModel() {
     axis.cells = axis.count + 2;
   }
 
-  // Terms of single classes have one score and axes of their own; heat maps are numbers from 0 to 1.
-  function openSeen({ axes, classes, pictures }) {
+  // Terms of single classes have one score and their own axes; heat maps are numbers from 0 to 1.
+  function openEvidence({ axes, classes, pictures }) {
     axes.forEach(openAxis);
     const terms = classes.flatMap((one) => [...one.for, ...one.against]);
     terms.forEach((term, index) => openTerm(term, `class-${index}`, 1, axes));
@@ -47,7 +47,7 @@ function readModel() {
     return Float64Array.from({ length: size }, (_, i) => low + step * steps[start + i]);
   }
 
-  // Classes that share a few shapes and weigh them.
+  // Classes share a few shapes, each with its own weights.
   function tiedScore(values, count, mix, n) {
     return (cell, k) => {
       let total = 0;
@@ -79,7 +79,7 @@ function findPosition(axis, value) {
   return 1 + low + shareOf(value, knots[low], knots[high]);
 }
 
-// Where a value lies between two others, 0 … 1; in halves, for the range of huge knots must not overflow.
+// Position of a value between two others, 0 … 1; computed in halves, because the range of huge knots would overflow.
 function shareOf(value, low, high) {
   const unit = Math.max(-low, high) > 1 ? 0.5 : 1;
   return (value * unit - low * unit) / (high * unit - low * unit);
@@ -91,7 +91,7 @@ function findValue(axis, position) {
   return part === 0 ? axis.knots[whole - 1] : axis.knots[whole - 1] * (1 - part) + axis.knots[whole] * part;
 }
 
-// The cells around positions, each with its share.
+// The cells around the positions, each with its interpolation weight.
 function findCorners(term, positions) {
   let corners = [[0, 1]];
   positions.forEach((position, d) => {
@@ -116,7 +116,7 @@ function contribute(model, row) {
   });
 }
 
-// `rest` is what terms that are not on the page contribute, or null.
+// `rest` is the contribution of terms that are not on the page, or null.
 function sumScores(model, contributions, rest) {
   return model.intercept.map((start, output) => (
     contributions.reduce((total, found) => total + found[output], start) + (rest ? rest[output] : 0)));

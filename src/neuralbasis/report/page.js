@@ -1,4 +1,4 @@
-// The page: what it shows now, the overview, and what happens when someone searches, sorts, chooses or changes.
+// The page: its state, the overview, and the controls for search, sort order, class and colours.
 
 const N_DRIVERS = 8; // bars in the overview
 
@@ -23,7 +23,7 @@ function nameScore() {
   return model.outputs.length > 1 ? `prediction ${model.outputs[state.output]}` : "prediction";
 }
 
-// What the intercept is the score of: terms of a wide model are 0 where a value is absent, others on average.
+// The row whose score is the intercept: in a wide model, terms are 0 where a value is absent; otherwise, on average.
 function nameStart() {
   return model.wide ? "row without values" : "average row";
 }
@@ -32,42 +32,44 @@ function fillTexts() {
   const texts = {
     score: nameScore(),
     start: nameStart(),
-    zero: model.wide ? "what an absent value says" : "the average training row",
-    else: model.hidden ? `${plural(model.hidden, "further term")} have no picture here.` : "There is nothing else.",
+    zero: model.wide ? "the effect of an absent value" : "the average over the training rows",
+    else: model.hidden
+      ? `${plural(model.hidden, "more term")} ${model.hidden === 1 ? "has" : "have"} no chart on this page.`
+      : "There is nothing else.",
   };
-  for (const node of document.querySelectorAll("[data-say]")) node.textContent = texts[node.dataset.say];
+  for (const node of document.querySelectorAll("[data-text]")) node.textContent = texts[node.dataset.text];
 }
 
-// A picture is drawn once it comes near the window, and again when something changed.
-const pictures = new Map();
+// Charts are drawn when they come near the window, and drawn again after a change.
+const charts = new Map();
 const watcher = new IntersectionObserver((entries) => {
   for (const { target, isIntersecting } of entries) {
-    const picture = pictures.get(target);
-    picture.isNear = isIntersecting;
-    if (isIntersecting) paint(target, picture);
+    const chart = charts.get(target);
+    chart.isNear = isIntersecting;
+    if (isIntersecting) paint(target, chart);
   }
 }, { rootMargin: "400px" });
 
-function addPicture(box, draw) {
-  pictures.set(box, { draw, isNear: false, isStale: true });
+function addChart(box, draw) {
+  charts.set(box, { draw, isNear: false, isStale: true });
   watcher.observe(box);
 }
 
-function forgetPicture(box) {
+function removeChart(box) {
   watcher.unobserve(box);
-  pictures.delete(box);
+  charts.delete(box);
 }
 
-function paint(box, picture) {
-  if (!picture.isStale) return;
-  picture.isStale = false;
-  picture.draw(box);
+function paint(box, chart) {
+  if (!chart.isStale) return;
+  chart.isStale = false;
+  chart.draw(box);
 }
 
 function repaint() {
-  for (const [box, picture] of pictures) {
-    picture.isStale = true;
-    if (picture.isNear) paint(box, picture);
+  for (const [box, chart] of charts) {
+    chart.isStale = true;
+    if (chart.isNear) paint(box, chart);
   }
 }
 
@@ -78,44 +80,44 @@ function fillOverview() {
   find("title").textContent = model.title;
   const isPart = model.hidden > 0, all = isPart ? model.allColumns : used;
   find("lead").textContent = `This model predicts ${what} from ${plural(all, "column")}. It adds up `
-    + `${plural(terms.length + model.hidden, "number")}, one a term, each read from a picture`
-    + `${isPart ? `; ${describePart()}` : ""} on this page. ${explainSum()}`;
+    + `${plural(terms.length + model.hidden, "number")}, one for each term. `
+    + `${isPart ? describePart() : "Each number is read from a chart on this page."} ${explainSum()}`;
   find("unit").textContent = explainUnit();
   const versions = Object.entries(summary ? summary.versions : {}).map((pair) => pair.join(" "));
   fillFacts(find("facts"), [
     summary && ["training rows", writeDigits(summary.rows, {})],
     ["columns", isPart || used === columns.length ? writeDigits(all, {}) : `${used} of ${columns.length} used`],
     ["terms", isPart ? writeDigits(terms.length + model.hidden, {}) : countKinds(), isPart && `${countKinds()} shown`],
-    summary && summary.validation !== null && ["loss on held-out rows", writeNumber(summary.validation), judgeLoss()],
+    summary && summary.validation !== null && ["loss on held-out rows", writeNumber(summary.validation), compareLoss()],
     summary && ["fitted", summary.date.slice(0, 10)],
   ]);
   find("footer").textContent = summary
     ? `${summary.estimator}, fitted ${summary.date}. ${versions.join(", ")}.`
-    : "A model made by hand: nothing is known of a fit.";
+    : "This model was not fitted by this package: there is no training summary.";
 }
 
 function describePart() {
   const count = writeDigits(model.terms.length, {});
-  if (!model.rows) return `the ${count} strongest are`;
-  return `the strongest and those that matter in the rows below, ${count} in all, are`;
+  if (!model.rows) return `This page has charts of the ${count} strongest terms.`;
+  return `This page has charts of ${count} terms: the strongest, and those that matter in the rows below.`;
 }
 
 function explainSum() {
   if (!model.classes) return "The sum is the prediction.";
-  if (model.link === "logit") return `The sum is the log odds of “${model.classes[1]}”, and gives its probability.`;
-  return "Each class has such a sum, its score, and the scores give the probabilities.";
+  if (model.link === "logit") return `The sum is the log odds of “${model.classes[1]}” and gives its probability.`;
+  return "Each class has its own sum, its score. The probabilities follow from the scores.";
 }
 
 function explainUnit() {
-  if (!model.classes) return "The height is in the unit of what is predicted.";
-  if (model.link === "logit") return "The height is in log odds: +0.7 doubles the odds, −0.7 halves them.";
-  return "The height is in log odds: between two classes, a lead of 0.7 doubles the odds.";
+  if (!model.classes) return "Heights are in the unit of the predicted value.";
+  if (model.link === "logit") return "Heights are in log odds: +0.7 doubles the odds, −0.7 halves them.";
+  return "Heights are in log odds: a difference of 0.7 between two classes doubles the odds.";
 }
 
-function judgeLoss() {
+function compareLoss() {
   const { validation, constant } = model.summary;
   if (!(constant > 0) || validation > constant) return null;
-  return `${writeNumber(100 * (1 - validation / constant))} % less than without any column`;
+  return `${writeNumber(100 * (1 - validation / constant))} % lower than a constant prediction`;
 }
 
 function countKinds() {
@@ -124,7 +126,7 @@ function countKinds() {
   return kinds.flatMap((kind, i) => (counts[i] ? [plural(counts[i], kind)] : [])).join(", ");
 }
 
-// Names over figures, with a note below where there is one.
+// Names above figures, each with an optional note below.
 function fillFacts(list, facts) {
   list.replaceChildren(...facts.filter(Boolean).map(([name, value, note]) => {
     const fact = html("div", {}, html("dt", {}, name), html("dd", {}, value));
@@ -136,13 +138,13 @@ function fillFacts(list, facts) {
 function fillDrivers() {
   const order = [...model.terms].sort((a, b) => strength(b) - strength(a)).slice(0, N_DRIVERS);
   const items = order.map((term) => {
-    const value = strength(term), isSure = model.outputs.length > 1 || term.importanceSpread === null;
-    const text = writeNumber(value) + (isSure ? "" : ` ± ${writeNumber(term.importanceSpread, 2)}`);
+    const value = strength(term), hasSpread = model.outputs.length === 1 && term.importanceSpread !== null;
+    const text = writeNumber(value) + (hasSpread ? ` ± ${writeNumber(term.importanceSpread, 2)}` : "");
     return { name: term.name, link: `#term-${term.index}`, from: 0, to: value, look: "plain", value, text };
   });
   fillBars(find("drivers"), items, 0, Math.max(0, ...order.map(strength)));
   const hidden = model.terms.length - order.length;
-  const unseen = model.hidden ? ` ${plural(model.hidden, "still weaker one")} not on this page.` : "";
+  const unseen = model.hidden ? ` ${plural(model.hidden, "more term")} not on this page.` : "";
   find("more-drivers").textContent = hidden ? `${plural(hidden, "weaker term")} below.${unseen}` : "";
 }
 
@@ -156,10 +158,10 @@ function chooseOutput(output) {
   fillWhatIf(true);
 }
 
-function hideWhatIsNotThere() {
+function hideEmptySections() {
   const has = {
-    check: Boolean(model.check), rows: Boolean(model.rows), outputs: model.outputs.length > 1,
-    classes: Boolean(model.seen?.classes.length), pictures: Boolean(model.seen?.pictures.length),
+    accuracy: Boolean(model.accuracy), rows: Boolean(model.rows), outputs: model.outputs.length > 1,
+    classes: Boolean(model.evidence?.classes.length), pictures: Boolean(model.evidence?.pictures.length),
   };
   for (const node of document.querySelectorAll("[data-needs]")) node.hidden = !has[node.dataset.needs];
 }
@@ -176,18 +178,18 @@ function listen() {
   });
   on("sort", "change", (select) => { state.sort = select.value; sortTerms(); });
   on("same", "change", (box) => { state.sameScale = box.checked; repaint(); });
-  let width = innerWidth; // a phone's address bar changes the height only
+  let width = innerWidth; // the address bar of a phone changes only the height
   addEventListener("resize", () => {
     if (innerWidth !== width) repaint();
     width = innerWidth;
   });
   addEventListener("beforeprint", () => {
-    if (pictures.size <= 200) pictures.forEach((picture, box) => paint(box, picture));
+    if (charts.size <= 200) charts.forEach((chart, box) => paint(box, chart));
   });
   listenToTheme();
   listenToRows();
   listenToWhatIf();
-  listenToSeen();
+  listenToEvidence();
 }
 
 function listenToTheme() {
@@ -195,7 +197,7 @@ function listenToTheme() {
   const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
   const show = () => {
     button.setAttribute("aria-pressed", isDark());
-    repaint(); // maps hold their colours
+    repaint(); // maps are painted with the colours of the theme
   };
   button.addEventListener("click", () => {
     root.dataset.theme = isDark() ? "light" : "dark";
@@ -205,11 +207,11 @@ function listenToTheme() {
   show();
 }
 
-document.body.classList.remove("empty"); // first: nothing is painted before the script ends, and an error hides nothing
-hideWhatIsNotThere();
+document.body.classList.remove("empty"); // first: an error later in the script must hide nothing
+hideEmptySections();
 fillOverview();
 fillTerms();
-fillCheck();
+fillAccuracy();
 startFrom(model.rows ? 0 : -1);
 openFields(N_FIELDS);
 listen();

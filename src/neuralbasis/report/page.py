@@ -1,8 +1,8 @@
-"""Page: one HTML file from its sources beside this module and the model's data.
+"""The HTML file: page.html with its style, scripts and the data of the model.
 
-Nothing that comes from a table is ever part of the page's markup. Names and labels travel as JSON in a data block,
-with every character escaped that could end it, and the script sets them as text. A content security policy allows
-exactly this script and this style, by their hashes, and no network.
+Text from the user's table never becomes markup. Names and labels are stored as JSON in a data block, with all
+characters escaped that could end the block, and the script inserts them as text. A content security policy allows only
+this script and this style, by their hashes, and no network access.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import Any
 from .. import __version__
 from .tables import Pack
 
-SCRIPTS = ("model.js", "draw.js", "chart.js", "terms.js", "check.js", "whatif.js", "seen.js", "page.js")
+SCRIPTS = ("model.js", "draw.js", "chart.js", "terms.js", "accuracy.js", "whatif.js", "evidence.js", "page.js")
 ESCAPES = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
 
 def assemble(data: dict[str, Any], pack: Pack) -> bytes:
-    """The whole file."""
+    """The complete file."""
     style, script = _read("page.css"), "\n".join(map(_read, SCRIPTS))
     page = Template(_read("page.html")).substitute(
         policy=f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
-        f"{'img-src data:; ' if data['seen'] else ''}base-uri 'none'; form-action 'none'",
+        f"{'img-src data:; ' if data['evidence'] else ''}base-uri 'none'; form-action 'none'",
         version=__version__,
         title=html.escape(data["title"]),
         style=style,
@@ -35,11 +35,11 @@ def assemble(data: dict[str, Any], pack: Pack) -> bytes:
         data=write_block(data),
         **{kind: base64.b64encode(pack.join(kind).tobytes()).decode() for kind in Pack.TYPES},
     )
-    return page.encode("utf-8", "xmlcharrefreplace")  # half a surrogate pair, which UTF-8 cannot write
+    return page.encode("utf-8", "xmlcharrefreplace")  # UTF-8 cannot encode half a surrogate pair
 
 
 def write_block(data: Any) -> str:
-    """JSON that may stand in a script element: plain ASCII, and no character that markup knows.
+    """JSON that is safe in a script element: ASCII without the special characters of HTML.
 
     >>> write_block({"name": "</script>é"})
     '{"name":"\\\\u003c/script\\\\u003e\\\\u00e9"}'

@@ -1,7 +1,7 @@
-"""Pictures: classes with their examples, and single pictures with what was seen in them, as the page reads them.
+"""Classes with examples, and pictures with their concepts, as data of the page.
 
-In: records of `explain_class` and `explain_picture`. Out: plain values and packed arrays. A class has the shapes that
-speak for it and against it as small tables of their own, with fewer knots: they are only drawn.
+In: results of `explain_class` and `explain_picture`. Out: plain values and packed arrays. The shapes of a class are
+stored as small tables with fewer knots, because they are only drawn.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from ..explain import ClassExplanation, PictureExplanation, TermView
 from ..model.additive_model import AdditiveModel
 from ..model.shapes import Shape
 from .tables import Pack, describe_term
-from .thumbnails import write_addresses
+from .thumbnails import encode_thumbnails
 
-MAX_KNOTS = {1: 96, 2: 24, 3: 10}  # of a drawn table, by the number of its columns
-MAX_EXAMPLES = 6  # pictures of a class
+MAX_KNOTS = {1: 96, 2: 24, 3: 10}  # of a drawn table, by its number of columns
+MAX_EXAMPLES = 6  # pictures per class
 EXAMPLE_SIDES, PICTURE_SIDES = (160, 120, 96, 72, 56, 40), (448, 320, 240, 160, 120, 96)  # pixels
-MAX_EXAMPLE_BYTES, MAX_PICTURE_BYTES = 5_000_000, 3_000_000  # of all of them
+MAX_EXAMPLE_BYTES, MAX_PICTURE_BYTES = 5_000_000, 3_000_000  # of all examples, of all pictures
 
 
 def describe_pictures(records: Sequence[Any], model: AdditiveModel, shown: Sequence[str], pack: Pack) -> dict[str, Any]:
-    """What the page says of some classes and pictures; `shown` are the names of the terms that it has."""
+    """The data of some classes and pictures; `shown` are the names of the terms on the page."""
     classes, pictures = _sort_records(records, model)
     places = {name: index for index, name in enumerate(shown)}
-    sketches = _Sketches(pack, places)
-    found = {"classes": [_describe_class(record, sketches) for record in classes]}
+    drawn_terms = _DrawnTerms(pack, places)
+    found = {"classes": [_describe_class(record, drawn_terms) for record in classes]}
     _add_examples(found["classes"], classes)
     found["pictures"] = [_describe_picture(record, places, pack) for record in pictures]
-    addresses = write_addresses([record.picture for record in pictures], PICTURE_SIDES, MAX_PICTURE_BYTES)
+    addresses = encode_thumbnails([record.picture for record in pictures], PICTURE_SIDES, MAX_PICTURE_BYTES)
     for own, address in zip(found["pictures"], addresses, strict=True):
         own["address"] = address
-    return found | {"axes": sketches.axes}
+    return found | {"axes": drawn_terms.axes}
 
 
 def _sort_records(
@@ -51,29 +51,29 @@ def _sort_records(
             pictures.append(record)
         else:
             raise TypeError(
-                "pictures must hold what explain.explain_class and explain.explain_picture give, not "
+                "pictures must contain results of explain.explain_class and explain.explain_picture; got "
                 f"{type(record).__name__}"
             )
         if record.model is not model and record.names != model.term_names:
-            raise ValueError(f"pictures holds {record!r} of another model; explain it with the model of the page")
+            raise ValueError(f"pictures contains {record!r} of another model; explain it with the model of the page")
     return classes, pictures
 
 
-def _describe_class(record: ClassExplanation, sketches: _Sketches) -> dict[str, Any]:
+def _describe_class(record: ClassExplanation, drawn_terms: _DrawnTerms) -> dict[str, Any]:
     return {
         "label": level_text(record.label),
         "rows": record.n_rows,
         "rival": None if record.rival is None else level_text(record.rival),
         "apart": [[one.name, one.size] for one in record.tells_apart],
-        "for": [sketches.add(term, record.gains[term.index]) for term in record.terms_for],
-        "against": [sketches.add(term, record.losses[term.index]) for term in record.terms_against],
+        "for": [drawn_terms.add(term, record.gains[term.index]) for term in record.terms_for],
+        "against": [drawn_terms.add(term, record.losses[term.index]) for term in record.terms_against],
     }
 
 
 def _add_examples(described: Sequence[dict[str, Any]], classes: Sequence[ClassExplanation]) -> None:
     shown = [record.pictures[:MAX_EXAMPLES] for record in classes]
     pictures = [picture for some in shown for picture in some]
-    addresses = iter(write_addresses(pictures, EXAMPLE_SIDES, MAX_EXAMPLE_BYTES))
+    addresses = iter(encode_thumbnails(pictures, EXAMPLE_SIDES, MAX_EXAMPLE_BYTES))
     for own, some in zip(described, shown, strict=True):
         own["examples"] = [next(addresses) for _ in some]
 
@@ -108,12 +108,12 @@ def _describe_picture(record: PictureExplanation, places: dict[str, int], pack: 
 
 
 def _find_label(record: PictureExplanation) -> int:
-    """The class whose score is explained: of two, the second."""
+    """Index of the class whose score is explained: the second of two classes."""
     return 1 if len(record.intercept) == 1 else record.output
 
 
-class _Sketches:
-    """Small tables of single classes, and their axes, each written once."""
+class _DrawnTerms:
+    """Small tables of single classes, and their axes, each stored once."""
 
     def __init__(self, pack: Pack, places: dict[str, int]):
         self.axes: list[dict[str, Any]] = []
@@ -121,8 +121,8 @@ class _Sketches:
         self._known: dict[tuple[str, bytes], int] = {}
 
     def add(self, term: TermView, gain: float) -> dict[str, Any]:
-        """A drawn term, with what it contributes."""
-        small = _thin(term)
+        """Store a term for drawing, with its mean contribution."""
+        small = _reduce_knots(term)
         indices = {id(axis): self._find_axis(axis) for axis in small.axes}
         has_members = small.members is not None and small.members.shape[-2] > 1
         found = describe_term(small, range(len(small.axes)), indices, has_members, self._pack)
@@ -133,15 +133,15 @@ class _Sketches:
         if key not in self._known:
             self._known[key] = len(self.axes)
             levels = None if axis.levels is None else list(axis.levels)
-            # The page finds a level's name by its knot; a coarser axis has knots of levels that it does not list.
+            # The page looks up a level by its knot; a coarser axis has knots of levels that it does not list.
             knots = axis.knots if levels is None else np.arange(len(levels))
             start = self._pack.add_exact(knots)
             self.axes.append({"name": axis.name, "levels": levels, "knots": start, "count": len(knots)})
         return self._known[key]
 
 
-def _thin(term: TermView) -> TermView:
-    """The same term with fewer knots; the training weight goes to the nearest that stays."""
+def _reduce_knots(term: TermView) -> TermView:
+    """The same term with fewer knots; training weight moves to the nearest remaining knot."""
     scores, spread, weights, members = term.scores, term.spread, term.weights, term.members
     axes = []
     for d, axis in enumerate(term.axes):
@@ -159,7 +159,7 @@ def _thin(term: TermView) -> TermView:
 
 
 def _gather(weights: np.ndarray, owners: np.ndarray, count: int, axis: int) -> np.ndarray:
-    """Sums of the weights along an axis that have the same owner."""
+    """Sum weights along an axis by owner."""
     moved = np.moveaxis(weights, axis, 0)
     found = np.zeros((count, *moved.shape[1:]))
     np.add.at(found, owners, moved)

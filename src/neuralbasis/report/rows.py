@@ -1,4 +1,4 @@
-"""Rows: single rows for the page, with their values as its rule reads them."""
+"""Rows that the page explains, with the values that its script predicts from."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from ..data.columns import Column, Columns, level_text
 from ..encoding.axis import Axis
 from ..explain import explain_local
 from ..model.additive_model import AdditiveModel
-from .part import Part
+from .page_model import PageModel
 
 N_ROWS = 8
 
 
 def describe_rows(
-    model: AdditiveModel, part: Part, table: Columns, y: Any, chosen: Sequence[int]
+    model: AdditiveModel, page_model: PageModel, table: Columns, y: Any, chosen: Sequence[int]
 ) -> list[dict[str, Any]]:
-    """The chosen rows: index, values as the page's rule reads them, texts of levels never seen, what terms that are not
-    on the page contribute, and what came."""
-    axes = part.model.encoder.axes
+    """The chosen rows: index, values for the script, names of unseen levels, contribution of terms that are not on the
+    page, and the actual class or value."""
+    axes = page_model.model.encoder.axes
     found = explain_local(model, take_rows(table, chosen), None if y is None else np.asarray(y)[list(chosen)])
     actual = [None] * len(chosen) if found.actual is None else found.actual.tolist()
-    shown = [[own[feature] for feature in part.features] for own in found.values]
-    rest = _find_rest(part, shown, found.scores) if part.n_hidden else [None] * len(chosen)
+    shown = [[own[feature] for feature in page_model.features] for own in found.values]
+    rest = _find_rest(page_model, shown, found.scores) if page_model.n_hidden else [None] * len(chosen)
     described = []
-    for index, values, others, came in zip(chosen, shown, rest, actual, strict=True):
+    for index, values, others, target in zip(chosen, shown, rest, actual, strict=True):
         numbers = [_number(axis, value) for axis, value in zip(axes, values, strict=True)]
         unseen = {c: values[c] for c, axis in enumerate(axes) if axis.is_level and numbers[c] == -1.0}
-        label = came if came is None or model.classes is None else level_text(came)
+        label = target if target is None or model.classes is None else level_text(target)
         described.append({"index": index, "values": numbers, "unseen": unseen, "rest": others, "actual": label})
     return described
 
 
-def _find_rest(part: Part, rows: Sequence[Sequence[Any]], scores: np.ndarray) -> list[Any]:
-    """(N, K) what the terms that are not on the page contribute."""
-    names = part.model.encoder.names
-    return (scores - part.model.scores([dict(zip(names, row, strict=True)) for row in rows])).tolist()
+def _find_rest(page_model: PageModel, rows: Sequence[Sequence[Any]], scores: np.ndarray) -> list[Any]:
+    """(N, K) contribution of the terms that are not on the page."""
+    names = page_model.model.encoder.names
+    return (scores - page_model.model.scores([dict(zip(names, row, strict=True)) for row in rows])).tolist()
 
 
 def choose_rows(n_rows: int, rows: Sequence[int] | None) -> list[int]:
@@ -49,7 +49,7 @@ def choose_rows(n_rows: int, rows: Sequence[int] | None) -> list[int]:
     chosen = [operator.index(row) for row in rows]
     wrong = [row for row in chosen if not -n_rows <= row < n_rows]
     if wrong:
-        raise ValueError(f"rows must lie between 0 and {n_rows - 1}, the last row of X; got {wrong[0]}")
+        raise ValueError(f"rows must be between 0 and {n_rows - 1}, the last row of X; got {wrong[0]}")
     return [row % n_rows for row in chosen]
 
 
@@ -69,7 +69,7 @@ def _take_column(column: Column, rows: Sequence[int]) -> Column:
 
 
 def _number(axis: Axis, value: Any) -> float | None:
-    """A value as the page's rule reads it: a number, the index of a level, -1 for a level never seen."""
+    """A value for the script: a number, the index of a level, -1 for an unseen level, None for missing."""
     if value is None or axis.levels is None:
         return value
     return float(axis.levels.index(value)) if value in axis.levels else -1.0

@@ -1,8 +1,8 @@
-"""Tables: the model and its records as the page reads them, plain values and packed arrays.
+"""The model as data of the page: plain values and packed arrays.
 
-Tables and knots are packed as doubles, for the page predicts with them. What is only drawn is packed as 16-bit steps
-between its lowest and highest value: spread, members, and the roots of the weights, so that a single row is still seen
-beside a cell of many thousands.
+Tables and knots are packed as float64, because the page predicts with them. Arrays that are only drawn are packed as
+16-bit steps between their minimum and maximum: spread, members, and the square roots of the weights, which keep a
+single row visible beside cells with many thousands.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ..explain import GlobalExplanation, TermView
 from ..model.additive_model import AdditiveModel
 from ..model.shapes import TiedShape
 from ..model.summary import to_plain
-from .part import Part
+from .page_model import PageModel
 
-MAX_MEMBER_NUMBERS = 600_000  # of all terms together, the strongest first: a wide model stays a file one can send
+MAX_MEMBER_NUMBERS = 600_000  # of all terms, most important first: the file stays small enough to send
 STEPS = 2**16 - 1
 
 
 class Pack:
-    """Arrays one behind another; the page reads each kind as one typed array.
+    """Concatenated arrays; the page reads each kind as one typed array.
 
     Examples
     --------
@@ -49,11 +49,11 @@ class Pack:
         return start
 
     def add_exact(self, array: np.ndarray) -> int:
-        """Where the array begins, in numbers."""
+        """Append an array; returns the index of its first number."""
         return self._add("exact", array)
 
     def add_steps(self, array: np.ndarray) -> list[float]:
-        """Where it begins, its lowest value and the width of a step."""
+        """Append a quantized array; returns the index of its first number, its minimum and the size of a step."""
         low, high = float(array.min()), float(array.max())
         step = (high - low) / STEPS
         steps = np.rint((array - low) / (step or 1.0))
@@ -63,9 +63,11 @@ class Pack:
         return np.concatenate([np.empty(0, self.TYPES[kind]), *self._arrays[kind]])
 
 
-def describe_model(part: Part, explanation: GlobalExplanation, pack: Pack, title: str | None) -> dict[str, Any]:
-    """Everything the page says without rows."""
-    model = part.model
+def describe_model(
+    page_model: PageModel, explanation: GlobalExplanation, pack: Pack, title: str | None
+) -> dict[str, Any]:
+    """The data of the page, without rows."""
+    model = page_model.model
     axes, indices = _list_axes(model, pack)
     keeps = _choose_members(explanation.terms)
     terms = [
@@ -84,18 +86,18 @@ def describe_model(part: Part, explanation: GlobalExplanation, pack: Pack, title
         "columns": [_describe_column(axis, own.get(axis.name)) for axis in model.encoder.axes],
         "axes": axes,
         "terms": terms,
-        "wide": part.is_wide,
-        "hidden": part.n_hidden,
-        "allColumns": part.n_columns,
+        "wide": page_model.is_wide,
+        "hidden": page_model.n_hidden,
+        "allColumns": page_model.n_columns,
         "summary": None if model.summary is None else _describe_summary(model),
         "rows": None,
-        "check": None,
-        "seen": None,
+        "accuracy": None,
+        "evidence": None,
     }
 
 
 def _list_axes(model: AdditiveModel, pack: Pack) -> tuple[list[dict[str, Any]], dict[int, int]]:
-    """Axes that differ, and the index of each by identity: interactions share a column's coarser axis."""
+    """The distinct axes, and the index of each axis object: interactions share the coarser axis of a column."""
     axes: list[dict[str, Any]] = []
     known: dict[tuple[int, bytes], int] = {}
     indices: dict[int, int] = {}
@@ -110,7 +112,7 @@ def _list_axes(model: AdditiveModel, pack: Pack) -> tuple[list[dict[str, Any]], 
 
 
 def _choose_members(views: Sequence[TermView]) -> list[bool]:
-    """Which terms show their members: main effects, the strongest first, as long as there is room."""
+    """Which terms store their members: main effects, most important first, up to the limit."""
     keeps, room = [False] * len(views), MAX_MEMBER_NUMBERS
     for place in sorted(range(len(views)), key=lambda place: -views[place].importance):
         members = views[place].members if len(views[place].columns) == 1 else None
@@ -151,7 +153,7 @@ def _describe_column(axis: Axis, weights: np.ndarray | None) -> dict[str, Any]:
 
 
 def _find_typical(axis: Axis, weights: np.ndarray | None) -> float:
-    """The most frequent level, or the knot in the middle of the rows."""
+    """The most frequent level, or the median knot."""
     inner = np.ones(len(axis.knots)) if weights is None or not weights[1:-1].any() else weights[1:-1]
     if axis.is_level:
         return float(axis.knots[inner.argmax()])

@@ -1,10 +1,10 @@
-// Terms: the list, and a card with the picture of each.
+// Terms: the list, and a card with a chart for each term.
 
 const CAPTIONS = {
-  curve: "Line: what this column adds. Band and faint lines: how far the members differ. Grey: where the rows are.",
-  levels: "Bars: what each level adds. Whisker: how far the members differ. Right: training rows.",
-  map: "Colour: what the two columns add together, beyond what each adds alone. Grey: no training rows.",
-  slices: "A slice at one value of the third column: move the slider. Grey: no training rows.",
+  curve: "Line: effect of this column. Band and faint lines: differences between members. Grey: training rows.",
+  levels: "Bars: effect of each level. Error bars: differences between members. Right: number of training rows.",
+  map: "Colour: effect of the two columns together, beyond their single effects. Grey: no training rows.",
+  slices: "Effect at one value of the third column: move the slider to change it. Grey: no training rows.",
 };
 const STEPS = {
   ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowUp: [1, 1], ArrowDown: [1, -1], Home: [0, -Infinity], End: [0, Infinity],
@@ -20,7 +20,7 @@ function fillTerms() {
     const line = html("li", {}, html("a", { href: `#${link}`, title: term.name }, name, track));
     const card = html("article", { id: link, class: "card", tabindex: "-1", "aria-label": term.name });
     lines.set(term, { line, bar, card, text: term.name.toLowerCase() });
-    addPicture(card, () => drawCard(term, card));
+    addChart(card, () => drawCard(term, card));
   }
 }
 
@@ -45,7 +45,7 @@ function filterTerms() {
   find("count").textContent = wanted ? `${count} of ${all}` : all;
 }
 
-// Lowest and highest score that a term shows, a main effect with its band; 0 is always inside.
+// Lowest and highest drawn score of a term, for a main effect with its band; always includes 0.
 function findExtent(term) {
   const key = `${term.index} ${state.output}`;
   if (!extents.has(key)) extents.set(key, measureExtent(term, state.output));
@@ -65,7 +65,7 @@ function measureExtent(term, output) {
   return [low, high];
 }
 
-// Both ends of the scores of a main effect's picture; of maps, the score of the full colour.
+// Range of the y axis of a main effect; for maps, the score with the full colour.
 function chooseLimits(term) {
   const isMain = term.axes.length === 1;
   const alike = state.sameScale ? model.terms.filter((other) => (other.axes.length === 1) === isMain) : [term];
@@ -87,7 +87,7 @@ function drawCard(term, card) {
 function openCard(term, card) {
   const kind = findKind(term), view = { term, kind, chart: null, at: null, slice: 1, maxLevels: MAX_LEVELS };
   const figure = html("span", { class: "importance" });
-  const label = `${term.name}: values along the picture`;
+  const label = `${term.name}: values along the chart`;
   const box = html("div", { class: "chart", tabindex: "0", role: "slider", "aria-label": label, "aria-valuenow": 0 });
   const readout = html("p", { class: "readout" }), extra = html("div", { class: "extra" });
   card.append(html("header", {}, html("h3", { title: term.name }, term.name), figure), box, readout, extra);
@@ -95,11 +95,11 @@ function openCard(term, card) {
   card.redraw = () => {
     const limits = chooseLimits(term);
     figure.textContent = `importance ${writeNumber(strength(term))}`;
-    if (legend) legend(limits); // before the picture, which takes the room that is left
+    if (legend) legend(limits); // before the chart, which fills the remaining height
     view.chart = drawTerm(box, view, limits);
-    readout.textContent = CAPTIONS[kind] + (view.chart.isCut ? " Drawn: the central 99 % of the rows." : "");
+    readout.textContent = CAPTIONS[kind] + (view.chart.isCut ? " Shown: the central 99 % of the rows." : "");
     box.setAttribute("aria-valuemin", 0);
-    box.setAttribute("aria-valuemax", view.chart.rulers[0].stops.length - 1);
+    box.setAttribute("aria-valuemax", view.chart.scales[0].stops.length - 1);
   };
   listenToChart(box, view, (positions) => {
     view.chart.move(positions);
@@ -117,14 +117,14 @@ function drawTerm(box, { kind, term, maxLevels, slice }, limits, output = state.
   return drawMap(box, term, output, limits, slice);
 }
 
-// What a term says at one place, in words.
+// The contribution of a term at one position, as text.
 function describePoint(term, positions) {
   const corners = findCorners(term, positions), nearest = findCorners(term, positions.map(Math.round))[0][0];
   const score = lookUp(term.score, corners, state.output), spread = lookUp(term.spread, corners, state.output);
   const name = ({ axes }, d) => `${shorten(axes[d].name, 40)} ${shorten(nameCell(axes[d], positions[d]), 40)}`;
   const weight = term.weights[nearest];
   const odds = model.link === "logit" ? ` (odds × ${writeNumber(Math.exp(score))})` : "";
-  const rows = weight > 0 ? `${plural(Number(weight.toPrecision(3)), "training row")} near` : "no training rows here";
+  const rows = weight > 0 ? `${plural(Number(weight.toPrecision(3)), "training row")} nearby` : "no training rows here";
   return [
     `${positions.map((_, d) => name(term, d)).join(", ")}: `,
     writeFigure(score, writeSigned(score)),
@@ -132,13 +132,13 @@ function describePoint(term, positions) {
   ];
 }
 
-// Pointing, touching and arrow keys.
+// Mouse, touch and arrow keys.
 function listenToChart(box, view, show) {
   const point = (event) => {
     const { left, top } = box.getBoundingClientRect(), pixels = [event.clientX - left, event.clientY - top];
     if (view.chart.isVertical) pixels.reverse();
-    const positions = view.chart.rulers.map((ruler, d) => ruler.position(pixels[d]));
-    view.at = view.chart.rulers.map((ruler, d) => findNearest(ruler.stops, positions[d]));
+    const positions = view.chart.scales.map((scale, d) => scale.position(pixels[d]));
+    view.at = view.chart.scales.map((scale, d) => findNearest(scale.stops, positions[d]));
     show(positions);
   };
   box.addEventListener("pointermove", point);
@@ -146,12 +146,12 @@ function listenToChart(box, view, show) {
   box.addEventListener("keydown", (event) => {
     if (!(event.key in STEPS)) return;
     event.preventDefault();
-    const { rulers, isVertical } = view.chart, [wished, step] = STEPS[event.key];
-    const d = Math.min(wished, rulers.length - 1), sign = isVertical && wished === 1 ? -1 : 1;
-    const at = view.at || rulers.map(({ stops }) => Math.floor((stops.length - 1) / 2));
+    const { scales, isVertical } = view.chart, [requested, step] = STEPS[event.key];
+    const d = Math.min(requested, scales.length - 1), sign = isVertical && requested === 1 ? -1 : 1;
+    const at = view.at || scales.map(({ stops }) => Math.floor((stops.length - 1) / 2));
     at[d] += sign * step;
-    view.at = at.map((stop, i) => Math.min(Math.max(stop, 0), rulers[i].stops.length - 1));
-    show(view.at.map((stop, i) => rulers[i].stops[stop]));
+    view.at = at.map((stop, i) => Math.min(Math.max(stop, 0), scales[i].stops.length - 1));
+    show(view.at.map((stop, i) => scales[i].stops[stop]));
   });
 }
 

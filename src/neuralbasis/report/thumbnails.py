@@ -1,7 +1,7 @@
-"""Thumbnails: small pictures as data addresses, so that a page stays one file that one can send.
+"""Thumbnails: small pictures as data URLs inside the page.
 
-In: arrays (height, width, 3) of 0 … 255. Out: PNG, written here, for nothing else of the page needs a library of
-pictures. All thumbnails of a page together have a bounded size: where they are many they become smaller.
+In: arrays (height, width, 3) of 0 … 255. Out: PNG, written here because nothing else in the page needs an image
+library. The total size of all thumbnails is bounded: many pictures become smaller.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import numpy as np
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 TRUECOLOUR = 2
-UP = 2  # each pixel less the one above: fewer different bytes
+UP = 2  # filter: each pixel minus the pixel above, which compresses better
 
 
-def write_addresses(pictures: Sequence[np.ndarray], sides: Sequence[int], max_bytes: int) -> list[str]:
-    """A data address for each picture; its longer side has the first of these sizes with which all have room."""
+def encode_thumbnails(pictures: Sequence[np.ndarray], sides: Sequence[int], max_bytes: int) -> list[str]:
+    """A data URL for each picture; the longer side has the first of `sides` for which all fit into `max_bytes`."""
     files: list[bytes] = []
     for side in sides:
         files = [write_png(shrink(picture, side)) for picture in pictures]
@@ -29,7 +29,7 @@ def write_addresses(pictures: Sequence[np.ndarray], sides: Sequence[int], max_by
 
 
 def shrink(picture: np.ndarray, max_side: int) -> np.ndarray:
-    """A picture whose sides are at most so long: means of the pixels that fall together.
+    """Downsample a picture to at most `max_side` pixels per side, by the mean of merged pixels.
 
     >>> shrink(np.array([[[0], [2], [4], [6]]], np.uint8), 2).ravel().tolist()
     [1, 5]
@@ -47,11 +47,11 @@ def shrink(picture: np.ndarray, max_side: int) -> np.ndarray:
 
 
 def write_png(picture: np.ndarray) -> bytes:
-    """A whole PNG file of a picture (height, width, 3)."""
+    """A picture (height, width, 3) as a PNG file."""
     height, width, _ = picture.shape
     lines = picture.reshape(height, -1)
     above = np.vstack([np.zeros_like(lines[:1]), lines[:-1]])
-    filtered = np.hstack([np.full((height, 1), UP, np.uint8), lines - above])  # bytes wrap round, as they must
+    filtered = np.hstack([np.full((height, 1), UP, np.uint8), lines - above])  # bytes wrap around, as PNG requires
     header = struct.pack(">IIBBBBB", width, height, 8, TRUECOLOUR, 0, 0, 0)
     parts = (b"IHDR", header), (b"IDAT", zlib.compress(filtered.tobytes(), 9)), (b"IEND", b"")
     return SIGNATURE + b"".join(_chunk(kind, data) for kind, data in parts)

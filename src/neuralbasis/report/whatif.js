@@ -1,17 +1,17 @@
-// Rows: why single rows have their predictions, and what if their values were others.
+// Rows: how single rows get their predictions, and the what-if panel that edits their values.
 
-const N_BARS = 12; // contributions shown one by one; the others are summed
-const N_FIELDS = 30; // inputs before the others are asked for
+const N_BARS = 12; // contributions with their own bar; the others share one
+const N_FIELDS = 30; // inputs shown before the user requests the others
 
-const fields = new Map(); // column -> shows its value
-let places = null; // terms whose contributions are shown, and the others
+const fields = new Map(); // column -> function that shows its value
+let places = null; // [terms with their own bar, other terms]
 
 function predictRow({ values, rest }) {
   const contributions = contribute(model, values), scores = sumScores(model, contributions, rest);
   return { contributions, scores, probabilities: findProbabilities(model, scores), winner: findWinner(model, scores) };
 }
 
-// The strongest contributions one by one, the others summed: [name, values, contribution, link].
+// The strongest contributions and the sum of the others: [name, values, contribution, link].
 function listContributions([shown, others], contributions, { values, rest, unseen = {} }) {
   const size = (term) => contributions[term.index][state.output];
   const list = shown.map((term) => [term.name, writeValues(term, values, unseen), size(term), `#term-${term.index}`]);
@@ -34,7 +34,7 @@ function writeCell(column, value, unseen) {
   if (value === null) return "missing";
   if (!column.levels) return writeValue(value);
   if (value !== -1) return column.levels[value];
-  return unseen === undefined ? "any other" : `${unseen} (never seen)`;
+  return unseen === undefined ? "any other" : `${unseen} (new level)`;
 }
 
 function describeVerdict({ scores, probabilities, winner }) {
@@ -54,25 +54,29 @@ function writeShare(share) {
 
 function fillRow() {
   const row = model.rows[state.row], found = predictRow(row), start = model.intercept[state.output];
-  const came = row.actual === null ? [] : ["came", writeActual(row)];
+  const actual = row.actual === null ? [] : ["actual", writeActual(row)];
   find("row").value = state.row;
   find("row-verdict").replaceChildren(...describeVerdict(found),
-    ...came.map((text, i) => html("span", { class: i ? "came name" : "soft" }, text)));
-  const stand = (name, value) => ({ name, from: value, to: value, value, text: writeNumber(value, 4), look: "plain" });
+    ...actual.map((text, i) => html("span", { class: i ? "actual name" : "soft" }, text)));
   let at = start;
   const steps = listContributions(splitTerms(found.contributions), found.contributions, row);
   const items = steps.map(([name, note, value, link]) => {
     at += value;
     return makeBar(name, note, value, link, at - value, at);
   });
-  items.unshift(stand(nameStart(), start));
-  items.push(stand(nameScore(), found.scores[state.output]));
+  items.unshift(makeMark(nameStart(), start));
+  items.push(makeMark(nameScore(), found.scores[state.output]));
   const ends = items.flatMap((item) => [item.from, item.to]);
   fillBars(find("waterfall"), items, ...widen(Math.min(...ends), Math.max(...ends)));
 }
 
 function writeActual({ actual }) {
   return model.classes ? actual : writeValue(actual);
+}
+
+// The intercept or the score of a waterfall: a mark without a bar.
+function makeMark(name, value) {
+  return { name, from: value, to: value, value, text: writeNumber(value, 4), look: "plain" };
 }
 
 function makeBar(name, note, value, link, from, to) {
@@ -82,8 +86,8 @@ function makeBar(name, note, value, link, from, to) {
 
 function listenToRows() {
   if (!model.rows) return;
-  const came = (row) => (row.actual === null ? "" : ` (came ${shorten(writeActual(row), 24)})`);
-  const options = model.rows.map((row, i) => html("option", { value: i }, `${row.index}${came(row)}`));
+  const actual = (row) => (row.actual === null ? "" : ` (actual ${shorten(writeActual(row), 24)})`);
+  const options = model.rows.map((row, i) => html("option", { value: i }, `${row.index}${actual(row)}`));
   const choose = (row) => {
     state.row = (row + model.rows.length) % model.rows.length;
     fillRow();
@@ -121,7 +125,7 @@ function startFrom(row) {
   for (const show of fields.values()) show();
 }
 
-// Inputs for the columns that matter most, up to a number of them.
+// Inputs for the most important columns, at most `limit` of them.
 function openFields(limit) {
   const weight = model.columns.map(() => 0);
   for (const term of model.terms) for (const c of term.columns) weight[c] += term.importance;
@@ -165,7 +169,7 @@ function openNumber(column, c, id) {
   const { low, high, whole } = column, step = whole && high - low <= 1000 ? 1 : "any";
   const slider = html("input", { type: "range", min: low, max: high, step, "aria-label": `${column.name}, slider` });
   const number = html("input", { type: "number", id, step: "any" });
-  // The slider gives a number of few digits, so that what is written is what is computed.
+  // Rounded: the page computes with the number that it shows.
   const read = () => Math.min(Math.max(Number(Number(slider.value).toPrecision(5)), low), high);
   slider.addEventListener("input", () => changeValue(c, read()));
   slider.addEventListener("change", () => changeValue(c, read(), true));
@@ -181,7 +185,7 @@ function openNumber(column, c, id) {
   return { nodes: [slider, number], show };
 }
 
-// While a slider moves, bars keep their places; they are sorted again when it is let go.
+// Bars keep their order while a slider moves, and are sorted when it is released.
 function changeValue(c, value, isDone = false, source = null) {
   state.values[c] = value;
   fields.get(c)(source);
@@ -204,7 +208,7 @@ function fillWhatIf(isDone) {
     `${shorten(nameScore(), 60)} `, writeFigure(score, writeNumber(score, 4)));
 }
 
-// The longest bar that a training row can have: bars move, their scale does not.
+// The longest bar that a training row can have: it keeps the scale fixed while values change.
 function findReach() {
   const key = `all ${state.output}`;
   if (!extents.has(key)) extents.set(key, Math.max(...model.terms.flatMap(findExtent).map(Math.abs)) || 1);

@@ -1,10 +1,10 @@
-"""Reading: the numbers of the records, on the scale on which they are drawn.
+"""The scale of a figure: which classes are drawn, and in which unit.
 
-    score          contribution to the score, 0 where a term says nothing
-    reference      contribution to the score of a class less that to the score of a reference class
+    score          contribution to the score
+    reference      contribution to the score of a class minus the contribution to the score of a reference class
     probability    link⁻¹(intercept + contribution): the probability if all other contributions were 0
 
-In: a GlobalExplanation. Out: a `Scale`, which turns one of its terms into a `Reading` that a panel draws.
+In: a GlobalExplanation and the options of a figure. Out: a `Scale`, which converts a term to a `ScaledTerm`.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ SCALES = ("score", "probability")
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
-    """What a panel draws of one term.
+class ScaledTerm:
+    """The numbers of one term on the scale of a figure.
 
     Parameters
     ----------
-    term : the record
-    mean : (c_1, …, c_o, k) drawn value of each cell for the k drawn classes
-    spread : standard deviation over the members, same shape; 0 where it is not known
+    term : the term
+    mean : (c_1, …, c_o, k) value of each cell for the k drawn classes
+    spread : standard deviation over the members, same shape; 0 if it is unknown
     members : (c_1, …, c_o, M, k) values of the members, or None
-    base : (k,) value where the term says nothing
+    base : (k,) value at a contribution of 0
     """
 
     term: TermView
@@ -50,10 +50,10 @@ class Scale:
 
     Parameters
     ----------
-    explanation : the records
-    outputs : columns of the scores, or of the probabilities, that are drawn
+    explanation : the model
+    outputs : indices of the drawn scores or probabilities
     kind : "score" or "probability"
-    reference : column of the class that all others are compared with, or None
+    reference : index of the class that the others are compared with, or None
     """
 
     explanation: GlobalExplanation
@@ -62,14 +62,14 @@ class Scale:
     reference: int | None = None
 
     @property
-    def is_many(self) -> bool:
-        """Whether the model has a score a class."""
+    def is_multiclass(self) -> bool:
+        """Whether the model has one score for each class."""
         return len(self.explanation.intercept) > 1
 
     @property
-    def orders(self) -> tuple[int, ...]:
-        """Places of the drawn classes in the row of colours: a class has the same one in every figure."""
-        return self.outputs if self.is_many else (0,)
+    def colour_indices(self) -> tuple[int, ...]:
+        """Indices into the colours for the drawn classes: a class has the same colour in every figure."""
+        return self.outputs if self.is_multiclass else (0,)
 
     @property
     def labels(self) -> list[str]:
@@ -77,13 +77,18 @@ class Scale:
         return [plain(_list_labels(self.explanation)[output], 20) for output in self.outputs]
 
     @property
+    def class_note(self) -> str:
+        """Second line of a title that names the drawn class of several; empty otherwise."""
+        return f"\nfor {self.labels[0]}" if self.is_multiclass else ""
+
+    @property
     def unit(self) -> str:
-        """What the drawn numbers are, in words."""
+        """Axis label of the drawn numbers."""
         if self.kind == "probability":
-            whose = "" if self.is_many else f" of {self.labels[0]}"
-            return f"probability{whose}, all else at 0"
+            whose = "" if self.is_multiclass else f" of {self.labels[0]}"
+            return f"probability{whose}, other terms at 0"
         if self.reference is not None:
-            return f"contribution to log odds against {plain(self.explanation.outputs[self.reference], 20)}"
+            return f"contribution to log odds versus {plain(self.explanation.outputs[self.reference], 20)}"
         if self.explanation.link != "logit":
             return "contribution to score"
         classes = self.explanation.classes
@@ -91,17 +96,17 @@ class Scale:
 
     @property
     def map_unit(self) -> str:
-        """The same of a map, which shows what a term changes."""
-        return "change of probability" if self.kind == "probability" else self.unit
+        """Label of the colour bar of a map, which shows the change that a term makes."""
+        return "change in probability" if self.kind == "probability" else self.unit
 
-    def only(self, *outputs: int) -> Scale:
+    def select(self, *outputs: int) -> Scale:
         return replace(self, outputs=outputs)
 
-    def read(self, term: TermView, scores: np.ndarray | None = None) -> Reading:
-        """A term on this scale; `scores` (c_1, …, c_o, K) instead of its own have neither members nor spread."""
+    def apply(self, term: TermView, scores: np.ndarray | None = None) -> ScaledTerm:
+        """Convert a term; `scores` (c_1, …, c_o, K), if given, replace its own and have no members or spread."""
         if scores is not None:
             mean = self._convert(scores)
-            return Reading(term, mean, np.zeros_like(mean), None, self.base)
+            return ScaledTerm(term, mean, np.zeros_like(mean), None, self.base)
         mean, members = self._convert(term.scores), None
         if term.members is not None and term.members.shape[-2] > 1:
             members = self._convert(term.members)
@@ -109,7 +114,7 @@ class Scale:
             spread = term.spread[..., list(self.outputs)]
         else:
             spread = np.zeros_like(mean) if members is None else members.std(axis=-2, ddof=1)
-        return Reading(term, mean, spread, members, self.base)
+        return ScaledTerm(term, mean, spread, members, self.base)
 
     @property
     def base(self) -> np.ndarray:
@@ -127,18 +132,17 @@ class Scale:
 def choose_scale(
     explanation: GlobalExplanation, classes: Sequence[Any] | None = None, kind: str = "score", reference: Any = None
 ) -> Scale:
-    """Check what the user asked for."""
+    """Check the options of a figure and return their scale."""
     if kind not in SCALES:
-        raise ValueError(f"scale must be one of {SCALES}, not {kind!r}")
+        raise ValueError(f"scale must be one of {SCALES}; got {kind!r}")
     if kind == "probability" and explanation.classes is None:
-        raise ValueError("scale='probability' needs a model of classes; this one is a regression: leave it out")
+        raise ValueError("scale='probability' needs a classifier; this model is a regression: use scale='score'")
     if kind == "probability" and reference is not None:
-        raise ValueError("reference compares scores; leave it out with scale='probability'")
+        raise ValueError("reference compares scores; omit it with scale='probability'")
     if len(explanation.intercept) == 1:
         if classes is not None or reference is not None:
             raise ValueError(
-                "classes and reference need a model of three classes or more; this one has a single score: leave "
-                "them out"
+                "classes and reference need three or more classes; this model has a single score: omit them"
             )
         return Scale(explanation, (int(kind == "probability"),), kind)
     compared = None if reference is None else find_class(explanation, reference, "reference")
@@ -147,15 +151,15 @@ def choose_scale(
     else:
         chosen = [find_class(explanation, label, "classes") for label in classes]
     if not 1 <= len(chosen) <= MAX_CLASSES:
-        raise ValueError(f"classes must name 1 to {MAX_CLASSES} classes, not {len(chosen)}")
+        raise ValueError(f"classes must name 1 to {MAX_CLASSES} classes; got {len(chosen)}")
     return Scale(explanation, tuple(chosen), kind, compared)
 
 
 def find_class(explanation: Any, label: Any, argument: str) -> int:
-    """Which class a label means, in any kind of explanation."""
+    """Index of a class, in any kind of explanation."""
     known = _list_labels(explanation)
     if label not in known:
-        raise ValueError(f"{argument} holds {label!r}; the model's classes are {known[:20]}")
+        raise ValueError(f"{argument} contains {label!r}; the model's classes are {known[:20]}")
     return known.index(label)
 
 
@@ -164,7 +168,7 @@ def _list_labels(explanation: Any) -> list[Any]:
 
 
 def add_mains(explanation: GlobalExplanation, term: TermView) -> np.ndarray:
-    """(c_1, …, c_o, K) scores of a term and of the main effects of its columns together, on the term's cells."""
+    """(c_1, …, c_o, K) scores of a term plus the main effects of its columns, on the cells of the term."""
     total = np.array(term.scores)
     for d, (column, axis) in enumerate(zip(term.columns, term.axes, strict=True)):
         feature = (explanation.columns.index(column),)
@@ -177,7 +181,7 @@ def add_mains(explanation: GlobalExplanation, term: TermView) -> np.ndarray:
 
 
 def _read_main(main: TermView, axis: Axis) -> np.ndarray:
-    """(cells, K) a main effect at the cells of a coarser axis of the same column, all of whose knots are its own."""
+    """(cells, K) a main effect at the cells of a coarser axis, whose knots are a subset of its own."""
     cells = 1 + np.searchsorted(main.axes[0].knots, axis.knots)
     return main.scores[np.r_[0, cells, main.axes[0].n_cells - 1]]
 
@@ -188,5 +192,5 @@ def find_pair(explanation: GlobalExplanation, pair: Any) -> TermView:
         names = zip(explanation.names, explanation.model.terms, strict=True)
         pairs = [name for name, features in names if len(features) == 2]
         listed = ", ".join(repr(name) for name in pairs[:10]) or "none"
-        raise ValueError(f"expected a pair, not {term.name!r}; the model's pairs are: {listed}")
+        raise ValueError(f"expected a pair; got {term.name!r}. The model's pairs are: {listed}")
     return term

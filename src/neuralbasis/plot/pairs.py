@@ -1,7 +1,7 @@
-"""Contrasts: a pair read in other ways. As curves of one column at levels of the other, and as a map of classes.
+"""Two more figures of a pair: curves of one column at values of the other, and a map of the favoured class.
 
-Both may add the main effects of the two columns (`total=True`): then they show all that the two columns say together,
-otherwise only what neither says alone.
+By default both show the interaction alone. With `total=True` they add the main effects of the two columns: the whole
+effect of the two columns together.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import numpy as np
 
 from ..encoding.axis import Axis
 from ..explain import GlobalExplanation, TermView, explain_global
-from .canvas import COLOURS, GREY, add_legend, choose_width, fade, open_canvas, plain, style
+from .canvas import COLOURS, GREY, add_legend, choose_width, fade, line_style, open_canvas, plain
 from .curves import draw_density
-from .maps import Map, choose_levels, find_empty, finish_map, lay_map, outline, write_value
-from .reading import Scale, add_mains, choose_scale, find_pair
-from .ruler import Ruler, draw_ruler, lay_ruler
+from .maps import Map, choose_levels, draw_contours, find_empty, finish_map, format_value, make_map
+from .plot_axis import PlotAxis, draw_plot_axis, make_plot_axis
+from .scale import Scale, add_mains, choose_scale, find_pair
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MAX_COLOURS = 6  # of classes; others are grey
+MAX_COLOURS = 6  # classes with a colour; the others are grey
 
 
 def slices(
@@ -39,20 +39,20 @@ def slices(
     scale: str = "score",
     width: float | None = None,
 ) -> Figure:
-    """Draw a pair as curves of one column, each at a level of the other; thin where no training row is near.
+    """Draw a pair as curves of one column, one for each value of the other; thin where no training row is near.
 
     Parameters
     ----------
     model : AdditiveModel, fitted estimator or GlobalExplanation
     pair : its name ("age & income"), its index, or a tuple of columns
-    along : the column on the x axis; None takes the first continuous one
-    levels : how many curves, at even quantiles of the other column or at its most frequent levels; or the levels
-        themselves, read at the nearest knots
-    path : where to write the figure, by its ending as PNG, SVG or PDF; None writes nothing
-    label : the class, of three or more; None takes the one for which the pair is strongest
-    total : whether the main effects of the two columns are added
+    along : the column on the x axis; None takes the first continuous column
+    levels : number of curves, at evenly spaced quantiles or at the most frequent levels of the other column; or a list
+        of its values, each moved to the nearest knot
+    path : file to write, ending in .png, .svg or .pdf; None writes no file
+    label : the class, for three or more classes; None takes the class for which the pair is strongest
+    total : whether to add the main effects of the two columns
     scale : "score" or "probability", see `shapes`
-    width : of the figure in inches
+    width : width of the figure in inches
 
     Examples
     --------
@@ -73,7 +73,7 @@ def slices(
         axes = figure.subplots()
         handles, names = _draw_slices(axes, term, drawn, along_axis, levels, total)
         axes.set(xlabel=plain(term.columns[along_axis], 40), ylabel=drawn.unit)
-        axes.set_title(plain(term.name, 50) + _say_total(total) + _say_class(drawn))
+        axes.set_title(plain(term.name, 50) + _total_note(total) + drawn.class_note)
         add_legend(figure, handles, names, plain(term.columns[1 - along_axis], 40))
     return figure
 
@@ -86,40 +86,40 @@ def push(
     total: bool = False,
     width: float | None = None,
 ) -> Figure:
-    """Draw which class each cell of a pair pushes to: the class whose score it raises most above the others' mean.
+    """Draw the class that each cell of a pair favours: the class whose score it raises most above the mean of all.
 
-    The deeper the colour, the harder the push; white pushes nowhere. Each class is also named where it is pushed to
-    most. Hatched where no training row is near.
+    A deeper colour is a stronger effect; white is none. The name of a class is written where its effect is strongest.
+    Cells without training rows nearby are hatched.
 
     Parameters
     ----------
-    model : AdditiveModel, fitted estimator or GlobalExplanation, of classes
+    model : AdditiveModel, fitted estimator or GlobalExplanation of a classifier
     pair : its name ("age & income"), its index, or a tuple of columns
-    path : where to write the figure, by its ending as PNG, SVG or PDF; None writes nothing
-    total : whether the main effects of the two columns are added
-    width : of the figure in inches
+    path : file to write, ending in .png, .svg or .pdf; None writes no file
+    total : whether to add the main effects of the two columns
+    width : width of the figure in inches
     """
     explanation = explain_global(model)
     if explanation.classes is None:
-        raise ValueError("push needs a model of classes; this one is a regression: use shape(model, pair)")
+        raise ValueError("push needs a classifier; this model is a regression: use shape(model, pair)")
     term = find_pair(explanation, pair)
     scores = add_mains(explanation, term) if total else term.scores
     with open_canvas(path) as figure:
         figure.set_size_inches(inches := choose_width(width, 4.6), max(0.75 * inches, 2.0))
         axes = figure.subplots()
-        handles, names = _draw_push(axes, lay_map(term, find_push(scores), term.weights), explanation.classes)
-        axes.set_title(plain(term.name, 50) + _say_total(total))
+        handles, names = _draw_push(axes, make_map(term, push_strength(scores), term.weights), explanation.classes)
+        axes.set_title(plain(term.name, 50) + _total_note(total))
         if handles:
-            add_legend(figure, handles, names, "pushes to")
+            add_legend(figure, handles, names, "favours")
     return figure
 
 
-def find_push(scores: np.ndarray) -> np.ndarray:
-    """Scores (…, K) -> how far each class is raised above the mean of all, (…, classes).
+def push_strength(scores: np.ndarray) -> np.ndarray:
+    """Scores (…, K) -> score of each class minus the mean of all classes, (…, classes).
 
-    Only differences between the scores of classes count; of two classes the second has the score and the first none.
+    With two classes, K is 1: the score belongs to the second class, and the first class has 0.
 
-    >>> find_push(np.array([[2.0]])).tolist(), find_push(np.array([[3.0, 0.0, 0.0]])).tolist()
+    >>> push_strength(np.array([[2.0]])).tolist(), push_strength(np.array([[3.0, 0.0, 0.0]])).tolist()
     ([[-1.0, 1.0]], [[2.0, -1.0, -1.0]])
     """
     if scores.shape[-1] == 1:
@@ -128,11 +128,11 @@ def find_push(scores: np.ndarray) -> np.ndarray:
 
 
 def _draw_push(axes: Axes, panel: Map, classes: Sequence[Any]) -> tuple[list[Any], list[str]]:
-    """Cells coloured by class; returns handles and names of the classes that drawn cells push to."""
+    """Draw cells coloured by class; returns legend handles and names of the favoured classes."""
     from matplotlib.patches import Patch
 
     strength, winner = panel.values.max(axis=-1), panel.values.argmax(axis=-1)
-    drawn = np.ix_(*(ruler.cells for ruler in panel.rulers))
+    drawn = np.ix_(*(plot_axis.cells for plot_axis in panel.plot_axes))
     near = np.where(panel.is_empty[drawn], 0.0, strength[drawn])
     mass = np.bincount(winner[drawn].ravel(), near.ravel(), minlength=len(classes))
     palette = _choose_palette(mass)
@@ -140,31 +140,31 @@ def _draw_push(axes: Axes, panel: Map, classes: Sequence[Any]) -> tuple[list[Any
     colours = fade(GREY, share)
     for k, colour in palette.items():
         colours[winner == k] = fade(colour, share[winner == k])
-    axes.pcolormesh(*panel.sides, panel.cut(colours).filled(1.0).swapaxes(0, 1), rasterized=True)
+    axes.pcolormesh(*panel.edges, panel.select_drawn(colours).filled(1.0).swapaxes(0, 1), rasterized=True)
     for k in palette:
-        outline(axes, panel, (winner == k).astype(float), [0.5])
+        draw_contours(axes, panel, (winner == k).astype(float), [0.5])
     finish_map(axes, panel)
     names = [plain(classes[k], 20) for k in palette]
     for k, name in zip(palette, names, strict=True):
-        _name_class(axes, panel, np.where(winner[drawn] == k, near, 0.0), name)
+        _label_class(axes, panel, np.where(winner[drawn] == k, near, 0.0), name)
     hidden = int((mass > 0).sum()) - len(palette)
     handles = [Patch(color=colour) for colour in [*palette.values(), *([GREY] if hidden else [])]]
     return handles, [*names, *([f"{hidden} others"] if hidden else [])]
 
 
 def _choose_palette(mass: np.ndarray) -> dict[int, str]:
-    """Colours of the classes that are pushed to most, each that of its lines where there are few classes."""
+    """Colours of the most favoured classes; with few classes, the same colours as their curves."""
     heaviest = [k for k in np.argsort(-mass, kind="stable").tolist() if mass[k] > 0][:MAX_COLOURS]
     has_own = len(mass) <= MAX_COLOURS
     return {k: COLOURS[k if has_own else place] for place, k in enumerate(sorted(heaviest))}
 
 
-def _name_class(axes: Axes, panel: Map, strength: np.ndarray, name: str) -> None:
-    """The name of a class at the drawn cell (P, Q) that pushes hardest to it."""
+def _label_class(axes: Axes, panel: Map, strength: np.ndarray, name: str) -> None:
+    """Write the name of a class at the drawn cell (P, Q) with the strongest effect."""
     from matplotlib.patheffects import withStroke
 
     place = np.unravel_index(strength.argmax(), strength.shape)
-    x, y = (ruler.at[index] for ruler, index in zip(panel.rulers, place, strict=True))
+    x, y = (plot_axis.positions[index] for plot_axis, index in zip(panel.plot_axes, place, strict=True))
     low, high = axes.get_xlim()
     side = "left" if x < low + 0.2 * (high - low) else "right" if x > high - 0.2 * (high - low) else "center"
     halo = [withStroke(linewidth=2, foreground="white")]
@@ -175,34 +175,34 @@ def _draw_slices(
     axes: Axes, term: TermView, scale: Scale, along: int, levels: int | Sequence[Any], total: bool
 ) -> tuple[list[Any], list[str]]:
     across = 1 - along
-    reading = scale.read(term, add_mains(scale.explanation, term) if total else term.scores)
-    tables = reading.mean[..., 0], ~find_empty(term.axes, term.weights)
+    scaled = scale.apply(term, add_mains(scale.explanation, term) if total else term.scores)
+    tables = scaled.mean[..., 0], ~find_empty(term.axes, term.weights)
     values, is_near = (np.moveaxis(table, along, 0) for table in tables)
-    ruler = lay_ruler(term.axes[along], term.weights.sum(axis=across))
+    plot_axis = make_plot_axis(term.axes[along], term.weights.sum(axis=across))
     chosen = _choose_slices(term.axes[across], term.weights.sum(axis=along), levels)
-    draw_density(axes, ruler, term.weights.sum(axis=across))
-    axes.axhline(reading.base[0], color=GREY, linewidth=0.6, linestyle=":")
+    draw_density(axes, plot_axis, term.weights.sum(axis=across))
+    axes.axhline(scaled.base[0], color=GREY, linewidth=0.6, linestyle=":")
     colours = _choose_colours(term.axes[across], len(chosen))
     handles = [
-        _draw_slice(axes, ruler, values[ruler.cells, cell], is_near[ruler.cells, cell], look)
+        _draw_slice(axes, plot_axis, values[plot_axis.cells, cell], is_near[plot_axis.cells, cell], look)
         for (cell, _), look in zip(chosen, colours, strict=True)
     ]
-    draw_ruler(axes, ruler, "x")
+    draw_plot_axis(axes, plot_axis, "x")
     return handles, [text for _, text in chosen]
 
 
-def _draw_slice(axes: Axes, ruler: Ruler, values: np.ndarray, is_near: np.ndarray, look: dict[str, Any]) -> Any:
-    """A thin line, thick where rows are near."""
-    at, line = ruler.trace(values)
-    near = ruler.trace(is_near)[1]
+def _draw_slice(axes: Axes, plot_axis: PlotAxis, values: np.ndarray, is_near: np.ndarray, look: dict[str, Any]) -> Any:
+    """A thin line, thick where training rows are near."""
+    at, line = plot_axis.polyline(values)
+    near = plot_axis.polyline(is_near)[1]
     axes.plot(at, line, linewidth=0.5, **look)
     return axes.plot(at, np.where(near, line, np.nan), linewidth=2.0, **look)[0]
 
 
 def _choose_colours(axis: Axis, count: int) -> list[dict[str, Any]]:
-    """Different colours for levels, from dark to light for numbers."""
+    """Line styles: different colours for levels, dark to light for numbers."""
     if axis.is_level:
-        return [style(order) for order in range(count)]
+        return [line_style(order) for order in range(count)]
     from matplotlib import colormaps
 
     return [{"color": colormaps["viridis"](share)} for share in np.linspace(0.0, 0.85, count)]
@@ -213,7 +213,7 @@ def _find_side(term: TermView, along: str | None) -> int:
         return next((d for d in (0, 1) if not term.axes[d].is_level), 0)
     if along not in term.columns:
         first, second = term.columns
-        raise ValueError(f"along must be a column of the pair, {first!r} or {second!r}, not {along!r}")
+        raise ValueError(f"along must be a column of the pair, {first!r} or {second!r}; got {along!r}")
     return term.columns.index(along)
 
 
@@ -221,28 +221,24 @@ def _choose_class(explanation: GlobalExplanation, term: TermView, label: Any, ki
     if label is not None:
         return choose_scale(explanation, [label], kind)
     scale = choose_scale(explanation, None, kind)
-    return scale.only(int(term.importances.argmax())) if scale.is_many else scale
+    return scale.select(int(term.importances.argmax())) if scale.is_multiclass else scale
 
 
 def _choose_slices(axis: Axis, weights: np.ndarray, levels: int | Sequence[Any]) -> list[tuple[int, str]]:
-    """Cells of the other column and their names."""
+    """Cells of the other column, with their names."""
     if isinstance(levels, (int, np.integer)):
         if not 1 <= levels <= 10:
-            raise ValueError(f"levels must be 1 to 10 curves, or a list of levels, not {levels!r}")
+            raise ValueError(f"levels must be 1 to 10 curves, or a list of values; got {levels!r}")
         return choose_levels(axis, weights, int(levels))
     if axis.levels is None:
         cells = [int(np.abs(axis.knots - float(value)).argmin()) for value in levels]
-        return [(cell + 1, write_value(axis.knots[cell])) for cell in cells]
+        return [(cell + 1, format_value(axis.knots[cell])) for cell in cells]
     unknown = [level for level in levels if str(level) not in axis.levels]
     if unknown:
         known = ", ".join(map(repr, axis.levels[:20]))
-        raise ValueError(f"column {axis.name!r} has no level {unknown[0]!r} in this pair; it has {known}")
+        raise ValueError(f"column {axis.name!r} has no level {unknown[0]!r} in this pair; its levels are {known}")
     return [(axis.levels.index(str(level)) + 1, plain(level, 20)) for level in levels]
 
 
-def _say_total(total: bool) -> str:
+def _total_note(total: bool) -> str:
     return " and their main effects" if total else ""
-
-
-def _say_class(scale: Scale) -> str:
-    return f"\nfor {scale.labels[0]}" if scale.is_many else ""

@@ -1,7 +1,7 @@
-"""Part: the terms of a model that a page shows, as a model of their own.
+"""The part of a model that a page stores: a model with some of the terms.
 
-Of a wide model, and of one with more numbers than a page should hold, such as hundreds of columns and hundreds of
-classes, these are the strongest, and those that contribute most to the rows of the page.
+A page stores all terms, unless the model is wide or has too many numbers, such as hundreds of columns and hundreds of
+classes. Then it stores the most important terms, and the terms that contribute most to the rows of the page.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from ..encoding.encoder import Encoder
 from ..model.additive_model import AdditiveModel
 from ..model.shapes import AnyShape, LowRankShape, Shape, TiedShape
 
-MAX_TERMS, MAX_ROW_TERMS = 200, 24  # of a wide model, and for each row
-MAX_NUMBERS = 1_000_000  # in their tables: a page stays a file one can send
-MAX_TABLES = 2_000_000  # the same of a model that is not wide
+MAX_TERMS, MAX_ROW_TERMS = 200, 24  # most important terms of a wide model, and terms for each row
+MAX_NUMBERS = 1_000_000  # in the tables of a wide model: the file stays small enough to send
+MAX_TABLES = 2_000_000  # in the tables of any other model
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
-    """Some terms of a model.
+class PageModel:
+    """Some or all terms of a model.
 
     Parameters
     ----------
-    model : a model of these terms and their columns, with plain tables
-    features : which columns of the whole model they are
-    n_hidden : terms that are not shown
-    n_columns : of the whole model
-    is_wide : are its terms 0 where a value is absent?
+    model : model of these terms and their columns, with dense tables
+    features : indices of its columns in the whole model
+    n_hidden : number of terms that are not on the page
+    n_columns : number of columns of the whole model
+    is_wide : whether terms are 0 where a value is absent
     """
 
     model: AdditiveModel
@@ -41,11 +41,11 @@ class Part:
     is_wide: bool = False
 
 
-def choose_part(model: AdditiveModel, rows: Columns | None) -> Part:
-    """All terms, or some of a model that is wide or large; `rows` are those of the page."""
+def choose_page_model(model: AdditiveModel, rows: Columns | None) -> PageModel:
+    """All terms, or some terms of a wide or large model; `rows` are the rows of the page."""
     n_columns = len(model.encoder.axes)
     if not model.is_wide and sum(_count_numbers(model, t) for t in range(len(model.shapes))) <= MAX_TABLES:
-        return Part(model, tuple(range(n_columns)), 0, n_columns)
+        return PageModel(model, tuple(range(n_columns)), 0, n_columns)
     chosen: list[Shape | TiedShape] = []
     room = MAX_NUMBERS if model.is_wide else MAX_TABLES
     for t in _rank_terms(model, rows):
@@ -58,7 +58,7 @@ def choose_part(model: AdditiveModel, rows: Columns | None) -> Part:
     shapes = tuple(replace(shape, term=tuple(place[feature] for feature in shape.term)) for shape in chosen)
     encoder = Encoder(tuple(model.encoder.axes[feature] for feature in features))
     small = replace(model, encoder=encoder, shapes=shapes)
-    return Part(small, features, len(model.shapes) - len(shapes), n_columns, model.is_wide)
+    return PageModel(small, features, len(model.shapes) - len(shapes), n_columns, model.is_wide)
 
 
 def _count_numbers(model: AdditiveModel, t: int) -> int:
@@ -66,14 +66,14 @@ def _count_numbers(model: AdditiveModel, t: int) -> int:
 
 
 def _unfold(shape: AnyShape) -> Shape | TiedShape:
-    """A term of factors as a table."""
+    """A low-rank term as a dense table."""
     if not isinstance(shape, LowRankShape):
         return shape
     return Shape(shape.term, shape.axes, shape.scores, shape.spread, shape.weights, shape.members)
 
 
 def _rank_terms(model: AdditiveModel, rows: Columns | None) -> list[int]:
-    """The strongest terms of each row, by their largest contribution to a score, and then those of all rows."""
+    """The terms with the largest contributions to each row, then the most important terms."""
     strongest = np.argsort(-model.importances(), kind="stable")[:MAX_TERMS].tolist()
     if rows is None:
         return strongest

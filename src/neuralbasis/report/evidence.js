@@ -1,10 +1,10 @@
-// Seen: classes with their examples and the shapes that speak for them, and pictures with what was seen in them.
+// Classes with examples and the terms that raise or lower their scores, and pictures with the concepts found in them.
 
-const STRONGEST = 0.8; // share of the colour where a concept was seen most
+const MAX_OPACITY = 0.8; // opacity of the colour where a concept is strongest
 
 const shown = { class: 0, picture: 0 };
 
-// A select of some names with a button to either side of it.
+// A select with buttons for the previous and the next entry.
 function listenToChoice(id, names, fill) {
   const choose = (place) => {
     shown[id] = (place + names.length) % names.length;
@@ -18,28 +18,30 @@ function listenToChoice(id, names, fill) {
   choose(0);
 }
 
-function listenToSeen() {
-  const { classes = [], pictures = [] } = model.seen || {};
+function listenToEvidence() {
+  const { classes = [], pictures = [] } = model.evidence || {};
   if (classes.length) listenToChoice("class", classes.map((one) => one.label), fillClass);
   const name = ({ actual, prediction }, i) => `${i + 1}: ${actual === null ? prediction : actual}`;
   if (pictures.length) listenToChoice("picture", pictures.map(name), fillPicture);
 }
 
 function fillClass() {
-  const { label, rows, rival, apart, examples, for: raising, against } = model.seen.classes[shown.class];
+  const { label, rows, rival, apart, examples, for: raising, against } = model.evidence.classes[shown.class];
   const whose = rows ? `the ${plural(rows, "row")} of the class given to this page`
-    : "the training rows that the term draws to the class";
-  find("class-note").textContent = "A number above 0 is what the term adds to the score of the class, in the mean over "
-    + `${whose}; one below 0, what it takes from the training rows that it turns away.`;
+    : "training rows that the term makes more likely to be of the class";
+  find("class-note").textContent = "The number on a chart is what the term adds to the score of the class on average. "
+    + `Positive numbers are averages over ${whose}. `
+    + "Negative numbers are averages over training rows that the term makes less likely to be of the class.";
   find("examples").replaceChildren(...examples.map((src) => html("img", { src, alt: `An example of ${label}` })));
   const ends = [...raising, ...against].map((term) => measureExtent(term, 0)).flat();
   const low = Math.min(0, ...ends), high = Math.max(0, ...ends);
   for (const [id, terms] of [["speaks-for", raising], ["speaks-against", against]]) {
-    for (const card of find(id).children) forgetPicture(card);
+    for (const card of find(id).children) removeChart(card);
     find(id).replaceChildren(...terms.map((term) => openSketch(term, low, high)));
   }
   const names = apart.map(([term, size]) => `${term} ${writeSigned(size)}`).join(", ");
-  find("apart").textContent = names ? `What tells it from ${rival}, whose score comes next on these rows: ${names}.` : "";
+  find("apart").textContent = names
+    ? `What separates it from ${rival}, the class with the next highest score on these rows: ${names}.` : "";
 }
 
 function openSketch(term, low, high) {
@@ -49,34 +51,33 @@ function openSketch(term, low, high) {
   const card = html("article", { class: "card" }, html("header", {}, html("h3", { title: term.name }, name), figure), box);
   const limits = term.axes.length > 1 ? Math.max(-low, high) || 1 : low === high ? [-1, 1] : widen(low, high);
   const view = { term, kind: findKind(term), maxLevels: MAX_LEVELS, slice: Math.ceil((term.axes[2]?.count ?? 1) / 2) };
-  addPicture(card, () => drawTerm(box, view, limits, 0));
+  addChart(card, () => drawTerm(box, view, limits, 0));
   return card;
 }
 
 function fillPicture() {
-  const picture = model.seen.pictures[shown.picture], { address, label, sights, actual, prediction, score } = picture;
+  const picture = model.evidence.pictures[shown.picture], { address, label, sights, actual, prediction, score } = picture;
   const soft = (text) => html("span", { class: "soft" }, text);
   const chance = picture.probability === null ? [] : [soft(`probability of ${label} ${writeShare(picture.probability)}`)];
-  const came = actual === null ? [] : [soft("came"), html("span", { class: "came name" }, actual)];
+  const observed = actual === null ? [] : [soft("actual"), html("span", { class: "actual name" }, actual)];
   const answer = picture.probability === null ? writeNumber(prediction) : prediction;
-  find("picture-verdict").replaceChildren(html("span", { class: "answer name" }, answer), ...chance, ...came);
+  find("picture-verdict").replaceChildren(html("span", { class: "answer name" }, answer), ...chance, ...observed);
   find("photo").replaceChildren(showPhoto(address, picture.size));
   let at = picture.intercept;
   const steps = sights.map(({ name, link, values, contribution }) => {
     at += contribution;
-    const note = values.map(writeSeen).join(", "), place = link === null ? null : `#term-${link}`;
+    const note = values.map(writeConceptValue).join(", "), place = link === null ? null : `#term-${link}`;
     return makeBar(name, note, contribution, place, at - contribution, at);
   });
   if (picture.others) steps.push(makeBar(plural(picture.others, "other term"), "", score - at, null, at, score));
-  const stand = (name, value) => ({ name, from: value, to: value, value, text: writeNumber(value, 4), look: "plain" });
-  steps.unshift(stand(nameStart(), picture.intercept));
-  steps.push(stand(model.classes ? `score of ${label}` : "prediction", score));
+  steps.unshift(makeMark(nameStart(), picture.intercept));
+  steps.push(makeMark(model.classes ? `score of ${label}` : "prediction", score));
   const ends = steps.flatMap((step) => [step.from, step.to]);
   fillBars(find("picture-bars"), steps, ...widen(Math.min(...ends), Math.max(...ends)));
   find("sights").replaceChildren(...sights.filter((sight) => sight.heat).map((sight) => openSight(picture, sight)));
 }
 
-function writeSeen(value) {
+function writeConceptValue(value) {
   if (value === null) return "missing";
   return typeof value === "number" ? writeNumber(value) : shorten(value, 30);
 }
@@ -85,15 +86,15 @@ function showPhoto(src, [width, height], alt = "The picture") {
   return html("img", { src, alt, width, height });
 }
 
-// The grid as a canvas of its cells, stretched over the picture: the browser makes it smooth.
+// The grid as a canvas with one pixel per cell, scaled over the picture: the browser interpolates.
 function openSight({ address, size, grid }, { name, contribution, values, heat }) {
   const [height, width] = grid, canvas = html("canvas", { width, height, class: "heat", "aria-hidden": "true" });
   const context = canvas.getContext("2d"), image = context.createImageData(width, height);
   const colour = findColour(contribution > 0 ? "positive" : "negative");
-  heat.forEach((strength, i) => image.data.set([...colour, 255 * STRONGEST * strength], 4 * i));
+  heat.forEach((strength, i) => image.data.set([...colour, 255 * MAX_OPACITY * strength], 4 * i));
   context.putImageData(image, 0, 0);
-  const caption = html("figcaption", {}, html("span", { class: "name" }, name), ` ${values.map(writeSeen).join(", ")} → `,
+  const caption = html("figcaption", {}, html("span", { class: "name" }, name), ` ${values.map(writeConceptValue).join(", ")} → `,
     writeFigure(contribution, writeSigned(contribution), `side ${contribution > 0 ? "positive" : "negative"}`));
-  const photo = showPhoto(address, size, `Where ${name} was seen`);
+  const photo = showPhoto(address, size, `Where ${name} was found`);
   return html("figure", { class: "sight" }, html("div", { class: "layers" }, photo, canvas), caption);
 }

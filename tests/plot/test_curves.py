@@ -1,0 +1,304 @@
+"""Figures of main effects: lines, bars, markers and labels show the tables of the model."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from neuralbasis import plot
+from neuralbasis.encoding.axis import level_axis
+from neuralbasis.losses.links import inverse_link
+from neuralbasis.plot import canvas, curves
+from tests.models import build_model
+from tests.plot.figures import (
+    ABC,
+    CITIES,
+    additive,
+    background_of,
+    bars_of,
+    knots,
+    legend_texts,
+    lines_of,
+    member_lines_of,
+    panel,
+    ramp,
+    shape,
+    tick_texts,
+    view_of,
+)
+
+
+@pytest.mark.parametrize("estimator", ["regressor", "classifier", "multiclass"])
+def test_lines_are_the_tables(estimator, request):
+    estimator = request.getfixturevalue(estimator)
+    figure = plot.shapes(estimator)
+    for name in ("age", "income"):
+        drawn, expected = lines_of(panel(figure, name)), view_of(estimator, name)
+        assert len(drawn) == expected.scores.shape[-1]
+        for output, line in enumerate(drawn):
+            np.testing.assert_array_equal(line.get_xdata(), expected.axes[0].knots)
+            np.testing.assert_array_equal(line.get_ydata(), expected.scores[1:-1, output])
+
+
+@pytest.mark.parametrize("estimator", ["regressor", "classifier", "multiclass"])
+def test_bars_of_levels_are_the_table_and_count_their_rows(estimator, request):
+    estimator = request.getfixturevalue(estimator)
+    axes, expected = panel(plot.shapes(estimator), "city"), view_of(estimator, "city")
+    np.testing.assert_array_equal(bars_of(axes), expected.scores[1:-1].T)
+    assert tick_texts(axes.xaxis) == [f"{c}\n{w:.0f}" for c, w in zip(CITIES, expected.weights[1:-1], strict=True)]
+
+
+def test_members_are_faint_lines(regressor):
+    axes, expected = panel(plot.shapes(regressor), "age"), view_of(regressor, "age")
+    (fan,) = member_lines_of(axes)
+    segments = np.array(fan.get_segments())
+    np.testing.assert_array_equal(segments[:, :, 1], expected.members[1:-1, :, 0].T)
+    np.testing.assert_array_equal(segments[0, :, 0], expected.axes[0].knots)
+    (line,) = lines_of(axes)
+    assert fan.get_alpha() < 0.5
+    assert fan.get_linewidths()[0] < line.get_linewidth()
+
+
+def test_a_band_of_one_standard_deviation_replaces_members_that_are_not_stored():
+    model = ramp(spread=0.25)
+    corners = plot.shapes(model).axes[0].collections[1].get_paths()[0].vertices
+    assert (corners[:, 1].min(), corners[:, 1].max()) == (-1.25, 1.25)
+
+
+def test_many_classes_have_bands_instead_of_members():
+    rng = np.random.default_rng(0)
+    model = build_model(rng, ("continuous",), (1,), 4, "mlogit", np.arange(4))
+    axes = plot.shapes(model).axes[0]
+    assert not member_lines_of(axes)
+    assert sum(collection.get_alpha() == 0.2 for collection in axes.collections) == 4
+    assert len(member_lines_of(plot.shapes(model, classes=[1, 2]).axes[0])) == 2
+
+
+def test_whole_numbers_are_steps():
+    axis = knots("rooms", [1, 2, 3, 6])
+    axes = plot.shapes(additive([axis], [shape((0,), [axis], [4.0, 3.0, 2.0, 1.0])])).axes[0]
+    (line,) = lines_of(axes)
+    assert line.get_xdata().tolist() == [0.5, 1.5, 1.5, 2.5, 2.5, 3.5, 5.5, 6.5]
+    assert line.get_ydata().tolist() == [4, 4, 3, 3, 2, 2, 1, 1]
+    assert all(tick == round(tick) for tick in axes.get_xticks())
+
+
+def test_few_values_that_are_not_whole_have_dots():
+    axis = knots("dose", [0.5, 1.0, 2.5])
+    (line,) = lines_of(plot.shapes(additive([axis], [shape((0,), [axis], [1.0, 0.0, 2.0])])).axes[0])
+    assert (line.get_marker(), line.get_xdata().tolist()) == (".", [0.5, 1.0, 2.5])
+
+
+def test_missing_value_has_its_marker_left_of_the_range(regressor):
+    for name in ("age", "city"):
+        axes, expected = panel(plot.shapes(regressor), name), view_of(regressor, name)
+        (marker,) = [line for line in axes.lines if line.get_marker() == "D"]
+        assert marker.get_ydata() == expected.scores[0, 0]
+        assert axes.get_xlim()[0] < marker.get_xdata()[0] < expected.axes[0].knots[0]
+        share = 100 * expected.weights[0] / expected.weights.sum()
+        assert [text.get_text() for text in axes.texts] == [f"missing {share:.3g}%"]
+
+
+def test_y_range_includes_the_missing_value():
+    model = ramp()
+    scores, weights = model.shapes[0].scores.copy(), model.shapes[0].weights.copy()
+    scores[0], weights[0] = 7.0, 1.0
+    model = replace(model, shapes=(replace(model.shapes[0], scores=scores, weights=weights), *model.shapes[1:]))
+    assert plot.shapes(model).axes[0].get_ylim() == pytest.approx((-1.4, 7.4))
+
+
+def test_no_marker_without_missing_values():
+    axes = plot.shapes(ramp()).axes[0]
+    assert not axes.texts
+    assert [line.get_marker() for line in axes.lines] == ["None", "None"]
+
+
+def test_titles_are_names_and_importances_strongest_first(regressor):
+    strengths = regressor.term_importances()
+    order = np.argsort(-strengths)
+    expected = [f"{regressor.term_names_[i]} (importance {strengths[i]:#.3g})" for i in order]
+    assert [axes.get_title() for axes in plot.shapes(regressor).axes] == expected
+
+
+@pytest.mark.parametrize(("n", "expected"), [(1, 1), (2, 2), (3, 3), (6, 3)])
+def test_number_of_panels(regressor, n, expected):
+    assert len(plot.shapes(regressor, n=n).axes) == expected
+
+
+def test_named_terms_are_drawn_in_their_order(regressor):
+    titles = [axes.get_title() for axes in plot.shapes(regressor, terms=["city", 0]).axes]
+    assert [title.split(" (")[0] for title in titles] == ["city", "age"]
+
+
+def test_an_empty_list_of_terms_is_an_error(regressor):
+    with pytest.raises(ValueError, match="no term to draw"):
+        plot.shapes(regressor, terms=[])
+
+
+def test_panels_share_a_y_range_that_includes_every_member(regressor):
+    figure = plot.shapes(regressor)
+    limits = {axes.get_ylim() for axes in figure.axes}
+    assert len(limits) == 1
+    low, high = limits.pop()
+    expected = view_of(regressor, "age")
+    assert low < expected.members[:-1].min()
+    assert high > expected.members[:-1].max()
+    assert [axes.get_ylabel() for axes in figure.axes] == ["contribution to score", "", ""]
+
+
+def test_free_scales(regressor):
+    figure = plot.shapes(regressor, free_y=True)
+    assert len({axes.get_ylim() for axes in figure.axes}) == 3
+    assert all(tick_texts(axes.yaxis) for axes in figure.axes)
+
+
+@pytest.mark.parametrize(
+    ("link", "classes", "expected"),
+    [
+        ("identity", None, "contribution to score"),
+        ("logit", ["no", "yes"], "contribution to log odds of yes"),
+        ("logit", None, "contribution to log odds"),
+    ],
+)
+def test_y_label(link, classes, expected):
+    model = ramp(link=link, classes=None if classes is None else np.array(classes))
+    assert plot.shapes(model).axes[0].get_ylabel() == expected
+
+
+def test_zero_line(regressor):
+    for axes in plot.shapes(regressor).axes:
+        assert any(np.array_equal(line.get_ydata(), [0, 0]) for line in axes.lines)
+
+
+def test_flat_model_is_drawn():
+    axis = knots("constant", [3.0])
+    figure = plot.shapes(additive([axis], [shape((0,), [axis], [0.0])]))
+    assert figure.axes[0].get_xlim() == (2.5, 3.5)
+    assert figure.axes[0].get_ylim() == (-1.0, 1.0)
+    assert figure.axes[0].get_xticks().tolist() == [3.0]
+
+
+def test_a_cut_tail_is_noted_below_the_axis():
+    axis = knots("income", [*range(100), 1e6])
+    weights = np.r_[np.full(100, 10.0), 1.0]
+    scores = np.r_[np.linspace(-1, 1, 100), 50.0]
+    axes = plot.shapes(additive([axis], [shape((0,), [axis], scores, weights=weights)])).axes[0]
+    np.testing.assert_allclose(axes.get_xlim(), (0 - 0.03 * 99, 99 + 0.03 * 99))
+    assert axes.get_ylim()[1] < 2  # values in the tail do not change the range
+    assert axes.get_xlabel() == "central 99% of rows"
+    assert axes.lines[-1].get_xdata()[-1] == 1e6
+
+
+def test_short_tails_are_not_cut():
+    axes = plot.shapes(ramp()).axes[0]
+    np.testing.assert_allclose(axes.get_xlim(), (0.5 - 0.03 * 49, 49.5 + 0.03 * 49))
+    assert axes.get_xlabel() == ""
+
+
+def test_the_background_is_darker_where_there_are_more_rows():
+    weights = np.r_[np.full(25, 1.0), np.full(25, 4.0)]
+    at, grey = background_of(plot.shapes(ramp(weights=weights)).axes[0])
+    assert grey.max() == pytest.approx(curves.DARKEST)
+    assert grey[at > 30].mean() / grey[at < 20].mean() == pytest.approx(2)  # the square root of 4
+    axis = knots("count", [0, 1, 5])
+    few = additive([axis], [shape((0,), [axis], [0, 1, 2], weights=[4, 1, 0])])
+    at, grey = background_of(plot.shapes(few).axes[0])
+    assert at.tolist() == [0, 1, 5]
+    np.testing.assert_allclose(grey / curves.DARKEST, [1, 0.5, 0])
+
+
+def test_two_values_are_the_ticks():
+    axis = knots("flag", [0, 1])
+    assert plot.shapes(additive([axis], [shape((0,), [axis], [-1, 1])])).axes[0].get_xticks().tolist() == [0, 1]
+
+
+def test_many_levels_keep_the_most_frequent_in_order():
+    axis = level_axis("city", "nominal", [f"level {index}" for index in range(20)])
+    scores, weights = np.arange(20.0) - 9.5, np.r_[1.0, np.arange(19.0, 0, -1)]
+    axes = plot.shapes(additive([axis], [shape((0,), [axis], scores, weights=weights)])).axes[0]
+    assert tick_texts(axes.xaxis) == [
+        *(f"level {i}: {w:.0f}" for i, w in enumerate(weights) if 1 <= i <= 12),
+        "… 8 more",
+    ]
+    np.testing.assert_array_equal(bars_of(axes), [scores[1:13]])
+
+
+def test_legend_names_the_classes(multiclass):
+    figure = plot.shapes(multiclass)
+    assert legend_texts(figure) == ["0", "1", "2"]
+    assert figure.legends[0].get_title().get_text() == "class"
+
+
+def test_at_most_ten_classes_with_distinct_styles():
+    figure = plot.shapes(ramp(12, link="mlogit", classes=np.arange(12)))
+    assert len(lines_of(figure.axes[0])) == 10
+    assert figure.legends[0].get_title().get_text() == "class (10 of 12)"
+    looks = [tuple(canvas.line_style(order).values()) for order in range(10)]
+    assert len(set(looks)) == 10
+    assert len({dashes for _, dashes in looks[:7]}) == 7  # distinct in a grey print
+    assert len({canvas.bar_style(order)["hatch"] for order in range(7)}) == 7
+
+
+def test_chosen_classes():
+    model = ramp(12, link="mlogit", classes=np.array([f"c{index}" for index in range(12)]))
+    figure = plot.shapes(model, classes=["c11", "c0"])
+    assert legend_texts(figure) == ["c11", "c0"]
+    np.testing.assert_array_equal(lines_of(figure.axes[0])[0].get_ydata(), model.shapes[0].scores[1:-1, 11])
+
+
+def test_wrong_classes_are_errors():
+    model = ramp(12, link="mlogit", classes=np.arange(12))
+    with pytest.raises(ValueError, match=r"contains 'x'; the model's classes are \[0, 1"):
+        plot.shapes(model, classes=["x"])
+    with pytest.raises(ValueError, match="1 to 10 classes; got 11"):
+        plot.shapes(model, classes=list(range(11)))
+    with pytest.raises(ValueError, match="three or more classes"):
+        plot.shapes(ramp(), classes=[1])
+
+
+def test_probability_scale_of_two_classes():
+    model = ramp(link="logit", classes=np.array(["no", "yes"]), intercept=1.0)
+    axes = plot.shapes(model, scale="probability").axes[0]
+    expected = inverse_link("logit", 1.0 + model.shapes[0].scores[1:-1])[:, 1]
+    np.testing.assert_array_equal(lines_of(axes)[0].get_ydata(), expected)
+    assert axes.lines[0].get_ydata()[0] == pytest.approx(1 / (1 + np.exp(-1)))
+    assert axes.get_ylabel() == "probability of yes, other terms at 0"
+
+
+def test_probability_scale_of_many_classes(multiclass):
+    figure, expected = plot.shapes(multiclass, scale="probability"), view_of(multiclass, "age")
+    chances = inverse_link("mlogit", multiclass.model_.intercept + expected.scores[1:-1])
+    np.testing.assert_allclose(np.transpose([line.get_ydata() for line in lines_of(panel(figure, "age"))]), chances)
+    assert figure.axes[0].get_ylabel() == "probability, other terms at 0"
+
+
+def test_probability_of_a_pair_is_a_change(classifier):
+    axes, expected = panel(plot.shapes(classifier, scale="probability"), "age & income"), view_of(classifier, (0, 1))
+    start = classifier.model_.intercept[0]
+    chances = 1 / (1 + np.exp(-(start + expected.scores[..., 0]))) - 1 / (1 + np.exp(-start))
+    drawn = axes.collections[0].get_array()
+    np.testing.assert_allclose(drawn[2:, 2:].T, chances[1:-1, 1:-1])
+    np.testing.assert_allclose(drawn[0, 2:], chances[1:-1, 0])
+
+
+def test_reference_class():
+    model = ramp(3, link="mlogit", classes=ABC)
+    figure = plot.shapes(model, reference="b")
+    assert legend_texts(figure) == ["a", "c"]
+    scores = model.shapes[0].scores[1:-1]
+    for line, output in zip(lines_of(figure.axes[0]), (0, 2), strict=True):
+        np.testing.assert_array_equal(line.get_ydata(), scores[:, output] - scores[:, 1])
+    assert figure.axes[0].get_ylabel() == "contribution to log odds versus b"
+    colours = [line.get_color() for line in lines_of(figure.axes[0])]
+    assert colours == [plot.COLOURS[0], plot.COLOURS[2]]  # as without a reference
+
+
+def test_wrong_scales_are_errors():
+    with pytest.raises(ValueError, match="needs a classifier"):
+        plot.shapes(ramp(), scale="probability")
+    with pytest.raises(ValueError, match=r"one of .*'probability'.*; got 'odds'"):
+        plot.shapes(ramp(), scale="odds")
+    with pytest.raises(ValueError, match="reference compares scores"):
+        plot.shapes(ramp(3, link="mlogit", classes=ABC), scale="probability", reference="a")
+    with pytest.raises(ValueError, match="reference contains 'd'"):
+        plot.shapes(ramp(3, link="mlogit", classes=ABC), reference="d")
