@@ -1,4 +1,4 @@
-"""model: scores are intercept plus contributions, columns are found by name, and every way of asking agrees."""
+"""AdditiveModel: scores are intercept plus contributions, columns are found by name, all kinds of input agree."""
 
 import os
 import pickle
@@ -149,7 +149,7 @@ def test_three_classes():
 
 
 def make_tied(which="all", seed=0, n_rows=60, **options):
-    """A model with terms in factors, the same model with tables, rows as numbers and as a table."""
+    """A model with tied terms, the same model with plain tables, rows as numbers and as a table."""
     options = {"link": "mlogit", "classes": CLASSES["mlogit"], "n_outputs": 3, **options}
     model, numbers, table = make_case(seed, n_rows, **options)
     every = range(len(model.shapes))
@@ -180,8 +180,8 @@ def test_a_tied_shape_by_hand():
     gap=st.sampled_from([0.0, 1e-300, 1e-12, 1e-6, 1.0]),
     size=st.sampled_from([1e-30, 1, 1e39]),
 )
-def test_tied_classes_that_are_nearly_alike_are_told_apart(seed, gap, size):
-    """The winner is that of the scores in double precision, however near the others are, and however large or small."""
+def test_tied_classes_with_nearly_equal_scores_are_picked_in_double_precision(seed, gap, size):
+    """The predicted class has the highest score in double precision, for any gap between scores and any size."""
     rng = np.random.default_rng(seed)
     tied, _, _, table = make_tied(seed=seed % 50)
     shapes = []
@@ -192,7 +192,7 @@ def test_tied_classes_that_are_nearly_alike_are_told_apart(seed, gap, size):
     assert model.predict(table).tolist() == model.classes[model.scores(table).argmax(axis=1)].tolist()
 
 
-def test_blocks_of_rows_have_the_same_winners(monkeypatch):
+def test_blocks_of_rows_predict_the_same_classes(monkeypatch):
     tied, dense, _, table = make_tied(n_rows=60)
     expected = tied.classes[tied.scores(table).argmax(axis=1)].tolist()
     for size in (1, 50, 1 << 23):
@@ -229,7 +229,7 @@ def test_one_member_of_tied_classes_has_no_spread():
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("which", ["all", "some"])
 @pytest.mark.parametrize("orders", [(1,), (1, 2, 3)])
-def test_tied_terms_say_what_their_tables_say(orders, which, compiled, monkeypatch):
+def test_tied_terms_equal_their_plain_tables(orders, which, compiled, monkeypatch):
     monkeypatch.setattr(kernels, "NUMBA", compiled)
     tied, dense, numbers, table = make_tied(which, orders=orders)
     np.testing.assert_allclose(tied.contributions(table), dense.contributions(table), rtol=1e-10, atol=1e-12)
@@ -243,7 +243,7 @@ def test_tied_terms_say_what_their_tables_say(orders, which, compiled, monkeypat
 
 
 @pytest.mark.parametrize("which", ["all", "some"])
-def test_blocks_of_tied_terms_meet_without_gaps(which, monkeypatch):
+def test_blocks_of_tied_terms_cover_all_rows(which, monkeypatch):
     tied, dense, numbers, _ = make_tied(which, n_rows=333, kinds=NUMERIC)
     monkeypatch.setattr(neuralbasis.model.predictor, "BLOCK_NUMBERS", 3 * len(tied.shapes) * 10)  # ten rows
     np.testing.assert_allclose(tied.scores(numbers), dense.scores(numbers), rtol=1e-10, atol=1e-12)
@@ -394,7 +394,7 @@ def test_text_in_a_numeric_column_names_column_and_value():
         model.predict(table)
 
 
-def test_the_table_is_left_alone():
+def test_the_input_is_not_changed():
     model, numbers, table = make_case(kinds=NUMERIC)
     before = numbers.copy()
     model.scores(numbers)
@@ -414,7 +414,7 @@ def as_rows(table):
 
 @settings(deadline=None, max_examples=15)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([MIXED, NUMERIC, ("nominal", "ordinal")]), st.sampled_from([1, 3]))
-def test_rows_as_dicts_say_what_the_table_says(seed, kinds, n_outputs):
+def test_rows_as_dicts_equal_the_table(seed, kinds, n_outputs):
     model, _, table = make_case(seed, 20, kinds=kinds, n_outputs=n_outputs)
     rows = as_rows(table)
     for ask in (model.scores, model.contributions, model.predict):
@@ -485,8 +485,8 @@ def make_layouts(X):
     }
 
 
-def test_few_rows_in_any_layout_need_no_other_kernel():
-    """A kernel is compiled for one layout of arrays, which takes seconds."""
+def test_few_rows_in_any_layout_compile_no_other_kernel():
+    """Compiling a kernel for another memory layout takes seconds."""
     if not kernels.NUMBA:
         pytest.skip("numba is absent")
     model, numbers, _ = make_case(kinds=NUMERIC, n_rows=30)
@@ -503,7 +503,7 @@ def test_many_threads_on_one_model():
     model, _, table = make_case(7, 200, n_outputs=3, link="mlogit", classes=CLASSES["mlogit"])
     model = tie_model(np.random.default_rng(7), model, [0, 5, 20])
     rows = as_rows(table)
-    # Tied terms of one row may differ from those of many in the last bit: a product of another size.
+    # Tied terms of one row may differ in the last bit from those of many: BLAS sums products of other sizes.
     expected = [model.scores(row) for row in rows], model.contributions(rows), model.predict(rows)
     end = time.monotonic() + 2.0
 
@@ -577,7 +577,7 @@ def test_axes_of_a_column_by_order():
     assert [len(axes) for axes in model.axes_by_feature()] == [3, 3, 3]
 
 
-# The same numbers elsewhere
+# Pickles and other processes
 
 
 def assert_same_model(one, other, table):
@@ -609,7 +609,7 @@ def test_the_numpy_path_gives_the_same_numbers(kinds, n_outputs, orders, monkeyp
     np.testing.assert_allclose(model.contributions(table), compiled[1], rtol=1e-12, atol=1e-13)
 
 
-def test_blocks_of_the_numpy_path_meet_without_gaps(monkeypatch):
+def test_blocks_of_the_numpy_path_cover_all_rows(monkeypatch):
     model, numbers, _ = make_case(4, 140_000, kinds=("continuous", "continuous"), orders=(1,))
     compiled = model.scores(numbers)
     monkeypatch.setattr(kernels, "NUMBA", False)
@@ -659,16 +659,16 @@ def test_a_process_without_numba_predicts_the_same(absent, tmp_path):
     np.testing.assert_array_equal(positions, model.layout.encode(numbers))
 
 
-def test_a_model_cannot_be_changed_by_accident():
+def test_a_model_is_immutable():
     model = make_tiny()
     with pytest.raises(AttributeError, match=re.escape("cannot assign to field 'intercept'")):
         model.intercept = np.array([0.0])
 
 
-# SparseMatrix tables
+# Sparse tables
 
 
-def store_case(seed: int, absent: float, n_rows: int = 300, **options):
+def make_sparse_case(seed: int, absent: float, n_rows: int = 300, **options):
     model, numbers, _ = make_case(seed, n_rows, kinds=NUMERIC, **options)
     rng = np.random.default_rng(seed)
     numbers[rng.random(numbers.shape) < 0.7] = absent
@@ -679,9 +679,9 @@ def store_case(seed: int, absent: float, n_rows: int = 300, **options):
 
 @pytest.mark.parametrize("absent", [0.0, 3.7, np.nan])
 @pytest.mark.parametrize("n_jobs", [1, 3])
-def test_a_stored_table_is_predicted_as_a_dense_one(absent, n_jobs, monkeypatch):
+def test_a_sparse_table_is_predicted_like_a_dense_one(absent, n_jobs, monkeypatch):
     monkeypatch.setattr("neuralbasis.model.predictor.BLOCK_ROWS", 128)
-    model, numbers, columns = store_case(0, absent, n_outputs=3, link="mlogit", classes=CLASSES["mlogit"])
+    model, numbers, columns = make_sparse_case(0, absent, n_outputs=3, link="mlogit", classes=CLASSES["mlogit"])
     model = replace(model, n_jobs=n_jobs)
     np.testing.assert_allclose(model.scores(columns), model.scores(numbers), rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(model.contributions(columns), model.contributions(numbers))
@@ -692,29 +692,29 @@ def test_a_stored_table_is_predicted_as_a_dense_one(absent, n_jobs, monkeypatch)
     np.testing.assert_allclose(model.contributions(columns), model.contributions(numbers), rtol=1e-12, atol=1e-12)
 
 
-def test_stored_tables_with_other_absent_values_one_after_the_other():
+def test_sparse_tables_with_different_absent_values_in_turn():
     for absent in (0.0, 1.0, 0.0, np.nan):
-        model, numbers, columns = store_case(1, absent)
+        model, numbers, columns = make_sparse_case(1, absent)
         np.testing.assert_allclose(model.scores(columns), model.scores(numbers), rtol=1e-12, atol=1e-12)
 
 
-def test_a_stored_table_is_predicted_by_a_model_in_factors():
-    model, numbers, columns = store_case(2, 0.0, n_outputs=3, link="mlogit", classes=CLASSES["mlogit"])
+def test_a_sparse_table_is_predicted_by_a_model_with_tied_terms():
+    model, numbers, columns = make_sparse_case(2, 0.0, n_outputs=3, link="mlogit", classes=CLASSES["mlogit"])
     model = tie_model(np.random.default_rng(0), model, [0, 3, 5])
     np.testing.assert_allclose(model.scores(columns), model.scores(numbers), rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(model.contributions(columns), model.contributions(numbers), rtol=1e-12, atol=1e-12)
 
 
-def test_contributions_of_a_stored_table_that_would_be_huge(monkeypatch):
-    model, _, columns = store_case(3, 0.0)
+def test_contributions_of_a_sparse_table_are_limited_in_size(monkeypatch):
+    model, _, columns = make_sparse_case(3, 0.0)
     monkeypatch.setattr("neuralbasis.model.additive_model.MAX_BYTES", 100 * 8 * len(model.shapes))
-    with pytest.raises(ValueError, match=r"contributions of 300 rows .* fewer rows at a time, at most 100 of them"):
+    with pytest.raises(ValueError, match=r"contributions of 300 rows.* pass at most 100 rows at a time"):
         model.contributions(columns)
     assert model.scores(columns).shape == (300, 1)
 
 
-def test_columns_of_a_stored_table_are_found_by_name():
-    model, numbers, _ = store_case(4, 0.0)
+def test_columns_of_a_sparse_table_are_found_by_name():
+    model, numbers, _ = make_sparse_case(4, 0.0)
     frame = pd.DataFrame(numbers, columns=model.encoder.names)[list(model.encoder.names[::-1])]
     sparse = frame.fillna(9.0).astype(pd.SparseDtype(float, 0.0))
     np.testing.assert_allclose(model.scores(sparse), model.scores(frame.fillna(9.0)), rtol=1e-12, atol=1e-12)

@@ -1,4 +1,4 @@
-"""purify: margins are zero, no row's score changes, and what one feature can say ends in its main effect."""
+"""Purify: margins are zero, scores do not change, and effects of one feature end up in its main effect."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def thin(axis, keep):
 
 
 def draw_nested(rng, axis):
-    """A random coarser axis; now and then the axis itself."""
+    """A random coarser axis, or the axis itself with probability 0.2."""
     if rng.random() < 0.2:
         return axis
     count = len(axis.knots)
@@ -41,7 +41,7 @@ def draw_nested(rng, axis):
 
 
 def draw_weights(rng, cells, kind="sparse"):
-    """Training weights; the unseen cell of the first axis never has any."""
+    """Training weights; those of the unseen cell of the first axis are 0."""
     weights = rng.integers(1, 9, cells).astype(float)
     grid = np.indices(cells)
     if kind == "sparse":
@@ -65,7 +65,7 @@ def draw_table(rng, term, axes, n_channels=2, kind="sparse", mix=None):
 
 
 def draw_tables(rng, n_outputs=2, orders=(1, 2, 3), mixed=False):
-    """Terms of three continuous columns and one of levels, on nested random axes; with `mixed`, one shape for all."""
+    """Terms of three continuous columns and one nominal, on nested random axes; `mixed` adds terms with a mix."""
     main = [continuous_axis(f"x{d}", rng.normal(0, 10, rng.integers(3, 9))) for d in range(3)] + [levels("x3", 5)]
     pair = [draw_nested(rng, axis) for axis in main]
     axes = {1: main, 2: pair, 3: [draw_nested(rng, axis) for axis in pair]}
@@ -80,7 +80,7 @@ def draw_tables(rng, n_outputs=2, orders=(1, 2, 3), mixed=False):
 
 
 def positions(values, axis):
-    """The definition of a position; a level that a coarse axis does not keep stands on the unseen cell."""
+    """Positions by definition; a level that a coarse axis does not keep has the position of the unseen cell."""
     if axis.is_level:
         place = {knot: 1.0 + k for k, knot in enumerate(axis.knots)}
         found = np.array([place.get(value, len(axis.knots) + 1.0) for value in values])
@@ -112,7 +112,7 @@ def worst_mean(table):
 
 
 def project(values, weights, size):
-    """Dense reference: weighted least squares on one-hot columns for all cells of all subsets of axes; the residual."""
+    """Residual of weighted least squares on one-hot columns for the cells of all subsets of axes (reference)."""
     grid = np.indices(weights.shape).reshape(weights.ndim, -1)
     columns = []
     for kept in combinations(range(weights.ndim), size):
@@ -145,7 +145,7 @@ def test_a_pair_by_hand():
     (pair, first, second), intercept = purify([Table((0, 1), axes, values, weights)], np.array([10.0]))
     assert [pair.term, first.term, second.term] == [(0, 1), (0,), (1,)]
     np.testing.assert_allclose(intercept, [13.0], atol=1e-12)
-    for main in (first, second):  # cells without weight get nothing
+    for main in (first, second):  # cells without weight stay 0
         np.testing.assert_allclose(main.values[:, 0], [0.0, 2.0, -2.0, 0.0], atol=1e-12)
         assert main.weights.tolist() == [0.0, 4.0, 4.0, 0.0]
     expected = [[-3, -5, -1, -3], [-5, 1, -3, -5], [-1, -3, 1, -1], [-3, -5, -1, -3]]
@@ -159,7 +159,7 @@ def test_a_main_effect_is_centred():
     np.testing.assert_allclose(pure.values, [[-3.0, -1.5], [1.0, 0.5], [5.0, 5.5]])
 
 
-def test_tables_without_weight_stay():
+def test_tables_without_weight_are_unchanged():
     rng = np.random.default_rng(0)
     axes = (levels("x0", 3), levels("x1", 2))
     tables = [draw_table(rng, (0,), axes[:1], kind="none"), draw_table(rng, (0, 1), axes, kind="none")]
@@ -292,9 +292,6 @@ def test_knots_near_the_largest_double():
             np.testing.assert_allclose(after, before, atol=1e-12)
 
 
-# What moves where
-
-
 def test_an_additive_pair_moves_to_the_main_effects():
     rng = np.random.default_rng(6)
     fine = continuous_axis("x0", rng.normal(size=9))
@@ -303,7 +300,7 @@ def test_an_additive_pair_moves_to_the_main_effects():
     weights = draw_weights(rng, (6, 6), "band")
     main = Table((0,), (fine,), np.zeros((11, 2)), rng.random(11))
     (main, pair, other), intercept = purify([main, Table((0, 1), axes, 7 + rows + columns, weights)], np.zeros(2))
-    assert np.abs(pair.values[:-1]).max() < 1e-12  # in every cell of a row with weight, whether it has weight or not
+    assert np.abs(pair.values[:-1]).max() < 1e-12  # also in cells without weight, if their row has weight
     inner = np.array([np.interp(fine.knots, axes[0].knots, rows[1:5, 0, c]) for c in range(2)]).T
     expected = np.r_[rows[0], inner]  # missing, knots
     np.testing.assert_allclose(main.values[:-1] - main.values[0], expected - expected[0], atol=1e-12)
@@ -321,7 +318,7 @@ def test_an_additive_triple_moves_to_the_main_effects():
     pure, _ = purify([Table((0, 1, 2), axes, 3 + a + b + c, weights)], np.zeros(1))
     by_term = {table.term: table.values for table in pure}
     assert np.abs(by_term[0, 1, 2][:-1]).max() < 1e-9
-    # No trace in the pairs, not even in cells without weight.
+    # Pairs are zero, even in cells without weight.
     assert max(np.abs(by_term[pair]).max() for pair in [(0, 1), (0, 2), (1, 2)]) < 1e-9
     for d, values in enumerate([a.ravel(), b.ravel(), c.ravel()]):
         margin = weights.sum(axis=tuple({0, 1, 2} - {d}))
@@ -340,8 +337,8 @@ def test_a_pair_inside_a_triple_moves_to_the_pair():
     assert max(np.abs(values).max() for values in by_term.values()) < 1e-9
 
 
-def test_blocks_that_share_no_row_halve_their_means():
-    # The block means are 6 and -2, weighing 1 : 3 and 0 on average: each axis gets half of them.
+def test_means_of_disconnected_blocks_are_split_equally():
+    # The block means are 6 and -2 with weights 1 : 3, so their average is 0: each axis gets half of each.
     axes = (levels("x0", 2), levels("x1", 2))
     weights, values = np.zeros((4, 4)), np.zeros((4, 4, 1))
     weights[1, 1], weights[2, 2], values[1, 1], values[2, 2] = 1.0, 3.0, 6.0, -2.0
@@ -354,7 +351,7 @@ def test_blocks_that_share_no_row_halve_their_means():
 
 @settings(deadline=None, max_examples=20)
 @given(seeds)
-def test_what_is_pure_stays(seed):
+def test_purifying_twice_changes_nothing(seed):
     rng = np.random.default_rng(seed)
     _, tables = draw_tables(rng, n_outputs=3, mixed=bool(seed % 2))
     pure, intercept = purify(tables, rng.normal(size=3))
@@ -401,7 +398,7 @@ def test_the_order_of_columns_does_not_matter(order, kind):
             np.testing.assert_allclose(values, other.values, atol=1e-9)
 
 
-def test_many_tables_are_one_after_the_other(monkeypatch):
+def test_stacked_tables_equal_single_tables(monkeypatch):
     rng = np.random.default_rng(10)
     axes = [levels(f"x{d}", 3) for d in range(6)]
     tables = [draw_table(rng, pair, [axes[f] for f in pair], kind=WEIGHTS[k % 6])
@@ -416,7 +413,7 @@ def test_many_tables_are_one_after_the_other(monkeypatch):
 # Terms that are absent
 
 
-def test_absent_terms_are_made():
+def test_absent_terms_are_created():
     rng = np.random.default_rng(11)
     axes = tuple(levels(f"x{d}", 2 + d) for d in range(4))
     tables = [draw_table(rng, (0, 1, 3), [axes[0], axes[1], axes[3]]), draw_table(rng, (1,), axes[1:2])]
@@ -431,7 +428,7 @@ def test_absent_terms_are_made():
     assert weights[1,] is tables[1].weights
 
 
-def test_an_absent_term_is_made_on_the_finest_axis():
+def test_an_absent_term_is_created_on_the_finest_axis():
     rng = np.random.default_rng(12)
     fine = continuous_axis("x1", np.arange(6.0))
     axes = levels("x0", 2), fine, levels("x2", 2)
@@ -469,7 +466,7 @@ def test_levels_do_not_nest_in_numbers():
 # Coarse levels
 
 
-def test_levels_that_a_pair_does_not_keep_read_its_unseen_cell():
+def test_levels_that_a_pair_does_not_keep_use_its_unseen_cell():
     axis, other = levels("x0", 5), levels("x1", 2)
     coarse = thin(axis, [0, 3])
     values = np.array([10.0, 1.0, 2.0, -4.0])[:, None] + np.zeros(4)  # missing, levels 0 and 3, all others
@@ -512,7 +509,7 @@ def test_parts_of_mixed_terms(pair_channels, main_channels, expected):
     assert_same_tables(pure, same, atol=1e-12)
 
 
-def test_a_plain_pair_goes_to_a_mixed_main_effect_as_channels_of_its_own():
+def test_a_plain_pair_adds_channels_to_a_mixed_main_effect():
     rng = np.random.default_rng(16)
     axes = (levels("x0", 3), levels("x1", 2))
     mixes = np.zeros((0, 2)), np.array([[1.0, 2.0]])
@@ -527,7 +524,7 @@ def test_a_plain_pair_goes_to_a_mixed_main_effect_as_channels_of_its_own():
     assert_same_tables(pure, plain, atol=1e-12)
 
 
-def test_made_terms_take_the_mix_of_their_maker():
+def test_created_terms_take_the_mix_of_their_child():
     rng = np.random.default_rng(17)
     axes = (levels("x0", 3), levels("x1", 2))
     mix = rng.normal(size=(1, 4))
@@ -539,7 +536,7 @@ def test_made_terms_take_the_mix_of_their_maker():
 
 @settings(deadline=None, max_examples=20)
 @given(seeds)
-def test_mixed_tables_are_pure_as_their_outputs_are(seed):
+def test_mixed_tables_are_purified_like_their_outputs(seed):
     rng = np.random.default_rng(seed)
     _, tables = draw_tables(rng, n_outputs=3, orders=(1, 2, 3) if seed % 2 else (2, 3), mixed=True)
     pure, intercept = purify(tables, np.zeros(3))
@@ -564,7 +561,7 @@ def test_nothing_is_changed_in_place():
     assert not np.shares_memory(constant, intercept)
 
 
-def test_single_precision_and_whole_numbers_are_read_in_double():
+def test_single_precision_and_integers_are_converted_to_double():
     rng = np.random.default_rng(19)
     table = draw_table(rng, (0, 1), (levels("x0", 3), levels("x1", 2)))
     single = replace(table, values=table.values.astype(np.float32), weights=table.weights.astype(int))
@@ -576,7 +573,7 @@ def test_single_precision_and_whole_numbers_are_read_in_double():
 
 def test_a_term_has_one_table():
     table = draw_table(np.random.default_rng(20), (0,), [levels("x0", 2)])
-    with pytest.raises(ValueError, match="two tables speak of the same features"):
+    with pytest.raises(ValueError, match="two tables have the same features"):
         purify([table, table], np.zeros(2))
 
 
