@@ -1,4 +1,4 @@
-"""The command line: real files, and real processes where pipes, signals, memory or imports are the point."""
+"""The command line, on real files, and in real processes for tests of pipes, signals, memory and imports."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, r2_sc
 import neuralbasis
 import neuralbasis.data.memory
 from neuralbasis.cli import main
-from neuralbasis.cli.fitting import find_task, hold_out, hold_pieces
-from neuralbasis.cli.measures import measure_classes, measure_values
-from neuralbasis.cli.options import Wishes
+from neuralbasis.cli.fitting import detect_task, hold_out, hold_out_pieces
+from neuralbasis.cli.metrics import classification_metrics, regression_metrics
+from neuralbasis.cli.options import FitOptions
 from neuralbasis.cli.tables import Dialect, SourceTable, needed_types, read_batch, read_file
 from neuralbasis.data.files import open_files
 from neuralbasis.encoding.axis import Axis, level_axis
@@ -47,14 +47,14 @@ KINDS = {
 
 
 def run(*arguments, code: int = 0, stdin=None):
-    """The command in this process; its output and, joined to it, what it said on stderr."""
+    """Run a command in this process and check its exit code."""
     found = CliRunner().invoke(main, [str(a) for a in arguments], input=stdin)
     assert found.exit_code == code, found.output
     return found
 
 
 def fails(*arguments, code: int = 1, stdin=None) -> str:
-    """The one line of an error."""
+    """Run a command that must fail, and return the line of its error."""
     found = run(*arguments, code=code, stdin=stdin)
     lines = [line for line in found.stderr.splitlines() if line.startswith("error: ")]
     assert len(lines) == 1, found.output
@@ -89,7 +89,7 @@ def numbers(texts: list[str]) -> np.ndarray:
 
 @pytest.fixture(params=KINDS)
 def case(request, tmp_path):
-    """A model made by hand, in memory and in a file, with a table that reaches every kind of cell, and its rows."""
+    """A random model in memory, a table that uses every kind of cell, and the files of both."""
     rng = np.random.default_rng(5)
     model = build_model(rng, orders=(1, 2), **KINDS[request.param])
     columns = name_columns(model.encoder.axes, draw_numbers(rng, model.encoder.axes, 300))
@@ -100,7 +100,7 @@ def case(request, tmp_path):
 
 @pytest.fixture
 def houses(tmp_path) -> Path:
-    """A table to fit: numbers with gaps, texts with a comma, truth values, zero-padded codes, two targets, weights."""
+    """A table with missing numbers, texts with a comma, booleans, zero-padded codes, two targets and weights."""
     rng, n = np.random.default_rng(1), 400
     age, size = rng.integers(18, 90, n), rng.normal(size=n).round(3)
     city, member = rng.choice(["Oslo", "Rome", "Paris, FR"], n), rng.choice(["true", "false"], n)
@@ -127,7 +127,7 @@ FIT = ["--exclude", "id,weight", "--feature-types", "zip=nominal", *QUICK]
 
 @pytest.fixture
 def parts(houses) -> Path:
-    """The houses in a folder of three Parquet files of two row groups each."""
+    """The same table as three Parquet files of two row groups each, in a folder."""
     table, folder = pa.csv.read_csv(houses), houses.parent / "parts"
     folder.mkdir()
     for number in range(3):
@@ -136,7 +136,7 @@ def parts(houses) -> Path:
 
 
 def test_fit_takes_several_files_a_folder_or_a_pattern(houses, parts, tmp_path):
-    """A table that fits in memory is fitted as if it were one file."""
+    """Several files that fit into memory give the same model as one file."""
     whole = tmp_path / "whole.parquet"
     pq.write_table(pa.csv.read_csv(houses), whole)
     run("fit", whole, "--target", "price", "--model", tmp_path / "whole.nbm", *FIT)
@@ -149,19 +149,19 @@ def test_fit_takes_several_files_a_folder_or_a_pattern(houses, parts, tmp_path):
         assert all((one.scores == other.scores).all() for one, other in zip(model.shapes, known.shapes, strict=True))
 
 
-def test_fit_of_a_table_beyond_memory_holds_pieces_out(parts, tmp_path, monkeypatch):
-    monkeypatch.setattr(neuralbasis.data.memory, "CELL_BYTES", 1e7)  # so few rows are too many
+def test_fit_of_a_table_larger_than_memory_holds_out_pieces(parts, tmp_path, monkeypatch):
+    monkeypatch.setattr(neuralbasis.data.memory, "CELL_BYTES", 1e7)  # makes this small table too large
     given = ["--memory-limit", "1GB", "--json", "--refit", *FIT]
     found = run("fit", parts, "--target", "good", "--model", tmp_path / "m.nbm", *given)
-    said = json.loads(found.stdout)
-    assert said["task"] == "classification"
-    assert said["rows"] == {"train": 333, "held_out": 67}
-    assert said["refitted"]
-    assert said["scores"]["AUROC"]["value"] > 0.8
+    printed = json.loads(found.stdout)
+    assert printed["task"] == "classification"
+    assert printed["rows"] == {"train": 333, "held_out": 67}
+    assert printed["refitted"]
+    assert printed["scores"]["AUROC"]["value"] > 0.8
     assert neuralbasis.load(tmp_path / "m.nbm").classes.tolist() == ["no", "yes"]
 
 
-def test_fit_leaves_checkpoints_and_goes_on_from_them(houses, tmp_path):
+def test_fit_writes_checkpoints_and_resumes_from_them(houses, tmp_path):
     given = ["--checkpoint-dir", tmp_path / "state", "--target", "price", "--refit", *FIT]
     run("fit", houses, "--model", tmp_path / "m.nbm", *given)
     before = [path.name for path in list_checkpoints(tmp_path / "state")]
@@ -183,23 +183,23 @@ def test_fit_leaves_checkpoints_and_goes_on_from_them(houses, tmp_path):
         ("weight", "classification", "classification"),
     ],
 )
-def test_the_task_of_a_table_beyond_memory(parts, target, task, expected):
+def test_the_task_of_a_table_larger_than_memory(parts, target, task, expected):
     for piece in parts.iterdir():
         table = pq.read_table(piece)
         pq.write_table(table.append_column("flag", pa.array(np.arange(len(table)) % 2)), piece)
     source = open_files([parts])
-    assert find_task(SourceTable(source, Dialect()), Wishes(target, task)) == expected
+    assert detect_task(SourceTable(source, Dialect()), FitOptions(target, task)) == expected
 
 
 def test_pieces_are_held_out_at_random(parts):
     source = open_files([parts])
     for share, count in ((0.0, 0), (0.01, 1), (0.2, 1), (0.5, 3), (0.9, 5)):
-        assert hold_pieces(source, share, 42).sum() == count
-    assert any((hold_pieces(source, 0.2, 42) != hold_pieces(source, 0.2, seed)).any() for seed in range(5))
-    assert not hold_pieces(source.take(source.pieces[:1]), 0.2, 42).any()
+        assert hold_out_pieces(source, share, 42).sum() == count
+    assert any((hold_out_pieces(source, 0.2, 42) != hold_out_pieces(source, 0.2, seed)).any() for seed in range(5))
+    assert not hold_out_pieces(source.take(source.pieces[:1]), 0.2, 42).any()
 
 
-def test_names_and_places_of_several_files(parts, tmp_path, monkeypatch):
+def test_errors_and_model_name_of_several_files(parts, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     files = sorted(parts.iterdir())
     assert "--model: the data have several names" in fails("fit", *files, "--target", "price", code=2)
@@ -210,10 +210,10 @@ def test_names_and_places_of_several_files(parts, tmp_path, monkeypatch):
     assert (tmp_path / "parts.nbm").exists()
 
 
-def test_predictions_are_the_model_s(case) -> None:
+def test_predictions_equal_those_of_the_model(case) -> None:
     model, columns, path, data = case
-    wishes = ["--contributions"] if model.classes is None else ["--contributions", "--proba"]
-    found = read_csv(run("predict", path, data, "--keep", "id", *wishes).stdout)
+    options = ["--contributions"] if model.classes is None else ["--contributions", "--proba"]
+    found = read_csv(run("predict", path, data, "--keep", "id", *options).stdout)
     assert found["id"][:2] == ["00000", "00001"]
     if model.classes is None:
         np.testing.assert_array_equal(numbers(found["prediction"]), model.predict(columns))
@@ -229,7 +229,7 @@ def test_predictions_are_the_model_s(case) -> None:
         np.testing.assert_allclose(total, numbers(found[f"score{suffix}"]), atol=1e-12)
 
 
-def test_every_way_in_and_out_gives_the_same(case, tmp_path) -> None:
+def test_all_formats_of_input_and_output_agree(case, tmp_path) -> None:
     model, _, path, data = case
     expected = run("predict", path, data, "--keep", "id").stdout
     packed = tmp_path / "data.csv.gz"
@@ -241,9 +241,9 @@ def test_every_way_in_and_out_gives_the_same(case, tmp_path) -> None:
     assert run("predict", path, "-", "--keep", "id", stdin=data.read_bytes()).stdout == expected
     assert run("predict", path, tmp_path / "data.parquet", "--keep", "id").stdout == expected
     for name in ("out.csv", "out.csv.gz", "out.parquet"):
-        said = run("predict", path, data, "--keep", "id", "-o", tmp_path / name)
-        assert said.stdout == ""
-        assert "300 rows" in said.stderr
+        printed = run("predict", path, data, "--keep", "id", "-o", tmp_path / name)
+        assert printed.stdout == ""
+        assert "300 rows" in printed.stderr
     assert (tmp_path / "out.csv").read_text() == expected
     assert gzip.decompress((tmp_path / "out.csv.gz").read_bytes()).decode() == expected
     written = pq.read_table(tmp_path / "out.parquet")
@@ -253,7 +253,7 @@ def test_every_way_in_and_out_gives_the_same(case, tmp_path) -> None:
 
 
 def test_blocks_do_not_change_the_types(case, monkeypatch) -> None:
-    """A first block of missing values only, a later one of numbers: types are the model's, not the block's."""
+    """Types come from the model, even if the first block holds only missing values."""
     _, _, path, data = case
     header, *rows = data.read_text().splitlines()
     rows.sort(key=lambda row: row.split(",")[1] != "")
@@ -290,7 +290,7 @@ def number_axis(name: str, *knots: float) -> Axis:
     ],
     ids=["plain", "bom", "quoted", "semicolon", "tab", "own", "latin-1"],
 )
-def test_ways_to_write_a_csv(text, options, tmp_path) -> None:
+def test_dialects_of_csv(text, options, tmp_path) -> None:
     path, model = small_model(tmp_path, [number_axis("age", 1, 2, 4), level_axis("city", "nominal", ["Oslo", "Rome"])])
     data = tmp_path / "data.csv"
     data.write_bytes(text.encode("latin-1" if options[:1] == ["--encoding"] else "utf-8"))
@@ -300,13 +300,13 @@ def test_ways_to_write_a_csv(text, options, tmp_path) -> None:
 
 
 def read_numbers(model, path: Path) -> np.ndarray:
-    """What the kernels get of a file."""
+    """The encoded numbers of a file."""
     with open(path, "rb") as file:
         (batch,) = read_file(str(path), file, Dialect()).batches(needed_types(model.encoder.axes))
         return model.encoder.numbers(read_batch(batch, model.encoder.axes, Dialect().nulls))
 
 
-def test_levels_and_truth_values_in_other_spellings(tmp_path) -> None:
+def test_levels_and_booleans_in_other_spellings(tmp_path) -> None:
     axes = [level_axis("grade", "nominal", ["1", "2.5"]), level_axis("on", "nominal", ["false", "true"])]
     axes += [number_axis("flag", 0, 1), level_axis("zip", "nominal", ["007", "7"])]
     _, model = small_model(tmp_path, axes)
@@ -324,7 +324,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from
 
 @settings(max_examples=40, deadline=None)
 @given(texts=st.lists(TEXTS, min_size=1, max_size=6))
-def test_kept_texts_come_out_as_they_went_in(texts, tmp_path_factory) -> None:
+def test_kept_texts_are_written_unchanged(texts, tmp_path_factory) -> None:
     folder = tmp_path_factory.mktemp("kept")
     path, _ = small_model(folder, [number_axis("age", 1, 2)])
     data = write_csv(folder / "data.csv", {"note": texts, "age": [1.0] * len(texts)}, delimiter=",")
@@ -334,7 +334,7 @@ def test_kept_texts_come_out_as_they_went_in(texts, tmp_path_factory) -> None:
         assert [row[0] for row in csv.reader(file)][1:] == texts
 
 
-def test_a_table_without_rows_gives_one_without_rows(case, tmp_path) -> None:
+def test_predicting_an_empty_table(case, tmp_path) -> None:
     _, _, path, data = case
     data.write_text(data.read_text().splitlines()[0] + "\n")
     assert run("predict", path, data, "--keep", "id").stdout == "id,prediction\n"
@@ -342,23 +342,23 @@ def test_a_table_without_rows_gives_one_without_rows(case, tmp_path) -> None:
     assert pq.read_table(tmp_path / "out.parquet").shape == (0, 1)
 
 
-def test_mistakes_in_a_table_are_named(tmp_path) -> None:
+def test_errors_in_a_table(tmp_path) -> None:
     path, _ = small_model(tmp_path, [number_axis("age", 1, 2), level_axis("city", "nominal", ["Oslo"])])
     data = tmp_path / "data.csv"
 
-    def said(text: str | bytes) -> str:
+    def error_of(text: str | bytes) -> str:
         data.write_bytes(text if isinstance(text, bytes) else text.encode())
         return fails("predict", path, data)
 
-    assert "no column 'age'; did you mean 'Age'?" in said("Age,city\n1,Oslo\n")
-    assert "no columns 'age', 'city'; it has 'x', 'y'" in said("x,y\n1,Oslo\n")
-    assert "check --delimiter" in said("age/city\n1/Oslo\n")
-    assert "more than one column 'age'" in said("age,age,city\n1,2,Oslo\n")
-    assert "is empty" in said("")
-    assert "Expected 2 columns, got 3" in said("age,city\n1,Oslo,3\n")
-    assert "--encoding" in said(b"age,city\n1,\xff\xfe\n")
-    assert "column 'age' holds an infinite value" in said("age,city\ninf,Oslo\n")
-    texts = said("age,city\n" + "1,Oslo\nabc,Oslo\n" * 9)
+    assert "no column 'age'; did you mean 'Age'?" in error_of("Age,city\n1,Oslo\n")
+    assert "no columns 'age', 'city'; it has 'x', 'y'" in error_of("x,y\n1,Oslo\n")
+    assert "check --delimiter" in error_of("age/city\n1/Oslo\n")
+    assert "more than one column 'age'" in error_of("age,age,city\n1,2,Oslo\n")
+    assert "is empty" in error_of("")
+    assert "Expected 2 columns, got 3" in error_of("age,city\n1,Oslo,3\n")
+    assert "--encoding" in error_of(b"age,city\n1,\xff\xfe\n")
+    assert "column 'age' holds an infinite value" in error_of("age,city\ninf,Oslo\n")
+    texts = error_of("age,city\n" + "1,Oslo\nabc,Oslo\n" * 9)
     assert "column 'age' must hold numbers, but holds 'abc'" in texts
     assert "--missing 'abc'" in texts
     data.with_suffix(".parquet").write_text("age,city\n1,Oslo\n")
@@ -383,7 +383,7 @@ def test_numbers_with_separators_and_few_other_texts(tmp_path) -> None:
     np.testing.assert_array_equal(numbers(read_csv(found.stdout)["prediction"]), expected)
 
 
-def test_a_fit_reads_texts_that_are_numbers(tmp_path) -> None:
+def test_fit_reads_numbers_in_text_columns(tmp_path) -> None:
     x = np.random.default_rng(0).integers(0, 3000, 200)
     write_csv(tmp_path / "plain.csv", {"x": [*x.tolist(), ""], "y": [*x.tolist(), 0]}, delimiter=";")
     write_csv(tmp_path / "text.csv", {"x": [*(f"{v:,}" for v in x), "oops"], "y": [*x.tolist(), 0]}, delimiter=";")
@@ -396,7 +396,7 @@ def test_a_fit_reads_texts_that_are_numbers(tmp_path) -> None:
     np.testing.assert_array_equal(*[model.predict(x[:, None].astype(float)) for model in models])
 
 
-def test_mistakes_in_a_command(case, tmp_path) -> None:
+def test_errors_in_a_command(case, tmp_path) -> None:
     model, _, path, data = case
     assert "does not exist" in fails("predict", path, "nowhere.csv", code=2)
     assert "'--nothing'" in fails("predict", path, data, "--nothing", code=2)
@@ -412,7 +412,7 @@ def test_mistakes_in_a_command(case, tmp_path) -> None:
         assert "--proba needs a model of classes" in fails("predict", path, data, "--proba")
 
 
-def test_a_failed_run_leaves_the_old_output(tmp_path) -> None:
+def test_a_failed_run_keeps_the_old_output(tmp_path) -> None:
     path, _ = small_model(tmp_path, [number_axis("age", 1, 2)])
     data, out = tmp_path / "data.csv", tmp_path / "out.csv"
     data.write_text("age\n" + "1\n" * 4_000_000 + "abc\n")  # fails in the second block, when the first is written
@@ -427,12 +427,12 @@ def test_a_full_disk(case) -> None:
     _, _, path, data = case
     assert "no space left" in fails("predict", path, data, "-o", "/dev/full")
     with open("/dev/full", "wb") as full, spawn("predict", path, data, stdout=full) as process:
-        _, said = process.communicate()
+        _, printed = process.communicate()
     assert process.returncode == 1
-    assert b"Traceback" not in said
+    assert b"Traceback" not in printed
 
 
-def test_a_reader_that_leaves_early(tmp_path) -> None:
+def test_a_closed_pipe(tmp_path) -> None:
     path, _ = small_model(tmp_path, [number_axis("age", 1, 2)])
     (tmp_path / "data.csv").write_text("age\n" + "1.25\n" * 200_000)
     with spawn("predict", path, tmp_path / "data.csv") as process:
@@ -451,9 +451,9 @@ def test_ctrl_c(tmp_path) -> None:
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         process.stdin.close()
-        said = process.stderr.read().decode()
+        printed = process.stderr.read().decode()
     assert process.returncode == 130
-    assert said.strip() == "error: stopped; nothing was written"
+    assert printed.strip() == "error: stopped; nothing was written"
     assert [p.name for p in tmp_path.iterdir()] == ["small.nbm"]
 
 
@@ -493,7 +493,7 @@ MEMORY = """
 import sys
 from neuralbasis.cli import main
 main(sys.argv[1:], standalone_mode=False)
-with open("/proc/self/status") as file:  # the peak of this process; getrusage would also know its parent's
+with open("/proc/self/status") as file:  # peak of this process only; getrusage would include its parent's
     print(next(int(line.split()[1]) // 1024 for line in file if line.startswith("VmHWM")))
 """
 
@@ -515,7 +515,7 @@ def test_memory_does_not_grow_with_the_table(tmp_path) -> None:
         np.testing.assert_array_equal(found["prediction"].to_numpy(), model.predict(X))
         np.testing.assert_array_equal(found["id"].to_numpy(), np.arange(n_rows))
     assert peaks[1] < 450
-    assert peaks[1] - peaks[0] < 100  # blocks in flight are all that may come on top
+    assert peaks[1] - peaks[0] < 100  # only blocks in flight may add to the peak
 
 
 def test_the_module_is_the_command() -> None:
@@ -533,11 +533,11 @@ def held_out(path: Path, target: str, task: str) -> np.ndarray:
     return hold_out(y if task == "classification" else y.astype(float), 0.2, task, 42)
 
 
-def test_fit_holds_out_and_saves(houses, tmp_path, monkeypatch) -> None:
+def test_fit_of_a_regression(houses, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    said = json.loads(run("fit", houses, "--target", "price", "--exclude", "good", *FIT, "--json").stdout)
-    assert (said["task"], said["model"], said["refitted"]) == ("regression", "houses.nbm", False)
-    assert said["rows"] == {"train": 320, "held_out": 80}
+    printed = json.loads(run("fit", houses, "--target", "price", "--exclude", "good", *FIT, "--json").stdout)
+    assert (printed["task"], printed["model"], printed["refitted"]) == ("regression", "houses.nbm", False)
+    assert printed["rows"] == {"train": 320, "held_out": 80}
     model = neuralbasis.load(tmp_path / "houses.nbm")
     assert model.encoder.names == ("age", "size", "city", "member", "zip")
     assert model.encoder.axes[4].levels == ("007", "010", "7")
@@ -545,7 +545,7 @@ def test_fit_holds_out_and_saves(houses, tmp_path, monkeypatch) -> None:
     rows, held = read_csv(houses), held_out(houses, "price", "regression")
     out = read_csv(run("predict", "houses.nbm", houses).stdout)
     y, prediction = numbers(rows["price"]), numbers(out["prediction"])
-    scores = said["scores"]
+    scores = printed["scores"]
     assert scores["R²"]["value"] == pytest.approx(r2_score(y[held], prediction[held]))
     assert scores["MAE"]["value"] == pytest.approx(mean_absolute_error(y[held], prediction[held]))
     constant = np.full(held.sum(), y[~held].mean())
@@ -554,12 +554,12 @@ def test_fit_holds_out_and_saves(houses, tmp_path, monkeypatch) -> None:
     assert scores["R²"]["value"] > 0.8
 
 
-def test_fit_of_classes_and_its_evaluation(houses, tmp_path) -> None:
+def test_fit_and_evaluation_of_classes(houses, tmp_path) -> None:
     path = tmp_path / "good.nbm"
-    said = run("fit", houses, "--target", "good", "--exclude", "price", "--model", path, *FIT)
-    assert said.stdout.startswith("classification of good: 400 rows, 5 columns (3 continuous, 2 nominal)")
-    assert "80 rows held out" in said.stdout
-    assert "fitted on the other 320 rows, as measured; --refit would use all rows" in said.stdout
+    printed = run("fit", houses, "--target", "good", "--exclude", "price", "--model", path, *FIT)
+    assert printed.stdout.startswith("classification of good: 400 rows, 5 columns (3 continuous, 2 nominal)")
+    assert "80 rows held out" in printed.stdout
+    assert "fitted on the other 320 rows, as measured; --refit would use all rows" in printed.stdout
     found = json.loads(run("evaluate", path, houses, "--json").stdout)
     out = read_csv(run("predict", path, houses, "--proba").stdout)
     y, p = np.array(read_csv(houses)["good"]), numbers(out["probability_yes"])
@@ -573,19 +573,19 @@ def test_fit_of_classes_and_its_evaluation(houses, tmp_path) -> None:
 def test_refit_uses_all_rows(houses, tmp_path) -> None:
     path = tmp_path / "model.nbm"
     arguments = ["fit", houses, "--target", "price", "--exclude", "good", "--model", path, *FIT]
-    said = run(*arguments, "--refit").stdout
-    assert "fitted again on all 400 rows; the scores are of the fit on 320 rows" in said
+    printed = run(*arguments, "--refit").stdout
+    assert "fitted again on all 400 rows; the scores are of the fit on 320 rows" in printed
     assert neuralbasis.load(path).summary.n_rows == 400
     assert "--force replaces it" in fails(*arguments)
     first = path.read_bytes()
-    said = run(*arguments, "--force", "--test-size", "0").stdout
-    assert "fitted on all 400 rows, none held out" in said
+    printed = run(*arguments, "--force", "--test-size", "0").stdout
+    assert "fitted on all 400 rows, none held out" in printed
     rows = neuralbasis.load(path), neuralbasis.load(io.BytesIO(first))
     for shape, other in zip(rows[0].shapes, rows[1].shapes, strict=True):
         np.testing.assert_array_equal(shape.scores, other.scores)  # the same rows, the same seed
 
 
-def test_fit_hands_options_to_the_estimator(houses, tmp_path) -> None:
+def test_fit_passes_options_to_the_estimator(houses, tmp_path) -> None:
     path = tmp_path / "model.nbm"
     run(
         "fit", houses, "--target", "price", "--model", path, "--exclude", "id,good", "--exclude", "zip",
@@ -610,8 +610,8 @@ def test_two_values_are_classes(labels, classes, tmp_path) -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=120)
     data = write_csv(tmp_path / "data.csv", {"x": x, "y": [labels[int(v > 0)] for v in x]})
-    said = json.loads(run("fit", data, "--target", "y", "--model", tmp_path / "m.nbm", "--json", *QUICK).stdout)
-    assert said["task"] == "classification"
+    printed = json.loads(run("fit", data, "--target", "y", "--model", tmp_path / "m.nbm", "--json", *QUICK).stdout)
+    assert printed["task"] == "classification"
     assert neuralbasis.load(tmp_path / "m.nbm").classes.tolist() == classes
     found = json.loads(run("evaluate", tmp_path / "m.nbm", data, "--json").stdout)
     assert found["scores"]["accuracy"]["value"] > 0.9
@@ -619,7 +619,7 @@ def test_two_values_are_classes(labels, classes, tmp_path) -> None:
     assert "class that the model does not know, first in row 121" in fails("evaluate", tmp_path / "m.nbm", data)
 
 
-def test_fit_from_parquet_reads_the_same(houses, tmp_path) -> None:
+def test_fit_from_parquet_equals_fit_from_csv(houses, tmp_path) -> None:
     table = pa.csv.read_csv(
         houses, convert_options=pa.csv.ConvertOptions(column_types={"zip": pa.string()}, strings_can_be_null=True)
     )
@@ -632,50 +632,50 @@ def test_fit_from_parquet_reads_the_same(houses, tmp_path) -> None:
     assert run("predict", tmp_path / "a.nbm", tmp_path / "houses.parquet").stdout == from_csv
 
 
-def test_mistakes_in_a_fit(houses, tmp_path, monkeypatch) -> None:
+def test_errors_in_a_fit(houses, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
 
-    def said(*arguments, text: str | None = None, code: int = 1) -> str:
+    def error_of(*arguments, text: str | None = None, code: int = 1) -> str:
         path = houses
         if text is not None:
             path = tmp_path / "other.csv"
             path.write_text(text)
         return fails("fit", path, *arguments, "--model", tmp_path / "never.nbm", *QUICK, code=code)
 
-    assert "did you mean 'price'?" in said("--target", "prices")
-    assert "did you mean 'weight'?" in said("--target", "price", "--weights", "wait")
-    assert "no column 'nothing'" in said("--target", "price", "--exclude", "nothing")
-    assert "no column 'zap'" in said("--target", "price", "--feature-types", "zap=nominal")
-    assert "must be one of" in said("--target", "price", "--feature-types", "zip=words")
-    assert "did you mean 'outer_bags'?" in said("--target", "price", "--set", "outer_bag=3")
-    assert "--feature-types" in said("--target", "price", "--set", "feature_types=3")
-    assert "expects name=value" in said("--target", "price", "--set", "outer_bags")
-    assert "learning_rate" in said("--target", "price", "--exclude", "id,good", "--set", "learning_rate=-1")
-    assert "a regression needs numbers" in said("--target", "good", "--task", "regression")
-    assert "Missing option '--target'" in said(code=2)
+    assert "did you mean 'price'?" in error_of("--target", "prices")
+    assert "did you mean 'weight'?" in error_of("--target", "price", "--weights", "wait")
+    assert "no column 'nothing'" in error_of("--target", "price", "--exclude", "nothing")
+    assert "no column 'zap'" in error_of("--target", "price", "--feature-types", "zap=nominal")
+    assert "must be one of" in error_of("--target", "price", "--feature-types", "zip=words")
+    assert "did you mean 'outer_bags'?" in error_of("--target", "price", "--set", "outer_bag=3")
+    assert "--feature-types" in error_of("--target", "price", "--set", "feature_types=3")
+    assert "expects name=value" in error_of("--target", "price", "--set", "outer_bags")
+    assert "learning_rate" in error_of("--target", "price", "--exclude", "id,good", "--set", "learning_rate=-1")
+    assert "a regression needs numbers" in error_of("--target", "good", "--task", "regression")
+    assert "Missing option '--target'" in error_of(code=2)
     rows = "".join(f"{i},{i % 7}\n" for i in range(60))
-    assert "target 'y' is missing in 2 rows, first in row 61" in said(
+    assert "target 'y' is missing in 2 rows, first in row 61" in error_of(
         "--target", "y", text="x,y\n" + rows + "3,\n4,NA\n"
     )
-    assert "has 1 rows" in said("--target", "y", text="x,y\n1,2\n")
-    assert "no column beside the target" in said("--target", "y", text="y\n1\n2\n")
-    assert "got dates" in said("--target", "y", text="x,y\n" + "2024-01-05,1\n2024-01-06,2\n" * 9)
-    assert "has no value that is not missing" in said("--target", "y", text="x,y\n" + ",1\n,2\n" * 9)
-    assert "holds none out" in said("--target", "y", "--test-size", "0.01", text="x,y\n" + rows)
+    assert "has 1 rows" in error_of("--target", "y", text="x,y\n1,2\n")
+    assert "no column beside the target" in error_of("--target", "y", text="y\n1\n2\n")
+    assert "got dates" in error_of("--target", "y", text="x,y\n" + "2024-01-05,1\n2024-01-06,2\n" * 9)
+    assert "has no value that is not missing" in error_of("--target", "y", text="x,y\n" + ",1\n,2\n" * 9)
+    assert "holds none out" in error_of("--target", "y", "--test-size", "0.01", text="x,y\n" + rows)
     assert not (tmp_path / "never.nbm").exists()
     assert "name the file to write" in fails("fit", "-", "--target", "y", code=2, stdin="x,y\n1,2\n")
 
 
-def test_fit_remarks(tmp_path) -> None:
+def test_fit_prints_notes(tmp_path) -> None:
     rng = np.random.default_rng(0)
     columns = {"name": [f"n{i}" for i in range(90)], "x": rng.normal(size=90), "y": rng.integers(0, 4, 90)}
     data = write_csv(tmp_path / "data.csv", columns)
-    said = run("fit", data, "--target", "y", "--model", tmp_path / "m.nbm", *QUICK).stderr
-    assert "column 'name' has 90 different texts in 90 rows; --exclude it" in said
-    assert "target 'y' has 4 whole numbers, read as amounts; --task classification" in said
+    printed = run("fit", data, "--target", "y", "--model", tmp_path / "m.nbm", *QUICK).stderr
+    assert "column 'name' has 90 different texts in 90 rows; --exclude it" in printed
+    assert "target 'y' has 4 distinct integers and is read as numeric; --task classification" in printed
 
 
-def test_no_class_is_held_out_whole() -> None:
+def test_rows_are_held_out_in_equal_shares_per_class() -> None:
     y = np.array(["a"] * 50 + ["b"] * 10 + ["c"])
     is_held = hold_out(y, 0.2, "classification", 0)
     assert [int(is_held[y == label].sum()) for label in "abc"] == [10, 2, 0]
@@ -683,18 +683,18 @@ def test_no_class_is_held_out_whole() -> None:
     assert not hold_out(y, 0.0, "classification", 0).any()
 
 
-def test_measures_are_scikit_learn_s() -> None:
+def test_metrics_equal_those_of_scikit_learn() -> None:
     rng = np.random.default_rng(0)
     y, weights = rng.normal(size=500), rng.integers(1, 5, 500).astype(float)
     guess = y + rng.normal(size=500)
-    r2, rmse, mae = measure_values(y, guess, 0.0, weights)
+    r2, rmse, mae = regression_metrics(y, guess, 0.0, weights)
     assert r2.value == pytest.approx(r2_score(y, guess, sample_weight=weights))
     assert rmse.value == pytest.approx(np.sqrt(np.average((y - guess) ** 2, weights=weights)))
     assert mae.value == pytest.approx(mean_absolute_error(y, guess, sample_weight=weights))
     codes = rng.integers(0, 3, 500)
     p = (rng.random((500, 3)) + 0.7 * np.eye(3)[codes]).round(2)  # ties
     p /= p.sum(axis=1, keepdims=True)
-    loss, area, hits = measure_classes(codes, p, np.full(3, 1 / 3), weights)
+    loss, area, hits = classification_metrics(codes, p, np.full(3, 1 / 3), weights)
     assert loss.value == pytest.approx(log_loss(codes, p, sample_weight=weights))
     one_sided = [roc_auc_score(codes == k, p[:, k], sample_weight=weights) for k in range(3)]
     assert area.value == pytest.approx(np.mean(one_sided))
@@ -703,26 +703,26 @@ def test_measures_are_scikit_learn_s() -> None:
 
 
 @pytest.mark.parametrize("n_rows", [300, 20_000])
-def test_intervals_have_the_width_of_theory(n_rows) -> None:
+def test_intervals_have_the_theoretical_width(n_rows) -> None:
     rng = np.random.default_rng(2)
     y, error = rng.normal(size=n_rows), rng.normal(size=n_rows)
-    mae = measure_values(y, y + error, 0.0)[2]
+    mae = regression_metrics(y, y + error, 0.0)[2]
     width = 2 * 1.96 * np.abs(error).std() / np.sqrt(n_rows)
     assert mae.high - mae.low == pytest.approx(width, rel=0.1)
     codes = (rng.random(n_rows) < 0.4).astype(int)
     p = 1 / (1 + np.exp(-(codes + rng.normal(size=n_rows))))
-    area = measure_classes(codes, np.column_stack([1 - p, p]), np.array([0.6, 0.4]))[1]
+    area = classification_metrics(codes, np.column_stack([1 - p, p]), np.array([0.6, 0.4]))[1]
     beaten = [np.searchsorted(np.sort(p[codes == 0]), p[codes == 1]) / (codes == 0).sum()]
     beaten.append(np.searchsorted(np.sort(p[codes == 1]), p[codes == 0]) / codes.sum())
     delong = np.sqrt(sum(part.var() / len(part) for part in beaten))
     assert area.high - area.low == pytest.approx(2 * 1.96 * delong, rel=0.1)
 
 
-def test_measures_without_spread_or_a_class() -> None:
-    r2, rmse, _ = measure_values(np.ones(5), np.ones(5), 1.0)
+def test_metrics_of_a_constant_target_or_a_single_class() -> None:
+    r2, rmse, _ = regression_metrics(np.ones(5), np.ones(5), 1.0)
     assert np.isnan(r2.value)
     assert rmse.value == 0
-    area = measure_classes(np.zeros(4, int), np.full((4, 2), 0.5), np.array([1.0, 0.0]))[1]
+    area = classification_metrics(np.zeros(4, int), np.full((4, 2), 0.5), np.array([1.0, 0.0]))[1]
     assert np.isnan(area.value)
 
 
@@ -762,10 +762,10 @@ def test_explain_a_row(case) -> None:
 def test_explain_given_values(tmp_path) -> None:
     axes = [number_axis("age", 1, 2, 4), level_axis("city", "nominal", ["007", "7"]), number_axis("size", 0, 9)]
     path, model = small_model(tmp_path, axes)
-    said = run("explain", path, "--values", "age=3", "city=007")
-    assert said.stderr == "note: not given, so read as missing: 'size'\n"
-    assert "age = 3" in said.stdout
-    assert "size = missing" in said.stdout
+    printed = run("explain", path, "--values", "age=3", "city=007")
+    assert printed.stderr == "note: not given, so read as missing: 'size'\n"
+    assert "age = 3" in printed.stdout
+    assert "size = missing" in printed.stdout
     found = json.loads(run("explain", path, "--values", "age=3", "city=007", "size=1", "--json").stdout)
     cells = [np.interp(3, [1, 2, 4], model.shapes[0].scores[1:-1, 0]), model.shapes[1].scores[1, 0]]
     cells.append(np.interp(1, [0, 9], model.shapes[2].scores[1:-1, 0]))
@@ -779,7 +779,7 @@ def test_explain_given_values(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("to", ["sql", "json", "python", "c"])
-def test_export_of_texts(to, tmp_path) -> None:
+def test_export_of_text_formats(to, tmp_path) -> None:
     path, model = small_model(tmp_path, [number_axis("age", 1, 2, 4), level_axis("city", "nominal", ["Oslo", "Rome"])])
     text = getattr(neuralbasis.export, f"to_{to}")(model)
     assert run("export", path, "--to", to).stdout.strip() == text.strip()
@@ -788,41 +788,41 @@ def test_export_of_texts(to, tmp_path) -> None:
     assert (tmp_path / f"out.{suffix}").read_text(encoding="utf-8").strip() == text.strip()
 
 
-def test_export_of_files_and_its_mistakes(tmp_path) -> None:
+def test_export_of_binary_formats_and_errors(tmp_path) -> None:
     path, model = small_model(tmp_path, [number_axis("age", 1, 2, 4)])
     for name, package in (("out.onnx", "onnx"), ("out.xlsx", "openpyxl")):
         pytest.importorskip(package)
         run("export", path, "-o", tmp_path / name)
         assert (tmp_path / name).stat().st_size > 100
-    said = run("export", path, "--to", "sql", "--table", "people", "--dialect", "duckdb").stdout
-    assert said.strip() == neuralbasis.export.to_sql(model, table="people", dialect="duckdb").strip()
+    printed = run("export", path, "--to", "sql", "--table", "people", "--dialect", "duckdb").stdout
+    assert printed.strip() == neuralbasis.export.to_sql(model, table="people", dialect="duckdb").strip()
     assert "give --to" in fails("export", path, "-o", tmp_path / "out.txt", code=2)
-    assert "onnx is no text" in fails("export", path, "--to", "onnx", code=2)
+    assert "onnx is a binary format" in fails("export", path, "--to", "onnx", code=2)
     assert "--table is for sql only" in fails("export", path, "--to", "c", "--table", "t", code=2)
     assert "cannot be written" in fails("export", path, "--to", "c", "-o", path)
 
 
 def test_report(case, tmp_path) -> None:
-    """The page is the one that `report.write` writes for the same rows."""
+    """The page equals that of `report.write` for the same rows."""
     _, columns, path, data = case
     table, model = read_csv(data), neuralbasis.load(path)
     y = model.predict(columns)
-    table["came"] = [str(value) for value in y]
+    table["truth"] = [str(value) for value in y]
     data = write_csv(tmp_path / "later.csv", table)
     out, expected = tmp_path / "page.html", tmp_path / "expected.html"
-    wishes = ["--row", 3, "--row", 7, "--title", "Later", "--target", "came"]
-    assert "MB" in run("report", path, data, "-o", out, *wishes).stderr
+    options = ["--row", 3, "--row", 7, "--title", "Later", "--target", "truth"]
+    assert "MB" in run("report", path, data, "-o", out, *options).stderr
     neuralbasis.report.write(expected, model, columns, y, [2, 6], "Later")
     assert out.read_bytes() == expected.read_bytes()
     run("report", path, "-o", out)
     neuralbasis.report.write(expected, model)
     assert out.read_bytes() == expected.read_bytes()
     assert "--row needs a table" in fails("report", path, "--row", 1, code=2)
-    assert "has no column 'cam'" in fails("report", path, data, "--target", "cam", "-o", out)
+    assert "has no column 'trut'" in fails("report", path, data, "--target", "trut", "-o", out)
     assert "must lie between" in fails("report", path, data, "--row", 301, "-o", out)
-    table["came"][4] = ""
+    table["truth"][4] = ""
     write_csv(data, table)
-    assert "'came' is missing in 1 row, first in row 5" in fails("report", path, data, "--target", "came", "-o", out)
+    assert "'truth' is missing in 1 row, first in row 5" in fails("report", path, data, "--target", "truth", "-o", out)
     assert out.read_bytes() == expected.read_bytes()
 
 
@@ -830,8 +830,8 @@ def test_plot(tmp_path) -> None:
     pytest.importorskip("matplotlib")
     path, _ = small_model(tmp_path, [number_axis("age", 1, 2, 4), level_axis("city", "nominal", ["Oslo", "Rome"])])
     wanted = {"a.png": [], "b.svg": ["--term", "city"], "c.pdf": ["--kind", "importances"]}
-    for name, wishes in {**wanted, "d.png": ["--kind", "grid", "-n", 1]}.items():
-        run("plot", path, "-o", tmp_path / name, *wishes)
+    for name, options in {**wanted, "d.png": ["--kind", "grid", "-n", 1]}.items():
+        run("plot", path, "-o", tmp_path / name, *options)
         assert (tmp_path / name).stat().st_size > 1000
     assert "age" not in (tmp_path / "b.svg").read_text(encoding="utf-8").partition("<metadata>")[0]
     assert "leave --kind and -n out" in fails("plot", path, "-o", tmp_path / "e.png", "--term", "age", "-n", 2, code=2)

@@ -1,11 +1,15 @@
-"""Concepts: `neuralbasis concepts fit` learns named concepts from annotated pictures, `apply` makes a table of them."""
+"""The commands `neuralbasis concepts fit` and `apply`.
+
+`fit` learns named concepts from annotated pictures and writes a concept file. `apply` scores pictures with it and
+writes a table with one row per picture and one column per concept.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +18,8 @@ import numpy as np
 
 from ..printable import escape
 from ..serialization.temporary_file import replace_when_done
-from .failure import Failure, note
+from .errors import CommandError, note
+from .options import AS_JSON
 from .terminal import echo
 
 if TYPE_CHECKING:
@@ -22,17 +27,19 @@ if TYPE_CHECKING:
     from ..vision.concept_file import Trust
 
 PICTURES = click.Path(exists=True)
-LISTED = 10  # concepts, or broken pictures, on a page
+MAX_LISTED = 10  # concepts, or unreadable pictures, to print
 
 
-def work_options(command: Any) -> Any:
-    """How to go through pictures: what both commands share."""
+def picture_options(command: Callable) -> Callable:
+    """Options for processing pictures that both commands share."""
     for option in reversed((
-        click.option("--folder", type=click.Path(exists=True, file_okay=False), help="Pictures of a CSV or JSON file."),
-        click.option("--cache", type=click.Path(file_okay=False), help="Folder that keeps what was computed."),
-        click.option("--batch-size", type=click.IntRange(1), default=16, help="Pictures for the network at once."),
+        click.option(
+            "--folder", type=click.Path(exists=True, file_okay=False), help="Folder of pictures that a file lists."
+        ),
+        click.option("--cache", type=click.Path(file_okay=False), help="Folder for computed features."),
+        click.option("--batch-size", type=click.IntRange(1), default=16, help="Pictures per batch of the network."),
         click.option("--download", "allow_download", is_flag=True, help="Allow weights from the Hugging Face hub."),
-        click.option("--device", default="cpu", help="Where the network runs: cpu, cuda, cuda:1, mps, …"),
+        click.option("--device", default="cpu", help="Device of the network: cpu, cuda, cuda:1, mps, …"),
         click.option("--threads", "n_threads", type=click.IntRange(1), default=2, help="Threads that decode pictures."),
     )):  # fmt: skip
         command = option(command)
@@ -41,9 +48,9 @@ def work_options(command: Any) -> Any:
 
 @click.group()
 def concepts() -> None:
-    """Named concepts in pictures: learn them, make a table of them.
+    """Learn named concepts from pictures and score pictures with them.
 
-    The table is one that `neuralbasis fit` reads. Needs the extra `vision`.
+    `neuralbasis fit` reads the resulting table. Needs the extra `vision`.
     """
 
 
@@ -53,34 +60,34 @@ def concepts() -> None:
     "--backbone",
     required=True,
     metavar="FOLDER | NAME",
-    help="Weights: a folder, or with --download a name on the hub.",
+    help="Weights: a folder, or with --download a name on the Hugging Face hub.",
 )
 @click.option("--output", "-o", type=click.Path(dir_okay=False), default="concepts.nbc", help="File to write.")
-@click.option("--side", type=click.IntRange(16), default=448, help="Pixels to which pictures are resized.")
+@click.option("--side", type=click.IntRange(16), default=448, help="Side in pixels to which pictures are resized.")
 @click.option("--held-out", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.2)
-@click.option("--seed", type=int, default=0, help="Which pictures are held out.")
-@click.option("--force", is_flag=True, help="Replace a file that is there already.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
-@work_options
+@click.option("--seed", type=int, default=0, help="Random seed for the pictures held out.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
+@AS_JSON
+@picture_options
 def fit(
     pictures: str, backbone: str, output: str, side: int, held_out: float, seed: int, force: bool, as_json: bool,
-    device: str, allow_download: bool, folder: str | None, **plan: Any,
+    device: str, allow_download: bool, folder: str | None, **options: Any,
 ) -> None:  # fmt: skip
     """Learn concepts from annotated pictures.
 
-    PICTURES is the folder CUB_200_2011, or a CSV file with the columns image, part, x, y, attribute. Pictures of the
-    training part are used; some are held out, and tell how far each concept can be trusted.
+    PICTURES is the folder CUB_200_2011, or a CSV file with the columns image, part, x, y, attribute. Only training
+    pictures are used. Some of them are held out to measure how reliable each concept is.
 
     \b
     neuralbasis concepts fit CUB_200_2011 --backbone microsoft/resnet-50 --download -o birds.nbc
     """
     from ..vision import Backbone, ConceptExtractor, read_annotations
-    from . import pages
+    from . import formatting
     from .outputs import check_output
 
     check_output(output, pictures)
     if os.path.exists(output) and not force:
-        raise Failure(f"{output} exists already; --force replaces it, --output names another file")
+        raise CommandError(f"{output} exists already; --force replaces it, --output names another file")
     annotations = read_annotations(pictures, folder=folder)
     for text in annotations.notes:
         note(text)
@@ -90,32 +97,32 @@ def fit(
         held_out=held_out,
         random_state=seed,
         verbose=sys.stderr.isatty(),
-        **plan,
+        **options,
     )
     _report(extractor.knowledge.broken, output)
     extractor.save(output)
     if as_json:
-        echo(pages.write_json({"concepts": output, "trust": [_list_trust(row) for row in extractor.trust()]}))
+        echo(formatting.format_json({"concepts": output, "trust": [_list_trust(row) for row in extractor.trust()]}))
     else:
-        echo(_write_trust(extractor, output))
+        echo(_format_trust(extractor, output))
 
 
 @concepts.command()
 @click.argument("extractor", type=click.Path(exists=True, dir_okay=False))
 @click.argument("pictures", type=PICTURES)
 @click.option("--output", "-o", type=click.Path(dir_okay=False), required=True, help="CSV or Parquet by its suffix.")
-@click.option("--backbone", metavar="FOLDER | NAME", help="Weights, if they are no longer where they were.")
-@click.option("--supercategory", metavar="NAME", help="Of iNaturalist: only these pictures, such as Birds.")
-@click.option("--split", type=click.Choice(["train", "test"]), help="Of CUB: only this part of the pictures.")
-@work_options
+@click.option("--backbone", metavar="FOLDER | NAME", help="Weights, if they were moved since `concepts fit`.")
+@click.option("--supercategory", metavar="NAME", help="iNaturalist: only these pictures, such as Birds.")
+@click.option("--split", type=click.Choice(["train", "test"]), help="CUB: only this part of the pictures.")
+@picture_options
 def apply(
     extractor: str, pictures: str, output: str, backbone: str | None, supercategory: str | None, split: str | None,
-    device: str, allow_download: bool, folder: str | None, **plan: Any,
+    device: str, allow_download: bool, folder: str | None, **options: Any,
 ) -> None:  # fmt: skip
-    """Write a table of pictures: one row each, one column a concept.
+    """Write a table with one row per picture and one column per concept.
 
-    PICTURES is a folder, CUB's folder, a JSON file of iNaturalist or a CSV file. If the work is stopped, the same
-    command goes on with it.
+    PICTURES is a folder, CUB's folder, a JSON file of iNaturalist or a CSV file. Run an interrupted command again to
+    continue it.
 
     \b
     neuralbasis concepts apply birds.nbc photographs/ -o table.parquet
@@ -132,13 +139,13 @@ def apply(
     if split is not None:
         annotations = annotations.select(annotations.is_train == (split == "train"))
     if not annotations.images:
-        raise Failure(f"{pictures} has no pictures{f' of the split {split!r}' if split else ''}")
+        raise CommandError(f"{pictures} has no pictures{f' of the split {split!r}' if split else ''}")
     found.load_backbone(backbone, device, allow_download=allow_download)
     unfinished = f"{output}.unfinished"
-    cache = plan.pop("cache") or unfinished
+    cache = options.pop("cache") or unfinished
     broken: dict[int, str] = {}
     _write_table(
-        found, annotations, folder or pictures, output, broken, cache=cache, verbose=sys.stderr.isatty(), **plan
+        found, annotations, folder or pictures, output, broken, cache=cache, verbose=sys.stderr.isatty(), **options
     )
     if cache == unfinished:
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -152,45 +159,45 @@ def _write_table(
     pictures: str,
     output: str,
     broken: dict[int, str],
-    **plan: Any,
+    **options: Any,
 ) -> None:
-    """All pictures in their order; the cells of a broken one are empty."""
+    """Write all pictures in their order; concepts of unreadable pictures are missing."""
     import pyarrow as pa
 
     from .outputs import open_output
 
     folder = pictures if os.path.isdir(pictures) else os.path.dirname(pictures)
     names = [_spell(Path(os.path.relpath(image, folder)).as_posix()) for image in annotations.images]
-    told: dict[str, list[str | None]] = {"image": list(names)}
+    known: dict[str, list[str | None]] = {"image": list(names)}
     if annotations.classes:
         classes = [*map(_spell, annotations.classes), None]
-        told["class"] = [classes[label] for label in annotations.labels]  # -1 is unknown
+        known["class"] = [classes[label] for label in annotations.labels]  # -1 is unknown
     if len(set(annotations.is_train.tolist())) == 2:
-        told["split"] = ["train" if flag else "test" for flag in annotations.is_train]
-    columns = [*told, *extractor.names]
+        known["split"] = ["train" if flag else "test" for flag in annotations.is_train]
+    columns = [*known, *extractor.names]
     with open_output(output, columns) as file:
         done = 0
-        for part in extractor.stream(annotations.images, broken, **plan):
-            file.write(_make_batch(told, columns, done, int(part.rows[-1]) + 1, part, pa))
+        for part in extractor.stream(annotations.images, broken, **options):
+            file.write(_make_batch(known, columns, done, int(part.rows[-1]) + 1, part, pa))
             done = int(part.rows[-1]) + 1
         if done < len(names):
-            file.write(_make_batch(told, columns, done, len(names), None, pa))
+            file.write(_make_batch(known, columns, done, len(names), None, pa))
 
 
-def _make_batch(told: dict[str, list], columns: list[str], start: int, stop: int, part: Any, pa: Any) -> Any:
-    scores = np.full((stop - start, len(columns) - len(told)), np.nan, dtype=np.float32)
+def _make_batch(known: dict[str, list], columns: list[str], start: int, stop: int, part: Any, pa: Any) -> Any:
+    scores = np.full((stop - start, len(columns) - len(known)), np.nan, dtype=np.float32)
     if part is not None:
         scores[part.rows - start] = part.scores
-    texts = [pa.array(column[start:stop], pa.string()) for column in told.values()]
+    texts = [pa.array(column[start:stop], pa.string()) for column in known.values()]
     return pa.RecordBatch.from_arrays([*texts, *(pa.array(column, from_pandas=True) for column in scores.T)], columns)
 
 
 def _report(broken: Sequence[str], output: str) -> None:
-    """One note on all pictures that could not be read; where they are many, a list of them beside the output."""
+    """Print a note on unreadable pictures; if there are many, also write them to a file next to the output."""
     if not broken:
         return
-    listed = "; ".join(broken[:LISTED])
-    if len(broken) > LISTED:
+    listed = "; ".join(broken[:MAX_LISTED])
+    if len(broken) > MAX_LISTED:
         with replace_when_done(f"{output}.unread.txt") as file:
             file.writelines(f"{_spell(reason)}\n".encode() for reason in broken)
         listed += f"; … all of them: {output}.unread.txt"
@@ -198,7 +205,7 @@ def _report(broken: Sequence[str], output: str) -> None:
 
 
 def _spell(path: str) -> str:
-    """A path as text: names of files need not be UTF-8."""
+    """A path as valid text, since names of files need not be UTF-8."""
     return path.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -206,22 +213,22 @@ def _list_trust(row: Trust) -> dict[str, Any]:
     return {**row._asdict(), "is_measured": row.is_measured}
 
 
-def _write_trust(extractor: ConceptExtractor, output: str) -> str:
-    """The concepts that can be trusted most and least."""
-    from . import pages
+def _format_trust(extractor: ConceptExtractor, output: str) -> str:
+    """The most and the least reliable concepts as text."""
+    from . import formatting
 
     rows = sorted(extractor.trust(), key=lambda row: -np.nan_to_num(row.auroc))
-    cut = len(rows) > 2 * LISTED
-    shown = [*rows[:LISTED], *rows[-LISTED:]] if cut else rows
+    cut = len(rows) > 2 * MAX_LISTED
+    shown = [*rows[:MAX_LISTED], *rows[-MAX_LISTED:]] if cut else rows
     lines = [["concept", "AUROC", "AP", "share", "pictures"]]
     lines += [[r.concept, f"{r.auroc:.3f}", f"{r.ap:.3f}", f"{r.share:.3f}", f"{r.n_train:,}"] for r in shown]
     if cut:
-        lines.insert(LISTED + 1, ["…", "", "", "", ""])
-    page = [pages.align(lines), "", f"saved {output}: {len(rows)} concepts, measured on pictures held out"]
+        lines.insert(MAX_LISTED + 1, ["…", "", "", "", ""])
+    page = [formatting.align(lines), "", f"saved {output}: {len(rows)} concepts, measured on pictures held out"]
     if unmeasured := [row.concept for row in rows if not row.is_measured]:
-        reason = "since no picture held out has them, or none lacks them"
+        reason = "since no held-out picture has them, or all have them"
         page.append(f"not measured, {reason}: {escape(', '.join(unmeasured))}")
     if left_out := extractor.knowledge.left_out:
         names = escape(", ".join(left_out))
-        page.append(f"left out, since no picture that was read shows them at a marked part: {names}")
+        page.append(f"left out, since no picture shows them at a marked part: {names}")
     return "\n".join(page)

@@ -266,16 +266,8 @@ def _format_terms(model: Any, shown: np.ndarray, names: Sequence[str], importanc
     for t, name in zip(shown, names, strict=True):
         scores, bar = _reachable_scores(model.shapes[t]), round(MAX_BAR * importances[t] / (importances.max() or 1.0))
         low, high = _format_number(scores.min(), spec), _format_number(scores.max(), spec)
-        rows.append(
-            (
-                name,
-                _term_kind(model.shapes[t].axes),
-                low,
-                high,
-                _format_number(importances[t], importance_spec),
-                "#" * bar,
-            )
-        )
+        importance = _format_number(importances[t], importance_spec)
+        rows.append((name, _term_kind(model.shapes[t].axes), low, high, importance, "#" * bar))
     return _align(rows, "<<>>><")
 
 
