@@ -118,12 +118,12 @@ def test_a_killed_trial_is_repeated(tmp_path):
 
 @pytest.mark.parametrize("change", ["space", "random_state", "sampler", "identity"])
 def test_a_file_of_another_search_is_refused(change, tmp_path):
-    begun = {"space": {"x": (0.0, 1.0)}, "random_state": 1, "sampler": "random", "identity": {"rows": "a"}}
+    first = {"space": {"x": (0.0, 1.0)}, "random_state": 1, "sampler": "random", "identity": {"rows": "a"}}
     others = {"space": {"x": (0.0, 2.0)}, "random_state": 2, "sampler": "tpe", "identity": {"rows": "b"}}
-    search(lambda f: f["x"], n_trials=2, storage=tmp_path / "trials", **begun)
+    search(lambda f: f["x"], n_trials=2, storage=tmp_path / "trials", **first)
     name = "rows" if change == "identity" else change
     with pytest.raises(ValueError, match=f"another search: {name} differ"):
-        search(lambda f: f["x"], n_trials=2, storage=tmp_path / "trials", **{**begun, change: others[change]})
+        search(lambda f: f["x"], n_trials=2, storage=tmp_path / "trials", **{**first, change: others[change]})
 
 
 @pytest.mark.parametrize("text", ["a,b\n1,2\n", '{"a": 1}\n', "[1]\n"])

@@ -36,11 +36,7 @@ def predict_table(
 
     `proba` adds the probabilities of the classes, `contributions` all contributions, the intercept and the score.
     """
-    outputs = [
-        "prediction",
-        *(["probability"] if proba else []),
-        *(["contributions", "score"] if contributions else []),
-    ]
+    outputs = ["prediction", *["probability"] * proba, *["contributions", "score"] * contributions]
     names = output_names(model, outputs)
     if repeated := [name for name in keep if name in names]:
         raise CommandError(
@@ -76,8 +72,8 @@ def evaluate_table(
         mass.append(batch.column(weights).to_numpy(zero_copy_only=False) if weights else np.ones(batch.num_rows))
     if not y:
         raise CommandError(f"{table.place} has no rows to evaluate")
-    y, mass = np.concatenate(y), np.concatenate(mass)
-    return compute_metrics(model, target, y, np.concatenate(predictions), mass), len(y)
+    truth, found = np.concatenate(y), np.concatenate(predictions)
+    return compute_metrics(model, target, truth, found, np.concatenate(mass)), len(truth)
 
 
 def detect_table(model: AdditiveModel, table: AnyTable, path: str, image: str, box: Sequence[str]) -> Detection:

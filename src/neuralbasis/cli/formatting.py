@@ -118,10 +118,8 @@ class RowExplanation:
         colours: list[str | None] = [None]
         for size, t in ((found[place], self.terms[place]) for place in self.order):
             values = [f"{names[f]} = {self._format_cell(f)}" for f in self.model.terms[t]]
-            sign = "+" if size > 0 else ""
-            rows.append(
-                [_truncate(" & ".join(values)), f"{sign}{format_number(size)}", format_bar(abs(size) / largest)]
-            )
+            text = f"{'+' if size > 0 else ''}{format_number(size)}"
+            rows.append([_truncate(" & ".join(values)), text, format_bar(abs(size) / largest)])
             colours.append("green" if size > 0 else "red")
         rows.append([self._name_score(), format_number(self.scores[self.output]), ""])
         rows.append(["prediction", _format_value(self.prediction), self._format_probability()])

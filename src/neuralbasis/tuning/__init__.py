@@ -1,4 +1,4 @@
-"""Search for parameters of an estimator on held-out rows: `tuner` (the public function `tune`) and `search` (its loop)."""
+"""Search for parameters of an estimator on held-out rows: `tuner` (the public `tune`) and `search` (its loop)."""
 
 from __future__ import annotations
 
