@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from neuralbasis import kernels
 from neuralbasis.encoding.layout import Anchor
-from neuralbasis.model.predictor import _interpolate, _positions
+from neuralbasis.model.interpolation import interpolate_table
+from neuralbasis.model.predictor import _positions
 from tests.models import (
     MIXED,
     NUMERIC,
@@ -50,7 +51,7 @@ def contribute_numpy(model, numbers):
     values = []
     for shape in model.shapes:
         places = [_positions(numbers[:, f], axis) for f, axis in zip(shape.term, shape.axes, strict=True)]
-        values.append(_interpolate(shape.scores, places))
+        values.append(interpolate_table(shape.scores, places))
     return np.stack(values, axis=1)
 
 

@@ -314,7 +314,7 @@ class AdditiveModel:
         needed = 8.0 * n_rows * len(self.shapes) * self.n_outputs
         if needed > MAX_BYTES:
             raise ValueError(
-                f"contributions of {n_rows:,} rows, {len(self.shapes):,} terms and {self.n_outputs} score(s) would "
+                f"contributions of {n_rows:,} rows to {len(self.shapes):,} terms and {self.n_outputs} score(s) would "
                 f"take {needed / 1e9:,.1f} GB; pass at most {int(MAX_BYTES * n_rows / needed):,} rows at a time, or "
                 "use list_contributions, which omits the zeros of a wide model"
             )

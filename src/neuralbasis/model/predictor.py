@@ -20,6 +20,7 @@ from ..encoding.axis import Axis, silent_axis
 from ..encoding.layout import flatten, list_touches
 from ..kernels.blas import hold_blas
 from .factors import Factors, LowRankPredictor
+from .interpolation import bracket_knots, interpolate_table
 from .shapes import AnyShape, LowRankShape, Shape, TiedShape
 
 BLOCK_NUMBERS = 1 << 22  # scores, or contributions of tied terms, held in memory at a time
@@ -302,7 +303,7 @@ class TablePredictor:
                 return int(bad[0])
             for index, (shape, table) in enumerate(zip(self.shapes, self.tables, strict=True)):
                 places = [_positions(_read_column(block, f), a) for f, a in zip(shape.term, shape.axes, strict=True)]
-                found = _interpolate(table, places)
+                found = interpolate_table(table, places)
                 out[rows, index if per_term else 0, : found.shape[1]] += found
         return -1
 
@@ -345,25 +346,6 @@ def _positions(values: np.ndarray, axis: Axis) -> np.ndarray:
         found = np.minimum(np.searchsorted(axis.knots, np.nan_to_num(values, nan=-1.0)), count - 1)
         positions = np.where(axis.knots[found] == values, found + 1, count + 1.0)
     else:
-        inside = np.clip(np.where(np.isnan(values), axis.knots[0], values), axis.knots[0], axis.knots[-1])
-        left = np.clip(np.searchsorted(axis.knots, inside, side="right") - 1, 0, max(count - 2, 0))
-        low, high = axis.knots[left], axis.knots[np.minimum(left + 1, count - 1)]
-        unit = np.where(np.maximum(-low, high) > 1, 0.5, 1.0)  # halved: the range of huge knots must not overflow
-        width = high * unit - low * unit if count > 1 else 1.0
-        positions = 1 + left + (inside * unit - low * unit) / width
+        left, _, share = bracket_knots(axis.knots, np.where(np.isnan(values), axis.knots[0], values))
+        positions = 1 + left + share
     return np.where(np.isnan(values), 0.0, positions)
-
-
-def _interpolate(table: np.ndarray, positions: Sequence[np.ndarray]) -> np.ndarray:
-    """(N, K) multilinear interpolation of a table (c_1, …, c_o, K) at positions along each axis."""
-    total = np.zeros((len(positions[0]), table.shape[-1]))
-    for corner in range(1 << len(positions)):
-        share, cells = np.ones(len(positions[0])), []
-        for d, position in enumerate(positions):
-            whole = position.astype(np.int64)
-            part = position - whole
-            upper = bool(corner >> d & 1)
-            share = share * (part if upper else 1 - part)
-            cells.append(whole + (part > 0) if upper else whole)
-        total += share[:, None] * table[tuple(cells)]
-    return total

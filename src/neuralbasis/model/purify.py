@@ -20,6 +20,7 @@ import numpy as np
 
 from ..encoding.axis import Axis
 from ..terms.term import Term
+from .interpolation import bracket_knots
 
 STACK = 1 << 18  # numbers to process at a time: they stay in the cache
 MIN_GAP = 1e-12  # an eigenvalue this close to 1 marks a disconnected block of cells; rounding hides smaller gaps
@@ -200,12 +201,7 @@ def _locate(coarse: Axis, fine: Axis) -> tuple[np.ndarray, np.ndarray, np.ndarra
         left = np.where(coarse.knots[left] == values, left, count)  # levels that are not kept use the unseen cell
         right, share = left, np.zeros(len(left))
     else:
-        inside = np.clip(values, coarse.knots[0], coarse.knots[-1])
-        left = np.clip(np.searchsorted(coarse.knots, inside, side="right") - 1, 0, max(count - 2, 0))
-        right = np.minimum(left + 1, count - 1)
-        low, high = coarse.knots[left], coarse.knots[right]
-        unit = np.where(np.maximum(-low, high) > 1, 0.5, 1.0)  # halved: the range of huge knots must not overflow
-        share = (inside * unit - low * unit) / (high * unit - low * unit if count > 1 else 1.0)
+        left, right, share = bracket_knots(coarse.knots, values)
     return np.r_[0, left + 1, count + 1], np.r_[0, right + 1, count + 1], np.r_[0.0, share, 0.0]
 
 

@@ -21,8 +21,9 @@ import numpy as np
 from ..data.columns import level_text
 from ..encoding.axis import Axis
 from ..printable import escape
+from .interpolation import interpolate_knots
 from .shapes import AnyShape
-from .term_table import STRAIGHT, TermTable, interpolate_knots, list_cells, make_term_table
+from .term_table import STRAIGHT, TermTable, list_cells, make_term_table
 
 WIDTH = 100  # characters per line
 MAX_NAME = 30

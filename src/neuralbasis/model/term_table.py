@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..encoding.axis import Axis
+from .interpolation import interpolate_knots
 from .shapes import AnyShape
 
 STRAIGHT = 1e-12  # knots this close to a straight line are dropped, relative to the largest score
@@ -85,19 +86,6 @@ def _select_knots(axis: Axis, scores: np.ndarray, d: int, max_rows: int | None) 
             break
         insort(kept, int(error.argmax()))
     return np.r_[0, np.array(kept) + 1]
-
-
-def interpolate_knots(at: np.ndarray, knots: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """(P, …) linear interpolation at the points `at` of values (G, …) at the knots; constant outside."""
-    if len(knots) == 1:
-        return np.repeat(values, len(at), axis=0)
-    at = np.clip(at, knots[0], knots[-1])
-    right = np.clip(np.searchsorted(knots, at), 1, len(knots) - 1)
-    low, high = knots[right - 1], knots[right]
-    unit = np.where(np.maximum(-low, high) > 1, 0.5, 1.0)  # halved: the range of huge knots must not overflow
-    share = (at * unit - low * unit) / (high * unit - low * unit)
-    share = share.reshape(-1, *[1] * (values.ndim - 1))
-    return (1 - share) * values[right - 1] + share * values[right]
 
 
 def _measure_error(axes: Sequence[Axis], cells: Sequence[np.ndarray], scores: np.ndarray) -> float:
