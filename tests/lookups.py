@@ -3,7 +3,8 @@
 import numpy as np
 
 from neuralbasis import kernels
-from neuralbasis.model.predictor import _interpolate, _positions
+from neuralbasis.model.interpolation import interpolate_table
+from neuralbasis.model.predictor import _positions
 from tests.models import slow_look_up
 
 
@@ -27,7 +28,7 @@ def contribute_numpy(model, numbers):
     values = []
     for shape in model.shapes:
         places = [_positions(numbers[:, f], axis) for f, axis in zip(shape.term, shape.axes, strict=True)]
-        values.append(_interpolate(shape.scores, places))
+        values.append(interpolate_table(shape.scores, places))
     return np.stack(values, axis=1)
 
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import neuralbasis
 from neuralbasis.cli import main
-from neuralbasis.cli.pages import Explanation, align, write_json, write_summary
+from neuralbasis.cli.formatting import RowExplanation, align, format_json, format_summary
 from neuralbasis.data.frames import read_columns
 from neuralbasis.encoding.axis import Axis
 from neuralbasis.encoding.encoder import Encoder
@@ -77,8 +77,8 @@ def test_escapes_leave_no_control_character(text: str) -> None:
     plain = "".join(letter for letter in text if letter not in holds_controls(text, ""))
     assert escape(plain) == plain
     assert json.loads(escape_json(json.dumps([text], ensure_ascii=False))) == [text]
-    assert json.loads(write_json({text: text})) == {text: text}
-    assert holds_controls(write_json({text: text})) == []
+    assert json.loads(format_json({text: text})) == {text: text}
+    assert holds_controls(format_json({text: text})) == []
 
 
 def test_letters_and_joiners_are_not_escaped() -> None:
@@ -91,7 +91,7 @@ def test_letters_and_joiners_are_not_escaped() -> None:
 def test_every_text_of_a_model_is_printable(name: str, level: str, label: str) -> None:
     model = build_nasty(name, level, label)
     row = {axis.name: [axis.levels[0] if axis.levels else 0.0] for axis in model.encoder.axes}
-    shown = [str(model), str(model.scorecard()), write_summary(model), str(Explanation(model, read_columns(row)))]
+    shown = [str(model), str(model.scorecard()), format_summary(model), str(RowExplanation(model, read_columns(row)))]
     shown += [str(explain_class(model, model.classes[0])), *map(str, explain_global(model).by_class().values())]
     ones = np.ones((1, 1))
     shown.append(str(Detection((name,), np.array([0.5]), ones, ones, np.array([1]), 1, 1)))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from neuralbasis import NeuralBasisClassifier, export, plot, report
-from neuralbasis.cli import main, pages
+from neuralbasis.cli import formatting, main
 from neuralbasis.encoding.axis import Axis, unused_axis
 from neuralbasis.encoding.encoder import Encoder
 from neuralbasis.encoding.sparse_codes import CodeFinder
@@ -308,7 +308,7 @@ def test_the_page_has_the_strongest_terms_and_those_of_its_rows(wide, tmp_path, 
 
 def test_commands_list_few_terms(tmp_path, monkeypatch):
     build_words().save(tmp_path / "words.nbm")
-    monkeypatch.setattr(pages, "MAX_LISTED", 2)
+    monkeypatch.setattr(formatting, "MAX_LISTED", 2)
     run = CliRunner().invoke(main, ["show", str(tmp_path / "words.nbm"), "--json"])
     found = json.loads(run.output)
     assert found["n_terms"] == 6

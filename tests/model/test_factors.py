@@ -1,4 +1,4 @@
-"""Factors: a model of them predicts as the same model of plain tables, and reads as one."""
+"""Factors: a low-rank model predicts like the same model with plain tables, and its shapes read as tables."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.sparse_tables import build_factors, build_models, draw_table, name_ax
 @pytest.mark.parametrize("n_outputs", [1, 3])
 def test_factors_and_tables_predict_the_same(n_outputs):
     factored, plain = build_models(draw_table(0), n_outputs)
-    # A pair with a value between the absent one and a knot is linear in it either way; the tables are zero there too.
+    # Between the absent value and the next knot, both forms of a pair are linear and 0 at the absent value.
     rows = rows_of_every_kind()
     np.testing.assert_allclose(factored.scores(rows), plain.scores(rows), atol=2e-6)
     np.testing.assert_allclose(factored.contributions(rows), plain.contributions(rows), atol=2e-6)
 
 
 @pytest.mark.parametrize("n_bases", [1, 2, 3])
-def test_sorted_entries_add_up_to_the_same_scores(monkeypatch, n_bases):
+def test_sorted_codes_give_the_same_scores(monkeypatch, n_bases):
     factors = build_factors(draw_table(5), [(f,) for f in range(6)], 1, 3)
     factors = replace(
         factors,
@@ -35,12 +35,12 @@ def test_sorted_entries_add_up_to_the_same_scores(monkeypatch, n_bases):
     monkeypatch.setattr("neuralbasis.model.factors.SORTED_NUMBERS", 0)
     factors.add_scores(rows, found)
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
-    for i in range(len(rows)):  # a row's sum does not depend on the rows beside it
+    for i in range(len(rows)):  # a row's score does not depend on the other rows
         factors.add_scores(rows.take_slice(i, i + 1), alone[i : i + 1])
     np.testing.assert_array_equal(alone, found)
 
 
-def test_absent_values_contribute_nothing():
+def test_absent_values_contribute_zero():
     factored, _ = build_models(draw_table(0))
     nothing = np.zeros((2, 6))
     assert not factored.contributions(nothing).any()

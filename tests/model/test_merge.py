@@ -1,4 +1,4 @@
-"""One model from several: the same model twice, rows seen by one alone, levels, terms and bad input."""
+"""Merged models: a model merged with itself, rows of a single model, levels, terms and bad input."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.models import MIXED, NUMERIC, build_model, tie_model
 
 
 def draw_rows(model: AdditiveModel, rng: np.random.Generator, n_rows: int = 200) -> dict[str, list]:
-    """Rows inside and outside of the knots, with missing values and levels never seen."""
+    """Rows inside and outside the knots, with missing values and unseen levels."""
     table = {}
     for axis in model.encoder.axes:
         if axis.is_level:
@@ -45,13 +45,13 @@ def test_a_model_merged_with_itself_is_the_same_model(seed, orders, n_outputs):
     link = "identity" if n_outputs == 1 else "mlogit"
     model = build_model(rng, NUMERIC[:3], orders, n_outputs, link, None if n_outputs == 1 else np.arange(3))
     rows = draw_rows(model, rng)
-    # cells that no row has seen, such as a missing value, may say something in a model made by hand
+    # A random model may have non-zero cells without rows, such as missing values; merging sets them to 0.
     inside = {name: np.nan_to_num(np.array(column, float)).tolist() for name, column in rows.items()}
     both = merge([model, model])
     np.testing.assert_allclose(both.scores(inside), model.scores(inside), atol=1e-9)
 
 
-def test_where_one_model_alone_has_rows_it_alone_speaks():
+def test_where_only_one_model_has_rows_its_scores_are_kept():
     low = line([0.0, 1.0, 2.0], [-1.0, 0.0, 1.0], [5.0, 5.0, 5.0], intercept=10.0)
     high = line([5.0, 6.0, 7.0], [-2.0, 0.0, 2.0], [1.0, 1.0, 1.0], intercept=10.0)
     both = merge([low, high])
@@ -59,7 +59,7 @@ def test_where_one_model_alone_has_rows_it_alone_speaks():
     np.testing.assert_allclose(found, [9.0, 10.0, 11.0, 8.0, 10.0, 12.0])
 
 
-def test_models_with_equal_knots_are_weighed_by_their_rows_in_each_cell():
+def test_models_with_equal_knots_are_weighted_by_their_rows_in_each_cell():
     first = line([0.0, 1.0, 2.0], [-1.0, 0.0, 1.0], [3.0, 2.0, 3.0])
     other = line([0.0, 1.0, 2.0], [1.0, 0.0, -1.0], [1.0, 2.0, 1.0])
     both = merge([first, other])
@@ -69,19 +69,19 @@ def test_models_with_equal_knots_are_weighed_by_their_rows_in_each_cell():
     np.testing.assert_allclose(weighed.scores({"x": [0.0, 2.0]})[:, 0], [-5 / 7, 5 / 7])
 
 
-def test_the_spread_holds_what_the_models_disagree_on():
+def test_the_spread_includes_the_disagreement_of_the_models():
     first, other = line([0.0, 1.0], [-1.0, 1.0], [1.0, 1.0]), line([0.0, 1.0], [-3.0, 3.0], [1.0, 1.0])
     shape = merge([first, other]).shapes[0]
     np.testing.assert_allclose(shape.spread[1:-1, 0], np.sqrt(0.1**2 + 1.0))
     assert merge([first, first]).shapes[0].spread[1, 0] == pytest.approx(0.1)
 
 
-def test_a_weight_of_nothing_leaves_a_model_out():
+def test_a_weight_of_zero_leaves_a_model_out():
     first, other = line([0.0, 1.0], [-1.0, 1.0], [1.0, 1.0]), line([0.0, 1.0], [-3.0, 3.0], [1.0, 1.0])
     assert merge([first, other], weights=[1, 0]) is first
 
 
-def test_a_model_without_a_term_says_nothing_there():
+def test_a_model_without_a_term_contributes_zero():
     first = line([0.0, 1.0], [-1.0, 1.0], [1.0, 1.0])
     none = replace(first, shapes=())
     assert merge([first, replace(none, intercept=np.array([4.0]))]).scores({"x": [1.0]})[0, 0] == pytest.approx(
@@ -96,10 +96,10 @@ def levels(names: list[str], scores: list[float], weights: list[float]) -> Addit
     return AdditiveModel(Encoder((axis,)), np.zeros(1), (shape,), "identity")
 
 
-def test_levels_that_only_one_model_knows_keep_its_word():
+def test_levels_of_a_single_model_keep_its_differences():
     both = merge([levels(["Oslo", "Rome"], [-1.0, 1.0], [2.0, 2.0]), levels(["Rome", "Bern"], [-1.0, 1.0], [2.0, 2.0])])
     assert both.encoder.axes[0].levels == ("Oslo", "Rome", "Bern")
-    # Rome is 2 above Oslo in one place, Bern 2 above Rome in the other
+    # Rome is 2 above Oslo in one model, Bern 2 above Rome in the other.
     np.testing.assert_allclose(both.scores({"city": ["Oslo", "Rome", "Bern"]})[:, 0], [-2.0, 0.0, 2.0], atol=1e-12)
     assert both.scores({"city": ["Paris"]})[0, 0] == pytest.approx(both.intercept[0])
 
@@ -127,7 +127,7 @@ def test_tied_classes_are_merged_too():
     np.testing.assert_allclose(merge([tied, tied]).scores(rows), tied.scores(rows), atol=1e-9)
 
 
-def test_purified_and_saved(tmp_path):
+def test_merged_models_are_purified_and_can_be_saved(tmp_path):
     rng = np.random.default_rng(2)
     models = [build_model(rng, MIXED[:3], (1, 2)) for _ in range(3)]
     both = merge(models)
@@ -140,8 +140,8 @@ def test_purified_and_saved(tmp_path):
     np.testing.assert_array_equal(neuralbasis.load(tmp_path / "merged.nbm").scores(rows), both.scores(rows))
 
 
-def test_models_centred_over_other_rows_are_aligned_before_they_are_mixed():
-    """Both say score = x; one has seen 0 … 2, the other 1 … 3, so their shapes differ by a constant."""
+def test_models_centred_over_different_rows_are_aligned_first():
+    """Both models are score = x; their rows cover 0 … 2 and 1 … 3, so their shapes differ by a constant."""
     low = line([0.0, 1.0, 2.0], [-1.0, 0.0, 1.0], [1.0, 1.0, 1.0], intercept=1.0)
     high = line([1.0, 2.0, 3.0], [-1.0, 0.0, 1.0], [1.0, 1.0, 1.0], intercept=2.0)
     both = merge([low, high])
@@ -149,10 +149,10 @@ def test_models_centred_over_other_rows_are_aligned_before_they_are_mixed():
     np.testing.assert_allclose(both.shapes[0].spread[1:-1, 0], 0.1)
 
 
-def test_hospitals_that_share_models_come_near_to_one_that_has_all_rows():
+def test_a_merged_model_is_nearly_as_good_as_one_fitted_on_all_rows():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(2000, 2))
-    X[:1000, 0] -= 1  # the two places see different patients
+    X[:1000, 0] -= 1  # the two models are fitted on different distributions
     y = np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + rng.normal(0, 0.3, 2000)
     fresh = rng.normal(size=(1000, 2)) - [0.5, 0]
     truth = np.sin(2 * fresh[:, 0]) + fresh[:, 1] ** 2
@@ -163,9 +163,9 @@ def test_hospitals_that_share_models_come_near_to_one_that_has_all_rows():
     def error(model):
         return float(np.sqrt(np.mean((model.predict(fresh) - truth) ** 2)))
 
-    places, both = [fit(slice(1000)), fit(slice(1000, 2000))], fit(slice(2000))
-    merged = merge(places)
-    assert error(merged) < 0.8 * min(error(model) for model in places)
+    halves, both = [fit(slice(1000)), fit(slice(1000, 2000))], fit(slice(2000))
+    merged = merge(halves)
+    assert error(merged) < 0.8 * min(error(model) for model in halves)
     assert error(merged) < 1.5 * error(both)
     assert merged.summary.n_rows == 2000
 

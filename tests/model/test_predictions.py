@@ -1,4 +1,4 @@
-"""Columns of predictions: names and values, for a regression, two classes and three."""
+"""Predictions as columns: names and values, for regression, two classes and three classes."""
 
 from __future__ import annotations
 

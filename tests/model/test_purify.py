@@ -1,4 +1,4 @@
-"""purify: margins are zero, no row's score changes, and what one feature can say ends in its main effect."""
+"""Purify: margins are zero, scores do not change, and effects of one feature end up in its main effect."""
 
 from __future__ import annotations
 
@@ -10,129 +10,25 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from neuralbasis.encoding.axis import Axis, continuous_axis, level_axis
+from neuralbasis.encoding.axis import Axis, continuous_axis
 from neuralbasis.model import purify as module
 from neuralbasis.model.additive_model import AdditiveModel
-from neuralbasis.model.predictor import _interpolate
 from neuralbasis.model.purify import Table, purify
 from neuralbasis.model.shapes import Shape
+from tests.model.purify_cases import (
+    WEIGHTS,
+    assert_same_tables,
+    draw_table,
+    draw_tables,
+    draw_weights,
+    levels,
+    project,
+    score,
+    seeds,
+    thin,
+    worst_mean,
+)
 from tests.models import build_model, draw_numbers, name_columns
-
-seeds = st.integers(0, 2**32 - 1)
-WEIGHTS = ("full", "sparse", "band", "blocks", "uneven", "none")
-
-
-def levels(name, count):
-    return level_axis(name, "nominal", [f"level {k}" for k in range(count)])
-
-
-def thin(axis, keep):
-    """The axis with some of its knots."""
-    names = None if axis.levels is None else tuple(axis.levels[k] for k in keep)
-    return Axis(axis.name, axis.kind, axis.knots[keep], axis.places[keep], names)
-
-
-def draw_nested(rng, axis):
-    """A random coarser axis; now and then the axis itself."""
-    if rng.random() < 0.2:
-        return axis
-    count = len(axis.knots)
-    return thin(axis, np.sort(rng.choice(count, rng.integers(1, count + 1), replace=False)))
-
-
-def draw_weights(rng, cells, kind="sparse"):
-    """Training weights; the unseen cell of the first axis never has any."""
-    weights = rng.integers(1, 9, cells).astype(float)
-    grid = np.indices(cells)
-    if kind == "sparse":
-        weights *= rng.random(cells) < 0.4
-    elif kind == "band":  # strongly correlated columns
-        weights *= np.ptp(grid, axis=0) <= 1
-    elif kind == "blocks":
-        weights *= np.ptp(grid % 2, axis=0) == 0
-    elif kind in ("uneven", "extreme"):
-        reach = 1.5 if kind == "uneven" else 6
-        weights = 10.0 ** rng.uniform(-reach, reach, cells) * (rng.random(cells) < 0.7)
-    elif kind == "none":
-        weights[:] = 0.0
-    weights[-1] = 0.0
-    return weights
-
-
-def draw_table(rng, term, axes, n_channels=2, kind="sparse", mix=None):
-    cells = tuple(axis.n_cells for axis in axes)
-    return Table(term, tuple(axes), rng.normal(0, 3, (*cells, n_channels)), draw_weights(rng, cells, kind), mix)
-
-
-def draw_tables(rng, n_outputs=2, orders=(1, 2, 3), mixed=False):
-    """Terms of three continuous columns and one of levels, on nested random axes; with `mixed`, one shape for all."""
-    main = [continuous_axis(f"x{d}", rng.normal(0, 10, rng.integers(3, 9))) for d in range(3)] + [levels("x3", 5)]
-    pair = [draw_nested(rng, axis) for axis in main]
-    axes = {1: main, 2: pair, 3: [draw_nested(rng, axis) for axis in pair]}
-    tables = []
-    for term in (term for order in orders for term in combinations(range(4), order)):
-        channels = rng.integers(1, 3) if mixed and rng.random() < 0.7 else n_outputs
-        mix = rng.normal(size=(channels, n_outputs)) if mixed and channels < n_outputs else None
-        channels = n_outputs if mix is None else channels
-        kind = rng.choice(WEIGHTS)
-        tables.append(draw_table(rng, term, [axes[len(term)][f] for f in term], channels, kind, mix))
-    return main, tables
-
-
-def positions(values, axis):
-    """The definition of a position; a level that a coarse axis does not keep stands on the unseen cell."""
-    if axis.is_level:
-        place = {knot: 1.0 + k for k, knot in enumerate(axis.knots)}
-        found = np.array([place.get(value, len(axis.knots) + 1.0) for value in values])
-    else:
-        found = np.interp(values, axis.knots, np.arange(1.0, len(axis.knots) + 1))
-    return np.where(np.isnan(values), 0.0, found)
-
-
-def outputs(table):
-    return table.values if table.mix is None else table.values @ table.mix
-
-
-def score(tables, intercept, numbers):
-    total = np.tile(intercept, (len(numbers), 1))
-    for table in tables:
-        places = [positions(numbers[:, f], axis) for f, axis in zip(table.term, table.axes, strict=True)]
-        total += _interpolate(outputs(table), places)
-    return total
-
-
-def worst_mean(table):
-    """Largest weighted mean along an axis."""
-    weights, worst = table.weights[..., None], 0.0
-    for d in range(len(table.term)):
-        margin = weights.sum(axis=d)
-        means = (weights * table.values).sum(axis=d) / np.where(margin > 0, margin, 1.0)
-        worst = max(worst, float(np.abs(means).max()))
-    return worst
-
-
-def project(values, weights, size):
-    """Dense reference: weighted least squares on one-hot columns for all cells of all subsets of axes; the residual."""
-    grid = np.indices(weights.shape).reshape(weights.ndim, -1)
-    columns = []
-    for kept in combinations(range(weights.ndim), size):
-        cell = np.ravel_multi_index(grid[list(kept)], [weights.shape[d] for d in kept])
-        columns.append(np.eye(cell.max() + 1)[cell])
-    design, root = np.concatenate(columns, axis=1), np.sqrt(weights).reshape(-1, 1)
-    flat = values.reshape(weights.size, -1)
-    found = np.linalg.lstsq(root * design, root * flat, rcond=1e-12)[0]
-    return (flat - design @ found).reshape(values.shape)
-
-
-def assert_same_tables(ones, others, atol=0.0):
-    """The same terms in the same order, and the same outputs."""
-    assert [table.term for table in ones] == [table.term for table in others]
-    for one, other in zip(ones, others, strict=True):
-        np.testing.assert_allclose(outputs(one), outputs(other), rtol=0, atol=atol)
-        np.testing.assert_array_equal(one.weights, other.weights)
-
-
-# By hand
 
 
 def test_a_pair_by_hand():
@@ -145,7 +41,7 @@ def test_a_pair_by_hand():
     (pair, first, second), intercept = purify([Table((0, 1), axes, values, weights)], np.array([10.0]))
     assert [pair.term, first.term, second.term] == [(0, 1), (0,), (1,)]
     np.testing.assert_allclose(intercept, [13.0], atol=1e-12)
-    for main in (first, second):  # cells without weight get nothing
+    for main in (first, second):  # cells without weight stay 0
         np.testing.assert_allclose(main.values[:, 0], [0.0, 2.0, -2.0, 0.0], atol=1e-12)
         assert main.weights.tolist() == [0.0, 4.0, 4.0, 0.0]
     expected = [[-3, -5, -1, -3], [-5, 1, -3, -5], [-1, -3, 1, -1], [-3, -5, -1, -3]]
@@ -159,7 +55,7 @@ def test_a_main_effect_is_centred():
     np.testing.assert_allclose(pure.values, [[-3.0, -1.5], [1.0, 0.5], [5.0, 5.5]])
 
 
-def test_tables_without_weight_stay():
+def test_tables_without_weight_are_unchanged():
     rng = np.random.default_rng(0)
     axes = (levels("x0", 3), levels("x1", 2))
     tables = [draw_table(rng, (0,), axes[:1], kind="none"), draw_table(rng, (0, 1), axes, kind="none")]
@@ -174,9 +70,6 @@ def test_no_tables():
     pure, intercept = purify([], np.array([1.0, 2.0]))
     assert pure == []
     assert intercept.tolist() == [1.0, 2.0]
-
-
-# Margins
 
 
 @settings(deadline=None)
@@ -241,9 +134,6 @@ def test_weights_below_rounding_do_no_harm(order):
         assert np.abs(margins).max() < 1e-10
 
 
-# Scores
-
-
 @settings(deadline=None, max_examples=40)
 @given(seeds)
 def test_no_score_changes(seed):
@@ -292,9 +182,6 @@ def test_knots_near_the_largest_double():
             np.testing.assert_allclose(after, before, atol=1e-12)
 
 
-# What moves where
-
-
 def test_an_additive_pair_moves_to_the_main_effects():
     rng = np.random.default_rng(6)
     fine = continuous_axis("x0", rng.normal(size=9))
@@ -303,7 +190,7 @@ def test_an_additive_pair_moves_to_the_main_effects():
     weights = draw_weights(rng, (6, 6), "band")
     main = Table((0,), (fine,), np.zeros((11, 2)), rng.random(11))
     (main, pair, other), intercept = purify([main, Table((0, 1), axes, 7 + rows + columns, weights)], np.zeros(2))
-    assert np.abs(pair.values[:-1]).max() < 1e-12  # in every cell of a row with weight, whether it has weight or not
+    assert np.abs(pair.values[:-1]).max() < 1e-12  # also in cells without weight, if their row has weight
     inner = np.array([np.interp(fine.knots, axes[0].knots, rows[1:5, 0, c]) for c in range(2)]).T
     expected = np.r_[rows[0], inner]  # missing, knots
     np.testing.assert_allclose(main.values[:-1] - main.values[0], expected - expected[0], atol=1e-12)
@@ -321,7 +208,7 @@ def test_an_additive_triple_moves_to_the_main_effects():
     pure, _ = purify([Table((0, 1, 2), axes, 3 + a + b + c, weights)], np.zeros(1))
     by_term = {table.term: table.values for table in pure}
     assert np.abs(by_term[0, 1, 2][:-1]).max() < 1e-9
-    # No trace in the pairs, not even in cells without weight.
+    # Pairs are zero, even in cells without weight.
     assert max(np.abs(by_term[pair]).max() for pair in [(0, 1), (0, 2), (1, 2)]) < 1e-9
     for d, values in enumerate([a.ravel(), b.ravel(), c.ravel()]):
         margin = weights.sum(axis=tuple({0, 1, 2} - {d}))
@@ -340,8 +227,8 @@ def test_a_pair_inside_a_triple_moves_to_the_pair():
     assert max(np.abs(values).max() for values in by_term.values()) < 1e-9
 
 
-def test_blocks_that_share_no_row_halve_their_means():
-    # The block means are 6 and -2, weighing 1 : 3 and 0 on average: each axis gets half of them.
+def test_means_of_disconnected_blocks_are_split_equally():
+    # The block means are 6 and -2 with weights 1 : 3, so their average is 0: each axis gets half of each.
     axes = (levels("x0", 2), levels("x1", 2))
     weights, values = np.zeros((4, 4)), np.zeros((4, 4, 1))
     weights[1, 1], weights[2, 2], values[1, 1], values[2, 2] = 1.0, 3.0, 6.0, -2.0
@@ -354,16 +241,13 @@ def test_blocks_that_share_no_row_halve_their_means():
 
 @settings(deadline=None, max_examples=20)
 @given(seeds)
-def test_what_is_pure_stays(seed):
+def test_purifying_twice_changes_nothing(seed):
     rng = np.random.default_rng(seed)
     _, tables = draw_tables(rng, n_outputs=3, mixed=bool(seed % 2))
     pure, intercept = purify(tables, rng.normal(size=3))
     again, constant = purify(pure, intercept)
     np.testing.assert_allclose(constant, intercept, rtol=0, atol=1e-9)
     assert_same_tables(again, pure, atol=1e-9)
-
-
-# Order
 
 
 @settings(deadline=None, max_examples=20)
@@ -401,7 +285,7 @@ def test_the_order_of_columns_does_not_matter(order, kind):
             np.testing.assert_allclose(values, other.values, atol=1e-9)
 
 
-def test_many_tables_are_one_after_the_other(monkeypatch):
+def test_stacked_tables_equal_single_tables(monkeypatch):
     rng = np.random.default_rng(10)
     axes = [levels(f"x{d}", 3) for d in range(6)]
     tables = [draw_table(rng, pair, [axes[f] for f in pair], kind=WEIGHTS[k % 6])
@@ -411,144 +295,6 @@ def test_many_tables_are_one_after_the_other(monkeypatch):
     alone, constant = purify(tables, np.zeros(2))
     assert_same_tables(alone, pure, atol=1e-12)
     np.testing.assert_allclose(constant, intercept, atol=1e-12)
-
-
-# Terms that are absent
-
-
-def test_absent_terms_are_made():
-    rng = np.random.default_rng(11)
-    axes = tuple(levels(f"x{d}", 2 + d) for d in range(4))
-    tables = [draw_table(rng, (0, 1, 3), [axes[0], axes[1], axes[3]]), draw_table(rng, (1,), axes[1:2])]
-    pure, _ = purify(tables, np.zeros(2))
-    assert [table.term for table in pure] == [(0, 1, 3), (1,), (0,), (3,), (0, 1), (0, 3), (1, 3)]
-    for table in pure:
-        assert all(axis is axes[f] for f, axis in zip(table.term, table.axes, strict=True))
-        assert table.values.shape == (*(axes[f].n_cells for f in table.term), 2)
-    weights = {table.term: table.weights for table in pure}
-    np.testing.assert_array_equal(weights[0, 3], tables[0].weights.sum(axis=1))
-    np.testing.assert_array_equal(weights[3,], tables[0].weights.sum(axis=(0, 1)))
-    assert weights[1,] is tables[1].weights
-
-
-def test_an_absent_term_is_made_on_the_finest_axis():
-    rng = np.random.default_rng(12)
-    fine = continuous_axis("x1", np.arange(6.0))
-    axes = levels("x0", 2), fine, levels("x2", 2)
-    coarse, fitting = (
-        draw_table(rng, (0, 1), (axes[0], thin(fine, [0, 2, 5])), kind="full"),
-        draw_table(rng, (1, 2), axes[1:], kind="full"),
-    )
-    for tables in ([coarse, fitting], [fitting, coarse]):
-        pure, intercept = purify(tables, np.zeros(2))
-        made = next(table for table in pure if table.term == (1,))
-        assert made.axes == (fine,)
-        np.testing.assert_array_equal(made.weights, fitting.weights.sum(axis=1))
-        numbers = draw_numbers(rng, axes, 200)
-        np.testing.assert_allclose(score(pure, intercept, numbers), score(tables, np.zeros(2), numbers), atol=1e-9)
-
-
-@pytest.mark.parametrize("keep", [[0, 1, 3], [0, 2]])
-def test_axes_that_do_not_nest_are_refused(keep):
-    rng = np.random.default_rng(13)
-    wide = continuous_axis("width", np.arange(5.0))
-    tables = [draw_table(rng, (0, 1), (levels("x0", 2), thin(wide, keep))),
-              draw_table(rng, (1, 2), (thin(wide, [0, 1, 4]), levels("x2", 2)))]  # fmt: skip
-    with pytest.raises(ValueError, match="column 'width' in a larger term are not among those in a smaller term"):
-        purify(tables, np.zeros(2))
-
-
-def test_levels_do_not_nest_in_numbers():
-    rng = np.random.default_rng(14)
-    tables = [draw_table(rng, (0,), [continuous_axis("x0", np.arange(3.0))]),
-              draw_table(rng, (0, 1), [levels("x0", 3), levels("x1", 2)])]  # fmt: skip
-    with pytest.raises(ValueError, match="nested"):
-        purify(tables, np.zeros(2))
-
-
-# Coarse levels
-
-
-def test_levels_that_a_pair_does_not_keep_read_its_unseen_cell():
-    axis, other = levels("x0", 5), levels("x1", 2)
-    coarse = thin(axis, [0, 3])
-    values = np.array([10.0, 1.0, 2.0, -4.0])[:, None] + np.zeros(4)  # missing, levels 0 and 3, all others
-    weights = np.outer([1.0, 1.0, 1.0, 1.0], [0.0, 1.0, 1.0, 0.0])
-    main = Table((0,), (axis,), np.zeros((7, 1)), np.ones(7))
-    (main, pair, second), intercept = purify([main, Table((0, 1), (coarse, other), values[..., None], weights)], [0.0])
-    np.testing.assert_allclose(pair.values, 0.0, atol=1e-12)
-    np.testing.assert_allclose(second.values, 0.0, atol=1e-12)
-    np.testing.assert_allclose(main.values[:, 0] + intercept, [10.0, 1.0, -4.0, -4.0, 2.0, -4.0, -4.0], atol=1e-12)
-
-
-# Mixed channels
-
-
-@pytest.mark.parametrize(("pair_channels", "main_channels", "expected"), [
-    (None, None, (3, None)),
-    (1, None, (3, None)),
-    (1, 1, (2, (2, 3))),
-    (1, 2, (3, (3, 3))),
-    (2, 2, (3, None)),  # more channels than outputs
-    (None, 1, (3, None)),
-])  # fmt: skip
-def test_parts_of_mixed_terms(pair_channels, main_channels, expected):
-    rng = np.random.default_rng(15)
-    axes = (levels("x0", 3), levels("x1", 2))
-
-    def table(term, channels):
-        mix = None if channels is None else rng.normal(size=(channels, 3))
-        return draw_table(rng, term, [axes[f] for f in term], channels or 3, mix=mix)
-
-    tables = [table((0,), main_channels), table((0, 1), pair_channels)]
-    pure, intercept = purify(tables, np.ones(3))
-    channels, shape = expected
-    assert pure[0].values.shape == (5, channels)
-    assert (None if pure[0].mix is None else pure[0].mix.shape) == shape
-    assert pure[1].mix is tables[1].mix
-    plain = [replace(t, values=outputs(t), mix=None) for t in tables]
-    same, constant = purify(plain, np.ones(3))
-    np.testing.assert_allclose(intercept, constant, atol=1e-12)
-    assert_same_tables(pure, same, atol=1e-12)
-
-
-def test_a_plain_pair_goes_to_a_mixed_main_effect_as_channels_of_its_own():
-    rng = np.random.default_rng(16)
-    axes = (levels("x0", 3), levels("x1", 2))
-    mixes = np.zeros((0, 2)), np.array([[1.0, 2.0]])
-    tables = [Table((0,), axes[:1], np.zeros((5, 0)), np.ones(5), mixes[0]),
-              draw_table(rng, (1,), axes[1:], 1, mix=mixes[1]),
-              draw_table(rng, (0, 1), axes)]  # fmt: skip
-    pure, _ = purify(tables, np.zeros(2))
-    assert pure[0].values.shape == (5, 2)
-    np.testing.assert_array_equal(pure[0].mix, np.eye(2))
-    assert pure[1].mix is None  # one channel and two more are more than two outputs
-    plain, _ = purify([replace(t, values=outputs(t), mix=None) for t in tables], np.zeros(2))
-    assert_same_tables(pure, plain, atol=1e-12)
-
-
-def test_made_terms_take_the_mix_of_their_maker():
-    rng = np.random.default_rng(17)
-    axes = (levels("x0", 3), levels("x1", 2))
-    mix = rng.normal(size=(1, 4))
-    (_, first, second), _ = purify([draw_table(rng, (0, 1), axes, 1, mix=mix)], np.zeros(4))
-    assert (first.values.shape, second.values.shape) == ((5, 1), (4, 1))
-    np.testing.assert_array_equal(first.mix, mix)
-    np.testing.assert_array_equal(second.mix, mix)
-
-
-@settings(deadline=None, max_examples=20)
-@given(seeds)
-def test_mixed_tables_are_pure_as_their_outputs_are(seed):
-    rng = np.random.default_rng(seed)
-    _, tables = draw_tables(rng, n_outputs=3, orders=(1, 2, 3) if seed % 2 else (2, 3), mixed=True)
-    pure, intercept = purify(tables, np.zeros(3))
-    plain, constant = purify([replace(t, values=outputs(t), mix=None) for t in tables], np.zeros(3))
-    np.testing.assert_allclose(intercept, constant, rtol=0, atol=1e-8)
-    assert_same_tables(pure, plain, atol=1e-8)
-
-
-# Records
 
 
 def test_nothing_is_changed_in_place():
@@ -564,7 +310,7 @@ def test_nothing_is_changed_in_place():
     assert not np.shares_memory(constant, intercept)
 
 
-def test_single_precision_and_whole_numbers_are_read_in_double():
+def test_single_precision_and_integers_are_converted_to_double():
     rng = np.random.default_rng(19)
     table = draw_table(rng, (0, 1), (levels("x0", 3), levels("x1", 2)))
     single = replace(table, values=table.values.astype(np.float32), weights=table.weights.astype(int))
@@ -572,16 +318,3 @@ def test_single_precision_and_whole_numbers_are_read_in_double():
     pure, _ = purify([single], np.zeros(2, dtype=np.float32))
     assert all(other.values.dtype == np.float64 for other in pure)
     assert_same_tables(pure, purify([double], np.zeros(2))[0])
-
-
-def test_a_term_has_one_table():
-    table = draw_table(np.random.default_rng(20), (0,), [levels("x0", 2)])
-    with pytest.raises(ValueError, match="two tables speak of the same features"):
-        purify([table, table], np.zeros(2))
-
-
-@pytest.mark.parametrize("mix", [None, np.ones((1, 2)), np.ones((2, 3))], ids=["plain", "outputs", "channels"])
-def test_channels_must_fit_the_intercept(mix):
-    table = draw_table(np.random.default_rng(21), (4,), [levels("x4", 2)], n_channels=1, mix=mix)
-    with pytest.raises(ValueError, match=r"term \(4,\) has 1 channels and the intercept 3; expected 3 channels"):
-        purify([table], np.zeros(3))

@@ -1,4 +1,4 @@
-"""Scorecards: what is printed is enough to predict by hand, and what is listed is the model's table."""
+"""Scorecards: the printed text suffices to predict by hand, and the listed cells are those of the model."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ TASKS = {
 }
 
 
-class Clerk:
-    """Computes predictions from a printed scorecard and nothing else; has a pocket calculator."""
+class ManualPredictor:
+    """Computes predictions from the text of a scorecard and nothing else."""
 
     def __init__(self, text: str):
         heading, *tables = text.split("\n\n")
@@ -85,15 +85,15 @@ class Clerk:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_a_clerk_predicts_from_the_printed_text(task: str) -> None:
+def test_the_printed_text_suffices_to_predict(task: str) -> None:
     rng = np.random.default_rng(1)
     model = build_model(rng, KINDS, (1, 2), **TASKS[task])
     text = str(scorecard(model))
     rows = name_columns(model.encoder.axes, draw_numbers(rng, model.encoder.axes, 200))
     expected = model.predict(rows) if task == "regression" else model.predict_proba(rows)[:, 1]
-    clerk = Clerk(text)
-    found = [clerk.predict({name: values[i] for name, values in rows.items()}) for i in range(200)]
-    # Seven numbers of four decimals, each within 0.6 of the last one.
+    manual = ManualPredictor(text)
+    found = [manual.predict({name: values[i] for name, values in rows.items()}) for i in range(200)]
+    # A score is the sum of 7 printed numbers of 4 decimals; each is off by at most 0.6 of the last decimal.
     np.testing.assert_allclose(found, expected, rtol=0, atol=7 * 0.6e-4)
 
 
@@ -138,12 +138,12 @@ def test_the_text_of_a_small_model() -> None:
     ]
 
 
-def read_off(card_rows: list[dict], value: float) -> float:
+def interpolate_card(card_rows: list[dict], value: float) -> float:
     knots = [(row["value"], row["score"]) for row in card_rows if row["kind"] == "knot"]
     return float(np.interp(value, *zip(*knots, strict=True)))
 
 
-def test_rows_are_the_cells_of_the_table() -> None:
+def test_to_rows_lists_the_cells_of_the_table() -> None:
     model = build_model(np.random.default_rng(2), KINDS, (1, 2))
     pair = scorecard(model, "x0 & x1").to_rows()
     shape = model.shapes[model.term_names.index("x0 & x1")]
@@ -155,7 +155,7 @@ def test_rows_are_the_cells_of_the_table() -> None:
     assert sum(row["share"] for row in pair) == pytest.approx(1.0)
 
 
-def test_rows_of_classes_carry_their_labels() -> None:
+def test_to_rows_labels_the_classes() -> None:
     classes = np.array([10, 20, 30])
     model = build_model(np.random.default_rng(3), KINDS, (1,), 3, "mlogit", classes)
     rows = scorecard(tie_model(np.random.default_rng(4), model, [1]), "x1").to_rows()
@@ -171,7 +171,7 @@ def straight_model(scores: np.ndarray) -> AdditiveModel:
     return AdditiveModel(Encoder((axis,)), np.zeros(1), (shape,), "identity")
 
 
-def test_knots_on_a_straight_line_are_merged() -> None:
+def test_knots_on_a_straight_line_are_dropped() -> None:
     card = scorecard(straight_model(np.r_[np.arange(10) / 7, 5.0, 5.0, 5.0]), 0)
     rows = card.to_rows()
     assert [row["value"] for row in rows] == [None, 0.0, 9.0, 10.0, 12.0]
@@ -181,23 +181,23 @@ def test_knots_on_a_straight_line_are_merged() -> None:
 
 @given(st.lists(st.floats(-100, 100), min_size=3, max_size=40), st.integers(2, 12))
 @settings(deadline=None, max_examples=60)
-def test_a_thinned_table_is_as_far_from_the_model_as_it_says(scores: list[float], max_rows: int) -> None:
+def test_a_thinned_table_states_its_error(scores: list[float], max_rows: int) -> None:
     model = straight_model(np.array(scores))
     card = scorecard(model, 0, max_rows=max_rows)
     assert len(card.to_rows()) <= max_rows + 1
     values = np.linspace(-1, len(scores), 101)
-    found = [read_off(card.to_rows(), value) for value in values]
+    found = [interpolate_card(card.to_rows(), value) for value in values]
     error = np.abs(found - model.predict(values[:, None])).max()
     assert error <= card.tables[0].error + 1e-9
     if card.tables[0].error > 1e-9:
         assert f"up to {card.tables[0].error:.2g} from" in str(card)
 
 
-def test_thinning_a_pair_names_its_error_and_the_levels_left_out() -> None:
+def test_a_thinned_pair_states_its_error_and_the_omitted_levels() -> None:
     rng = np.random.default_rng(5)
     model = build_model(rng, KINDS, (2,))
     card = scorecard(model, ("x1", "x2"), max_rows=3)
-    assert "left out: the 2 rarest of the levels of x1" in str(card)
+    assert "left out: the 2 rarest levels of x1" in str(card)
     (table,) = card.tables
     assert table.scores.shape == (5, 4, 1)
     pair = model.shapes[model.term_names.index("x1 & x2")]
@@ -208,7 +208,7 @@ def test_thinning_a_pair_names_its_error_and_the_levels_left_out() -> None:
 
 @given(st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=30, unique=True), st.integers(0, 2**32))
 @settings(deadline=None, max_examples=60)
-def test_printed_knots_differ_and_move_no_score(values: list[float], seed: int) -> None:
+def test_printed_knots_are_distinct_and_close(values: list[float], seed: int) -> None:
     rng = np.random.default_rng(seed)
     axis = continuous_axis("x", np.array(values))
     table = rng.normal(size=(axis.n_cells, 1))
@@ -234,7 +234,7 @@ def test_an_unknown_term_is_refused(term: object) -> None:
         scorecard(model, term)
 
 
-def test_one_row_is_no_range() -> None:
+def test_max_rows_is_at_least_two() -> None:
     with pytest.raises(ValueError, match="max_rows must be at least 2"):
         scorecard(build_model(np.random.default_rng(6), KINDS, (1,)), max_rows=1)
 
@@ -260,7 +260,7 @@ def test_lines_are_short(n_outputs: int) -> None:
         assert name in str(scorecard(model, 0))
 
 
-def test_a_description_of_many_terms_is_cut() -> None:
+def test_describe_truncates_many_terms() -> None:
     model = build_model(np.random.default_rng(8), orders=(1, 2, 3))
     lines = describe(model).splitlines()
     assert lines[-1] == "… and 5 more"
@@ -271,7 +271,7 @@ def test_a_description_of_many_terms_is_cut() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_contributions_lie_in_the_range_that_is_described(seed: int) -> None:
+def test_contributions_lie_in_the_described_range(seed: int) -> None:
     rng = np.random.default_rng(seed)
     model = build_model(rng, KINDS, (1, 2))
     table = [re.split(r"\s{2,}", line) for line in describe(model).split("\n\n")[1].splitlines()[1:]]
@@ -300,7 +300,7 @@ def test_a_flat_term_and_no_term_at_all() -> None:
     assert scorecard(bare).to_rows() == []
 
 
-def test_a_card_shows_itself() -> None:
+def test_repr_is_the_printed_text() -> None:
     card = scorecard(build_model(np.random.default_rng(10), KINDS, (1,)), 0)
     assert repr(card) == str(card)
 

@@ -1,4 +1,4 @@
-"""summary: what a fit was, in values that JSON can say."""
+"""Summaries: how a model was fitted, in values that JSON can hold."""
 
 import functools
 import json
@@ -22,7 +22,7 @@ def table():
     return pd.DataFrame({"size": rng.normal(size=80), "age": rng.integers(0, 9, 80), "price": rng.normal(5, 2, 80)})
 
 
-def test_a_fit_is_summed_up(table):
+def test_summary_of_a_fit(table):
     before = datetime.now(timezone.utc).replace(microsecond=0)
     estimator = NeuralBasisRegressor(**QUICK, exclude=("age",)).fit(table[["size", "age"]], table["price"])
     summary = estimator.model_.summary
@@ -46,7 +46,7 @@ def test_a_fit_without_held_out_rows_has_no_validation_loss(table):
     assert json.loads(json.dumps(vars(summary), allow_nan=False)) == vars(summary)
 
 
-def test_a_model_made_by_hand_has_none():
+def test_a_model_built_by_hand_has_no_summary():
     assert build_model(np.random.default_rng(0)).summary is None
 
 
@@ -87,7 +87,7 @@ def test_plain_values(value, plain):
     assert type(to_plain(value)) is type(plain)
 
 
-def test_lists_within_lists_end():
+def test_nesting_is_limited():
     endless: list = []
     endless.append(endless)
     text = json.dumps(to_plain(endless))

@@ -1,4 +1,4 @@
-"""The search: what is drawn, what is kept, what a stop leaves, what is told of failures."""
+"""The search: draws from a space, stored trials, interruptions and failures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def measure(found):
 
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["random", "tpe"]))
-def test_draws_lie_in_the_space_and_follow_the_seed(seed, sampler):
+def test_draws_are_in_the_space_and_reproducible(seed, sampler):
     first, second = (search(measure, SPACE, n_trials=4, random_state=seed, sampler=sampler) for _ in range(2))
     assert [(t.settings, t.loss) for t in first] == [(t.settings, t.loss) for t in second]
     for trial in first:
@@ -46,21 +46,21 @@ def test_draws_lie_in_the_space_and_follow_the_seed(seed, sampler):
         assert trial.loss == measure(found)
 
 
-def test_other_seeds_and_other_trials_draw_other_values():
+def test_every_seed_and_trial_draws_different_values():
     rates = {t.settings["rate"] for seed in range(3) for t in search(measure, SPACE, n_trials=5, random_state=seed)}
     assert len(rates) == 15
 
 
-def test_a_logarithmic_range_is_drawn_evenly_over_its_decades():
+def test_a_logarithmic_range_is_drawn_uniformly_over_its_decades():
     """PAPER §4.3: the learning rate in [1e-5, 1)."""
     drawn = [t.settings["learning_rate"] for t in search(lambda _: 0.0, PAPER_RANGES, n_trials=300)]
     counts = [sum(10.0**k <= rate < 10.0 ** (k + 1) for rate in drawn) for k in range(-5, 0)]
     assert sum(counts) == 300
-    assert all(35 <= count <= 85 for count in counts)  # 60 each, five deviations either way
+    assert all(35 <= count <= 85 for count in counts)  # 60 expected, five standard deviations either way
     assert len(DROPOUTS) == 11
 
 
-def test_tpe_comes_closer_than_chance():
+def test_tpe_is_better_than_random():
     def bowl(found):
         return (math.log10(found["rate"]) + 2.5) ** 2 + (found["share"] - 0.3) ** 2
 
@@ -68,7 +68,7 @@ def test_tpe_comes_closer_than_chance():
     assert best["tpe"] < best["random"]
 
 
-def test_a_search_goes_on_where_it_stopped(tmp_path):
+def test_a_stored_search_continues(tmp_path):
     whole = search(measure, SPACE, n_trials=6)
     calls = []
 
@@ -99,7 +99,7 @@ search(measure, {"x": (0.0, 1.0)}, n_trials=5, storage=sys.argv[1])
 """
 
 
-def test_a_killed_trial_is_made_again(tmp_path):
+def test_a_killed_trial_is_repeated(tmp_path):
     path = tmp_path / "trials"
     child = subprocess.Popen([sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE, text=True)
     assert child.stdout.readline() == "busy\n"
@@ -108,7 +108,7 @@ def test_a_killed_trial_is_made_again(tmp_path):
     whole = search(lambda f: f["x"], {"x": (0.0, 1.0)}, n_trials=5)
     found = search(lambda f: f["x"], {"x": (0.0, 1.0)}, n_trials=5, storage=path)
     assert [(t.number, t.settings, t.loss) for t in found] == [(t.number, t.settings, t.loss) for t in whole]
-    # Optuna's own tools read the file: five trials that are done, and the one that was killed.
+    # Optuna can read the file: five complete trials, and the one that was killed.
     study = optuna.load_study(
         study_name="neuralbasis",
         storage=optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(path))),
@@ -118,16 +118,16 @@ def test_a_killed_trial_is_made_again(tmp_path):
 
 @pytest.mark.parametrize("change", ["space", "random_state", "sampler", "identity"])
 def test_a_file_of_another_search_is_refused(change, tmp_path):
-    begun = {"space": {"x": (0.0, 1.0)}, "random_state": 1, "sampler": "random", "identity": {"rows": "a"}}
+    first = {"space": {"x": (0.0, 1.0)}, "random_state": 1, "sampler": "random", "identity": {"rows": "a"}}
     others = {"space": {"x": (0.0, 2.0)}, "random_state": 2, "sampler": "tpe", "identity": {"rows": "b"}}
-    search(lambda f: f["x"], n_trials=2, storage=tmp_path / "trials", **begun)
+    search(lambda f: f["x"], n_trials=2, storage=tmp_path / "trials", **first)
     name = "rows" if change == "identity" else change
     with pytest.raises(ValueError, match=f"another search: {name} differ"):
-        search(lambda f: f["x"], n_trials=2, storage=tmp_path / "trials", **{**begun, change: others[change]})
+        search(lambda f: f["x"], n_trials=2, storage=tmp_path / "trials", **{**first, change: others[change]})
 
 
 @pytest.mark.parametrize("text", ["a,b\n1,2\n", '{"a": 1}\n', "[1]\n"])
-def test_a_file_of_something_else_is_refused_and_left_alone(text, tmp_path):
+def test_another_kind_of_file_is_refused_and_unchanged(text, tmp_path):
     path = tmp_path / "table.csv"
     path.write_text(text)
     with pytest.raises(ValueError, match=r"table\.csv' is not a file of trials; name a new file"):
@@ -135,7 +135,7 @@ def test_a_file_of_something_else_is_refused_and_left_alone(text, tmp_path):
     assert path.read_text() == text
 
 
-def test_failures_are_told_and_kept(tmp_path):
+def test_failures_are_reported_and_stored(tmp_path):
     def sometimes(found):
         if found["x"] < 0.5:
             raise RuntimeError("too\nsmall")
@@ -165,7 +165,7 @@ def test_all_failed():
         best_trial(trials)
 
 
-def test_the_unchanged_trial_comes_first_and_its_error_is_not_hidden():
+def test_the_unchanged_trial_is_the_first_and_its_error_is_raised():
     seen = []
     trials = search(lambda found: seen.append(found) or 1.0, {"x": [1, 2]}, n_trials=3, unchanged=True)
     assert seen[0] == {} == trials[0].settings
@@ -186,7 +186,7 @@ def test_interrupts_stop_the_search():
         search(stop, {"x": [1]}, n_trials=3)
 
 
-def test_no_trial_is_begun_after_the_limit():
+def test_no_trial_starts_after_the_time_limit():
     assert len(search(measure, SPACE, n_trials=10**6, time_limit=1e-9)) == 1
     assert 1 <= len(search(measure, SPACE, n_trials=10**6, time_limit=0.2)) < 10**6
 
@@ -216,14 +216,14 @@ def test_wrong_limits(option, value):
         search(measure, SPACE, **{option: value})
 
 
-def test_the_bar_tells_the_best_and_optuna_stays_quiet(capsys):
+def test_the_progress_bar_shows_the_best_loss_and_optuna_logs_nothing(capsys):
     before = optuna.logging.get_verbosity()
     trials = search(measure, SPACE, n_trials=3, verbose=True, time_limit=100)
-    said = capsys.readouterr()
-    assert f"best {min(t.loss for t in trials):.5g}, " in said.err
-    assert "s left" in said.err
-    assert "3/3" in said.err
-    assert "Trial" not in said.err
+    printed = capsys.readouterr()
+    assert f"best {min(t.loss for t in trials):.5g}, " in printed.err
+    assert "s left" in printed.err
+    assert "3/3" in printed.err
+    assert "Trial" not in printed.err
     assert optuna.logging.get_verbosity() == before == logging.INFO
     search(measure, SPACE, n_trials=2)
     assert capsys.readouterr() == ("", "")

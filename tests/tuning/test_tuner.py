@@ -1,4 +1,4 @@
-"""tune: rows held out once, the estimator as it stands first, the best settings refitted; the command `tune`."""
+"""`tune`: held-out rows, the unchanged estimator as the first trial, the final fit; and the command `tune`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def tuned():
     return tune(NeuralBasisRegressor(**QUICK), X, y, RATES, n_trials=4, verbose=False)
 
 
-def test_the_loss_is_that_of_a_fit_without_the_rows_held_out(tuned):
+def test_the_loss_equals_that_of_a_fit_without_the_held_out_rows(tuned):
     X, y = draw_rows()
     is_held = hold_out(y, 0.2, False, 42)
     assert is_held.sum() == 48
@@ -66,7 +66,7 @@ def test_the_best_settings_are_fitted_on_all_rows(tuned):
     assert tuned.estimator.model_.summary.n_rows == len(y)
 
 
-def test_the_first_trial_is_the_estimator_as_it_stands(tuned):
+def test_the_first_trial_is_the_unchanged_estimator(tuned):
     assert tuned.trials[0].settings == {}
     assert all(set(trial.settings) == set(RATES) for trial in tuned.trials[1:])
     estimator = NeuralBasisRegressor(**QUICK)
@@ -74,7 +74,7 @@ def test_the_first_trial_is_the_estimator_as_it_stands(tuned):
     assert not hasattr(estimator, "model_")
 
 
-def test_it_prints_as_a_table(tuned):
+def test_a_tuning_prints_as_a_table(tuned):
     lines = str(tuned).splitlines()
     assert re.fullmatch(rf"4 trials, 0 failed, \d+ s; the best is trial {tuned.best.number}", lines[0])
     assert lines[2].split() == ["trial", "RMSE", "seconds", "learning_rate", "n_bases"]
@@ -112,7 +112,7 @@ def test_log_loss_and_other_scores():
         assert second.loss == pytest.approx(-roc_auc_score(y[is_held], chances[:, 1]), rel=1e-9)
 
 
-def test_a_class_that_the_training_rows_lack_costs_much():
+def test_a_class_without_training_rows_has_the_smallest_probability():
     X, y = draw_classes()
     other = np.array(["other", "yes", "no"])
     found = tune(NeuralBasisClassifier(**QUICK), X, y, RATES, n_trials=1, validation=(X[:3], other), verbose=False)
@@ -121,7 +121,7 @@ def test_a_class_that_the_training_rows_lack_costs_much():
     assert found.best.loss == pytest.approx(-(math.log(1e-15) + np.log(chances).sum()) / 3, rel=1e-9)
 
 
-def test_given_validation_rows_leave_all_rows_to_fit():
+def test_with_validation_rows_all_rows_are_fitted():
     X, y = draw_rows()
     other = draw_rows(seed=1)
     found = tune(NeuralBasisRegressor(**QUICK), X, y, RATES, n_trials=1, validation=other, verbose=False)
@@ -158,11 +158,11 @@ def test_any_kind_of_table(kind):
     options = {"n_trials": 2, "refit": False, "verbose": False}
     plain = tune(NeuralBasisRegressor(**QUICK), X, y, RATES, **options)
     found = tune(NeuralBasisRegressor(**QUICK), make_tables(X)[kind], y, RATES, **options)
-    # A sparse row sums its contributions in another order, which some processors round differently.
+    # Contributions of a sparse row are summed in another order, which some processors round differently.
     assert losses(found) == (pytest.approx(losses(plain), rel=1e-9) if kind == "sparse" else losses(plain))
 
 
-def test_a_file_goes_on_and_knows_its_rows(tmp_path):
+def test_a_stored_tuning_continues_only_with_the_same_rows(tmp_path):
     X, y = draw_rows(120)
     options = {"storage": tmp_path / "trials", "refit": False, "verbose": False}
     first = tune(NeuralBasisRegressor(**QUICK), X, y, RATES, n_trials=2, **options)
@@ -176,7 +176,7 @@ def test_a_file_goes_on_and_knows_its_rows(tmp_path):
         tune(NeuralBasisRegressor(**QUICK, hidden=(8,)), X, y, RATES, n_trials=4, **options)
 
 
-def test_named_spaces_leave_alone_what_was_chosen():
+def test_named_spaces_keep_parameters_that_are_not_at_their_default():
     X, y = draw_rows(120)
     options = {"n_trials": 3, "refit": False, "verbose": False}
     usual = tune(NeuralBasisRegressor(**QUICK), X, y, **options)
@@ -218,7 +218,7 @@ def test_a_wrong_seed_is_named():
         tune(NeuralBasisRegressor(), *draw_rows(), RATES, random_state=-1)
 
 
-def test_bad_data_is_an_error_at_once():
+def test_bad_data_raises_in_the_first_trial():
     X, y = draw_rows()
     X[3, 1] = np.inf
     with pytest.raises(ValueError, match="infinite"):
@@ -239,7 +239,7 @@ def run(*arguments, code=0):
     return found
 
 
-def test_the_command_searches_fits_measures_and_saves(houses, tmp_path):
+def test_the_command_tunes_fits_scores_and_saves(houses, tmp_path):
     out, trials = tmp_path / "out.nbm", tmp_path / "trials"
     given = [houses, "--target", "price", "--model", out, "--storage", trials]
     text = run(*given, "--trials", 2).stdout
@@ -271,11 +271,11 @@ def test_the_command_searches_fits_measures_and_saves(houses, tmp_path):
 def test_the_command_keeps_a_model_and_refuses_another_search(houses, tmp_path):
     out, trials = tmp_path / "out.nbm", tmp_path / "trials"
     out.write_text("mine")
-    said = run(houses, "--target", "price", "--model", out, code=1).stderr
-    assert "exists already" in said
+    printed = run(houses, "--target", "price", "--model", out, code=1).stderr
+    assert "exists already" in printed
     assert out.read_text() == "mine"
-    said = run(houses, "--target", "price", "--model", tmp_path / "new.nbm", "--storage", houses, code=1).stderr
-    assert "houses.csv is read and cannot be written" in said
+    printed = run(houses, "--target", "price", "--model", tmp_path / "new.nbm", "--storage", houses, code=1).stderr
+    assert "houses.csv is read and cannot be written" in printed
     given = [houses, "--target", "price", "--trials", 1, "--storage", trials, "--model", tmp_path / "new.nbm"]
     run(*given)
     assert "holds trials of another search: random_state, rows differ" in run(

@@ -1,10 +1,10 @@
 """The command line: `neuralbasis fit`, `tune`, `predict`, `evaluate`, `show`, `explain`, `export`, `concepts`, …
 
-In the order of the work: `commands` (what a user may write), `failure` (what goes wrong, in one line), `terminal`
-(text out, escaped), `wishes` (options read), `tables` (files in), `trial` (fit and hold out), `tuning` (search before
-that), `stream` (predict in batches), `measures` (scores with intervals), `outputs` (files out), `pages` (pages of
-text), `concepts` (pictures), `doctor` (the machine).
-Whatever is heavy is imported by the command that needs it: predictions do not import torch.
+Commands: `commands`, `fit_commands`, `concepts`. Input: `options` (parsing), `tables` (CSV and Parquet files). Work:
+`fitting` (hold out, fit, score), `tuning` (search first), `batches` (predict and evaluate batch by batch), `metrics`
+(scores with intervals), `doctor` (checks of the installation). Output: `outputs` (files), `formatting` (text and JSON),
+`terminal` (escaped printing), `errors` (one line and an exit code).
+Heavy packages are imported by the command that needs them; predicting does not import torch.
 """
 
 from .commands import main

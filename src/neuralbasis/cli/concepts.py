@@ -18,7 +18,7 @@ import numpy as np
 
 from ..printable import escape
 from ..serialization.temporary_file import replace_when_done
-from .failure import Failure, note
+from .errors import CommandError, note
 from .terminal import echo
 
 if TYPE_CHECKING:
@@ -85,12 +85,12 @@ def fit(
     neuralbasis concepts fit CUB_200_2011 --backbone microsoft/resnet-50 --download -o birds.nbc
     """
     from ..vision import Backbone, ConceptExtractor, read_annotations
-    from . import pages
+    from . import formatting
     from .outputs import check_output
 
     check_output(output, pictures)
     if os.path.exists(output) and not force:
-        raise Failure(f"{output} exists already; --force replaces it, --output names another file")
+        raise CommandError(f"{output} exists already; --force replaces it, --output names another file")
     annotations = read_annotations(pictures, folder=folder)
     for text in annotations.notes:
         note(text)
@@ -105,7 +105,7 @@ def fit(
     _report_broken(extractor.learned.broken, output)
     extractor.save(output)
     if as_json:
-        echo(pages.write_json({"concepts": output, "trust": [_list_trust(row) for row in extractor.trust()]}))
+        echo(formatting.format_json({"concepts": output, "trust": [_list_trust(row) for row in extractor.trust()]}))
     else:
         echo(_write_trust(extractor, output))
 
@@ -142,7 +142,7 @@ def apply(
     if split is not None:
         annotations = annotations.select(annotations.is_train == (split == "train"))
     if not annotations.images:
-        raise Failure(f"{pictures} has no pictures{f' of the split {split!r}' if split else ''}")
+        raise CommandError(f"{pictures} has no pictures{f' of the split {split!r}' if split else ''}")
     loaded.load_backbone(backbone, device, allow_download=allow_download)
     unfinished = f"{output}.unfinished"
     cache = options.pop("cache") or unfinished
@@ -222,7 +222,7 @@ def _list_trust(row: Trust) -> dict[str, Any]:
 
 def _write_trust(extractor: ConceptExtractor, output: str) -> str:
     """A table of the concepts with the highest and the lowest quality."""
-    from . import pages
+    from . import formatting
 
     rows = sorted(extractor.trust(), key=lambda row: -np.nan_to_num(row.auroc))
     is_shortened = len(rows) > 2 * MAX_LISTED
@@ -231,7 +231,7 @@ def _write_trust(extractor: ConceptExtractor, output: str) -> str:
     lines += [[r.concept, f"{r.auroc:.3f}", f"{r.ap:.3f}", f"{r.share:.3f}", f"{r.n_train:,}"] for r in shown]
     if is_shortened:
         lines.insert(MAX_LISTED + 1, ["…", "", "", "", ""])
-    page = [pages.align(lines), "", f"saved {output}: {len(rows)} concepts, measured on held-out pictures"]
+    page = [formatting.align(lines), "", f"saved {output}: {len(rows)} concepts, measured on held-out pictures"]
     if unmeasured := [row.concept for row in rows if not row.is_measured]:
         reason = "because all held-out pictures have them or none does"
         page.append(f"not measured, {reason}: {escape(', '.join(unmeasured))}")

@@ -1,4 +1,7 @@
-"""The doctor: versions, threads, compiled kernels, optional packages, and a model fitted, saved, read and compared."""
+"""Checks of the installation for `neuralbasis doctor`: versions, threads, compiled kernels, packages and a self-test.
+
+The self-test fits a small model, saves it, loads it and compares the predictions.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,9 @@ OPTIONAL = {
 
 
 def examine() -> dict[str, Any]:
-    """Everything that is worth knowing of an installation; `ok` is False if the self-test failed."""
+    """Facts about the installation; `ok` is False if the self-test failed."""
     found = {name: find_version(name) for name in REQUIRED}
-    test = test_itself() if found["torch"] else "skipped: torch is not installed; this machine can predict, not fit"
+    test = run_self_test() if found["torch"] else "skipped: torch is not installed; this machine can predict, not fit"
     return {
         "ok": test is None or test.startswith("skipped"),
         "neuralbasis": neuralbasis.__version__,
@@ -39,14 +42,15 @@ def examine() -> dict[str, Any]:
 
 
 def find_version(package: str) -> str | None:
+    """Version of an installed package, None if it is absent."""
     try:
         return version(package)
     except PackageNotFoundError:
         return None
 
 
-def test_itself() -> str | None:
-    """Fit, save, load, predict: None, or what went wrong."""
+def run_self_test() -> str | None:
+    """Fit, save, load and predict; None on success, otherwise a description of the failure."""
     try:
         X = {"size": np.linspace(0, 1, 120), "colour": np.array(["red", "blue", "green"] * 40)}
         y = X["size"] + (X["colour"] == "red")
@@ -57,27 +61,27 @@ def test_itself() -> str | None:
             fitted.save(path)
             loaded = neuralbasis.load(path)
         if not np.array_equal(loaded.predict(X), fitted.predict(X)):
-            return "failed: a saved and loaded model predicts otherwise"
+            return "failed: a saved and loaded model predicts different values"
         sums = loaded.contributions(X).sum(axis=1) + loaded.intercept
         return None if np.allclose(sums, loaded.scores(X)) else "failed: contributions do not sum to the score"
-    except Exception as error:  # whatever it is, the doctor is there to report it
+    except Exception as error:  # report any error as the result of the test
         return f"failed: {type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def describe_kernels() -> str:
-    """Whether the loops are compiled, and where the compiled ones are kept."""
+    """Whether kernels are compiled, and where compiled kernels are cached."""
     if not kernels.NUMBA:
-        return "not compiled: numba is absent or switched off by NEURALBASIS_NUMBA=0; predictions take the NumPy path"
+        return "not compiled: numba is absent or disabled by NEURALBASIS_NUMBA=0; predictions use NumPy"
     stats = getattr(kernels.score_rows, "stats", None)
     folder = getattr(stats, "cache_path", None)
     if folder is None:
         return "compiled"
-    kept = [name for name in os.listdir(folder) if name.endswith(".nbc")] if os.path.isdir(folder) else []
-    return f"compiled; {len(kept)} kept in {folder}" if kept else f"compiled; none kept yet in {folder}"
+    cached = [name for name in os.listdir(folder) if name.endswith(".nbc")] if os.path.isdir(folder) else []
+    return f"compiled; {len(cached)} cached in {folder}" if cached else f"compiled; none cached yet in {folder}"
 
 
-def write_report(found: dict[str, Any]) -> list[tuple[str, str]]:
-    """Lines of name and finding."""
+def format_report(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """Pairs of a name and the text of its finding."""
     lines = [(name, str(found[name])) for name in ("neuralbasis", "python", "platform", "threads", "kernels")]
     lines += [(name, number or "absent") for name, number in found["packages"].items()]
     lines += [(name, number or f"absent (for {OPTIONAL[name]})") for name, number in found["optional"].items()]

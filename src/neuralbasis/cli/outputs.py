@@ -1,4 +1,7 @@
-"""Outputs: tables written batch by batch, as CSV or Parquet; a file appears under its name when it is complete."""
+"""Tables written batch by batch as CSV or Parquet.
+
+Output goes to a temporary file that replaces the target when it is complete, or to standard output.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +20,18 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from ..serialization.temporary_file import replace_when_done
-from .failure import Failure
+from .errors import CommandError
 from .terminal import echo_exact
 
-GROUP_ROWS, GROUP_BYTES = 1 << 16, 1 << 27  # of a Parquet file, whichever comes first
-STRUCTURAL = '[",\r\n]'  # characters for which a text must be quoted
+GROUP_ROWS, GROUP_BYTES = 1 << 16, 1 << 27  # size of a Parquet row group, whichever limit is reached first
+STRUCTURAL = '[",\r\n]'  # texts with these characters must be quoted in CSV
 
 
 @contextmanager
 def open_output(path: str, names: Sequence[str]) -> Iterator[CsvOutput | ParquetOutput]:
-    """Where batches with these columns go: a file by its suffix, or standard output ("-")."""
+    """Open an output for batches with these columns: a file, its format given by its suffix, or "-" (stdout)."""
     if path == "-":
-        yield CsvOutput(Screen() if sys.stdout.isatty() else sys.stdout.buffer, names)
+        yield CsvOutput(TerminalWriter() if sys.stdout.isatty() else sys.stdout.buffer, names)
         sys.stdout.flush()
         return
     with replace_when_done(path) as file:
@@ -43,25 +46,25 @@ def open_output(path: str, names: Sequence[str]) -> Iterator[CsvOutput | Parquet
 
 
 def check_output(path: str, *inputs: str) -> None:
-    """The folder must be there, and the output must not be one of the inputs."""
+    """The folder must exist, and the output must not be one of the inputs."""
     folder = os.path.dirname(path) or "."
     if path != "-" and not os.path.isdir(folder):
-        raise Failure(f"the folder {folder!r} of the output does not exist; make it first")
+        raise CommandError(f"the folder {folder!r} of the output does not exist; create it first")
     if path != "-" and any(
         os.path.exists(other) and os.path.realpath(other) == os.path.realpath(path) for other in inputs
     ):
-        raise Failure(f"{path} is read and cannot be written in the same run; choose another name for the output")
+        raise CommandError(f"{path} is read and cannot be written in the same run; name another output")
 
 
-class Screen:
-    """Standard output where it is a terminal: bytes of a table, escaped."""
+class TerminalWriter:
+    """Binary file interface to a terminal; control characters are escaped."""
 
     def write(self, data: bytes | memoryview) -> None:
         echo_exact(bytes(data).decode())
 
 
 class CsvOutput:
-    """Texts are quoted only in batches where one needs it."""
+    """CSV writer that quotes texts only in batches that need it."""
 
     def __init__(self, file: Any, names: Sequence[str]):
         self._file = file
@@ -82,33 +85,33 @@ class CsvOutput:
 
 
 class ParquetOutput:
-    """Batches wait until they are a group of rows worth having."""
+    """Parquet writer that collects batches until they fill a row group."""
 
     def __init__(self, file: Any, names: Sequence[str]):
         self._file, self._names = file, names
         self._writer: Any = None
-        self._waiting: list[pa.RecordBatch] = []
+        self._pending: list[pa.RecordBatch] = []
         self._n_rows = self._n_bytes = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._waiting.append(batch)
+        self._pending.append(batch)
         self._n_rows, self._n_bytes = self._n_rows + batch.num_rows, self._n_bytes + batch.nbytes
         if self._n_rows >= GROUP_ROWS or self._n_bytes >= GROUP_BYTES:
             self._flush()
 
     def close(self) -> None:
-        if self._writer is None and not self._waiting:  # no rows: their types are not known
+        if self._writer is None and not self._pending:  # no rows, so the types are unknown
             self.write(pa.RecordBatch.from_arrays([pa.array([], pa.float64()) for _ in self._names], self._names))
         self._flush()
         self._writer.close()
 
     def _flush(self) -> None:
-        if not self._waiting:
+        if not self._pending:
             return
         if self._writer is None:
-            self._writer = pa.parquet.ParquetWriter(self._file, self._waiting[0].schema)
-        self._writer.write_table(pa.Table.from_batches(self._waiting))
-        self._waiting, self._n_rows, self._n_bytes = [], 0, 0
+            self._writer = pa.parquet.ParquetWriter(self._file, self._pending[0].schema)
+        self._writer.write_table(pa.Table.from_batches(self._pending))
+        self._pending, self._n_rows, self._n_bytes = [], 0, 0
 
 
 def _must_quote(column: pa.Array) -> bool:

@@ -1,7 +1,8 @@
-"""Tables: CSV and Parquet files, and standard input, read whole (`fit`) or in batches (everything else).
+"""CSV files, Parquet files and standard input, read whole (`fit`) or in batches (all other commands).
 
-A model says which columns it needs and as what, so that nothing else is parsed and no type depends on the rows that
-happen to come first. Texts that mean the same are one level: 3.0 is 3, TRUE is true.
+In: an open file and the columns to read. Out: Arrow tables and batches, and `Columns` for a model. Only the columns of
+the model are parsed, and their types come from the model, not from the first rows. Equivalent spellings are one level:
+3.0 is 3, TRUE is true.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,11 +29,14 @@ from ..data.columns import Column, Columns, level_text, list_names
 from ..data.frames import read_columns
 from ..data.text_numbers import MISSING_TEXTS
 from ..encoding.axis import Axis
-from .failure import Failure, require_names
+from .errors import CommandError, require_names
+
+if TYPE_CHECKING:
+    from ..data.files import Source
 
 NUMBER, TEXT = pa.float64(), pa.string()
-BLOCK_BYTES = 2 << 20  # of a CSV, parsed at a time; Arrow reads up to 32 ahead. Also the longest line
-BATCH_ROWS = 1 << 16  # of a Parquet file
+BLOCK_BYTES = 2 << 20  # bytes of CSV to parse at a time, and the longest possible line; Arrow reads up to 32 ahead
+BATCH_ROWS = 1 << 16  # rows of a Parquet file to read at a time
 HEAD_BYTES = 1 << 16
 DELIMITERS = ",;\t|"
 TRUE, FALSE = ("1", "true", "True", "TRUE"), ("0", "false", "False", "FALSE")
@@ -41,10 +45,10 @@ _BAD_VALUE = re.compile(r"column #(?P<column>\d+): .*invalid value '(?P<value>.*
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a CSV file is written.
+    """Format of a CSV file.
 
-    delimiter : None is the one of `DELIMITERS` that the header holds most
-    missing : texts that stand for no value, besides `MISSING_TEXTS`
+    delimiter : None selects the most frequent of `DELIMITERS` in the header
+    missing : texts to read as missing values, in addition to `MISSING_TEXTS`
     """
 
     delimiter: str | None = None
@@ -57,7 +61,7 @@ class Dialect:
 
 
 class CsvTable:
-    """A CSV file, plain or gzip, or standard input ("-"). It can be read once."""
+    """A CSV file, plain or gzip, or standard input ("-"). It can be read only once."""
 
     def __init__(self, path: str, file: IO[bytes], dialect: Dialect):
         self.place = "standard input" if path == "-" else path
@@ -66,35 +70,35 @@ class CsvTable:
         with self._explain():
             stream: Any = gzip.GzipFile(fileobj=file) if path.endswith(".gz") else file
             head = _read_head(stream)
-            self._stream = io.BufferedReader(_Rewound(head, stream))
+            self._stream = io.BufferedReader(_PrefixedStream(head, stream))
             self.delimiter, self.names = _read_header(head, dialect)
         if not self.names:
-            raise Failure(f"{self.place} is empty; a CSV file begins with the names of its columns")
+            raise CommandError(f"{self.place} is empty; a CSV file must start with the names of its columns")
 
     @property
     def progress(self) -> float | None:
-        """Share of the file that was read; None where its size is not known."""
+        """Share of the file that was read, None if its size is unknown."""
         return self._file.tell() / max(self._size, 1) if self._size is not None else None
 
     def read(self, names: Sequence[str], texts: Collection[str] = ()) -> pa.Table:
-        """These columns of all rows; types are inferred, save those that must stay texts."""
+        """Read these columns of all rows; types are inferred, except for columns in `texts`."""
         self.require(names)
         convert = self._convert(names, dict.fromkeys(texts, TEXT), strings_can_be_null=True)
         with self._explain():
             return pa.csv.read_csv(self._stream, convert_options=convert, **self._options())
 
     def batches(self, types: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
-        """Columns of these types, a batch of rows at a time; texts come as they stand in the file."""
+        """Read columns of these types in batches; texts are not converted."""
         self.require(types)
         convert = self._convert(list(types), types, strings_can_be_null=False)
         with self._explain():
             yield from pa.csv.open_csv(self._stream, convert_options=convert, **self._options())
 
     def require(self, names: Iterable[str]) -> None:
-        """Names of columns that must be in the file, once each."""
+        """Raise unless the file has each of these columns exactly once."""
         names = list(names)
         if len(self.names) == 1:
-            hint = f"{self.place} (its first line, {self.names[0]!r}, is one column: check --delimiter)"
+            hint = f"{self.place} (its first line, {self.names[0]!r}, is a single column: check --delimiter)"
             require_names(names, self.names, hint)
         require_names(names, self.names, self.place)
         require_once(names, self.names, self.place)
@@ -112,7 +116,7 @@ class CsvTable:
 
     @contextmanager
     def _explain(self) -> Iterator[None]:
-        """Errors of Arrow and of decompression in terms of the file."""
+        """Translate errors of Arrow and gzip into a `CommandError` that names file and column."""
         try:
             yield
         except (pa.ArrowInvalid, UnicodeError, EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -120,16 +124,16 @@ class CsvTable:
             if found := _BAD_VALUE.search(str(error)):
                 name, value = self.names[int(found["column"])], found["value"]
                 text = (
-                    f"column {name!r} must hold numbers, but holds {value!r}; correct it, or read it as missing with "
-                    f"--missing {value!r}"
+                    f"column {name!r} must hold numbers, but holds {value!r}; correct it, or pass --missing {value!r} "
+                    "to read it as missing"
                 )
             elif "UTF8" in text or isinstance(error, UnicodeError):
-                text = f"its text is not {self.dialect.encoding}; name the right one with --encoding, such as latin-1"
-            raise Failure(f"{self.place}: {text}") from error
+                text = f"the text is not {self.dialect.encoding}; name its encoding with --encoding, such as latin-1"
+            raise CommandError(f"{self.place}: {text}") from error
 
 
 class ParquetTable:
-    """A Parquet file; it states its types, which stay as they are."""
+    """A Parquet file; its own column types are kept."""
 
     def __init__(self, path: str, file: IO[bytes], dialect: Dialect):
         self.place, self.dialect = path, dialect
@@ -164,15 +168,15 @@ class ParquetTable:
         try:
             yield
         except (pa.ArrowInvalid, OSError) as error:
-            raise Failure(
-                f"{self.place}: not a Parquet file that can be read: {' '.join(str(error).split())}"
+            raise CommandError(
+                f"{self.place} is not a Parquet file that can be read: {' '.join(str(error).split())}"
             ) from error
 
 
 class SourceTable:
-    """Several files, or one that is larger than memory; unlike the others, it can be read again."""
+    """Several files, or one larger than memory. Unlike the other tables, it can be read several times."""
 
-    def __init__(self, source: Any, dialect: Dialect):
+    def __init__(self, source: Source, dialect: Dialect):
         self.source, self.dialect, self.names, self.place = source, dialect, list(source.names), "the data"
         self._n_read = 0
 
@@ -200,31 +204,32 @@ AnyTable = CsvTable | ParquetTable | SourceTable
 
 
 def read_file(path: str, file: IO[bytes], dialect: Dialect) -> CsvTable | ParquetTable:
-    """The table in an open file, by its suffix: .parquet and .pq are Parquet, all others CSV."""
+    """The table in an open file; .parquet and .pq are Parquet, all other suffixes CSV."""
     return (ParquetTable if path.endswith((".parquet", ".pq")) else CsvTable)(path, file, dialect)
 
 
-def require_once(names: Iterable[str], came: Sequence[str], place: str) -> None:
-    count = Counter(came)
+def require_once(names: Iterable[str], available: Sequence[str], place: str) -> None:
+    """Raise if one of these columns occurs more than once."""
+    count = Counter(available)
     if repeated := [name for name in names if count[name] > 1]:
-        raise Failure(f"{place} has more than one column {list_names(repeated)}; rename them so that each comes once")
+        raise CommandError(f"{place} has more than one column {list_names(repeated)}; give each column a unique name")
 
 
 def needed_types(axes: Iterable[Axis]) -> dict[str, pa.DataType]:
-    """The types in which a model's columns are read: text, of which `read_batch` makes numbers where it can."""
+    """Types in which the columns of a model are read: text, which `read_batch` converts to numbers."""
     return {axis.name: TEXT for axis in axes}
 
 
 def read_batch(batch: pa.RecordBatch, axes: Sequence[Axis], missing: Collection[str]) -> Columns:
-    """The model's columns of a batch, levels in the model's spelling."""
-    arrays = {axis.name: _read_plain_numbers(batch.column(axis.name), axis, missing) for axis in axes}
-    came = read_columns(pa.table(arrays))
-    columns = tuple(respell(column, axis, missing) for column, axis in zip(came, axes, strict=True))
-    return Columns(came.names, came.n_rows, columns=columns)
+    """The model's columns of a batch, with levels in the model's spelling."""
+    arrays = {axis.name: _parse_numbers(batch.column(axis.name), axis, missing) for axis in axes}
+    found = read_columns(pa.table(arrays))
+    columns = tuple(respell(column, axis, missing) for column, axis in zip(found, axes, strict=True))
+    return Columns(found.names, found.n_rows, columns=columns)
 
 
-def _read_plain_numbers(array: pa.Array, axis: Axis, missing: Collection[str]) -> pa.Array:
-    """A column of numbers that came as text, parsed at once; as it came where some text needs a closer look."""
+def _parse_numbers(array: pa.Array, axis: Axis, missing: Collection[str]) -> pa.Array:
+    """Fast parsing of a numeric column read as text; unchanged if Arrow cannot parse all texts (see `respell`)."""
     if axis.is_level or not pa.types.is_string(array.type):
         return array
     is_missing = pa.compute.is_in(array, value_set=pa.array(list(missing), pa.string()))
@@ -235,7 +240,7 @@ def _read_plain_numbers(array: pa.Array, axis: Axis, missing: Collection[str]) -
 
 
 def respell(column: Column, axis: Axis, missing: Collection[str]) -> Column:
-    """A column as the axis knows it: texts in the axis's spelling, or numbers; missing where a text stands for that.
+    """Convert a column to the levels of an axis in their spelling, or to numbers; texts in `missing` become missing.
 
     >>> from neuralbasis.encoding.axis import level_axis
     >>> column = Column("grade", None, np.array([0, 1, 2]), ("3.0", "NA", "4"))
@@ -258,9 +263,9 @@ def respell(column: Column, axis: Axis, missing: Collection[str]) -> Column:
         return respelled
     numbers, facts = respelled.parse()
     if not facts.are_numbers:
-        raise Failure(
-            f"column {axis.name!r} must hold numbers, but holds {facts.other!r}; correct it, or read it as missing "
-            f"with --missing {facts.other!r}"
+        raise CommandError(
+            f"column {axis.name!r} must hold numbers, but holds {facts.other!r}; correct it, or pass --missing "
+            f"{facts.other!r} to read it as missing"
         )
     facts.require_numbers(axis.name)
     return numbers
@@ -281,8 +286,8 @@ def _is_flag(axis: Axis) -> bool:
     return not axis.is_level and set(axis.knots) <= {0.0, 1.0}
 
 
-class _Rewound(io.RawIOBase):
-    """A stream whose first bytes were read already."""
+class _PrefixedStream(io.RawIOBase):
+    """A stream whose first bytes were read before."""
 
     def __init__(self, head: bytes, rest: Any):
         self._head, self._rest = head, rest
@@ -306,7 +311,7 @@ def _read_head(stream: Any) -> bytes:
 
 def _read_header(head: bytes, dialect: Dialect) -> tuple[str, list[str]]:
     """The delimiter and the names of the columns."""
-    is_cut = len(head) == HEAD_BYTES  # perhaps within a character
+    is_cut = len(head) == HEAD_BYTES  # possibly within a multi-byte character
     encoding = "utf-8-sig" if dialect.encoding.lower().replace("-", "") == "utf8" else dialect.encoding
     text = head.decode(encoding, errors="ignore" if is_cut else "replace").lstrip("\r\n")
     first = text.splitlines()[0] if text else ""

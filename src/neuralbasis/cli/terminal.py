@@ -1,7 +1,7 @@
-"""Terminal: the only way from a command to standard output and standard error.
+"""Printing to standard output and standard error.
 
-Names and values come from strangers' files. Control characters in them are shown as escapes such as \\x1b and never
-reach the terminal; the only escape sequences that do are our own colours.
+Names and values come from untrusted files. Their control characters are printed as escapes such as \\x1b, so the only
+escape sequences that reach a terminal are the colours of this package.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from ..printable import escape
 
 
 def echo(text: str, err: bool = False) -> None:
-    """Print lines for people."""
+    """Print text, escaped except for line breaks."""
     click.echo(escape(text, keep="\n"), err=err)
 
 
 def echo_line(label: str, colour: str, text: str) -> None:
-    """Print one line on standard error behind a coloured label."""
+    """Print one line with a coloured label on standard error."""
     click.echo(f"{click.style(f'{label}:', fg=colour)} {escape(text)}", err=True)
 
 
 def echo_exact(text: str) -> None:
-    """Write a text for programs: exact into a file or a pipe, with escapes on a terminal."""
-    # Without `color`, click would drop escape sequences from a pipe, and with them parts of names.
+    """Write a text for programs: unchanged to a file or a pipe, escaped on a terminal."""
+    # Without `color`, click would strip escape sequences from names when writing to a pipe.
     click.echo(escape(text, keep="\n\t") if sys.stdout.isatty() else text, nl=False, color=True)

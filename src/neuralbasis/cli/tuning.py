@@ -1,4 +1,4 @@
-"""Tuning: settings searched on the rows to fit on, then a trial with them; what `neuralbasis tune` does."""
+"""Search for settings on the training rows, then fit with the best ones: the work of `neuralbasis tune`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 import neuralbasis
 
 from ..tuning.tuner import Tuning
-from .fitting import Rows, Trial, run_trial
-from .options import Wishes
+from .fitting import FileRows, HoldoutResult, fit_and_evaluate
+from .options import FitOptions
 from .tables import AnyTable
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How to search; see `neuralbasis.tune`."""
+class SearchOptions:
+    """Parameters of the search; see `neuralbasis.tune`."""
 
     n_trials: int
     time_limit: float | None
@@ -25,19 +25,18 @@ class Plan:
     storage: str | None
 
 
-def run_search(table: AnyTable, wishes: Wishes, plan: Plan) -> tuple[Trial, Tuning]:
-    """The trial of the best settings, and how they were found; rows held out to measure take no part in the search."""
+def tune_and_fit(table: AnyTable, options: FitOptions, search: SearchOptions) -> tuple[HoldoutResult, Tuning]:
+    """Fit with the best settings; the search does not use the rows that are held out for the scores."""
     found: list[Tuning] = []
 
-    def choose(estimator: Any, rows: Rows) -> Any:
-        quiet = estimator.set_params(verbose=False)  # one bar, that of the search
-        seed = wishes.parameters["random_state"]
+    def choose(estimator: Any, rows: FileRows) -> Any:
+        quiet = estimator.set_params(verbose=False)  # the search has the only progress bar
+        seed = options.parameters["random_state"]
         tuning = neuralbasis.tune(
-            quiet, rows.X, rows.y, plan.space, n_trials=plan.n_trials, time_limit=plan.time_limit,
-            sample_weight=rows.weights, sampler=plan.sampler, storage=plan.storage, random_state=seed, refit=False,
-            verbose=sys.stderr.isatty(),
+            quiet, rows.X, rows.y, sample_weight=rows.weights, random_state=seed, refit=False,
+            verbose=sys.stderr.isatty(), **vars(search),
         )  # fmt: skip
         found.append(tuning)
         return tuning.estimator
 
-    return run_trial(table, wishes, choose), found[0]
+    return fit_and_evaluate(table, options, choose), found[0]

@@ -6,7 +6,7 @@ means sparse rows. A loop that calls one of another file is compiled together wi
 delete the caches of both files.
 """
 
-from .boosting import cut_columns, cut_pairs, refine_columns
+from .boosting import cut_columns, cut_pairs
 from .compiled import BLOCK, NUMBA
 from .lookup import gather_rows, gather_stored, locate_stored, scatter_rows, scatter_stored, take_rows
 from .optimizer import measure_roughness, pull_bends, pull_edges, step_adam
@@ -30,7 +30,7 @@ __all__ = [
     "BLOCK", "FEW_ROWS", "MIN_ROWS", "NUMBA", "N_GROUPS", "add_entries", "add_sorted_entries", "blend_bases",
     "count_cells", "count_entries", "count_threads", "cut_columns", "cut_pairs", "digest_rows", "digest_stored",
     "find_view", "gather_rows", "gather_stored", "list_entries", "locate_rows", "locate_stored",
-    "measure_roughness", "narrow_rows", "pick_classes", "pull_bases", "pull_bends", "pull_edges", "refine_columns",
-    "scatter_rows", "scatter_stored", "score_few_rows", "score_rows", "share_rows", "share_work", "shrink_terms",
-    "sort_entries", "step_adam", "step_terms", "take_rows", "thin_points", "weigh_columns",
+    "measure_roughness", "narrow_rows", "pick_classes", "pull_bases", "pull_bends", "pull_edges", "scatter_rows",
+    "scatter_stored", "score_few_rows", "score_rows", "share_rows", "share_work", "shrink_terms", "sort_entries",
+    "step_adam", "step_terms", "take_rows", "thin_points", "weigh_columns",
 ]  # fmt: skip

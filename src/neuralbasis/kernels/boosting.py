@@ -1,6 +1,7 @@
-"""Boosted steps: rounds that split columns and pairs into pieces, and a penalised fit of jumps and spikes per column.
+"""Boosted steps: one round cuts every column in pieces, or the table of every pair in four.
 
-Slopes and curvatures are the first and second derivatives of the loss with respect to the rows' scores.
+A cut is the best of a few random ones: random cuts average to smooth shapes, and the best of a few finds jumps. Levels
+of nominal columns are shuffled before each cut. Between two knots, a step is a ramp, as predictions interpolate.
 """
 
 from __future__ import annotations
@@ -10,151 +11,59 @@ import numpy as np
 from .compiled import njit
 from .reading import _scramble
 
-CUTS = 4  # cuts of a column per round of boosting
+N_CUTS = 4  # of a column in a round
+N_TRIES = 3  # random cuts of which the best is taken
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _sum_slopes(position, slope, curvature, steep, inner, outer):
-    """Sum the rows at the knots of an axis: negative slopes (G,), and curvatures as a tridiagonal matrix."""
-    count = len(steep)
-    for i in range(len(position)):
-        place = position[i]
-        if curvature[i] == 0 or not (1 <= place <= count):  # held-out row, missing value or unseen level
-            continue
-        left = int(place) - 1
-        part = place - 1 - left
-        steep[left] -= (1 - part) * slope[i]
-        inner[left] += (1 - part) * (1 - part) * curvature[i]
-        if part > 0:
-            steep[left + 1] -= part * slope[i]
-            inner[left + 1] += part * part * curvature[i]
-            outer[left] += part * (1 - part) * curvature[i]
+def _draw(seed, cut, number):
+    """A pseudorandom number from 0 to 1."""
+    mixed = _scramble(np.uint64(seed)) + np.uint64(cut) * np.uint64(0x9E3779B97F4A7C15)
+    return float(_scramble(_scramble(mixed) + np.uint64(number)) >> np.uint64(11)) / 2.0**53
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _solve_chain(inner, outer, right, x):
-    """Solve a symmetric tridiagonal system with diagonal `inner` (G,) and off-diagonal `outer` (G - 1,) for x."""
-    count = len(inner)
-    ratio = np.empty(count)
-    pivot = inner[0]
-    x[0] = right[0] / pivot
-    for j in range(1, count):
-        ratio[j - 1] = outer[j - 1] / pivot
-        pivot = inner[j] - outer[j - 1] * ratio[j - 1]
-        x[j] = (right[j] - outer[j - 1] * x[j - 1]) / pivot
-    for j in range(count - 2, -1, -1):
-        x[j] -= ratio[j] * x[j + 1]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _fuse(inner, outer, right, price, width, x):
-    """Minimise ½ x'Hx - right'x + Σ_j price_j |x_j+1 - x_j| by iteratively reweighted squares, starting from x."""
-    steps = len(inner) - 1
-    for _ in range(4):
-        diagonal, beside = inner.copy(), outer[:steps].copy()
-        for j in range(steps):
-            weight = price[j] / (abs(x[j + 1] - x[j]) + width)
-            diagonal[j] += weight
-            diagonal[j + 1] += weight
-            beside[j] -= weight
-        _solve_chain(diagonal, beside, right, x)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def refine_columns(positions, sizes, price, spike_price, width, slope, curvature, chain, spike, moved):
-    """One sweep of coordinate descent over the columns: refit the jumps and spikes of each, given all others.
-
-    positions (F, N); sizes (F,) number of knots; price (F, G) penalty of a jump after each knot; spike_price (F, G)
-    penalty of a spike at each knot, inf for none; chain and spike (F, G) are the two parts of a shape. The rows' slope
-    (N,) and score changes moved (N,) are updated.
-    """
-    for f in range(len(positions)):
-        count, position = sizes[f], positions[f]
-        steep, inner, outer = np.zeros(count), np.zeros(count), np.zeros(count)
-        _sum_slopes(position, slope, curvature, steep, inner, outer)
-        total = inner.sum()
-        if total == 0:
-            continue
-        inner += 1e-6 * total / count  # knots without rows
-        old, x, right = chain[f, :count], chain[f, :count].copy(), steep.copy()
-        for j in range(count):
-            right[j] += inner[j] * old[j]
-            if j > 0:
-                right[j] += outer[j - 1] * old[j - 1]
-            if j < count - 1:
-                right[j] += outer[j] * old[j + 1]
-        _fuse(inner, outer, right, price[f], width, x)
-        x -= (inner * x).sum() / total
-        change = x - old
-        chain[f, :count] = x
-        jolt = np.zeros(count)
-        for j in range(count):
-            if spike_price[f, j] < np.inf:
-                rest = steep[j] - inner[j] * change[j]
-                if j > 0:
-                    rest -= outer[j - 1] * change[j - 1]
-                if j < count - 1:
-                    rest -= outer[j] * change[j + 1]
-                rest += inner[j] * spike[f, j]
-                new = np.sign(rest) * max(abs(rest) - spike_price[f, j], 0.0) / inner[j]
-                jolt[j] = new - spike[f, j]
-                spike[f, j] = new
-        change += jolt
-        for i in range(len(position)):
-            place = position[i]
-            if 1 <= place <= count:
-                left = int(place) - 1
-                part = place - 1 - left
-                step = (1 - part) * change[left]
-                if part > 0:
-                    step += part * change[left + 1]
-                slope[i] += curvature[i] * step
-                moved[i] += step
-    return -1
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _order_cells(slope, curvature, is_nominal, order, rank):
-    """Order of the cells in which an axis is cut: along the axis; nominal levels by their Newton steps."""
+def _order_cells(is_nominal, seed, number, order, rank):
+    """The order in which an axis is cut: its own, or shuffled for nominal levels."""
     for i in range(len(order)):
         order[i] = i
     if is_nominal:
-        order[:] = np.argsort(slope / (curvature + 1.0), kind="mergesort")
+        keys = np.empty(len(order))
+        for i in range(len(order)):
+            keys[i] = _draw(seed, number, 1000 + i)
+        order[:] = np.argsort(keys)
     for i in range(len(order)):
         rank[order[i]] = i
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _cut_line(slope, curvature, last, ridge, least):
-    """Best cut of a line of cells, given cumulative sums; returns its gain and its place, 0 for no cut."""
-    total, weight = slope[last], curvature[last]
-    best, place = total * total / (weight + ridge), 0
-    for j in range(1, last):
-        light = curvature[j]
-        if light < least or weight - light < least:
-            continue
-        gain = slope[j] ** 2 / (light + ridge) + (total - slope[j]) ** 2 / (weight - light + ridge)
-        if gain > best:
-            best, place = gain, j
-    return best, place
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def _cut_at_quantile(curvature, least, quantile):
-    """Cut of a line of cells at this quantile of the curvature, given cumulative sums; 0 for no cut."""
+    """Cut a line of cells, given by cumulative sums, at a quantile of the rows; 0 if a side would be too small."""
     total = curvature[-1]
     place = np.searchsorted(curvature, quantile * total)
     return 0 if curvature[place] < least or total - curvature[place] < least else place
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _cut_line(sums, bends, ridge, least, seed, number):
+    """The best of `N_TRIES` random cuts of a line of cells, given by cumulative sums; 0 if there is none."""
+    last, best, place = len(sums) - 1, -1.0, 0
+    for k in range(N_TRIES):
+        j = _cut_at_quantile(bends, least, _draw(seed, number, k))
+        if j > 0:
+            gain = sums[j] ** 2 / (bends[j] + ridge) + (sums[last] - sums[j]) ** 2 / (bends[last] - bends[j] + ridge)
+            if gain > best:
+                best, place = gain, j
+    return place
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def cut_columns(
     positions, cells, axes, sizes, nominal, ridge, least, rate, slope, curvature, tables, offsets, moved, seed
 ):
-    """One round of boosting: cut every column in two, CUTS times; each side takes its Newton step times `rate`.
+    """One round of boosting: cut every column in two, N_CUTS times; each side takes its Newton step times `rate`.
 
-    Arguments as in `cut_pairs`, with axes (P, 1). The rows are updated once for all cuts of a column. Cuts have the
-    largest gain, or, if the seed is above 0, are random: at a random quantile of the rows, nominal levels shuffled.
+    Arguments as in `cut_pairs`, with axes (P, 1). Rows are updated once for all cuts of a column.
     """
     for p in range(len(axes)):
         axis = axes[p, 0]
@@ -164,15 +73,9 @@ def cut_columns(
             steep[near[n]] += slope[n]
             weight[near[n]] += curvature[n]
         order, rank = np.empty(size, np.int64), np.empty(size, np.int64)
-        _order_cells(steep, weight, nominal[axis], order, rank)
-        for c in range(CUTS):
-            quantile = -1.0
-            if seed > 0:
-                quantile = _draw(seed, p * CUTS + c, 0)
-                if nominal[axis]:
-                    _shuffle_cells(seed, p * CUTS + c, order, rank)
-            if not _cut_column(order, rank, ridge, least, rate, steep, weight, change, quantile) and seed == 0:
-                break
+        for c in range(N_CUTS):
+            _order_cells(nominal[axis], seed, p * N_CUTS + c, order, rank)
+            _cut_column(order, rank, ridge, least, rate, steep, weight, change, seed, p * N_CUTS + c)
         tables[offsets[p] : offsets[p] + size] += change
         for n in range(len(slope)):
             left = int(position[n])
@@ -185,89 +88,56 @@ def cut_columns(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _draw(seed, cut, number):
-    """Pseudorandom number in [0, 1)."""
-    mixed = _scramble(np.uint64(seed)) + np.uint64(cut) * np.uint64(0x9E3779B97F4A7C15)
-    return float(_scramble(_scramble(mixed) + np.uint64(number)) >> np.uint64(11)) / 2.0**53
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _shuffle_cells(seed, cut, order, rank):
-    """Shuffle the cells."""
-    keys = np.empty(len(order))
-    for i in range(len(order)):
-        keys[i] = _draw(seed, cut, 1 + i)
-    order[:] = np.argsort(keys)
-    for i in range(len(order)):
-        rank[order[i]] = i
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _cut_column(order, rank, ridge, least, rate, steep, weight, change, quantile):
-    """Cut a column's cells and update slopes and changes; False if there is no cut.
-
-    The cut has the largest gain, or is at a quantile of the rows if `quantile` is not negative.
-    """
+def _cut_column(order, rank, ridge, least, rate, steep, weight, change, seed, number):
+    """Cut the cells of a column once; updates the slopes of the cells and the change of the table."""
     size = len(order)
     sums, bends = np.zeros(size + 1), np.zeros(size + 1)
     for i in range(size):
         sums[i + 1] = sums[i] + steep[order[i]]
         bends[i + 1] = bends[i] + weight[order[i]]
-    if quantile < 0:
-        _, place = _cut_line(sums, bends, size, ridge, least)
-    else:
-        place = _cut_at_quantile(bends, least, quantile)
-    if place == 0:
-        return False
-    near = -rate * sums[place] / (bends[place] + ridge)
-    far = -rate * (sums[size] - sums[place]) / (bends[size] - bends[place] + ridge)
-    for i in range(size):
-        step = near if rank[i] < place else far
-        change[i] += step
-        steep[i] += weight[i] * step
-    return True
+    place = _cut_line(sums, bends, ridge, least, seed, number)
+    if place > 0:
+        near = -rate * sums[place] / (bends[place] + ridge)
+        far = -rate * (sums[size] - sums[place]) / (bends[size] - bends[place] + ridge)
+        for i in range(size):
+            step = near if rank[i] < place else far
+            change[i] += step
+            steep[i] += weight[i] * step
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _cut_table(slope, curvature, ridge, least, cut):
-    """Best cut of a table along its first axis, and of each side along the second, given cumulative sums.
-
-    Writes the three places to `cut`; returns the gain, 0 for no cut.
-    """
-    rows, last = slope.shape[0] - 1, slope.shape[1] - 1
-    best = 0.0
-    for i in range(1, rows):
-        if curvature[i, last] < least or curvature[rows, last] - curvature[i, last] < least:
+def _cut_table(sums, bends, ridge, least, seed, number, cut, step):
+    """The best of `N_TRIES` random cuts of a table, given by cumulative sums: along its first axis, then each side
+    along the second. Writes the three places and the Newton steps of the four pieces; returns the gain, 0 for none."""
+    rows, best = sums.shape[0] - 1, 0.0
+    tried, steps = np.zeros(3, np.int64), np.zeros((2, 2))
+    for k in range(N_TRIES):
+        tried[0] = _cut_at_quantile(bends[:, -1], least, _draw(seed, number, 3 * k))
+        if tried[0] == 0:
             continue
-        near, near_place = _cut_line(slope[i], curvature[i], last, ridge, least)
-        far, far_place = _cut_line(slope[rows] - slope[i], curvature[rows] - curvature[i], last, ridge, least)
-        if near + far > best:
-            best = near + far
-            cut[0], cut[1], cut[2] = i, near_place, far_place
+        tried[1] = _cut_at_quantile(bends[tried[0]], least, _draw(seed, number, 3 * k + 1))
+        tried[2] = _cut_at_quantile(bends[rows] - bends[tried[0]], least, _draw(seed, number, 3 * k + 2))
+        gain = _find_steps(sums, bends, tried, ridge, steps)
+        if gain > best:
+            best = gain
+            cut[:], step[:] = tried, steps
     return best
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _cut_table_at_random(curvature, least, seed, number, cut):
-    """As `_cut_table`, with each of the three cuts at a random quantile of the rows."""
-    rows, last = curvature.shape[0] - 1, curvature.shape[1] - 1
-    cut[0] = _cut_at_quantile(curvature[:, last], least, _draw(seed, number, 0))
-    cut[1] = _cut_at_quantile(curvature[cut[0]], least, _draw(seed, number, 1))
-    cut[2] = _cut_at_quantile(curvature[rows] - curvature[cut[0]], least, _draw(seed, number, 2))
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _find_steps(slope, curvature, cut, ridge, rate, step):
-    """Newton steps of the four pieces of a cut table, times `rate`."""
-    i, rows, last = cut[0], slope.shape[0] - 1, slope.shape[1] - 1
+def _find_steps(sums, bends, cut, ridge, step):
+    """Newton steps of the four pieces of a cut table; returns what they gain."""
+    i, rows, last, gain = cut[0], sums.shape[0] - 1, sums.shape[1] - 1, 0.0
     for side in range(2):
         j = cut[1 + side]
         top, bottom = (i, 0) if side == 0 else (rows, i)
         for piece in range(2):
             right, left = (j, 0) if piece == 0 else (last, j)
-            rise = slope[top, right] - slope[bottom, right] - slope[top, left] + slope[bottom, left]
-            bend = curvature[top, right] - curvature[bottom, right] - curvature[top, left] + curvature[bottom, left]
-            step[side, piece] = -rate * rise / (bend + ridge)
+            rise = sums[top, right] - sums[bottom, right] - sums[top, left] + sums[bottom, left]
+            bend = bends[top, right] - bends[bottom, right] - bends[top, left] + bends[bottom, left]
+            step[side, piece] = -rise / (bend + ridge)
+            gain += rise * rise / (bend + ridge)
+    return gain
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -286,13 +156,20 @@ def cut_pairs(
 ):
     """One round of boosting: cut the table of every pair in four pieces; each takes its Newton step times `rate`.
 
-    positions (A, N) and the cells nearest to them; pairs (P, 2) of axes; sizes (A,) number of cells; tables: the cells
-    of all pairs, each pair from its offset on. The rows' slope (N,) and score changes moved (N,) are updated. Cuts have
-    the largest gain, or, if the seed is above 0, are random: along either axis first, nominal levels shuffled.
+    Parameters
+    ----------
+    positions, cells : (A, N) of the rows on the axes, and the cells nearest to them
+    pairs : (P, 2) axes of each pair
+    sizes, nominal : (A,) number of cells of each axis, and whether they have no order
+    ridge, least : added to the curvature of a piece, and the smallest curvature that a piece needs
+    slope, curvature, moved : (N,) of the loss at the rows' scores; slope and score changes are updated
+    tables, offsets : cells of all pairs, each pair from its offset on; updated
+    seed : of the random cuts, above 0
     """
-    cut, turned, step = np.zeros(3, np.int64), np.zeros(3, np.int64), np.zeros((2, 2))
     for p in range(len(pairs)):
         first, second = pairs[p]
+        if _draw(seed, 3 * p, 0) < 0.5:
+            first, second = second, first
         shape = sizes[first], sizes[second]
         steep, weight = np.zeros(shape), np.zeros(shape)
         near, other = cells[first], cells[second]
@@ -301,37 +178,22 @@ def cut_pairs(
             weight[near[n], other[n]] += curvature[n]
         order, rank = np.empty(shape[0], np.int64), np.empty(shape[0], np.int64)
         order2, rank2 = np.empty(shape[1], np.int64), np.empty(shape[1], np.int64)
-        _order_cells(steep.sum(axis=1), weight.sum(axis=1), nominal[first], order, rank)
-        _order_cells(steep.sum(axis=0), weight.sum(axis=0), nominal[second], order2, rank2)
-        if seed > 0 and nominal[first]:
-            _shuffle_cells(seed, 4 * p, order, rank)
-        if seed > 0 and nominal[second]:
-            _shuffle_cells(seed, 4 * p + 1, order2, rank2)
+        _order_cells(nominal[first], seed, 3 * p, order, rank)
+        _order_cells(nominal[second], seed, 3 * p + 1, order2, rank2)
         sums, bends = np.zeros((shape[0] + 1, shape[1] + 1)), np.zeros((shape[0] + 1, shape[1] + 1))
         _sum_before(steep, order, order2, sums)
         _sum_before(weight, order, order2, bends)
-        turned_sums, turned_bends = np.ascontiguousarray(sums.T), np.ascontiguousarray(bends.T)
-        if seed > 0:
-            _cut_table_at_random(bends, least, seed, 4 * p + 2, cut)
-            _cut_table_at_random(turned_bends, least, seed, 4 * p + 2, turned)
-            is_turned = _draw(seed, 4 * p + 3, 0) < 0.5
-        else:
-            gain = _cut_table(sums, bends, ridge, least, cut)
-            is_turned = _cut_table(turned_sums, turned_bends, ridge, least, turned) > gain
-        if is_turned:
-            cut[:] = turned
-            sums, bends = turned_sums, turned_bends
-            first, second, rank, rank2 = second, first, rank2, rank
-        if cut[0] == 0:
+        cut, step = np.zeros(3, np.int64), np.zeros((2, 2))
+        if _cut_table(sums, bends, ridge, least, seed, 3 * p + 2, cut, step) == 0.0:
             continue
-        _find_steps(sums, bends, cut, ridge, rate, step)
+        step *= rate
         _move_rows(positions, cells, first, second, nominal, rank, rank2, cut, step, slope, curvature, moved)
-        for i in range(len(rank)):
+        is_turned = first != pairs[p, 0]
+        for i in range(shape[0]):
             side = int(rank[i] >= cut[0])
-            for j in range(len(rank2)):
-                where = j * len(rank) + i if is_turned else i * len(rank2) + j
+            for j in range(shape[1]):
+                where = j * shape[0] + i if is_turned else i * shape[1] + j
                 tables[offsets[p] + where] += step[side, int(rank2[j] >= cut[1 + side])]
-        cut[:] = 0
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})

@@ -1,7 +1,8 @@
-"""The fitted model: NumPy arrays and compiled loops, no torch.
+"""The fitted model: NumPy arrays and compiled kernels, no torch.
 
-`additive_model` (predictions), `shapes` (tables), `predictor` (arrays for the kernels), `purify`, `merge`, `summary`,
-`scorecard`.
+`additive_model` (predictions), `shapes` and `factors` (tables, dense and low-rank), `predictor` (arrays for the
+kernels), `predictions` (predictions as named columns), `purify`, `merge`, `summary` (how the model was fitted),
+`scorecard` and `term_table` (a model as text), `interpolation` (between knots, in NumPy).
 """
 
 from __future__ import annotations

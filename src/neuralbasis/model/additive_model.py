@@ -1,8 +1,9 @@
-"""AdditiveModel: what remains of a fitted network. One table a term, an intercept, a link; NumPy only.
+"""`AdditiveModel`, the result of a fit: one table per term, an intercept and a link. It needs NumPy but no torch.
 
     score(x) = intercept + Σ_terms table_term(position of x)          prediction = link⁻¹(score)
 
-Prediction, plots, explanations, edits, files and exports all read these tables, so none of them can disagree.
+In: any table of rows. Out: scores, contributions, predictions, probabilities. Plots, explanations, edits, files and
+exports all read the same tables, so they agree with the predictions.
 """
 
 from __future__ import annotations
@@ -28,35 +29,35 @@ from ..losses.links import inverse_link
 from ..readonly import freeze_fields
 from ..serialization.model_file import read_fields, write_model
 from ..terms.term import Term, term_name
-from . import predictor as parts
-from .factors import Contributions, LowRankPart, fill_contributions, join_contributions
-from .predictor import TablePart, make_parts, take_rows
+from . import predictor
+from .factors import Contributions, LowRankPredictor, fill_contributions, join_contributions
+from .predictor import TablePredictor, make_predictors, take_rows
 from .scorecard import Scorecard, describe, scorecard
 from .shapes import AnyShape, LowRankShape
 from .summary import Summary
 
-CACHED_NUMBERS = 1 << 16  # scores that are linked at a time
-MAX_MEASURED = 500_000_000  # contributions whose sizes are averaged; of more, a random part
-MAX_BYTES = 2e9  # contributions of a stored table or a wide model: more would be dense by surprise
+CACHED_NUMBERS = 1 << 16  # scores to which the link is applied at a time: they stay in the cache
+MAX_MEASURED = 500_000_000  # contributions to average for importances; beyond it, a random sample of rows
+MAX_BYTES = 2e9  # limit of the dense contributions of a sparse table or a wide model
 
 
 @dataclass(frozen=True, eq=False)
 class AdditiveModel:
-    """A fitted additive model: look up, sum, link.
+    """A fitted additive model.
 
-    Rows may be any table; columns are found by name, in any order, and a plain array is read by position. One row may
-    be a plain dict, such as `{"age": 31, "city": "Oslo"}`, and a few rows a list of such dicts. A model does not
-    change: any number of threads may call it.
+    Rows may come as any kind of table. Columns are found by name, in any order; plain arrays are read by position. One
+    row may be a dict, such as `{"age": 31, "city": "Oslo"}`, and several rows a list of dicts. Models are immutable, so
+    several threads may use one at the same time.
 
     Parameters
     ----------
     encoder : axes of the columns
     intercept : (K,) score of a row whose contributions are all zero
-    shapes : one a term
+    shapes : one per term
     link : "identity", "logit" or "mlogit"
     classes : labels of the classes, None for regression
-    n_jobs : threads for many rows; None and -1 are all cores
-    summary : how the model was fitted, None if it was made by hand
+    n_jobs : number of threads; None and -1 use all cores
+    summary : how the model was fitted, None if it was built by hand
 
     Examples
     --------
@@ -78,8 +79,8 @@ class AdditiveModel:
     summary: Summary | None = None
     _is_plain: bool = field(init=False, repr=False)
     _places: tuple[Mapping[str, float] | None, ...] = field(init=False, repr=False)
-    _used: list[int] | None = field(init=False, repr=False)  # columns that terms speak of, None for all
-    _parts: tuple[TablePart | LowRankPart, ...] = field(init=False, repr=False)
+    _used: list[int] | None = field(init=False, repr=False)  # columns that terms contain, None for all
+    _predictors: tuple[TablePredictor | LowRankPredictor, ...] = field(init=False, repr=False)
 
     def __post_init__(self):
         freeze_fields(self, "intercept", "classes")
@@ -89,11 +90,11 @@ class AdditiveModel:
         object.__setattr__(self, "_is_plain", not any(axis.is_level for axis in self.encoder.axes))
         object.__setattr__(self, "_places", tuple(places))
         object.__setattr__(self, "_used", used)
-        object.__setattr__(self, "_parts", make_parts(axes, shapes))
+        object.__setattr__(self, "_predictors", make_predictors(axes, shapes))
 
     @property
     def layout(self) -> Layout:
-        """Axes and terms in flat arrays."""
+        """Axes and terms as flat arrays."""
         return flatten(self.encoder.axes, self.terms, [shape.axes for shape in self.shapes])
 
     @cached_property
@@ -107,7 +108,7 @@ class AdditiveModel:
 
     @cached_property
     def term_index(self) -> Mapping[str, int]:
-        """Index of each term by its name, with the columns of an interaction in any order."""
+        """Index of each term by name; an interaction is listed under every order of its columns."""
         names = self.encoder.names
         found: dict[str, int] = {}
         for index, term in enumerate(self.terms):
@@ -121,74 +122,75 @@ class AdditiveModel:
 
     @property
     def absent_value(self) -> float:
-        """What a SciPy sparse matrix holds where it stores nothing; an estimator's parameter."""
+        """Value of the elements that a SciPy sparse matrix does not store; a parameter of the estimators."""
         requested = 0.0 if self.summary is None else self.summary.parameters.get("absent_value", 0.0)
-        return float(requested) if isinstance(requested, (int, float)) else np.nan  # a file holds None for it
+        return float(requested) if isinstance(requested, (int, float)) else np.nan  # files hold NaN as None
 
     def scores(self, X: Any) -> np.ndarray:
         """(N, K) scores: intercept plus the contributions of all terms."""
         return self._look_up(X, per_term=False)[:, 0]
 
     def contributions(self, X: Any) -> np.ndarray:
-        """(N, T, K) contribution of every term to every row's score, also where the table is sparse."""
+        """(N, T, K) contribution of every term to the score of every row; dense, even if X is sparse."""
         return self._look_up(X, per_term=True)
 
     def list_contributions(self, X: Any) -> Contributions:
-        """The same without the zeros of wide models: of factors only those terms whose features a row all has."""
+        """Contributions without the zeros of wide models: terms in factors whose features are all present in a row."""
         if not self.is_wide:
             return fill_contributions(range(len(self.shapes)), self.contributions(X))
         numbers = self._numbers(X)
         if isinstance(numbers, np.ndarray):
             infinite = np.isinf(numbers).any(axis=0)
             raise_if_infinite(self.encoder.axes, int(infinite.argmax()) if infinite.any() else -1)
-        found = [part.list_contributions(numbers) for part in self._parts if isinstance(part, LowRankPart)]
+        found = [part.list_contributions(numbers) for part in self._predictors if isinstance(part, LowRankPredictor)]
         tables = [t for t, shape in enumerate(self.shapes) if not isinstance(shape, LowRankShape)]
         if tables:
-            alone = replace(self, shapes=tuple(self.shapes[t] for t in tables))
-            found.append(fill_contributions(tables, alone.contributions(X)))
+            dense = replace(self, shapes=tuple(self.shapes[t] for t in tables))
+            found.append(fill_contributions(tables, dense.contributions(X)))
         return join_contributions(found)
 
     def store(self, X: Any) -> SparseMatrix:
-        """Rows of a wide model without their absent values."""
+        """Rows of a wide model as a sparse matrix."""
         numbers = self._numbers(X)
-        absent = next(part.factors.finder.absent for part in self._parts if isinstance(part, LowRankPart))
+        absent = next(part.factors.finder.absent for part in self._predictors if isinstance(part, LowRankPredictor))
         return to_sparse(numbers, absent) if isinstance(numbers, np.ndarray) else numbers
 
     @cached_property
     def is_wide(self) -> bool:
-        """Are its terms, or some of them, kept in factors?"""
-        return any(isinstance(part, LowRankPart) for part in self._parts)
+        """Whether any term is stored in factors."""
+        return any(isinstance(part, LowRankPredictor) for part in self._predictors)
 
     def predict(self, X: Any) -> np.ndarray:
-        """Values of a regression, or the most probable class."""
+        """(N,) values of a regression, or labels of the most probable class."""
         if self.classes is None:
             return inverse_link(self.link, self.scores(X))
         if self.link == "logit":
             return self._label((self.scores(X)[:, 0] > 0).astype(int))
-        if not isinstance(X, np.ndarray) or len(X) <= parts.BLOCK_ROWS:
-            return self._label(self._find_winners(self._numbers(X)))
-        blocks = [X[first : first + parts.BLOCK_ROWS] for first in range(0, len(X), parts.BLOCK_ROWS)]
-        return self._label(np.concatenate([self._find_winners(self._numbers(block)) for block in blocks]))
+        step = predictor.BLOCK_ROWS
+        if not isinstance(X, np.ndarray) or len(X) <= step:
+            return self._label(self._pick_classes(self._numbers(X)))
+        blocks = [X[first : first + step] for first in range(0, len(X), step)]
+        return self._label(np.concatenate([self._pick_classes(self._numbers(block)) for block in blocks]))
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """(N, classes) probabilities."""
+        """(N, classes) probabilities of the classes."""
         if self.classes is None:
             raise AttributeError("predict_proba needs a model of classes; this one is a regression")
         scores = self.scores(X)
         if self.link == "mlogit":
-            self._soften(scores)
+            self._softmax(scores)
             return scores
         return inverse_link(self.link, scores)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to one file, which `neuralbasis.load` reads: no pickle, and no torch to read it.
+        """Write the model to one file for `neuralbasis.load`. The format uses no pickle; reading it needs no torch.
 
-        A file that is there already is replaced at once or not at all.
+        An existing file is replaced atomically.
         """
         write_model(self, path)
 
     def scorecard(self, term: Any = None, max_rows: int | None = None) -> Scorecard:
-        """The table of one term, or of all, to read and to predict by hand; see `scorecard.scorecard`."""
+        """The tables of one or all terms, for predicting by hand; see `scorecard.scorecard`."""
         return scorecard(self, term, max_rows)
 
     def __str__(self) -> str:
@@ -200,30 +202,30 @@ class AdditiveModel:
     def importances(self, importance_type: str = "avg_weight") -> np.ndarray:
         """(T,) mean absolute contribution over the training rows ("avg_weight"), or range of the scores ("min_max").
 
-        With three classes or more, the mean over the classes. A merged or updated model has not all of its rows at
-        hand: it takes the mean over the cells of a table, by their training weight.
+        With three classes or more, the mean over the classes. Merged and updated models do not have all their training
+        rows, so they average over the cells of a table, weighted by training weight.
         """
         if importance_type not in ("avg_weight", "min_max"):
             raise ValueError(f"importance_type must be 'avg_weight' or 'min_max', not {importance_type!r}")
         found = np.zeros(len(self.shapes))
-        for part in self._parts:
+        for part in self._predictors:
             found[part.index] = part.importances(importance_type)
         return found
 
     def measure(self, numbers: np.ndarray | SparseMatrix, weights: np.ndarray) -> AdditiveModel:
-        """The same model with the importances of its tables measured on training rows, or on a random part of them.
+        """A copy of the model whose importances are measured on the training rows, or on a random sample of them.
 
-        numbers : (N, D) rows as `Encoder.numbers` gives them
-        weights : (N,)
+        numbers : (N, D) rows as returned by `Encoder.numbers`
+        weights : (N,) weights of the rows
         """
         total, n_rows = np.zeros((len(self.shapes), self.n_outputs)), len(numbers)
         if total.size * n_rows > MAX_MEASURED:
             chosen = np.sort(np.random.default_rng(0).permutation(n_rows)[: max(1, MAX_MEASURED // total.size)])
             numbers, weights = take_rows(numbers, chosen), weights[chosen]
-        step = max(1, parts.BLOCK_NUMBERS // max(total.size, 1))
+        step = max(1, predictor.BLOCK_NUMBERS // max(total.size, 1))
         for first in range(0, len(numbers), step):
             rows = slice(first, min(first + step, len(numbers)))
-            found = self._add_up(self._take_used(take_rows(numbers, rows)), per_term=True)
+            found = self._sum_terms(self._take_used(take_rows(numbers, rows)), per_term=True)
             total += np.einsum("n,ntk->tk", weights[rows], np.abs(found, out=found))
         total /= weights.sum()
         shapes = [
@@ -238,47 +240,48 @@ class AdditiveModel:
         return numbers.select(self._used) if isinstance(numbers, SparseMatrix) else numbers[:, self._used]
 
     def leanings(self) -> np.ndarray:
-        """(T, K) how far each term speaks for each score where a row has not its most frequent value, or against it.
+        """(T, K) how much each term raises or lowers each score where a row differs from the most frequent value.
 
-        That is `share · (1 - share) · difference`: what the term contributes to rows off that value more than on it,
-        and their share of the training rows. For a column that is 0 in most rows, such as a word, the sign says which
-        way its presence leans; a value that nearly all rows have, or nearly none, leans little.
+        The value is `share · (1 - share) · difference`. `share` is the share of the training rows off the most frequent
+        value, `difference` the mean contribution off that value minus the contribution on it. For a column that is
+        0 in most rows, such as the count of a word, the sign is the direction in which its presence moves the score.
+        Values that nearly all rows or nearly no rows have give a small result.
         """
         found = np.zeros((len(self.shapes), self.n_outputs))
-        for part in self._parts:
+        for part in self._predictors:
             found[part.index] = part.leanings()
         return found
 
     def axes_by_feature(self) -> list[list[Axis]]:
-        """For each column its own axis and then the coarser ones that interactions use."""
+        """For each column its own axis, then the coarser axes of its interactions."""
         found = [{len(axis.knots): axis} for axis in self.encoder.axes]
         for shape in self.shapes:
             for feature, axis in zip(shape.term, shape.axes, strict=True):
                 found[feature].setdefault(len(axis.knots), axis)
         return [[axes[size] for size in sorted(axes, reverse=True)] for axes in found]
 
-    def _label(self, winners: np.ndarray) -> np.ndarray:
-        """Labels of classes, in an array of the caller's own."""
-        return np.asarray(self.classes)[winners]
+    def _label(self, classes: np.ndarray) -> np.ndarray:
+        """Labels of class indices, in a new array that the caller may change."""
+        return np.asarray(self.classes)[classes]
 
-    def _find_winners(self, numbers: np.ndarray | SparseMatrix) -> np.ndarray:
-        """(N,) classes with the highest score, a block of rows at a time: of many classes, scores are large.
+    def _pick_classes(self, numbers: np.ndarray | SparseMatrix) -> np.ndarray:
+        """(N,) index of the class with the highest score, a block of rows at a time to bound memory.
 
-        Where classes are tied, a product in single precision finds most of them; rows in which rounding could decide
-        are scored again.
+        For tied classes, scores in single precision decide most rows. Rows in which rounding could matter are scored
+        again in double precision.
         """
-        winners, step = np.full(len(numbers), -1), max(1, parts.BLOCK_NUMBERS // self.n_outputs)
-        tied = self._parts[0] if len(self._parts) == 1 and isinstance(self._parts[0], TablePart) else None
-        if tied is not None and tied.mix is not None and kernels.NUMBA:
-            self._raise_if_infinite(tied.guess(numbers, self.intercept, winners, self.n_jobs))
-        unsure = np.flatnonzero(winners < 0)
-        for first in range(0, len(unsure), step):
-            some = unsure[first : first + step]
-            winners[some] = self._add_up(take_rows(numbers, some), False)[:, 0].argmax(axis=1)
-        return winners
+        classes, step = np.full(len(numbers), -1), max(1, predictor.BLOCK_NUMBERS // self.n_outputs)
+        tied = self._predictors[0] if len(self._predictors) == 1 else None
+        if isinstance(tied, TablePredictor) and tied.mix is not None and kernels.NUMBA:
+            self._raise_if_infinite(tied.pick_classes(numbers, self.intercept, classes, self.n_jobs))
+        undecided = np.flatnonzero(classes < 0)
+        for first in range(0, len(undecided), step):
+            rows = undecided[first : first + step]
+            classes[rows] = self._sum_terms(take_rows(numbers, rows), False)[:, 0].argmax(axis=1)
+        return classes
 
-    def _soften(self, scores: np.ndarray) -> None:
-        """Probabilities in the place of scores (N, classes), a few rows at a time: they stay in the cache."""
+    def _softmax(self, scores: np.ndarray) -> None:
+        """Replace scores (N, classes) by probabilities in place, in blocks that fit into the cache."""
         step = max(1, CACHED_NUMBERS // self.n_outputs)
 
         def work(_part, low, high):
@@ -293,18 +296,19 @@ class AdditiveModel:
         numbers = self._numbers(X)
         if per_term and (self.is_wide or isinstance(numbers, SparseMatrix)):
             self._check_size(len(numbers))
-        return self._add_up(numbers, per_term)
+        return self._sum_terms(numbers, per_term)
 
-    def _add_up(self, numbers: np.ndarray | SparseMatrix, per_term: bool) -> np.ndarray:
+    def _sum_terms(self, numbers: np.ndarray | SparseMatrix, per_term: bool) -> np.ndarray:
+        """(N, T, K) contributions if `per_term`, else (N, 1, K) scores."""
         out = np.zeros((len(numbers), len(self.shapes) if per_term else 1, self.n_outputs))
         if not per_term:
             out[:] = self.intercept
-        for part in self._parts:
-            self._raise_if_infinite(part.add_to(out, numbers, per_term, self.n_jobs))
+        for part in self._predictors:
+            self._raise_if_infinite(part.add_contributions(out, numbers, per_term, self.n_jobs))
         return out
 
     def _raise_if_infinite(self, bad: int) -> None:
-        """If a part found an infinite value, in one of the columns that terms speak of."""
+        """Raise if `bad`, an index into the columns in use, is not -1."""
         if bad >= 0:
             raise_if_infinite(self.encoder.axes, bad if self._used is None else self._used[bad])
 
@@ -313,16 +317,15 @@ class AdditiveModel:
         if needed > MAX_BYTES:
             raise ValueError(
                 f"contributions of {n_rows:,} rows to {len(self.shapes):,} terms and {self.n_outputs} score(s) would "
-                f"take {needed / 1e9:,.1f} GB; ask for fewer rows at a time, at most "
-                f"{int(MAX_BYTES * n_rows / needed):,} of them, or use list_contributions, which leaves the zeros of a "
-                "wide model out"
+                f"take {needed / 1e9:,.1f} GB; pass at most {int(MAX_BYTES * n_rows / needed):,} rows at a time, or "
+                "use list_contributions, which omits the zeros of a wide model"
             )
 
     def _numbers(self, X: Any) -> np.ndarray | SparseMatrix:
-        """(N, columns that terms speak of)"""
+        """(N, columns in use) values of the rows."""
         plain = type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and len(X) > 0 and self._is_plain
         if plain and X.shape[1] == len(self.encoder.axes):
-            return X if self._used is None else X[:, self._used]  # the common case pays no conversion
+            return X if self._used is None else X[:, self._used]  # fast path without conversion
         rows = find_rows(X)
         if rows is not None:
             names = self.encoder.names
@@ -338,20 +341,20 @@ class AdditiveModel:
         return numbers
 
     def find_columns(self, X: Any) -> Columns:
-        """By name where the table has names, otherwise by position."""
+        """Columns of the model: by name if the table has names, otherwise by position."""
         columns = X if isinstance(X, Columns) else read_columns(X, absent=self.absent_value)
         return columns.select(self.encoder.names) if columns.named else columns
 
 
 def load(path: str | os.PathLike[str] | BinaryIO) -> AdditiveModel:
-    """The model that `AdditiveModel.save` wrote to a file; it predicts bit for bit as before.
+    """Load a model that `AdditiveModel.save` wrote. It predicts bit for bit the same.
 
-    Needs neither torch nor scikit-learn. Nothing in the file is executed: a file that is damaged, hostile or not a
-    model is a `document.DocumentError`, which is a ValueError, after bounded work.
+    Needs neither torch nor scikit-learn. Nothing in the file is executed. A file that is damaged, malicious or not a
+    model raises an `archive.DocumentError`, a subclass of ValueError, after bounded work.
 
     Parameters
     ----------
-    path : the file, or an open binary file that can seek
+    path : path of the file, or an open binary file that can seek
 
     Examples
     --------
@@ -369,7 +372,7 @@ def load(path: str | os.PathLike[str] | BinaryIO) -> AdditiveModel:
 
 
 def find_model(model: Any) -> AdditiveModel:
-    """The AdditiveModel itself, or that of a fitted estimator."""
+    """The AdditiveModel of a fitted estimator, or the model itself."""
     found = getattr(model, "model_", model)
     if not isinstance(found, AdditiveModel):
         raise TypeError(f"expected an AdditiveModel or a fitted estimator, not {type(model).__name__}; call fit first")
@@ -377,10 +380,10 @@ def find_model(model: Any) -> AdditiveModel:
 
 
 def _find_used(n_columns: int, shapes: Sequence[AnyShape]) -> tuple[list[int] | None, Sequence[AnyShape]]:
-    """The columns that tables speak of, and the shapes with these numbered anew.
+    """The columns that terms contain, and the shapes with these columns renumbered.
 
-    None for all of them, also where most are used: taking them out would cost more than it saves. Factors read what a
-    row stores, so they need not know.
+    None if at least half of the columns are in use, since selecting them would cost more than it saves, or if a term
+    is in factors, which read only the stored values of a row.
     """
     tables = [shape for shape in shapes if not isinstance(shape, LowRankShape)]
     used = sorted({feature for shape in tables for feature in shape.term})
@@ -391,5 +394,5 @@ def _find_used(n_columns: int, shapes: Sequence[AnyShape]) -> tuple[list[int] | 
 
 
 def _number_levels(axis: Axis) -> Mapping[str, float] | None:
-    """Level -> its number, None for a continuous column."""
+    """Level -> index, None for a continuous column."""
     return None if axis.levels is None else {level: float(index) for index, level in enumerate(axis.levels)}

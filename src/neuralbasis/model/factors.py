@@ -1,9 +1,10 @@
-"""Factors: all terms of one order of a wide model, as bases on one shared axis and coefficients of every term.
+"""Low-rank terms of a wide model: bases on one shared axis, and coefficients for every term.
 
     f_t(x) = Σ_b h_b(x) a_tb        h on the cells of the axis, multilinear between them; zero where a feature is absent
 
-Tables of a hundred thousand columns would be large and mostly alike; in factors a row costs its stored values only.
-`shape.LowRankShape` reads one term of them as a table, for all who look at shapes.
+`Factors` holds all terms of one order. In: sparse rows. Out: scores, or `Contributions` without zeros. Dense tables of
+100,000 columns would be large and similar to each other; with factors, a row costs only its stored values.
+`shapes.LowRankShape` presents one term of the factors as a table.
 """
 
 from __future__ import annotations
@@ -20,26 +21,26 @@ from ..data.sparse import SparseMatrix, to_sparse
 from ..encoding.sparse_codes import CodeFinder, SparseCodes
 from ..readonly import freeze, freeze_fields
 
-BLOCK_ROWS = 4096  # worked on at a time: their entries stay in the cache
-SORTED_NUMBERS = 128  # coefficients of a term from which rows wait for their terms, instead of the other way round
+BLOCK_ROWS = 4096  # rows to process at a time: their codes stay in the cache
+SORTED_NUMBERS = 128  # from this many coefficients per term on, codes are processed by term instead of by row
 BLOCK_CELLS = 1 << 14
-BLOCK_NUMBERS = 1 << 22  # coefficients gathered at a time
+BLOCK_NUMBERS = 1 << 22  # coefficients to gather at a time
 
 
 @dataclass(frozen=True, eq=False)
 class Factors:
-    """Terms of one order.
+    """All terms of one order.
 
     Parameters
     ----------
-    finder : the shared axis, and the features of every term in the order of the bases' inputs
-    bases : (cells, B) float32, zero where a feature is absent; cells: the axis' to the power of the order
+    finder : the shared axis, and the features of every term in the order of the inputs of the bases
+    bases : (cells, B) float32, zero where a feature is absent; cells is the axis' number of cells to the power of order
     coefficients : (T, B, K) float32
     deviations : (T, B, K) float32 standard deviations of the coefficients over the members
-    cells, weights : (C,) cells that training rows stand on and their weight, term by term; the absent one left out
-    cell_starts : (T + 1,) where each term's begin
+    cells, weights : (C,) cells with training rows and their weight, term by term, without the cell of absent values
+    cell_starts : (T + 1,) start of each term in `cells`
     total : weight of all training rows
-    sizes : (T, K) see `importances`, measured on the training rows; None where that was not done
+    sizes : (T, K) `importances` measured on the training rows, None if not measured
     """
 
     finder: CodeFinder
@@ -68,15 +69,15 @@ class Factors:
 
     @property
     def absent_cell(self) -> int:
-        """Where all features are absent."""
+        """Index of the cell where all features are absent."""
         return int(np.ravel_multi_index([self.finder.absent_cell] * self.order, self.table_shape))
 
     @cached_property
     def importances(self) -> np.ndarray:
-        """(T, K) mean distance of the contributions from their mean, over the training rows, of which most have none.
+        """(T, K) mean absolute deviation of the contributions from their mean over the training rows.
 
-        Terms of a wide model are zero where a feature is absent instead of centred, so their importance is this
-        distance. Without the rows, each counts by the cell that is nearest to it.
+        Terms of a wide model are not centred but zero where a feature is absent, hence the deviation. If `sizes` was
+        not measured, rows count with the value of their nearest cell.
         """
         if self.sizes is not None:
             return self.sizes
@@ -84,13 +85,13 @@ class Factors:
         for terms, begins, values, weights in self._list_values():
             mean = np.add.reduceat(weights[:, None] * values, begins, axis=0) / self.total
             own = np.repeat(mean, np.diff(np.r_[begins, len(values)]), axis=0)
-            beyond = weights[:, None] * (np.abs(values - own) - np.abs(own))  # than if there were nothing
-            found[terms] = np.abs(mean) + np.add.reduceat(beyond, begins, axis=0) / self.total
+            excess = weights[:, None] * (np.abs(values - own) - np.abs(own))  # over the deviation of an absent value
+            found[terms] = np.abs(mean) + np.add.reduceat(excess, begins, axis=0) / self.total
         return freeze(found)
 
     @cached_property
     def leanings(self) -> np.ndarray:
-        """(T, K) see `AdditiveModel.leanings`; the most frequent value is the absent one."""
+        """(T, K) see `AdditiveModel.leanings`; the absent value is the most frequent one."""
         total = np.zeros((len(self), self.coefficients.shape[2]))
         for terms, begins, values, weights in self._list_values():
             total[terms] = np.add.reduceat(weights[:, None] * values, begins, axis=0)
@@ -100,7 +101,7 @@ class Factors:
 
     @cached_property
     def ranges(self) -> np.ndarray:
-        """(T, K) from the least to the largest contribution of a training row; 0 is one of them."""
+        """(T, K) largest minus smallest contribution of a training row; 0 is always included."""
         least, most = np.zeros((2, len(self), self.coefficients.shape[2]))
         for terms, begins, values, _ in self._list_values():
             least[terms] = np.minimum(np.minimum.reduceat(values, begins, axis=0), 0.0)
@@ -108,79 +109,79 @@ class Factors:
         return freeze(most - least)
 
     def _list_values(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-        """Terms that training rows stand on, some at a time, and where each one's cells begin among the values (c, K)
-        and the weights (c,) of the cells."""
+        """Blocks of (terms, start of each term's cells, values (c, K), weights (c,)) of terms with training rows."""
         counts = np.diff(self.cell_starts)
-        seen = np.flatnonzero(counts)
-        starts = np.r_[self.cell_starts[seen], len(self.cells)]
-        edges = np.unique(np.r_[np.searchsorted(starts[:-1], np.arange(0, len(self.cells), BLOCK_CELLS)), len(seen)])
-        for first, last in pairwise(edges):
-            terms, own = seen[first:last], slice(starts[first], starts[last])
+        present = np.flatnonzero(counts)
+        starts = np.r_[self.cell_starts[present], len(self.cells)]
+        first_terms = np.searchsorted(starts[:-1], np.arange(0, len(self.cells), BLOCK_CELLS))
+        for first, last in pairwise(np.unique(np.r_[first_terms, len(present)])):
+            terms, own = present[first:last], slice(starts[first], starts[last])
             of_cell = np.repeat(terms, counts[terms])
             values = np.einsum("cb,cbk->ck", self.bases[self.cells[own]], self.coefficients[of_cell])
             yield terms, starts[first:last] - starts[first], values, self.weights[own]
 
-    def measure(self, entries: SparseCodes, weights: np.ndarray) -> Factors:
-        """The same factors with the importances of their terms over all training rows, given by their entries."""
-        mean = self._add_by_term(entries, weights, lambda values, _term: values) / self.total
-        beyond = self._add_by_term(
-            entries, weights, lambda values, term: np.abs(values - mean[term]) - np.abs(mean[term])
+    def measure(self, codes: SparseCodes, weights: np.ndarray) -> Factors:
+        """A copy of the factors with importances measured on all training rows, given by their codes."""
+        mean = self._sum_by_term(codes, weights, lambda values, _term: values) / self.total
+        excess = self._sum_by_term(
+            codes, weights, lambda values, term: np.abs(values - mean[term]) - np.abs(mean[term])
         )
-        return replace(self, sizes=np.maximum(np.abs(mean) + beyond / self.total, 0.0))
+        return replace(self, sizes=np.maximum(np.abs(mean) + excess / self.total, 0.0))
 
-    def _add_by_term(
-        self, entries: SparseCodes, weights: np.ndarray, change: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    def _sum_by_term(
+        self, codes: SparseCodes, weights: np.ndarray, transform: Callable[[np.ndarray, np.ndarray], np.ndarray]
     ) -> np.ndarray:
-        """(T, K) weighted sums over the entries of each term of its changed contributions."""
+        """(T, K) weighted sums of the transformed contributions of each term; `transform` takes values and terms."""
         total = np.zeros((len(self), self.coefficients.shape[2]))
         step = max(1, BLOCK_NUMBERS // self.coefficients[0].size)
-        row = np.repeat(np.arange(len(entries)), np.diff(entries.starts))
+        row = np.repeat(np.arange(len(codes)), np.diff(codes.starts))
         for first in range(0, len(row), step):
             own = slice(first, first + step)
-            order = first + np.argsort(entries.term[own], kind="stable")
-            term = entries.term[order]
-            part = SparseCodes(np.array([0, len(term)]), term, entries.position[order])
+            order = first + np.argsort(codes.term[own], kind="stable")
+            term = codes.term[order]
+            part = SparseCodes(np.array([0, len(term)]), term, codes.position[order])
             blend = part.blend(self.bases, self.finder.side)
             values = np.einsum("eb,ebk->ek", blend, self.coefficients[term], dtype=float)
             begins = np.flatnonzero(np.r_[True, term[1:] != term[:-1]])
-            total[term[begins]] += np.add.reduceat(weights[row[order], None] * change(values, term), begins, axis=0)
+            values = weights[row[order], None] * transform(values, term)
+            total[term[begins]] += np.add.reduceat(values, begins, axis=0)
         return total
 
-    def find(self, stored: SparseMatrix, threads: int = 1) -> tuple[SparseCodes, np.ndarray]:
-        """SparseCodes of the rows, and the bases there (E, B)."""
-        entries = self.finder.find(stored, threads)
-        return entries, entries.blend(self.bases, self.finder.side, threads)
+    def find(self, rows: SparseMatrix, threads: int = 1) -> tuple[SparseCodes, np.ndarray]:
+        """Codes of the rows, and the values of the bases there (E, B)."""
+        codes = self.finder.find(rows, threads)
+        return codes, codes.blend(self.bases, self.finder.side, threads)
 
-    def contributions(self, stored: SparseMatrix, threads: int = 1) -> tuple[SparseCodes, np.ndarray]:
-        """SparseCodes of the rows, and what each contributes (E, K)."""
-        entries, blend = self.find(stored, threads)
-        return entries, np.einsum("eb,ebk->ek", blend, self.coefficients[entries.term])
+    def contributions(self, rows: SparseMatrix, threads: int = 1) -> tuple[SparseCodes, np.ndarray]:
+        """Codes of the rows, and the contribution of each code (E, K)."""
+        codes, blend = self.find(rows, threads)
+        return codes, np.einsum("eb,ebk->ek", blend, self.coefficients[codes.term])
 
-    def add_scores(self, stored: SparseMatrix, out: np.ndarray, threads: int = 1) -> None:
-        """Add the contributions of the rows to out (N, K), a block of rows for each thread."""
+    def add_scores(self, rows: SparseMatrix, out: np.ndarray, threads: int = 1) -> None:
+        """Add the contributions of the rows to out (N, K)."""
         is_large = self.coefficients[0].size >= SORTED_NUMBERS if len(self) else False
 
         def work(_part: int, first: int, last: int) -> int:
             count = np.zeros(len(self), np.int64)
             for start in range(first, last, BLOCK_ROWS):
                 end = min(start + BLOCK_ROWS, last)
-                entries, blend = self.find(stored.take_slice(start, end))
+                codes, blend = self.find(rows.take_slice(start, end))
                 if is_large:
-                    kernels.add_sorted_entries(*entries.sort(count), blend, self.coefficients, out[start:end])
+                    kernels.add_sorted_entries(*codes.sort(count), blend, self.coefficients, out[start:end])
                 else:
-                    entries.add_scores(blend, self.coefficients, out[start:end])
+                    codes.add_scores(blend, self.coefficients, out[start:end])
             return -1
 
-        kernels.share_rows(work, len(stored), threads, min_rows=64)
+        kernels.share_rows(work, len(rows), threads, min_rows=64)
 
 
 @dataclass(frozen=True, eq=False)
 class Contributions:
-    """What terms contribute to rows, row by row; a term that is not there contributes 0.
+    """Contributions row by row; a term that is not listed contributes 0.
 
-    starts : (N + 1,) where each row's begin
+    starts : (N + 1,) start of each row in `term` and `value`
     term : (E,) index of the term, increasing within a row
-    value : (E, K)
+    value : (E, K) contribution
     """
 
     starts: np.ndarray
@@ -202,22 +203,22 @@ class Contributions:
 
 
 def fill_contributions(terms: Sequence[int], values: np.ndarray) -> Contributions:
-    """Contributions (N, t, K) of all these terms to all rows."""
+    """A record of dense contributions (N, t, K) of these terms."""
     n_rows, n_terms, n_outputs = values.shape
     starts = n_terms * np.arange(n_rows + 1)
     return Contributions(starts, np.tile(np.array(terms, dtype=np.int64), n_rows), values.reshape(-1, n_outputs))
 
 
 def join_contributions(parts: Sequence[Contributions]) -> Contributions:
-    """Contributions of different terms to the same rows."""
+    """Join contributions of different terms to the same rows."""
     row, term = (np.concatenate([getattr(part, name) for part in parts]) for name in ("row", "term"))
     order = np.lexsort((term, row))
     starts = np.searchsorted(row[order], np.arange(len(parts[0]) + 1))
     return Contributions(starts, term[order], np.concatenate([part.value for part in parts])[order])
 
 
-class LowRankPart:
-    """Factors within a model: `index` (T,) of their terms among all. See `parts.TablePart`."""
+class LowRankPredictor:
+    """Terms of a model in factors; `index` (T,) are their positions among all terms. See `predictor.TablePredictor`."""
 
     def __init__(self, factors: Factors, index: Sequence[int]):
         self.factors, self.index = factors, np.array(index)
@@ -231,30 +232,33 @@ class LowRankPart:
         """(T, K) see `AdditiveModel.leanings`."""
         return self.factors.leanings
 
-    def add_to(self, out: np.ndarray, numbers: np.ndarray | SparseMatrix, per_term: bool, n_jobs: int | None) -> int:
-        """Add contributions of the rows into out (N, 1 or T, K); returns the column of an infinite value or -1."""
+    def add_contributions(
+        self, out: np.ndarray, numbers: np.ndarray | SparseMatrix, per_term: bool, n_jobs: int | None
+    ) -> int:
+        """Add the contributions of the rows to out (N, 1 or T, K); return the column of an infinite value or -1."""
         if isinstance(numbers, np.ndarray):
             return self._add_dense(out, numbers, per_term, n_jobs)
         if not per_term:
             self.factors.add_scores(numbers, out[:, 0], kernels.count_threads(n_jobs))
             return -1
-        entries, values = self.factors.contributions(numbers)
-        row = np.repeat(np.arange(len(entries)), np.diff(entries.starts))
-        out[row, self.index[entries.term]] += values
+        codes, values = self.factors.contributions(numbers)
+        row = np.repeat(np.arange(len(codes)), np.diff(codes.starts))
+        out[row, self.index[codes.term]] += values
         return -1
 
     def list_contributions(self, numbers: np.ndarray | SparseMatrix) -> Contributions:
-        """The same of all rows, without zeros; infinite values count as the largest."""
-        stored = to_sparse(numbers, self.factors.finder.absent) if isinstance(numbers, np.ndarray) else numbers
-        entries, values = self.factors.contributions(stored)
-        return Contributions(entries.starts, self.index[entries.term], values.astype(float))
+        """Contributions of all rows without zeros; infinite values are clipped to the largest knot."""
+        rows = to_sparse(numbers, self.factors.finder.absent) if isinstance(numbers, np.ndarray) else numbers
+        codes, values = self.factors.contributions(rows)
+        return Contributions(codes.starts, self.index[codes.term], values.astype(float))
 
     def _add_dense(self, out: np.ndarray, numbers: np.ndarray, per_term: bool, n_jobs: int | None) -> int:
-        """The same for rows with all their values, a block at a time."""
+        """`add_contributions` for dense rows, a block at a time."""
         for first in range(0, len(numbers), BLOCK_ROWS):
             rows = slice(first, first + BLOCK_ROWS)
             infinite = np.isinf(numbers[rows]).any(axis=0)
             if infinite.any():
                 return int(infinite.argmax())
-            self.add_to(out[rows], to_sparse(numbers[rows], self.factors.finder.absent), per_term, n_jobs)
+            block = to_sparse(numbers[rows], self.factors.finder.absent)
+            self.add_contributions(out[rows], block, per_term, n_jobs)
         return -1

@@ -1,11 +1,11 @@
-"""Merge: one model from several that were fitted in separate places on the same columns.
+"""Merge models that were fitted separately on the same columns into one.
 
-    f(x) = Σ_m d_m(x) f_m(x) / Σ_m d_m(x)          d_m: density of the rows that model m has seen, times its weight
+    f(x) = Σ_m d_m(x) f_m(x) / Σ_m d_m(x)          d_m: density of model m's training rows, times the model's weight
 
-Every term has its tables on the union of all knots and levels. Where only one model has seen rows, it alone speaks;
-where none has, all speak by their numbers of rows. A model without a term says 0 there. Each model is centred over its
-own rows, so first a constant moves between its main effects and its intercept until models agree as well as they can
-where they have both seen rows. NumPy only: what is shared between places is fitted models, never rows.
+In: fitted models. Out: one `AdditiveModel` whose tables lie on the union of all knots and levels. Where no model has
+training rows, models are weighted by their number of rows. A model without a term contributes 0 to it. Every model is
+centred over its own rows, so constants are first moved between main effects and intercepts to minimize the
+disagreement of the models where their rows overlap. Only fitted models are needed, never their rows.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from .summary import Summary, read_clock
 
 
 def merge(models: Sequence[Any], weights: Sequence[float] | None = None) -> AdditiveModel:
-    """One model that says what several models say, each where it has seen rows.
+    """Merge fitted models into one, each weighted by the density of its training rows.
 
     Parameters
     ----------
-    models : fitted estimators or models with the same columns, by name and kind, and the same link and classes
-    weights : how much a row of each model counts, 1 by default; 0 leaves a model out
+    models : fitted estimators or models with the same columns (name and kind), link and classes
+    weights : weight of one row of each model, 1 by default; 0 leaves a model out
 
     Returns
     -------
-    An `AdditiveModel`. Its spread is that of all members of all models around it, so that it is wide where the models
-    disagree; tables of single members are not kept.
+    AdditiveModel
+        Its spread includes the disagreement between the models. Tables of single members are not kept.
 
     Examples
     --------
@@ -53,31 +53,26 @@ def merge(models: Sequence[Any], weights: Sequence[float] | None = None) -> Addi
     found, counts = _read_models(models, weights)
     if len(found) == 1:
         return found[0]
-    _check_alike(found)
+    _check_compatible(found)
     first = found[0]
     axes = tuple(_join_axes([model.encoder.axes[d] for model in found]) for d in range(len(first.encoder.axes)))
     terms = sorted({term for model in found for term in model.terms}, key=lambda term: (len(term), term))
     rows = counts * [count_rows(model) for model in found]
     intercepts, shapes = np.stack([model.intercept for model in found]), []
     for term in terms:
-        own, member_mask = _hear_all(term, [_find(model, term) for model in found], axes, rows, counts)
+        own, tables = _resample_term(term, [_find(model, term) for model in found], axes, rows, counts)
         if len(term) == 1:
-            moves = _align(member_mask, _read_axis(*own, *own).widths)
-            member_mask = [
-                replace(voice, scores=voice.scores + move) for voice, move in zip(member_mask, moves, strict=True)
-            ]
+            moves = _align(tables, _resample_axis(*own, *own).widths)
+            tables = [replace(table, scores=table.scores + move) for table, move in zip(tables, moves, strict=True)]
             intercepts -= moves
-        shapes.append(_mix(term, own, member_mask, rows))
+        shapes.append(_average(term, own, tables, rows))
     shapes, intercept = centre_shapes(shapes, np.average(intercepts, axis=0, weights=rows))
     summary = _join_summaries([model.summary for model in found], counts)
     return AdditiveModel(Encoder(axes), intercept, tuple(shapes), first.link, first.classes, first.n_jobs, summary)
 
 
-# What comes in
-
-
 def _read_models(models: Sequence[Any], weights: Sequence[float] | None) -> tuple[list[AdditiveModel], np.ndarray]:
-    """Models that count, their columns in the order of the first, and what a row of each counts."""
+    """Models of positive weight, their columns in the order of the first, and these weights."""
     if not isinstance(models, Iterable):
         raise TypeError(f"merge expected a list of models, such as [first, second], not {type(models).__name__}")
     found = [find_model(model) for model in models]
@@ -91,7 +86,10 @@ def _read_models(models: Sequence[Any], weights: Sequence[float] | None) -> tupl
     kept = [model for model, count in zip(found, counts, strict=True) if count > 0]
     for model in kept:
         if any(isinstance(shape, LowRankShape) for shape in model.shapes):
-            raise ValueError("models of very wide sparse tables, whose terms are kept in factors, cannot be merged")
+            raise ValueError(
+                "models of very wide sparse tables keep their terms in factors and cannot be merged; fit one model on "
+                "all rows instead"
+            )
     return [kept[0], *[_reorder(model, kept[0].encoder.names) for model in kept[1:]]], counts[counts > 0]
 
 
@@ -107,12 +105,12 @@ def _reorder(model: AdditiveModel, names: Sequence[str]) -> AdditiveModel:
     shapes = []
     for shape in model.shapes:
         term = [place[feature] for feature in shape.term]
-        shapes.append(_turn(plain_shape(shape), term, np.argsort(term)))
+        shapes.append(_transpose(plain_shape(shape), term, np.argsort(term)))
     return replace(model, encoder=model.encoder.take([own.index(name) for name in names]), shapes=tuple(shapes))
 
 
-def _turn(shape: Shape, term: Sequence[int], order: np.ndarray) -> Shape:
-    """The table with its axes in another order."""
+def _transpose(shape: Shape, term: Sequence[int], order: np.ndarray) -> Shape:
+    """The same shape with its axes in another order."""
     whole = (*order, len(order))
     return Shape(
         tuple(term[d] for d in order),
@@ -123,7 +121,7 @@ def _turn(shape: Shape, term: Sequence[int], order: np.ndarray) -> Shape:
     )
 
 
-def _check_alike(models: Sequence[AdditiveModel]) -> None:
+def _check_compatible(models: Sequence[AdditiveModel]) -> None:
     first = models[0]
     for model in models[1:]:
         if model.link != first.link:
@@ -142,7 +140,7 @@ def _check_alike(models: Sequence[AdditiveModel]) -> None:
 
 
 def plain_shape(shape: Any) -> Shape:
-    """A shape of any kind as one table, without those of its members."""
+    """A shape of any kind as one plain table, without the tables of its members."""
     return Shape(shape.term, shape.axes, shape.scores, shape.spread, shape.weights)
 
 
@@ -152,17 +150,14 @@ def _find(model: AdditiveModel, term: Term) -> Shape | None:
 
 
 def count_rows(model: AdditiveModel) -> float:
-    """Training weight of a model: that of its term with most of it."""
+    """Training weight of a model: the largest total weight of its terms."""
     return max((float(shape.weights.sum()) for shape in model.shapes), default=1.0)
 
 
-# Axes
-
-
 def _join_axes(axes: Sequence[Axis], main: Axis | None = None) -> Axis:
-    """The union of their knots; levels in the order of the column's main axis, or as they come.
+    """The union of the knots or levels; levels follow the column's `main` axis, or the order of the models.
 
-    Places only matter in training: they are even.
+    Places are evenly spaced, since only training reads them.
     """
     first = axes[0]
     if not first.is_level:
@@ -190,12 +185,12 @@ def _mass_of(axis: Axis, level: str) -> float:
 
 
 @dataclass(frozen=True)
-class _Reading:
-    """How the cells of one axis are read from another of the same column.
+class _Resampling:
+    """How the cells of a new axis are interpolated from those of an old axis of the same column.
 
-    values : (cells of the new axis, cells of the old) shares that sum to 1 in each row
-    inside : (cells of the new axis,) are they where the old axis has knots of its own?
-    widths : (cells of the old axis,) how much of the column a cell stands for
+    values : (new cells, old cells) weights that sum to 1 in each row
+    inside : (new cells,) whether the cell lies within the knots or levels of the old axis
+    widths : (old cells,) length of the column that a cell covers; 1 for levels
     """
 
     values: np.ndarray
@@ -203,7 +198,7 @@ class _Reading:
     widths: np.ndarray
 
 
-def _read_axis(old: Axis, new: Axis) -> _Reading:
+def _resample_axis(old: Axis, new: Axis) -> _Resampling:
     n_old, n_new = old.n_cells, new.n_cells
     values, inside, widths = np.zeros((n_new, n_old)), np.ones(n_new, dtype=bool), np.ones(n_old)
     values[0, 0] = values[-1, -1] = 1.0
@@ -213,7 +208,7 @@ def _read_axis(old: Axis, new: Axis) -> _Reading:
         place = np.array([number.get(level, n_old - 2) for level in new.levels or ()])
         values[cells, place + 1] = 1.0
         inside[cells] = place < n_old - 2
-        return _Reading(values, inside, widths)
+        return _Resampling(values, inside, widths)
     position = np.interp(new.knots, old.knots, np.arange(1.0, n_old - 1))
     left = np.minimum(position.astype(int), n_old - 2)
     values[cells, left] += 1 - (position - left)
@@ -222,19 +217,16 @@ def _read_axis(old: Axis, new: Axis) -> _Reading:
     if len(old.knots) > 1:
         gaps = np.diff(old.knots)
         widths[1:-1] = np.maximum((np.r_[gaps, gaps[-1]] + np.r_[gaps[0], gaps]) / 2, np.finfo(float).tiny)
-    return _Reading(values, inside, widths)
-
-
-# Terms
+    return _Resampling(values, inside, widths)
 
 
 @dataclass(frozen=True)
-class _Voice:
-    """What one model says of a term on the joined axes.
+class _ResampledTable:
+    """One model's table of a term, resampled on the joined axes.
 
     scores, spread : (c_1, …, c_o, K)
-    density : (c_1, …, c_o) of the rows it has seen, 0 outside of its knots
-    weights : (c_1, …, c_o) its rows, shared out to the cells
+    density : (c_1, …, c_o) density of the training rows, 0 outside the model's own knots
+    weights : (c_1, …, c_o) training weight, distributed over the new cells
     """
 
     scores: np.ndarray
@@ -243,74 +235,77 @@ class _Voice:
     weights: np.ndarray
 
 
-def _hear_all(
+def _resample_term(
     term: Term, found: Sequence[Shape | None], mains: Sequence[Axis], rows: np.ndarray, counts: np.ndarray
-) -> tuple[tuple[Axis, ...], list[_Voice]]:
-    """The joined axes of a term, and what every model says on them; `counts` is what a row of each counts.
+) -> tuple[tuple[Axis, ...], list[_ResampledTable]]:
+    """The joined axes of a term, and the table of every model on them.
 
-    A model without the term says 0, with its `rows` where those of the others are.
+    rows : (models,) weighted number of rows
+    counts : (models,) weight of one row
+
+    A model without the term has a table of zeros; its rows are distributed like those of the other models.
     """
     known = [shape for shape in found if shape is not None]
     axes = tuple(
         mains[feature] if len(term) == 1 else _join_axes([shape.axes[d] for shape in known], mains[feature])
         for d, feature in enumerate(term)
     )
-    heard = {
-        m: _hear(shape, axes, count)
+    own = {
+        m: _resample(shape, axes, count)
         for m, (shape, count) in enumerate(zip(found, counts, strict=True)) if shape is not None
     }  # fmt: skip
-    zero = np.zeros_like(next(iter(heard.values())).scores)
-    usual, mass = sum(v.density for v in heard.values()), sum(v.weights for v in heard.values())
-    total = sum(rows[m] for m in heard)
-    member_mask = [
-        heard.get(m) or _Voice(zero, zero, usual * row / total, mass * row / total) for m, row in enumerate(rows)
+    zero = np.zeros_like(next(iter(own.values())).scores)
+    density, weights = sum(table.density for table in own.values()), sum(table.weights for table in own.values())
+    total = sum(rows[m] for m in own)
+    tables = [
+        own.get(m) or _ResampledTable(zero, zero, density * n_rows / total, weights * n_rows / total)
+        for m, n_rows in enumerate(rows)
     ]
-    return axes, member_mask
+    return axes, tables
 
 
-def _align(member_mask: Sequence[_Voice], widths: np.ndarray) -> np.ndarray:
-    """(models, K) constants to add to what each says, that leave the least weighted squares around their mean."""
-    mass = np.stack([voice.density for voice in member_mask]) * widths
-    scores = np.stack([voice.scores for voice in member_mask])
+def _align(tables: Sequence[_ResampledTable], widths: np.ndarray) -> np.ndarray:
+    """(models, K) constants to add to the tables that minimize the weighted squares around their mean."""
+    mass = np.stack([table.density for table in tables]) * widths
+    scores = np.stack([table.scores for table in tables])
     share = mass / np.maximum(mass.sum(axis=0), np.finfo(float).tiny)
-    pull = np.einsum("mc,mck->mk", mass, scores - np.einsum("mc,mck->ck", share, scores))
-    bonds = np.diag(mass.sum(axis=1)) - mass @ share.T
-    moves = -np.linalg.pinv(bonds, rcond=1e-9, hermitian=True) @ pull
+    gradient = np.einsum("mc,mck->mk", mass, scores - np.einsum("mc,mck->ck", share, scores))
+    hessian = np.diag(mass.sum(axis=1)) - mass @ share.T
+    moves = -np.linalg.pinv(hessian, rcond=1e-9, hermitian=True) @ gradient
     return moves - np.average(moves, axis=0, weights=mass.sum(axis=1) if mass.any() else None)
 
 
-def _mix(term: Term, axes: tuple[Axis, ...], member_mask: Sequence[_Voice], rows: np.ndarray) -> Shape:
-    """Mean and spread of what the models say, by the density of their rows; by all their rows where nobody has any."""
-    density = np.stack([voice.density for voice in member_mask])
+def _average(term: Term, axes: tuple[Axis, ...], tables: Sequence[_ResampledTable], rows: np.ndarray) -> Shape:
+    """Mean and spread over the models, weighted by density; by number of rows where no model has rows."""
+    density = np.stack([table.density for table in tables])
     share = np.where(density.sum(axis=0) > 0, density, rows.reshape(-1, *[1] * len(axes)))
     share = (share / share.sum(axis=0))[..., None]
-    scores = np.stack([voice.scores for voice in member_mask])
+    scores = np.stack([table.scores for table in tables])
     mean = (share * scores).sum(axis=0)
-    parts = np.sqrt(share) * np.hypot(np.stack([voice.spread for voice in member_mask]), scores - mean)
-    return Shape(
-        term, axes, mean, np.hypot.reduce(parts, axis=0), np.sum([voice.weights for voice in member_mask], axis=0)
+    spread = np.sqrt(share) * np.hypot(np.stack([table.spread for table in tables]), scores - mean)
+    return Shape(term, axes, mean, np.hypot.reduce(spread, axis=0), np.sum([table.weights for table in tables], axis=0))
+
+
+def _resample(shape: Shape, axes: Sequence[Axis], count: float) -> _ResampledTable:
+    """A shape on other axes; `count` is the weight of one row."""
+    steps = [_resample_axis(old, new) for old, new in zip(shape.axes, axes, strict=True)]
+    inside = reduce(np.multiply.outer, [step.inside.astype(float) for step in steps])
+    density = count * shape.weights / reduce(np.multiply.outer, [step.widths for step in steps])
+    return _ResampledTable(
+        _multiply_axes(shape.scores, [step.values for step in steps]),
+        _multiply_axes(shape.spread, [step.values for step in steps]),
+        _multiply_axes(density, [step.values for step in steps]) * inside,
+        _multiply_axes(count * shape.weights, [_distribute(step) for step in steps]),
     )
 
 
-def _hear(shape: Shape, axes: Sequence[Axis], count: float) -> _Voice:
-    readings = [_read_axis(old, new) for old, new in zip(shape.axes, axes, strict=True)]
-    inside = reduce(np.multiply.outer, [reading.inside.astype(float) for reading in readings])
-    density = count * shape.weights / reduce(np.multiply.outer, [reading.widths for reading in readings])
-    return _Voice(
-        _along(shape.scores, [reading.values for reading in readings]),
-        _along(shape.spread, [reading.values for reading in readings]),
-        _along(density, [reading.values for reading in readings]) * inside,
-        _along(count * shape.weights, [_share_out(reading) for reading in readings]),
-    )
-
-
-def _share_out(reading: _Reading) -> np.ndarray:
-    """(new cells, old cells): every old cell's rows go to the new cells that read it."""
-    shares = reading.values * reading.inside[:, None]
+def _distribute(step: _Resampling) -> np.ndarray:
+    """(new cells, old cells) shares in which the weight of an old cell goes to the new cells that read it."""
+    shares = step.values * step.inside[:, None]
     return shares / np.maximum(shares.sum(axis=0), np.finfo(float).tiny)
 
 
-def _along(table: np.ndarray, matrices: Sequence[np.ndarray]) -> np.ndarray:
+def _multiply_axes(table: np.ndarray, matrices: Sequence[np.ndarray]) -> np.ndarray:
     """A matrix product along each of the first axes."""
     for d, matrix in enumerate(matrices):
         table = np.moveaxis(np.tensordot(matrix, table, (1, d)), 0, d)
@@ -318,20 +313,20 @@ def _along(table: np.ndarray, matrices: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def centre_shapes(shapes: Sequence[Shape], intercept: np.ndarray) -> tuple[list[Shape], np.ndarray]:
-    """Purified over the rows of all models; levels that nobody has seen say nothing."""
+    """Purify shapes over their training weights; cells without a basis and without rows are set to 0."""
     tables = [Table(shape.term, shape.axes, shape.scores, shape.weights) for shape in shapes]
     spread = {shape.term: shape.spread for shape in shapes}
     pure, intercept = purify(tables, intercept)
-    made = []
+    centred = []
     for table in sorted(pure, key=lambda table: (len(table.term), table.term)):
-        silent = is_silent(table.axes, table.weights)[..., None]
-        scores = np.where(silent, 0.0, table.values)
-        made.append(Shape(table.term, table.axes, scores, spread.get(table.term, np.zeros_like(scores)), table.weights))
-    return made, intercept
+        scores = np.where(is_silent(table.axes, table.weights)[..., None], 0.0, table.values)
+        own = spread.get(table.term, np.zeros_like(scores))
+        centred.append(Shape(table.term, table.axes, scores, own, table.weights))
+    return centred, intercept
 
 
 def _join_summaries(summaries: Sequence[Summary | None], counts: np.ndarray) -> Summary | None:
-    """Rows added up; None if a model has none of its own."""
+    """One summary with the total number of rows; None if any model has none."""
     known = [summary for summary in summaries if summary is not None]
     if len(known) < len(summaries):
         return None

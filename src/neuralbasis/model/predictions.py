@@ -1,4 +1,7 @@
-"""Predictions as columns: what a model says of rows, with a name for each column. NumPy only."""
+"""Predictions as named columns, for tables written by the command line and by Ray.
+
+In: a model and rows. Out: names and (N,) arrays of predictions, probabilities, contributions and scores.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,12 @@ OUTPUTS = ("prediction", "probability", "contributions", "score")
 
 
 def output_names(model: AdditiveModel, outputs: Sequence[str]) -> list[str]:
-    """The columns that `output_arrays` gives.
+    """Names of the columns that `output_arrays` returns.
 
     prediction : "prediction"
-    probability : "probability_<class>", of classes only
-    contributions : "contribution_<term>" for all terms, and "intercept"; with three classes or more for each class
-    score : "score", or one for each class
+    probability : "probability_<class>"; models of classes only
+    contributions : "contribution_<term>" for all terms, and "intercept"; with a suffix "_<class>" if K > 1
+    score : "score", with a suffix "_<class>" if K > 1
     """
     labels = [] if model.classes is None else [level_text(label) for label in model.classes]
     suffixes = [""] if model.n_outputs == 1 else [f"_{label}" for label in labels]
@@ -34,14 +37,14 @@ def output_names(model: AdditiveModel, outputs: Sequence[str]) -> list[str]:
 
 
 def output_arrays(model: AdditiveModel, rows: Any, outputs: Sequence[str]) -> list[np.ndarray]:
-    """(N,) arrays of these outputs."""
-    ways: dict[str, Callable[[], list[np.ndarray]]] = {
+    """One (N,) array per name in `output_names`."""
+    compute: dict[str, Callable[[], list[np.ndarray]]] = {
         "prediction": lambda: [model.predict(rows)],
         "probability": lambda: list(model.predict_proba(rows).T),
         "contributions": lambda: _list_contributions(model, model.contributions(rows)),
         "score": lambda: list(model.scores(rows).T),
     }
-    return [array for output in outputs for array in ways[output]()]
+    return [array for output in outputs for array in compute[output]()]
 
 
 def _list_contributions(model: AdditiveModel, found: np.ndarray) -> list[np.ndarray]:

@@ -1,10 +1,11 @@
-"""Purify: make an additive model with interactions identifiable. Every effect moves to the smallest term that holds it.
+"""Purify tables: move every effect to the smallest term that can express it, which makes the model identifiable.
 
     f_ij(x_i, x_j) = c + a_i(x_i) + b_j(x_j) + r_ij(x_i, x_j)          Σ_j w_ij r_ij = Σ_i w_ij r_ij = 0
 
-From the highest order down, the weighted least squares projection of a table on all sums of functions of fewer
-features is taken out of it and added to the tables of those features, the mean to the intercept. Cells without weight
-lose the same parts, so that no row's score changes. Tables come in before members are averaged, and leave so.
+In: tables of all members with training weights, and an intercept. Out: purified tables and intercept with the same
+scores. From the highest order down, the weighted least squares projection of a table on sums of functions of fewer
+features is subtracted from it and added to the tables of those features; the mean goes to the intercept. Cells without
+weight are changed in the same way, so no score changes.
 """
 
 from __future__ import annotations
@@ -19,25 +20,26 @@ import numpy as np
 
 from ..encoding.axis import Axis
 from ..terms.term import Term
+from .interpolation import bracket_knots
 
-STACK = 1 << 18  # numbers worked on at a time: they stay in the cache
-MIN_GAP = 1e-12  # an eigenvalue nearer to 1 joins blocks of cells that share no row: rounding cannot tell
-MIN_SHARE = 1e-13  # a cell with less of the largest cell's weight has none: its sums would be rounding
-TOLERANCE = 1e-12  # largest weighted mean along an axis, in units of a table's largest value
-MAX_STEPS = 2000  # tables of real rows need about 100
+STACK = 1 << 18  # numbers to process at a time: they stay in the cache
+MIN_GAP = 1e-12  # an eigenvalue this close to 1 marks a disconnected block of cells; rounding hides smaller gaps
+MIN_SHARE = 1e-13  # weights below this share of the largest are set to 0: their sums would be rounding errors
+TOLERANCE = 1e-12  # largest weighted mean along an axis, relative to the table's largest value
+MAX_STEPS = 2000  # of conjugate gradients; real data need about 100
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """One term's values for all members, before they are averaged.
+    """The values of one term for all members, before they are averaged.
 
     Parameters
     ----------
     term : increasing feature indices
-    axes : one axis a feature
+    axes : one axis per feature
     values : (c_1, …, c_o, C) in C channels; along each axis: missing, knots, unseen
-    weights : (c_1, …, c_o) training weight on each cell
-    mix : None, or (C, E): the term contributes values @ mix (tied classes: one shape a term, weighed for each class)
+    weights : (c_1, …, c_o) training weight of each cell
+    mix : None, or (C, E): the term contributes values @ mix (tied classes: C shapes, weighted for each class)
     """
 
     term: Term
@@ -47,15 +49,25 @@ class Table:
     mix: np.ndarray | None = None
 
     def to_outputs(self) -> np.ndarray:
-        """(c_1, …, c_o, E) what the term contributes."""
+        """(c_1, …, c_o, E) contributions of the term."""
         return self.values if self.mix is None else self.values @ self.mix
 
 
 def purify(tables: Sequence[Table], intercept: np.ndarray) -> tuple[list[Table], np.ndarray]:
-    """Tables whose weighted sums along every axis are zero, and the intercept (E,), with the same scores.
+    """Make the weighted sums of all tables along every axis zero without changing any score.
 
-    A term whose knots are among those of a smaller term gives to it exactly. Smaller terms that are absent are made,
-    and follow the given ones; nothing is changed in place.
+    The knots of a term must be a subset of those of its smaller terms. Smaller terms that are absent are created and
+    follow the given ones. Nothing is changed in place.
+
+    Parameters
+    ----------
+    tables : one per term
+    intercept : (E,)
+
+    Returns
+    -------
+    tables : list of Table
+    intercept : (E,)
 
     Examples
     --------
@@ -73,20 +85,20 @@ def purify(tables: Sequence[Table], intercept: np.ndarray) -> tuple[list[Table],
     """
     _check_channels(tables, len(intercept))
     found = _add_parents(tables, len(intercept))
-    inbox: dict[Term, list[Table]] = defaultdict(list)
+    pending: dict[Term, list[Table]] = defaultdict(list)  # projections to add to a term
     for order in range(max(map(len, found), default=0), 0, -1):
-        terms = sorted(term for term in found if len(term) == order)  # sums do not depend on the order of tables
-        for stack in _stack_alike([_receive(found[term], inbox.pop(term, [])) for term in terms]):
-            pure, parts = _split(stack)
+        terms = sorted(term for term in found if len(term) == order)  # sums must not depend on the order of tables
+        for stack in _stack_equal_shapes([_add_projections(found[term], pending.pop(term, [])) for term in terms]):
+            pure, projections = _split(stack)
             found.update((table.term, table) for table in pure)
-            for part in parts:
-                inbox[part.term].append(part)
+            for part in projections:
+                pending[part.term].append(part)
     constant = Table((), (), np.asarray(intercept, dtype=float), np.ones(()))
-    return list(found.values()), _receive(constant, inbox[()]).values
+    return list(found.values()), _add_projections(constant, pending[()]).values
 
 
 def is_silent(axes: Sequence[Axis], weights: np.ndarray) -> np.ndarray:
-    """Cells that no basis and no row speaks for: they contribute nothing."""
+    """(c_1, …, c_o) cells without a basis and without training rows; they contribute 0."""
     based = np.ones(weights.shape, dtype=bool)
     for d, axis in enumerate(axes):
         is_knot = np.zeros(axis.n_cells, dtype=bool)
@@ -97,7 +109,7 @@ def is_silent(axes: Sequence[Axis], weights: np.ndarray) -> np.ndarray:
 
 def _check_channels(tables: Sequence[Table], n_outputs: int) -> None:
     if len({table.term for table in tables}) < len(tables):
-        raise ValueError("every term must have one table, but two tables speak of the same features")
+        raise ValueError("every term must have one table, but two tables have the same features; add them up first")
     for table in tables:
         channels = table.values.shape[-1]
         expected = (n_outputs, n_outputs) if table.mix is None else (len(table.mix), table.mix.shape[1])
@@ -108,11 +120,8 @@ def _check_channels(tables: Sequence[Table], n_outputs: int) -> None:
             )
 
 
-# Which tables there are
-
-
 def _add_parents(tables: Sequence[Table], n_outputs: int) -> dict[Term, Table]:
-    """The given tables by term, and after them one for every smaller term that is absent."""
+    """The given tables by term, followed by a table for every smaller term that is absent."""
     given = {table.term: table for table in tables}
     made: dict[Term, Table] = {}
     for order in range(max(map(len, given), default=0), 1, -1):
@@ -137,7 +146,7 @@ def _size(child: Table, without: int) -> int:
 
 
 def _make_parent(child: Table, without: int, n_outputs: int) -> Table:
-    """Zeros on the child's other axes; without channels of its own if the child's are mixed."""
+    """Zeros on the child's other axes; without channels if the child's channels are mixed."""
     weights = child.weights.sum(axis=without)
     mix = None if child.mix is None else np.zeros((0, n_outputs))
     values = np.zeros((*weights.shape, n_outputs if mix is None else 0))
@@ -145,13 +154,10 @@ def _make_parent(child: Table, without: int, n_outputs: int) -> Table:
     return Table(_drop(child.term, without), axes, values, weights, mix)
 
 
-# Adding parts to a table
-
-
-def _receive(table: Table, parts: Sequence[Table]) -> Table:
-    """Add the parts that larger terms gave, those on the same axes together."""
+def _add_projections(table: Table, projections: Sequence[Table]) -> Table:
+    """Add the projections of larger terms to a table; those on the same axes are summed first."""
     groups: dict[tuple[int, ...], list[Table]] = defaultdict(list)
-    for part in parts:
+    for part in projections:
         groups[tuple(map(id, part.axes))].append(part)
     for group in groups.values():
         if table.mix is None:
@@ -163,10 +169,10 @@ def _receive(table: Table, parts: Sequence[Table]) -> Table:
 
 
 def _append_channels(table: Table, group: Sequence[Table]) -> Table:
-    """The parts as further channels; as outputs where these are fewer, since many pairs share a main effect."""
+    """Append the projections as channels; replace channels by outputs once there are more channels than outputs."""
     mixes = [np.eye(part.values.shape[-1]) if part.mix is None else part.mix for part in group]
-    gift = _expand(np.concatenate([part.values for part in group], axis=-1), group[0].axes, table.axes)
-    values, mix = np.concatenate([table.values, gift], axis=-1), np.concatenate([table.mix, *mixes])
+    added = _expand(np.concatenate([part.values for part in group], axis=-1), group[0].axes, table.axes)
+    values, mix = np.concatenate([table.values, added], axis=-1), np.concatenate([table.mix, *mixes])
     if len(mix) > mix.shape[1]:
         return replace(table, values=values @ mix, mix=None)
     return replace(table, values=values, mix=mix)
@@ -183,47 +189,39 @@ def _expand(values: np.ndarray, coarse: Sequence[Axis], fine: Sequence[Axis]) ->
 
 
 def _locate(coarse: Axis, fine: Axis) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For every cell of the fine axis the two cells of the coarse one around it and the share of the second."""
+    """For every cell of the fine axis the two surrounding cells of the coarse axis and the share of the second."""
     count, values = len(coarse.knots), fine.knots
     if coarse.is_level != fine.is_level or not np.isin(coarse.knots, values).all():
         raise ValueError(
-            f"the knots of column {fine.name!r} in a larger term are not among those in a smaller term; expected "
-            "nested axes: make the coarse ones with Axis.coarsen"
+            f"the knots of column {fine.name!r} in a larger term are not among those in a smaller term; axes must be "
+            "nested: make the coarse ones with Axis.coarsen"
         )
     if fine.is_level:
         left = np.minimum(np.searchsorted(coarse.knots, values), count - 1)
-        left = np.where(coarse.knots[left] == values, left, count)  # a level that is not kept stands on unseen
+        left = np.where(coarse.knots[left] == values, left, count)  # levels that are not kept use the unseen cell
         right, share = left, np.zeros(len(left))
     else:
-        inside = np.clip(values, coarse.knots[0], coarse.knots[-1])
-        left = np.clip(np.searchsorted(coarse.knots, inside, side="right") - 1, 0, max(count - 2, 0))
-        right = np.minimum(left + 1, count - 1)
-        low, high = coarse.knots[left], coarse.knots[right]
-        unit = np.where(np.maximum(-low, high) > 1, 0.5, 1.0)  # halves: the range of huge knots must not overflow
-        share = (inside * unit - low * unit) / (high * unit - low * unit if count > 1 else 1.0)
+        left, right, share = bracket_knots(coarse.knots, values)
     return np.r_[0, left + 1, count + 1], np.r_[0, right + 1, count + 1], np.r_[0.0, share, 0.0]
 
 
-# Taking parts out of a table
-
-
-def _stack_alike(tables: Sequence[Table]) -> list[list[Table]]:
-    """Tables of one shape together, a limited number of them."""
-    alike: dict[tuple[int, ...], list[Table]] = defaultdict(list)
+def _stack_equal_shapes(tables: Sequence[Table]) -> list[list[Table]]:
+    """Group tables of equal shape, with at most `STACK` numbers per group."""
+    by_shape: dict[tuple[int, ...], list[Table]] = defaultdict(list)
     for table in tables:
-        alike[table.values.shape].append(table)
+        by_shape[table.values.shape].append(table)
     stacks = []
-    for shape, group in alike.items():
+    for shape, group in by_shape.items():
         length = max(1, STACK // max(1, int(np.prod(shape))))
         stacks += [group[first : first + length] for first in range(0, len(group), length)]
     return stacks
 
 
 def _split(stack: Sequence[Table]) -> tuple[list[Table], list[Table]]:
-    """What only these terms can say, and parts for all smaller terms; tables of one shape.
+    """Split tables of equal shape into purified tables and their projections on all smaller terms.
 
-    What fewer features can say goes to them directly: taken through a pair, a main effect in a triple would leave its
-    trace, once with each sign, in cells without weight.
+    Each projection goes directly to its term. Passing a main effect of a triple through a pair would leave traces of
+    opposite sign in cells without weight.
     """
     values = np.stack([table.values for table in stack], dtype=float)  # (n, c_1, …, c_o, C)
     weights = np.stack([table.weights for table in stack], dtype=float)
@@ -240,10 +238,10 @@ def _split(stack: Sequence[Table]) -> tuple[list[Table], list[Table]]:
 
 
 class _Sums:
-    """Sums of functions of `size` of the features, for a stack of n tables: what they give a table, and its margins.
+    """Sums of functions of `size` features, for a stack of n tables: their values on the tables, and the margins.
 
-    The functions of all subsets of features lie in one array (n, U, C), times the root of their weight: in this unit
-    the normal equations have ones on their diagonal.
+    The functions of all subsets of features are one array (n, U, C), scaled by the root of their weight. With this
+    scaling the normal equations have a diagonal of ones.
     """
 
     def __init__(self, weights: np.ndarray, size: int):
@@ -273,11 +271,11 @@ class _Sums:
 
 
 def _project(values: np.ndarray, weights: np.ndarray, size: int, tolerance: np.ndarray) -> dict[Term, np.ndarray]:
-    """Take the projection on sums of functions of `size` features out of `values`; returns it by subset of axes."""
+    """Subtract the projection on sums of functions of `size` features from `values`; return it by subset of axes."""
     sums = _Sums(weights, size)
     solve = _choose_solver(sums, tolerance)
     total = np.zeros((*sums.flat_roots.shape[:2], values.shape[-1]))
-    for _ in range(2):  # the second time takes what rounding left
+    for _ in range(2):  # the second pass removes rounding errors of the first
         functions = solve(sums.gather(values))
         total += functions
         for part in sums.parts(functions):
@@ -297,10 +295,10 @@ def _choose_solver(sums: _Sums, tolerance: np.ndarray) -> Callable[[np.ndarray],
 
 
 def _factor_pairs(sums: _Sums) -> Callable[[np.ndarray], np.ndarray]:
-    """The solver of the normal equations of pairs, rows eliminated:  (I - NᵀN) b = g_columns - Nᵀ g_rows.
+    """Solver of the normal equations of pairs after eliminating rows:  (I - NᵀN) b = g_columns - Nᵀ g_rows.
 
-    N is the table of weights over the roots of its margins. Where NᵀN has the eigenvalue 1, a block of cells shares
-    no row and no column with the others, and its mean is halved between them: no axis comes first.
+    N is the table of weights divided by the roots of its margins. Where NᵀN has the eigenvalue 1, a block of cells
+    shares no row and no column with the others. Its mean is split equally between both axes, so neither is preferred.
     """
     rows, columns = sums.roots
     joint = rows[..., 0] * sums.weights * columns[..., 0]  # (n, rows, columns)
@@ -323,13 +321,13 @@ def _factor_pairs(sums: _Sums) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def _solve_by_steps(sums: _Sums, tolerance: np.ndarray, margins: np.ndarray) -> np.ndarray:
-    """Conjugate gradients on the normal equations, every table and channel with steps of its own."""
+    """Conjugate gradients on the normal equations, with separate step sizes for every table and channel."""
     functions, residual, direction = np.zeros_like(margins), margins, margins
     energy, is_open = _energy(margins), np.full(tolerance.shape, True)
     for _ in range(MAX_STEPS):
         image = sums.gather(reduce(np.add, sums.parts(direction)))
         curvature = (direction * image).sum(axis=1, keepdims=True)
-        is_open &= curvature > MIN_GAP * _energy(direction)  # else nothing is left but rounding
+        is_open &= curvature > MIN_GAP * _energy(direction)  # otherwise only rounding is left
         is_open &= (np.abs(residual) * sums.flat_roots).max(axis=1, keepdims=True) > tolerance
         if not is_open.any():
             break

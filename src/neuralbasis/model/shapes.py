@@ -1,4 +1,8 @@
-"""Shape: one term's table, plain or in factors. What a model is made of, and what its file holds."""
+"""Shapes: the table of one term, which a model consists of and its file stores.
+
+`Shape` holds a plain table, `TiedShape` a few shapes that all classes mix, `LowRankShape` one term of `Factors`. All
+three offer term, axes, scores, spread, weights, members and importances.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +21,9 @@ from .factors import Factors
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Mean absolute contribution (K,) over the training rows, and the tables that it was measured with.
+    """Mean absolute contribution (K,) over the training rows, and the tables it was measured with.
 
-    Arrays of a shape never change, so the measurement holds for a shape whose tables are these very arrays.
+    Arrays of a shape are read-only, so the measurement is valid for a shape that holds the identical arrays.
     """
 
     sizes: np.ndarray
@@ -30,24 +34,25 @@ class Measured:
 
 
 def find_sizes(measured: Measured | None, *tables: np.ndarray) -> np.ndarray | None:
-    """(K,) what was measured with these very tables."""
-    is_known = measured is not None and all(map(operator.is_, measured.tables, tables))
-    return measured.sizes if measured is not None and is_known else None
+    """(K,) measured sizes, None if they were measured with other tables."""
+    if measured is None or not all(map(operator.is_, measured.tables, tables)):
+        return None
+    return measured.sizes
 
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """One term's table.
+    """The table of one term.
 
     Parameters
     ----------
     term : the features, increasing
-    axes : one axis a feature: the column's own for a main effect, a coarser one for an interaction
+    axes : one axis per feature: the column's own axis for a main effect, a coarser one for an interaction
     scores : (c_1, …, c_o, K) contribution of each cell; along each axis: missing, knots, unseen
     spread : standard deviation of `scores` over the members, same shape
-    weights : (c_1, …, c_o) training weight that fell on each cell
-    members : (c_1, …, c_o, M, K) tables of all members, whose mean is `scores`; kept for main effects, None elsewhere
-    measured : mean absolute contribution over the training rows, None where they are not at hand
+    weights : (c_1, …, c_o) training weight of each cell
+    members : (c_1, …, c_o, M, K) tables of the members, whose mean is `scores`; main effects only, otherwise None
+    measured : mean absolute contribution over the training rows, None if not measured
     """
 
     term: Term
@@ -63,23 +68,23 @@ class Shape:
 
     @property
     def importances(self) -> np.ndarray:
-        """(K,) mean absolute contribution over the training rows; over the cells of a table that was changed since."""
+        """(K,) mean absolute contribution over the training rows, or over the cells if it was not measured."""
         sizes = self.measured_sizes
         return freeze(mean_size(self.scores, self.weights)) if sizes is None else sizes
 
     @property
     def measured_sizes(self) -> np.ndarray | None:
-        """(K,) what was measured with this very table."""
+        """(K,) mean absolute contribution measured with this table, None if there is no measurement."""
         return find_sizes(self.measured, self.scores)
 
     def measure(self, sizes: np.ndarray) -> Shape:
-        """The same shape with its mean absolute contribution (K,) over the training rows."""
+        """A copy of the shape with its mean absolute contribution (K,) over the training rows."""
         return replace(self, measured=Measured(sizes, (self.scores,)))
 
 
 @dataclass(frozen=True, eq=False)
 class TiedShape:
-    """One term's table in factors, for many classes: all classes share a few shapes and weigh them.
+    """The table of one term for many classes, which share a few shapes and weight them.
 
     Parameters
     ----------
@@ -129,7 +134,7 @@ class TiedShape:
 
 @dataclass(frozen=True, eq=False)
 class LowRankShape:
-    """One term of `Factors`, read as a `Shape`: the same names, made when somebody asks."""
+    """One term of `Factors` with the interface of `Shape`; arrays are computed on access."""
 
     factors: Factors
     index: int
@@ -146,13 +151,13 @@ class LowRankShape:
 
     @property
     def scores(self) -> np.ndarray:
-        return self._turn(self.factors.bases.astype(float) @ self.factors.coefficients[self.index])
+        return self._to_table(self.factors.bases.astype(float) @ self.factors.coefficients[self.index])
 
     @property
     def spread(self) -> np.ndarray:
-        """Standard deviation over the members, as if their coefficients of different bases were independent."""
+        """Standard deviation over the members, assuming independent coefficients of different bases."""
         variance = self.factors.deviations[self.index].astype(float) ** 2
-        return self._turn(np.sqrt(self.factors.bases.astype(float) ** 2 @ variance))
+        return self._to_table(np.sqrt(self.factors.bases.astype(float) ** 2 @ variance))
 
     @property
     def importances(self) -> np.ndarray:
@@ -164,12 +169,12 @@ class LowRankShape:
         cells = slice(*self.factors.cell_starts[self.index : self.index + 2])
         found = np.zeros(len(self.factors.bases))
         found[self.factors.cells[cells]] = self.factors.weights[cells]
-        # Values very near to the absent one stand on its cell as well.
+        # Values very close to the absent value also fall into its cell.
         found[self.factors.absent_cell] += self.factors.total - found.sum()
-        return self._turn(found)
+        return self._to_table(found)
 
-    def _turn(self, cells: np.ndarray) -> np.ndarray:
-        """Cells (cells, …) as a table whose axes follow the increasing features."""
+    def _to_table(self, cells: np.ndarray) -> np.ndarray:
+        """Reshape (cells, …) to a table whose axes follow the increasing features."""
         order = np.argsort(self._features)
         table = cells.reshape(*self.factors.table_shape, *cells.shape[1:])
         return freeze(table.transpose(*order, *range(len(order), table.ndim)))
@@ -179,21 +184,18 @@ AnyShape = Shape | TiedShape | LowRankShape
 
 
 def mean_size(scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """(…) mean of |scores| (c_1, …, c_o, …) over the cells, by their training weight.
+    """(…) mean of |scores| (c_1, …, c_o, …) over the cells, weighted by training weight.
 
-    A row between two cells whose scores differ in sign contributes less than this mean assumes.
+    This overestimates the contribution of rows between two cells whose scores differ in sign.
     """
-    seen = weights > 0
-    if not seen.any():
+    is_used = weights > 0
+    if not is_used.any():
         return np.zeros(scores.shape[weights.ndim :])
-    return np.average(np.abs(scores[seen]), axis=0, weights=weights[seen])
+    return np.average(np.abs(scores[is_used]), axis=0, weights=weights[is_used])
 
 
 def make_shapes(factors: Sequence[Factors], encoder: Encoder) -> tuple[LowRankShape, ...]:
-    """One shape a term, in the order of the factors. Its axes have the knots of the factors and the names of columns.
-
-    Columns whose own axis has these knots lend it: very many columns often share one.
-    """
+    """One shape per term, in the order of the factors, on axes with the knots of the factors."""
     shapes: list[LowRankShape] = []
     for part in factors:
         axes = _find_axes(part.finder.axis, encoder)
@@ -203,8 +205,8 @@ def make_shapes(factors: Sequence[Factors], encoder: Encoder) -> tuple[LowRankSh
 
 
 def _find_axes(own: Axis, encoder: Encoder) -> list[Axis]:
-    """An axis with the knots of `own` for every column."""
-    is_same: dict[int, bool] = {}  # by identity: arrays that columns share are compared once
+    """For every column an axis with the knots of `own`: the column's axis if its knots are equal, else a new one."""
+    is_same: dict[int, bool] = {}  # by identity: columns often share one array of knots, which is compared once
     for axis in encoder.axes:
         if id(axis.knots) not in is_same:
             is_same[id(axis.knots)] = not axis.is_level and np.array_equal(axis.knots, own.knots)

@@ -1,4 +1,7 @@
-"""Summary: how a model was fitted, in plain values. It stays with the model and goes into its file."""
+"""Summary: how a model was fitted, as plain values that JSON can hold. The model and its file keep it.
+
+`to_plain` converts parameters to such values; `list_changed` names the parameters that differ from their defaults.
+"""
 
 from __future__ import annotations
 
@@ -16,26 +19,26 @@ import numpy as np
 from .. import __version__
 
 PACKAGES = ("numpy", "torch", "scikit-learn")
-MAX_DEPTH = 8  # lists within lists; what lies deeper is written as its type
+MAX_DEPTH = 8  # nesting of lists; deeper values are replaced by the name of their type
 
 
 @dataclass(frozen=True)
 class Summary:
-    """How a model was fitted. All values are what JSON can say; a number that is not finite is None.
+    """How a model was fitted. All values can be written as JSON; numbers that are not finite are None.
 
     Parameters
     ----------
     estimator : name of the estimator's class
-    parameters : its parameters as they were given; a callable or other object is its name
+    parameters : parameters of the estimator; callables and other objects are replaced by their name
     n_rows, n_columns : size of the training table
-    target : name of the target, None where it had none
-    shift, unit : mean and deviation of a regression's target, between which and the unit of the loss a score changes
-        by `score = shift + unit · x`; 0 and 1 for classes. Tables and intercept of the model are in the target's unit.
-    validation : mean loss of the members on the rows they held out, None without such rows
-    history : the lists "stage", "steps", "validation" and "seconds", one entry a checkpoint, and "best", the last that
-        was kept, "stopped_by" and "constant", the validation loss of the constant model
-    date : when the fit ended, ISO 8601 in UTC
-    versions : of neuralbasis, Python and the packages that took part
+    target : name of the target, None if it had none
+    shift, unit : mean and standard deviation of a regression target, 0 and 1 for classes. The loss was computed on
+        `(target - shift) / unit`; tables and intercept of the model are in the unit of the target
+    validation : mean loss of the members on their held-out rows, None without such rows
+    history : the lists "stage", "steps", "validation" and "seconds" with one item per checkpoint; "best", the index of
+        the checkpoint that was kept; "stopped_by"; and "constant", the validation loss of the constant model
+    date : end of the fit, ISO 8601 in UTC
+    versions : versions of neuralbasis, Python and the packages of `PACKAGES`
 
     Examples
     --------
@@ -59,7 +62,7 @@ class Summary:
 
 
 def read_clock() -> str:
-    """The present moment as a summary writes it."""
+    """The current time, ISO 8601 in UTC."""
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
@@ -69,13 +72,13 @@ def find_versions() -> dict[str, str]:
     for package in PACKAGES:
         try:
             found[package] = version(package)
-        except PackageNotFoundError:  # not installed under its own name
+        except PackageNotFoundError:  # absent, or installed under another name
             continue
     return found
 
 
 def to_plain(value: Any, depth: int = MAX_DEPTH) -> Any:
-    """A value as JSON can say it.
+    """Convert a value to one that JSON can hold.
 
     Examples
     --------
@@ -98,7 +101,7 @@ def to_plain(value: Any, depth: int = MAX_DEPTH) -> Any:
 
 
 def list_changed(estimator: Any, before: Mapping[str, Any] | None = None) -> set[str]:
-    """Names of an estimator's parameters that are neither at their default nor as `before`, plain values, has them.
+    """Names of parameters that differ both from their default and from their value in `before` (plain values).
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Tuning: a search over parameters with held-out rows. `tuner` is the public part, `search` the loop behind it."""
+"""Search for parameters of an estimator on held-out rows: `tuner` (the public `tune`) and `search` (its loop)."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Search: which settings give the least loss? Trials drawn from a space, kept in a file, gone on with after a stop.
+"""Search a space of settings for the smallest loss. Independent of models; the only module that imports Optuna.
 
-    space   name -> [values] | (low, high) | (low, high, "log"); one value is fixed
-    measure settings -> loss, whatever it fits for that
-    trials  every setting that was tried, with its loss, its seconds, or why it failed
+    space   name -> [values] | (low, high) | (low, high, "log"); a list of one value is fixed
+    measure settings -> loss
+    trials  all tried settings, each with its loss and seconds, or the reason of its failure
 
-Knows nothing of models. The home of Optuna: its samplers draw, its journal file remembers. Every draw has a seed of its
-own, made of the search's seed and the trial's number, so a search that was stopped ten times makes the same trials.
+Optuna's samplers draw the settings, and its journal file stores the trials. Every draw is seeded by the seed of the
+search and the number of the trial, so an interrupted and resumed search makes the same trials.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ from ..progress import open_bar
 if TYPE_CHECKING:
     from optuna import Study
     from optuna.distributions import BaseDistribution
+    from optuna.samplers import BaseSampler
+    from optuna.trial import FrozenTrial
 
-# PAPER §4.3 and appendix: what was searched at random, for each data set, on its validation part.
+# PAPER §4.3 and appendix: ranges of the random search, which used the validation part of each data set.
 DROPOUTS = [0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
 PAPER_RANGES: dict[str, Any] = {
     "learning_rate": (1e-5, 1.0, "log"),
@@ -39,18 +41,18 @@ PAPER_RANGES: dict[str, Any] = {
 }
 SAMPLERS = ("random", "tpe")
 _STUDY = "neuralbasis"
-_PLAIN = (str, bool, int, float, type(None))  # values that a journal can hold as they are
+_PLAIN = (str, bool, int, float, type(None))  # values that a journal can hold; others are stored as their repr
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One setting and what came of it.
+    """One trial of settings and its result.
 
-    number : 0 is the first
-    settings : name -> value; empty where nothing was changed
+    number : index of the trial, from 0
+    settings : name -> value; empty if nothing was changed
     loss : NaN if the trial failed
-    seconds : that the measuring took
-    error : why it failed, or None
+    seconds : duration of the measurement
+    error : reason of the failure, or None
     """
 
     number: int
@@ -77,16 +79,20 @@ def search(
 
     Parameters
     ----------
-    measure : from settings to a loss; whatever it raises makes a failed trial, with a warning, and the search goes on
-    space : name -> a list of values, (low, high), or (low, high, "log"); whole numbers where both ends are
-    n_trials : in all, those of an earlier run included
-    time_limit : seconds after which this run begins no trial, but for the first of a search
-    sampler : "random", or "tpe", which learns from the trials before
-    storage : a file that keeps the trials; a second run with it goes on where the first one stopped
-    random_state : same seed, same trials
-    unchanged : is the first trial one with no settings at all? If it fails, its error is the search's.
-    identity : what else the losses depend on, by name; a file with another identity is refused
-    verbose : show a bar, with the least loss so far
+    measure : takes settings and returns a loss; an exception makes the trial a failed one, with a warning
+    space : name -> a list of values, (low, high), or (low, high, "log"); integers if both ends are integers
+    n_trials : total number of trials, including those in `storage`
+    time_limit : seconds after which no trial starts; the first trial of a search always runs
+    sampler : "random", or "tpe", which learns from previous trials
+    storage : file of trials; a run with an existing file continues its search
+    random_state : seed; the same seed gives the same trials
+    unchanged : whether the first trial has empty settings; if it fails, its exception is raised
+    identity : name -> text of everything else that the losses depend on; a file with another identity is refused
+    verbose : show a progress bar with the smallest loss
+
+    Returns
+    -------
+    list of Trial
 
     Examples
     --------
@@ -97,19 +103,19 @@ def search(
     check_limits(n_trials, time_limit, sampler, random_state)
     mine = {**(identity or {}), "space": repr(dict(space)), "sampler": sampler, "random_state": repr(random_state)}
     with _quiet_optuna():
-        dimensions = {name: _read_dimension(name, wish) for name, wish in space.items()}
-        desk = _Desk(_open_study(storage, mine), dimensions, sampler, random_state, unchanged)
-        with open_bar(n_trials, "trials", "trial", verbose, min(desk.n_done, n_trials)) as bar:
+        dimensions = {name: _read_dimension(name, values) for name, values in space.items()}
+        runner = _TrialRunner(_open_study(storage, mine), dimensions, sampler, random_state, unchanged)
+        with open_bar(n_trials, "trials", "trial", verbose, min(runner.n_done, n_trials)) as bar:
             end = time.monotonic() + (math.inf if time_limit is None else time_limit)
-            while desk.n_done < n_trials and (desk.n_done == 0 or time.monotonic() < end):
-                desk.run(measure)
+            while runner.n_done < n_trials and (runner.n_done == 0 or time.monotonic() < end):
+                runner.run(measure)
                 bar.update()
-                bar.set_postfix_str(_describe(desk.list_trials(), end - time.monotonic()))
-        return desk.list_trials()
+                bar.set_postfix_str(_describe(runner.list_trials(), end - time.monotonic()))
+        return runner.list_trials()
 
 
 def best_trial(trials: Sequence[Trial]) -> Trial:
-    """The trial of the least loss; an error that quotes the last reason where all failed."""
+    """The trial with the smallest loss; raises with the last reason if all trials failed."""
     done = [trial for trial in trials if trial.error is None]
     if not done:
         raise ValueError(f"none of {len(trials)} trials succeeded; the last one failed with {trials[-1].error}")
@@ -118,18 +124,19 @@ def best_trial(trials: Sequence[Trial]) -> Trial:
 
 @dataclass(frozen=True, eq=False)
 class Dimension:
-    """One name of a space: how Optuna draws it, and the value behind what was drawn."""
+    """One name of a space: its Optuna distribution, and the values of the labels of a list."""
 
-    drawn: BaseDistribution
-    values: dict[Any, Any] = field(default_factory=dict)  # of a list: label -> value
+    distribution: BaseDistribution
+    values: dict[Any, Any] = field(default_factory=dict)  # label -> value
 
-    def read(self, found: Any) -> Any:
-        return self.values.get(found, found)
+    def read(self, drawn: Any) -> Any:
+        """The value of what Optuna drew."""
+        return self.values.get(drawn, drawn)
 
 
 @dataclass(eq=False)
-class _Desk:
-    """Draws trials, has them measured, files them."""
+class _TrialRunner:
+    """Draws settings, measures them and stores the trials in a study."""
 
     study: Study
     dimensions: Mapping[str, Dimension]
@@ -139,13 +146,17 @@ class _Desk:
 
     @property
     def n_done(self) -> int:
-        return len(self._filed())
+        return len(self._finished())
 
     def run(self, measure: Callable[[dict[str, Any]], float]) -> None:
+        """Run and store the next trial."""
+        from optuna.trial import TrialState
+
         number = self.n_done
         is_unchanged = self.unchanged and number == 0
         self.study.sampler = _make_sampler(self.sampler, self.random_state, number)
-        trial = self.study.ask({} if is_unchanged else {name: d.drawn for name, d in self.dimensions.items()})
+        space = {} if is_unchanged else {name: d.distribution for name, d in self.dimensions.items()}
+        trial = self.study.ask(space)
         settings, started = self._read(trial.params), time.monotonic()
         loss, error = math.nan, None
         try:
@@ -161,8 +172,8 @@ class _Desk:
         if error is None:
             self.study.tell(trial, loss)
         else:
-            self.study.tell(trial, state=_failed())
-            warnings.warn(f"trial {number} failed with {error}; the search goes on", stacklevel=3)
+            self.study.tell(trial, state=TrialState.FAIL)
+            warnings.warn(f"trial {number} failed with {error}; the search continues", stacklevel=3)
 
     def list_trials(self) -> list[Trial]:
         return [
@@ -170,20 +181,20 @@ class _Desk:
                 number, self._read(found.params), math.nan if found.value is None else found.value,
                 found.user_attrs["seconds"], found.user_attrs["error"],
             )
-            for number, found in enumerate(self._filed())
+            for number, found in enumerate(self._finished())
         ]  # fmt: skip
 
-    def _filed(self) -> list[Any]:
-        """Trials that came to an end; one that was killed has no seconds."""
+    def _finished(self) -> list[FrozenTrial]:
+        """Trials that were completed or failed; a trial that was killed has no seconds."""
         trials = self.study.get_trials(deepcopy=False)
         return [trial for trial in trials if trial.state.is_finished() and "seconds" in trial.user_attrs]
 
-    def _read(self, found: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: dimension.read(found[name]) for name, dimension in self.dimensions.items() if name in found}
+    def _read(self, drawn: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: dimension.read(drawn[name]) for name, dimension in self.dimensions.items() if name in drawn}
 
 
 def _open_study(storage: str | os.PathLike[str] | None, identity: Mapping[str, str]) -> Study:
-    """The study of a file, or one in memory; what a killed run left is closed."""
+    """The study in a file, or a new one in memory; trials of a killed run are marked as failed."""
     from optuna import create_study
     from optuna.storages import InMemoryStorage, JournalStorage
     from optuna.storages.journal import JournalFileBackend
@@ -192,7 +203,7 @@ def _open_study(storage: str | os.PathLike[str] | None, identity: Mapping[str, s
     try:
         kept = InMemoryStorage() if storage is None else JournalStorage(JournalFileBackend(os.fspath(storage)))
         study = create_study(storage=kept, study_name=_STUDY, direction="minimize", load_if_exists=True)
-    except (ValueError, KeyError, TypeError) as error:  # lines that are no JSON, or not Optuna's
+    except (ValueError, KeyError, TypeError) as error:  # lines that are not JSON, or not Optuna's
         raise ValueError(
             f"storage {os.fspath(storage or '')!r} is not a file of trials; name a new file, or one that a search wrote"
         ) from error
@@ -200,42 +211,37 @@ def _open_study(storage: str | os.PathLike[str] | None, identity: Mapping[str, s
     others = sorted(name for name in {*known, *identity} if known.get(name) != identity.get(name))
     if others:
         raise ValueError(
-            f"storage {os.fspath(storage or '')!r} holds trials of another search: {', '.join(others)} differ; go on "
-            "with what it was begun with, or name another file"
+            f"storage {os.fspath(storage or '')!r} holds trials of another search: {', '.join(others)} differ; use the "
+            "same as before, or name another file"
         )
     study.set_user_attr("identity", dict(identity))
     for trial in study.get_trials(states=(TrialState.RUNNING,)):
-        study.tell(trial.number, state=_failed())
+        study.tell(trial.number, state=TrialState.FAIL)
     return study
 
 
-def _failed() -> Any:
-    from optuna.trial import TrialState
-
-    return TrialState.FAIL
-
-
-def _make_sampler(kind: str, random_state: int, number: int) -> Any:
+def _make_sampler(kind: str, random_state: int, number: int) -> BaseSampler:
     from optuna.samplers import RandomSampler, TPESampler
 
     seed = int(np.random.SeedSequence([random_state, number]).generate_state(1)[0])
     return RandomSampler(seed) if kind == "random" else TPESampler(seed=seed)
 
 
-def _read_dimension(name: str, wish: Any) -> Dimension:
+def _read_dimension(name: str, choices: Any) -> Dimension:
+    """Read one item of a space: a list of values or a range."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-    if isinstance(wish, list) and wish:
-        values = {value if isinstance(value, _PLAIN) else repr(value): value for value in wish}
+    if isinstance(choices, list) and choices:
+        values = {value if isinstance(value, _PLAIN) else repr(value): value for value in choices}
         return Dimension(CategoricalDistribution(tuple(values)), values)
-    if isinstance(wish, tuple) and len(wish) in (2, 3) and _is_range(*wish):
-        low, high, is_log = wish[0], wish[1], len(wish) == 3
+    if isinstance(choices, tuple) and len(choices) in (2, 3) and _is_range(*choices):
+        low, high, is_log = choices[0], choices[1], len(choices) == 3
         if isinstance(low, Integral) and isinstance(high, Integral):
             return Dimension(IntDistribution(int(low), int(high), log=is_log))
         return Dimension(FloatDistribution(float(low), float(high), log=is_log))
     raise ValueError(
         f"space of {name!r} must be a list of values, (low, high) or (low, high, 'log') with low < high (and above 0 "
-        f"for 'log'), not {wish!r}"
+        f"for 'log'), not {choices!r}"
     )
 
 
@@ -245,7 +251,7 @@ def _is_range(low: Any, high: Any, kind: Any = None) -> bool:
 
 
 def check_limits(n_trials: Any, time_limit: Any, sampler: Any, random_state: Any) -> None:
-    """One clear error for the first argument of a search that is wrong."""
+    """Raise on the first invalid argument of a search."""
     if not isinstance(n_trials, Integral) or isinstance(n_trials, bool) or n_trials < 1:
         raise ValueError(f"n_trials must be an integer of at least 1, not {n_trials!r}")
     if time_limit is not None and not (isinstance(time_limit, Real) and float(time_limit) > 0):
@@ -258,7 +264,7 @@ def check_limits(n_trials: Any, time_limit: Any, sampler: Any, random_state: Any
 
 @contextmanager
 def _quiet_optuna() -> Iterator[None]:
-    """Optuna without a line for every trial: the bar says it."""
+    """Silence Optuna's log line per trial, since the progress bar shows it."""
     try:
         from optuna import logging
     except ImportError as error:
@@ -272,7 +278,7 @@ def _quiet_optuna() -> Iterator[None]:
 
 
 def _describe(trials: Sequence[Trial], seconds_left: float) -> str:
-    """The least loss so far and, where there is a limit, how long trials will still be begun.
+    """The smallest loss and, if there is a limit, the time left to start trials.
 
     >>> _describe([Trial(0, {}, 0.5, 1.0)], 12.3), _describe([Trial(0, {}, math.nan, 1.0, "no")], math.inf)
     ('best 0.5, 12 s left', 'all failed')

@@ -1,7 +1,8 @@
-"""tune: parameters of an estimator chosen by rows held out once, then a fit on all rows.
+"""`tune` chooses parameters of an estimator on rows that are held out once, then fits on all rows.
 
-Trials are fitted with weight 0 on the rows held out, which is the same as without them, so that no table has to be cut,
-whatever its kind. The first trial is the estimator as it stands: no choice is worse than it on the rows held out.
+In: an estimator, a table and a space of parameters. Out: a `Tuning` record. Held-out rows get weight 0 in the fit,
+which equals leaving them out and works for every kind of table. The first trial is the unchanged estimator, so the
+chosen parameters are never worse on the held-out rows.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ..model.summary import to_plain
 from ..printable import escape
 from .search import PAPER_RANGES, Trial, best_trial, check_limits, search
 
-# What tuning at our defaults may change; docs/defaults.md says how little it brings.
+# Parameters that can matter at the defaults; docs/defaults.md reports how little a search gains.
 DEFAULT_SPACE: dict[str, Any] = {
     "smoothness": (0.1, 10.0, "log"),
     "learning_rate": (0.005, 0.08, "log"),
@@ -30,20 +31,20 @@ DEFAULT_SPACE: dict[str, Any] = {
     "max_bins": [17, 49, 193],
     "n_bases": [16, 32, 64],
 }
-SMALLEST = 1e-15  # probability
-MAX_LISTED = 10  # trials that are printed
-_ASIDE = ("verbose", "n_jobs", "device", "callbacks")  # parameters that do not change a loss
+MIN_PROBABILITY = 1e-15
+MAX_LISTED = 10  # trials to print
+_NEUTRAL = ("verbose", "n_jobs", "device", "callbacks")  # parameters that do not change the loss
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Tuning:
-    """What a search found. It prints as a table of the best trials.
+    """Result of a search. It prints as a table of the best trials.
 
-    estimator : with the best settings, fitted on all rows (not fitted with `refit=False`)
-    best : the trial of the least loss
-    trials : all of them, in their order
-    loss_name : what the losses are
-    drawn : parameters that had several values to draw from
+    estimator : estimator with the best settings, fitted on all rows (not fitted if `refit=False`)
+    best : the trial with the smallest loss
+    trials : all trials in their order
+    loss_name : name of the loss
+    drawn : parameters that had more than one value to draw from
     """
 
     estimator: Any
@@ -53,7 +54,7 @@ class Tuning:
     drawn: tuple[str, ...]
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """A record a trial: `pandas.DataFrame(tuning.to_rows())` is a frame."""
+        """One record per trial, such as for `pandas.DataFrame(tuning.to_rows())`."""
         return [
             {"trial": t.number, "loss": t.loss, "seconds": t.seconds, "error": t.error, **t.settings}
             for t in self.trials
@@ -65,7 +66,7 @@ class Tuning:
         rows = [["trial", self.loss_name, "seconds", *self.drawn]]
         for t in ranked[:MAX_LISTED]:
             loss = "failed" if t.error is not None else f"{t.loss:#.5g}"
-            values = [_write(t.settings[name]) if name in t.settings else "as it stands" for name in self.drawn]
+            values = [_format_value(t.settings[name]) if name in t.settings else "unchanged" for name in self.drawn]
             rows.append([str(t.number), loss, f"{t.seconds:.1f}", *values])
         seconds = sum(t.seconds for t in self.trials)
         lines = [
@@ -98,29 +99,33 @@ def tune(
     verbose: bool = True,
     random_state: int = 42,
 ) -> Tuning:
-    """Choose an estimator's parameters by the loss on rows that are held out once.
+    """Choose parameters of an estimator by the loss on rows that are held out once.
 
-    The defaults are meant to be left alone: on the tables we tried, a search gained nothing (docs/defaults.md).
+    The defaults rarely need tuning: on the tables of docs/defaults.md, a search gained nothing.
 
     Parameters
     ----------
-    estimator : NeuralBasisRegressor or NeuralBasisClassifier; it is not changed, and is itself the first trial
+    estimator : NeuralBasisRegressor or NeuralBasisClassifier; it is not changed, and its parameters are the first trial
     X, y, sample_weight : as for `fit`
-    space : what to draw
-        "default", the few parameters that can matter at our defaults; "paper", the published model and the ranges it
-        was tuned in (give the estimator `max_epochs`); both leave alone what the estimator has not at its default.
-        Or a dict: parameter -> a list of values, (low, high) or (low, high, "log").
-    n_trials : in all, those that `storage` has already included
-    time_limit : seconds after which no trial is begun; the last one, and the fit on all rows, come on top
-    validation : (X, y) to measure on, instead of holding rows out; they stay out of the last fit
-    validation_size : share of the rows to hold out, of each class the same
-    scoring : a name or a callable of scikit-learn that takes `sample_weight`; larger is better, the loss its negative
-        None is the log loss, or the root of the mean squared error.
-    sampler : "random", or "tpe" (learns from the trials before)
-    storage : a file that keeps every trial; call again with it, after a stop or with a larger `n_trials`, to go on
-    refit : fit the best settings on all rows?
-    verbose : show a bar with the best loss so far and the time left
-    random_state : of the rows held out and of the draws: same seed, same trials
+    space : parameters to draw
+        "default" draws the few parameters that can matter at the defaults. "paper" is the published model with its
+        published ranges (set `max_epochs` on the estimator). Both keep parameters that are not at their default.
+        A dict maps a parameter to a list of values, (low, high) or (low, high, "log").
+    n_trials : total number of trials, including those in `storage`
+    time_limit : seconds after which no trial starts; the running trial and the fit on all rows are not interrupted
+    validation : (X, y) to measure the loss on, instead of held-out rows; not used by the final fit
+    validation_size : share of the rows to hold out, the same for each class
+    scoring : name or callable of a scikit-learn scorer that takes `sample_weight`; the loss is its negative
+        None is the log loss, or the root mean squared error for a regression.
+    sampler : "random", or "tpe", which learns from previous trials
+    storage : file of trials; call again with it to continue after an interruption or with a larger `n_trials`
+    refit : whether to fit the best settings on all rows
+    verbose : show a progress bar with the best loss and the time left
+    random_state : seed of the held-out rows and of the draws; the same seed gives the same trials
+
+    Returns
+    -------
+    Tuning
 
     Examples
     --------
@@ -134,27 +139,29 @@ def tune(
     """
     check_limits(n_trials, time_limit, sampler, random_state)
     chosen = _read_space(space, estimator)
-    jury = _make_jury(estimator, X, y, sample_weight, validation, validation_size, scoring, random_state)
+    train, held = _split_rows(estimator, X, y, sample_weight, validation, validation_size, random_state)
+    evaluator = SettingsEvaluator(estimator, train, held, scoring)
     trials = search(
-        jury.measure, chosen, n_trials=n_trials, time_limit=time_limit, sampler=sampler, storage=storage,
-        random_state=random_state, unchanged=True, identity=jury.identify(), verbose=verbose,
+        evaluator.measure, chosen, n_trials=n_trials, time_limit=time_limit, sampler=sampler, storage=storage,
+        random_state=random_state, unchanged=True, identity=evaluator.identify(), verbose=verbose,
     )  # fmt: skip
     best = best_trial(trials)
     tuned = clone(estimator).set_params(**best.settings)
     if refit:
         tuned.fit(X, y, sample_weight=sample_weight)
-    drawn = tuple(name for name, wish in chosen.items() if len(wish) > 1)
-    return Tuning(tuned, best, trials, jury.loss_name, drawn)
+    drawn = tuple(name for name, choices in chosen.items() if len(choices) > 1)
+    return Tuning(tuned, best, trials, evaluator.loss_name, drawn)
 
 
 def _read_space(space: str | Mapping[str, Any], estimator: Any) -> Mapping[str, Any]:
+    """The space as a checked mapping; a named space without the parameters that are not at their default."""
     known = estimator.get_params(deep=False)
     if isinstance(space, str):
         if space not in ("default", "paper"):
             raise ValueError(f"space must be 'default', 'paper' or a dict of parameters, not {space!r}")
-        usual = type(estimator)().get_params(deep=False)
-        wishes = DEFAULT_SPACE if space == "default" else _write_paper_space()
-        space = {name: wish for name, wish in wishes.items() if known[name] == usual[name]}
+        defaults = type(estimator)().get_params(deep=False)
+        named = DEFAULT_SPACE if space == "default" else _make_paper_space()
+        space = {name: choices for name, choices in named.items() if known[name] == defaults[name]}
     unknown = [name for name in space if name not in known]
     if unknown:
         raise ValueError(
@@ -166,10 +173,10 @@ def _read_space(space: str | Mapping[str, Any], estimator: Any) -> Mapping[str, 
     return space
 
 
-def _write_paper_space() -> dict[str, Any]:
-    """The paper's settings and the ranges of the others.
+def _make_paper_space() -> dict[str, Any]:
+    """The fixed settings of the paper and the ranges of the others.
 
-    DIFF: our output penalty is summed over the terms, the paper's is their mean; its range is wide enough for both.
+    DIFF: the output penalty is a sum over the terms, the paper's is a mean; the range is wide enough for both.
     """
     from ..config import PAPER  # brings torch
 
@@ -177,8 +184,8 @@ def _write_paper_space() -> dict[str, Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """A table, its target, and how much each row counts."""
+class WeightedRows:
+    """A table, its target and the weights of its rows."""
 
     X: Any
     y: np.ndarray
@@ -186,27 +193,28 @@ class Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class Jury:
-    """What a loss is: settings of an estimator, fitted on some rows, measured on others."""
+class SettingsEvaluator:
+    """Fits settings of an estimator on training rows and measures the loss on held-out rows."""
 
     estimator: Any
-    fitted: Rows
-    measured: Rows
+    train: WeightedRows
+    held: WeightedRows
     scoring: str | Callable | None
 
     def measure(self, settings: Mapping[str, Any]) -> float:
-        rows = self.fitted
-        return self._find_loss(clone(self.estimator).set_params(**settings).fit(rows.X, rows.y, rows.weights))
+        """Loss of the settings on the held-out rows."""
+        rows = self.train
+        return self._compute_loss(clone(self.estimator).set_params(**settings).fit(rows.X, rows.y, rows.weights))
 
-    def _find_loss(self, model: Any) -> float:
-        rows = self.measured
+    def _compute_loss(self, model: Any) -> float:
+        rows = self.held
         if self.scoring is not None:
             return -float(get_scorer(self.scoring)(model, rows.X, rows.y, sample_weight=rows.weights))
         if not is_classifier(model):
             return math.sqrt(np.average((rows.y - model.predict(rows.X)) ** 2, weights=rows.weights))
         codes = np.searchsorted(model.classes_, rows.y).clip(max=len(model.classes_) - 1)
         probability = model.predict_proba(rows.X)[np.arange(len(codes)), codes] * (model.classes_[codes] == rows.y)
-        return float(np.average(-np.log(np.maximum(probability, SMALLEST)), weights=rows.weights))
+        return float(np.average(-np.log(np.maximum(probability, MIN_PROBABILITY)), weights=rows.weights))
 
     @property
     def loss_name(self) -> str:
@@ -215,9 +223,9 @@ class Jury:
         return f"−{self.scoring if isinstance(self.scoring, str) else to_plain(self.scoring)}"
 
     def identify(self) -> dict[str, str]:
-        """What the losses depend on beside the settings, for the file of trials."""
-        parameters = {n: to_plain(v) for n, v in self.estimator.get_params(deep=False).items() if n not in _ASIDE}
-        rows = [part.tolist() for rows in (self.fitted, self.measured) for part in (rows.y, rows.weights)]
+        """Everything that the losses depend on except the settings, for the file of trials."""
+        parameters = {n: to_plain(v) for n, v in self.estimator.get_params(deep=False).items() if n not in _NEUTRAL}
+        rows = [part.tolist() for rows in (self.train, self.held) for part in (rows.y, rows.weights)]
         return {
             "estimator": f"{type(self.estimator).__name__} {parameters}",
             "rows": hashlib.sha256(repr(rows).encode()).hexdigest(),
@@ -225,26 +233,27 @@ class Jury:
         }
 
 
-def _make_jury(
+def _split_rows(
     estimator: Any, X: Any, y: Any, sample_weight: Any, validation: tuple[Any, Any] | None, validation_size: float,
-    scoring: str | Callable | None, random_state: int,
-) -> Jury:  # fmt: skip
+    random_state: int,
+) -> tuple[WeightedRows, WeightedRows]:  # fmt: skip
+    """Rows to fit on and rows to measure on; without `validation`, both are the same table with other weights."""
     y = np.asarray(y)
     weights = check_weights(sample_weight, len(y))
     if validation is not None:
         if not (isinstance(validation, (tuple, list)) and len(validation) == 2):
             raise ValueError(f"validation must be None or a pair (X, y), not a {type(validation).__name__}")
         other = np.asarray(validation[1])
-        return Jury(estimator, Rows(X, y, weights), Rows(validation[0], other, np.ones(len(other))), scoring)
+        return WeightedRows(X, y, weights), WeightedRows(validation[0], other, np.ones(len(other)))
     if not 0 < validation_size < 1:
         raise ValueError(f"validation_size must be a share between 0 and 1, not {validation_size!r}")
     is_held = hold_out(y, validation_size, is_classifier(estimator), random_state) & (weights > 0)
     if not is_held.any():
         raise ValueError(f"validation_size={validation_size!r} of {len(y)} rows holds none out; give a larger share")
-    return Jury(estimator, Rows(X, y, weights * ~is_held), Rows(X, y, weights * is_held), scoring)
+    return WeightedRows(X, y, weights * ~is_held), WeightedRows(X, y, weights * is_held)
 
 
-def _write(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

@@ -1,4 +1,7 @@
-"""Pages: what the commands say, as text for people and as plain values for scripts (`--json`)."""
+"""Results of commands as aligned text, and as plain values for `--json`.
+
+In: models, metrics and rows. Out: escaped text, or dicts of values that JSON can hold.
+"""
 
 from __future__ import annotations
 
@@ -11,36 +14,37 @@ import click
 import numpy as np
 
 from ..data.columns import Columns, level_text
+from ..encoding.axis import Axis
 from ..model.additive_model import AdditiveModel
 from ..model.scorecard import reachable_cells
 from ..printable import escape, escape_json
-from .measures import Measure
+from .metrics import Metric
 
 BAR_WIDTH = 24
 MAX_NAME = 48
 MAX_LISTED = 5000
 
 
-def write_json(values: Mapping[str, Any]) -> str:
-    """JSON in two spaces; what is not a finite number is null."""
+def format_json(values: Mapping[str, Any]) -> str:
+    """Indented JSON; numbers that are not finite become null."""
     return escape_json(json.dumps(_plain(values), indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def write_measures(title: str, measures: Sequence[Measure]) -> str:
-    """A line a measure: the figure, its interval, the constant model's figure."""
+def format_metrics(title: str, metrics: Sequence[Metric]) -> str:
+    """One line per metric: value, interval, value of the constant model."""
     rows = [[title, "model", "95 % interval", "constant model"]]
-    for m in measures:
-        interval = f"{write_number(m.low)} … {write_number(m.high)}" if math.isfinite(m.low) else "–"
-        rows.append([m.name, write_number(m.value), interval, write_number(m.constant)])
+    for m in metrics:
+        interval = f"{format_number(m.low)} … {format_number(m.high)}" if math.isfinite(m.low) else "–"
+        rows.append([m.name, format_number(m.value), interval, format_number(m.constant)])
     return align(rows)
 
 
-def list_measures(measures: Sequence[Measure]) -> dict[str, dict[str, float]]:
-    return {m.name: {"value": m.value, "low": m.low, "high": m.high, "constant": m.constant} for m in measures}
+def list_metrics(metrics: Sequence[Metric]) -> dict[str, dict[str, float]]:
+    return {m.name: {"value": m.value, "low": m.low, "high": m.high, "constant": m.constant} for m in metrics}
 
 
 def list_model(model: AdditiveModel) -> dict[str, Any]:
-    """The model for a script: columns, terms with importance and range (of very many the strongest), link, classes."""
+    """Columns, terms with importance and range, link and classes; at most the `MAX_LISTED` most important terms."""
     importances, n_terms = model.importances(), len(model.shapes)
     listed = range(n_terms) if n_terms <= MAX_LISTED else np.argsort(-importances, kind="stable")[:MAX_LISTED]
     return {
@@ -60,11 +64,11 @@ def _list_term(model: AdditiveModel, t: int, importance: float) -> dict[str, Any
     return {"name": model.term_names[t], "importance": importance, "min": table.min(), "max": table.max()}
 
 
-def write_summary(model: AdditiveModel) -> str:
-    """How the model was fitted, in a line."""
+def format_summary(model: AdditiveModel) -> str:
+    """How the model was fitted, in one line."""
     found = model.summary
     if found is None:
-        return "made by hand: nothing is known of a fit"
+        return "built by hand, not fitted"
     target = "" if found.target is None else f" of {found.target}"
     what = "regression" if model.classes is None else f"{len(model.classes)} classes"
     return escape(
@@ -73,10 +77,10 @@ def write_summary(model: AdditiveModel) -> str:
     )
 
 
-class Explanation:
-    """Why one row has its prediction: the contributions to the score of its class, largest first.
+class RowExplanation:
+    """The prediction of one row and the contributions to the score of the predicted class, largest first.
 
-    Of a wide model, those of the terms that the row touches.
+    For a wide model, only terms whose features the row has.
     """
 
     def __init__(self, model: AdditiveModel, row: Columns):
@@ -110,21 +114,21 @@ class Explanation:
     def __str__(self) -> str:
         found, names = self.contributions[:, self.output], self.model.encoder.names
         largest = max(np.abs(found).max(initial=0.0), 1e-300)
-        rows = [["intercept", write_number(self.model.intercept[self.output]), ""]]
+        rows = [["intercept", format_number(self.model.intercept[self.output]), ""]]
         colours: list[str | None] = [None]
         for size, t in ((found[place], self.terms[place]) for place in self.order):
-            values = [f"{names[f]} = {self._write_cell(f)}" for f in self.model.terms[t]]
-            sign = "+" if size > 0 else ""
-            rows.append([_cut(" & ".join(values)), f"{sign}{write_number(size)}", write_bar(abs(size) / largest)])
+            values = [f"{names[f]} = {self._format_cell(f)}" for f in self.model.terms[t]]
+            text = f"{'+' if size > 0 else ''}{format_number(size)}"
+            rows.append([_truncate(" & ".join(values)), text, format_bar(abs(size) / largest)])
             colours.append("green" if size > 0 else "red")
-        rows.append([self._name_score(), write_number(self.scores[self.output]), ""])
-        rows.append(["prediction", _write_value(self.prediction), self._write_probability()])
+        rows.append([self._name_score(), format_number(self.scores[self.output]), ""])
+        rows.append(["prediction", _format_value(self.prediction), self._format_probability()])
         return align(rows, left=(0, 2), colours=[*colours, None, None])
 
-    def _write_cell(self, feature: int) -> str:
+    def _format_cell(self, feature: int) -> str:
         value, levels = self.values[feature], self.model.encoder.axes[feature].levels
         is_unseen = levels is not None and value is not None and value not in levels
-        return f"{_write_value(value)} (never seen)" if is_unseen else _write_value(value)
+        return f"{_format_value(value)} (never seen)" if is_unseen else _format_value(value)
 
     def _name_score(self) -> str:
         if self.model.classes is None:
@@ -132,10 +136,10 @@ class Explanation:
         label = level_text(self.model.classes[1 if self.model.n_outputs == 1 else self.output])
         return f"log odds of {label}" if self.model.link == "logit" else f"score of {label}"
 
-    def _write_probability(self) -> str:
+    def _format_probability(self) -> str:
         if self.probabilities is None:
             return ""
-        return f"probability {write_number(self.probabilities.max())}"
+        return f"probability {format_number(self.probabilities.max())}"
 
     def _name_classes(self, values: np.ndarray | None) -> dict[str, float] | None:
         if values is None or self.model.classes is None:
@@ -143,11 +147,12 @@ class Explanation:
         return dict(zip(map(level_text, self.model.classes), values, strict=True))
 
 
-def write_number(value: float) -> str:
-    """
-    >>> write_number(0.123456), write_number(123456.7), write_number(float("nan"))
+def format_number(value: float) -> str:
+    """Four significant digits; a dash if the value is not finite.
+
+    >>> format_number(0.123456), format_number(123456.7), format_number(float("nan"))
     ('0.1235', '123,457', '–')
-    >>> write_number(0.97), write_number(1234.0)
+    >>> format_number(0.97), format_number(1234.0)
     ('0.9700', '1234')
     """
     if not math.isfinite(value):
@@ -155,17 +160,18 @@ def write_number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:#.4g}".removesuffix(".")
 
 
-def write_bar(share: float) -> str:
-    """A bar of this share of the full width; anything above nothing is seen."""
+def format_bar(share: float) -> str:
+    """A bar of this share of the full width; any share above 0 shows at least one block."""
     return "█" * math.ceil(BAR_WIDTH * min(share, 1.0) - 1e-9)
 
 
 def align(
     rows: Sequence[Sequence[str]], left: Sequence[int] = (0,), colours: Sequence[str | None] | None = None
 ) -> str:
-    """Cells below one another, two spaces apart and escaped; columns that are not `left` are set right.
+    """Escape and align cells in columns two spaces apart.
 
-    `colours` has for each row the colour of its last cell.
+    left : indices of left-aligned columns; the others are right-aligned
+    colours : colour of the last cell of each row
     """
     texts = [[escape(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
@@ -179,7 +185,7 @@ def align(
 
 
 def _row_values(model: AdditiveModel, row: Columns, terms: Sequence[int]) -> dict[int, Any]:
-    """The value of each column of these terms: a number, a level's text, or None for missing."""
+    """Value of each column of these terms: a number, the text of a level, or None for missing."""
     values: dict[int, Any] = {}
     for feature in {feature for t in terms for feature in model.terms[t]}:
         column, axis = row[feature], model.encoder.axes[feature]
@@ -192,25 +198,25 @@ def _row_values(model: AdditiveModel, row: Columns, terms: Sequence[int]) -> dic
     return values
 
 
-def _write_value(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if value is None:
         return "missing"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _list_axis(axis: Any) -> dict[str, Any]:
+def _list_axis(axis: Axis) -> dict[str, Any]:
     found = {"name": axis.name, "kind": axis.kind}
     if axis.levels is not None:
         return {**found, "levels": list(axis.levels)}
     return {**found, "min": axis.knots[0], "max": axis.knots[-1]}
 
 
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
     return text if len(text) <= MAX_NAME else f"{text[: MAX_NAME - 1]}…"
 
 
 def _plain(value: Any) -> Any:
-    """What json can write: NumPy's numbers as Python's, and no NaN."""
+    """Convert to values that JSON can hold: Python numbers instead of NumPy's, None instead of NaN."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, np.ndarray)):
