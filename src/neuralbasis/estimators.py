@@ -359,19 +359,20 @@ class _NeuralBasisModel(BaseEstimator):
         >>> round(float(np.ptp(model.predict([[0.1], [0.9]]))), 1), model.model_.summary.n_rows
         (2.4, 900)
         """
-        from .config import FitConfig, warn_unread
-        from .training.update import update_model
+        from .config import FitConfig
+        from .training.fit import fit
+        from .training.update import UpdateTable
 
         model = self._fitted_model()
         config = FitConfig.read(self, None if model.summary is None else model.summary.parameters)
-        warn_unread(config, "update")
         if (source := _find_source(X)) is not None:
             X, y, sample_weight = self._read_source(source, y, sample_weight, init_score, config)
         columns = read_columns(X, self.feature_names, self.absent_value)
         self._check_rows(columns)
         columns = model.find_columns(columns)
         sample = self._read_sample(y, sample_weight, init_score, columns.n_rows)
-        self.model_, self.history_ = update_model(config, model, columns, sample)
+        result = fit(UpdateTable(model, columns, sample), config, stacklevel=4)
+        self.model_, self.history_ = result.model, result.history
         return self
 
     def _read_source(self, source: Source, y, sample_weight, init_score, config: FitConfig) -> Any:

@@ -23,8 +23,16 @@ from torch.nn import functional
 
 from . import Basis
 
+# Adam moves every parameter by about the learning rate. A shape sums many bases, a level is one number: without this
+# factor, levels of strong nominal columns would not reach their values in a few hundred steps.
+FREE_SCALE = 5.0
 MIX_FLOOR = 0.02  # mean square of weights below which they are not pulled more
 MAX_ROWS, BLOCK_NUMBERS = 65_536, 1 << 24  # rows worked on at a time, fewer where they have many numbers
+
+
+def count_block_rows(numbers: int) -> int:
+    """Rows to work on at a time if each has so many numbers."""
+    return max(1, min(MAX_ROWS, BLOCK_NUMBERS // numbers))
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,10 +158,9 @@ class BasisNet(nn.Module):
 
     @property
     def block_rows(self) -> int:
-        """How many of very many rows to score at a time, so that what they look up and their scores stay small."""
+        """Rows to score at a time."""
         per_term = sum(mix.shape[1] for mix in self.mixes.values()) if self.tied else 1
-        numbers = per_term * self.zero.shape[1] + self.n_members * self.n_outputs
-        return max(1, min(MAX_ROWS, BLOCK_NUMBERS // numbers))
+        return count_block_rows(per_term * self.zero.shape[1] + self.n_members * self.n_outputs)
 
     def combine(self, parts: Tensor) -> Tensor:
         """Sums over the terms (b, 1, M · K), or tied the terms' values (b, T, M · S), -> scores (b, M, K)."""
@@ -202,7 +209,7 @@ class BasisNet(nn.Module):
     def table(self, points: Points) -> Tensor:
         """All cells of all terms, (cells, C)."""
         parts = [self._cells(order, chosen) for order, chosen in points.orders.items()]
-        free = self.free if self.free_mask is None else self.free * self.free_mask
+        free = FREE_SCALE * (self.free if self.free_mask is None else self.free * self.free_mask)
         return _Pick.apply(torch.cat([*parts, free, self.zero]), 0, points.source)
 
     def _cells(self, order: int, points: OrderPoints) -> Tensor:

@@ -85,6 +85,10 @@ class Plan:
         )
         return plan, kept
 
+    def has_order(self, order: int) -> bool:
+        """Are there interactions of this order, requested by name or to be found?"""
+        return bool(self.list_requested(order) or (self.n_pairs if order == 2 else self.n_triples))
+
     def list_requested(self, order: int) -> list[Term]:
         """Interactions of this order requested by name."""
         return [term for term in self.listed if len(term) == order]
@@ -112,11 +116,6 @@ def describe_ranking(
         Ranked(term_name(term, names), term, float(strength), term in chosen)
         for term, strength in zip(terms, strengths, strict=True)
     ]
-
-
-def mark_chosen(ranking: Iterable[Ranked], terms: Container[Term]) -> list[Ranked]:
-    """Copy of a ranking in which these terms are chosen too."""
-    return [ranked._replace(chosen=ranked.chosen or ranked.features in terms) for ranked in ranking]
 
 
 def plan_terms(interactions: Any, triples: Any, exclude: Any, names: Sequence[str], automatic: int = 0) -> Plan:

@@ -12,6 +12,7 @@ import numpy as np
 from ..data.sparse import SparseMatrix
 from ..data.target import Sample
 from ..encoding.encoder import Encoder
+from ..encoding.layout import Layout
 from ..losses.loss import Loss
 from ..model.additive_model import AdditiveModel
 from ..model.shapes import LowRankShape
@@ -33,6 +34,8 @@ class Codes:
     features, whole : places of the columns in the whole table, and the axes of all; None if all columns take part
     loader : the rows that do not fit in memory; the rows here are then a random sample of the table
     wide : whether the table is very wide and sparse, with one axis for all columns
+    layout : terms and knots of the model that is updated; None for a new model
+    usual : prior mean of what is kept of the tables that learners propose
     """
 
     encoder: Encoder
@@ -48,6 +51,8 @@ class Codes:
     whole: Encoder | None = None
     loader: BlockLoader | None = None
     wide: bool = False
+    layout: Layout | None = None
+    usual: float = 1.0
 
     @property
     def n_rows(self) -> int:

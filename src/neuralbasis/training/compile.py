@@ -32,7 +32,7 @@ def compile_model(
     n_jobs: int | None = None, summary: Summary | None = None,
 ) -> AdditiveModel:  # fmt: skip
     """Tables of all terms on the grids' knots, in the target's unit."""
-    n_members, n_outputs = stages[0].net.n_members, objective.n_outputs
+    n_members, n_outputs = len(stages[0].intercept), objective.n_outputs
     tables, intercepts = compile_members(stages)
     ordered = sorted(tables, key=lambda table: (len(table.term), table.term))
     keep = sum(table.values.size for table in ordered if len(table.term) == 1) <= MAX_KEPT
@@ -40,13 +40,13 @@ def compile_model(
     intercept = intercepts.reshape(n_members, n_outputs).mean(axis=0) * objective.unit + objective.shift
     if n_outputs > 1:
         intercept = intercept - intercept.mean()
-    encoder = replace(encoder, axes=stages[0].grid.layout.axes[: len(encoder.axes)])  # a blend may have added knots
+    encoder = replace(encoder, axes=stages[0].grid.layout.axes[: len(encoder.axes)])  # steps may have added knots
     return AdditiveModel(encoder, intercept, tuple(shapes), objective.link, classes, n_jobs, summary)
 
 
 def compile_members(stages: Sequence[Stage]) -> tuple[list[Table], np.ndarray]:
     """Purified tables of all members, channels (M · K), and their intercepts (M · K,), in the unit of the loss."""
-    intercepts = np.sum([stage.net.intercept.detach().double().cpu().numpy() for stage in stages], axis=0)
+    intercepts = np.sum([stage.intercept.double().cpu().numpy() for stage in stages], axis=0)
     tables = _merge(table for stage in stages for table in _read_tables(stage))
     with threadpool_limits(1):  # threads of many small solves only wait for each other
         return purify(tables, intercepts.ravel())
@@ -54,16 +54,16 @@ def compile_members(stages: Sequence[Stage]) -> tuple[list[Table], np.ndarray]:
 
 def _read_tables(stage: Stage) -> Iterator[Table]:
     """Tables of a stage, channels (M · K), or with a mix where classes are tied; axes in the order of the features."""
-    net, grid = stage.net, stage.grid
+    grid, (n_members, n_outputs) = stage.grid, stage.intercept.shape
     with torch.no_grad():
         flat = stage.table().double().cpu().numpy()
-        mixes = net.mix().double().cpu().numpy() if net.tied else None
-    fold = len(flat) * net.n_members * net.n_outputs <= MAX_NUMBERS
+        mixes = stage.net.mix().double().cpu().numpy() if stage.net is not None and stage.net.tied else None
+    fold = len(flat) * n_members * n_outputs <= MAX_NUMBERS
     for index, term in enumerate(grid.layout.terms):
         shape, cells, order = grid.layout.table_shape(index), grid.layout.cells_of(index), np.argsort(term)
-        values, mix = flat[cells], None if mixes is None else _spread_mix(mixes[:, index], net.n_members)
+        values, mix = flat[cells], None if mixes is None else _spread_mix(mixes[:, index], n_members)
         if mix is None:
-            values = _centre_classes(values, net.n_outputs)
+            values = _centre_classes(values, n_outputs)
         elif fold:
             values, mix = values @ mix, None
         yield Table(

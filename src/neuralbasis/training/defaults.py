@@ -23,7 +23,6 @@ from ..losses.loss import Loss
 from ..networks import Basis, LinearStartBasis, MLPBasis, SplineBasis
 from ..networks.basis_net import BasisNet
 from ..terms.term import Plan, Term, plan_terms
-from .boosting import FEW_ROWS
 from .engines import GridEngine
 from .low_rank import Regime
 from .members import Settings
@@ -40,7 +39,7 @@ MAX_AUTO_PAIRS = 300
 AUTO_CHANCE = 0.3  # of taking any interaction if all are noise; of many rows, the share of noise among those taken
 MAX_SCREENED = {2: 500, 3: 90}  # columns in which interactions of an order are searched
 KNOTS: dict[int, tuple[int, ...]] = {2: (49, 25, 17, 13, 9, 5), 3: (13, 9, 7, 5, 4, 3)}  # all nest in 193
-MAX_WEAK = 1e8  # rows × candidates × members × outputs beyond which weak pairs are not looked for
+FEW_ROWS = 10_000  # up to which automatic pairs must be stronger than any of noise, and weaker ones get steps
 MAX_PICKED = 20  # interactions picked one after the other; the others as ranked at first
 SMALL_TABLE = 2000
 MIN_ANCHOR = 0.8  # share of rows with one value from which interactions are anchored there
@@ -201,7 +200,7 @@ def count_active(layout: Layout) -> float:
 
 def make_settings(
     config: FitConfig, n_rows: int, n_drawn: int, order: int = 1, n_active: float = 0.0, tied: bool = False,
-    information: float = 1.0,
+    information: float = 1.0, title: str | None = None,
 ) -> Settings:  # fmt: skip
     """Batch size and steps follow the number of rows, steps also what these tell, where they are "auto"; an epoch draws
     `n_drawn` rows.
@@ -229,7 +228,7 @@ def make_settings(
         time_limit=config.time_limit,
         verbose=bool(config.verbose),
         callbacks=tuple(config.callbacks or ()),
-        stage=STAGES[order] if config.staged else "all terms",
+        stage=title or (STAGES[order] if config.staged else "all terms"),
     )
 
 

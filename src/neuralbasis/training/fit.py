@@ -46,8 +46,13 @@ class FitResult:
     ranking: list[Ranked]
 
 
-def fit(table: TrainingTable, config: FitConfig, checkpointer: Checkpointer = NO_CHECKPOINTS) -> FitResult:
-    """Fit a model to a table; an interrupted fit resumes from what the checkpointer has kept."""
+def fit(
+    table: TrainingTable, config: FitConfig, checkpointer: Checkpointer = NO_CHECKPOINTS, stacklevel: int = 5
+) -> FitResult:
+    """Fit a model to a table; an interrupted fit resumes from what the checkpointer has kept.
+
+    `stacklevel` is the caller that a warning points at.
+    """
     group, history = find_process_group(), History()
     seed = checkpointer.choose("seed", draw_seed(config, group))
     rng = np.random.default_rng(seed)
@@ -55,7 +60,7 @@ def fit(table: TrainingTable, config: FitConfig, checkpointer: Checkpointer = NO
         plan = make_plan(config, source.names, source.classes, source.n_rows)
         kind = source.kind(config, plan)
         if group.rank == 0:
-            warn_unread(config, kind, stacklevel=5)
+            warn_unread(config, kind, stacklevel)
         n_numbers = count_numbers(config, plan, source.classes, source.n_rows)
         config = config.resolve(source.n_rows, kind == "wide", n_numbers, group.rank)
         with training_threads(), seeded_dropout(rng):

@@ -29,7 +29,6 @@ from .members import Members, Settings
 from .rows import Rows, standard_error
 
 MAX_ROUND, SHORT = 64, 0.1  # batches between two looks at the clock, fewer if they would take longer than seconds
-SURE = 0.5  # standard errors of its gain that a stage after the first has to gain
 _LOSSES = "losses_before", "lowest_losses", "best_losses"
 _N_TWISTER = 624  # words in the state of torch's generator
 
@@ -162,11 +161,10 @@ class _Watch:
 
     @property
     def improved(self) -> bool:
-        """Is the best state surely better than the untrained one?"""
+        """Has the best state a lower held-out loss than the untrained one?"""
         if not self.crew.validates or not self.before:
             return True
-        gain = self.losses_before - self.best_losses
-        return float(gain.sum()) > SURE * standard_error(gain)
+        return float((self.losses_before - self.best_losses).sum()) > 0
 
     def _estimate_noise(self, loss: float) -> None:
         constant = self.history.constant

@@ -1,61 +1,46 @@
-"""Trainer: adds terms to a model stage by stage, and finds the interactions that are worth a term.
+"""The schedule of a fit: main effects, then pairs, then triples, each trained on what the stages before it leave.
 
-A stage trains some terms on what the stages before it leave: its rows start from their scores. Interactions are
-ranked by `screen` on the same residuals.
+Two learners propose tables for the terms of a stage, both from the same scores: `learn_network` (shared smooth bases)
+and `learn_steps` (boosted steps). One rule, `choose_shares`, decides how much of each proposal every term keeps.
+`SCHEDULE` is the whole schedule; `Trainer` carries it out.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from .. import kernels
 from ..config import FitConfig
-from ..data.sparse import SparseMatrix
-from ..data.target import Sample
-from ..distributed.process_group import ProcessGroup
-from ..encoding.encoder import Encoder
+from ..encoding.axis import Axis
 from ..encoding.layout import Anchor, Layout, lay_out
-from ..losses.loss import Loss
 from ..model.additive_model import AdditiveModel
 from ..model.summary import Summary
-from ..terms.binning import Bins, bin_columns
-from ..terms.interactions import list_triples, noise_threshold, pick_terms, rank_terms
-from ..terms.term import Plan, Ranked, Term, describe_ranking, mark_chosen
-from .blend import blend
-from .block_loader import BlockLoader
-from .boosting import FEW_ROWS
-from .checkpointer import Checkpointer
+from ..terms.term import Ranked, Term
 from .codes import Codes
 from .compile import compile_model
-from .cuts import cut, cut_weak, keep_strongest
-from .defaults import (
-    MAX_NUMBERS,
-    MAX_PICKED,
-    MAX_SCREENED,
-    MAX_WEAK,
-    MIN_ANCHOR,
-    choose_knots,
-    choose_tied,
-    count_active,
-    count_channels,
-    list_chances,
-    make_net,
-    make_settings,
-    see_all_rows,
-)
-from .engines import ExactEngine, GridEngine
+from .defaults import FEW_ROWS, MIN_ANCHOR, choose_knots
+from .engines import GridEngine
 from .history import History
-from .loop import train_net
-from .refine import refine
+from .lookup import choose_lookup
+from .network_learner import learn_network
 from .rows import Rows
 from .run import Run
+from .screen import Screened, list_all, screen
+from .shares import Proposal, choose_shares
 from .stage import Stage
+from .step_learner import learn_steps, subdivide
 from .wide import WideTrainer
+
+# Order of the terms of a stage -> the learners that propose tables for them, in the order of the stages.
+SCHEDULE = {1: ("network", "steps"), 2: ("network", "steps"), 3: ("network",)}
+MIN_BEND = 0.05  # in the unit of the scores: shapes that bend less between two knots need no further knots
 
 
 class Ensemble(Protocol):
@@ -66,12 +51,30 @@ class Ensemble(Protocol):
     def compile(self, codes: Codes, config: FitConfig, summary: Summary) -> AdditiveModel: ...
 
 
+def train(codes: Codes, run: Run) -> Ensemble:
+    """Train what is planned."""
+    if codes.wide:
+        wide = WideTrainer(codes, run)
+        wide.fit(codes.plan)
+        return wide
+    trainer = Trainer(codes, run, codes.rows)
+    if codes.layout is not None:
+        trainer.correct(codes.layout)
+    elif run.config.staged:
+        trainer.fit_stages()
+    else:
+        trainer.fit_together()
+    return trainer
+
+
 @dataclass(eq=False)
 class Trainer:
     """Terms of a table, trained stage by stage.
 
-    `rows.init` holds the scores of the first `n_scored` stages, `knots` how many they have by order: larger terms must
-    nest in them.
+    rows : with the scores of the stages so far
+    stages : tables in the order in which they were trained; several may have the same terms
+    knots : knots of interactions by order; larger terms nest in them
+    shares : of each term, summed over the learners
     """
 
     codes: Codes
@@ -79,153 +82,174 @@ class Trainer:
     rows: Rows
     stages: list[Stage] = field(default_factory=list)
     knots: dict[int, int] = field(default_factory=dict)
-    n_scored: int = 0
     ranking: list[Ranked] = field(default_factory=list)
+    shares: dict[Term, float] = field(default_factory=dict)
 
     def compile(self, codes: Codes, config: FitConfig, summary: Summary) -> AdditiveModel:
         model = compile_model(self.stages, codes.encoder, codes.loss, codes.classes, config.n_jobs, summary)
         return model.measure(codes.numbers, codes.sample.weights)
 
-    @property
-    def config(self) -> FitConfig:
-        return self.run.config
+    def fit_stages(self) -> None:
+        """Every stage of the schedule."""
+        self._add_main_effects()
+        pairs: list[Term] = []
+        for order, learners in SCHEDULE.items():
+            if order == 1 or self._is_over or not self.codes.plan.has_order(order):
+                continue
+            found = screen(self.codes, self.run.config, order, self.rows, self.stages[0], pairs, self.run.rng)
+            kept = self._add_interactions(order, found, "steps" in learners)
+            pairs = kept if order == 2 else pairs
+            self.ranking += [ranked._replace(chosen=ranked.features in kept) for ranked in found.ranking]
 
-    @property
-    def history(self) -> History:
-        return self.run.history
+    def fit_together(self) -> None:
+        """All terms in one network, as in the paper; a first model of main effects finds interactions if it must."""
+        codes, plan = self.codes, self.codes.plan
+        terms = [*plan.mains, *list_all(plan, 2), *list_all(plan, 3)]
+        if plan.must_search:
+            scout = Trainer(codes, replace(self.run, history=History()), self.rows)
+            scout._add_main_effects()
+            pairs = screen(codes, self.run.config, 2, scout.rows, scout.stages[0], (), self.run.rng)
+            triples = screen(codes, self.run.config, 3, scout.rows, scout.stages[0], pairs.terms, self.run.rng)
+            terms = [*plan.mains, *pairs.terms, *triples.terms]
+            self.ranking = pairs.ranking + triples.ranking
+        stage, _ = learn_network(codes, self.run, self._lay_out(terms, self._choose_knots(terms)), self.rows, [])
+        self._append(stage)
 
-    @property
-    def rng(self) -> np.random.Generator:
-        return self.run.rng
+    def correct(self, layout: Layout) -> None:
+        """One correction of all terms of a fitted model, on its own knots."""
+        codes, loss, grid = self.codes, self.codes.loss, self._make_grid(layout)
+        start, rows = self.rows.init, self.rows
+        assert start is not None
+        offset = start.new_zeros(rows.held_out.shape[1], loss.n_outputs)
+        if loss.link == "identity":  # a new mean may be far away
+            shares, rest = rows.weights[:, None] * ~rows.held_out, rows.target[:, None] - start[:, 0]
+            offset = ((shares * rest).sum(dim=0) / shares.sum(dim=0))[:, None]
+            rows = replace(rows, init=start + offset)
+        stage, _ = learn_network(codes, self.run, grid, rows, [], "update")
+        stage = replace(stage, intercept=stage.intercept + offset)
+        proposed = [stage, *[self._learn_steps(grid, order, rows) for order in (1, 2)]]
+        fit = self._choose_shares([each for each in proposed if each is not None], torch.zeros_like(offset))
+        for each in fit if fit is not None else [stage]:
+            self._append(each)
 
-    @property
-    def group(self) -> ProcessGroup:
-        return self.run.group
+    def _add_main_effects(self) -> None:
+        """Steps are cut between finer knots; the shapes keep those that they need."""
+        codes, grid = self.codes, self._lay_out(self.codes.plan.mains, {})
+        stage, _ = learn_network(codes, self.run, grid, self.rows, [])
+        base = torch.from_numpy(codes.loss.first_score(codes.sample)).to(stage.intercept).expand_as(stage.intercept)
+        fine = self._subdivide(grid) if self._may_step else grid
+        steps = self._learn_steps(fine, 1, self._add_constant(base))
+        if steps is not None and (fit := self._choose_shares([stage.move(fine), steps], base)) is not None:
+            values = fit[0].table() + fit[1].table()
+            stage = self._thin(replace(fit[0], values=values), grid.layout.axes)
+        self._append(stage)
 
-    @property
-    def checkpointer(self) -> Checkpointer:
-        return self.run.checkpointer
+    def _add_interactions(self, order: int, found: Screened, has_steps: bool) -> list[Term]:
+        """Train interactions, pairs together with corrections of the main effects; returns the terms that are kept.
 
-    @property
-    def encoder(self) -> Encoder:
-        return self.codes.encoder
-
-    @property
-    def numbers(self) -> np.ndarray | SparseMatrix:
-        return self.codes.numbers
-
-    @property
-    def sample(self) -> Sample:
-        return self.codes.sample
-
-    @property
-    def objective(self) -> Loss:
-        return self.codes.loss
-
-    @property
-    def supply(self) -> BlockLoader | None:
-        return self.codes.loader
-
-    @property
-    def n_rows(self) -> int:
-        return self.codes.n_rows
-
-    @property
-    def threads(self) -> int:
-        return kernels.count_threads(self.config.n_jobs)
-
-    def score(self) -> Rows:
-        """The rows with the scores of all stages so far: of many classes more than all else, so on demand only."""
-        for stage in self.stages[self.n_scored :]:
-            self.rows = replace(self.rows, init=stage.add_scores(self.rows.init))
-        self.n_scored = len(self.stages)
-        return self.rows
-
-    def add_stage(self, terms: Sequence[Term], requested: bool = False) -> None:
-        """Train these terms on what the others leave; after the first stage they must lower the validation loss.
-
-        Terms that are requested by name stay in any case, if only to say that they say nothing.
+        In small tables, steps are also learned for pairs that are too weak to be told from noise one by one.
         """
-        if not terms or self._is_over:
-            return
-        config, axes, rows = self.config, self.encoder.axes, self.score()
-        knots = choose_knots(config, axes, terms, self.n_rows, self.objective.n_outputs)
-        knots |= {order: count for order, count in self.knots.items() if order in knots}
-        grid = self._lay_out(terms, knots)
-        sample = None if self.stages else self.sample
-        net = make_net(config, grid, self.objective, sample, rows.n_effective, self.rng)
-        if rows.member_mask is not None:
-            net.set_member_mask(*grid.find_member_mask(rows.member_mask))
-        engine = grid if config.engine == "grid" else ExactEngine(grid)
-        order = max(len(term) for term in terms) if self.stages else 1
-        n_drawn = round(rows.copies.mean() * self.n_rows)
-        active = count_active(grid.layout)
-        settings = make_settings(config, self.n_rows, n_drawn, order, active, net.tied, rows.information)
-        pools = None
-        if self.supply is not None:
-            settings = see_all_rows(settings, n_drawn)
-            pools = self.supply.pools(grid, self.stages, self.objective, rows)
-        known = rows, self.objective, settings, self.history, self.rng, self.group
-        improved = train_net(net, grid, engine, *known, pools, self.checkpointer)
-        if improved or requested or not self.stages:
-            stage = self._add_free_parts(Stage(net, grid))
-            self.stages.append(stage)
-            self.knots |= {order: knots[order] for order in {len(term) for term in terms} if order > 1}
+        plan, best = self.codes.plan, self.run.history.best
+        requested = plan.list_requested(order)
+        weaker = found.weaker if has_steps and self._may_step and self.codes.n_rows <= FEW_ROWS else []
+        knots = self._choose_knots([*found.terms, *weaker])
+        proposed, improved = [], False
+        if found.terms:
+            terms = [*plan.mains, *found.terms] if order == 2 else found.terms
+            grid = self._lay_out(terms, knots)
+            stage, improved = learn_network(self.codes, self.run, grid, self.rows, self.stages)
+            proposed.append(stage)
+        if has_steps and (found.terms or weaker):
+            steps = self._learn_steps(self._lay_out([*found.terms, *weaker], knots), order, self.rows)
+            proposed += [] if steps is None else [steps]
+        fit = self._choose_shares(proposed) if proposed else None
+        if fit is None:
+            fit = proposed[:1] if improved or requested else []
+        kept = [self._drop_zeros(stage, requested, knots) for stage in fit]
+        stages = [stage for stage in kept if stage is not None]
+        if not stages:
+            self.run.history.best = best
+        for stage in stages:
+            self._append(stage)
+            self.knots |= {order: knots[order]}
+        return sorted({tuple(sorted(term)) for stage in stages for term in stage.grid.layout.terms if len(term) > 1})
 
-    def add_weak_pairs(self, plan: Plan) -> list[Term]:
-        """Pairs that cannot be told from noise one by one and yet help, of tables with few rows; returns them.
+    def _choose_shares(self, proposed: Sequence[Stage], base: Tensor | None = None) -> list[Stage] | None:
+        """The proposed stages with their shares, the constants in the first; None if shares cannot be fitted.
 
-        Each member chooses as many as the plan has, by the rows it learns from, and cuts them in tables. Of what all
-        have found the strongest are kept, again as many as the plan has.
+        base : (M, K) intercept that the proposals start from
         """
-        chosen, n_outputs = self._choose_weak_pairs(plan), self.objective.n_outputs
-        terms = sorted(set().union(*chosen))
-        if not terms or choose_tied(self.config, len(terms), n_outputs):
-            return []
-        knots = choose_knots(self.config, self.encoder.axes, terms, self.n_rows, n_outputs) | self.knots
-        layout = lay_out(self.encoder.axes, terms, knots, self._find_anchors())
-        if layout.n_cells * count_channels(self.config, len(terms), n_outputs) > MAX_NUMBERS:
-            return []
-        grid = self._make_grid(layout)
-        choices = np.array([[tuple(sorted(term)) in own for own in chosen] for term in layout.terms])
-        found = cut_weak(grid, choices, self.rows, self.objective, self.history, self.threads, self.group)
-        if found is None:
-            return []
-        kept, tables = keep_strongest(grid, found, int(plan.n_pairs))
-        grid = self._lay_out(kept, knots)
-        net = make_net(self.config, grid, self.objective, None, self.rows.n_effective, self.rng)
-        self.stages.append(Stage(net, grid).add_part(tables))
-        self.knots |= {2: knots[2]}
-        return kept
+        rows, loss = self.rows.cpu(), self.codes.loss
+        if not rows.all_validate or any(stage.tied for stage in proposed):
+            return None
+        shape = proposed[0].intercept.shape
+        base = torch.zeros(shape) if base is None else base.cpu()
+        proposers = Counter(term for stage in proposed for term in _list_terms(stage))
+        proposals = []
+        for stage in proposed:
+            table, mean = _centre(stage)
+            constant = (stage.intercept.cpu() - (base if stage.net is not None else 0.0)).flatten() + mean
+            usual = [1 / len(proposed), *[1 / proposers[term] for term in _list_terms(stage)]]
+            lookup = choose_lookup(stage.grid.positions, stage.grid.layout, self._threads, torch.device("cpu"))
+            proposals.append(Proposal(table, constant, lookup, self.codes.usual * np.array(usual)))
+        start = base if rows.init is None else base + rows.init
+        fit = choose_shares(proposals, start.expand(len(rows.target), *shape), rows, loss)
+        self.run.history.add("shares", 0, fit.after, keep=fit.gains)
+        intercept, stages = base, []
+        for stage, proposal, shares in zip(proposed, proposals, fit.shares, strict=True):
+            intercept = intercept + float(shares[0]) * proposal.constant.view(shape)
+            stages.append(Stage(stage.grid, torch.zeros_like(stage.intercept), _scale(stage, proposal.table, shares)))
+            for term, share in zip(_list_terms(stage), shares[1:], strict=True):
+                self.shares[term] = self.shares.get(term, 0.0) + float(share)
+        return [replace(stages[0], intercept=intercept.to(stages[0].grid.device)), *stages[1:]]
 
-    def _lay_out(self, terms: Sequence[Term], knots: dict[int, int]) -> GridEngine:
-        return self._make_grid(lay_out(self.encoder.axes, terms, knots, self._find_anchors()))
+    def _learn_steps(self, grid: GridEngine, order: int, rows: Rows) -> Stage | None:
+        """Boosted steps from the scores of these rows; None if there are none."""
+        if not self._may_step:
+            return None
+        rows, shape = rows.cpu(), (rows.held_out.shape[1], self.codes.loss.n_outputs)
+        start = torch.zeros(1, *shape) if rows.init is None else rows.init
+        start = start.expand(len(rows.target), *shape)
+        values = learn_steps(grid, order, start, rows, self.codes.loss, self._threads, self.run.group)
+        if values is None or not values.any():
+            return None
+        return Stage(grid, torch.zeros(shape, device=grid.device), values.to(grid.device))
 
-    def _make_grid(self, layout: Layout) -> GridEngine:
-        positions = layout.encode(self.numbers, self.threads)
-        return GridEngine(layout, positions, self.sample.weights, self.threads, self.config.device)
+    @property
+    def _may_step(self) -> bool:
+        """Steps need held-out rows, all columns in all members, and untied classes; they know no output penalty."""
+        config, rows = self.run.config, self.rows
+        may = bool(config.refine) and not config.output_penalty and not self._is_over
+        return may and rows.member_mask is None and rows.all_validate
 
     @property
     def _is_over(self) -> bool:
-        return self.history.stopped_by in ("time_limit", "callback")
+        return self.run.history.stopped_by in ("time_limit", "callback")
 
     @property
-    def _may_refine(self) -> bool:
-        """Free parts know no output penalty, and a fit that was stopped is done."""
-        return not self._is_over and bool(self.config.refine) and not self.config.output_penalty
+    def _threads(self) -> int:
+        return kernels.count_threads(self.run.config.n_jobs)
 
-    @property
-    def _may_boost(self) -> bool:
-        """Boosting knows no member_mask."""
-        return self._may_refine and self.rows.member_mask is None
+    def _append(self, stage: Stage) -> None:
+        self.stages.append(stage)
+        self.rows = replace(self.rows, init=stage.add_scores(self.rows.init))
 
-    def _add_free_parts(self, stage: Stage) -> Stage:
-        """What bases cannot say, first of main effects and then of pairs."""
-        known = self.rows, self.objective, self.history, self.threads, self.group
-        if self.stages:
-            return cut(stage, *known) if self._may_boost else stage
-        stage = refine(stage, *known) if self._may_refine else stage
-        return blend(stage, self.numbers, self._make_grid, *known) if self._may_boost else stage
+    def _add_constant(self, base: Tensor) -> Rows:
+        """The rows with a constant (M, K) added to their scores."""
+        init = base.expand(len(self.rows.target), *base.shape)
+        return replace(self.rows, init=init.clone() if self.rows.init is None else init + self.rows.init)
+
+    def _choose_knots(self, terms: Sequence[Term]) -> dict[int, int]:
+        codes = self.codes
+        knots = choose_knots(self.run.config, codes.encoder.axes, terms, codes.n_rows, codes.loss.n_outputs)
+        return knots | {order: count for order, count in self.knots.items() if order in knots}
+
+    def _lay_out(self, terms: Sequence[Term], knots: dict[int, int]) -> GridEngine:
+        return self._make_grid(lay_out(self.codes.encoder.axes, terms, knots, self._find_anchors()))
+
+    def _make_grid(self, layout: Layout) -> GridEngine:
+        positions = layout.encode(self.codes.numbers, self._threads)
+        return GridEngine(layout, positions, self.codes.sample.weights, self._threads, self.run.config.device)
 
     def _find_anchors(self) -> dict[int, Anchor]:
         """Values that most rows of a column have; none before the main effects are trained."""
@@ -240,134 +264,60 @@ class Trainer:
                     anchors[term[0]] = Anchor(float(axis.knots[top]), share)
         return anchors
 
-    def choose(
-        self, plan: Plan, order: int, count: float, pairs: Sequence[Term] = ()
-    ) -> tuple[list[Term], list[Ranked]]:
-        """Wished terms of this order and the strongest `count` of the others, and the ranking of all candidates."""
-        requested = plan.list_requested(order)
-        if not count:
-            return requested, []
-        candidates = self._list_candidates(plan, order, count, pairs)
-        if not self.stages:
-            return candidates, []
-        ranked, strengths, reach = self._rank(candidates, count)
-        weakest = strengths[strengths > reach].min(initial=np.inf)
-        can_help = strengths >= weakest if plan.is_automatic else strengths != 0
-        best = [term for term, useful in zip(ranked, can_help | np.isinf(count), strict=True) if useful]
-        chosen = sorted({*requested, *best[: int(min(count, len(best)))]})
-        return chosen, describe_ranking(ranked, strengths, set(chosen), self.encoder.names)
+    def _subdivide(self, grid: GridEngine) -> GridEngine:
+        """The grid of main effects with more knots."""
+        numbers = self.codes.numbers
+        axes = [
+            subdivide(axis, numbers[:, i] if isinstance(numbers, np.ndarray) else numbers.read_column(i))
+            for i, axis in enumerate(grid.layout.axes)
+        ]
+        return self._make_grid(lay_out(axes, grid.layout.terms, {}))
 
-    def _list_candidates(self, plan: Plan, order: int, count: float, pairs: Sequence[Term]) -> list[Term]:
-        if order == 3 and self.config.heredity and not np.isinf(count):
-            return [term for term in list_triples(pairs, strong=self.config.heredity == "strong") if plan.allows(term)]
-        features = None if np.isinf(count) else self._strongest_features(plan, MAX_SCREENED[order])
-        names = self.encoder.names  # equal strengths are ranked by name: the order of columns does not matter
-        return sorted(plan.list_candidates(order, features), key=lambda term: sorted(names[f] for f in term))
+    def _thin(self, stage: Stage, axes: Sequence[Axis]) -> Stage:
+        """Main effects on these axes, with the stage's further knots wherever a shape bends between two of them."""
+        layout, thin = stage.grid.layout, list(axes)
+        table = stage.table().unflatten(1, (len(stage.intercept), -1)).mean(dim=1).cpu().numpy()
+        for index, (feature,) in enumerate(layout.terms):
+            axis, knots = layout.axes[feature], axes[feature].knots
+            known, values = np.isin(axis.knots, knots), table[layout.cells_of(index)][1:-1]
+            lines = np.stack([np.interp(axis.knots, knots, each) for each in values[known].T], axis=1)
+            bend, between = np.zeros(len(knots) + 1), np.searchsorted(knots, axis.knots)
+            np.maximum.at(bend, between, np.abs(values - lines).max(axis=1))
+            thin[feature] = axes[feature].add_knots(axis.knots[bend[between] > MIN_BEND])
+        return stage.move(self._make_grid(lay_out(thin, layout.terms, {})))
 
-    def _strongest_features(self, plan: Plan, count: int) -> Sequence[int]:
-        """Of very many columns those with the strongest main effects, in which interactions are searched."""
-        if len(plan.features) <= count:
-            return plan.features
-        grid = self.stages[0].grid
-        power = self.stages[0].table().square().mean(dim=1).cpu().numpy() * grid.cell_weight
-        strength = {term[0]: power[grid.layout.cells_of(t)].sum() for t, term in enumerate(grid.layout.terms)}
-        return sorted(plan.features, key=lambda feature: -strength[feature])[:count]
-
-    def _choose_weak_pairs(self, plan: Plan) -> list[set[Term]]:
-        """For each member; none where they are not requested, or would take long to find."""
-        if not (plan.is_automatic and plan.n_pairs and self.n_rows <= FEW_ROWS and self._may_boost):
-            return []
-        candidates = self._list_candidates(plan, 2, plan.n_pairs, ())
-        work = self.n_rows * len(candidates) * self.config.outer_bags * self.objective.n_outputs
-        return self._choose_by_members(candidates, int(plan.n_pairs)) if 0 < work <= MAX_WEAK else []
-
-    def _choose_by_members(self, candidates: Sequence[Term], count: int) -> list[set[Term]]:
-        """So many of the strongest pairs for each member, by the rows it learns from alone."""
-        rows, held_out = self.score(), self.rows.held_out.cpu().numpy()
-        assert rows.init is not None
-        weights, chosen = rows.weights.cpu().numpy().astype(float), []
-        bins, binned = self._bin_terms(candidates, weights)
-        for member, rng in enumerate(self.rng.spawn(held_out.shape[1])):
-            learned = np.flatnonzero(~held_out[:, member])
-            residuals, variances = self._find_residuals(rows.init[:, member : member + 1])
-            strengths = rank_terms(
-                bins.take(learned), residuals[learned], weights[learned], binned,
-                None if variances is None else variances[learned], self.threads, rng=rng,
-            )  # fmt: skip
-            chosen.append({candidates[index] for index in np.argsort(-strengths, kind="stable")[:count]})
-        return chosen
-
-    def _rank(self, candidates: Sequence[Term], count: float) -> tuple[list[Term], np.ndarray, np.ndarray]:
-        """Candidates by their strength in what the stages so far leave; the first on what those before them leave.
-
-        And the strength that noise reaches at each rank: rows that members hold out have a say in the ranking, so that
-        among many candidates of few rows, weaker ones look useful to the very end and are not.
-        """
-        rows = self.score()
-        assert rows.init is not None
-        residuals, variances = self._find_residuals(rows.init.mean(dim=1, keepdim=True))
-        weights = rows.weights.cpu().numpy().astype(float)
-        bins, binned = self._bin_terms(candidates, weights)
-        known: dict[str, Any] = {
-            "weights": weights, "candidates": binned, "threads": self.threads, "rng": self.rng.spawn(1)[0],
-            "variances": variances,
+    def _drop_zeros(self, stage: Stage, requested: Sequence[Term], knots: dict[int, int]) -> Stage | None:
+        """The stage without interactions that are zero and not requested; None if none is left."""
+        layout, table = stage.grid.layout, stage.table()
+        kept = {
+            term for index, term in enumerate(_list_terms(stage))
+            if len(term) == 1 or term in requested or bool(table[layout.cells_of(index)].any())
         }  # fmt: skip
-        strengths = rank_terms(bins, residuals, **known)
-        picked, found = pick_terms(bins, residuals, int(min(count, MAX_PICKED)), strengths=strengths, **known)
-        order, where = np.argsort(-strengths, kind="stable"), {term: index for index, term in enumerate(binned)}
-        first = [where[term] for term in picked]
-        rest = [index for index in order if index not in set(first)]
-        reach = noise_threshold(bins, residuals, list_chances(self.n_rows, len(binned)), weights, binned, variances)
-        return [candidates[index] for index in [*first, *rest]], np.r_[found, strengths[rest]], reach
-
-    def _find_residuals(self, scores: Tensor) -> tuple[np.ndarray, np.ndarray | None]:
-        """(N, K) what scores (N, 1, K) leave, and how much that varies."""
-        residuals, variances = -self.objective.slope(scores, self.rows.target), self.objective.variance(scores)
-        return residuals[:, 0].cpu().numpy(), None if variances is None else variances[:, 0].cpu().numpy()
-
-    def _bin_terms(self, terms: Sequence[Term], weights: np.ndarray) -> tuple[Bins, list[Term]]:
-        """Bins of the columns that terms speak of, and the terms by the bins' numbers."""
-        features = sorted({feature for term in terms for feature in term})
-        place = {feature: index for index, feature in enumerate(features)}
-        return self._bin(features, weights), [tuple(place[feature] for feature in term) for term in terms]
-
-    def _bin(self, features: Sequence[int], weights: np.ndarray) -> Bins:
-        """Bins of these columns."""
-        axes = self.encoder.axes
-        positions = lay_out(axes, [(f,) for f in range(len(axes))], {}).encode(self.numbers, self.threads)
-        if len(features) < len(axes):
-            positions = positions.select(features) if isinstance(positions, SparseMatrix) else positions[:, features]
-        return bin_columns(positions, [axes[feature] for feature in features], weights, threads=self.threads)
+        if all(len(term) == 1 for term in kept):
+            return None
+        return stage if len(kept) == len(layout.terms) else stage.select(kept, self._lay_out(sorted(kept), knots))
 
 
-def train(codes: Codes, run: Run) -> Ensemble:
-    """Train what is planned."""
-    if codes.wide:
-        wide = WideTrainer(codes, run)
-        wide.fit(codes.plan)
-        return wide
-    trainer = Trainer(codes, run, codes.rows)
-    trainer.ranking = fit_stages(trainer, codes.plan) if run.config.staged else fit_together(trainer, codes.plan)
-    return trainer
+def _list_terms(stage: Stage) -> list[Term]:
+    return [tuple(sorted(term)) for term in stage.grid.layout.terms]
 
 
-def fit_stages(trainer: Trainer, plan: Plan) -> list[Ranked]:
-    """Main effects, then pairs, then triples, each on what the ones before leave."""
-    trainer.add_stage(plan.mains)
-    pairs, ranking = trainer.choose(plan, 2, plan.n_pairs)
-    trainer.add_stage([*plan.mains, *pairs] if pairs else [], bool(plan.list_requested(2)))
-    ranking = mark_chosen(ranking, trainer.add_weak_pairs(plan))
-    triples, ranked_triples = trainer.choose(plan, 3, plan.n_triples, pairs)
-    trainer.add_stage(triples, bool(plan.list_requested(3)))
-    return ranking + ranked_triples
+def _centre(stage: Stage) -> tuple[Tensor, Tensor]:
+    """The tables of a stage (cells, C) with mean 0 over the rows, and the sum (C,) of their means."""
+    table, layout = stage.table().cpu().clone(), stage.grid.layout
+    weight, total = torch.from_numpy(stage.grid.cell_weight).to(table), torch.zeros(table.shape[1])
+    for index in range(len(layout.terms)):
+        cells = layout.cells_of(index)
+        mean = (weight[cells, None] * table[cells]).sum(dim=0) / weight[cells].sum()
+        table[cells] -= mean
+        total += mean
+    return table, total
 
 
-def fit_together(trainer: Trainer, plan: Plan) -> list[Ranked]:
-    """All terms at once; where interactions are to be found, a first model of main effects finds them."""
-    scout = Trainer(trainer.codes, replace(trainer.run, history=History()), trainer.rows)
-    if plan.must_search:
-        scout.add_stage(plan.mains)
-    pairs, ranking = scout.choose(plan, 2, plan.n_pairs)
-    triples, ranked_triples = scout.choose(plan, 3, plan.n_triples, pairs)
-    trainer.add_stage([*plan.mains, *pairs, *triples])
-    return ranking + ranked_triples
+def _scale(stage: Stage, table: Tensor, shares: np.ndarray) -> Tensor:
+    """The tables times the shares of their terms, of which the first is the constant's."""
+    sizes = [stage.grid.layout.cells_of(index) for index in range(len(stage.grid.layout.terms))]
+    scaled = torch.empty_like(table)
+    for cells, share in zip(sizes, shares[1:], strict=True):
+        scaled[cells] = float(share) * table[cells]
+    return scaled.to(stage.grid.device)

@@ -1,52 +1,67 @@
-"""Stage: terms that were trained together: a net, the grid it is read on, and what stands beside the net."""
+"""Stage: tables of terms that were trained together, and how rows read them."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..networks.basis_net import BasisNet
+from ..networks.basis_net import BasisNet, count_block_rows
+from ..terms.term import Term
 from .engines import GridEngine
 
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """A trained net with its grid; its share in the tables, and the free part (cells, C) beside it if there is one."""
+    """Tables of some terms.
 
-    net: BasisNet
+    grid : how rows read the tables
+    intercept : (M, K)
+    values : (cells, C) all tables, None for the network's own
+    net : the network, None if the tables stand alone; it mixes the tables of tied classes
+    """
+
     grid: GridEngine
-    rest: Tensor | None = None
-    share: float = 1.0
+    intercept: Tensor
+    values: Tensor | None = None
+    net: BasisNet | None = None
+
+    @classmethod
+    def of(cls, net: BasisNet, grid: GridEngine) -> Stage:
+        """The stage of a trained network."""
+        return cls(grid, net.intercept.detach(), None, net)
+
+    @property
+    def tied(self) -> bool:
+        return self.net is not None and self.net.tied
 
     @torch.no_grad()
     def table(self) -> Tensor:
         """All cells of all terms, (cells, C)."""
-        table = self.share * self.net.eval().table(self.grid.points)
-        return table if self.rest is None else table + self.rest
-
-    def add_part(self, tables: np.ndarray) -> Stage:
-        """The stage with these tables (M, K, cells) in its free part."""
-        part = torch.from_numpy(tables.reshape(-1, tables.shape[-1]).T.astype(np.float32)).to(self.grid.device)
-        return replace(self, rest=part if self.rest is None else self.rest + part)
-
-    def mix(self, share: float, tables: np.ndarray) -> Stage:
-        """So much of the stage, and of these tables (M, K, cells) what is left to 1."""
-        rest = None if self.rest is None else share * self.rest
-        return replace(self, share=share * self.share, rest=rest).add_part((1 - share) * tables)
+        if self.values is not None:
+            return self.values
+        assert self.net is not None
+        return self.net.eval().table(self.grid.points)
 
     def move(self, grid: GridEngine) -> Stage:
         """The same main effects on a grid with other knots."""
-        if self.rest is None:
+        if self.values is None:
             return replace(self, grid=grid)
-        old, new, rest = self.grid.layout, grid.layout, self.rest.cpu().numpy()
-        moved = np.empty((new.n_cells, rest.shape[1]), dtype=np.float32)
+        old, new, values = self.grid.layout, grid.layout, self.values.cpu().numpy()
+        moved = np.empty((new.n_cells, values.shape[1]), dtype=np.float32)
         for index in range(len(new.terms)):
             (before,), (axis,) = old.axes_of(index), new.axes_of(index)
-            moved[new.cells_of(index)] = before.carry(rest[old.cells_of(index)], axis)
-        return replace(self, grid=grid, rest=torch.from_numpy(moved).to(grid.device))
+            moved[new.cells_of(index)] = before.carry(values[old.cells_of(index)], axis)
+        return replace(self, grid=grid, values=torch.from_numpy(moved).to(grid.device))
+
+    def select(self, terms: Collection[Term], grid: GridEngine) -> Stage:
+        """Some of the terms, on a grid of these alone."""
+        layout, table = self.grid.layout, self.table()
+        cells = [layout.cells_of(index) for index, term in enumerate(layout.terms) if tuple(sorted(term)) in terms]
+        return replace(self, grid=grid, values=torch.cat([table[own] for own in cells]))
 
     def read(self, positions: np.ndarray) -> Stage:
         """The same stage, read by rows at other positions."""
@@ -54,11 +69,18 @@ class Stage:
 
     @torch.no_grad()
     def add_scores(self, init: Tensor | None) -> Tensor:
-        """(N, M, K): what was given before plus the scores of this stage."""
-        table, lookup = self.table(), self.grid.lookup
-        n_rows, step = len(self.grid.positions), self.net.block_rows
-        scores = torch.empty(n_rows, self.net.n_members, self.net.n_outputs, device=self.grid.device)
+        """(N, M, K): given scores plus those of this stage."""
+        table, lookup, n_rows = self.table(), self.grid.lookup, len(self.grid.positions)
+        n_terms = len(self.grid.layout.terms) if self.tied else 1
+        step = count_block_rows(n_terms * table.shape[1] + self.intercept.numel())
+        scores = torch.empty(n_rows, *self.intercept.shape, device=self.grid.device)
         for first in range(0, n_rows, step):
             rows = np.arange(first, min(first + step, n_rows))
-            scores[first : first + len(rows)] = self.net.combine(lookup.gather(lookup.take(rows), table, self.net.tied))
+            scores[first : first + len(rows)] = self._combine(lookup.gather(lookup.take(rows), table, self.tied))
         return scores if init is None else scores.add_(init)
+
+    def _combine(self, found: Tensor) -> Tensor:
+        if self.tied:
+            assert self.net is not None
+            return self.net.combine(found)
+        return found.view(len(found), *self.intercept.shape) + self.intercept
