@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from .. import datasets
-from ..measure import Record
+from .measure import Record
 
 N_RESAMPLES = 10_000
 LEAST_LOG_LOSS = 1e-3  # smaller ones count as this: their ratios say nothing

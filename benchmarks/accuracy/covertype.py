@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..measure import read_option
+from ..harness import read_option
 from .studies import Line, Study, make_parser, run_studies
 from .targets import at_least, at_most
 

@@ -1,6 +1,6 @@
 """The laboratory: learners beside each other on many problems, real and generated, in one report.
 
-    python -m benchmarks.accuracy.laboratory --problems small,jumps --learners "ours mains,EBM mains" --splits 5
+    python -m benchmarks run laboratory --problems small,jumps --learners "ours mains,EBM mains" --splits 5
 
 Problems are named with commas between them: real, generated, small, drawn, choosing and judging stand for many; a
 family without its rows has all of `--sizes`; heloc@800 trains on so many rows of a real set and tests on all others.
@@ -29,12 +29,13 @@ from tqdm import tqdm
 
 from .. import baselines, datasets
 from ..datasets.families import LEAST_ROWS
-from ..measure import Cell, ChildError, Record, measure, pick_done, read_option, read_records
+from ..harness import RESULTS, ChildError, read_option
 from .comparison import Place
-from .report import Run, write_report
+from .laboratory_report import Run, write_report
+from .measure import Cell, Record, measure, pick_done, read_records
 from .studies import names_from
 
-CELLS = Path(__file__).resolve().parents[1] / "laboratory.jsonl"
+CELLS = RESULTS / "laboratory.jsonl"
 # name -> learner, its options
 LEARNERS: dict[str, tuple[str, dict[str, Any]]] = {
     "ours": ("ours", {}),
@@ -223,7 +224,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     splits = range(given.first_split, given.first_split + (1 if given.quick else given.splits))
     cells = list_cells(problems, add_settings(learners, given.settings), splits, given.refits, given.quick)
     found = run_cells(cells, given.out or (None if given.quick else CELLS), given.budget, given.any_version)
-    command = shlex.join(["python", "-m", "benchmarks.accuracy.laboratory", *arguments])
+    command = shlex.join(["python", "-m", "benchmarks", "run", "laboratory", *arguments])
     text = write_report(replace(found, absent=absent), command)
     if given.quick:
         text = f"Quick run on tiny generated tables: the figures mean nothing.\n\n{text}"

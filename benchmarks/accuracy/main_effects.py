@@ -1,6 +1,6 @@
 """Main effects beside EBM's main effects and the paper's figures: accuracy, seconds and memory of a fit.
 
-    python -m benchmarks.accuracy.main_effects --only ca,heloc
+    python -m benchmarks run main_effects --only ca,heloc
 
 Every split is 80/20 and stratified by class. Published figures are of the paper's own splits. EBM on CoverType takes
 very long and runs only with `--ebm-covertype`; once in the file of cells it is shown without.

@@ -1,6 +1,6 @@
 """20 Newsgroups, 146,016 columns of words: ours at its defaults beside linear models and the paper's figures.
 
-    python -m benchmarks.accuracy.newsgroups
+    python -m benchmarks run newsgroups
 
 Fitted on the paper's 9,899 documents, and on all 11,314 of the training part; scored on the 7,532 test documents. Every
 fit runs in a process of its own. The C of logistic regression is chosen by accuracy on the paper's 1,415 validation
@@ -19,8 +19,8 @@ from typing import Any
 from tqdm import tqdm
 
 from .. import baselines, datasets
-from ..measure import CELLS, Cell, Record, find_done, measure
-from ..table import judge, print_table, write_mean
+from ..results.markdown import format_mean, format_verdict, print_table
+from .measure import CELLS, Cell, Record, find_done, measure
 from .studies import read_values
 from .targets import Target, at_least, at_most
 
@@ -90,7 +90,7 @@ def print_records(found: Mapping[str, list[Record]], published: Mapping[str, flo
 def write_values(records: Sequence[Record], metric: str) -> str:
     """A learner without probabilities has no log loss."""
     has = [record for record in records if metric != "log_loss" or metric in record.metrics]
-    return write_mean(read_values(has, metric), COLUMNS[metric]) if has else "–"
+    return format_mean(read_values(has, metric), COLUMNS[metric]) if has else "–"
 
 
 def list_targets(svc_accuracy: float) -> list[tuple[str, str, Target]]:
@@ -110,7 +110,7 @@ def print_targets(found: Mapping[str, Mapping[str, list[Record]]]) -> None:
     for key, metric, target in list_targets(svc):
         value = statistics.fmean(read_values(found[key]["neuralbasis"], metric))
         what = f"{TITLES[key]}: {metric.replace('rows', 'documents')}"
-        rows.append([what, f"{value:,.{COLUMNS[metric]}f}", target.text, judge(target.check(value, None))])
+        rows.append([what, f"{value:,.{COLUMNS[metric]}f}", target.text, format_verdict(target.check(value, None))])
     print_table(["neuralbasis", "mean", "target", "verdict"], rows)
 
 

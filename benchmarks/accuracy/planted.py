@@ -1,6 +1,6 @@
 """Are planted pairs found? The rank of the worst of three true pairs among all 435 pairs of 30 correlated columns.
 
-    python -m benchmarks.accuracy.planted --ebm-mains
+    python -m benchmarks run planted --ebm-mains
 
 Our ranking is `interaction_ranking_`, EBM's is FAST, `interpret.utils.measure_interactions`. At its defaults FAST takes
 no main effects out and ranks little else; EBM itself calls it after its main effects, which `--ebm-mains` does as well.
@@ -16,9 +16,9 @@ from typing import Any
 from tqdm import tqdm
 
 from .. import baselines
-from ..clock import time_once
 from ..datasets import Planted, plant_pairs
-from ..table import judge, print_table, write_number
+from ..results.markdown import format_number, format_verdict, print_table
+from ..speed.resources import time_once
 from .targets import at_most
 
 TASKS = {"regression": 0, "2 classes": 2, "4 classes": 4}
@@ -71,9 +71,9 @@ def write_case(task: str, seed: int, rankers: Mapping[str, Ranker], given: argpa
     for ranker in rankers.values():
         time, ranking = time_once(lambda ranker=ranker: ranker(planted, seed, given.quick))
         ranks.append(find_worst(ranking, planted.pairs))
-        seconds.append(write_number(time))
+        seconds.append(format_number(time))
     met = TARGET.check(ranks[0], None)
-    return [task, str(seed), *map(str, ranks), TARGET.text, judge(met), *seconds]
+    return [task, str(seed), *map(str, ranks), TARGET.text, format_verdict(met), *seconds]
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """How steady are the shapes? Their standard deviation over models of CA Housing that differ by their seed.
 
-    python -m benchmarks.accuracy.stability --models 100 --bags 1 2 4 7
+    python -m benchmarks run stability --models 100 --bags 1 2 4 7
 
 PAPER §4.5: 100 models of main effects, each shape with the mean 0; the standard deviation of each drawn shape over the
 models, and its mean over the columns. The paper does not say at which points a drawn shape is read: even steps along
@@ -23,10 +23,11 @@ from tqdm import tqdm
 from neuralbasis.explain import Stability, stability
 
 from .. import baselines
-from ..clock import time_once
 from ..datasets import Dataset
-from ..measure import Cell, read_option, score, split
-from ..table import judge, print_table, write_number
+from ..harness import read_option
+from ..results.markdown import format_number, format_verdict, print_table
+from ..speed.resources import time_once
+from .measure import Cell, score, split
 from .targets import at_most
 
 COLUMNS = ["MedInc", "HouseAge", "AveRooms", "AveBedrms", "Population", "AveOccup", "Latitude", "Longitude"]
@@ -48,7 +49,7 @@ class Result:
 
     def to_cells(self) -> list[str]:
         found = [self.even.overall, self.distinct.overall, self.rows.overall, self.rmse, self.seconds]
-        return [self.name, *map(write_number, found), judge(TARGET.check(self.even.overall, None))]
+        return [self.name, *map(format_number, found), format_verdict(TARGET.check(self.even.overall, None))]
 
 
 def fit_models(train: Dataset, n_members: int, seeds: Sequence[int], given: argparse.Namespace) -> tuple[list, float]:
@@ -84,12 +85,12 @@ def study_members(train: Dataset, test: Dataset, given: argparse.Namespace) -> R
 def print_results(results: Sequence[Result]) -> None:
     blank = ["–"] * (len(HEADER) - 2)
     print_table(HEADER, [
-        *[[name, write_number(figure, 4), *blank] for name, figure in PUBLISHED.items()],
+        *[[name, format_number(figure, 4), *blank] for name, figure in PUBLISHED.items()],
         *[result.to_cells() for result in results],
     ])  # fmt: skip
     print("\nBy column, even steps:\n")
     shares = [result.even.by_column for result in results]
-    rows = [[name, *[write_number(share[index]) for share in shares]] for index, name in enumerate(COLUMNS)]
+    rows = [[name, *[format_number(share[index]) for share in shares]] for index, name in enumerate(COLUMNS)]
     print_table(["column", *[result.name for result in results]], rows)
 
 

@@ -16,8 +16,8 @@ from typing import Any
 from tqdm import tqdm
 
 from .. import baselines, datasets
-from ..measure import CELLS, Cell, Record, find_done, measure
-from ..table import judge, print_table, write_mean, write_number
+from ..results.markdown import format_mean, format_number, format_verdict, print_table
+from .measure import CELLS, Cell, Record, find_done, measure
 from .targets import Target
 
 PLACES = {"fit seconds": 2, "peak MB": 0, "predict rows/s": 0, "terms": 0}  # decimals; metrics have 4
@@ -160,9 +160,9 @@ def write_line(study: Study, line: Line, results: Results, n_published: int) -> 
     return [
         study.name,
         line.metric.replace("_", " "),
-        *[write_mean(found, PLACES.get(line.metric, 4)) for found in values.values()],
-        write_number(ratio),
-        *[write_number(figure, 4) for figure in published],
+        *[format_mean(found, PLACES.get(line.metric, 4)) for found in values.values()],
+        format_number(ratio),
+        *[format_number(figure, 4) for figure in published],
         line.target.text if line.target else "–",
-        judge(met),
+        format_verdict(met),
     ]

@@ -1,6 +1,6 @@
 """Tuning: does a search at our defaults gain anything on rows that had no part in it?
 
-    python -m benchmarks.accuracy.tuning --problems german,abalone,telco,heloc --splits 2 --trials 12
+    python -m benchmarks run tuning --problems german,abalone,telco,heloc --splits 2 --trials 12
 
 For each problem and split: `neuralbasis.tune` on the training rows, then test losses of the settings it chose and of
 the defaults, both fitted on all training rows. Cells are kept as JSON lines; a run goes on where another one stopped,
@@ -19,12 +19,13 @@ from typing import Any
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, tune
 
-from ..journal import append_line, read_lines
-from ..measure import Cell, score, split
-from ..table import print_table, write_number
-from ..versions import read_versions
+from ..harness import RESULTS
+from ..results.jsonl import append_line, read_lines
+from ..results.markdown import format_number, print_table
+from ..results.provenance import read_versions
+from .measure import Cell, score, split
 
-CELLS = Path(__file__).resolve().parents[1] / "tuning.jsonl"
+CELLS = RESULTS / "tuning.jsonl"
 QUICK = {"max_steps": 5, "outer_bags": 2}
 
 
@@ -59,9 +60,9 @@ def write_gains(cells: Sequence[dict[str, Any]]) -> list[list[str]]:
     for data in dict.fromkeys(cell["data"] for cell in cells):
         same = [cell for cell in cells if cell["data"] == data]
         shares = [[cell[rows]["tuned"] / cell[rows]["defaults"] for cell in same] for rows in ("validation", "test")]
-        means = [write_number(statistics.geometric_mean(share), 4) for share in shares]
+        means = [format_number(statistics.geometric_mean(share), 4) for share in shares]
         ends = f"{min(shares[1]):.3f} … {max(shares[1]):.3f}"
-        lines.append([data, str(len(same)), *means, ends, write_number(sum(cell["seconds"] for cell in same), 3)])
+        lines.append([data, str(len(same)), *means, ends, format_number(sum(cell["seconds"] for cell in same), 3)])
     return lines
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..networks import Training, fit_network
+from .network_training import Training, fit_network
 
 
 def fit(

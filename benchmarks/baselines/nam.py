@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..networks import Fitted, Training, fit_network
+from .network_training import Fitted, Training, fit_network
 
 
 def fit(

@@ -1,4 +1,4 @@
-"""Resume fits from altered checkpoints: python -m benchmarks.robustness.checkpoints --cases 1000 [--kinds wide files]
+"""Resume fits from altered checkpoints: python -m benchmarks run robustness.checkpoints --cases 1000 [--kinds wide files]
 
 Every case takes a checkpoint of a real fit, changes values, types, shapes, dtypes, keys or bytes in it, rebuilds the
 archive with right checksums, and resumes the fit. A fit may raise `CheckpointError`, skip the file with a warning and
@@ -102,7 +102,7 @@ FITS: dict[str, dict[str, Any]] = {
 
 def fit(kind: str, data: Path, state: Path, resume: bool, callbacks: list[Callable] | None = None) -> Any:
     """A fit of a kind with its checkpoints in the folder `state`."""
-    from benchmarks.drills.job import small_memory
+    from benchmarks.robustness.fit_process import small_memory
     from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
 
     estimator = NeuralBasisClassifier if kind in ("pairs", "exact") else NeuralBasisRegressor

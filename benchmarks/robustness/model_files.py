@@ -1,4 +1,4 @@
-"""Mutate model files and see what `load` makes of them: python -m benchmarks.robustness.model_files --cases 30000
+"""Mutate model files and see what `load` makes of them: python -m benchmarks run robustness.model_files --cases 30000
 
 A case is a file of some kind of model in which bytes, JSON values or numbers of arrays were changed; but for raw bytes,
 all checksums are made right again. `load` must raise a `DocumentError` that names the file, or give a model that

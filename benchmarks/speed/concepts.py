@@ -1,9 +1,9 @@
 """Models on concepts at the paper's sizes: birds told by 278 scores of concepts such as "has_wing_pattern::striped".
 
-    python -m benchmarks.speed.concepts                    # all three, each in a process of its own
-    python -m benchmarks.speed.concepts cub pairs          # CUB's size: main effects at all defaults; all 38,503 pairs
-    python -m benchmarks.speed.concepts birds              # iNaturalist's size: one epoch of main effects
-    python -m benchmarks.speed.concepts birds --rows 20000 --classes 300
+    python -m benchmarks run speed.concepts                    # all three, each in a process of its own
+    python -m benchmarks run speed.concepts cub pairs          # CUB's size: main effects at all defaults; all 38,503 pairs
+    python -m benchmarks run speed.concepts birds              # iNaturalist's size: one epoch of main effects
+    python -m benchmarks run speed.concepts birds --rows 20000 --classes 300
 
 Scores are drawn: without pictures there are none. CUB's (`datasets.paper.cub`) have its real classes, split and shares
 of a class's pictures that show a concept. Further birds are made of these: each has every concept's share from one of
@@ -21,13 +21,12 @@ from scipy.stats import norm
 
 from neuralbasis import NeuralBasisClassifier
 
-from ..clock import median_seconds, time_once
 from ..datasets import paper
 from ..datasets.paper.cub import SHARES, SHOWN, find_concepts
 from ..datasets.paper.source import data_folder
-from ..measure import run_child
-from ..memory import PeakMemory, resident_mb
-from ..table import judge, print_table, write_number
+from ..harness import run_child
+from ..results.markdown import format_number, format_verdict, print_table
+from .resources import PeakMemory, median_seconds, resident_mb, time_once
 
 PIECE = 20_000  # rows that are drawn, and judged, at a time
 
@@ -147,13 +146,13 @@ def print_figures(case: Case, found: Figures) -> None:
     print_table(
         ["concepts", "value", "target", "verdict"],
         [
-            ["fit, seconds", write_number(found.fit_seconds), f"≤ {case.max_seconds:,g}",
-             judge(found.fit_seconds <= case.max_seconds)],
-            ["fit, peak MB with the table", write_number(found.peak_mb), f"≤ {case.max_mb:,g}",
-             judge(found.peak_mb <= case.max_mb)],
-            ["MB before the fit", write_number(found.before_mb), "–", "–"],
-            ["predict, rows/s", write_number(found.rows_per_second),
-             "–" if case.min_speed is None else f"≥ {case.min_speed:,g}", judge(limit)],
+            ["fit, seconds", format_number(found.fit_seconds), f"≤ {case.max_seconds:,g}",
+             format_verdict(found.fit_seconds <= case.max_seconds)],
+            ["fit, peak MB with the table", format_number(found.peak_mb), f"≤ {case.max_mb:,g}",
+             format_verdict(found.peak_mb <= case.max_mb)],
+            ["MB before the fit", format_number(found.before_mb), "–", "–"],
+            ["predict, rows/s", format_number(found.rows_per_second),
+             "–" if case.min_speed is None else f"≥ {case.min_speed:,g}", format_verdict(limit)],
             ["terms", f"{found.n_terms:,}", "–", "–"],
             ["members (0: each class has tables of its own)", str(found.n_members), "–", "–"],
             ["accuracy", f"{found.accuracy:.4f}", "–", "–"],

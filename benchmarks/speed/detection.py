@@ -1,9 +1,9 @@
 """Detection at the size of the paper's Common Objects: boxes with sparse features, a hundred thousand pairs, and mAP.
 
-    python -m benchmarks.speed.detection                   # 200,000 boxes to fit, 58,525 to test, 114 classes
-    python -m benchmarks.speed.detection --rows 20000 --test-rows 5000 --pairs 5000
+    python -m benchmarks run speed.detection                   # 200,000 boxes to fit, 58,525 to test, 114 classes
+    python -m benchmarks run speed.detection --rows 20000 --test-rows 5000 --pairs 5000
 
-Features and classes are those of `benchmarks.speed.objects`: generated, as the paper's set is proprietary. Every row is
+Features and classes are those of `benchmarks.speed.sparse_pairs`: generated, as the paper's set is proprietary. Every row is
 a candidate box of a drawn picture; the annotated box of a thing lies near it, the first class is the background. One
 epoch is trained. mAP is over overlaps 0.5 to 0.9; that of all classes at once, as pycocotools' users compute it, is
 compared on the first pictures.
@@ -22,11 +22,10 @@ import numpy as np
 from neuralbasis import NeuralBasisClassifier
 from neuralbasis.vision import detection
 
-from ..clock import time_once
 from ..datasets.objects import Objects, draw_objects, find_frequent_pairs, make_world
-from ..memory import PeakMemory, resident_mb
-from ..table import judge, print_table, write_number
-from .objects import PLANTED_SHARE, Sizes
+from ..results.markdown import format_number, format_verdict, print_table
+from .resources import PeakMemory, resident_mb, time_once
+from .sparse_pairs import PLANTED_SHARE, Sizes
 
 BOXES_A_PICTURE = 8
 COMPARED = 200  # pictures
@@ -120,14 +119,19 @@ def measure(sizes: Sizes) -> list[list[str]]:
     by_chance = detection.evaluate(chance, test.boxes, test.annotations).mean_average_precision
     error = compare(model, test)
     return [
-        ["boxes assigned to classes, seconds", write_number(assigning), "–", "–"],
-        [f"fit with {len(pairs):,} pairs, one epoch, seconds", write_number(fitting), "–", "–"],
+        ["boxes assigned to classes, seconds", format_number(assigning), "–", "–"],
+        [f"fit with {len(pairs):,} pairs, one epoch, seconds", format_number(fitting), "–", "–"],
         ["fit, peak MB (before: the tables)", f"{memory.mb:,.0f} ({before:,.0f})", "–", "–"],
-        [f"mAP of {len(test.boxes):,} boxes, seconds", write_number(seconds), "–", "–"],
+        [f"mAP of {len(test.boxes):,} boxes, seconds", format_number(seconds), "–", "–"],
         ["mAP, peak MB", f"{judging.mb:,.0f}", "–", "–"],
         ["mAP", f"{found.mean_average_precision:.4f}", "–", "–"],
         ["mAP of random scores", f"{by_chance:.4f}", "–", "–"],
-        [f"distance, {COMPARED} pictures at once", f"{error:.1e}", f"≤ {TOLERANCE:g}", judge(error <= TOLERANCE)],
+        [
+            f"distance, {COMPARED} pictures at once",
+            f"{error:.1e}",
+            f"≤ {TOLERANCE:g}",
+            format_verdict(error <= TOLERANCE),
+        ],
     ]
 
 

@@ -1,6 +1,6 @@
 """Seconds of one epoch over CoverType: our two engines, and the network evaluated on every cell as published.
 
-    python -m benchmarks.speed.epoch
+    python -m benchmarks run speed.epoch
 
 The network is the paper's for all three (256-128-128, B = 100, one member, one shape a term for all classes); encoding
 is not counted. What takes longer than the budget is timed on as many steps as fit in it and extrapolated to an epoch.
@@ -22,8 +22,9 @@ from sklearn.model_selection import train_test_split
 from neuralbasis import NeuralBasisClassifier
 
 from .. import datasets
-from ..networks import HIDDEN, N_BASES, PaperNetwork, thread_counts
-from ..table import print_table, write_number
+from ..baselines.network_training import thread_counts
+from ..baselines.networks import HIDDEN, N_BASES, PaperNetwork
+from ..results.markdown import format_number, print_table
 
 PAPER = {
     "hidden": HIDDEN, "n_bases": N_BASES[1], "fourier": 0, "tied_classes": True, "scaling": "minmax", "smoothness": 0.0,
@@ -111,8 +112,8 @@ def print_timings(timings: list[Timing]) -> None:
     for t in timings:
         how = "measured" if t.steps >= t.steps_an_epoch else "extrapolated"
         numbers = [f"{number:,}" for number in (t.batch, t.steps, t.steps_an_epoch)]
-        times = f"{write_number(reference / t.epoch_seconds)} ×"
-        rows.append([t.name, *numbers, write_number(t.epoch_seconds), how, times])
+        times = f"{format_number(reference / t.epoch_seconds)} ×"
+        rows.append([t.name, *numbers, format_number(t.epoch_seconds), how, times])
     print_table(header, rows)
 
 

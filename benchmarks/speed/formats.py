@@ -1,7 +1,7 @@
 """Formats: the size of a model in each of them, and the rows a second that its engine predicts.
 
-    python -m benchmarks.speed.formats
-    python -m benchmarks.speed.formats --pairs 0
+    python -m benchmarks run speed.formats
+    python -m benchmarks run speed.formats --pairs 0
 
 The model is fitted briefly on California Housing: its tables have the size of a full fit's. Rows are the same set
 resampled with noise; the slower engines get fewer of them. A query's time includes its planning, that of C is a loop
@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 
 from .. import datasets
-from ..clock import median_seconds
-from ..table import print_table, write_number
+from ..results.markdown import format_number, print_table
 from .predict import load_data, make_rows
+from .resources import median_seconds
 
 LOOP = """
 #include "model.c"
@@ -238,7 +238,7 @@ def print_lines(lines: list[Line]) -> None:
         [
             line.name,
             "–" if line.n_bytes is None else f"{line.n_bytes:,}",
-            write_number(line.speed),
+            format_number(line.speed),
             "–" if line.difference is None else f"{line.difference:.0e}",
         ]
         for line in lines

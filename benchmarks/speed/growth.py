@@ -1,6 +1,6 @@
 """How a fit of main effects grows with rows and columns: seconds and peak memory, and the parts that must be linear.
 
-    python -m benchmarks.speed.growth
+    python -m benchmarks run speed.growth
 
 Generated float32 tables, each in a fresh process. "fit" is a fit without interactions and otherwise with all defaults,
 whose number of steps stops growing at large tables; "encode" is what a fit does outside training (reading, encoding,
@@ -17,10 +17,9 @@ from dataclasses import asdict, dataclass
 from tqdm import tqdm
 
 from .. import datasets
-from ..clock import median_seconds, time_once
-from ..measure import run_child
-from ..memory import PeakMemory, resident_mb
-from ..table import print_table, write_number
+from ..harness import run_child
+from ..results.markdown import format_number, print_table
+from .resources import PeakMemory, median_seconds, resident_mb, time_once
 
 SIZES = [(10**4, 30), (10**5, 30), (10**6, 30), (10**5, 10), (10**5, 100), (10**5, 1000)]
 QUICK_SIZES = [(500, 5)]
@@ -42,7 +41,7 @@ class Growth:
     predict_seconds: float
 
     def per_million(self, seconds: float) -> str:
-        return write_number(seconds / (self.n_rows * self.n_columns / 1e6))
+        return format_number(seconds / (self.n_rows * self.n_columns / 1e6))
 
 
 def measure_here(n_rows: int, n_columns: int, quick: bool) -> Growth:
@@ -76,10 +75,10 @@ def print_growth(found: list[Growth]) -> None:
     header += [title for part in ("encode", "epoch", "predict") for title in (f"{part} s", "s / 10⁶ cells")]
     rows = []
     for g in found:
-        row = [f"{g.n_rows:,}", f"{g.n_columns:,}", write_number(g.fit_seconds), f"{g.steps:,}"]
+        row = [f"{g.n_rows:,}", f"{g.n_columns:,}", format_number(g.fit_seconds), f"{g.steps:,}"]
         row += [f"{g.before_mb:,.0f}", f"{g.peak_mb:,.0f}"]
         for seconds in (g.encode_seconds, g.epoch_seconds, g.predict_seconds):
-            row += [write_number(seconds), g.per_million(seconds)]
+            row += [format_number(seconds), g.per_million(seconds)]
         rows.append(row)
     print_table(header, rows)
 

@@ -1,8 +1,8 @@
 """Prediction: rows a second, the latency of one row, and the first row of a fresh process; ours, EBM's, the network's.
 
-    python -m benchmarks.speed.predict
-    python -m benchmarks.speed.predict --pairs 10
-    python -m benchmarks.speed.predict --mixed
+    python -m benchmarks run speed.predict
+    python -m benchmarks run speed.predict --pairs 10
+    python -m benchmarks run speed.predict --mixed
 
 The rows are California Housing resampled with noise, float64. The models are fitted briefly: the tables they read have
 the size of a full fit's. The network is the paper's, evaluated on every cell, on fewer rows, with the number of threads
@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 
 from .. import baselines, datasets
-from ..clock import median_seconds
-from ..table import judge, print_table, write_number
+from ..results.markdown import format_number, format_verdict, print_table
+from .resources import median_seconds
 
 FIRST_CALL = """
 import sys, time
@@ -105,7 +105,8 @@ def measure_network(rows: np.ndarray, n_repeats: int) -> float:
     """Rows a second of the paper's network on every cell, a thousand rows at a time."""
     import torch
 
-    from ..networks import PaperNetwork, thread_counts
+    from ..baselines.network_training import thread_counts
+    from ..baselines.networks import PaperNetwork
 
     net, inputs = PaperNetwork(rows.shape[1], 1).eval(), torch.from_numpy(rows.astype(np.float32))
 
@@ -183,13 +184,13 @@ def print_figures(title: str, figures: list[Figure]) -> None:
     for f in figures:
         met = None if f.ratio is None or f.target is None else f.ratio >= f.target
         target = "–" if f.target is None else f"≥ {f.target:g} ×"
-        rows.append([f.name, write_number(f.value), f.against, write_number(f.ratio), target, judge(met)])
+        rows.append([f.name, format_number(f.value), f.against, format_number(f.ratio), target, format_verdict(met)])
     print_table([title, "value", "ratio", "times", "target", "verdict"], rows)
     print()
 
 
 def print_first_calls(found: dict[str, tuple[float, bool]]) -> None:
-    rows = [[name, write_number(seconds), "yes" if torch else "no"] for name, (seconds, torch) in found.items()]
+    rows = [[name, format_number(seconds), "yes" if torch else "no"] for name, (seconds, torch) in found.items()]
     print_table(["fresh process: import, unpickle, predict one row", "seconds", "imports torch"], rows)
 
 

@@ -1,6 +1,6 @@
 """Serving one model: its file, the first row of a fresh process, one row of a warm one, and many threads at once.
 
-    python -m benchmarks.speed.serve --seconds 30
+    python -m benchmarks run speed.serve --seconds 30
 
 The model has all pairs of California Housing and is fitted briefly: its file and tables have the size of a full fit's.
 The fresh process can import neither torch nor scikit-learn. Threads take rows in turn and compare every answer with the
@@ -26,10 +26,10 @@ from typing import Any
 
 import numpy as np
 
-from ..clock import median_seconds, time_once
-from ..measure import ROOT
-from ..table import judge, print_table, write_number
+from ..harness import ROOT
+from ..results.markdown import format_number, format_verdict, print_table
 from .predict import fit_models, load_data, make_rows
+from .resources import median_seconds, time_once
 
 N_PAIRS = 28
 FRESH = """
@@ -42,7 +42,7 @@ class Refuse:
             raise ImportError(f"{name} is not installed")
 
 sys.meta_path.insert(0, Refuse())
-from benchmarks.memory import PeakMemory
+from benchmarks.speed.resources import PeakMemory
 with PeakMemory() as memory:
     import neuralbasis
     model = neuralbasis.load(sys.argv[1])
@@ -79,7 +79,7 @@ class Figure:
         met = None if self.most is None else self.value <= self.most
         if self.least is not None:
             target, met = f"≥ {self.least:g}", self.value >= self.least
-        return [self.name, write_number(self.value), target, judge(met)]
+        return [self.name, format_number(self.value), target, format_verdict(met)]
 
 
 def measure_fresh(path: Path, row: dict[str, float], n_processes: int) -> list[Figure]:

@@ -1,6 +1,6 @@
 """How a fit of a sparse table grows with its stored entries, and with its columns while the entries stay as many.
 
-    python -m benchmarks.speed.sparse_growth
+    python -m benchmarks run speed.sparse_growth
 
 Generated CSR matrices, 50 entries a row, 20 classes, each in a fresh process. "fit" is a whole fit of main effects
 with one epoch: one member, batches of 1,024 rows, no rows held out; "epoch" is the training in it, "predict" the
@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from ..clock import median_seconds, time_once
-from ..measure import run_child
-from ..memory import PeakMemory, resident_mb
-from ..table import print_table, write_number
+from ..harness import run_child
+from ..results.markdown import format_number, print_table
+from .resources import PeakMemory, median_seconds, resident_mb, time_once
 
 ENTRIES_A_ROW, N_CLASSES = 50, 20
 PIECE = 10_000  # rows made at a time
@@ -114,7 +113,7 @@ def print_growth(found: dict[str, list[Growth]]) -> None:
             cells = [f"{line.n_entries:,}", f"{line.n_columns:,}"]
             for name in [*timed.values(), "added_mb"]:
                 value, first = getattr(line, name), getattr(lines[0], name)
-                cells += [write_number(value), f"{write_number(value / first if first else None)} ×"]
+                cells += [format_number(value), f"{format_number(value / first if first else None)} ×"]
             rows.append([part, *cells, f"{line.peak_mb:,.0f}"])
     print_table([*header, "added MB", "ratio", "peak MB"], rows)
 

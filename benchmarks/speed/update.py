@@ -1,6 +1,6 @@
 """An update with new rows against a fit to all of them: seconds and held-out loss.
 
-    python -m benchmarks.speed.update [--rows 500000]
+    python -m benchmarks run speed.update [--rows 500000]
 
 A generated regression of ten columns, with all defaults, in a fresh process. "fit" sees the first rows, "update" goes
 on from its model with the new ones (the last tenth, and the last half), "refit" begins anew with all.
@@ -12,9 +12,9 @@ import argparse
 import json
 
 from .. import datasets
-from ..clock import time_once
-from ..measure import run_child
-from ..table import print_table, write_number
+from ..harness import run_child
+from ..results.markdown import format_number, print_table
+from .resources import time_once
 
 SHARES = 0.1, 0.5
 N_COLUMNS, N_TEST = 10, 50_000
@@ -34,7 +34,7 @@ def measure_here(n_rows: int, share: float, quick: bool) -> list[list[str]]:
     whole, refitted = time_once(lambda: NeuralBasisRegressor(**limit).fit(data.X[:n_rows], data.y[:n_rows]))
     found = [("fit", first, before, fitted), ("update", n_rows - first, seconds, updated)]
     return [
-        [f"{share:.0%}", name, f"{count:,}", write_number(taken), f"{((m.predict(test) - truth) ** 2).mean():.5f}"]
+        [f"{share:.0%}", name, f"{count:,}", format_number(taken), f"{((m.predict(test) - truth) ** 2).mean():.5f}"]
         for name, count, taken, m in [*found, ("refit", n_rows, whole, refitted)]
     ]
 

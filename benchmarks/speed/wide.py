@@ -1,7 +1,7 @@
 """A very wide dense table at all defaults: seconds, memory, whether planted columns are found, and the test error.
 
-    python -m benchmarks.speed.wide                        # 900 rows x 860,000 columns, 3 GB
-    python -m benchmarks.speed.wide --rows 500 --columns 10000
+    python -m benchmarks run speed.wide                        # 900 rows x 860,000 columns, 3 GB
+    python -m benchmarks run speed.wide --rows 500 --columns 10000
 
 Standard normal columns in float32, 20 of them with effects of several shapes and sizes; a fifth of the target's
 variance is noise. The lasso sees the 2,000 columns that correlate most with the target; a fifth of the rows, which have
@@ -17,9 +17,8 @@ import numpy as np
 
 from neuralbasis import NeuralBasisRegressor
 
-from ..clock import time_once
-from ..memory import PeakMemory, resident_mb
-from ..table import judge, print_table, write_number
+from ..results.markdown import format_number, format_verdict, print_table
+from .resources import PeakMemory, resident_mb, time_once
 
 N_TRUE, N_FRESH, N_SCREENED = 20, 500, 2000
 SMALLEST = 0.6  # effect, beside the largest
@@ -114,14 +113,14 @@ def measure(data: Wide) -> list[list[str]]:
     n_mains = sum(len(term) == 1 for term in model.term_features_)
     found = sum(rank <= MAX_RANK for rank in ranks)
     return [
-        ["fit, seconds", write_number(seconds), f"≤ {MAX_SECONDS:,}", judge(seconds <= MAX_SECONDS)],
-        ["fit, peak MB with the table", write_number(memory.mb), f"≤ {MAX_MB:,}", judge(memory.mb <= MAX_MB)],
-        ["MB before the fit: the table and fresh rows", write_number(before), "–", "–"],
+        ["fit, seconds", format_number(seconds), f"≤ {MAX_SECONDS:,}", format_verdict(seconds <= MAX_SECONDS)],
+        ["fit, peak MB with the table", format_number(memory.mb), f"≤ {MAX_MB:,}", format_verdict(memory.mb <= MAX_MB)],
+        ["MB before the fit: the table and fresh rows", format_number(before), "–", "–"],
         ["main effects", str(n_mains), "–", "–"],
         ["interactions", str(len(model.term_features_) - n_mains), "–", "–"],
-        [f"planted columns among the first {MAX_RANK}", str(found), f"{N_TRUE}", judge(found == N_TRUE)],
+        [f"planted columns among the first {MAX_RANK}", str(found), f"{N_TRUE}", format_verdict(found == N_TRUE)],
         ["the last of them is at", str(max(ranks, default=0)), "–", "–"],
-        [f"predict {len(data.fresh_y):,} rows, seconds", write_number(predicting), "–", "–"],
+        [f"predict {len(data.fresh_y):,} rows, seconds", format_number(predicting), "–", "–"],
         ["error on fresh rows", f"{share_of_variance(prediction, data.fresh_y):.3f}", "–", "–"],
         [f"error of a lasso ({lasso_seconds:,.0f} s)", f"{lasso_error:.3f}", "–", "–"],
     ]

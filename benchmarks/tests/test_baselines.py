@@ -20,23 +20,9 @@ if not (ROOT / "benchmarks").is_dir():
 
 from benchmarks import baselines  # noqa: E402
 from benchmarks.baselines import linear, mlp, nam, nbm, node_gam  # noqa: E402
-from benchmarks.networks import (  # noqa: E402
-    ExuNets,
-    NeuralAdditive,
-    PaperNetwork,
-    ReluNets,
-    Training,
-    Watch,
-    count_numbers,
-    count_parameters,
-    draw_batches,
-    fit_network,
-    list_terms,
-    make_layers,
-    make_network,
-    measure_batch,
-)
-from benchmarks.throughput import MODELS, SIZES, find_obstacle, fit_batch, measure_throughput, time_runs  # noqa: E402
+from benchmarks.baselines.networks import # noqa: E402     ExuNets, NeuralAdditive, PaperNetwork, ReluNets, Watch, count_numbers, count_parameters, draw_batches, list_terms, make_layers, make_network, measure_batch
+from benchmarks.baselines.network_training import Training, fit_network
+from benchmarks.paper.throughput import MODELS, SIZES, find_obstacle, fit_batch, measure_throughput, time_runs  # noqa: E402
 
 # PAPER tab. params_and_throughput and num_subnets: data set -> columns and outputs, and what is printed
 DATA = {"ca": (8, 1), "fico": (39, 1), "covertype": (54, 7), "news": (146_016, 20), "birds": (278, 1486)}

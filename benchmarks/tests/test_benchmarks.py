@@ -19,13 +19,14 @@ if not (ROOT / "benchmarks").is_dir():
 
 from benchmarks import baselines, datasets  # noqa: E402
 from benchmarks.accuracy import interactions, main_effects, planted  # noqa: E402
+from benchmarks.accuracy.measure import Cell, find_done, measure, score  # noqa: E402
 from benchmarks.accuracy.studies import Line, move_splits, write_line  # noqa: E402
 from benchmarks.accuracy.targets import at_least_ebm, at_most, at_most_part_of_ebm  # noqa: E402
 from benchmarks.datasets.objects import draw_objects, find_frequent_pairs, make_world  # noqa: E402
-from benchmarks.measure import Cell, find_done, measure, read_option, score  # noqa: E402
-from benchmarks.memory import ON_LINUX, PeakMemory, resident_mb  # noqa: E402
+from benchmarks.harness import read_option  # noqa: E402
+from benchmarks.results.markdown import format_mean, format_number, format_verdict  # noqa: E402
 from benchmarks.speed.predict import make_frame  # noqa: E402
-from benchmarks.table import judge, write_mean, write_number  # noqa: E402
+from benchmarks.speed.resources import ON_LINUX, PeakMemory, resident_mb  # noqa: E402
 
 HAS_EBM = baselines.is_installed("ebm")
 needs_ebm = pytest.mark.skipif(not HAS_EBM, reason="needs the package interpret-core (extra 'benchmarks')")
@@ -523,7 +524,7 @@ def test_targets_are_judged_from_the_figures() -> None:
     assert at_most_part_of_ebm(4).check(1.0, 4.0) is True
     assert at_least_ebm(0.002).check(0.9979, 1.0) is False
     assert at_least_ebm().check(0.9, None) is None
-    assert [judge(met) for met in (True, False, None)] == ["met", "missed", "–"]
+    assert [format_verdict(met) for met in (True, False, None)] == ["met", "missed", "–"]
 
 
 def test_a_learner_that_did_not_run_says_so() -> None:
@@ -550,8 +551,8 @@ def test_other_splits() -> None:
 
 
 def test_numbers_are_written() -> None:
-    assert write_number(0.012345) == "0.0123"
-    assert write_number(1234567.0) == "1,234,567"
-    assert write_number(float("nan")) == "–"
-    assert write_mean([1.0, 2.0], 2) == "1.50 ± 0.71"
-    assert write_mean([1.0], 1) == "1.0"
+    assert format_number(0.012345) == "0.0123"
+    assert format_number(1234567.0) == "1,234,567"
+    assert format_number(float("nan")) == "–"
+    assert format_mean([1.0, 2.0], 2) == "1.50 ± 0.71"
+    assert format_mean([1.0], 1) == "1.0"

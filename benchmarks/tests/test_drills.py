@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.drills.faults import CASES, face
-from benchmarks.drills.job import N_COLUMNS, draw_table, write_data
-from benchmarks.drills.kill import Way, start
+from benchmarks.robustness.disk_faults import CASES, face
+from benchmarks.robustness.fit_process import N_COLUMNS, draw_table, write_data
+from benchmarks.robustness.killed_fits import Way, start
 from neuralbasis import load
 from neuralbasis.serialization.nested_json import read_nested
 from neuralbasis.training.checkpoints import list_checkpoints

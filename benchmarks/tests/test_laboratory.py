@@ -25,9 +25,9 @@ from scipy.special import expit  # noqa: E402
 from benchmarks import baselines, datasets  # noqa: E402
 from benchmarks.accuracy import comparison, laboratory, report  # noqa: E402
 from benchmarks.accuracy.comparison import compare, find_ratio  # noqa: E402
+from benchmarks.accuracy.measure import Cell, Record, measure_here, read_records, split  # noqa: E402
+from benchmarks.accuracy.shape_metrics import score_seeds, score_shapes, spread_columns, total_variation  # noqa: E402
 from benchmarks.datasets import families  # noqa: E402
-from benchmarks.measure import Cell, Record, measure_here, read_records, split  # noqa: E402
-from benchmarks.shapes import score_seeds, score_shapes, spread_columns, total_variation  # noqa: E402
 
 needs_ebm = pytest.mark.skipif(
     not baselines.is_installed("ebm"), reason="needs the package interpret-core (extra 'benchmarks')"

@@ -21,9 +21,9 @@ from sklearn.metrics import roc_auc_score  # noqa: E402
 
 from benchmarks import datasets  # noqa: E402
 from benchmarks.accuracy import comparison, laboratory  # noqa: E402
+from benchmarks.accuracy.measure import Cell, split  # noqa: E402
 from benchmarks.datasets import packaged  # noqa: E402
 from benchmarks.datasets.packaged import Table  # noqa: E402
-from benchmarks.measure import Cell, split  # noqa: E402
 
 # what each table of choices shares its rows with, under other names
 SAME_ROWS = {"keel:crx", "keel:abalone9-18", "r:Pima.tr", "r:Pima.te", "r:Pima.tr2"}

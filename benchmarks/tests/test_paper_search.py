@@ -15,10 +15,10 @@ if not (Path(__file__).resolve().parents[2] / "benchmarks").is_dir():
 
 from benchmarks import baselines
 from benchmarks.accuracy import tuning
+from benchmarks.accuracy.measure import score
 from benchmarks.datasets.paper import load, prepare
-from benchmarks.measure import score
-from benchmarks.search import RANGES, choose_space, main, make_contest, run_contest, write_settings
-from benchmarks.tables import read_file
+from benchmarks.paper.search import RANGES, choose_space, main, make_contest, run_contest, write_settings
+from benchmarks.paper.tables import read_file
 
 DROPOUTS = [0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
 

@@ -26,15 +26,16 @@ if not (ROOT / "benchmarks").is_dir():
 pytest.importorskip("tomllib", reason="the tables are read by Python 3.11 or later")
 
 from benchmarks import baselines, run  # noqa: E402
+from benchmarks.accuracy.measure import read_records  # noqa: E402
 from benchmarks.datasets import paper  # noqa: E402
-from benchmarks.journal import append_line, read_lines  # noqa: E402
-from benchmarks.measure import read_records  # noqa: E402
-from benchmarks.report import write_report  # noqa: E402
-from benchmarks.results import NO_DATA, Results, match_count, read_count  # noqa: E402
-from benchmarks.run import Budget, History, is_finished, read_seconds, write_seconds  # noqa: E402
-from benchmarks.stability import measure_stability  # noqa: E402
-from benchmarks.tables import TABLES, Cell, find_job, read_data, read_file, read_table  # noqa: E402
-from benchmarks.versions import read_versions  # noqa: E402
+from benchmarks.harness import format_seconds, read_seconds  # noqa: E402
+from benchmarks.paper.results import NO_DATA, Results, match_count, read_count  # noqa: E402
+from benchmarks.paper.run import Budget, History, is_finished  # noqa: E402
+from benchmarks.paper.stability import measure_stability  # noqa: E402
+from benchmarks.paper.tables import TABLES, Cell, find_job, read_data, read_file, read_table  # noqa: E402
+from benchmarks.results.jsonl import append_line, read_lines  # noqa: E402
+from benchmarks.results.provenance import read_versions  # noqa: E402
+from benchmarks.results.report import write_report  # noqa: E402
 
 BENCHMARKS = ROOT / "benchmarks"
 CELLS = [cell for name in TABLES for cell in read_table(name).list_cells() if cell.seed == 0]
@@ -193,7 +194,7 @@ def test_times_are_read_and_written() -> None:
     assert [read_seconds(text) for text in ("2h", "1.5 h", "20m", "90s", "90")] == [7200, 5400, 1200, 90, 90]
     with pytest.raises(Exception, match="not a time"):
         read_seconds("soon")
-    assert [write_seconds(seconds) for seconds in (40, 200, 9000)] == ["40 s", "3 min", "2 h 30 min"]
+    assert [format_seconds(seconds) for seconds in (40, 200, 9000)] == ["40 s", "3 min", "2 h 30 min"]
 
 
 def test_a_line_has_the_version_of_its_own_moment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 if not (Path(__file__).resolve().parents[2] / "benchmarks").is_dir():
     pytest.skip("the benchmarks are not part of this copy of the source", allow_module_level=True)
 
-from benchmarks.scaling import LATENCY, NETWORK, Constants, Fit, Run, check_measured, print_projections
+from benchmarks.speed.scaling import LATENCY, NETWORK, Constants, Fit, Run, check_measured, print_projections
 
 CONSTANTS = Constants(
     start=5.0, prepare=2e-6, step=0.01, row=1e-6, exchanged=1e6, exchange=1e-3, cache_bytes=113.0,

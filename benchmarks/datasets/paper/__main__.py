@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ...table import print_table
+from ...results.markdown import print_table
 from . import SETS, Source, fetch_files
 from .splits import write
 
