@@ -21,6 +21,7 @@ from .results import (
 from .stability import measure_stability
 from .tables import Cell, Row, Table, read_data
 
+DRAWN = ("shape_functions", "num_bases", "params", "params_multi_class")  # tables that `plots` draws
 FIT_LEGEND = (
     "Mean ± standard deviation over seeds, number of seeds in parentheses. **Bold**: reaches the published figure. The "
     "paper does not publish its rows or the seed of its splits, so test rows differ. Our estimators (`default`, "
@@ -40,6 +41,7 @@ def write_paper_table(table: Table, results: Results, index: VersionIndex) -> st
         f"### {table.title}",
         f"The paper's `{table.label}`. {' '.join(table.caption.split())} Measured: {n_run} of {len(cells)} cells.",
         kinds[table.kind](table, results, index) if n_run else "",
+        f"![{table.title}](results/figures/{table.name}.png)" if n_run and table.name in DRAWN else "",
     ]
     return "\n\n".join(part for part in parts if part)
 

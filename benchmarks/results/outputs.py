@@ -11,7 +11,12 @@ from .provenance import read_versions
 from .source_versions import SourceVersion
 
 VERDICTS = ("met", "missed")
-FIGURES = ("times", "ours", "value", "mean")  # columns that hold the judged figure; the first that a table has
+FIGURES = (
+    ("ratio", "times"),
+    ("ours",),
+    ("value",),
+    ("mean",),
+)  # columns with the judged figure; the first match counts
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,7 @@ def judge_row(header: Sequence[str], row: Sequence[str]) -> Judged:
     at = next(column for column, cell in enumerate(row) if cell in VERDICTS)
     cells = dict(zip(header, row, strict=True))
     name = ": ".join(part for part in (header[0], row[0], cells.get("metric", "")) if part)
-    figure = next((cells[column] for column in FIGURES if column in cells), "")
+    figure = next((" ".join(cells[column] for column in own) for own in FIGURES if set(own) <= set(cells)), "")
     if not figure:
         others = [(title, cell) for title, cell in zip(header[1:at], row[1:at], strict=True) if cell not in ("", "–")]
         figure = others[0][1] if len(others) == 1 else ", ".join(f"{title} {cell}" for title, cell in others)

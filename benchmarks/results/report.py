@@ -41,9 +41,10 @@ worse if the 95 % interval over its splits excludes 1. Groups: `real` are public
 were chosen on, `judging` are tables that had no part in any choice, `generated` have known effects. By problem:
 [LABORATORY](results/LABORATORY.md) (real), [JUDGING](results/JUDGING.md) and [JUDGING_PAIRS](results/JUDGING_PAIRS.md),
 [CHOOSING](results/CHOOSING.md) (tables that defaults were chosen on), [SEPARABLE](results/SEPARABLE.md) (20 splits of
-wine, iris and breast cancer, which dominate the geometric means of `real`)."""
+wine, iris and breast cancer)."""
 OUTPUTS = """\
-Figures with a target, and the dates of all recorded outputs. [OUTPUTS](results/OUTPUTS.md) has the outputs in full."""
+Figures with a target, some outputs, and the dates of all. [OUTPUTS](results/OUTPUTS.md) has every output in full."""
+SHOWN = ("newsgroups", "speed.epoch", "speed.out_of_core", "speed.update")  # outputs that RESULTS.md contains
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,8 @@ class Records:
         )
 
 
-def write_results(records: Records, figures: Sequence[str] = ()) -> str:
-    """The text of RESULTS.md; `figures` are names of tables that have a picture."""
+def write_results(records: Records) -> str:
+    """The text of RESULTS.md."""
     index, results = VersionIndex(), Results(records.paper)
     parts = [
         f"{INTRODUCTION} neuralbasis {read_versions()['neuralbasis']}.",
@@ -72,10 +73,7 @@ def write_results(records: Records, figures: Sequence[str] = ()) -> str:
         f"{FIT_LEGEND} Commands, costs and cells that were not run: [PAPER](results/PAPER.md).",
         write_targets(results, index),
     ]
-    for name in TABLES:
-        parts.append(write_paper_table(read_table(name), results, index))
-        if name in figures:
-            parts.append(f"![{read_table(name).title}](results/figures/{name}.png)")
+    parts += [write_paper_table(read_table(name), results, index) for name in TABLES]
     parts += [
         write_laboratory(records.laboratory, index),
         write_outputs(find_latest(records.outputs), index),
@@ -116,8 +114,15 @@ def write_outputs(latest: Sequence[Mapping[str, Any]], index: VersionIndex) -> s
     return "\n\n".join([
         "## Other benchmarks", OUTPUTS,
         format_table(["benchmark", "figure", "value", "target", "source", "verdict"], judged),
+        *[show_output(record, index) for record in latest if record["name"] in SHOWN],
+        "### All recorded outputs",
         format_table(["benchmark", "measures", "date", "source"], dates),
     ])  # fmt: skip
+
+
+def show_output(record: Mapping[str, Any], index: VersionIndex) -> str:
+    title = f"### {record['name']}: {summarise(record['name'])} {index.mark([find_version(record)])}"
+    return f"{title}\n\n{record['output'].strip()}"
 
 
 def summarise(name: str) -> str:
@@ -161,10 +166,6 @@ def write_files(folder: Path = RESULTS) -> None:
 
     records = Records.read(folder)
     draw_figures(Results(records.paper), folder / "figures")
-    (folder.parent / "RESULTS.md").write_text(write_results(records, list_figures(folder)), encoding="utf-8")
+    (folder.parent / "RESULTS.md").write_text(write_results(records), encoding="utf-8")
     (folder / "PAPER.md").write_text(write_paper_cells(records), encoding="utf-8")
     (folder / "OUTPUTS.md").write_text(write_full_outputs(records), encoding="utf-8")
-
-
-def list_figures(folder: Path = RESULTS) -> list[str]:
-    return [name for name in TABLES if (folder / "figures" / f"{name}.png").exists()]

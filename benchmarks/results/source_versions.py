@@ -1,4 +1,4 @@
-"""Marks that tell which version of the source a figure was measured with: `[2]`, or `[2]†` if it is an older version."""
+"""Marks of the source version that a figure was measured with: `[2]`, or `[2]†` for an older version."""
 
 from __future__ import annotations
 

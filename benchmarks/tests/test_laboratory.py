@@ -13,21 +13,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import expit
+
+from benchmarks import baselines, datasets
+from benchmarks.accuracy import comparison, laboratory
+from benchmarks.accuracy import laboratory_report as report
+from benchmarks.accuracy.comparison import compare, find_ratio
+from benchmarks.accuracy.measure import Cell, Record, measure_here, read_records, split
+from benchmarks.accuracy.shape_metrics import score_seeds, score_shapes, spread_columns, total_variation
+from benchmarks.datasets import families
 
 ROOT = Path(__file__).resolve().parents[2]
-if not (ROOT / "benchmarks").is_dir():
-    pytest.skip("the benchmarks are not part of this copy of the source", allow_module_level=True)
-
 pytest.importorskip("pandas", reason="levels are in a pandas frame")
-
-from scipy.special import expit  # noqa: E402
-
-from benchmarks import baselines, datasets  # noqa: E402
-from benchmarks.accuracy import comparison, laboratory, report  # noqa: E402
-from benchmarks.accuracy.comparison import compare, find_ratio  # noqa: E402
-from benchmarks.accuracy.measure import Cell, Record, measure_here, read_records, split  # noqa: E402
-from benchmarks.accuracy.shape_metrics import score_seeds, score_shapes, spread_columns, total_variation  # noqa: E402
-from benchmarks.datasets import families  # noqa: E402
 
 needs_ebm = pytest.mark.skipif(
     not baselines.is_installed("ebm"), reason="needs the package interpret-core (extra 'benchmarks')"

@@ -9,21 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
+from sklearn.metrics import roc_auc_score
+
+from benchmarks import datasets
+from benchmarks.accuracy import comparison, laboratory
+from benchmarks.accuracy.measure import Cell, split
+from benchmarks.datasets import packaged
+from benchmarks.datasets.packaged import Table
 
 ROOT = Path(__file__).resolve().parents[2]
-if not (ROOT / "benchmarks").is_dir():
-    pytest.skip("the benchmarks are not part of this copy of the source", allow_module_level=True)
-
 pd = pytest.importorskip("pandas", reason="the tables are pandas frames")
-
-from scipy.stats import spearmanr  # noqa: E402
-from sklearn.metrics import roc_auc_score  # noqa: E402
-
-from benchmarks import datasets  # noqa: E402
-from benchmarks.accuracy import comparison, laboratory  # noqa: E402
-from benchmarks.accuracy.measure import Cell, split  # noqa: E402
-from benchmarks.datasets import packaged  # noqa: E402
-from benchmarks.datasets.packaged import Table  # noqa: E402
 
 # what each table of choices shares its rows with, under other names
 SAME_ROWS = {"keel:crx", "keel:abalone9-18", "r:Pima.tr", "r:Pima.te", "r:Pima.tr2"}

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 import tomllib
-
-from neuralbasis.tuning.search import best_trial
-
-if not (Path(__file__).resolve().parents[2] / "benchmarks").is_dir():
-    pytest.skip("the benchmarks are not part of this copy of the source", allow_module_level=True)
 
 from benchmarks import baselines
 from benchmarks.accuracy import tuning
@@ -19,6 +13,7 @@ from benchmarks.accuracy.measure import score
 from benchmarks.datasets.paper import load, prepare
 from benchmarks.paper.search import RANGES, choose_space, main, make_contest, run_contest, write_settings
 from benchmarks.paper.tables import read_file
+from neuralbasis.tuning.search import best_trial
 
 DROPOUTS = [0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
 

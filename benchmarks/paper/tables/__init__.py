@@ -15,8 +15,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import tomllib
-
 FOLDER = Path(__file__).resolve().parent
 TABLES = (
     "params_and_throughput", "comparison", "comparison_sota", "num_bases", "num_subnets", "shape_functions", "params",
@@ -173,6 +171,8 @@ def read_model(name: str) -> str:
 
 @lru_cache
 def read_file(name: str) -> dict[str, Any]:
+    import tomllib  # Python 3.11 or later
+
     return tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
 
 
