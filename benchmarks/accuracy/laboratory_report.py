@@ -1,4 +1,4 @@
-"""The laboratory's report: what a run measured, as Markdown, and our targets with their verdicts."""
+"""The report of the laboratory as Markdown, and our targets with their verdicts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ..results.markdown import format_mean, format_number, format_table, format_verdict
 from .comparison import (
-    LEAST_LOG_LOSS,
+    MIN_LOG_LOSS,
     Comparison,
     Place,
     Records,
@@ -30,8 +30,8 @@ FIGURES = {"loss": 4, "auroc": 4, "average_precision": 4, "fit seconds": 2, "pea
 
 @dataclass(frozen=True)
 class Run:
-    """What a run of the laboratory has: records by learner; reasons by failed cell; the places of cells that were not
-    started; learners and problems that are not here, with the reason."""
+    """Outcome of a run: records by learner, reasons by failed cell, places of cells that did not start, and reasons of
+    learners and problems that are not available."""
 
     records: Mapping[str, Records]
     failed: Mapping[str, str] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Goal:
-    """A target of two learners; `read` gives our figure, and the other's if the target compares."""
+    """A target for two learners; `read` returns our figure, and the other's if the target compares."""
 
     name: str
     names: tuple[str, str]
@@ -81,7 +81,7 @@ def write_report(run: Run, command: str) -> str:
     groups = list_comparisons(run.records)
     parts = [
         write_header(run, command),
-        write_lost(run),
+        list_missing(run),
         section("Comparisons", write_summary(groups)),
         *[
             section(f"{each.title}, {group} problems", write_problems(each))
@@ -109,27 +109,27 @@ def write_header(run: Run, command: str) -> str:
         f"`{command}`",
         "; ".join([f"{os.cpu_count()} cores", *write_versions(records)]),
         f"{len(records)} cells measured, {len(run.failed)} failed, {len(run.missing)} missing{load}",
-        "Ratios of losses (RMSE, log loss): below 1 the first learner is better. A problem is better or worse where "
-        f"the 95 % interval over its splits leaves 1 out. Log losses below {LEAST_LOG_LOSS:g} count as that.",
+        "Ratios of losses (RMSE, log loss): below 1 the first learner is better. A problem is better or worse if "
+        f"the 95 % interval over its splits excludes 1. Log losses below {MIN_LOG_LOSS:g} count as that value.",
     ]
     return "\n\n".join(lines)
 
 
 def write_versions(records: Sequence[Record]) -> list[str]:
-    """Each package with the versions that were measured."""
+    """Each package with all versions among the records."""
     packages = dict.fromkeys(name for record in records for name in record.versions)
     found = {name: sorted({record.versions.get(name, "absent") for record in records}) for name in packages}
     return [f"{name} {' and '.join(versions)}" for name, versions in found.items()]
 
 
-def write_lost(run: Run) -> str:
-    """What is not in the tables, and why."""
+def list_missing(run: Run) -> str:
+    """Cells that are not in the tables, with the reason."""
     lines = [f"- {name}: not run, {reason}" for name, reason in run.absent.items()]
     lines += [f"- {cell}: failed, {reason}" for cell, reason in run.failed.items()]
     for split in dict.fromkeys(split for _, split in run.missing):
         counts = Counter(problem for problem, at in run.missing if at == split)
         cells = ", ".join(f"{problem} ({count})" for problem, count in counts.items())
-        lines.append(f"- split {split}, learners that were not started when the budget was spent: {cells}")
+        lines.append(f"- split {split}, not started within the budget: {cells}")
     return "\n".join(lines)
 
 
@@ -168,7 +168,7 @@ def write_problems(each: Comparison) -> str:
 
 
 def write_shapes(each: Comparison) -> str:
-    """The ratio of the shape errors is a geometric mean, that of the spreads is of their means."""
+    """Shape metrics by family. The ratio of errors is a geometric mean, the ratio of spreads is of means."""
     figures = ("error", "roughness", "spread")
     header = ["family", *[f"{figure}, {name}" for figure in figures for name in each.names]]
     rows = []
@@ -184,7 +184,7 @@ def write_shapes(each: Comparison) -> str:
 
 
 def write_figures(records: Mapping[str, Records], metric: str) -> str:
-    """Means over splits of one figure: problems down, learners across; nothing if no record has it."""
+    """Means over splits of one metric: one row per problem, one column per learner."""
     problems = dict.fromkeys(problem for places in records.values() for problem, _ in places)
     rows = []
     for problem in problems:
@@ -198,7 +198,7 @@ def write_figures(records: Mapping[str, Records], metric: str) -> str:
 
 
 def read_figures(records: Sequence[Record], metric: str) -> list[float]:
-    """AUROC is told of two classes only, which have an average precision."""
+    """AUROC is reported for two classes only; these records have an average precision."""
     if metric == "loss":
         return [read_loss(record) for record in records]
     if metric in ("auroc", "average_precision"):

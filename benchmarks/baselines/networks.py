@@ -170,8 +170,8 @@ class ReluNets(nn.Module):
     """(Q, o, b) -> (Q, b): Q networks 64-64-32 side by side.
 
     Rows are the last axis: each unit of each network is then a channel of torch's batch norm. 39 networks on 1,024
-    rows, forward and backward on one core, took 56 ms; grouped convolutions took 69 ms with rows last and 192 ms with rows
-    first. With dropout, drawing the masks takes as long as everything else.
+    rows, forward and backward on one core, took 56 ms; grouped convolutions took 69 ms with rows last and 192 ms with
+    rows first. With dropout, drawing the masks takes as long as everything else.
     """
 
     def __init__(self, n_nets: int, n_inputs: int, dropout: float = 0.0):

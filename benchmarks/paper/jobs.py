@@ -1,13 +1,13 @@
-"""What the cells of the paper's tables compute, each in a fresh process; the answer is fields of a JSON line.
+"""Computations behind the cells of the paper's tables, each in a child process; the answer is the fields of a record.
 
     python -m benchmarks.paper.jobs --child '{"kind": "fit", "data": "fico", "learner": "linear", "options": {}}'
 
-fit: a learner, and its metrics on the test rows. throughput: parameters and rows a second. shapes: the shapes of models
-that differ by their seed, at points of each column. ratios: parameters of one network over those of another.
+fit: metrics of a learner on the test rows. throughput: parameters and rows per second. shapes: shapes of models with
+different seeds, at points of each column. ratios: parameters of one network over those of another.
 
-Our estimators, EBM and NODE-GAM hold rows out themselves: they have the training and validation rows together, in raw
-columns. The others have the table as the paper prepares it, train on the training rows and may stop by the validation
-rows.
+Our estimators, EBM and NODE-GAM hold out rows themselves: they get training and validation rows together, in raw
+columns. The others get the table as the paper prepares it, train on the training rows and may stop early by the
+validation rows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..datasets.paper import Part, Splits, load, prepare
 from ..speed.resources import PeakMemory, resident_mb, time_once
 from .tables import GIVEN_ALL_ROWS, Job, read_data
 
-N_POINTS = 40  # at which a shape is kept
+N_POINTS = 40  # points at which a shape is recorded
 NETWORKS = ("nam", "nbm", "mlp")
 MODELS_OF_THROUGHPUT = {
     ("nam", 1): "nam", ("nbm", 1): "nbm", ("ours", 1): "compiled",
@@ -38,7 +38,7 @@ MODELS_OF_THROUGHPUT = {
 
 
 def compute(job: Job) -> dict[str, Any]:
-    """Fields of the line of a job."""
+    """Fields of the record of a job."""
     kinds = {"fit": fit, "throughput": find_throughput, "shapes": find_shapes, "ratios": find_ratios}
     return kinds[job.kind](job)
 
@@ -58,7 +58,7 @@ def fit(job: Job) -> dict[str, Any]:
 
 
 def read_splits(job: Job) -> Splits:
-    """The rows as the learner is given them."""
+    """The parts as the learner gets them."""
     splits = load(job.data, job.quick)
     if job.learner not in GIVEN_ALL_ROWS:
         return prepare(splits)
@@ -68,7 +68,7 @@ def read_splits(job: Job) -> Splits:
 
 
 def stack_rows(first: Any, second: Any) -> Any:
-    """Rows of two frames, two arrays or two sparse matrices below each other."""
+    """Concatenate the rows of two frames, arrays or sparse matrices."""
     if hasattr(first, "columns"):
         import pandas as pd
 
@@ -88,7 +88,7 @@ def fit_model(job: Job, splits: Splits, seed: int) -> Any:
 
 
 def find_metrics(model: Any, test: Part, task: str) -> dict[str, float]:
-    """Those of every benchmark, and the paper's names for some of them."""
+    """The metrics of all benchmarks, also under the paper's names."""
     found = score(model, test.X, test.y, task)
     if task == "regression":
         return found | {"mse": found["rmse"] ** 2}
@@ -98,7 +98,7 @@ def find_metrics(model: Any, test: Part, task: str) -> dict[str, float]:
 
 
 def find_mean_precision(model: Any, test: Part) -> float:
-    """Mean over the classes that have rows of the average precision of one against the rest."""
+    """Mean over the classes with rows of the one-versus-rest average precision."""
     from sklearn.metrics import average_precision_score
 
     chances = model.predict_proba(test.X)
@@ -107,7 +107,7 @@ def find_mean_precision(model: Any, test: Part) -> float:
 
 
 def count_parameters(job: Job, splits: Splits) -> int | None:
-    """Those of the published form of a network."""
+    """Number of parameters of the published form of a network."""
     if job.learner not in NETWORKS:
         return None
     from ..baselines import networks
@@ -118,12 +118,12 @@ def count_parameters(job: Job, splits: Splits) -> int | None:
 
 
 def keep_structure(options: dict[str, Any]) -> dict[str, Any]:
-    """Options that say what a network is, not how it is trained."""
+    """Options of a network's structure, without those of its training."""
     return {name: options[name] for name in ("order", "n_bases", "n_subnets", "units", "shape") if name in options}
 
 
 def find_throughput(job: Job) -> dict[str, Any]:
-    """Rows a second where it is measured, and the parameters of a network."""
+    """Rows per second if it can be measured, and the parameters of a network."""
     from ..baselines import networks
     from . import throughput
 
@@ -139,7 +139,7 @@ def find_throughput(job: Job) -> dict[str, Any]:
 
 
 def find_shapes(job: Job) -> dict[str, Any]:
-    """PAPER §4.5: each shape has the mean 0 over the rows. Shapes (models, readings, columns, points)."""
+    """PAPER §4.5: shapes centred over the rows, (models, readings, columns, points)."""
     splits = read_splits(job)
     tables = place_points(np.asarray(splits.train.X, dtype=float))
     seeds = range(job.seed * job.together, (job.seed + 1) * job.together)
@@ -161,7 +161,7 @@ def find_shapes(job: Job) -> dict[str, Any]:
 
 
 def place_points(table: np.ndarray) -> dict[str, np.ndarray]:
-    """Tables (P, D) whose columns are the points of a reading: even steps, shares of distinct values, of rows."""
+    """Tables (P, D) of points per column: even steps, quantiles of distinct values, quantiles of rows."""
     shares = (np.arange(N_POINTS) + 0.5) / N_POINTS
     distinct = [np.quantile(np.unique(column), shares, method="nearest") for column in table.T]
     return {
@@ -172,7 +172,7 @@ def place_points(table: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def like(X: Any, table: np.ndarray) -> Any:
-    """The table in the form of X."""
+    """The table with the type of X."""
     if not hasattr(X, "columns"):
         return table.astype(X.dtype)
     import pandas as pd
@@ -181,19 +181,19 @@ def like(X: Any, table: np.ndarray) -> Any:
 
 
 def read_shapes(job: Job, model: Any, X: Any) -> np.ndarray:
-    """(N, D): what each column adds to the score of each row."""
+    """Contributions of the columns, (N, D)."""
     contributions = baselines.get(job.learner).contributions(model, X)
     return spread_columns(np.asarray(contributions), model.term_features_, X.shape[1])
 
 
 def count_rows(column: np.ndarray) -> list[float]:
-    """Share of the rows in each of twenty equal parts of a column's range, the fullest 1."""
+    """Histogram of a column with twenty bins, scaled to a maximum of 1."""
     counts = np.histogram(column, bins=20)[0]
     return np.round(counts / counts.max(), 4).tolist()
 
 
 def find_ratios(job: Job) -> dict[str, Any]:
-    """Counted parameters of the first network over those of the second, by the number of columns."""
+    """Parameters of the first network over those of the second, by number of columns."""
     recipes = {"NAM": ("nam", 1), "NBM": ("nbm", 1), "NA²M": ("nam", 2), "NB²M": ("nbm", 2)}
     ratios = {}
     for n_columns in job.options["n_columns"]:
@@ -205,8 +205,10 @@ def find_ratios(job: Job) -> dict[str, Any]:
 
 
 def count_terms(learner: str, order: int, n_columns: int, n_outputs: int) -> int:
-    """Parameters of a network of columns and pairs, counted on small ones: each column and each pair adds as many as
-    any other, and a list of all pairs of 100,000 columns would not fit."""
+    """Parameters of a network, extrapolated from small ones: every column and every pair adds the same number.
+
+    A list of all pairs of 100,000 columns would not fit into memory.
+    """
     from ..baselines import networks
 
     two, three, four = (networks.count_parameters(learner, size, n_outputs, order=order) for size in (2, 3, 4))
@@ -217,7 +219,7 @@ def count_terms(learner: str, order: int, n_columns: int, n_outputs: int) -> int
 
 
 def end_with_parent() -> None:
-    """A job whose runner was killed must not go on."""
+    """Exit when the parent process was killed."""
     parent = os.getppid()
 
     def watch() -> None:

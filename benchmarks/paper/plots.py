@@ -1,5 +1,7 @@
-"""The figures of the paper, drawn from the lines of `paper.jsonl`: shapes of many models, ratios of parameters,
-accuracy against the number of bases. Measurements that have no lines are not drawn."""
+"""Figures of the paper from the records: shapes of many models, ratios of parameters, accuracy by number of bases.
+
+Figures without records are not drawn.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,12 @@ from .stability import Spread, measure_stability
 from .tables import Row, Table, read_data, read_table
 
 BLUE, GREY = "#1f5f99", "#8a8a8a"
-SIZES = np.unique(np.logspace(0, 5, 200).round())  # columns at which the paper's ratios are drawn
-UPPER_FIRST = (("NAM", "default"), ("NBM", "paper"), ("NBM", "grid"), ("NBM", "default"))
+SIZES = np.unique(np.logspace(0, 5, 200).round())  # numbers of columns at which ratios are drawn
+ROWS = (("NAM", "default"), ("NBM", "paper"), ("NBM", "grid"), ("NBM", "default"))
 
 
 def draw_figures(results: Results, folder: Path) -> None:
-    """All figures that there are lines for."""
+    """Draw all figures with records."""
     try:
         import matplotlib
     except ImportError:  # the extra "plot"
@@ -41,10 +43,10 @@ def draw_figures(results: Results, folder: Path) -> None:
 
 
 def find_spreads(results: Results) -> dict[str, Spread]:
-    """Kind of model -> its shapes, NAM first."""
+    """Kind of model -> its shapes."""
     table = read_table("shape_functions")
     found = {}
-    for model, variant in UPPER_FIRST:
+    for model, variant in ROWS:
         cell = next(cell for cell in table.list_cells() if (cell.model, cell.variant) == (model, variant))
         spread = measure_stability(results.find(cell))
         if spread is not None:
@@ -53,7 +55,7 @@ def find_spreads(results: Results) -> dict[str, Spread]:
 
 
 def draw_shapes(results: Results) -> Any:
-    """A row of panels for each kind of model: members faint, their mean thick, darker ground where more rows are."""
+    """One row of panels per kind of model: single models thin, their mean thick, shaded by density of rows."""
     from matplotlib import pyplot
 
     spreads = find_spreads(results)
@@ -68,7 +70,7 @@ def draw_shapes(results: Results) -> Any:
         for column, panel in enumerate(panels):
             draw_panel(panel, spread, column)
             panel.set_title(COLUMNS[column], fontsize=9)
-    for column in range(n_columns):  # one scale for all kinds of model; a few wild ones may leave it
+    for column in range(n_columns):  # one scale per column; outliers are cut off
         shapes = [spread.shapes[:, spread_reading(spread), column].ravel() for spread in spreads.values()]
         low, high = np.percentile(np.concatenate(shapes), [0.5, 99.5])
         for panel in axes[:, column]:
@@ -87,12 +89,12 @@ def draw_panel(panel: Any, spread: Spread, column: int) -> None:
 
 
 def spread_reading(spread: Spread) -> int:
-    """Even steps are what is drawn."""
+    """Index of the reading at even steps, which is drawn."""
     return list(spread.overall).index("even steps")
 
 
 def draw_ratios(name: str, results: Results) -> Any:
-    """The paper's curves as lines, counted networks as dots."""
+    """The paper's curves as lines, counted networks as points."""
     from matplotlib import pyplot
 
     table = read_table(name)
@@ -122,7 +124,7 @@ def draw_ratio(panel: Any, table: Table, row: Row, results: Results, colour: Any
 
 
 def draw_bases(results: Results) -> Any:
-    """A panel a data set: the paper's figures grey with bars, ours over them."""
+    """One panel per data set: published figures in grey with error bars, ours on top."""
     from matplotlib import pyplot
 
     table = read_table("num_bases")

@@ -1,13 +1,13 @@
-"""Run cells of the paper's tables, one fresh process each, and keep what they say as JSON lines.
+"""Run cells of the paper's tables, each in a child process, and record their figures.
 
-    python -m benchmarks run paper comparison --data ca_housing --model NBM --variant paper --seed 0
+    python -m benchmarks run paper.comparison --data ca_housing --model NBM --variant paper --seed 0
     python -m benchmarks run paper --budget 2h
 
-Without names all cells are meant. They go by seed, the first seed of all before the second of any, and within a seed by
-their value. With a budget a cell begins only if it should end in time, and take no more than a third of the budget, by
-what cells like it took before. What is done, or failed, is not done again: for learners of ours with the same source,
-for others with the same version of their package (`--any-version`: with any; `--again`: always); what ran out of time
-is tried again with half as much time again. So a run that was killed goes on where it stopped. `--list` shows the plan.
+Without options all cells are run, in the order of their seed and priority. With a budget, a cell starts only if it
+should end in time and take at most a third of the budget, by what similar cells took before. A cell that is done or has
+failed is not run again as long as the version is the same: the source for our learners, the package for others
+(`--any-version` accepts every version, `--again` always runs). A cell that ran out of time is tried again with a limit
+that is half as long again. A killed run can be continued. `--list` shows the plan.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from .results import NETWORKS, NO_DATA, NO_PACKAGE, find_version
 from .tables import TABLES, Cell, Job, find_job, read_data, read_file, read_model, read_table
 
 RECORDS = RESULTS / "paper.jsonl"
-LARGEST_SHARE = 1 / 3  # of the budget, for one cell
-LEAST_LIMIT, LIMIT_FACTOR = 120.0, 4.0  # a cell is stopped after so many seconds, or so many times its estimate
+MAX_SHARE = 1 / 3  # of the budget, for one cell
+MIN_LIMIT, LIMIT_FACTOR = 120.0, 4.0  # time limit of a cell: seconds at least, multiple of its estimate
 QUICK_SECONDS = 10.0
 
 Line = dict[str, Any]
 
 
 def list_cells(given: argparse.Namespace) -> list[Cell]:
-    """The cells that the command names, in the order of work."""
+    """The cells that the options select, in the order of work."""
     options = None if given.set is None else dict(given.set)
     cells = [
         cell for table in given.tables or TABLES for cell in read_table(table).list_cells(given.quick)
@@ -63,7 +63,7 @@ def list_cells(given: argparse.Namespace) -> list[Cell]:
 
 
 def find_absent(cells: Sequence[Cell]) -> dict[str, str]:
-    """Data sets and learners that are not here, with the reason."""
+    """Data sets and learners that are not available, with the reason."""
     jobs = [find_job(cell) for cell in cells]
     absent = {}
     for data in dict.fromkeys(job.data for job in jobs if job.reads_data and not job.quick):
@@ -77,7 +77,7 @@ def find_absent(cells: Sequence[Cell]) -> dict[str, str]:
 
 @dataclass
 class History:
-    """What the lines say: which jobs are done, and how long they took."""
+    """Earlier records: which jobs are done, and how long they took."""
 
     lines: list[Line] = field(default_factory=list)
     any_version: bool = False
@@ -98,14 +98,14 @@ class History:
             self.by_job.setdefault(f"any seed {job.seedless}", []).append(line)
 
     def find_done(self, job: Job) -> Line | None:
-        """The latest line of this job, failed or not, with the present version of what it runs."""
+        """The latest record of this job, failed or not, with the present version."""
         same = self.by_job.get(job.key, [])
         if not self.any_version:
             same = [line for line in same if line["version"] == find_version(job.learner)]
         return same[-1] if same else None
 
     def estimate(self, cell: Cell, job: Job) -> float:
-        """Seconds: what other seeds took, or the table's guess corrected by how wrong such guesses were."""
+        """Seconds: the median of other seeds, or the table's estimate times the error of earlier estimates."""
         before = self.by_job.get(f"any seed {job.seedless}", [])
         late = [line["limit"] * 1.5 for line in before if "limit" in line]
         if took := [line["seconds"] for line in before if "failed" not in line]:
@@ -117,10 +117,7 @@ class History:
         return cell.minutes * 60 * self.find_pace(job)
 
     def find_pace(self, job: Job) -> float:
-        """How much longer than guessed the learner's jobs of this kind took; those of all learners if it has none.
-
-        A count of parameters says nothing about the time of a fit.
-        """
+        """Median ratio of actual to estimated time of the learner's jobs of this kind, or of all learners' jobs."""
         done = [line for line in self.lines if "minutes" in line and "failed" not in line and not line["job"]["quick"]]
         alike = [line for line in done if line["job"]["kind"] == job.kind]
         own = [line for line in alike if line["job"]["learner"] == job.learner] or alike
@@ -130,7 +127,7 @@ class History:
 
 @dataclass
 class Budget:
-    """Seconds that a run may take; None is as long as it needs."""
+    """Seconds that a run may take; None is unlimited."""
 
     seconds: float | None
     start: float = field(default_factory=time.monotonic)
@@ -141,23 +138,23 @@ class Budget:
 
     @property
     def largest(self) -> float:
-        return float("inf") if self.seconds is None else self.seconds * LARGEST_SHARE
+        return float("inf") if self.seconds is None else self.seconds * MAX_SHARE
 
     def find_limit(self, estimate: float) -> float | None:
         if self.seconds is None:
             return None
-        return max(min(self.left, max(LEAST_LIMIT, LIMIT_FACTOR * estimate)), 1.0)
+        return max(min(self.left, max(MIN_LIMIT, LIMIT_FACTOR * estimate)), 1.0)
 
 
 def is_finished(done: Line | None, limit: float | None) -> bool:
-    """A job that ran out of time is tried again when it may have half as much again."""
+    """Whether a job needs no run; after a timeout it does if the limit is now at least half as long again."""
     if done is None:
         return False
     return "limit" not in done or (limit is not None and limit < 1.5 * done["limit"])
 
 
 def run_cells(cells: Sequence[Cell], out: Path | None, history: History, budget: Budget, again: bool) -> Counter[str]:
-    """Run what is not done and fits; the counts of what became of the cells."""
+    """Run the cells that are not done and fit into the budget; returns counts of outcomes."""
     counts: Counter[str] = Counter()
     for number, cell in enumerate(cells, start=1):
         job = find_job(cell)
@@ -170,21 +167,21 @@ def run_cells(cells: Sequence[Cell], out: Path | None, history: History, budget:
             counts["did not fit into the budget"] += 1
             continue
         left = "" if budget.seconds is None else f"; {format_seconds(budget.left)} left"
-        say(f"[{number} of {len(cells)}] {cell.title}: about {format_seconds(estimate)}{left}")
+        log(f"[{number} of {len(cells)}] {cell.title}: about {format_seconds(estimate)}{left}")
         line = run_cell(cell, job, limit)
         history.add(line)
         if out is not None:
             append_line(out, line)
-        say("    " + write_outcome(line))
+        log("    " + write_outcome(line))
         counts["failed" if "failed" in line else "run"] += 1
     return counts
 
 
 def run_cell(cell: Cell, job: Job, limit: float | None) -> Line:
-    """The line of a cell, from a process of its own."""
+    """The record of a cell, measured in a child process."""
     place = {name: value for name, value in asdict(cell).items() if name not in ("value", "minutes", "quick")}
-    for found_before in (read_versions, find_version):  # the process reads the source as it is now
-        found_before.cache_clear()
+    for cached in (read_versions, find_version):  # the child process reads the source as it is now
+        cached.cache_clear()
     version, origin, start = find_version(job.learner), describe_origin(), time.monotonic()
     fields: Line = {}
     try:
@@ -207,28 +204,28 @@ def write_outcome(line: Mapping[str, Any]) -> str:
     return f"{line['metric']} {line['value']:.4f}, {took}" if "metric" in line else took
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
 def note_absent(absent: Mapping[str, str], out: Path | None, history: History) -> None:
-    """Tell what is not here; the file keeps it for the report, without the folders of this machine."""
+    """Print and record what is not available; the record has no folders of this machine."""
     known = {line["absent"] for line in history.lines if "absent" in line}
     for name, reason in absent.items():
-        say(f"left out: {name}: {reason}")
+        log(f"skipped: {name}: {reason}")
         if out is not None and name not in known:
             reason = NO_DATA if name in read_data() else NO_PACKAGE
             append_line(out, {"absent": name, "reason": reason, **describe_origin()})
 
 
 def split_absent(cells: Sequence[Cell], absent: Mapping[str, str]) -> tuple[list[Cell], int]:
-    """Cells that can run, and how many cannot."""
+    """Cells that can run, and the number of the others."""
     able = [cell for cell in cells if not absent.keys() & set(find_job(cell).needs)]
     return able, len(cells) - len(able)
 
 
 def show_plan(cells: Sequence[Cell], history: History, write: Callable[[str], None] = print) -> None:
-    """One line a cell: the time that it should take, or that it is done or failed."""
+    """One line per cell: its estimated time, or "done" or "failed"."""
     for cell in cells:
         job = find_job(cell)
         done, estimate = history.find_done(job), format_seconds(history.estimate(cell, job))
@@ -243,15 +240,17 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--data", nargs="+", choices=[*read_data(), "any"], metavar="NAME", help="data sets")
     known = f"of {', '.join(models)}; NB2M is NB²M"
     parser.add_argument("--model", nargs="+", type=read_model, choices=models, metavar="NAME", help=known)
-    parser.add_argument("--variant", nargs="+", metavar="NAME", help="paper, grid, default, …: see models.toml")
+    parser.add_argument(
+        "--variant", nargs="+", metavar="NAME", help="paper, grid, default, …: see paper/tables/models.toml"
+    )
     parser.add_argument("--seed", nargs="+", type=int, metavar="N")
     parser.add_argument("--set", nargs="+", type=read_option, metavar="NAME=VALUE", help="options of a row, n_bases=5")
-    parser.add_argument("--budget", type=read_seconds, metavar="TIME", help="90s, 20m, 2h")
-    parser.add_argument("--again", action="store_true", help="also what is done")
-    parser.add_argument("--any-version", action="store_true", help="lines of any version count as done")
-    parser.add_argument("--list", action="store_true", help="show what would run, and how long")
-    parser.add_argument("--quick", action="store_true", help="tiny generated tables, hardly any fitting, nothing kept")
-    parser.add_argument("--out", type=Path, help=f"file of lines; {RECORDS.name} beside the benchmarks if not given")
+    parser.add_argument("--budget", type=read_seconds, metavar="TIME", help="duration such as 90s, 20m or 2h")
+    parser.add_argument("--again", action="store_true", help="also run cells that are done")
+    parser.add_argument("--any-version", action="store_true", help="accept records of any version")
+    parser.add_argument("--list", action="store_true", help="show the plan with estimated times")
+    parser.add_argument("--quick", action="store_true", help="tiny generated tables, few steps, nothing recorded")
+    parser.add_argument("--out", type=Path, help=f"file of records; results/{RECORDS.name} by default")
     return parser
 
 
@@ -264,7 +263,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     history = History(read_lines(out), given.any_version)
     cells = list_cells(given)
     if not cells:
-        parser.error("no cell of the tables has these names; --list shows all")
+        parser.error("no cell matches these options; --list shows all")
     absent = find_absent(cells)
     if given.list:
         show_plan(split_absent(cells, absent)[0], history)
@@ -272,7 +271,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     note_absent(absent, out, history)
     able, n_absent = split_absent(cells, absent)
     counts = run_cells(able, out, history, Budget(given.budget), given.again)
-    say(", ".join(f"{count} {name}" for name, count in [*counts.items(), ("left out", n_absent)] if count))
+    log(", ".join(f"{count} {name}" for name, count in [*counts.items(), ("skipped", n_absent)] if count))
 
 
 if __name__ == "__main__":

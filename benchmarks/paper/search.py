@@ -1,10 +1,10 @@
-"""The paper's random search: settings drawn from its ranges, compared on the validation part of a set of the paper.
+"""The paper's random search: settings drawn from its ranges, compared on the validation part of a data set.
 
     python -m benchmarks run paper.search --data fico --model NBM --trials 20 --budget 30m
     python -m benchmarks run paper.search --data ca_housing --model NAM --trials 50 --set epochs=100
 
-Every trial is a JSON line. A run goes on where another one of the same settings stopped; the test part is never read.
-What it prints last are the best settings, as tables/optimal_hyper.toml has them. `--set` fixes options of the learner,
+Every trial is recorded, and a run continues an earlier one with the same settings. The test part is never read. The
+best settings are printed last, in the format of tables/optimal_hyper.toml. `--set` fixes options of the learner,
 `--variant` names another row of tables/models.toml, such as `grid`.
 """
 
@@ -31,12 +31,12 @@ from .tables import GIVEN_ALL_ROWS, read_data, read_file, read_model
 RECORDS = RESULTS / "search.jsonl"
 N_LISTED = 10
 
-# PAPER appendix, "Hyper-parameters". The search is over what a learner of ours has.
+# PAPER appendix, "Hyper-parameters"; restricted to options that our learners have.
 NAM_RANGES = {name: PAPER_RANGES[name] for name in ("learning_rate", "weight_decay", "output_penalty", "dropout")}
 NAM_RANGES["feature_dropout"] = DROPOUTS
 LEAVES = [1, 2, 4, 8, 10, 15, 20, 25, 50]
 BAGS = [1, 2, 4, 8, 16, 32, 64, 128]
-# DIFF: `binning` is no parameter of EBM any more.
+# DIFF: EBM no longer has the parameter `binning`.
 EBM_RANGES: dict[str, Any] = {
     "max_bins": [8, 16, 32, 64, 128, 256, 512],
     "learning_rate": (1e-6, 100.0, "log"),
@@ -47,7 +47,7 @@ EBM_RANGES: dict[str, Any] = {
     "outer_bags": BAGS,
 }
 RANGES: dict[str, dict[str, Any]] = {
-    # DIFF: solved, not trained: there is no learning rate, and the learner chooses its penalty on the validation rows.
+    # DIFF: solved in closed form without a learning rate; the learner chooses its penalty on the validation rows.
     "Linear": {},
     "MLP": {
         "shape": [0, 1, 2],
@@ -72,8 +72,8 @@ RANGES: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Contest:
-    """A learner with its fixed options, the rows it is given, and where its trials are kept as lines."""
+class Search:
+    """A learner with its fixed options and rows, and the file of its trials."""
 
     data: str
     model: str
@@ -86,7 +86,7 @@ class Contest:
     out: Path | None
 
     def measure(self, settings: Mapping[str, Any]) -> float:
-        """The loss of a trial, which becomes a line whatever comes of it."""
+        """The loss of a trial; it is recorded also if it fails."""
         data, started = read_data()[self.data], time.monotonic()
         line = {**self.identify(), "settings": dict(settings), "metric": data.metric}
         try:
@@ -101,14 +101,14 @@ class Contest:
         return line["value"] if data.lower_is_better else -line["value"]
 
     def fit(self, settings: Mapping[str, Any]) -> Any:
-        """On the training part alone; networks may stop by the validation part."""
+        """Fit on the training part; networks may stop early by the validation part."""
         train, valid = self.splits.train, self.splits.valid
         validation = None if self.learner in (*GIVEN_ALL_ROWS, "xgboost") else (valid.X, valid.y)
         options = {"quick": self.quick, "validation": validation, **self.options, **settings}
         return baselines.get(self.learner).fit(train.X, train.y, self.splits.task, self.seed, **options)
 
     def identify(self) -> dict[str, Any]:
-        """Fields that tell one search from another."""
+        """Fields that identify a search."""
         place = {"data": self.data, "model": self.model, "variant": self.variant, "learner": self.learner}
         return {**place, "options": self.options, "seed": self.seed, "quick": self.quick}
 
@@ -118,10 +118,10 @@ class Contest:
         return None if self.out is None else self.out.with_suffix(".trials") / name
 
 
-def make_contest(
+def make_search(
     data: str, model: str, variant: str | None, options: Mapping[str, Any], seed: int, quick: bool, out: Path | None
-) -> Contest:
-    """Options: those of the model's row, its published epochs and batch size, and what is given."""
+) -> Search:
+    """Options are those of the model's row, its published epochs and batch size, and the given ones."""
     models = read_file("models")
     variant = variant or ("paper" if "paper" in models[model] else "default")
     recipe = models[model][variant]
@@ -130,32 +130,32 @@ def make_contest(
     splits = load(data, quick)
     splits = splits if recipe["learner"] in GIVEN_ALL_ROWS else prepare(splits)
     fixed = {**recipe.get("options", {}), **length, **options}
-    return Contest(data, model, variant, recipe["learner"], fixed, splits, seed, quick, out)
+    return Search(data, model, variant, recipe["learner"], fixed, splits, seed, quick, out)
 
 
-def choose_space(contest: Contest) -> dict[str, Any]:
-    """The model's ranges, without what is given."""
-    return {name: wish for name, wish in RANGES[contest.model].items() if name not in contest.options}
+def choose_space(search_run: Search) -> dict[str, Any]:
+    """The model's ranges without fixed options."""
+    return {name: values for name, values in RANGES[search_run.model].items() if name not in search_run.options}
 
 
-def run_contest(contest: Contest, n_trials: int, budget: float | None = None, sampler: str = "random") -> list[Trial]:
-    """Trials so far and those that the budget lets begin."""
-    space = choose_space(contest)
-    if contest.storage is not None:
-        contest.storage.parent.mkdir(parents=True, exist_ok=True)
+def run_search(search_run: Search, n_trials: int, budget: float | None = None, sampler: str = "random") -> list[Trial]:
+    """Earlier trials and those that start within the budget."""
+    space = choose_space(search_run)
+    if search_run.storage is not None:
+        search_run.storage.parent.mkdir(parents=True, exist_ok=True)
     return search(
-        contest.measure, space, n_trials=n_trials if space else 1, time_limit=budget, sampler=sampler,
-        storage=contest.storage, random_state=contest.seed, verbose=True,
-        identity={name: repr(value) for name, value in contest.identify().items()},
+        search_run.measure, space, n_trials=n_trials if space else 1, time_limit=budget, sampler=sampler,
+        storage=search_run.storage, random_state=search_run.seed, verbose=True,
+        identity={name: repr(value) for name, value in search_run.identify().items()},
     )  # fmt: skip
 
 
-def write_settings(contest: Contest, best: Trial) -> str:
-    """The best settings as `tables/optimal_hyper.toml` has them."""
-    length = {name: contest.options[name] for name in ("epochs", "batch_size") if name in contest.options}
+def write_settings(search_run: Search, best: Trial) -> str:
+    """The best settings in the format of `tables/optimal_hyper.toml`."""
+    length = {name: search_run.options[name] for name in ("epochs", "batch_size") if name in search_run.options}
     fields = ", ".join(f"{name} = {write_value(value)}" for name, value in {**length, **best.settings}.items())
-    name = contest.model if contest.model.isascii() else f'"{contest.model}"'
-    return f"[{name}]\n{contest.data} = {{ {fields} }}"
+    name = search_run.model if search_run.model.isascii() else f'"{search_run.model}"'
+    return f"[{name}]\n{search_run.data} = {{ {fields} }}"
 
 
 def write_value(value: Any) -> str:
@@ -169,9 +169,9 @@ def write_value(value: Any) -> str:
     return text if "." in text or "e" in text else f"{text}.0"
 
 
-def list_best(contest: Contest, trials: Sequence[Trial]) -> list[list[str]]:
-    """A line a trial, the best first."""
-    sign = 1 if read_data()[contest.data].lower_is_better else -1
+def list_best(search_run: Search, trials: Sequence[Trial]) -> list[list[str]]:
+    """One row per trial, the best first."""
+    sign = 1 if read_data()[search_run.data].lower_is_better else -1
     lines = []
     for trial in sorted(trials, key=lambda trial: (trial.error is not None, trial.loss))[:N_LISTED]:
         value = None if trial.error else sign * trial.loss
@@ -184,17 +184,17 @@ def list_best(contest: Contest, trials: Sequence[Trial]) -> list[list[str]]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True, choices=list(SETS), help="a set of the paper")
+    parser.add_argument("--data", required=True, choices=list(SETS), help="data set of the paper")
     known = f"one of {', '.join(RANGES)}; NB2M is NB²M"
     parser.add_argument("--model", required=True, type=read_model, choices=list(RANGES), metavar="NAME", help=known)
-    parser.add_argument("--variant", help="a row of tables/models.toml; paper or default if not given")
-    parser.add_argument("--trials", type=int, default=20, help="in all, those of earlier runs included")
-    parser.add_argument("--budget", type=read_seconds, help="after 90s, 30m or 2h no trial is begun")
+    parser.add_argument("--variant", help="row of tables/models.toml; paper or default if omitted")
+    parser.add_argument("--trials", type=int, default=20, help="number of trials, including those of earlier runs")
+    parser.add_argument("--budget", type=read_seconds, help="duration such as 30m after which no trial starts")
     parser.add_argument("--sampler", choices=SAMPLERS, default="random")
     parser.add_argument("--set", nargs="+", type=read_option, default=[], metavar="NAME=VALUE", help="fixed options")
-    parser.add_argument("--seed", type=int, default=0, help="of the draws and of the fits")
-    parser.add_argument("--out", type=Path, default=RECORDS, help="file of JSON lines")
-    parser.add_argument("--quick", action="store_true", help="a tiny generated table, hardly any fitting, nothing kept")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the draws and of the fits")
+    parser.add_argument("--out", type=Path, default=RECORDS, help="file of records")
+    parser.add_argument("--quick", action="store_true", help="a tiny generated table, few steps, nothing recorded")
     given = parser.parse_args(arguments)
     variants = read_file("models")[given.model]
     if given.variant not in (None, *variants):
@@ -202,11 +202,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not given.quick and (reason := find_missing(given.data)):
         parser.error(reason)
     out = None if given.quick else given.out
-    contest = make_contest(given.data, given.model, given.variant, dict(given.set), given.seed, given.quick, out)
-    trials = run_contest(contest, given.trials, given.budget, given.sampler)
+    search_run = make_search(given.data, given.model, given.variant, dict(given.set), given.seed, given.quick, out)
+    trials = run_search(search_run, given.trials, given.budget, given.sampler)
     metric = read_data()[given.data].metric
-    print_table(["trial", f"{metric}, validation rows", "seconds", "settings"], list_best(contest, trials))
-    print(f"\n{write_settings(contest, best_trial(trials))}")
+    print_table(["trial", f"{metric}, validation rows", "seconds", "settings"], list_best(search_run, trials))
+    print(f"\n{write_settings(search_run, best_trial(trials))}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How far shapes of models that differ by their seed lie from each other, from the lines of jobs of shapes."""
+"""Standard deviation of shapes over models with different seeds, from the records of jobs of shapes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """Shapes (models, readings, columns, points) and the deviations by reading."""
+    """Shapes (models, readings, columns, points) and their mean deviations by reading."""
 
     shapes: np.ndarray
     overall: dict[str, float]
@@ -27,9 +27,9 @@ class Spread:
 
 
 def measure_stability(lines: Sequence[Mapping[str, Any]]) -> Spread | None:
-    """PAPER §4.5: the standard deviation of each shape over the models, and its mean over points and columns.
+    """PAPER §4.5: standard deviation of each shape over the models, averaged over points and columns.
 
-    None where there are fewer than two models.
+    None with fewer than two models.
     """
     shapes = np.array([shape for line in lines for shape in line["shapes"]])
     if len(shapes) < 2:

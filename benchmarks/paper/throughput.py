@@ -1,11 +1,11 @@
-"""Rows a second by the paper's rule, on the CPU: NAM and NBM as networks, and our compiled model.
+"""Rows per second by the paper's rule, on the CPU: NAM and NBM as networks, and our compiled model.
 
     python -m benchmarks run paper.throughput --data ca_housing fico --models nam nbm compiled
 
-PAPER §4.4: the largest batch up to 8,192 rows that fits, the mean of 100 runs, inference only. A model that would take
-too long is given fewer runs; the record says how many there were. Networks are new, their speed does not depend on what
-they learned; the compiled model is fitted briefly, to generated rows. Networks run on one thread and on all, the faster
-counts; the compiled model on all.
+PAPER §4.4: the largest batch up to 8,192 rows that fits into memory, mean of 100 runs, inference only. Slow models get
+fewer runs; the record has their number. Networks are untrained, since their speed does not depend on their weights; the
+compiled model is fitted briefly to generated rows. Networks run on one thread and on all, and the faster counts; the
+compiled model runs on all.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ MEMORY = 4e9  # bytes that the values of a batch may take
 
 @dataclass(frozen=True)
 class Size:
-    """Columns and outputs of a data set; of a sparse one, the stored entries of a row."""
+    """Columns and outputs of a data set; for a sparse one, the entries per row."""
 
     n_columns: int
     n_outputs: int
-    stored: int = 0
+    entries: int = 0
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A network by its learner, or the compiled model, with terms up to an order."""
+    """A learner (a network or the compiled model) with terms up to an order."""
 
     learner: str
     order: int
 
 
-STORED = {"newsgroups": 150}  # entries of a row
+ENTRIES = {"newsgroups": 150}  # per row
 SIZES = {
-    data: Size(read_data()[data].n_columns, read_data()[data].n_outputs, STORED.get(data, 0)) for data in TABLE.data
+    data: Size(read_data()[data].n_columns, read_data()[data].n_outputs, ENTRIES.get(data, 0)) for data in TABLE.data
 }
 MODELS = {
     "nam": Kind("nam", 1), "nbm": Kind("nbm", 1), "compiled": Kind("compiled", 1),
     "na2m": Kind("nam", 2), "nb2m": Kind("nbm", 2), "compiled2": Kind("compiled", 2),
 }  # fmt: skip
-# rows a second on a V100
+# rows per second on a V100
 PUBLISHED = {
     format_model(row.model).lower(): {data: read_count(text) for data, text in row.throughput.items()}
     for row in TABLE.rows
@@ -65,11 +65,11 @@ PUBLISHED = {
 
 
 def find_obstacle(model: str, data: str) -> str | None:
-    """Why this is not measured, or None if it is."""
+    """Why this is not measured; None if it is."""
     kind, size = MODELS[model], SIZES[data]
-    if size.stored and kind.order > 1:
-        return "pairs of so many columns are not modelled, in the paper neither"
-    if size.stored and kind.learner != "compiled":
+    if size.entries and kind.order > 1:
+        return "pairs of 146,016 columns are too many, also in the paper"
+    if size.entries and kind.learner != "compiled":
         return "the networks read dense rows"
     if data == "inaturalist" and model == "compiled2":
         return "tables of 38,503 pairs and 1,486 classes do not fit into memory"
@@ -77,7 +77,7 @@ def find_obstacle(model: str, data: str) -> str | None:
 
 
 def measure_throughput(model: str, data: str, quick: bool = False, limit: float = 60.0) -> dict[str, Any]:
-    """A record: rows_per_second, batch, runs, seconds (of a run, on average), threads, and what was asked for.
+    """Fields of a record: rows_per_second, batch, runs, mean seconds of a run, threads, and the arguments.
 
     Parameters
     ----------
@@ -102,8 +102,7 @@ def measure_throughput(model: str, data: str, quick: bool = False, limit: float 
 
 
 def time_runs(predict: Callable[[], Any], n_threads: int, max_runs: int, limit: float) -> tuple[float, int, int]:
-    """Mean seconds of so many runs after one that does not count, or of those that began within the limit; their
-    number, and that of the threads."""
+    """Mean seconds of the runs that start within the limit, after one to warm up; numbers of runs and of threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(n_threads)
     predict()
@@ -116,7 +115,7 @@ def time_runs(predict: Callable[[], Any], n_threads: int, max_runs: int, limit: 
 
 
 def make_inference(kind: Kind, size: Size, max_batch: int) -> tuple[Callable[[], Any], int, list[int]]:
-    """A call of a new network with rows of noise, the rows it reads, and threads to try."""
+    """A call of an untrained network with random rows, its batch size, and numbers of threads to try."""
     torch.manual_seed(0)
     net = make_network(kind.learner, size.n_columns, size.n_outputs, order=kind.order).eval()
     batch = fit_batch(net, max_batch)
@@ -130,20 +129,20 @@ def make_inference(kind: Kind, size: Size, max_batch: int) -> tuple[Callable[[],
 
 
 def fit_batch(net: AdditiveNetwork, max_batch: int) -> int:
-    """The largest power of two of rows, up to the limit, whose widest two layers fit into memory."""
+    """The largest power of two of rows, up to the limit, with which the two widest layers fit into memory."""
     widest = {NeuralAdditive: 64 + 64, PaperNetwork: 256 + 256}[type(net)]
     most = MEMORY / (4 * widest * max(map(len, net.terms)))
     return min(max_batch, 2 ** max(0, int(np.log2(most))))
 
 
 def make_compiled(kind: Kind, size: Size, max_batch: int) -> tuple[Callable[[], Any], int, list[int]]:
-    """The same for the compiled model, on as many threads as torch would take."""
+    """The same for the compiled model, on torch's number of threads."""
     model, rows = fit_briefly(kind, size), make_rows(size, max_batch, np.random.default_rng(1))
     return lambda: model.scores(rows), max_batch, [torch.get_num_threads()]
 
 
 def fit_briefly(kind: Kind, size: Size) -> Any:
-    """A few steps on generated rows: the tables have the size of a full fit's."""
+    """Two steps on generated rows; the tables are as large as after a full fit."""
     from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
 
     rng, n_rows = np.random.default_rng(0), max(2000, 2 * size.n_outputs)
@@ -157,13 +156,13 @@ def fit_briefly(kind: Kind, size: Size) -> Any:
 
 
 def make_rows(size: Size, n_rows: int, rng: np.random.Generator) -> Any:
-    """Noise: an array, or of a sparse set a CSR matrix with so many entries in a row."""
-    if not size.stored:
+    """Random rows: an array, or a CSR matrix for a sparse set."""
+    if not size.entries:
         return rng.random((n_rows, size.n_columns))
     from scipy.sparse import csr_matrix
 
-    index = np.sort(rng.integers(size.n_columns, size=(n_rows, size.stored)), axis=1)
-    starts = np.arange(0, index.size + 1, size.stored)
+    index = np.sort(rng.integers(size.n_columns, size=(n_rows, size.entries)), axis=1)
+    starts = np.arange(0, index.size + 1, size.entries)
     found = csr_matrix((rng.random(index.size), index.ravel(), starts), shape=(n_rows, size.n_columns))
     found.sum_duplicates()
     return found
@@ -192,7 +191,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--limit", type=float, default=60.0, help="seconds for the runs of a model")
     parser.add_argument("--quick", action="store_true", help="small batches, few runs")
-    parser.add_argument("--json", action="store_true", help="a JSON line a record instead of a table")
+    parser.add_argument("--json", action="store_true", help="print one JSON line per record instead of a table")
     given = parser.parse_args()
     records = []
     for data in given.data:

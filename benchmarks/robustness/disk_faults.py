@@ -1,9 +1,11 @@
-"""Let disks and files fail, and see what a fit says and keeps: python -m benchmarks run robustness.disk_faults
+"""Make disks and files fail, and check what a fit reports and keeps.
 
-Every case is a real fit in a process of its own: a disk that is full while checkpoints or the cache are written, a file
-that is gone, a row group that is damaged, a cache and a checkpoint that are cut short. A fit must either come to its
-end, or stop with a message that names the file; checkpoints stay good, and once the fault is gone the fit goes on to
-its usual loss. A line a case; ends with code 1 if one did not.
+    python -m benchmarks run robustness.disk_faults
+
+Every case is a fit in a child process: a disk that is full while checkpoints or the cache are written, a missing file,
+a damaged row group, a truncated cache, a truncated checkpoint. A fit must either complete or stop with a message that
+names the file. Checkpoints stay valid, and after the repair the fit continues to its expected loss. One line per case;
+the exit code is 1 if one failed.
 """
 
 from __future__ import annotations
@@ -18,30 +20,30 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.robustness.fit_process import write_data
-from benchmarks.robustness.killed_fits import TOLERANCE, Way, measure, start
+from benchmarks.robustness.killed_fits import TOLERANCE, Setup, measure, start
 
-FULL = 150_000  # bytes that a file may have on a disk that is full: enough for a model, too few for its checkpoints
+FULL = 150_000  # largest file on a full disk, in bytes: enough for a model, too few for its checkpoints
 
 
 @dataclass(frozen=True)
 class Case:
-    """What fails, before a fit begins or after it was killed; which words must be in its output; whether it ends well,
-    and what to do for it to go on."""
+    """A fault before the fit or after it was killed, words that the output must contain, whether the fit completes, and
+    the repair after which it continues."""
 
     name: str
     is_stream: bool
     words: tuple[str, ...]
-    ends_well: bool
+    completes: bool
     is_full: bool = False
-    break_before: Callable[[Path], None] | None = None
-    break_after: Callable[[Path], None] | None = None
-    mend: Callable[[Path], None] | None = None
+    damage_before: Callable[[Path], None] | None = None
+    damage_after: Callable[[Path], None] | None = None
+    repair: Callable[[Path], None] | None = None
 
 
 def damage(path: Path) -> None:
-    """Other bytes where the first page of a Parquet file begins; a copy is kept.
+    """Overwrite the header of the first page of a Parquet file; a copy is kept.
 
-    Other numbers within a page would go unseen: files have no checksums of pages unless their writer requested them.
+    Changed values within a page would not be noticed: pages have no checksums by default.
     """
     data = bytearray(path.read_bytes())
     path.with_suffix(".good").write_bytes(data)
@@ -53,11 +55,11 @@ def hide(path: Path) -> None:
     path.rename(path.with_suffix(".good"))
 
 
-def bring_back(path: Path) -> None:
+def restore(path: Path) -> None:
     path.with_suffix(".good").replace(path)
 
 
-def cut_short(path: Path) -> None:
+def truncate(path: Path) -> None:
     os.truncate(path, path.stat().st_size // 2)
 
 
@@ -70,77 +72,77 @@ def part(folder: Path) -> Path:
 
 
 CASES = [
-    Case("disk full, checkpoints", False, ("training goes on",), ends_well=True, is_full=True),
-    Case("disk full, cache", True, ("state/cache is full",), ends_well=False, is_full=True),
+    Case("disk full, checkpoints", False, ("training goes on",), completes=True, is_full=True),
+    Case("disk full, cache", True, ("state/cache is full",), completes=False, is_full=True),
     Case(
-        "file gone", True, ("part-2.parquet",), ends_well=False, break_after=lambda folder: hide(part(folder)),
-        mend=lambda folder: bring_back(part(folder)),
+        "file gone", True, ("part-2.parquet",), completes=False, damage_after=lambda folder: hide(part(folder)),
+        repair=lambda folder: restore(part(folder)),
     ),
     Case(
-        "row group damaged", True, ("part-2.parquet",), ends_well=False,
-        break_before=lambda folder: damage(part(folder)), mend=lambda folder: bring_back(part(folder)),
+        "row group damaged", True, ("part-2.parquet",), completes=False,
+        damage_before=lambda folder: damage(part(folder)), repair=lambda folder: restore(part(folder)),
     ),
     Case(
-        "cache cut short", True, (), ends_well=True,
-        break_after=lambda folder: cut_short(folder / "state" / "cache" / "bucket-001.rank-0.bin"),
+        "cache truncated", True, (), completes=True,
+        damage_after=lambda folder: truncate(folder / "state" / "cache" / "bucket-001.rank-0.bin"),
     ),
     Case(
-        "checkpoint cut short", False, ("fit-", "cannot be read"), ends_well=True,
-        break_after=lambda folder: cut_short(newest(folder)),
+        "checkpoint truncated", False, ("fit-", "cannot be read"), completes=True,
+        damage_after=lambda folder: truncate(newest(folder)),
     ),
 ]  # fmt: skip
 
 
-def face(case: Case, n_rows: int, n_steps: int, usual: float) -> list[str]:
-    """What went wrong that should not have; nothing if all is well."""
-    way = Way(is_stream=case.is_stream, options=("--rows", str(n_rows), "--steps", str(n_steps)))
-    with tempfile.TemporaryDirectory(prefix="drill-") as name:
+def run_case(case: Case, n_rows: int, n_steps: int, expected: float) -> list[str]:
+    """Run a case; returns a list of problems."""
+    setup = Setup(is_stream=case.is_stream, options=("--rows", str(n_rows), "--steps", str(n_steps)))
+    with tempfile.TemporaryDirectory(prefix="fault-") as name:
         folder = Path(name)
         write_data(folder / "data", n_rows)
-        if case.break_before is not None:
-            case.break_before(folder)
-        if case.break_after is not None:
-            start(way, folder, False, lambda _seconds: len(list((folder / "state").glob("fit-*.checkpoint"))) == 2)
-            case.break_after(folder)
+        if case.damage_before is not None:
+            case.damage_before(folder)
+        if case.damage_after is not None:
+            start(setup, folder, False, lambda _seconds: len(list((folder / "state").glob("fit-*.checkpoint"))) == 2)
+            case.damage_after(folder)
         with full_disk() if case.is_full else nullcontext():
-            code, output = start(way, folder, resume=case.break_after is not None)
-        wrong = [f"no {words!r} in its output: {output[-2000:]}" for words in case.words if words not in output]
-        if (code == 0) != case.ends_well:
-            wrong.append(f"ended with code {code}: {output[-2000:]}")
-        if not case.ends_well:
-            if case.mend is not None:
-                case.mend(folder)
-            code, output = start(way, folder, resume=True)
+            code, output = start(setup, folder, resume=case.damage_after is not None)
+        problems = [f"no {words!r} in its output: {output[-2000:]}" for words in case.words if words not in output]
+        if (code == 0) != case.completes:
+            problems.append(f"ended with code {code}: {output[-2000:]}")
+        if not case.completes:
+            if case.repair is not None:
+                case.repair(folder)
+            code, output = start(setup, folder, resume=True)
             if code:
-                return [*wrong, f"did not go on: {output[-2000:]}"]
+                return [*problems, f"did not continue: {output[-2000:]}"]
         if not (folder / "model.nbm").exists():
-            return [*wrong, "left no model"]
+            return [*problems, "left no model"]
         loss = measure(folder / "model.nbm")
-        return [*wrong, *([f"loss {loss:.6f}"] if abs(loss / usual - 1) > TOLERANCE else [])]
+        return [*problems, *([f"loss {loss:.6f}"] if abs(loss / expected - 1) > TOLERANCE else [])]
 
 
 @contextmanager
 def full_disk() -> Iterator[None]:
-    """Children started meanwhile cannot write files of more than `FULL` bytes."""
+    """Child processes started in this block cannot write files larger than `FULL` bytes."""
     import resource
 
-    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (FULL, usual[1]))
+    expected = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FULL, expected[1]))
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+        resource.setrlimit(resource.RLIMIT_FSIZE, expected)
 
 
-def find_usual(is_stream: bool, n_rows: int, n_steps: int) -> float:
-    """Loss of a fit to which nothing happens."""
-    with tempfile.TemporaryDirectory(prefix="drill-") as name:
+def find_expected(is_stream: bool, n_rows: int, n_steps: int) -> float:
+    """Loss of a fit without a fault."""
+    with tempfile.TemporaryDirectory(prefix="fault-") as name:
         folder = Path(name)
         write_data(folder / "data", n_rows)
-        way = Way(is_stream=is_stream, options=("--rows", str(n_rows), "--steps", str(n_steps)))
-        code, output = start(way, folder, resume=False)
+        setup = Setup(is_stream=is_stream, options=("--rows", str(n_rows), "--steps", str(n_steps)))
+        code, output = start(setup, folder, resume=False)
         if code:
-            raise RuntimeError(f"a fit failed by itself: {output[-3000:]}")
+            raise RuntimeError(f"a fit failed without a fault: {output[-3000:]}")
         return measure(folder / "model.nbm")
 
 
@@ -153,14 +155,14 @@ def main() -> None:
     given = parser.parse_args()
     if given.quick:
         given.cases, given.steps = ["disk full, checkpoints", "row group damaged"], 60
-    usual = {is_stream: find_usual(is_stream, given.rows, given.steps) for is_stream in (False, True)}
-    is_sound = True
+    expected = {is_stream: find_expected(is_stream, given.rows, given.steps) for is_stream in (False, True)}
+    is_ok = True
     for case in CASES:
         if given.cases is None or case.name in given.cases:
-            wrong = face(case, given.rows, given.steps, usual[case.is_stream])
-            is_sound &= not wrong
-            print(f"{case.name:28}{'well' if not wrong else 'NOT WELL: ' + '; '.join(wrong)}", flush=True)
-    sys.exit(0 if is_sound else 1)
+            problems = run_case(case, given.rows, given.steps, expected[case.is_stream])
+            is_ok &= not problems
+            print(f"{case.name:28}{'ok' if not problems else 'FAILED: ' + '; '.join(problems)}", flush=True)
+    sys.exit(0 if is_ok else 1)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""One fit in a process of its own, for drills to kill: a generated table, checkpoints, a model file.
+"""One fit in a child process that other benchmarks kill or disturb: a generated table, checkpoints, a model file.
 
-python -m benchmarks.robustness.fit_process FOLDER [--stream] [--resume] [--rows 20000] [--steps 400]
+    python -m benchmarks.robustness.fit_process FOLDER [--stream] [--resume] [--rows 20000] [--steps 400]
 
-The table is written once to FOLDER/data (Parquet), checkpoints lie in FOLDER/state, and the model ends in
-FOLDER/model.nbm. Every process leaves its id in FOLDER/pid.<rank>. Under torchrun the processes fit together.
+The table is written once to FOLDER/data (Parquet), checkpoints go to FOLDER/state, the model to FOLDER/model.nbm. Every
+process writes its id to FOLDER/pid.<rank>. Under torchrun the processes fit together.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ import numpy as np
 
 N_COLUMNS, N_FILES = 6, 4
 EVERY = 0.2  # seconds between checkpoints
-MEMORY = 1_200_000  # bytes, beside those of the process
+MEMORY = 1_200_000  # bytes for rows
 
 
 def draw_table(n_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Columns (N, D), and a target that is a sine, a jump, a product and noise."""
+    """Columns (N, D), and a target of a sine, a jump, a product and noise."""
     rng = np.random.default_rng(seed)
     X = rng.random((n_rows, N_COLUMNS))
     return X, np.sin(6 * X[:, 0]) + (X[:, 1] > 0.4) + 2 * X[:, 2] * X[:, 3] + rng.normal(0, 0.3, n_rows)
 
 
 def write_data(folder: Path, n_rows: int) -> None:
-    """The table in a few Parquet files."""
+    """Write the table as Parquet files."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -53,7 +53,7 @@ def make_estimator(folder: Path, n_steps: int | None = None):
 
 
 def small_memory() -> AbstractContextManager[Any]:
-    """Count only what rows take: a table of megabytes is then larger than a `memory_limit` of one."""
+    """Count only the memory of rows: a small table then exceeds a small `memory_limit`."""
     from neuralbasis.data import memory
 
     return patch.multiple(memory, BASE_BYTES=0, WORK_BYTES=0, MIN_SAMPLE=1024)
@@ -69,7 +69,7 @@ def main() -> None:
     given = parser.parse_args()
     rank = os.environ.get("RANK", "0")
     (given.folder / f"pid.{rank}").write_text(str(os.getpid()))
-    warnings.filterwarnings("ignore", message="there is no checkpoint")  # killed before there was one
+    warnings.filterwarnings("ignore", message="there is no checkpoint")  # killed before the first checkpoint
     if given.stream:
         files = [given.folder / "data" / f"part-{number}.parquet" for number in range(N_FILES)]
         with small_memory():

@@ -1,11 +1,11 @@
-"""The command line over a large CSV: rows a second and peak memory of `neuralbasis predict`, beside others' reading.
+"""The command line on a large CSV file: rows per second and peak memory of `neuralbasis predict`.
 
     python -m benchmarks run speed.cli
     python -m benchmarks run speed.cli --gigabytes 0.2
 
-The file has the eight columns of California Housing, resampled with noise, and an id that is kept. It is written once,
-block by block. Other ways to predict it are measured on its first part, in a process each: pandas and EBM, block by
-block; and pandas alone, which reads and does nothing.
+The file has the eight columns of California Housing, resampled with noise, and an id column that is kept. It is written
+block by block. For comparison, child processes read the first part of the file with pandas, with and without EBM's
+predictions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BLOCK_ROWS = 100_000
 PART_ROWS = 1_000_000
 MIN_ROWS_A_SECOND, MAX_MB = 300_000, 500
 
-# Each child prints its own peak: the memory that a parent had before it is not counted.
+# Each child process prints its own peak memory.
 PEAK = """
 with open("/proc/self/status") as status:
     print(next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM")))
@@ -51,7 +51,7 @@ with open(out, "w") as file:
 
 @dataclass(frozen=True)
 class Run:
-    """One way to predict the file: how many rows, in how many seconds, at what peak memory."""
+    """Rows, seconds and peak memory of one command."""
 
     name: str
     n_rows: int
@@ -64,7 +64,7 @@ class Run:
 
 
 def write_rows(path: Path, data: datasets.Dataset, n_bytes: float) -> int:
-    """Rows drawn with replacement and moved a little, until the file is large enough; returns how many."""
+    """Write resampled rows with noise until the file has `n_bytes`; returns the number of rows."""
     import pyarrow as pa
     import pyarrow.csv
 
@@ -82,7 +82,7 @@ def write_rows(path: Path, data: datasets.Dataset, n_bytes: float) -> int:
 
 
 def fit_ours(data: datasets.Dataset, path: Path) -> None:
-    """Briefly fitted, with ten pairs: prediction does not depend on how long the fit took."""
+    """A short fit with ten pairs: prediction speed does not depend on the length of the fit."""
     from neuralbasis import NeuralBasisRegressor
 
     names = [f"x{k}" for k in range(data.X.shape[1])]
@@ -112,7 +112,7 @@ def measure(data: datasets.Dataset, folder: Path, n_bytes: float) -> list[Run]:
     some, ours = folder / "some.csv", ["predict", model, table, "--keep", "id", "-o", out]
     with open(table) as file:
         some.write_text("".join(file.readlines(1 << 20)))
-    time_child("warm", 1, OURS, "predict", model, some, "-o", out)  # compiled loops are kept from here on
+    time_child("warm", 1, OURS, "predict", model, some, "-o", out)  # compiles the loops and caches them
     runs = [time_child("neuralbasis predict", n_rows, OURS, *ours)]
     part = min(n_rows, PART_ROWS)
     if baselines.is_installed("ebm"):
@@ -129,11 +129,11 @@ def print_runs(runs: list[Run]) -> None:
         met = run.speed >= MIN_ROWS_A_SECOND and run.peak_mb <= MAX_MB
         figures = [f"{run.n_rows:,}", format_number(run.speed), format_number(run.peak_mb)]
         rows.append([run.name, *figures, format_verdict(met if is_ours else None)])
-    print_table(["way", "rows", "rows a second", "peak MB", f"≥ {MIN_ROWS_A_SECOND:,} and ≤ {MAX_MB} MB"], rows)
+    print_table(["command", "rows", "rows a second", "peak MB", f"≥ {MIN_ROWS_A_SECOND:,} and ≤ {MAX_MB} MB"], rows)
 
 
 def load_data(quick: bool) -> datasets.Dataset:
-    """California Housing, or a generated table of its shape where it is absent."""
+    """California Housing, or a generated table of the same shape if it is not available."""
     if quick or datasets.find_missing("ca"):
         return datasets.stand_in("ca", n_rows=None if quick else 20_640)
     return datasets.load("ca")

@@ -1,11 +1,11 @@
-"""Concepts from pictures: extraction against the bare network, and the classifiers of CUB's size.
+"""Concepts from images: extraction compared with the bare network, and classifiers at the size of CUB.
 
     python -m benchmarks run speed.concept_extraction
 
-ResNet-50 with random weights at 448 × 448 pixels, the same number of pictures through the network alone (prepared in
-memory) and through `apply` (JPEG files to scores), in turns. Classifiers: generated features of 6,000 pictures × 14
-cells × 2,048, 278 concepts, five strengths of ridge. CPU seconds tell the work where other processes take their share
-of the machine; there, also set OMP_WAIT_POLICY=passive.
+ResNet-50 with random weights at 448 × 448 pixels. The same number of images runs through the network alone (prepared in
+memory) and through `apply` (JPEG files to scores), in turns. Classifiers: generated features of 6,000 images × 14
+patches × 2,048, 278 concepts, five ridge strengths. On a busy machine, processor seconds measure the work; set
+OMP_WAIT_POLICY=passive there.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ MAX_SECONDS, MAX_MB = 180.0, 4096.0
 
 
 class Size(NamedTuple):
-    """Pixels of a side, pictures in a round, rounds; then what classifiers learn from."""
+    """Side in pixels, images per round, rounds; then the size of the classifiers' training data."""
 
     side: int = 448
-    n_pictures: int = 32
+    n_images: int = 32
     n_rounds: int = 3
     n_learned: int = 6000
-    n_cells: int = 14
+    n_patches: int = 14
     n_features: int = 2048
     n_concepts: int = 278
 
@@ -41,20 +41,20 @@ class Size(NamedTuple):
 QUICK = Size(64, 8, 2, 60, 4, 32, 5)
 
 
-def time_twice(function: Callable[[], Any]) -> tuple[float, float, Any]:
-    """Seconds of the clock, seconds of the processors, and what was returned."""
+def time_wall_and_cpu(function: Callable[[], Any]) -> tuple[float, float, Any]:
+    """Wall seconds, processor seconds, and the result."""
     start = time.process_time()
     seconds, found = time_once(function)
     return seconds, time.process_time() - start, found
 
 
-def write_pictures(folder: Path, n_pictures: int) -> list[Path]:
-    """JPEG files of the size of CUB's, about 500 × 375 pixels."""
+def write_images(folder: Path, n_images: int) -> list[Path]:
+    """JPEG files of 500 × 375 pixels, the size of CUB's."""
     from PIL import Image
 
     rng = np.random.default_rng(0)
     paths = []
-    for k in range(n_pictures):
+    for k in range(n_images):
         coarse = Image.fromarray(rng.integers(0, 256, (24, 32, 3), dtype=np.uint8))
         paths.append(folder / f"{k}.jpg")
         coarse.resize((500, 375), Image.Resampling.BICUBIC).save(paths[-1], quality=90)
@@ -89,29 +89,32 @@ def compare_extraction(size: Size, is_small: bool) -> None:
     import torch
 
     extractor = make_extractor(size, is_small)
-    backbone, batch_size = extractor.backbone, min(16, size.n_pictures)
+    backbone, batch_size = extractor.backbone, min(16, size.n_images)
     batch = backbone.prepare(np.zeros((batch_size, size.side, size.side, 3), dtype=np.uint8))
 
     def run_bare() -> None:
         with torch.inference_mode():
-            for _ in range(size.n_pictures // batch_size):
+            for _ in range(size.n_images // batch_size):
                 backbone.forward(batch)
 
     with tempfile.TemporaryDirectory() as folder:
-        paths = write_pictures(Path(folder), size.n_pictures)
+        paths = write_images(Path(folder), size.n_images)
         run_bare()
         extractor.apply(paths[:batch_size])
         turns = np.array(
             [
-                [time_twice(run_bare)[:2], time_twice(lambda: extractor.apply(paths, batch_size=batch_size))[:2]]
+                [
+                    time_wall_and_cpu(run_bare)[:2],
+                    time_wall_and_cpu(lambda: extractor.apply(paths, batch_size=batch_size))[:2],
+                ]
                 for _ in range(size.n_rounds)
             ]
         )
         with PeakMemory() as memory:
             extractor.apply(paths, batch_size=batch_size)
     (bare, bare_cpu), (ours, ours_cpu) = turns.min(axis=0)
-    speeds = [format_number(size.n_pictures / seconds) for seconds in (bare, ours)]
-    work = [format_number(seconds / size.n_pictures) for seconds in (bare_cpu, ours_cpu)]
+    speeds = [format_number(size.n_images / seconds) for seconds in (bare, ours)]
+    work = [format_number(seconds / size.n_images) for seconds in (bare_cpu, ours_cpu)]
     rows = [
         ["network alone", speeds[0], work[0], "", "", ""],
         [
@@ -124,9 +127,9 @@ def compare_extraction(size: Size, is_small: bool) -> None:
         ],
     ]
     header = [
-        "way, best round",
-        "pictures a second",
-        "CPU s a picture",
+        "best round",
+        "images per second",
+        "CPU s per image",
         "of the network",
         "peak MB",
         f"≥ {MIN_SHARE:.0%}",
@@ -135,9 +138,9 @@ def compare_extraction(size: Size, is_small: bool) -> None:
 
 
 def draw_problem(size: Size) -> tuple[np.ndarray, np.ndarray]:
-    """Features whose variances fall as those of a network do, float16; yes and no of concepts, balanced."""
+    """float16 features with the decreasing variances of a network, and balanced weights of concept labels."""
     rng = np.random.default_rng(0)
-    n_rows = size.n_learned * size.n_cells
+    n_rows = size.n_learned * size.n_patches
     turn = rng.normal(size=(size.n_features, size.n_features)).astype(np.float32)
     turn *= (np.arange(1, size.n_features + 1) ** -0.5)[:, None].astype(np.float32)
     truth = rng.normal(size=(size.n_features, size.n_concepts)).astype(np.float32)
@@ -163,13 +166,13 @@ def time_classifiers(size: Size) -> None:
     held = len(features) // 5
     before = resident_mb()
     with PeakMemory() as memory:
-        seconds, cpu, found = time_twice(
+        seconds, cpu, found = time_wall_and_cpu(
             lambda: fit_classifiers(features[held:], weights[held:], features[:held], weights[:held])
         )
     score = features[:held].astype(np.float32) @ found.coefficients.T + found.intercepts
     accuracy = float(np.mean(np.where((score > 0) == (weights[:held] > 0), np.abs(weights[:held]), 0).sum(axis=0) * 5))
     row = [
-        f"{size.n_concepts} concepts, {len(features):,} cells × {size.n_features:,}",
+        f"{size.n_concepts} concepts, {len(features):,} patches × {size.n_features:,}",
         format_number(seconds),
         format_number(cpu),
         format_number(before),
@@ -185,12 +188,12 @@ def time_classifiers(size: Size) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=["extraction", "classifiers"])
-    parser.add_argument("--quick", action="store_true", help="a small network and small pictures")
-    parser.add_argument("--pictures", type=int, help="in a round; at least 16")
+    parser.add_argument("--quick", action="store_true", help="a small network and small images")
+    parser.add_argument("--images", type=int, help="images per round, at least 16")
     parser.add_argument("--rounds", type=int)
     given = parser.parse_args()
     size = QUICK if given.quick else Size()
-    size = size._replace(n_pictures=given.pictures or size.n_pictures, n_rounds=given.rounds or size.n_rounds)
+    size = size._replace(n_images=given.images or size.n_images, n_rounds=given.rounds or size.n_rounds)
     if given.only != "classifiers":
         compare_extraction(size, given.quick)
         print()

@@ -1,4 +1,4 @@
-"""How fast a table on disk is surveyed and dealt into a cache, beside Arrow just reading it: rows a second.
+"""Profile and cache of a table on disk, compared with Arrow reading it: rows per second.
 
 python -m benchmarks run speed.disk_passes [--rows 2000000] [--columns 28] [--threads 2] [--folder FOLDER]
 """
@@ -26,7 +26,7 @@ GROUP_ROWS = 1 << 17
 
 
 class OneProcess:
-    """A group of one."""
+    """A process group of one process."""
 
     rank, size = 0, 1
 
@@ -41,10 +41,10 @@ class OneProcess:
 
 
 def write_table(folder: str | Path, n_rows: int, n_columns: int = 28, seed: int = 0) -> list[Path]:
-    """Parquet files of a table like Higgs: continuous columns in single precision, two classes, main effects only.
+    """Write a table like Higgs as Parquet files: float32 columns, two classes, main effects only.
 
-    Every file has its own seed, so that a longer table begins with the rows of a shorter one. Files that are there with
-    as many rows are left as they are.
+    Every file has its own seed: a longer table begins with the rows of a shorter one. Existing files with the right
+    number of rows are kept.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ def make_rows(n_rows: int, n_columns: int, seed: list[int]) -> pa.Table:
 
 
 def draw_column(rng: np.random.Generator, n_rows: int, index: int) -> np.ndarray:
-    """Normal, long-tailed, uniform, and one with few values in turn."""
+    """Normal, log-normal and uniform columns in turn; every seventh has three values."""
     if index % 7 == 6:
         return rng.integers(0, 3, n_rows).astype(np.float32)
     normal = rng.standard_normal(n_rows, dtype=np.float32)
@@ -76,7 +76,7 @@ def draw_column(rng: np.random.Generator, n_rows: int, index: int) -> np.ndarray
 
 
 def true_score(X: np.ndarray) -> np.ndarray:
-    """The sum of one shape a column: waves, steps and bends of falling size."""
+    """Sum of one shape per column, with decreasing size."""
     score = np.zeros(len(X))
     for index, x in enumerate(X.T.astype(float)):
         shape = (np.sin(2 * x), np.tanh(3 * (x - 0.5)), 0.5 * np.minimum(x, 2.0) ** 2 - 0.5)[index % 3]
@@ -91,22 +91,22 @@ def read_files(paths: list[Path]) -> None:
 
 
 class Clock:
-    """Seconds since the last look: by the wall, and of all threads, which other programs change less."""
+    """Wall seconds and processor seconds since the last call of `lap`."""
 
     def __init__(self):
-        self.look()
+        self.lap()
 
-    def look(self) -> tuple[float, float]:
+    def lap(self) -> tuple[float, float]:
         self.before, before = (time.perf_counter(), time.process_time()), getattr(self, "before", (0.0, 0.0))
         return self.before[0] - before[0], self.before[1] - before[1]
 
 
 def compare_sketches(n_rows: int = 1_000_000) -> None:
-    """Our sketch of a column beside KLL of Apache DataSketches: time, largest error of a rank, whether it repeats."""
+    """Our column sketch against KLL of Apache DataSketches: time, largest rank error, reproducibility."""
     try:
         from datasketches import kll_doubles_sketch
     except ImportError:
-        print("datasketches is not installed: no comparison of sketches")
+        print("datasketches is not installed: sketches are not compared")
         return
     values = np.random.default_rng(0).normal(size=n_rows)
     known = np.sort(values)
@@ -123,10 +123,8 @@ def compare_sketches(n_rows: int = 1_000_000) -> None:
         middle = np.cumsum(points[1]) - points[1] / 2
         error = np.abs(np.searchsorted(known, points[0]) - middle).max() / n_rows
         same = all(np.array_equal(one, other) for one, other in zip(*found, strict=True))
-        says = "repeats exactly" if same else "differs from run to run"
-        print(
-            f"{name:14s} {1e9 * cost:5.0f} ns a value, ranks off by at most {error:.3%}, {len(middle):,} points, {says}"
-        )
+        repeats = "repeats exactly" if same else "differs between runs"
+        print(f"{name:14s} {1e9 * cost:5.0f} ns a value, rank error ≤ {error:.3%}, {len(middle):,} points, {repeats}")
 
 
 def main() -> None:
@@ -135,8 +133,11 @@ def main() -> None:
     parser.add_argument("--columns", type=int, default=28)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--buckets", type=int, default=16)
-    parser.add_argument("--folder", help="keep the table here; by default it is made anew and removed")
+    parser.add_argument("--folder", help="folder of the table; by default a temporary one")
+    parser.add_argument("--quick", action="store_true", help="a small table")
     given = parser.parse_args()
+    if given.quick:
+        given.rows = 20_000
     pa.set_cpu_count(given.threads)
     with tempfile.TemporaryDirectory() as scratch:
         paths = write_table(given.folder or f"{scratch}/table", given.rows, given.columns)
@@ -144,13 +145,13 @@ def main() -> None:
         read_files(paths[:1])
         clock = Clock()
         read_files(paths)
-        times = {"Arrow reads": clock.look()}
+        times = {"Arrow reads": clock.lap()}
         source = open_source([str(path) for path in paths])
         roles = choose_roles(source, "target")
         profile = make_profile(source, roles, True, parameters, group, given.threads)
-        times["profile"] = clock.look()
+        times["profile"] = clock.lap()
         make_cache(source, profile, f"{scratch}/cache", given.buckets, 0, group, given.threads)
-        times["cache"] = clock.look()
+        times["cache"] = clock.lap()
         size = sum(path.stat().st_size for path in Path(f"{scratch}/cache").iterdir())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"{given.rows:,} rows, {given.columns} columns, {given.threads} threads")
@@ -160,7 +161,7 @@ def main() -> None:
     print(
         f"cache {size / given.rows:.0f} bytes a row; peak memory {peak:,.0f} MB; rank error {profile.error.max():.4%}"
     )
-    compare_sketches()
+    compare_sketches(20_000 if given.quick else 1_000_000)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Seconds to import neuralbasis in fresh processes, and whether torch comes with it.
+"""Seconds to import neuralbasis in fresh processes, and whether torch is imported.
 
 python -m benchmarks run speed.import_time
 """
@@ -26,7 +26,7 @@ print(time.perf_counter() - start, "torch" in sys.modules)
 
 
 def time_import(statement: str) -> tuple[float, bool]:
-    """Seconds in a fresh process, and whether it then holds torch."""
+    """Seconds in a fresh process, and whether torch was imported."""
     command = [sys.executable, "-c", CODE.format(statement=statement)]
     seconds, has_torch = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
     return float(seconds), has_torch == "True"
@@ -34,7 +34,7 @@ def time_import(statement: str) -> tuple[float, bool]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--processes", type=int, default=7, help="median of so many")
+    parser.add_argument("--processes", type=int, default=7, help="number of processes for the median")
     parser.add_argument("--quick", action="store_true", help="one process each")
     given = parser.parse_args()
     rows = []

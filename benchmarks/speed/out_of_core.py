@@ -1,12 +1,12 @@
-"""Fits to a table on disk that is larger than the memory they may take: seconds by pass, peak memory, held-out loss.
+"""Fits of a table on disk that exceeds the memory limit: seconds per pass, peak memory, held-out loss.
 
     python -m benchmarks run speed.out_of_core [--rows 8_400_000] [--limit 2GB] [--in-memory]
-    python -m benchmarks run speed.out_of_core --rows 2_000_000 --processes 1 2 4
+    python -m benchmarks run speed.processes --rows 2_000_000 --processes 1 2 4
 
-The table is generated (`encode.write_table`: 28 columns, two classes, main effects only), in Parquet, and kept in
-`--folder` for the next time. Main effects are fitted in a fresh process; `--in-memory` fits the same rows in memory, in
-another. `--processes` fits once for each number of processes of one thread each, started by torchrun. "pools" is the
-part of training that reads rows from the cache; bytes are those that one process gives to the sums of a step.
+The table is generated (`disk_passes.write_table`: 28 columns, two classes, main effects only) as Parquet files;
+`--folder` keeps it for later runs. Main effects are fitted in a child process; `--in-memory` also fits the same rows in
+memory. `--processes` fits once for each number of processes of one thread each, started by torchrun. "pools" is the
+part of training that reads rows from the cache; "bytes a step" is what one process contributes to the sums of a step.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ TEST_ROWS, QUICK_ROWS, QUICK_LIMIT = 200_000, 60_000, "745MB"
 
 
 @dataclass(frozen=True)
-class Way:
-    """A way to fit the table."""
+class Setup:
+    """How the table is fitted."""
 
     name: str
     rows: int
@@ -47,8 +47,8 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Found:
-    """Seconds of the fit and of its parts, MB before it and at most, and what it gave."""
+class FitCost:
+    """Seconds of the fit and of its parts, MB before the fit and at its peak, and its loss."""
 
     seconds: float
     profile: float
@@ -63,7 +63,7 @@ class Found:
 
 
 class Stopwatch:
-    """Seconds that some functions take, and how often they are called."""
+    """Total seconds and number of calls of patched functions."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -84,36 +84,35 @@ class Stopwatch:
         setattr(owner, attribute, timed)
 
 
-def measure_here(way: Way) -> Found:
-    """Fit in this process, or as one of several."""
+def measure_here(setup: Setup) -> FitCost:
+    """Fit in this process, possibly as one of several."""
     import pyarrow.parquet
 
     from neuralbasis import NeuralBasisClassifier
     from neuralbasis.distributed.process_group import find_process_group
-    from neuralbasis.training import block_loader as supply
-    from neuralbasis.training import out_of_core as beyond
+    from neuralbasis.training import block_loader, out_of_core
 
     clock = Stopwatch()
-    clock.watch("profile", beyond, "make_profile")
-    clock.watch("cache", beyond, "make_cache")
-    clock.watch("pools", supply._Room, "fill")
-    files, given = sorted(Path(way.folder).glob("*.parquet")), {"interactions": 0, "n_jobs": way.n_jobs}
-    if way.quick:
+    clock.watch("profile", out_of_core, "make_profile")
+    clock.watch("cache", out_of_core, "make_cache")
+    clock.watch("pools", block_loader._Room, "fill")
+    files, given = sorted(Path(setup.folder).glob("*.parquet")), {"interactions": 0, "n_jobs": setup.n_jobs}
+    if setup.quick:
         given["max_steps"] = 5
     warm_up(given)
     group, before = find_process_group(), resident_mb()
     sent = group.sent
-    model = NeuralBasisClassifier(**given, memory_limit=way.limit, verbose=not way.quick)
+    model = NeuralBasisClassifier(**given, memory_limit=setup.limit, verbose=not setup.quick)
     with PeakMemory() as memory:
         begin = time.perf_counter()
-        if way.in_memory:
+        if setup.in_memory:
             table = pyarrow.parquet.ParquetDataset(files).read()
             model.fit(table.drop(["target"]), table["target"].to_numpy())
         else:
             model.fit([str(path) for path in files], "target")
         seconds = time.perf_counter() - begin
     steps = model.history_.steps[-1]
-    return Found(
+    return FitCost(
         seconds=seconds,
         profile=clock.seconds["profile"],
         cache=clock.seconds["cache"],
@@ -136,23 +135,23 @@ def warm_up(given: dict[str, Any]) -> None:
 
 
 def score(model: Any) -> float:
-    """Log loss of rows that are not in the table."""
+    """Log loss on rows that are not in the table."""
     table = make_rows(TEST_ROWS, model.n_features_in_, [1, 0])
-    chance = model.predict_proba(table.drop(["target"]))[np.arange(TEST_ROWS), table["target"].to_numpy()]
-    return float(-np.log(chance).mean())
+    probability = model.predict_proba(table.drop(["target"]))[np.arange(TEST_ROWS), table["target"].to_numpy()]
+    return float(-np.log(probability).mean())
 
 
-def run_way(way: Way) -> Found:
-    """In fresh processes; the first of them answers."""
+def run_setup(setup: Setup) -> FitCost:
+    """Fit in child processes; the first one writes the answer."""
     with tempfile.TemporaryDirectory() as scratch:
         answer = Path(scratch) / "answer.json"
-        module = ["-m", "benchmarks.speed.out_of_core", "--child", json.dumps(asdict(way)), "--answer", str(answer)]
-        start = ["-m", "torch.distributed.run", "--nproc-per-node", str(way.processes)] if way.processes > 1 else []
+        module = ["-m", "benchmarks.speed.out_of_core", "--child", json.dumps(asdict(setup)), "--answer", str(answer)]
+        start = ["-m", "torch.distributed.run", "--nproc-per-node", str(setup.processes)] if setup.processes > 1 else []
         subprocess.run([sys.executable, *start, *module], cwd=ROOT, check=True)
-        return Found(**json.loads(answer.read_text()))
+        return FitCost(**json.loads(answer.read_text()))
 
 
-def print_found(found: dict[str, Found]) -> None:
+def print_found(found: dict[str, FitCost]) -> None:
     header = ["", "seconds", "profile s", "cache s", "training s", "pools s", "pools", "steps", "MB before", "peak MB"]
     header += ["bytes a step", "log loss"]
     rows = []
@@ -164,12 +163,12 @@ def print_found(found: dict[str, Found]) -> None:
     print_table(header, rows)
 
 
-def list_ways(given: argparse.Namespace, folder: str) -> list[Way]:
-    known = {"rows": given.rows, "folder": folder, "limit": given.limit, "quick": given.quick}
+def list_setups(given: argparse.Namespace, folder: str) -> list[Setup]:
+    common = {"rows": given.rows, "folder": folder, "limit": given.limit, "quick": given.quick}
     if given.processes:
-        return [Way(f"{n} × 1 thread", **known, processes=n, n_jobs=1) for n in given.processes]
-    ways = [Way(f"from disk, {given.limit}", **known)]
-    return [*ways, Way("in memory", **known, in_memory=True)] if given.in_memory else ways
+        return [Setup(f"{n} × 1 thread", **common, processes=n, n_jobs=1) for n in given.processes]
+    setups = [Setup(f"from disk, {given.limit}", **common)]
+    return [*setups, Setup("in memory", **common, in_memory=True)] if given.in_memory else setups
 
 
 def main() -> None:
@@ -177,14 +176,14 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=8_400_000)
     parser.add_argument("--limit", default="2GB", help="memory_limit of every process")
     parser.add_argument("--in-memory", action="store_true", help="fit the same rows in memory too")
-    parser.add_argument("--processes", type=int, nargs="+", help="compare so many processes of one thread each")
-    parser.add_argument("--folder", help="of the table; by default it is made anew and removed")
+    parser.add_argument("--processes", type=int, nargs="+", help="numbers of processes to compare, one thread each")
+    parser.add_argument("--folder", help="folder of the table; by default a temporary one")
     parser.add_argument("--quick", action="store_true", help="a small table, few steps")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--answer", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child is not None:
-        found = measure_here(Way(**json.loads(given.child)))
+        found = measure_here(Setup(**json.loads(given.child)))
         from neuralbasis.distributed.process_group import find_process_group
 
         if find_process_group().rank == 0:
@@ -196,7 +195,7 @@ def main() -> None:
         folder = given.folder or f"{scratch}/table"
         write_table(folder, given.rows)
         print(f"{given.rows:,} rows × 28 columns")
-        print_found({way.name: run_way(way) for way in list_ways(given, folder)})
+        print_found({setup.name: run_setup(setup) for setup in list_setups(given, folder)})
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Seconds to draw a model of 30 terms, 20 columns and 10 pairs, and to write the picture as PNG.
+"""Seconds to plot a model of 20 columns and 10 pairs and to write the plot as PNG.
 
     python -m benchmarks run speed.plots
 
-The first picture of a process also imports matplotlib and reads its font; the others are the median of several.
+The first plot of a process also imports matplotlib and reads its font; the others are medians.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_SECONDS = 3.0
 
 
 def fit_model(n_rows: int, n_columns: int, n_pairs: int) -> Any:
-    """Briefly fitted: drawing does not depend on how long the fit took."""
+    """A short fit: plotting does not depend on the length of the fit."""
     from neuralbasis import NeuralBasisRegressor
 
     X = np.random.default_rng(0).normal(size=(n_rows, n_columns))
@@ -44,7 +44,7 @@ def list_figures(model: Any, folder: Path) -> dict[str, Callable[[], Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--calls", type=int, default=5, help="median of so many")
+    parser.add_argument("--calls", type=int, default=5, help="number of calls for the median")
     parser.add_argument("--quick", action="store_true", help="few rows and one call")
     given = parser.parse_args()
     model = fit_model(200 if given.quick else 10_000, 20, 10)

@@ -1,13 +1,13 @@
-"""What a fit of a table beyond memory costs: constants measured here, a model of time made of them, projections.
+"""Cost of a fit from disk: constants measured here, a model of time, and projections.
 
-    python -m benchmarks run speed.scaling [--rows 4000000] [--processes 1 2 4] [--limit 1GB] [--folder FOLDER] [--quick]
+    python -m benchmarks run speed.scaling [--rows 4000000] [--processes 1 2 4] [--limit 1GB] [--folder FOLDER]
 
     seconds = (start + steps · step) / min(W, 2) + (N · prepare + steps · B · row) / W + steps · exchange
 
-N rows, W workers of one thread each, B rows in a batch; the members are at home in two of the workers. The constants
-come from streamed fits of one process with one thread, with small and with large batches: a generated table like Higgs
-(28 columns, Parquet), main effects only. The exchange is timed alone, between two processes. The model is then held
-against whole fits of several processes under torchrun, with batches that no constant was measured with.
+N rows, W workers of one thread each, B rows per batch; the ensemble members are split between two workers. The
+constants come from streamed fits of one process with one thread, with small and with large batches: a generated table
+like Higgs (28 columns, Parquet), main effects only. The exchange is timed separately, between two processes. The model
+is then compared with whole fits of several processes under torchrun, with batches that were not used for the constants.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from .out_of_core import Stopwatch
 
 ROOT = Path(__file__).resolve().parents[2]
 COLUMNS, BATCH, SMALL_BATCH, LARGE_BATCH, STEPS = 28, 8_192, 2_048, 65_536, 400
-HOMES = 2  # workers that share the members' networks and, about so well, what is done on the bench
-ASSUMED = "a core for every worker; 10 Gbit/s and 50 µs between any two; storage that keeps up with the passes"
-NETWORK, LATENCY = 1.25e9, 50e-6  # bytes a second, seconds a message
+TRAINERS = 2  # workers that share the networks of the members and, roughly, the work on the sample
+ASSUMED = "one core per worker; 10 Gbit/s and 50 µs between any two; storage as fast as the passes"
+NETWORK, LATENCY = 1.25e9, 50e-6  # bytes per second, seconds per message
 PROJECTIONS = [(10**9, 1), (10**9, 8), (10**9, 64), (10**12, 64)]
 BATCHES = (8_192, 131_072, 2_097_152)
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A fit to be timed: the table's folder, rows, batch, steps (more, if the rows are), memory limit of a process."""
+    """A fit to time: folder and rows of the table, batch, minimum of steps, memory limit of a process."""
 
     folder: str
     n_rows: int
@@ -48,13 +48,13 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class Run:
-    """How it went.
+class MeasuredFit:
+    """Measured fit.
 
     seconds, prepare, step_seconds : of the whole fit, of the two passes before training, and of a step
-    steps : how many there were
-    exchanged : bytes that a process gave to sums in a step
-    cache_bytes : of a row
+    steps : number of steps
+    exchanged : bytes that a process contributes to the sums of a step
+    cache_bytes : per row
     """
 
     seconds: float
@@ -67,15 +67,15 @@ class Run:
 
 @dataclass(frozen=True)
 class Constants:
-    """What one worker costs.
+    """Costs of one worker.
 
-    start : seconds that do not grow with rows: free parts and densities on the bench, the compiled model
-    prepare : seconds a row, for the profile and the cache
+    start : seconds that do not grow with rows: refinement and densities on the sample, the compiled model
+    prepare : seconds per row of profile and cache
     step, row : seconds of a step, and of each of its rows
     exchanged : bytes that a worker sends in a step
-    exchange : seconds of that between two processes here
-    cache_bytes, table_bytes : of a row in the cache, and in Parquet
-    cores : of this machine
+    exchange : seconds of this exchange between two processes here
+    cache_bytes, table_bytes : per row in the cache and in Parquet
+    cores : number of cores of this machine
     """
 
     start: float
@@ -89,35 +89,35 @@ class Constants:
     cores: int
 
     def predict_here(self, fit: Fit, steps: int, workers: int) -> float:
-        """Seconds of a fit by processes of this machine, which share its cores if they are more."""
-        crowd, homes = max(1.0, workers / self.cores), min(workers, HOMES)
-        own = (self.start + steps * self.step) / homes + self._work(fit.n_rows, steps * fit.batch) / workers
-        return crowd * (own + steps * (workers - 1) * self.exchange)
+        """Seconds of a fit by processes of this machine; more processes than cores share the cores."""
+        crowding, trainers = max(1.0, workers / self.cores), min(workers, TRAINERS)
+        own = (self.start + steps * self.step) / trainers + self._work(fit.n_rows, steps * fit.batch) / workers
+        return crowding * (own + steps * (workers - 1) * self.exchange)
 
     def _work(self, n_rows: float, n_drawn: float) -> float:
         return n_rows * self.prepare + n_drawn * self.row
 
     def send(self, workers: int) -> float:
-        """Seconds of an exchange round a ring on a network: 2 (W - 1) messages, each with a part of it."""
+        """Seconds of a ring all-reduce on a network: 2 (W - 1) messages, each with a W-th of the bytes."""
         return 2 * (workers - 1) * (LATENCY + self.exchanged / workers / NETWORK)
 
     def project(self, n_rows: int, workers: int, batch: int) -> tuple[float, float, float]:
-        """Seconds on a cluster: of the two passes, of training by one pass over the rows, of the exchange in it."""
+        """Seconds on a cluster: the two passes, training with one pass over the rows, and the exchange in it."""
         steps = n_rows / batch
         exchange = steps * self.send(workers)
-        training = steps * self.step / min(workers, HOMES) + self._work(0, n_rows) / workers + exchange
+        training = steps * self.step / min(workers, TRAINERS) + self._work(0, n_rows) / workers + exchange
         return n_rows * self.prepare / workers, training, exchange
 
 
-def time_fit(fit: Fit) -> Run:
-    """In this process, which is one of torchrun's."""
+def time_fit(fit: Fit) -> MeasuredFit:
+    """Fit in this process, which torchrun started."""
     from neuralbasis import NeuralBasisClassifier
     from neuralbasis.distributed.process_group import find_process_group
-    from neuralbasis.training import out_of_core as beyond
+    from neuralbasis.training import out_of_core
 
     clock = Stopwatch()
-    clock.watch("profile", beyond, "make_profile")
-    clock.watch("cache", beyond, "make_cache")
+    clock.watch("profile", out_of_core, "make_profile")
+    clock.watch("cache", out_of_core, "make_cache")
     cache, group = Path(os.environ["SCALING_CACHE"]), find_process_group()
     model = NeuralBasisClassifier(
         interactions=0, batch_size=fit.batch, max_steps=fit.steps, early_stopping_rounds=0, n_jobs=1,
@@ -132,7 +132,7 @@ def time_fit(fit: Fit) -> Run:
     size = sum(path.stat().st_size for path in cache.rglob("bucket-*"))
     steps = history.steps[last]
     prepare = sum(clock.seconds.values())
-    return Run(seconds, prepare, step_seconds, steps, (group.sent - before) / steps, size / fit.n_rows)
+    return MeasuredFit(seconds, prepare, step_seconds, steps, (group.sent - before) / steps, size / fit.n_rows)
 
 
 def list_files(fit: Fit) -> list[str]:
@@ -140,14 +140,14 @@ def list_files(fit: Fit) -> list[str]:
 
 
 def time_exchange(n_bytes: float, count: int = 100) -> float:
-    """Median seconds of what a step exchanges: single precision from the two homes, double precision back to them."""
+    """Median seconds of the exchange of a step: float32 from the two trainers, float64 back to them."""
     import torch
 
     from neuralbasis.distributed.process_group import find_process_group
 
     group, size, found = find_process_group(), max(int(n_bytes / 12), 1), []
-    tables = {part: [torch.zeros(size)] for part in range(HOMES)}
-    sums = {part: [torch.zeros(size, dtype=torch.float64)] for part in range(HOMES)}
+    tables = {part: [torch.zeros(size)] for part in range(TRAINERS)}
+    sums = {part: [torch.zeros(size, dtype=torch.float64)] for part in range(TRAINERS)}
     for _ in range(count):
         group.barrier()
         begin = time.perf_counter()
@@ -158,7 +158,7 @@ def time_exchange(n_bytes: float, count: int = 100) -> float:
 
 
 def run_task(task: dict[str, Any], processes: int) -> Any:
-    """What the first of some fresh processes finds; each has one thread."""
+    """The result of the first of several child processes of one thread each."""
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--standalone"]
     with tempfile.TemporaryDirectory() as cache:
         found = subprocess.run(
@@ -168,20 +168,20 @@ def run_task(task: dict[str, Any], processes: int) -> Any:
     return json.loads(next(line for line in found.stdout.splitlines() if line.startswith('{"found": ')))["found"]
 
 
-def run_fit(fit: Fit, processes: int = 1) -> Run:
-    list_files(fit)  # writes the table where it is not there yet
-    return Run(**run_task({"fit": asdict(fit)}, processes))
+def run_fit(fit: Fit, processes: int = 1) -> MeasuredFit:
+    list_files(fit)  # writes the table if it does not exist
+    return MeasuredFit(**run_task({"fit": asdict(fit)}, processes))
 
 
 def do_task(task: dict[str, Any]) -> None:
-    """The other side of `run_task`."""
+    """Run a task in a child process of `run_task`."""
     found = asdict(time_fit(Fit(**task["fit"]))) if "fit" in task else time_exchange(task["bytes"])
     if os.environ["RANK"] == "0":
         print(json.dumps({"found": found}), flush=True)
 
 
 def measure_constants(fit: Fit, exchanged: float) -> Constants:
-    """From two fits of one process that are alike but for their batches, and from what a step exchanges."""
+    """From two fits of one process that differ in their batches, and from the exchange of a step."""
     small, large = (run_fit(replace(fit, batch=batch)) for batch in (SMALL_BATCH, LARGE_BATCH))
     row = (large.step_seconds - small.step_seconds) / (LARGE_BATCH - SMALL_BATCH)
     rest = [run.seconds - run.prepare - run.steps * run.step_seconds for run in (small, large)]
@@ -198,14 +198,14 @@ def measure_constants(fit: Fit, exchanged: float) -> Constants:
     )
 
 
-def check_measured(run: Run, found: dict[str, float]) -> None:
-    """Constants are differences: one that is not positive was not measured, and nothing follows from it."""
+def check_measured(run: MeasuredFit, found: dict[str, float]) -> None:
+    """Exit if a constant is not positive: constants are differences and may drown in noise."""
     if run.cache_bytes == 0:
         raise SystemExit("the rows fit in memory and were not streamed: give more --rows or a lower --limit")
-    if odd := [name for name, value in found.items() if value <= 0]:
+    if invalid := [name for name, value in found.items() if value <= 0]:
         raise SystemExit(
-            f"not measured, less than the noise of this machine: {', '.join(odd)}; run it where nothing else runs, or "
-            "with more --rows"
+            f"not measured, less than the noise of this machine: {', '.join(invalid)}; use an idle machine or "
+            "more --rows"
         )
 
 
@@ -223,7 +223,7 @@ def print_constants(found: Constants) -> None:
     print_table(["one worker with one thread", "measured"], [[name, format_number(value)] for name, value in rows])
 
 
-def print_runs(constants: Constants, fit: Fit, runs: dict[int, Run]) -> None:
+def print_runs(constants: Constants, fit: Fit, runs: dict[int, MeasuredFit]) -> None:
     rows, alone = [], next(iter(runs.values()))
     for count, run in runs.items():
         rows.append([
@@ -254,9 +254,11 @@ def print_projections(found: Constants) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=4_000_000)
-    parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4], help="of the runs; the first is 1 ×")
-    parser.add_argument("--limit", default="1GB", help="memory of a process; small enough for rows to be streamed")
-    parser.add_argument("--folder", help="keep the table here; by default it is made anew and removed")
+    parser.add_argument(
+        "--processes", type=int, nargs="+", default=[1, 2, 4], help="numbers of processes; ratios are to the first"
+    )
+    parser.add_argument("--limit", default="1GB", help="memory limit of a process, small enough that rows are streamed")
+    parser.add_argument("--folder", help="folder of the table; by default a temporary one")
     parser.add_argument("--quick", action="store_true", help="a small table, one and two processes")
     parser.add_argument("--task", type=json.loads, help=argparse.SUPPRESS)
     given = parser.parse_args()

@@ -1,9 +1,9 @@
-"""Screening of all pairs: seconds and memory of a wide table, and ours against InterpretML's on a smaller one.
+"""Screening of all pairs: seconds and memory on a wide table, and ours against InterpretML's on a smaller one.
 
     python -m benchmarks run speed.screening
 
-Generated columns with a common part and two planted pairs; both screen what is left of the target by its mean. A wide
-table is screened from its positions, as in a fit; the comparison begins with raw columns on both sides.
+Generated correlated columns with two planted pairs; both screen the target minus its mean. The wide table is screened
+from encoded codes, as in a fit; the comparison starts from raw columns on both sides.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_SECONDS, MAX_MB = 60.0, 2000.0
 
 @dataclass(frozen=True)
 class Sizes:
-    """Rows and columns of the wide table and of the one that both screen, and how often."""
+    """Rows and columns of the wide table and of the compared one, and repetitions."""
 
     wide: tuple[int, int] = (100_000, 500)
     both: tuple[int, int] = (20_000, 60)
@@ -43,7 +43,7 @@ QUICK = Sizes((2000, 24), (600, 8), 1)
 
 
 def make_table(n_rows: int, n_columns: int) -> tuple[np.ndarray, np.ndarray]:
-    """Columns correlated by 0.3, and a target with a product and an exclusive or."""
+    """Columns with correlation 0.3, and a target with a product and an exclusive or."""
     rng = np.random.default_rng(0)
     X = np.sqrt(0.3) * rng.standard_normal((n_rows, 1)) + np.sqrt(0.7) * rng.standard_normal((n_rows, n_columns))
     y = X[:, 0] * X[:, 1] + np.sign(X[:, 2] * X[:, 3]) + rng.standard_normal(n_rows)
@@ -64,7 +64,7 @@ def screen_raw(X: np.ndarray, y: np.ndarray, threads: int) -> np.ndarray:
 
 
 def measure_wide(sizes: Sizes, threads: int) -> list[list[str]]:
-    """Lines of the table: what was done, seconds, peak MB, verdict."""
+    """Rows of the table: step, seconds or MB, target, verdict."""
     X, y = make_table(*sizes.wide)
     screen_raw(X[:500, :4], y[:500], threads)  # loads the compiled loop
     positions, axes = place_rows(X, threads)
@@ -89,9 +89,9 @@ def measure_wide(sizes: Sizes, threads: int) -> list[list[str]]:
 
 
 def time_both(sizes: Sizes, threads: int) -> dict[str, float]:
-    """Seconds of each way from raw columns, where it is installed."""
+    """Seconds of each implementation from raw columns."""
     X, y = make_table(*sizes.both)
-    ways: dict[str, Callable] = {
+    implementations: dict[str, Callable] = {
         "ours, 1 thread": lambda: screen_raw(X, y, 1),
         f"ours, {threads} threads": lambda: screen_raw(X, y, threads),
     }
@@ -99,10 +99,10 @@ def time_both(sizes: Sizes, threads: int) -> dict[str, float]:
         from interpret.utils import measure_interactions
 
         scores = np.zeros(len(y))
-        ways["interpret.utils.measure_interactions"] = lambda: measure_interactions(
+        implementations["interpret.utils.measure_interactions"] = lambda: measure_interactions(
             X, y, init_score=scores, objective="rmse"
         )
-    return {name: median_seconds(way, sizes.n_repeats) for name, way in ways.items()}
+    return {name: median_seconds(call, sizes.n_repeats) for name, call in implementations.items()}
 
 
 def print_both(seconds: dict[str, float]) -> None:

@@ -1,11 +1,11 @@
-"""A sparse table with a hundred thousand pairs, like the paper's Common Objects: one epoch, memory, prediction.
+"""A sparse table with 100,000 pairs, like the paper's Common Objects: one epoch, memory, prediction.
 
     python -m benchmarks run speed.sparse_pairs
     python -m benchmarks run speed.sparse_pairs --rows 20000 --pairs 10000
 
-Generated rows, 97 % of whose values are absent, with planted main effects and pairs. The pairs of the model are those
-that are seen together most often, as a user would choose them. All learners make one pass over the rows, each in a
-process of its own; their batches and rates are their defaults. "the truth" is what the rows were drawn from.
+Generated rows with 97 % absent values and planted main effects and pairs. The model has the pairs that occur together
+most often, as a user would choose them. All learners make one pass over the rows, each in a child process, with their
+default batches and learning rates. "the truth" is the distribution that the rows were drawn from.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from ..results.markdown import format_number, format_verdict, print_table
 from .resources import PeakMemory, median_seconds, resident_mb, time_once
 
 PAIRS, MAINS, LINEAR = "neuralbasis, pairs", "neuralbasis, main effects", "linear softmax"
-# title -> figure, target
+# title -> field, target
 TARGETS = {
     "fit s": ("fit_seconds", at_most(300)),
     "peak MB": ("peak_mb", at_most(12_000)),
     "predict rows/s": ("rows_per_second", at_least(20_000)),
 }
-PLANTED_SHARE = 100  # one in so many pairs of the model is planted
+PLANTED_SHARE = 100  # one of this many pairs is planted
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of the tables to fit and to test on, and of the model."""
+    """Sizes of the training and test tables and of the model."""
 
     n_rows: int = 200_000
     n_test: int = 20_000
@@ -52,7 +52,7 @@ QUICK = Sizes(1500, 300, 500, 45, 100, 0.95)
 
 @dataclass(frozen=True)
 class Figures:
-    """What one learner took and reached; of the truth only the last two are known."""
+    """Cost and accuracy of a learner; for the truth only the last two fields are known."""
 
     learner: str
     n_terms: int
@@ -119,14 +119,14 @@ def read_sizes(given: argparse.Namespace) -> Sizes:
 
 
 def main() -> None:
-    usual = Sizes()
+    defaults = Sizes()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=usual.n_rows)
-    parser.add_argument("--test-rows", type=int, default=usual.n_test)
-    parser.add_argument("--columns", type=int, default=usual.n_columns)
-    parser.add_argument("--classes", type=int, default=usual.n_classes)
-    parser.add_argument("--pairs", type=int, default=usual.n_pairs)
-    parser.add_argument("--sparsity", type=float, default=usual.sparsity, help="share of absent values")
+    parser.add_argument("--rows", type=int, default=defaults.n_rows)
+    parser.add_argument("--test-rows", type=int, default=defaults.n_test)
+    parser.add_argument("--columns", type=int, default=defaults.n_columns)
+    parser.add_argument("--classes", type=int, default=defaults.n_classes)
+    parser.add_argument("--pairs", type=int, default=defaults.n_pairs)
+    parser.add_argument("--sparsity", type=float, default=defaults.sparsity, help="share of absent values")
     parser.add_argument("--quick", action="store_true", help="a tiny table")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -136,7 +136,7 @@ def main() -> None:
         print(json.dumps([asdict(figures) for figures in found]))
         return
     sizes, lines = read_sizes(given), []
-    for learner in tqdm((PAIRS, MAINS, LINEAR), desc="objects", unit="learner"):
+    for learner in tqdm((PAIRS, MAINS, LINEAR), desc="sparse pairs", unit="learner"):
         requested = {"learner": learner, "sizes": asdict(sizes), "quick": given.quick}
         own, truth = (
             Figures(**line) for line in json.loads(run_child("benchmarks.speed.sparse_pairs", json.dumps(requested)))

@@ -370,8 +370,8 @@ def test_report_tells_what_is_lost() -> None:
     assert "sklearn 1.0" in text
     assert "2 cells measured, 1 failed, 4 missing; load before a fit 0.5" in text
     assert "- EBM on a, split 0: failed, exit code 1: no" in text
-    assert "- split 1, learners that were not started when the budget was spent: a (2), b (1)\n" in text
-    assert "- split 2, learners that were not started when the budget was spent: a (1)\n" in text
+    assert "- split 1, not started within the budget: a (2), b (1)\n" in text
+    assert "- split 2, not started within the budget: a (1)\n" in text
     assert "- ca: not run, it is not there" in text
     assert "| a       | 1.5000 ± 0.7071 |   – |" in text
 
@@ -404,7 +404,7 @@ def test_a_run_stops_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[s
     out, written = tmp_path / "cells.jsonl", tmp_path / "report.md"
     text = run_laboratory(capsys, out, "--budget", "0.01")  # the first cell is begun, the second is not
     assert "1 cells measured, 0 failed, 1 missing" in text
-    assert "- split 200, learners that were not started when the budget was spent: jumps/300 (1)" in text
+    assert "- split 200, not started within the budget: jumps/300 (1)" in text
     text = run_laboratory(capsys, out)
     assert "2 cells measured, 0 failed, 0 missing" in text
     records = read_records(out)

@@ -50,7 +50,7 @@ def test_cells_differ_by_their_options(tmp_path: Path) -> None:
     fields = json.loads(out.read_text())
     assert fields["cell"].pop("options") == {}
     fields.pop("n_terms")
-    out.write_text(json.dumps(fields))
+    out.write_text(json.dumps(fields) + "\n")
     assert find_done(cell, out) is None
     assert find_done(Cell("ca", "linear", quick=True, options={"interactions": 0}), out) is not None
 

@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from benchmarks.robustness.model_files import build_kinds, check_bounds, list_seeds, make_file
+from benchmarks.robustness.model_files import check_bounds, list_seeds
+from benchmarks.robustness.mutations import build_kinds, make_file
 
 N_CASES = 3000
 
