@@ -28,7 +28,7 @@ from typing import Any
 from tqdm import tqdm
 
 from .. import baselines, datasets
-from ..datasets.families import LEAST_ROWS
+from ..datasets.families import MIN_ROWS
 from ..harness import RESULTS, ChildError, read_option
 from .comparison import Place
 from .laboratory_report import Run, write_report
@@ -96,7 +96,7 @@ def add_sizes(name: str, sizes: Sequence[int]) -> list[str]:
     (['keel:pima'], ['r:Boston@100'])
     """
     if name in datasets.FAMILIES:
-        return [f"{name}/{size}" for size in sizes if size >= LEAST_ROWS.get(name, 0)]
+        return [f"{name}/{size}" for size in sizes if size >= MIN_ROWS.get(name, 0)]
     for mark, names in (("/", datasets.FAMILIES), ("@", SETS)):
         base, _, rows = name.partition(mark)
         if name in SETS or (base in names and rows.isdecimal()):

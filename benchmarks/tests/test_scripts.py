@@ -1,4 +1,4 @@
-"""The benchmarks run: every script in `--quick`, as a process; its tables hold the expected rows and finite numbers."""
+"""Benchmarks run through the driver with `--quick`; their tables have the expected rows and finite numbers."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_main_effects() -> None:
 
 
 def test_interactions() -> None:
-    """Telco, the set with columns of text; the learners have pairs."""
+    """Telco has text columns; the learners have pairs."""
     (table,) = read_tables(run("interactions", "--quick", "--only", "telco"))
     metrics = ["auroc", "log loss", "fit seconds", "peak MB", "terms", "predict rows/s"]
     assert [row[:2] for row in table.rows] == [["Telco churn", metric] for metric in metrics]
@@ -194,15 +194,15 @@ def test_newsgroups() -> None:
     assert_positive(split.numbers("accuracy"))
     for column in ("accuracy", "peak MB", "predict documents/s"):
         assert_positive(whole.numbers(column))
-    assert_positive(whole.numbers("fit seconds")[:1])  # the other is rounded to nothing
-    assert whole.rows[1][2] == "–"  # a support vector machine has no probabilities
-    assert [row[3] for row in targets.rows] == ["met" if judge_line(row) else "missed" for row in targets.rows]
+    assert_positive(whole.numbers("fit seconds")[:1])  # the other is rounded to 0
+    assert whole.rows[1][2] == "–"  # LinearSVC has no probabilities
+    assert [row[3] for row in targets.rows] == ["met" if is_met(row) else "missed" for row in targets.rows]
     for group, found in words.rows:
         assert all(word.startswith(f"{group}word") for word in found.split()[:3])
 
 
-def judge_line(row: list[str]) -> bool:
-    """Whether a line of value and target is met."""
+def is_met(row: list[str]) -> bool:
+    """Whether a row of value and target is met."""
     value, (sign, limit) = float(row[1].replace(",", "")), row[2].replace(",", "").split()
     return value <= float(limit) if sign == "≤" else value >= float(limit)
 
@@ -217,7 +217,7 @@ def test_objects() -> None:
     assert max(table.numbers("accuracy")[:3]) < table.numbers("accuracy")[3]
     for column in ("fit s", "peak MB", "predict rows/s"):
         assert_positive(Table(table.header, table.rows[:3]).numbers(column))
-    assert [row[3] for row in targets.rows] == ["met" if judge_line(row) else "missed" for row in targets.rows]
+    assert [row[3] for row in targets.rows] == ["met" if is_met(row) else "missed" for row in targets.rows]
 
 
 def test_concepts() -> None:
@@ -228,7 +228,7 @@ def test_concepts() -> None:
         assert figures["predict, rows/s"][1] == target
         assert all(0 <= float(figures[name][0]) < 1 for name in ("accuracy", "accuracy of the shares"))
         judged = [row for row in table.rows if row[2] != "–"]
-        assert [row[3] for row in judged] == ["met" if judge_line(row) else "missed" for row in judged]
+        assert [row[3] for row in judged] == ["met" if is_met(row) else "missed" for row in judged]
 
 
 def test_detection() -> None:
