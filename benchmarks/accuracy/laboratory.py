@@ -183,7 +183,7 @@ def run_cells(
 
 
 def warm_up() -> None:
-    """Compile the loops and cache them on disk, so that no measured fit compiles."""
+    """Compile the loops and cache them on disk: measured fits then do not compile."""
     for key in WARM_UP:
         with suppress(ChildError):  # the cells report the same error
             measure(Cell(key, "ours", quick=True))

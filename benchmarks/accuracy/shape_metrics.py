@@ -1,4 +1,4 @@
-"""Metrics beside the loss: distance of shapes from the true effects, and change of predictions with the seed.
+"""Metrics other than the loss: distance of shapes from the true effects, and change of predictions with the seed.
 
 Contributions and true effects are (N, D) on test rows; each column is centred on these rows before the comparison.
 """

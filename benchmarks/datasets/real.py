@@ -40,7 +40,7 @@ PART = 20_000  # rows of covertype_part
 
 
 def data_folder() -> Path:
-    """The folder that NEURALBASIS_DATA names, or shared/data beside the repository."""
+    """The folder that NEURALBASIS_DATA names, or shared/data next to the repository."""
     return Path(os.environ.get("NEURALBASIS_DATA") or DEFAULT_FOLDER)
 
 

@@ -46,7 +46,7 @@ class Source:
 
     read : (paths of the existing files in order, sizes) -> the three parts
     n_columns : columns of the raw table, if different from its features
-    page : web page of the data; `advice` says what to do there by hand
+    page : web page of the data; `advice`: manual steps there
     levels : columns of levels and their numbers of levels, for the generated stand-in
     slack : rows by which the first two parts may differ from the paper's
     fetch : downloads files through scikit-learn

@@ -26,7 +26,7 @@ GIVEN_ALL_ROWS = ("ours", "ebm", "node_gam")  # learners that hold out rows them
 
 @dataclass(frozen=True)
 class Data:
-    """A data set of the paper: its name, metric and decimals there; `differs` says how ours is another one."""
+    """A data set of the paper: its name, metric and decimals there; `differs` describes how ours differs."""
 
     name: str
     metric: str
