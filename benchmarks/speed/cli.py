@@ -24,6 +24,7 @@ import numpy as np
 
 from .. import baselines, datasets
 from ..results.markdown import format_number, format_verdict, print_table
+from .predict import load_data
 
 BLOCK_ROWS = 100_000
 PART_ROWS = 1_000_000
@@ -130,13 +131,6 @@ def print_runs(runs: list[Run]) -> None:
         figures = [f"{run.n_rows:,}", format_number(run.speed), format_number(run.peak_mb)]
         rows.append([run.name, *figures, format_verdict(met if is_ours else None)])
     print_table(["command", "rows", "rows a second", "peak MB", f"≥ {MIN_ROWS_A_SECOND:,} and ≤ {MAX_MB} MB"], rows)
-
-
-def load_data(quick: bool) -> datasets.Dataset:
-    """California Housing, or a generated table of the same shape if it is not available."""
-    if quick or datasets.find_missing("ca"):
-        return datasets.stand_in("ca", n_rows=None if quick else 20_640)
-    return datasets.load("ca")
 
 
 def main() -> None:

@@ -313,7 +313,7 @@ def test_sparse_rows_are_read_like_dense_ones() -> None:
     np.testing.assert_array_equal(dense.predict_proba(X), sparse.predict_proba(csr_matrix(X)))
 
 
-def test_networks_want_numbers() -> None:
+def test_networks_need_numbers() -> None:
     X = make_table(10)
     X[3, 1] = np.nan
     with pytest.raises(ValueError, match="finite numbers, but the table has levels or missing values"):
@@ -369,7 +369,7 @@ def test_validation_rows_are_used(name: str, task: str) -> None:
     assert lose(chosen) <= lose(default) + 0.01
 
 
-def test_an_absent_package_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_raises_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nodegam", None)
     with pytest.raises(ImportError, match=r"pip install nodegam"):
         node_gam.fit(make_table(10), make_table(10)[:, 0], "regression", 0)
@@ -384,7 +384,7 @@ def test_throughput(model: str) -> None:
     assert (record["published"] is None) == model.startswith("compiled")
 
 
-def test_throughput_knows_its_limits() -> None:
+def test_throughput_limits() -> None:
     calls = []
     seconds, runs, _ = time_runs(lambda: calls.append(1), 1, max_runs=100, limit=0.0)
     assert (runs, len(calls)) == (1, 2)  # the first does not count

@@ -89,7 +89,7 @@ def test_news_has_the_paper_s_numbers() -> None:
     assert len(np.unique(data.y)) == 20
 
 
-def test_absent_news_say_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_news_raise_with_advice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("NEURALBASIS_DATA", str(tmp_path))
     monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path))
     with pytest.raises(FileNotFoundError, match=r"set NEURALBASIS_DATA .* or SCIKIT_LEARN_DATA"):
@@ -116,7 +116,7 @@ def test_objects_are_seen_together() -> None:
     assert right.mean() > 0.03 + (world.main_scores(X).argmax(axis=1) == table.y).mean()
 
 
-def test_absent_data_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_data_raise_with_advice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("NEURALBASIS_DATA", str(tmp_path))
     with pytest.raises(FileNotFoundError, match="set NEURALBASIS_DATA"):
         datasets.load("heloc")

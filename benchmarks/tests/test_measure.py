@@ -62,7 +62,7 @@ def test_options_are_read() -> None:
         read_option("outer_bags")
 
 
-def test_peak_memory_sees_what_came_and_went() -> None:
+def test_peak_memory_includes_freed_memory() -> None:
     before = resident_mb()
     with PeakMemory() as memory:
         np.ones(30_000_000).sum()  # 229 MB
@@ -134,7 +134,7 @@ def test_targets_are_judged_from_the_figures() -> None:
     assert [format_verdict(met) for met in (True, False, None)] == ["met", "missed", "–"]
 
 
-def test_a_learner_that_did_not_run_says_so() -> None:
+def test_a_learner_without_records_is_marked() -> None:
     study = main_effects.STUDIES["covertype"]
     line = write_line(study, study.lines[0], {"ours": [], "ebm": []}, len(main_effects.PUBLISHED))
     assert line == ["CoverType", "accuracy", "not run", "not run", "–", "0.7369", "0.7392", "≥ 0.74", "–"]

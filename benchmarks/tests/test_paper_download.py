@@ -1,4 +1,4 @@
-"""Files of the paper's data sets: found, downloaded, or named in an error that says where to place them."""
+"""Files of the paper's data sets: found, downloaded, or named in an error with the folder to place them in."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_what_scikit_learn_cannot_fetch_is_named(folder: Path) -> None:
         fetch(source)
 
 
-def test_sets_that_nobody_can_fetch_say_what_to_place(folder: Path) -> None:
+def test_sets_without_a_download_name_the_file_to_place(folder: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"mimic2/mimic2\.data not in .*PhysioNet"):
         paper.load("mimic2", fetch=True)
 
@@ -125,7 +125,7 @@ def test_missing_files_are_named_with_their_folder(folder: Path, key: str) -> No
     assert str(folder) in problem
     with pytest.raises(FileNotFoundError, match="NEURALBASIS_DATA"):
         paper.load(key)
-    assert list(folder.iterdir()) == []  # nothing is fetched unasked
+    assert list(folder.iterdir()) == []  # nothing is downloaded without a request
 
 
 def test_caches_of_scikit_learn_are_found(folder: Path) -> None:

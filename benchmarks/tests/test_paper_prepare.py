@@ -49,7 +49,7 @@ def test_queries_stay_whole(counts: list[int], n_valid: int) -> None:
 
 
 def make_splits(recipe: str, rest: float) -> Splits:
-    """Rows to train that are always the same; others are spread as told."""
+    """Fixed training rows; the other rows have the deviation `rest`."""
     rng = np.random.default_rng(0)
 
     def make(n_rows: int, spread: float) -> Part:
@@ -60,7 +60,7 @@ def make_splits(recipe: str, rest: float) -> Splits:
 
 
 @pytest.mark.parametrize("recipe", ["minmax", "gaussian"])
-def test_scalers_see_rows_to_train_only(recipe: str) -> None:
+def test_scalers_are_fitted_on_training_rows(recipe: str) -> None:
     near, far = prepare(make_splits(recipe, 0.1)), prepare(make_splits(recipe, 1_000))
     assert (near.train.X == far.train.X).all()
     assert far.train.X.dtype == np.float32
@@ -117,7 +117,7 @@ def test_stand_ins_have_the_columns_of_the_set(key: str) -> None:
         assert prepared.train.X.dtype == np.float32
 
 
-def test_wrong_sizes_are_told() -> None:
+def test_wrong_sizes_are_reported() -> None:
     part = Part(np.zeros((4, 3)), np.array([0, 1, 0, 1]))
     splits = Splits("Four", "classification", part, part, part, "minmax")
     check_sizes(splits, Sizes(4, 4, 4, 3, 2))
@@ -138,7 +138,7 @@ def test_examples(module: ModuleType) -> None:
     assert (found.failed, found.attempted > 0) == (0, True)
 
 
-def test_an_unknown_set_is_told() -> None:
+def test_an_unknown_set_raises() -> None:
     with pytest.raises(ValueError, match=r"one of ca_housing, fico, .* got 'iris'"):
         paper.load("iris")
 

@@ -55,7 +55,7 @@ def test_a_higher_auroc_is_a_lower_loss():
     assert all(-1 <= trial.loss <= 0 for trial in run_search(search, 2))
 
 
-def test_trials_are_lines_and_a_run_goes_on(tmp_path):
+def test_trials_are_recorded_and_a_run_continues(tmp_path):
     out = tmp_path / "search.jsonl"
     search = make_search("fico", "XGBoost", None, {"n_jobs": 1}, 0, True, out)
     run_search(search, 2)
@@ -67,7 +67,7 @@ def test_trials_are_lines_and_a_run_goes_on(tmp_path):
     assert all("commit" in line and "versions" in line for line in lines)
 
 
-def test_a_failed_trial_is_a_line_too(tmp_path):
+def test_a_failed_trial_is_recorded(tmp_path):
     out = tmp_path / "search.jsonl"
     search = make_search("fico", "XGBoost", None, {"n_jobs": 1, "tree_method": "none"}, 0, True, out)
     with pytest.warns(UserWarning, match="failed with"):

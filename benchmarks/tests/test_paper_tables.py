@@ -357,7 +357,7 @@ def ignore_present_version(text: str) -> str:
 
 
 def test_reports_are_generated() -> None:
-    """Nobody edits them: `python -m benchmarks report` writes them."""
+    """`python -m benchmarks report` writes them; they are not edited."""
     records = Records.read()
     texts = {
         RESULTS.parent / "RESULTS.md": write_results(records),

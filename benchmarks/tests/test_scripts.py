@@ -101,7 +101,7 @@ def test_covertype_prints_its_parameters() -> None:
     assert table.rows[0][table.header.index("paper NB³M")] == "0.9634"
 
 
-def test_covertype_knows_the_parameters() -> None:
+def test_covertype_rejects_unknown_parameters() -> None:
     command = [sys.executable, "-m", "benchmarks.accuracy.covertype", "--quick", "--set", "outer_bagz=2"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
