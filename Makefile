@@ -42,15 +42,15 @@ programs:
 test: lint programs ## lint, then every test and doctest
 	MPLBACKEND=Agg $(RUN) -m pytest -n 2
 
-bench: $(STAMP) ## the benchmark tables; NEURALBASIS_DATA names the folder of real data sets
-	$(RUN) -m benchmarks.record
-	$(RUN) -m benchmarks.accuracy.laboratory --splits 3 --first-split 300
-	$(RUN) -m benchmarks.report
+bench: $(STAMP) ## all benchmarks except the paper's, then benchmarks/RESULTS.md; NEURALBASIS_DATA names the data folder
+	$(RUN) -m benchmarks run all
+	$(RUN) -m benchmarks run laboratory --splits 3 --first-split 300
+	$(RUN) -m benchmarks report
 
 BUDGET ?= 3h
-bench-paper: $(STAMP) ## the paper's experiments as far as BUDGET goes (3h), then benchmarks/RESULTS.md; goes on where it stopped
-	$(RUN) -m benchmarks.run --budget $(BUDGET)
-	$(RUN) -m benchmarks.report
+bench-paper: $(STAMP) ## the paper's experiments within BUDGET (3h), then benchmarks/RESULTS.md; continues an earlier run
+	$(RUN) -m benchmarks run paper --budget $(BUDGET)
+	$(RUN) -m benchmarks report
 
 pictures: $(STAMP) ## draw the pictures of the README and the docs again
 	$(RUN) -m examples.pictures

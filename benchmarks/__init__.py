@@ -1,7 +1,9 @@
-"""Benchmarks of neuralbasis: accuracy, time and memory beside EBM and the published figures.
+"""Benchmarks of neuralbasis: accuracy, time, memory and robustness, next to other learners and published figures.
 
-`python -m benchmarks.run` does the paper's experiments, `python -m benchmarks.record` all others; each script also runs
-alone (`python -m benchmarks.speed.predict`). `python -m benchmarks.report` writes RESULTS.md from the lines they leave.
-All that measure have `--quick`, which uses tiny generated tables and says nothing about speed or accuracy. Not in the
-wheel.
+    python -m benchmarks list                       # names of all benchmarks
+    python -m benchmarks run speed.predict          # run one and record what it prints
+    python -m benchmarks report                     # write RESULTS.md from the records
+
+Folders: `paper` (the paper's tables), `accuracy`, `speed`, `robustness`, `datasets`, `baselines` (learners), `results`
+(records and generated tables). `--quick` uses tiny generated tables; its figures are meaningless. Not in the wheel.
 """

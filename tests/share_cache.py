@@ -10,7 +10,7 @@ import sys
 
 import numpy as np
 
-from benchmarks.drills.job import small_memory
+from benchmarks.robustness.fit_process import small_memory
 from neuralbasis import NeuralBasisRegressor
 from neuralbasis.encoding import disk_cache as cache
 from tests.laws.fit_together import QUICK, draw

@@ -1,1 +1,1 @@
-"""Tables of accuracy, each beside its competitor's and the published figures."""
+"""Accuracy: learners next to each other and next to published figures."""

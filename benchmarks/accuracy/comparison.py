@@ -1,9 +1,9 @@
-"""Two learners beside each other, by the records of the splits that both have.
+"""Comparison of two learners on the splits that both have.
 
 The loss of a record is its RMSE or log loss. A problem's figure is the geometric mean of the ratios of the two losses
-over its splits, with a 95 % interval from resampled splits; that of many problems is the geometric mean of theirs, with
-an interval from resampled problems. Beside it stands the geometric mean of the ratios of mean losses, in which a split
-without an error counts no more than any other. Below 1 the first learner is better.
+over its splits, with a 95 % interval from resampled splits. The figure of many problems is the geometric mean of
+theirs, with an interval from resampled problems. The geometric mean of the ratios of mean losses is given as well: in
+it, a split without an error has no more weight than any other. Below 1 the first learner is better.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from functools import cached_property
 import numpy as np
 
 from .. import datasets
-from ..measure import Record
+from .measure import Record
 
 N_RESAMPLES = 10_000
-LEAST_LOG_LOSS = 1e-3  # smaller ones count as this: their ratios say nothing
+MIN_LOG_LOSS = 1e-3  # smaller values count as this: their ratios are meaningless
 COMPARISONS = (
     ("ours", "EBM"), ("ours mains", "EBM mains"), ("ours", "XGBoost"), ("ours", "HistGradientBoosting"),
     ("ours mains", "linear"), ("ours fast", "EBM"), ("ours fast mains", "EBM mains"), ("ours best", "EBM"),
@@ -39,7 +39,7 @@ Records = Mapping[Place, Record]
 
 @dataclass(frozen=True)
 class Ratio:
-    """A geometric mean, and its 95 % interval where there are two values or more."""
+    """A geometric mean, with two values or more also its 95 % interval."""
 
     mean: float
     low: float | None = None
@@ -56,7 +56,7 @@ class Ratio:
 
 
 def find_ratio(ratios: Sequence[float]) -> Ratio:
-    """The interval is of the mean logarithm over resampled values."""
+    """Geometric mean of ratios; the interval is a bootstrap of the mean logarithm."""
     logs = np.log(ratios)
     mean = float(np.exp(logs.mean()))
     if len(logs) < 2:
@@ -68,12 +68,12 @@ def find_ratio(ratios: Sequence[float]) -> Ratio:
 
 def read_loss(record: Record) -> float:
     metrics = record.metrics
-    return metrics["rmse"] if "rmse" in metrics else max(metrics["log_loss"], LEAST_LOG_LOSS)
+    return metrics["rmse"] if "rmse" in metrics else max(metrics["log_loss"], MIN_LOG_LOSS)
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two learners on the same split of a problem."""
+    """Records of two learners on one split of a problem."""
 
     problem: str
     ours: Record
@@ -104,7 +104,7 @@ class Comparison:
 
     @cached_property
     def of_means(self) -> float:
-        """Geometric mean over the problems of our mean loss over theirs."""
+        """Geometric mean over problems of (our mean loss / their mean loss)."""
         sums = [
             (sum(read_loss(pair.ours) for pair in pairs), sum(read_loss(pair.theirs) for pair in pairs))
             for pairs in self.group(lambda problem: problem).values()
@@ -117,7 +117,7 @@ class Comparison:
 
     @property
     def share(self) -> float | None:
-        """Of the problems with a verdict, those that are better or tied."""
+        """Share of the problems with a verdict that are better or tied."""
         n_judged = self.counts["better"] + self.counts["tied"] + self.counts["worse"]
         return 1 - self.counts["worse"] / n_judged if n_judged else None
 
@@ -127,16 +127,16 @@ class Comparison:
 
     @property
     def seconds(self) -> float:
-        """All our seconds over all theirs."""
+        """Our total fit seconds over theirs."""
         return sum(pair.ours.fit_seconds for pair in self.pairs) / sum(pair.theirs.fit_seconds for pair in self.pairs)
 
     @property
     def seed_change(self) -> float | None:
-        """Our mean over theirs."""
+        """Our mean change with the seed over theirs."""
         return divide(*self.means("seed_change"))
 
     def group(self, name: Callable[[str], str]) -> dict[str, list[Pair]]:
-        """Pairs by a name that the problem has."""
+        """Pairs grouped by a name derived from the problem."""
         found: dict[str, list[Pair]] = {}
         for pair in self.pairs:
             found.setdefault(name(pair.problem), []).append(pair)
@@ -178,7 +178,7 @@ def compare(records: Mapping[str, Records], names: tuple[str, str]) -> Compariso
 
 
 def list_comparisons(records: Mapping[str, Records]) -> dict[str, list[Comparison]]:
-    """For each group of problems, what can be compared."""
+    """All comparisons with records, by group of problems."""
     found = {}
     for group, belongs in GROUPS.items():
         chosen = {

@@ -1,10 +1,10 @@
-"""CoverType with all 1,431 pairs, or with triples as well, beside the paper's NB²M and NB³M.
+"""CoverType with all 1,431 pairs, or also with triples, next to the paper's NB²M and NB³M.
 
-    python -m benchmarks.accuracy.covertype --terms pairs --set outer_bags=2 max_steps=3000
+    python -m benchmarks run covertype.pairs --set outer_bags=2 max_steps=3000
 
-`--set` gives parameters of the estimator; they are printed, and what is not given has its default. Of the 24,804
-triples the strongest 300 are taken unless `--set triples=…` says otherwise. The paper splits 70/10/20; here a
-stratified fifth is for testing, and each member holds its validation rows out of the rest.
+`--set` gives parameters of the estimator, which are printed; all others have their defaults. The strongest 300 of the
+24,804 triples are used unless `--set triples=…` is given. The paper splits 70/10/20; here a stratified fifth is the
+test set, and each member holds out validation rows from the rest.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..measure import read_option
+from ..harness import read_option
 from .studies import Line, Study, make_parser, run_studies
 from .targets import at_least, at_most
 
 PAIRS: dict[str, Any] = {"interactions": "all"}
 TRIPLES: dict[str, Any] = {"interactions": "all", "triples": 300}
-# terms -> their study, name of the paper's model
+# terms -> study, name of the paper's model
 STUDIES = {
     "pairs": (Study("CoverType, pairs", (0,), (0,), (
         Line("accuracy", at_least(0.8908), (0.8908, 0.8860)), Line("log_loss"), Line("fit seconds", at_most(40 * 60)),
@@ -33,7 +33,7 @@ STUDIES = {
 
 
 def find_unknown(options: Mapping[str, Any]) -> list[str]:
-    """Names that are no parameters of the estimator."""
+    """Names that are not parameters of the estimator."""
     from neuralbasis import NeuralBasisClassifier
 
     return sorted(set(options) - set(NeuralBasisClassifier().get_params()))
@@ -49,7 +49,7 @@ def main() -> None:
     study = replace(study, options={**study.options, **dict(given.set)})
     if unknown := find_unknown(study.options):
         parser.error(f"the estimator has no parameter {', '.join(unknown)}")
-    print(", ".join(f"{name}={value!r}" for name, value in study.options.items()) + "; the rest at its default\n")
+    print(", ".join(f"{name}={value!r}" for name, value in study.options.items()) + "; all others at their defaults\n")
     run_studies({"covertype": study}, given, (paper_model, "paper XGBoost"))
 
 

@@ -1,10 +1,9 @@
-"""Pairs beside EBM's pairs and the paper's figures, both learners with their defaults: accuracy, seconds and memory.
+"""Pairs: our defaults, EBM's defaults and the paper's figures; accuracy, seconds and memory.
 
-    python -m benchmarks.accuracy.interactions --only ca,heloc
+    python -m benchmarks run interactions --only ca,heloc
 
 Every split is 80/20 and stratified by class. Published figures are of the paper's own splits; its XGBoost is tuned.
-MAGIC, bike sharing and Telco churn have no targets: there the ratio to EBM tells. All pairs of CoverType have a script
-of their own, `benchmarks.accuracy.covertype`.
+MAGIC, bike sharing and Telco churn have no published figures and no targets.
 """
 
 from __future__ import annotations

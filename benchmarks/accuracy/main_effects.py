@@ -1,9 +1,9 @@
-"""Main effects beside EBM's main effects and the paper's figures: accuracy, seconds and memory of a fit.
+"""Main effects: ours, EBM's and the paper's figures; accuracy, seconds and memory of a fit.
 
-    python -m benchmarks.accuracy.main_effects --only ca,heloc
+    python -m benchmarks run main_effects --only ca,heloc
 
 Every split is 80/20 and stratified by class. Published figures are of the paper's own splits. EBM on CoverType takes
-very long and runs only with `--ebm-covertype`; once in the file of cells it is shown without.
+very long and runs only with `--ebm-covertype`; an existing record is shown without it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ STUDIES = {
 
 
 def adapt_studies(given: argparse.Namespace) -> dict[str, Study]:
-    """The studies with what the options say of credit fraud and CoverType."""
+    """The studies with the options for credit fraud and CoverType applied."""
     studies = {**STUDIES, "fraud": replace(STUDIES["fraud"], splits=range(given.fraud_splits))}
     if given.ebm_covertype:
         studies["covertype"] = replace(studies["covertype"], looked_up=())
@@ -49,7 +49,7 @@ def main() -> None:
     parser = make_parser(__doc__)
     add_choices(parser, list(STUDIES))
     parser.add_argument("--fraud-splits", type=int, default=1, help="number of splits of credit fraud")
-    parser.add_argument("--ebm-covertype", action="store_true", help="also fit EBM on CoverType: very long")
+    parser.add_argument("--ebm-covertype", action="store_true", help="also fit EBM on CoverType (very slow)")
     given = parser.parse_args()
     run_studies(adapt_studies(given), given, PUBLISHED)
 

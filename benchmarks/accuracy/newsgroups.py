@@ -1,10 +1,10 @@
-"""20 Newsgroups, 146,016 columns of words: ours at its defaults beside linear models and the paper's figures.
+"""20 Newsgroups, 146,016 columns of words: our defaults, linear models and the paper's figures.
 
-    python -m benchmarks.accuracy.newsgroups
+    python -m benchmarks run newsgroups
 
-Fitted on the paper's 9,899 documents, and on all 11,314 of the training part; scored on the 7,532 test documents. Every
-fit runs in a process of its own. The C of logistic regression is chosen by accuracy on the paper's 1,415 validation
-documents; its seconds are those of one fit with it. At the end, the words that speak for some groups.
+Fits on the paper's 9,899 documents and on all 11,314 training documents; scores on the 7,532 test documents. Every fit
+runs in a child process. C of the logistic regression is chosen by accuracy on the paper's 1,415 validation documents;
+its seconds are those of one fit. The last table lists the words with the largest contributions to some groups.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 from tqdm import tqdm
 
 from .. import baselines, datasets
-from ..measure import CELLS, Cell, Record, find_done, measure
-from ..table import judge, print_table, write_mean
+from ..results.markdown import format_mean, format_verdict, print_table
+from .measure import CELLS, Cell, Record, find_done, measure
 from .studies import read_values
 from .targets import Target, at_least, at_most
 
@@ -32,7 +32,7 @@ COLUMNS = {"accuracy": 4, "log_loss": 4, "fit seconds": 2, "peak MB": 0, "predic
 
 
 @dataclass(frozen=True)
-class Entrant:
+class Candidate:
     """A learner with its options and seeds."""
 
     learner: str
@@ -43,18 +43,18 @@ class Entrant:
         return [Cell(key, self.learner, 0, seed, quick, dict(self.options)) for seed in self.seeds]
 
 
-def list_entrants(n_seeds: int, chosen_c: float) -> dict[str, Entrant]:
+def list_candidates(n_seeds: int, chosen_c: float) -> dict[str, Candidate]:
     return {
-        "neuralbasis": Entrant("ours", seeds=range(n_seeds)),
-        "LinearSVC": Entrant("linear_svc"),
-        "logistic regression": Entrant("logistic"),
-        f"logistic regression, C = {chosen_c:g}": Entrant("logistic", {"C": chosen_c}),
-        "linear softmax, early stopping": Entrant("softmax"),
+        "neuralbasis": Candidate("ours", seeds=range(n_seeds)),
+        "LinearSVC": Candidate("linear_svc"),
+        "logistic regression": Candidate("logistic"),
+        f"logistic regression, C = {chosen_c:g}": Candidate("logistic", {"C": chosen_c}),
+        "linear softmax, early stopping": Candidate("softmax"),
     }
 
 
 def choose_c(given: argparse.Namespace) -> float:
-    """The C with the best accuracy on the validation documents; the smallest of several."""
+    """C with the best accuracy on the validation documents; the smallest of ties."""
     found = {}
     for c in tqdm(C_VALUES[:2] if given.quick else C_VALUES, desc="C of logistic regression", unit="fit"):
         record = measure(Cell("news_validation", "logistic", quick=given.quick, options={"C": c}), given.out)
@@ -63,12 +63,12 @@ def choose_c(given: argparse.Namespace) -> float:
     return max(found, key=found.__getitem__)
 
 
-def measure_all(key: str, entrants: Mapping[str, Entrant], given: argparse.Namespace) -> dict[str, list[Record]]:
-    """Records of each entrant on one set of documents."""
-    ours = entrants["neuralbasis"].list_cells(key, given.quick)
+def measure_all(key: str, candidates: Mapping[str, Candidate], given: argparse.Namespace) -> dict[str, list[Record]]:
+    """Records of each candidate on one set of documents."""
+    ours = candidates["neuralbasis"].list_cells(key, given.quick)
     if not given.quick and any(find_done(cell, given.out) is None for cell in ours):
-        measure(Cell(key, "ours", quick=True))  # leaves the compiled loops on disk, as after a first use
-    cells = {name: entrant.list_cells(key, given.quick) for name, entrant in entrants.items()}
+        measure(Cell(key, "ours", quick=True))  # compiles the loops and caches them on disk
+    cells = {name: candidate.list_cells(key, given.quick) for name, candidate in candidates.items()}
     bar = tqdm(total=sum(map(len, cells.values())), desc=key, unit="fit")
     found: dict[str, list[Record]] = {}
     for name, own in cells.items():
@@ -88,13 +88,13 @@ def print_records(found: Mapping[str, list[Record]], published: Mapping[str, flo
 
 
 def write_values(records: Sequence[Record], metric: str) -> str:
-    """A learner without probabilities has no log loss."""
+    """Mean over records; learners without probabilities have no log loss."""
     has = [record for record in records if metric != "log_loss" or metric in record.metrics]
-    return write_mean(read_values(has, metric), COLUMNS[metric]) if has else "–"
+    return format_mean(read_values(has, metric), COLUMNS[metric]) if has else "–"
 
 
 def list_targets(svc_accuracy: float) -> list[tuple[str, str, Target]]:
-    """Set of documents, metric, target of our mean; of all documents it is what LinearSVC reaches in the same run."""
+    """Set of documents, metric and target; the target on all documents is LinearSVC's accuracy in the same run."""
     return [
         ("news", "accuracy", at_least(PUBLISHED["paper, NBM"])),
         ("news", "fit seconds", at_most(600)),
@@ -110,26 +110,26 @@ def print_targets(found: Mapping[str, Mapping[str, list[Record]]]) -> None:
     for key, metric, target in list_targets(svc):
         value = statistics.fmean(read_values(found[key]["neuralbasis"], metric))
         what = f"{TITLES[key]}: {metric.replace('rows', 'documents')}"
-        rows.append([what, f"{value:,.{COLUMNS[metric]}f}", target.text, judge(target.check(value, None))])
+        rows.append([what, f"{value:,.{COLUMNS[metric]}f}", target.text, format_verdict(target.check(value, None))])
     print_table(["neuralbasis", "mean", "target", "verdict"], rows)
 
 
 def print_words(quick: bool, n_words: int = 12) -> None:
-    """The words that speak for some groups most, of one more fit on all training documents."""
+    """Words with the largest contributions to some groups, from one more fit on all training documents."""
     news, groups = datasets.NEWS["news_whole"](quick), ("group0", "group1") if quick else GROUPS
     X, y, names = news.data.X, news.data.y, news.words.tolist()
     model = baselines.get("ours").fit(X, y, news.data.task, 0, quick, feature_names=names)
     found = model.explain_global().by_class(n_words)
     rows = [[group, " ".join(word.name for word in found[group].speaks_for)] for group in groups]
-    print_table(["group", "words that speak for it, the strongest first"], rows)
+    print_table(["group", "words with the largest contributions"], rows)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=3, help="fits of ours, each with a seed of its own")
-    parser.add_argument("--skip-words", action="store_true", help="no words: they need one more fit")
-    parser.add_argument("--out", type=Path, help=f"file of cells; {CELLS.name} beside the benchmarks if not given")
-    parser.add_argument("--quick", action="store_true", help="a few generated documents, nothing kept")
+    parser.add_argument("--seeds", type=int, default=3, help="number of our fits, each with another seed")
+    parser.add_argument("--skip-words", action="store_true", help="skip the words, which need one more fit")
+    parser.add_argument("--out", type=Path, help=f"file of records; results/{CELLS.name} by default")
+    parser.add_argument("--quick", action="store_true", help="a few generated documents, nothing recorded")
     given = parser.parse_args()
     given.out = given.out or (None if given.quick else CELLS)
     problem = None if given.quick else datasets.find_missing_news()
@@ -137,12 +137,12 @@ def main() -> None:
         print(f"not run, {problem}")
         return
     if given.quick:
-        print("Quick run on generated documents: the figures mean nothing.\n")
-    entrants = list_entrants(1 if given.quick else given.seeds, choose_c(given))
-    entrants = dict(list(entrants.items())[:2]) if given.quick else entrants
+        print("Quick run on generated documents: the figures are meaningless.\n")
+    candidates = list_candidates(1 if given.quick else given.seeds, choose_c(given))
+    candidates = dict(list(candidates.items())[:2]) if given.quick else candidates
     found = {}
     for key, title in TITLES.items():
-        found[key] = measure_all(key, entrants, given)
+        found[key] = measure_all(key, candidates, given)
         first = found[key]["LinearSVC"][0]
         print(f"{title}: {first.n_rows:,} documents, {first.n_columns:,} columns\n")
         print_records(found[key], PUBLISHED if key == "news" else {})

@@ -1,10 +1,10 @@
-"""Are planted pairs found? The rank of the worst of three true pairs among all 435 pairs of 30 correlated columns.
+"""Ranking of planted pairs: the rank of the worst of three true pairs among all 435 pairs of 30 correlated columns.
 
-    python -m benchmarks.accuracy.planted --ebm-mains
+    python -m benchmarks run planted --ebm-mains
 
-Our ranking is `interaction_ranking_`, EBM's is FAST, `interpret.utils.measure_interactions`. At its defaults FAST takes
-no main effects out and ranks little else; EBM itself calls it after its main effects, which `--ebm-mains` does as well.
-Our seconds are a fit of the main effects and of three pairs; FAST's are the call, with the main effects before it.
+Our ranking is `interaction_ranking_`, EBM's is FAST (`interpret.utils.measure_interactions`). At its defaults FAST does
+not remove main effects; EBM itself calls it after fitting them, as `--ebm-mains` does. Our seconds are a fit of the
+main effects and of three pairs; FAST's are the call, including the main effects before it.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import Any
 from tqdm import tqdm
 
 from .. import baselines
-from ..clock import time_once
 from ..datasets import Planted, plant_pairs
-from ..table import judge, print_table, write_number
+from ..results.markdown import format_number, format_verdict, print_table
+from ..speed.resources import time_once
 from .targets import at_most
 
 TASKS = {"regression": 0, "2 classes": 2, "4 classes": 4}
 TARGET = at_most(5)
 Ranking = Sequence[tuple[int, ...]]
-Ranker = Callable[[Planted, int, bool], Ranking]  # of a table, with a seed, quick or not
+Ranker = Callable[[Planted, int, bool], Ranking]  # arguments: table, seed, quick
 
 
 def rank_ours(planted: Planted, seed: int, quick: bool) -> Ranking:
-    """As many pairs as were planted are trained: the ranking comes before and does not depend on it."""
+    """The ranking precedes the training of pairs, whose number does not affect it."""
     data = planted.data
     model = baselines.get("ours").fit(data.X, data.y, data.task, seed, quick, interactions=len(planted.pairs))
     return [candidate.features for candidate in model.interaction_ranking_]
@@ -58,36 +58,38 @@ def choose_rankers(given: argparse.Namespace) -> dict[str, Ranker]:
 
 
 def find_worst(ranking: Ranking, pairs: Ranking) -> int:
-    """Place of the pair that comes last, 1 is the first; one behind the end for a pair that is not there."""
+    """Rank of the last true pair, from 1; a pair that is missing ranks behind all others."""
     places = {tuple(sorted(pair)): place for place, pair in enumerate(ranking, start=1)}
     return max(places.get(pair, len(ranking) + 1) for pair in pairs)
 
 
 def write_case(task: str, seed: int, rankers: Mapping[str, Ranker], given: argparse.Namespace) -> list[str]:
-    """One line of the table."""
+    """One row of the table."""
     size = {"n_rows": 1000, "n_columns": 8} if given.quick else {}
     planted = plant_pairs(TASKS[task], seed, pair_deviation=given.pair_deviation, **size)
     ranks, seconds = [], []
     for ranker in rankers.values():
         time, ranking = time_once(lambda ranker=ranker: ranker(planted, seed, given.quick))
         ranks.append(find_worst(ranking, planted.pairs))
-        seconds.append(write_number(time))
+        seconds.append(format_number(time))
     met = TARGET.check(ranks[0], None)
-    return [task, str(seed), *map(str, ranks), TARGET.text, judge(met), *seconds]
+    return [task, str(seed), *map(str, ranks), TARGET.text, format_verdict(met), *seconds]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5, help="number of tables for each task")
-    parser.add_argument("--pair-deviation", type=float, default=0.3, help="of each pair; that of all main effects is 1")
+    parser.add_argument(
+        "--pair-deviation", type=float, default=0.3, help="deviation of each pair; that of all main effects is 1"
+    )
     parser.add_argument("--skip-ebm", action="store_true", help="our ranking only")
     parser.add_argument("--ebm-mains", action="store_true", help="also FAST after EBM's main effects; slow")
     parser.add_argument("--quick", action="store_true", help="tiny tables, one for each task")
     given = parser.parse_args()
     if given.quick:
-        print("Quick run on tiny tables: the figures mean nothing.\n")
+        print("Quick run on tiny tables: the figures are meaningless.\n")
     rankers = choose_rankers(given)
-    for ranker in rankers.values():  # imports and compiled loops are not part of anybody's time
+    for ranker in rankers.values():  # imports and compilation are not timed
         ranker(plant_pairs(0, seed=0, n_rows=200, n_columns=8), 0, True)
     cases = [(task, seed) for task in TASKS for seed in range(1 if given.quick else given.seeds)]
     rows = [write_case(task, seed, rankers, given) for task, seed in tqdm(cases, desc="planted pairs", unit="table")]

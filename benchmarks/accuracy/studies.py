@@ -1,7 +1,7 @@
-"""Studies: learners on the splits of data sets, as a table of figures beside the published ones and our targets.
+"""Studies: learners on the splits of data sets, as a table of figures with published figures and targets.
 
-A script states its studies and hands them to `run_studies`; `make_parser` has the options that all of them share.
-Every split is 80/20 and stratified by class, every fit runs in a process of its own.
+A script defines its studies and calls `run_studies`; `make_parser` adds the options they share. Every split is 80/20
+and stratified by class, every fit runs in a child process.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 from tqdm import tqdm
 
 from .. import baselines, datasets
-from ..measure import CELLS, Cell, Record, find_done, measure
-from ..table import judge, print_table, write_mean, write_number
+from ..results.markdown import format_mean, format_number, format_verdict, print_table
+from .measure import CELLS, Cell, Record, find_done, measure
 from .targets import Target
 
 PLACES = {"fit seconds": 2, "peak MB": 0, "predict rows/s": 0, "terms": 0}  # decimals; metrics have 4
@@ -29,7 +29,7 @@ Results = Mapping[str, list[Record]]  # learner -> its records on one data set
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the table: a metric, our target, the published figures in the order of the table's columns."""
+    """One row of the table: a metric, our target, and published figures in the order of their columns."""
 
     metric: str
     target: Target | None = None
@@ -41,7 +41,7 @@ class Study:
     """One data set: which splits, which model seeds, which lines.
 
     options : parameters of learners that have terms
-    looked_up : learners that are shown if the file of cells has them, and do not run
+    looked_up : learners that do not run and are shown only if a record exists
     """
 
     name: str
@@ -59,16 +59,14 @@ class Study:
         ]  # fmt: skip
 
 
-PREDICT = Line("predict rows/s")  # closes every study
+PREDICT = Line("predict rows/s")  # the last row of every study
 
 
 def make_parser(text: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--first-split", type=int, default=0, help="seed of the first split; 0: the published ones")
-    parser.add_argument(
-        "--out", type=Path, help=f"file of cells, JSON lines; {CELLS.name} beside the benchmarks if not given"
-    )
-    parser.add_argument("--quick", action="store_true", help="tiny generated tables, one split, nothing kept")
+    parser.add_argument("--first-split", type=int, default=0, help="seed of the first split")
+    parser.add_argument("--out", type=Path, help=f"file of records; results/{CELLS.name} by default")
+    parser.add_argument("--quick", action="store_true", help="tiny generated tables, one split, nothing recorded")
     return parser
 
 
@@ -79,7 +77,7 @@ def add_choices(parser: argparse.ArgumentParser, keys: Sequence[str]) -> None:
 
 
 def names_from(known: Collection[str]) -> Callable[[str], list[str]]:
-    """A reader of known names with commas between them."""
+    """A parser of comma-separated names."""
 
     def pick(name: str) -> str:
         if name not in known:
@@ -90,11 +88,11 @@ def names_from(known: Collection[str]) -> Callable[[str], list[str]]:
 
 
 def run_studies(studies: Mapping[str, Study], given: argparse.Namespace, published: Sequence[str]) -> None:
-    """Measure what is missing and print the table; `published` names its columns of published figures."""
+    """Measure missing cells and print the table; `published` names the columns of published figures."""
     given.out = given.out or (None if given.quick else CELLS)
     chosen = choose_studies(studies, given)
     if given.quick:
-        print("Quick run on generated tables: the figures mean nothing.\n")
+        print("Quick run on generated tables: the figures are meaningless.\n")
     found = {key: run_study(key, study, given) for key, study in chosen.items()}
     if "ebm" in given.learners and not baselines.is_installed("ebm"):
         print("EBM: not run, the package interpret-core is not installed\n")
@@ -108,7 +106,7 @@ def run_studies(studies: Mapping[str, Study], given: argparse.Namespace, publish
 
 
 def choose_studies(studies: Mapping[str, Study], given: argparse.Namespace) -> dict[str, Study]:
-    """The chosen data sets that can be read here; says which cannot."""
+    """The chosen data sets that are available; prints the reason for the others."""
     chosen = {}
     for key in given.only:
         study = move_splits(studies[key], given.first_split) if given.first_split else studies[key]
@@ -121,17 +119,17 @@ def choose_studies(studies: Mapping[str, Study], given: argparse.Namespace) -> d
 
 
 def move_splits(study: Study, first: int) -> Study:
-    """The same study on other splits, as many as it has fits: none of them was looked at while defaults were chosen."""
+    """The same study on as many other splits as it has fits."""
     return replace(study, splits=range(first, first + len(study.splits) * len(study.seeds)), seeds=(0,))
 
 
 def run_study(key: str, study: Study, given: argparse.Namespace) -> Results:
-    """Measure what is missing; a learner that is not to run is looked up only."""
+    """Measure missing cells; learners that must not run are only looked up."""
     results: dict[str, list[Record]] = {name: [] for name in given.learners}
     cells = study.list_cells(key, given.learners, given.quick)
     ours_to_do = any(cell.learner == "ours" and find_done(cell, given.out) is None for cell in cells)
     if ours_to_do and not given.quick:
-        measure(Cell(key, "ours", quick=True))  # leaves the compiled loops on disk, as after a first use
+        measure(Cell(key, "ours", quick=True))  # compiles the loops and caches them on disk
     for cell in (bar := tqdm(cells, desc=study.name, unit="fit")):
         bar.set_postfix_str(cell.learner)
         if baselines.is_installed(cell.learner) and cell.learner not in study.looked_up:
@@ -142,7 +140,7 @@ def run_study(key: str, study: Study, given: argparse.Namespace) -> Results:
 
 
 def read_values(records: Sequence[Record], metric: str) -> list[float]:
-    """The metric of every record that has it."""
+    """The metric of every record; None values are dropped."""
     if metric in FIELDS:
         values = [getattr(record, FIELDS[metric]) for record in records]
     else:
@@ -160,9 +158,9 @@ def write_line(study: Study, line: Line, results: Results, n_published: int) -> 
     return [
         study.name,
         line.metric.replace("_", " "),
-        *[write_mean(found, PLACES.get(line.metric, 4)) for found in values.values()],
-        write_number(ratio),
-        *[write_number(figure, 4) for figure in published],
+        *[format_mean(found, PLACES.get(line.metric, 4)) for found in values.values()],
+        format_number(ratio),
+        *[format_number(figure, 4) for figure in published],
         line.target.text if line.target else "–",
-        judge(met),
+        format_verdict(met),
     ]

@@ -1,4 +1,4 @@
-"""Targets of a figure: a text, and a test of our mean against a limit or against EBM's mean."""
+"""Targets: a text, and a test of our figure against a limit or against EBM's figure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Target:
-    """`is_met(ours, ebm)`; a target that compares needs EBM's figure and is not judged without it."""
+    """`is_met(ours, ebm)` decides; a target that compares has no verdict without EBM's figure."""
 
     text: str
     is_met: Callable[[float, float], bool]

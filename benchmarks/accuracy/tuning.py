@@ -1,10 +1,10 @@
-"""Tuning: does a search at our defaults gain anything on rows that had no part in it?
+"""Tuning: the gain of a search at our defaults, measured on rows that had no part in it.
 
-    python -m benchmarks.accuracy.tuning --problems german,abalone,telco,heloc --splits 2 --trials 12
+    python -m benchmarks run tuning --problems german,abalone,telco,heloc --splits 2 --trials 12
 
-For each problem and split: `neuralbasis.tune` on the training rows, then test losses of the settings it chose and of
-the defaults, both fitted on all training rows. Cells are kept as JSON lines; a run goes on where another one stopped,
-whatever its version (`--out` names another file to measure anew).
+For each problem and split: `neuralbasis.tune` on the training rows, then test losses of the chosen settings and of the
+defaults, both fitted on all training rows. A run continues an earlier one, whatever its version; `--out` names another
+file to measure again.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from typing import Any
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, tune
 
-from ..journal import append_line, read_lines
-from ..measure import Cell, score, split
-from ..table import print_table, write_number
-from ..versions import read_versions
+from ..harness import RESULTS
+from ..results.jsonl import append_line, read_lines
+from ..results.markdown import format_number, print_table
+from ..results.provenance import read_versions
+from .measure import Cell, score, split
 
-CELLS = Path(__file__).resolve().parents[1] / "tuning.jsonl"
+CELLS = RESULTS / "tuning.jsonl"
 QUICK = {"max_steps": 5, "outer_bags": 2}
 
 
 def measure_gain(data: str, split_seed: int, n_trials: int, quick: bool = False) -> dict[str, Any]:
-    """One cell: validation and test losses of the defaults and of the settings chosen, and all trials."""
+    """One cell: validation and test losses of the defaults and of the chosen settings, and all trials."""
     train, test = split(Cell(data, "ours", split_seed, quick=quick))
     kind, loss = (NeuralBasisRegressor, "rmse") if train.task == "regression" else (NeuralBasisClassifier, "log_loss")
     estimator, started = kind(random_state=split_seed, **(QUICK if quick else {})), time.monotonic()
@@ -54,14 +55,14 @@ def _plain(value: Any) -> Any:
 
 
 def write_gains(cells: Sequence[dict[str, Any]]) -> list[list[str]]:
-    """A line a problem: tuned losses as shares of the defaults', geometric means over splits."""
+    """One row per problem: tuned losses over those of the defaults, geometric means over splits."""
     lines = []
     for data in dict.fromkeys(cell["data"] for cell in cells):
         same = [cell for cell in cells if cell["data"] == data]
         shares = [[cell[rows]["tuned"] / cell[rows]["defaults"] for cell in same] for rows in ("validation", "test")]
-        means = [write_number(statistics.geometric_mean(share), 4) for share in shares]
+        means = [format_number(statistics.geometric_mean(share), 4) for share in shares]
         ends = f"{min(shares[1]):.3f} … {max(shares[1]):.3f}"
-        lines.append([data, str(len(same)), *means, ends, write_number(sum(cell["seconds"] for cell in same), 3)])
+        lines.append([data, str(len(same)), *means, ends, format_number(sum(cell["seconds"] for cell in same), 3)])
     return lines
 
 
@@ -72,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--first-split", type=int, default=200)
     parser.add_argument("--trials", type=int, default=12)
     parser.add_argument("--out", type=Path, default=CELLS)
-    parser.add_argument("--quick", action="store_true", help="a tiny generated table, one split, nothing kept")
+    parser.add_argument("--quick", action="store_true", help="a tiny generated table, one split, nothing recorded")
     given = parser.parse_args(arguments)
     known = [] if given.quick else read_lines(given.out)
     cells = []

@@ -1,4 +1,4 @@
-"""scikit-learn's histogram gradient boosting with its defaults: a model that cannot be read."""
+"""scikit-learn's histogram gradient boosting with its defaults: not interpretable."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""A linear model on standardised columns, gaps filled with the mean, levels one-hot; sparse columns as they are.
+"""A linear model of standardised columns, missing values replaced by the mean, levels one-hot; sparse columns
+unchanged.
 
-Its penalty is scikit-learn's default; with validation rows it is the one of a few that scores best there.
+The penalty is scikit-learn's default; with validation rows it is the best of four on them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-FREEDOMS = (0.1, 1.0, 10.0, 100.0)
+INVERSE_PENALTIES = (0.1, 1.0, 10.0, 100.0)
 
 
 def fit(
@@ -22,16 +23,16 @@ def fit(
 ) -> Any:  # fmt: skip
     if validation is None or quick:
         return make(X, task, seed, 1.0).fit(X, y)
-    models = [make(X, task, seed, freedom).fit(X, y) for freedom in FREEDOMS]
+    models = [make(X, task, seed, inverse_penalty).fit(X, y) for inverse_penalty in INVERSE_PENALTIES]
     return max(models, key=lambda model: model.score(*validation))
 
 
-def make(X: Any, task: str, seed: int, freedom: float) -> Any:
-    """The pipeline, with a penalty of 1 / freedom."""
+def make(X: Any, task: str, seed: int, inverse_penalty: float) -> Any:
+    """The pipeline; the penalty is 1 / inverse_penalty."""
     if task == "regression":
-        last: Any = Ridge(alpha=1 / freedom, random_state=seed)
+        last: Any = Ridge(alpha=1 / inverse_penalty, random_state=seed)
     else:
-        last = LogisticRegression(C=freedom, max_iter=1000, random_state=seed)
+        last = LogisticRegression(C=inverse_penalty, max_iter=1000, random_state=seed)
     if issparse(X):
         return last
     levels = list(X.select_dtypes("category")) if hasattr(X, "select_dtypes") else []

@@ -1,4 +1,4 @@
-"""A linear support vector machine: what is usual for words. It has no probabilities."""
+"""A linear support vector machine, the usual choice for text. It has no probabilities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logistic regression of the columns as they are, with scikit-learn's defaults; `C` says how free it is."""
+"""Logistic regression of unscaled columns with scikit-learn's defaults; `C` is the inverse penalty."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""NBM, NB²M and NB³M with the paper's settings, by the engines of neuralbasis.
+"""NBM, NB²M and NB³M with the paper's settings, trained by the engines of neuralbasis.
 
-Options are spelt and counted as the paper has them; its hyper-parameters can be given as they are printed. Training
-goes on to the end of the cosine schedule: validation rows are not used, and none are held out.
-DIFF: neuralbasis warms up, averages the last values, normalises the bases too, and drops a basis for all rows of a
+Options have the paper's names and units: its printed hyperparameters can be used directly. Training runs to the end of
+the cosine schedule; validation rows are not used, and none are held out.
+DIFF: neuralbasis warms up, averages the last weights, also normalises the bases, and drops a basis for all rows of a
 point at once, not for each row.
 """
 
@@ -11,18 +11,18 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import neuralbasis.training.fit  # noqa: F401  the first fit would import torch; imports are not part of any learner's time
+import neuralbasis.training.fit  # noqa: F401  import torch before the timed fit
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
 
-# PAPER §4.3: one model, its network on the scaled value alone, batch norm, shapes shared by the classes, all terms at
-# once, nothing smoothed and nothing added to the bases.
+# PAPER §4.3: one model, a network of the scaled value, batch norm, shapes shared by the classes, all terms at once, no
+# smoothing and no refinement.
 PAPER = {
     "hidden": (256, 128, 128), "fourier": 0, "batch_norm": True, "tied_classes": True, "staged": False,
     "outer_bags": 1, "smoothness": 0.0, "refine": False, "max_terms": None, "validation_size": 0,
 }  # fmt: skip
 N_BASES = {1: 100, 2: 200, 3: 200}
-MAX_BINS = 20_000  # of the exact engine: the tables keep the network's word for every value that was trained on
-MAX_ACTIVE = 40  # interactions beyond which neuralbasis lowers the learning rate; the paper does not
+MAX_BINS = 20_000  # exact engine: the tables store the network's output for every training value
+MAX_ACTIVE = 40  # neuralbasis lowers the learning rate above this number of interactions; the paper does not
 
 
 def fit(
@@ -31,7 +31,7 @@ def fit(
     epochs: float = 1000, batch_size: int = 1024, learning_rate: float = 2e-3, weight_decay: float = 1e-5,
     dropout: float = 0.0, basis_dropout: float = 0.05, output_penalty: float = 1e-4, **options: Any,
 ) -> Any:  # fmt: skip
-    """Other `options` are parameters of the estimator and go before the paper's."""
+    """Other `options` are parameters of the estimator and override the paper's."""
     n_terms, size = count_terms(X.shape[1], order), n_bases or N_BASES[order]
     settings = {
         **PAPER,
@@ -58,7 +58,7 @@ def fit(
 
 
 def convert_penalty(output_penalty: float, task: str, n_terms: int) -> float:
-    """The paper's weight in the terms of neuralbasis.
+    """The paper's penalty in the units of neuralbasis.
 
     The paper adds the mean of f² over rows and terms to the squared error or cross-entropy; neuralbasis adds its mean
     over rows and sum over terms to half the squared error, or to the cross-entropy.

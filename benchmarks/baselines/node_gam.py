@@ -1,7 +1,7 @@
 """NODE-GAM and NODE-GA²M through the package `nodegam` (0.3.0), with its defaults on the CPU.
 
-It scales columns, and holds out rows to stop by, on its own. It is in no extra of this project: it brings some sixty
-packages and an older SciPy. `pip install nodegam` into an environment of its own; with torch 2.13 it installs and runs.
+It scales columns and holds out rows itself. It is in no extra of this project: it depends on some sixty packages and an
+older SciPy. Install it with `pip install nodegam` into a separate environment; it works with torch 2.13.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def fit(
         "in_features": table.shape[1], "cat_features": levels, "seed": seed, "ga2m": int(order > 1), "device": "cpu",
         "verbose": 0, **options, **limits,
     }  # fmt: skip
-    with working_elsewhere():
+    with temporary_working_folder():
         if task == "regression":
             model = package.NodeGAMRegressor(**settings)
             model.fit(table, np.asarray(y, dtype=float))
@@ -44,14 +44,14 @@ def import_package() -> Any:
     except ImportError as error:
         raise ImportError(
             f"NODE-GAM is the package 'nodegam', which cannot be imported here ({error}); install it with "
-            "`pip install nodegam` into an environment of its own, since it changes the versions of others"
+            "`pip install nodegam` into a separate environment, since it changes the versions of other packages"
         ) from error
     return sklearn
 
 
 @contextmanager
-def working_elsewhere() -> Iterator[None]:
-    """In a folder that does not stay: nodegam writes its checkpoints where it is called."""
+def temporary_working_folder() -> Iterator[None]:
+    """Work in a temporary folder: nodegam writes checkpoints to the working folder."""
     before = os.getcwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -68,7 +68,7 @@ def to_frame(X: Any) -> Any:
 
 
 class Regressor:
-    """Predicts from any table, not from frames alone."""
+    """Predicts from any table, not only from frames."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
@@ -78,14 +78,14 @@ class Regressor:
 
 
 class Classifier:
-    """Predicts the user's classes; those of nodegam are numbers, and its `predict` gives scores."""
+    """Predicts the user's classes; nodegam has numbered classes, and its `predict` returns scores."""
 
     def __init__(self, model: Any, classes: np.ndarray) -> None:
         self.model, self.classes_ = model, classes
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        chances = self.model.predict_proba(to_frame(X)).astype(float)
-        return chances / chances.sum(axis=1, keepdims=True)
+        probabilities = self.model.predict_proba(to_frame(X)).astype(float)
+        return probabilities / probabilities.sum(axis=1, keepdims=True)
 
     def predict(self, X: Any) -> np.ndarray:
         return self.classes_[self.predict_proba(X).argmax(axis=1)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import neuralbasis.training.fit  # noqa: F401  the first fit would import torch; imports are not part of any learner's time
+import neuralbasis.training.fit  # noqa: F401  import torch before the timed fit
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
 
 

@@ -1,7 +1,6 @@
-"""A linear layer and a softmax, trained by Adam without a penalty on the rows of a sparse matrix.
+"""A linear layer with softmax, trained by Adam without a penalty on a sparse matrix.
 
-It stops by its loss on an eighth of the rows, which it does not train on. With `validate=False` it trains on all rows
-to the end of its epochs.
+It stops early by its loss on a held-out eighth of the rows. With `validate=False` it trains on all rows for all epochs.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Softmax:
 
 
 class Layer:
-    """The weights on their way."""
+    """Weights during training."""
 
     def __init__(self, n_columns: int, n_classes: int):
         self.weights = torch.zeros(n_columns, n_classes, requires_grad=True)
@@ -70,7 +69,9 @@ def fit(X: Any, y: Any, task: str, seed: int, quick: bool = False, max_epochs: i
     for epoch in range(2 if quick else max_epochs):
         layer.train(X, target, rng.permutation(rows))
         with torch.no_grad():
-            loss = float(layer.loss(X[held], target[held])) if validate else -epoch  # the latest is the best
+            loss = (
+                float(layer.loss(X[held], target[held])) if validate else -epoch
+            )  # without validation the last epoch is kept
         if loss < best:
             best, epoch_of_best, model = loss, epoch, layer.read(classes)
         elif epoch - epoch_of_best >= PATIENCE:

@@ -1,6 +1,6 @@
-"""XGBoost with its defaults on all cores: a model that cannot be read.
+"""XGBoost with its defaults on all cores: not interpretable.
 
-With validation rows it learns more slowly and stops where these lose no more.
+With validation rows it learns more slowly and stops early by their loss.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ from typing import Any
 import numpy as np
 from xgboost import XGBClassifier, XGBRegressor
 
-STOPPED = {"n_estimators": 5000, "learning_rate": 0.05, "early_stopping_rounds": 50}
+EARLY_STOPPING = {"n_estimators": 5000, "learning_rate": 0.05, "early_stopping_rounds": 50}
 
 
 def fit(
     X: Any, y: Any, task: str, seed: int, quick: bool = False, validation: tuple[Any, Any] | None = None, **options: Any
 ) -> Any:
     """Options are parameters of XGBoost's estimators."""
-    stopped = {} if validation is None else STOPPED
+    stopping = {} if validation is None else EARLY_STOPPING
     rounds = {"n_estimators": 5} if quick else {}
-    settings = {"random_state": seed, "enable_categorical": True, "n_jobs": -1, **stopped, **options, **rounds}
+    settings = {"random_state": seed, "enable_categorical": True, "n_jobs": -1, **stopping, **options, **rounds}
     if task != "regression":
         return _Classifier(**settings).fit(X, y, validation)
     return XGBRegressor(**settings).fit(X, y, eval_set=None if validation is None else [validation], verbose=False)
 
 
 class _Classifier:
-    """Classes are numbered from 0, as XGBoost wants them; a fitted model answers in the user's classes."""
+    """Numbers classes from 0, as XGBoost requires; a fitted model predicts the user's classes."""
 
     def __init__(self, **settings: Any) -> None:
         self.model = XGBClassifier(**settings)
@@ -38,8 +38,8 @@ class _Classifier:
         return self
 
     def predict_proba(self, X: Any) -> Any:
-        chances = self.model.predict_proba(X).astype(float)  # they come as float32
-        return chances / chances.sum(axis=1, keepdims=True)
+        probabilities = self.model.predict_proba(X).astype(float)  # XGBoost returns float32
+        return probabilities / probabilities.sum(axis=1, keepdims=True)
 
     def predict(self, X: Any) -> Any:
         return self.classes_[self.predict_proba(X).argmax(axis=1)]

@@ -1,9 +1,13 @@
-"""Data sets by a short name: `load("ca")` reads a real one, `load("ca", quick=True)` makes a tiny table like it,
-`load("jumps/3000")` generates one of a family with so many rows, `load("heloc@800")` draws so many rows to train on and
-leaves all others to test. `load("keel:pima")` and `load("r:Boston")` read tables that come with other packages.
-`load("news")` is sparse: documents by their words. The folder `paper` has the paper's sets in its splits.
+"""Data sets by a short name.
 
-The folder of real data sets is the environment variable NEURALBASIS_DATA; nothing is downloaded unasked.
+    load("ca")               a real table; load("ca", quick=True) generates a tiny table like it
+    load("jumps/3000")       a generated family with 3,000 rows
+    load("heloc@800")        800 rows of a real table to train on, all others to test
+    load("keel:pima")        a table of another package; also load("r:Boston")
+    load("news")             documents by their words, sparse
+
+The folder `paper` has the paper's sets with its splits. NEURALBASIS_DATA names the folder of real data sets; nothing is
+downloaded without a request.
 """
 
 from dataclasses import replace
@@ -24,18 +28,17 @@ __all__ = [
 
 
 def is_generated(key: str) -> bool:
-    """Is this the name of a generated problem, family/rows?"""
+    """Whether a key is that of a generated problem, family/rows."""
     return "/" in key
 
 
 def is_drawn(key: str) -> bool:
-    """Is this the name of rows drawn from a real set, name@rows?"""
+    """Whether a key is that of rows drawn from a real set, name@rows."""
     return "@" in key
 
 
 def load(key: str, quick: bool = False, seed: int = 0) -> Dataset:
-    """The data set of this short name: of `LOADERS` or `TABLES`, also with rows to draw, `FAMILIES` with its rows, or
-    `NEWS`."""
+    """The data set of a key: of `LOADERS`, `TABLES` or `NEWS`, name@rows of the first two, or family/rows."""
     if is_generated(key):
         return generate(key, quick, seed)
     if key in NEWS:
@@ -49,13 +52,13 @@ def load(key: str, quick: bool = False, seed: int = 0) -> Dataset:
 
 
 def find_missing(key: str) -> str | None:
-    """Why this data set, whole or in part, cannot be read here, or None if it can."""
+    """Why a data set is not available; None if it is."""
     name = key.partition("@")[0]
     return find_missing_package(name) if name in TABLES else find_missing_file(name)
 
 
 def draw_rows(data: Dataset, n_rows: int, seed: int) -> Dataset:
-    """So many rows, classes in their shares, with all others to test: a small table with a well measured loss."""
+    """Draw `n_rows` training rows, stratified by class; all others are test rows, which gives a precise loss."""
     from sklearn.model_selection import train_test_split
 
     strata = None if data.task == "regression" else data.y

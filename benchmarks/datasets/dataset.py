@@ -1,4 +1,4 @@
-"""Dataset: a table, its target, and which task it is; a generated one also has test rows and the truth."""
+"""Dataset: a table, its target and its task; a generated one also has test rows and the true effects."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """What a generated target was drawn from: score = intercept + Σ effects(X), effects (N, D).
+    """The distribution of a generated target: score = intercept + Σ effects(X), effects (N, D).
 
-    The score of a regression has normal noise of this deviation added; that of two classes is the logit, without noise.
+    A regression adds normal noise of deviation `noise` to the score; with two classes the score is the logit.
     """
 
     effects: Callable[[Any], np.ndarray]
@@ -26,8 +26,8 @@ class Truth:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """X (N, D) an array of numbers, or a pandas frame where some columns hold levels (as dtype "category"); y (N,);
-    task "regression" or "classification"; `test` and `truth` where the rows are generated."""
+    """X (N, D) is an array of numbers, or a pandas frame whose columns of levels have dtype "category"; y (N,); task is
+    "regression" or "classification"; `test` and `truth` are set for generated rows."""
 
     name: str
     X: Any

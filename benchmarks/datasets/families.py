@@ -1,10 +1,10 @@
-"""Families of generated problems whose truth is known: "jumps/3000" has 3,000 rows to train on and 10,000 to test on.
+"""Families of generated problems with known effects: "jumps/3000" has 3,000 training rows and 10,000 test rows.
 
     score = intercept + Σ_j f_j(x_j)        y = score + noise, or a class drawn from the score
 
-A column is written from a normal draw z, and its effect f_j is read from the written value. The effects are drawn from
-the family and the seed; each is centred and they are scaled together, on a sample of their own, so that the deviation
-of their sum is the family's. The seed also draws the rows and the noise. "jumps_binary" is "jumps" with two classes.
+A column is a function of a normal draw z, and its effect f_j is a function of the value. The effects are drawn from the
+family and the seed; each is centred, and all are scaled together on a separate sample such that their sum has the
+family's deviation. The seed also draws the rows and the noise. "jumps_binary" is "jumps" with two classes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REFERENCE_ROWS = 20_000  # on which effects are centred and scaled
 N_COLUMNS = 8
 LOGIT_DEVIATION = 2.0
 LOGISTIC_VARIANCE = np.pi**2 / 3
-LEAST_OF_A_CLASS = 5  # rows
+MIN_ROWS_PER_CLASS = 5
 LEVELS = (3, 10, 50, 300, 3_000)
 SPECIAL_VALUES = ((0.0, 0.0, 1.0), (99_999.0, 40_000.0, 12_000.0), (-9.0, 20.0, 5.0))  # value, mean and deviation
 
@@ -36,7 +36,7 @@ Curve = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Column:
-    """How values are written from normal draws, and the effect of a value; n_levels where values number levels."""
+    """Values as a function of normal draws, and the effect of a value; `n_levels` if values are level numbers."""
 
     write: Callable[[np.random.Generator, np.ndarray], np.ndarray]
     effect: Curve
@@ -45,9 +45,9 @@ class Column:
 
 @dataclass(frozen=True)
 class Family:
-    """What a family's problems have in common.
+    """Settings shared by the problems of a family.
 
-    make_columns : the columns, drawn for so many rows
+    make_columns : draws the columns for a number of rows
     n_classes : 0 is a regression
     deviation : of the sum of the effects
     positives : share of the second of two classes
@@ -61,7 +61,7 @@ class Family:
     correlation: float = 0.0
 
     def with_two_classes(self) -> Family:
-        """The ratio of signal to noise of a noisy regression is kept."""
+        """The same family with two classes; keeps the signal-to-noise ratio of a noisy regression."""
         share = 1 / self.noise**2
         deviation = np.sqrt(share * LOGISTIC_VARIANCE) if share < 1 else LOGIT_DEVIATION
         return replace(self, n_classes=2, deviation=deviation, noise=0.0)
@@ -75,7 +75,7 @@ def draw_wave(rng: np.random.Generator) -> Curve:
 
 
 def draw_steps(rng: np.random.Generator) -> Curve:
-    """Constant on (0, 1) but for one to four jumps."""
+    """Piecewise constant on (0, 1) with one to four jumps."""
     cuts = np.sort(rng.uniform(0.1, 0.9, size=rng.integers(1, 5)))
     heights = np.cumsum(rng.choice([-1, 1], size=len(cuts) + 1) * rng.uniform(0.5, 1.5, size=len(cuts) + 1))
     return lambda u: heights[np.searchsorted(cuts, u)]
@@ -98,7 +98,7 @@ def smooth_columns(rng: np.random.Generator, n_rows: int) -> list[Column]:
 
 
 def jump_columns(rng: np.random.Generator, n_rows: int) -> list[Column]:
-    """Steps, and in every other column a wave under them."""
+    """Steps, in every other column added to a wave."""
 
     def add(wave: Curve, steps: Curve) -> Curve:
         return lambda u: wave(u) + steps(u)
@@ -109,7 +109,7 @@ def jump_columns(rng: np.random.Generator, n_rows: int) -> list[Column]:
 
 
 def spike_columns(rng: np.random.Generator, n_rows: int) -> list[Column]:
-    """5 to 25 % of the rows have one value, which has an effect of its own."""
+    """5 to 25 % of the rows have one special value with its own effect."""
 
     def spike(special: float, mean: float, deviation: float) -> Column:
         share, jump, wave = rng.uniform(0.05, 0.25), draw_jump(rng), draw_wave(rng)
@@ -165,7 +165,7 @@ def level_columns(rng: np.random.Generator, n_rows: int) -> list[Column]:
 
 
 def missing_columns(rng: np.random.Generator, n_rows: int) -> list[Column]:
-    """Three complete columns, three with values missing that mean nothing, two where missing has an effect."""
+    """Three complete columns, three with uninformative missing values, two whose missing values have an effect."""
 
     def holed(share: float, informative: bool) -> Column:
         wave = draw_wave(rng)
@@ -183,7 +183,7 @@ def missing_columns(rng: np.random.Generator, n_rows: int) -> list[Column]:
 def draw_table(
     columns: Sequence[Column], correlation: float, rng: np.random.Generator, n_rows: int
 ) -> tuple[list[np.ndarray], Any]:
-    """The values of each column, levels by their number, and the table of them: an array, or a frame for levels."""
+    """The values of each column (levels by number), and the table: an array, or a frame if there are levels."""
     common, own = rng.normal(size=(n_rows, 1)), rng.normal(size=(n_rows, len(columns)))
     normal = np.sqrt(correlation) * common + np.sqrt(1 - correlation) * own
     values = [column.write(rng, z) for column, z in zip(columns, normal.T, strict=True)]
@@ -194,7 +194,7 @@ def draw_table(
 
 
 def _write_frame(columns: Sequence[Column], values: Sequence[np.ndarray]) -> Any:
-    """Level 7 of 50 is the text "50-07"; a column knows all its levels, in every part."""
+    """Level 7 of 50 is the text "50-07"; a column has all its levels in every part."""
     import pandas as pd
 
     def write(column: Column, x: np.ndarray) -> Any:
@@ -223,7 +223,7 @@ def stack_effects(columns: Sequence[Column], values: Sequence[np.ndarray]) -> np
 
 
 def find_truth(family: Family, columns: Sequence[Column], rng: np.random.Generator) -> Truth:
-    """Effects that are centred, have deviations between 0.5 and 1.5 to each other, and the family's in their sum."""
+    """Centred effects with relative deviations of 0.5 to 1.5, whose sum has the family's deviation."""
     found = stack_effects(columns, draw_table(columns, family.correlation, rng, REFERENCE_ROWS)[0])
     means, deviations = found.mean(axis=0), found.std(axis=0)
     weights = rng.uniform(0.5, 1.5, size=len(columns)) / np.where(deviations > 0, deviations, 1)
@@ -237,14 +237,14 @@ def find_truth(family: Family, columns: Sequence[Column], rng: np.random.Generat
 
 
 def find_intercept(scores: np.ndarray, share: float) -> float:
-    """With which the mean probability of these logits is the share."""
+    """The intercept with which the mean probability of these logits is `share`."""
     from scipy.optimize import brentq
 
     return float(brentq(lambda intercept: expit(scores + intercept).mean() - share, -30, 30))
 
 
 def draw_target(family: Family, truth: Truth, loadings: np.ndarray, X: Any, rng: np.random.Generator) -> np.ndarray:
-    """Classes are drawn from the softmax of their scores, which weigh the effects in their ways."""
+    """Draw the target; classes come from the softmax of scores with class weights."""
     if family.n_classes == 0:
         return truth.scores(X) + truth.noise * rng.normal(size=len(X))
     if family.n_classes == 2:
@@ -255,10 +255,10 @@ def draw_target(family: Family, truth: Truth, loadings: np.ndarray, X: Any, rng:
 
 
 def fill_classes(scores: np.ndarray) -> np.ndarray:
-    """The class of the highest score (N, K); a class with too few rows takes its likeliest ones from the largest."""
+    """The class of the highest score (N, K); a class with too few rows gets its likeliest rows of the largest class."""
     found = scores.argmax(axis=1)
     for k in range(scores.shape[1]):
-        n_lacking = LEAST_OF_A_CLASS - (found == k).sum()
+        n_lacking = MIN_ROWS_PER_CLASS - (found == k).sum()
         if n_lacking > 0:
             rows = np.flatnonzero(found == np.bincount(found).argmax())
             found[rows[np.argsort(-scores[rows, k], kind="stable")[:n_lacking]]] = k
@@ -266,7 +266,7 @@ def fill_classes(scores: np.ndarray) -> np.ndarray:
 
 
 def make_additive(family: Family, n_rows: int, n_test: int, truth_rng: Any, *rngs: Any) -> Dataset:
-    """Columns with effects that add up; the truth is told where there is one score."""
+    """Columns with additive effects; the truth is known if there is one score."""
     columns = family.make_columns(truth_rng, n_rows)
     truth = find_truth(family, columns, truth_rng)
     loadings = draw_loadings(truth_rng, len(columns), max(1, family.n_classes))
@@ -278,7 +278,7 @@ def make_additive(family: Family, n_rows: int, n_test: int, truth_rng: Any, *rng
 
 
 def make_separable(n_rows: int, n_test: int, truth_rng: Any, *rngs: Any) -> Dataset:
-    """Two classes on the sides of a plane, with a gap between them; there is no logit to tell."""
+    """Two classes on the sides of a plane with a gap between them; the true logit is infinite."""
     across = truth_rng.normal(size=N_COLUMNS)
     across /= np.linalg.norm(across)
     parts = []
@@ -290,7 +290,7 @@ def make_separable(n_rows: int, n_test: int, truth_rng: Any, *rngs: Any) -> Data
 
 
 def make_pairs(n_classes: int, n_rows: int, n_test: int, truth_rng: Any, *_: Any) -> Dataset:
-    """Planted pairs; of their columns no main effects are told, since pairs of correlated columns share in them."""
+    """Planted pairs; the truth is omitted, since pairs of correlated columns also have main effects."""
     data = plant_pairs(n_classes, int(truth_rng.integers(2**31)), n_rows + n_test).data
     return join_parts((data.X[:n_rows], data.y[:n_rows]), (data.X[n_rows:], data.y[n_rows:]))
 
@@ -320,18 +320,18 @@ ADDITIVE = {
     "classes3": replace(SMOOTH, n_classes=3, deviation=LOGIT_DEVIATION),
     "classes20": replace(SMOOTH, n_classes=20, deviation=LOGIT_DEVIATION),
 }
-# name -> maker of a problem from (rows, test rows, and three generators: of the truth, the rows, the test rows)
+# name -> function of (rows, test rows, and generators of the truth, the rows and the test rows)
 FAMILIES: dict[str, Callable[..., Dataset]] = {
     **{name: partial(make_additive, family) for name, family in ADDITIVE.items()},
     "separable": make_separable,
     "pairs": partial(make_pairs, 0),
     "pairs_binary": partial(make_pairs, 2),
 }
-LEAST_ROWS = {"rare": 3_000}  # with fewer there would be hardly a positive row; 300 otherwise
+MIN_ROWS = {"rare": 3_000}  # fewer rows would have hardly any positives
 
 
 def generate(key: str, quick: bool = False, seed: int = 0) -> Dataset:
-    """The problem of this family, number of rows and seed; a quick one has 200 rows."""
+    """The problem of a key and seed; a quick one has 200 rows."""
     family, _, rows = key.partition("/")
     if family not in FAMILIES or not rows.isdecimal():
         raise ValueError(f"a generated problem is family/rows, the family one of {sorted(FAMILIES)}, not {key!r}")

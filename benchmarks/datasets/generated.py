@@ -36,7 +36,7 @@ WITH_LEVELS = ("telco", "german", "abalone", *[key for key, table in TABLES.item
 
 
 def stand_in(key: str, n_rows: int | None = None, seed: int = 0) -> Dataset:
-    """A table with the columns and classes of a real set, small unless `n_rows` says otherwise."""
+    """A table with the columns and classes of a real set, small unless `n_rows` is given."""
     rows, n_columns, n_classes, binary_share = STAND_INS[key]
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n_rows or rows, n_columns))
@@ -49,7 +49,7 @@ def stand_in(key: str, n_rows: int | None = None, seed: int = 0) -> Dataset:
 
 
 def draw_target(rng: np.random.Generator, X: np.ndarray, n_classes: int) -> np.ndarray:
-    """y (N,) of the first two columns, and noise; classes, which are equally frequent, are numbered from 0."""
+    """y (N,) from the first two columns and noise; classes are equally frequent and numbered from 0."""
     score = np.sin(2 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=len(X))
     if n_classes == 0:
         return score
@@ -68,7 +68,7 @@ def _write_levels(X: np.ndarray, n_binary: int) -> Any:
 
 
 def smooth_table(n_rows: int, n_columns: int, seed: int = 0) -> Dataset:
-    """float32 normal columns; the target is a sum of waves of the first ten columns, and noise."""
+    """Normal float32 columns; the target is a sum of sines of the first ten columns and noise."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n_rows, n_columns), dtype=np.float32)
     waves = np.arange(1, 1 + min(10, n_columns), dtype=np.float32)

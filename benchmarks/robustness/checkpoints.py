@@ -1,9 +1,11 @@
-"""Resume fits from altered checkpoints: python -m benchmarks.robustness.checkpoints --cases 1000 [--kinds wide files]
+"""Resume fits from altered checkpoints.
 
-Every case takes a checkpoint of a real fit, changes values, types, shapes, dtypes, keys or bytes in it, rebuilds the
-archive with right checksums, and resumes the fit. A fit may raise `CheckpointError`, skip the file with a warning and
-start again, or train to a model. Any other exception, a crash, a hang or a large growth of memory is a failure. Cases
-run in child processes. Prints a line for every kind of fit and for every failure; ends with code 1 if there was one.
+    python -m benchmarks run robustness.checkpoints --cases 1000 [--kinds wide files]
+
+Every case changes values, types, shapes, dtypes, keys or bytes in a checkpoint of a real fit, writes the archive with
+valid checksums, and resumes the fit. A fit may raise `CheckpointError`, skip the file with a warning and start again,
+or train to a model. Any other exception, a crash, a hang or a large growth of memory is a failure. Cases run in child
+processes. Prints one line per kind of fit and per failure; the exit code is 1 if there was a failure.
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ from typing import Any
 
 import numpy as np
 
-MAX_SECONDS = 180.0  # of a case, on a busy machine
-MAX_GROWTH = 600 << 20  # bytes of memory, beyond what the child held after its first fit
+MAX_SECONDS = 180.0  # per case, on a busy machine
+MAX_GROWTH = 600 << 20  # bytes of memory beyond the peak of the first fit
 SMALL = {"n_jobs": 1, "max_steps": 20, "hidden": (8,), "n_bases": 4, "n_interaction_bases": 4, "random_state": 0}
 ODD = [
     None, True, False, 0, -1, 1, 7, 2**31, -(2**31), 2**63, 2**200, 0.0, -0.5, 1e-300, 1e308, float("nan"),
@@ -60,7 +62,7 @@ EXTREMES = [
 ]
 
 
-class Cut(Exception):
+class Interrupted(Exception):
     """Ends a fit early."""
 
 
@@ -101,8 +103,8 @@ FITS: dict[str, dict[str, Any]] = {
 
 
 def fit(kind: str, data: Path, state: Path, resume: bool, callbacks: list[Callable] | None = None) -> Any:
-    """A fit of a kind with its checkpoints in the folder `state`."""
-    from benchmarks.drills.job import small_memory
+    """Fit one kind, with checkpoints in the folder `state`."""
+    from benchmarks.robustness.fit_process import small_memory
     from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
 
     estimator = NeuralBasisClassifier if kind in ("pairs", "exact") else NeuralBasisRegressor
@@ -115,7 +117,7 @@ def fit(kind: str, data: Path, state: Path, resume: bool, callbacks: list[Callab
 
 
 def collect(kind: str, data: Path) -> list[Path]:
-    """Checkpoints of a fit: an early one, one from the middle, one shortly before its end, and the last."""
+    """Checkpoints of a fit: an early one, one from the middle, one near the end, and the last."""
     from neuralbasis.training.checkpoints import list_checkpoints
 
     if kind == "files" and not list(data.glob("part-*")):
@@ -127,16 +129,16 @@ def collect(kind: str, data: Path) -> list[Path]:
 
         def cut(_history: Any, counts: Iterator[int] = counts) -> bool:
             if next(counts, None) is None:
-                raise Cut
+                raise Interrupted
             return False
 
-        with contextlib.suppress(Cut):
+        with contextlib.suppress(Interrupted):
             fit(kind, data, data / f"{kind} {number}", False, [cut])
     return [list_checkpoints(folder)[-1] for folder in sorted(data.glob(f"{kind} *")) if list_checkpoints(folder)]
 
 
 def alter(source: Path, target: Path, rng: np.random.Generator) -> str:
-    """Write an altered copy of a checkpoint; returns what was done."""
+    """Write an altered copy of a checkpoint; returns a description of the change."""
     from neuralbasis.serialization.archive import write_archive
     from neuralbasis.serialization.nested_json import read_nested, write_nested
 
@@ -152,13 +154,13 @@ def alter(source: Path, target: Path, rng: np.random.Generator) -> str:
     done = "; ".join(alter_content(content, rng) for _ in range(rng.choice([1, 1, 1, 3])))
     try:
         write_nested(target, content)
-    except (TypeError, ValueError, OverflowError):  # cannot be written, and is the file as it was
+    except (TypeError, ValueError, OverflowError):  # cannot be written: the file stays unchanged
         shutil.copy(source, target)
     return done
 
 
 def alter_entries(entries: dict[str, bytes], rng: np.random.Generator) -> str:
-    """Change the text or the bytes that the archive holds."""
+    """Change the text or the bytes of the archive."""
     text, data = entries["state.json"], entries["arrays.bin"]
     place = int(rng.integers(len(data) + 1))
     edits: dict[str, Callable[[], None]] = {
@@ -180,14 +182,14 @@ def alter_entries(entries: dict[str, bytes], rng: np.random.Generator) -> str:
 
 
 def change_digit(text: bytes, rng: np.random.Generator) -> bytes:
-    """Another digit in the place of one."""
+    """Replace one digit by another."""
     places = [place for place, letter in enumerate(text) if chr(letter).isdigit()]
     place = places[rng.integers(len(places))]
     return text[:place] + str(rng.integers(10)).encode() + text[place + 1 :]
 
 
 def alter_content(content: dict[str, Any], rng: np.random.Generator) -> str:
-    """Change one thing in a content, mostly in the states of runs; the way there takes all branches equally often."""
+    """Change one value, mostly in the states of runs; each step of the path picks a branch uniformly."""
     states = [name for name in ("over", "under_way") if content.get(name)]
     names = states if states and rng.random() < 0.85 else list(content)
     holder, key, path = content, names[rng.integers(len(names))], ""
@@ -214,7 +216,7 @@ def alter_content(content: dict[str, Any], rng: np.random.Generator) -> str:
 
 
 def pick_odd(value: Any, rng: np.random.Generator) -> Any:
-    """Another value, of the same type in half of the cases."""
+    """Another value, in half of the cases of the same type."""
     alike = [odd for odd in ODD if type(odd) is type(value)]
     if type(value) in (int, float) and rng.random() < 0.3:
         return value + type(value)(rng.integers(-2, 3))
@@ -223,7 +225,7 @@ def pick_odd(value: Any, rng: np.random.Generator) -> Any:
 
 
 def alter_array(array: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, str]:
-    """Other values, another dtype or another shape."""
+    """Change values, dtype or shape."""
     what = rng.choice(["values", "values", "values", "all values", "dtype", "shape", "shorter", "longer"])
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -243,12 +245,12 @@ def alter_array(array: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray
         return changed, f"{what} {extreme}"
 
 
-def face(kind: str, data: Path, sources: list[Path], number: int) -> tuple[str, str, str]:
-    """Case `number` of a kind: how it ended ("error", "started again", "model" or "FAILED"), what was done, and why."""
+def run_case(kind: str, data: Path, sources: list[Path], number: int) -> tuple[str, str, str]:
+    """Case `number` of a kind: outcome ("error", "started again", "model" or "FAILED"), change, and reason."""
     from neuralbasis.training.checkpoints import CheckpointError
 
     rng = np.random.default_rng([number, *kind.encode()])
-    with tempfile.TemporaryDirectory() as state, warnings.catch_warnings(record=True) as told:
+    with tempfile.TemporaryDirectory() as state, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         path = Path(state, "fit-000001.checkpoint")
         done = alter(sources[rng.integers(len(sources))], path, rng)
@@ -259,18 +261,18 @@ def face(kind: str, data: Path, sources: list[Path], number: int) -> tuple[str, 
             return ("error" if known else "FAILED"), done, str(error)
         except Exception:
             return "FAILED", done, traceback.format_exc(limit=-3)
-        skipped = [str(warning.message) for warning in told if "cannot be read" in str(warning.message)]
+        skipped = [str(warning.message) for warning in caught if "cannot be read" in str(warning.message)]
         return ("started again" if skipped else "model"), done, "; ".join(skipped)
 
 
 def work(kind: str, data: Path, numbers: list[int]) -> None:
-    """The child: a line before and after each case."""
+    """Run cases in a child process; prints a line before and after each."""
     sources = sorted(path for folder in data.glob(f"{kind} *") for path in folder.glob("fit-*.checkpoint"))
     fit(kind, data, Path(tempfile.mkdtemp(dir=data)), False)
     usual = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     for number in numbers:
         print(json.dumps([number]), flush=True)
-        outcome, done, why = face(kind, data, sources, number)
+        outcome, done, why = run_case(kind, data, sources, number)
         growth = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - usual
         if growth > MAX_GROWTH:
             outcome, why = "FAILED", f"took {growth / 1e6:.0f} MB more than a fit; {why}"
@@ -279,7 +281,7 @@ def work(kind: str, data: Path, numbers: list[int]) -> None:
 
 
 def run_kind(kind: str, data: Path, numbers: list[int]) -> dict[int, tuple[str, str, str]]:
-    """Outcomes of cases, from as many children as it takes: one that dies has failed in the case it began."""
+    """Outcomes of all cases; if a child process dies, its current case has failed and another process continues."""
     found: dict[int, tuple[str, str, str]] = {}
     while left := [number for number in numbers if number not in found]:
         command = [sys.executable, "-m", "benchmarks.robustness.checkpoints", "--child", kind, str(data)]
@@ -287,22 +289,22 @@ def run_kind(kind: str, data: Path, numbers: list[int]) -> dict[int, tuple[str, 
             open(data / "errors.txt", "w+") as errors,
             subprocess.Popen([*command, *map(str, left)], stdout=subprocess.PIPE, stderr=errors, text=True) as child,
         ):
-            begun = read_lines(child, found)
+            current = read_lines(child, found)
             errors.seek(0)
             why = f"the process ended with code {child.returncode}: {errors.read()[-1000:]}"
-        if begun is not None:
-            found[begun] = "FAILED", "", why
+        if current is not None:
+            found[current] = "FAILED", "", why
         elif child.returncode:
             raise RuntimeError(why)
     return found
 
 
 def read_lines(child: subprocess.Popen, found: dict[int, tuple[str, str, str]]) -> int | None:
-    """Take a child's outcomes until it ends or hangs; the case that it had begun and not ended."""
+    """Collect outcomes of a child process until it ends or hangs; returns its unfinished case."""
     lines: queue.Queue[str] = queue.Queue()
     reader = threading.Thread(target=lambda: [lines.put(line) for line in child.stdout or ()], daemon=True)
     reader.start()
-    begun, last = None, time.monotonic()
+    current, last = None, time.monotonic()
     while reader.is_alive() or not lines.empty():
         try:
             line = json.loads(lines.get(timeout=0.2))
@@ -310,15 +312,15 @@ def read_lines(child: subprocess.Popen, found: dict[int, tuple[str, str, str]]) 
             if time.monotonic() - last > MAX_SECONDS:
                 child.kill()
             continue
-        begun, last = (line[0] if len(line) == 1 else None), time.monotonic()
+        current, last = (line[0] if len(line) == 1 else None), time.monotonic()
         if len(line) > 1:
             found[line[0]] = tuple(line[1:])
     child.wait()
-    return begun
+    return current
 
 
 def run(kinds: list[str], n_cases: int, seed: int = 0) -> dict[str, dict[int, tuple[str, str, str]]]:
-    """Cases of all kinds, evenly: the outcome of each, what was done, and why."""
+    """Run cases of all kinds in equal numbers; returns outcome, change and reason of each."""
     found = {}
     with tempfile.TemporaryDirectory(prefix="checkpoints-") as folder:
         for index, kind in enumerate(kinds):
@@ -334,7 +336,10 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", choices=list(FITS), default=list(FITS))
     parser.add_argument("--seed", type=int, default=0, help="number of the first case")
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
+    parser.add_argument("--quick", action="store_true", help="six cases")
     given = parser.parse_args()
+    if given.quick:
+        given.cases = 6
     if given.child:
         kind, data, *numbers = given.child
         work(kind, Path(data), list(map(int, numbers)))

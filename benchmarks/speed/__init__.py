@@ -1,1 +1,1 @@
-"""Tables of speed: an epoch, a prediction, a start, and growth with the size of the table."""
+"""Speed and memory: training, prediction, exports, large and wide tables."""

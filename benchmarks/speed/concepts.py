@@ -1,13 +1,12 @@
-"""Models on concepts at the paper's sizes: birds told by 278 scores of concepts such as "has_wing_pattern::striped".
+"""Classification by concepts at the paper's sizes: bird species from 278 scores such as "has_wing_pattern::striped".
 
-    python -m benchmarks.speed.concepts                    # all three, each in a process of its own
-    python -m benchmarks.speed.concepts cub pairs          # CUB's size: main effects at all defaults; all 38,503 pairs
-    python -m benchmarks.speed.concepts birds              # iNaturalist's size: one epoch of main effects
-    python -m benchmarks.speed.concepts birds --rows 20000 --classes 300
+    python -m benchmarks run speed.concepts           # size of CUB, all defaults
+    python -m benchmarks run speed.concepts.pairs     # size of CUB, all 38,503 pairs
+    python -m benchmarks run speed.concepts.birds     # size of iNaturalist: one epoch of main effects
 
-Scores are drawn: without pictures there are none. CUB's (`datasets.paper.cub`) have its real classes, split and shares
-of a class's pictures that show a concept. Further birds are made of these: each has every concept's share from one of
-two of CUB's classes. "the shares" tells classes by the shares that the scores were drawn from, as well as can be done.
+Scores are drawn, since images are not available. For CUB (`datasets.paper.cub`), classes, split and the share of a
+class's images that show a concept are real. Further species combine the shares of two of CUB's classes. "accuracy of
+the shares" is that of the classifier that knows the distribution of the scores, an upper bound.
 """
 
 from __future__ import annotations
@@ -21,20 +20,19 @@ from scipy.stats import norm
 
 from neuralbasis import NeuralBasisClassifier
 
-from ..clock import median_seconds, time_once
 from ..datasets import paper
 from ..datasets.paper.cub import SHARES, SHOWN, find_concepts
 from ..datasets.paper.source import data_folder
-from ..measure import run_child
-from ..memory import PeakMemory, resident_mb
-from ..table import judge, print_table, write_number
+from ..harness import run_child
+from ..results.markdown import format_number, format_verdict, print_table
+from .resources import PeakMemory, median_seconds, resident_mb, time_once
 
-PIECE = 20_000  # rows that are drawn, and judged, at a time
+PIECE = 20_000  # rows drawn and scored at a time
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is fitted to how many rows, and what it should take at most: seconds, MB; and rows/s that it predicts."""
+    """Size of a table, options of the fit, and targets: seconds, MB, and rows per second of prediction."""
 
     title: str
     n_rows: int
@@ -59,7 +57,7 @@ CASES = {
 
 @dataclass(frozen=True)
 class Figures:
-    """What a fit took and reached, beside what the shares themselves tell."""
+    """Cost and accuracy of a fit, and the accuracy of the true distribution."""
 
     fit_seconds: float
     before_mb: float
@@ -74,7 +72,7 @@ class Figures:
 
 @dataclass(frozen=True, eq=False)
 class Birds:
-    """Rows to fit and to test on, and the shares (classes, concepts) that they were drawn from."""
+    """Training and test rows, and the shares (classes, concepts) they were drawn from."""
 
     X: np.ndarray
     y: np.ndarray
@@ -84,7 +82,7 @@ class Birds:
 
 
 def read_shares() -> np.ndarray:
-    """(200, 278) shares of CUB's pictures that show a concept; drawn ones where its files are absent."""
+    """(200, 278) shares of CUB's images that show a concept; random ones if its files are not available."""
     folder = data_folder() / "cub"
     if not (folder / SHARES).exists():
         return np.random.default_rng(0).beta(0.2, 1.0, (200, 278))
@@ -92,7 +90,7 @@ def read_shares() -> np.ndarray:
 
 
 def draw_birds(case: Case) -> Birds:
-    """CUB's own rows where the case has its size; otherwise rows of as many classes as are requested."""
+    """CUB's own rows if the case has its size; otherwise rows of the requested number of classes."""
     shares, rng = read_shares()[:, : case.n_columns], np.random.default_rng(1)
     if case.n_classes == len(shares) and case.n_columns == 278 and not paper.find_missing("cub"):
         splits = paper.load("cub")
@@ -106,17 +104,17 @@ def draw_birds(case: Case) -> Birds:
     y = rng.permutation(np.arange(n_rows) % case.n_classes)
     X = np.empty((n_rows, shares.shape[1]), dtype=np.float32)
     for first in range(0, n_rows, PIECE):
-        chances = shares[y[first : first + PIECE]]
-        shown = rng.random(chances.shape, dtype=np.float32) < chances
-        X[first : first + PIECE] = SHOWN * shown + rng.standard_normal(chances.shape, dtype=np.float32)
+        probabilities = shares[y[first : first + PIECE]]
+        shown = rng.random(probabilities.shape, dtype=np.float32) < probabilities
+        X[first : first + PIECE] = SHOWN * shown + rng.standard_normal(probabilities.shape, dtype=np.float32)
     return Birds(X[: case.n_rows], y[: case.n_rows], X[case.n_rows :], y[case.n_rows :], shares)
 
 
-def judge_by_shares(birds: Birds, n_rows: int = 2_000) -> float:
-    """Accuracy of telling rows by the densities that they were drawn from."""
-    X, chances = birds.test_X[:n_rows].astype(float), birds.shares.clip(1e-3, 1 - 1e-3)
+def score_by_shares(birds: Birds, n_rows: int = 2_000) -> float:
+    """Accuracy of the classifier that uses the true densities of the scores."""
+    X, shares = birds.test_X[:n_rows].astype(float), birds.shares.clip(1e-3, 1 - 1e-3)
     ratio = norm.pdf(X - SHOWN) / norm.pdf(X)
-    found = np.stack([np.log1p(share * (ratio - 1)).sum(axis=1) for share in chances], axis=1)
+    found = np.stack([np.log1p(share * (ratio - 1)).sum(axis=1) for share in shares], axis=1)
     return float((found.argmax(axis=1) == birds.test_y[:n_rows]).mean())
 
 
@@ -137,7 +135,7 @@ def measure_here(case: Case) -> Figures:
     n_members = model.model_.shapes[0].mix.shape[1] if hasattr(model.model_.shapes[0], "mix") else 0
     return Figures(
         seconds, before, memory.mb, n_members, len(model.model_.shapes), speed, accuracy, float(losses.mean()),
-        judge_by_shares(birds),
+        score_by_shares(birds),
     )  # fmt: skip
 
 
@@ -147,15 +145,15 @@ def print_figures(case: Case, found: Figures) -> None:
     print_table(
         ["concepts", "value", "target", "verdict"],
         [
-            ["fit, seconds", write_number(found.fit_seconds), f"≤ {case.max_seconds:,g}",
-             judge(found.fit_seconds <= case.max_seconds)],
-            ["fit, peak MB with the table", write_number(found.peak_mb), f"≤ {case.max_mb:,g}",
-             judge(found.peak_mb <= case.max_mb)],
-            ["MB before the fit", write_number(found.before_mb), "–", "–"],
-            ["predict, rows/s", write_number(found.rows_per_second),
-             "–" if case.min_speed is None else f"≥ {case.min_speed:,g}", judge(limit)],
+            ["fit, seconds", format_number(found.fit_seconds), f"≤ {case.max_seconds:,g}",
+             format_verdict(found.fit_seconds <= case.max_seconds)],
+            ["fit, peak MB with the table", format_number(found.peak_mb), f"≤ {case.max_mb:,g}",
+             format_verdict(found.peak_mb <= case.max_mb)],
+            ["MB before the fit", format_number(found.before_mb), "–", "–"],
+            ["predict, rows/s", format_number(found.rows_per_second),
+             "–" if case.min_speed is None else f"≥ {case.min_speed:,g}", format_verdict(limit)],
             ["terms", f"{found.n_terms:,}", "–", "–"],
-            ["members (0: each class has tables of its own)", str(found.n_members), "–", "–"],
+            ["members (0: each class has its own tables)", str(found.n_members), "–", "–"],
             ["accuracy", f"{found.accuracy:.4f}", "–", "–"],
             ["log loss", f"{found.log_loss:.4f}", "–", "–"],
             ["accuracy of the shares", f"{found.best_accuracy:.4f}", "–", "–"],
@@ -185,8 +183,8 @@ def main() -> None:
     if given.child is not None:
         print(json.dumps(asdict(measure_here(Case(**json.loads(given.child))))))
         return
-    if strange := set(given.cases) - set(CASES):
-        parser.error(f"there is no case {sorted(strange)[0]!r}; there are {', '.join(CASES)}")
+    if unknown := set(given.cases) - set(CASES):
+        parser.error(f"there is no case {sorted(unknown)[0]!r}; there are {', '.join(CASES)}")
     for name in given.cases:
         case = read_case(name, given)
         print_figures(case, Figures(**json.loads(run_child("benchmarks.speed.concepts", json.dumps(asdict(case))))))

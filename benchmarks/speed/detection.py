@@ -1,12 +1,11 @@
-"""Detection at the size of the paper's Common Objects: boxes with sparse features, a hundred thousand pairs, and mAP.
+"""Object detection at the size of the paper's Common Objects: sparse features, 100,000 pairs, and mAP.
 
-    python -m benchmarks.speed.detection                   # 200,000 boxes to fit, 58,525 to test, 114 classes
-    python -m benchmarks.speed.detection --rows 20000 --test-rows 5000 --pairs 5000
+    python -m benchmarks run speed.detection                   # 200,000 boxes to fit, 58,525 to test, 114 classes
+    python -m benchmarks run speed.detection --rows 20000 --test-rows 5000 --pairs 5000
 
-Features and classes are those of `benchmarks.speed.objects`: generated, as the paper's set is proprietary. Every row is
-a candidate box of a drawn picture; the annotated box of a thing lies near it, the first class is the background. One
-epoch is trained. mAP is over overlaps 0.5 to 0.9; that of all classes at once, as pycocotools' users compute it, is
-compared on the first pictures.
+Features and classes are those of `speed.sparse_pairs`: generated, since the paper's set is proprietary. Every row is a
+candidate box of a drawn image. Annotated boxes of objects lie near it; the first class is the background. One epoch is
+trained. mAP is over overlaps from 0.5 to 0.9. On the first images it is compared with pycocotools.
 """
 
 from __future__ import annotations
@@ -22,50 +21,53 @@ import numpy as np
 from neuralbasis import NeuralBasisClassifier
 from neuralbasis.vision import detection
 
-from ..clock import time_once
 from ..datasets.objects import Objects, draw_objects, find_frequent_pairs, make_world
-from ..memory import PeakMemory, resident_mb
-from ..table import judge, print_table, write_number
-from .objects import PLANTED_SHARE, Sizes
+from ..results.markdown import format_number, format_verdict, print_table
+from .resources import PeakMemory, resident_mb, time_once
+from .sparse_pairs import PLANTED_SHARE, Sizes
 
-BOXES_A_PICTURE = 8
-COMPARED = 200  # pictures
+BOXES_PER_IMAGE = 8
+COMPARED = 200  # images
 TOLERANCE = 1e-9
 USUAL = Sizes(n_test=58_525)
 QUICK = Sizes(1500, 400, 500, 45, 100, 0.95)
 
 
 @dataclass(frozen=True, eq=False)
-class Pictures:
+class Images:
+    """Candidate boxes and annotations."""
+
     boxes: detection.Boxes
     annotations: detection.Annotations
 
 
-def draw_pictures(table: Objects, n_classes: int, seed: int) -> Pictures:
-    """Boxes of these rows, and annotated ones that overlap those of things more or less."""
+def draw_images(table: Objects, n_classes: int, seed: int) -> Images:
+    """Boxes of these rows, and annotated boxes that overlap those of objects to varying degrees."""
     rng, n_rows = np.random.default_rng(seed), len(table.y)
-    image = np.sort(rng.integers(0, max(1, n_rows // BOXES_A_PICTURE), n_rows))
+    image = np.sort(rng.integers(0, max(1, n_rows // BOXES_PER_IMAGE), n_rows))
     box = np.c_[rng.uniform(0, 800, (n_rows, 2)), rng.uniform(30, 200, (n_rows, 2))]
-    things = np.flatnonzero(table.y > 0)
-    moved = box[things] + rng.normal(0, 0.08, (len(things), 4)) * np.tile(box[things, 2:], 2)
-    ids, names = np.arange(image.max() + 1).astype(str), [f"thing {k:03d}" for k in range(1, n_classes)]
+    objects = np.flatnonzero(table.y > 0)
+    moved = box[objects] + rng.normal(0, 0.08, (len(objects), 4)) * np.tile(box[objects, 2:], 2)
+    ids, names = np.arange(image.max() + 1).astype(str), [f"object {k:03d}" for k in range(1, n_classes)]
     annotations = detection.Annotations(
-        "drawn", tuple(ids), tuple(map(str, range(1, n_classes))), tuple(names), image[things], table.y[things] - 1,
-        moved, np.zeros(len(things), dtype=bool),
+        "drawn", tuple(ids), tuple(map(str, range(1, n_classes))), tuple(names), image[objects], table.y[objects] - 1,
+        moved, np.zeros(len(objects), dtype=bool),
     )  # fmt: skip
-    return Pictures(detection.Boxes("drawn", image, box, table.X), annotations)
+    return Images(detection.Boxes("drawn", image, box, table.X), annotations)
 
 
-def judge_at_once(scores: np.ndarray, boxes: detection.Boxes, annotations: detection.Annotations) -> float:
+def compute_map_with_pycocotools(
+    scores: np.ndarray, boxes: detection.Boxes, annotations: detection.Annotations
+) -> float:
     """mAP by pycocotools, all classes in one run."""
     from pycocotools.coco import COCO
     from pycocotools.cocoeval import COCOeval
 
     n_classes = len(annotations.classes)
-    things = zip(annotations.image.tolist(), annotations.label.tolist(), annotations.box.tolist(), strict=True)
+    objects = zip(annotations.image.tolist(), annotations.label.tolist(), annotations.box.tolist(), strict=True)
     truth = [
         {"id": i, "image_id": image, "category_id": k, "bbox": box, "area": box[2] * box[3], "iscrowd": 0}
-        for i, (image, k, box) in enumerate(things, 1)
+        for i, (image, k, box) in enumerate(objects, 1)
     ]
     found = [
         {"image_id": int(image), "category_id": k, "bbox": box.tolist(), "score": float(own[k])}
@@ -73,40 +75,46 @@ def judge_at_once(scores: np.ndarray, boxes: detection.Boxes, annotations: detec
         for k in range(n_classes)
     ]
     with contextlib.redirect_stdout(io.StringIO()):
-        there = COCO()
+        truth_set = COCO()
         images = [{"id": i} for i in range(len(annotations.images))]
-        there.dataset = {"images": images, "categories": [{"id": k} for k in range(n_classes)], "annotations": truth}
-        there.createIndex()
-        judged = COCOeval(there, there.loadRes(found), "bbox")
-        judged.params.iouThrs = np.array(detection.THRESHOLDS)
-        judged.evaluate()
-        judged.accumulate()
-    precision = judged.eval["precision"][:, :, :, 0, -1]
+        truth_set.dataset = {
+            "images": images,
+            "categories": [{"id": k} for k in range(n_classes)],
+            "annotations": truth,
+        }
+        truth_set.createIndex()
+        evaluator = COCOeval(truth_set, truth_set.loadRes(found), "bbox")
+        evaluator.params.iouThrs = np.array(detection.THRESHOLDS)
+        evaluator.evaluate()
+        evaluator.accumulate()
+    precision = evaluator.eval["precision"][:, :, :, 0, -1]
     return float(precision[precision > -1].mean())
 
 
-def compare(model: Any, pictures: Pictures) -> float:
-    """How far mAP on the first pictures is from that of one run."""
-    few = pictures.boxes.take(pictures.boxes.image < COMPARED)
-    known, own = pictures.annotations, pictures.annotations.image < COMPARED
+def compare(model: Any, images: Images) -> float:
+    """Difference between our mAP and that of pycocotools on the first images."""
+    few = images.boxes.take(images.boxes.image < COMPARED)
+    known, own = images.annotations, images.annotations.image < COMPARED
     truth = detection.Annotations(
         known.place, known.images[:COMPARED], known.categories, known.classes, known.image[own], known.label[own],
         known.box[own], known.crowd[own],
     )  # fmt: skip
     scores = np.zeros((len(few), len(known.classes)))
     place = {name: k for k, name in enumerate(known.classes)}
-    spoken = [(column, place[name]) for column, name in enumerate(model.classes_) if name in place]
+    known_columns = [(column, place[name]) for column, name in enumerate(model.classes_) if name in place]
     probability = model.predict_proba(few.X)
-    for column, k in spoken:
+    for column, k in known_columns:
         scores[:, k] = probability[:, column]
-    return abs(detection.evaluate(scores, few, truth).mean_average_precision - judge_at_once(scores, few, truth))
+    return abs(
+        detection.evaluate(scores, few, truth).mean_average_precision - compute_map_with_pycocotools(scores, few, truth)
+    )
 
 
 def measure(sizes: Sizes) -> list[list[str]]:
-    """Lines of the table: what, value, target, verdict."""
+    """Rows of the table: name, value, target, verdict."""
     world = make_world(sizes.n_columns, sizes.n_classes, sizes.sparsity, max(1, sizes.n_pairs // PLANTED_SHARE))
-    train = draw_pictures(draw_objects(world, sizes.n_rows, seed=1), sizes.n_classes, seed=1)
-    test = draw_pictures(draw_objects(world, sizes.n_test, seed=2), sizes.n_classes, seed=2)
+    train = draw_images(draw_objects(world, sizes.n_rows, seed=1), sizes.n_classes, seed=1)
+    test = draw_images(draw_objects(world, sizes.n_test, seed=2), sizes.n_classes, seed=2)
     pairs = [tuple(pair) for pair in find_frequent_pairs(train.boxes.X, sizes.n_pairs).tolist()]
     assigning, y = time_once(lambda: detection.assign(train.boxes, train.annotations))
     before = resident_mb()
@@ -116,18 +124,23 @@ def measure(sizes: Sizes) -> list[list[str]]:
         )
     with PeakMemory() as judging:
         seconds, found = time_once(lambda: detection.evaluate(model, test.boxes, test.annotations))
-    chance = np.random.default_rng(0).random((len(test.boxes), len(test.annotations.classes)))
-    by_chance = detection.evaluate(chance, test.boxes, test.annotations).mean_average_precision
+    random_scores = np.random.default_rng(0).random((len(test.boxes), len(test.annotations.classes)))
+    random_map = detection.evaluate(random_scores, test.boxes, test.annotations).mean_average_precision
     error = compare(model, test)
     return [
-        ["boxes assigned to classes, seconds", write_number(assigning), "–", "–"],
-        [f"fit with {len(pairs):,} pairs, one epoch, seconds", write_number(fitting), "–", "–"],
+        ["boxes assigned to classes, seconds", format_number(assigning), "–", "–"],
+        [f"fit with {len(pairs):,} pairs, one epoch, seconds", format_number(fitting), "–", "–"],
         ["fit, peak MB (before: the tables)", f"{memory.mb:,.0f} ({before:,.0f})", "–", "–"],
-        [f"mAP of {len(test.boxes):,} boxes, seconds", write_number(seconds), "–", "–"],
+        [f"mAP of {len(test.boxes):,} boxes, seconds", format_number(seconds), "–", "–"],
         ["mAP, peak MB", f"{judging.mb:,.0f}", "–", "–"],
         ["mAP", f"{found.mean_average_precision:.4f}", "–", "–"],
-        ["mAP of random scores", f"{by_chance:.4f}", "–", "–"],
-        [f"distance, {COMPARED} pictures at once", f"{error:.1e}", f"≤ {TOLERANCE:g}", judge(error <= TOLERANCE)],
+        ["mAP of random scores", f"{random_map:.4f}", "–", "–"],
+        [
+            f"difference from pycocotools, {COMPARED} images",
+            f"{error:.1e}",
+            f"≤ {TOLERANCE:g}",
+            format_verdict(error <= TOLERANCE),
+        ],
     ]
 
 

@@ -1,10 +1,10 @@
-"""Seconds of one epoch over CoverType: our two engines, and the network evaluated on every cell as published.
+"""Seconds of one epoch on CoverType: our two engines, and the network evaluated on every value as published.
 
-    python -m benchmarks.speed.epoch
+    python -m benchmarks run speed.epoch
 
-The network is the paper's for all three (256-128-128, B = 100, one member, one shape a term for all classes); encoding
-is not counted. What takes longer than the budget is timed on as many steps as fit in it and extrapolated to an epoch.
-The published form uses the number of threads that is fastest for it.
+All three have the paper's network (256-128-128, B = 100, one member, one shape per term for all classes). Encoding is
+not timed. What exceeds the budget is timed on fewer steps and extrapolated to an epoch. The published form runs with
+its fastest number of threads.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ from sklearn.model_selection import train_test_split
 from neuralbasis import NeuralBasisClassifier
 
 from .. import datasets
-from ..networks import HIDDEN, N_BASES, PaperNetwork, thread_counts
-from ..table import print_table, write_number
+from ..baselines.network_training import thread_counts
+from ..baselines.networks import HIDDEN, N_BASES, PaperNetwork
+from ..results.markdown import format_number, print_table
 
 PAPER = {
     "hidden": HIDDEN, "n_bases": N_BASES[1], "fourier": 0, "tied_classes": True, "scaling": "minmax", "smoothness": 0.0,
 }  # fmt: skip
-REFERENCE = "network on every cell, as published"
+REFERENCE = "network on every value, as published"
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Some steps of an epoch and the seconds they took."""
+    """Seconds of some steps of an epoch."""
 
     name: str
     batch: int
@@ -47,19 +48,19 @@ class Timing:
 
 
 def time_estimator(name: str, X, y, batch: int | str, budget: float | None, **options) -> Timing:
-    """Real training of one epoch, or of what fits in the budget of seconds."""
+    """Train one epoch, or as many steps as fit into the budget of seconds."""
     model = NeuralBasisClassifier(
         interactions=0, max_epochs=1, outer_bags=1, validation_size=0, batch_size=batch, time_limit=budget, **options
     ).fit(X, y)
     history = model.history_
     steps = history.steps[-1]
-    if batch == "auto":  # no budget then: these are the steps of a whole epoch
+    if batch == "auto":  # without a budget these are the steps of a whole epoch
         return Timing(name, 2 ** round(math.log2(len(X) / steps)), steps, steps, history.seconds[-1])
     return Timing(name, batch, steps, math.ceil(len(X) / batch), history.seconds[-1])
 
 
 def time_reference(X, y, batch: int, budget: float) -> Timing:
-    """The published form: autograd through the network on batch × D values, AdamW."""
+    """The published form: autograd through the network on batch × D values, with AdamW."""
     inputs = torch.from_numpy(scale(X))
     target = torch.from_numpy(np.unique(y, return_inverse=True)[1])
     net = PaperNetwork(X.shape[1], int(target.max()) + 1)
@@ -78,7 +79,7 @@ def time_reference(X, y, batch: int, budget: float) -> Timing:
 
 
 def time_steps(step: Callable, batches: Sequence[torch.Tensor], budget: float, n_threads: int) -> Timing:
-    """As many steps as fit in the budget, at least one, after one that does not count."""
+    """As many steps as fit into the budget, at least one, after one to warm up."""
     torch.set_num_threads(n_threads)
     step(batches[0])
     start, steps = time.perf_counter(), 0
@@ -111,15 +112,15 @@ def print_timings(timings: list[Timing]) -> None:
     for t in timings:
         how = "measured" if t.steps >= t.steps_an_epoch else "extrapolated"
         numbers = [f"{number:,}" for number in (t.batch, t.steps, t.steps_an_epoch)]
-        times = f"{write_number(reference / t.epoch_seconds)} ×"
-        rows.append([t.name, *numbers, write_number(t.epoch_seconds), how, times])
+        times = f"{format_number(reference / t.epoch_seconds)} ×"
+        rows.append([t.name, *numbers, format_number(t.epoch_seconds), how, times])
     print_table(header, rows)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batch", type=int, default=1024, help="rows in a batch")
-    parser.add_argument("--budget", type=float, default=20, help="seconds for the two slow ways")
+    parser.add_argument("--budget", type=float, default=20, help="seconds for each of the two slow engines")
     parser.add_argument("--quick", action="store_true", help="a tiny generated table")
     given = parser.parse_args()
     problem = None if given.quick else datasets.find_missing("covertype")
@@ -129,7 +130,7 @@ def main() -> None:
     data = datasets.load("covertype", given.quick)
     X, _, y, _ = train_test_split(data.X, data.y, test_size=0.2, random_state=0, stratify=data.y)
     batch, budget = (64, 0.5) if given.quick else (given.batch, given.budget)
-    time_estimator("warm up", X[:2000], y[:2000], batch, None)  # compiles what is not yet on disk
+    time_estimator("warm up", X[:2000], y[:2000], batch, None)  # compiles the loops
     print(f"{data.name}: {len(X):,} rows × {X.shape[1]} columns\n")
     print_timings(time_all(X, y, batch, budget))
 

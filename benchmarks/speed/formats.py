@@ -1,11 +1,11 @@
-"""Formats: the size of a model in each of them, and the rows a second that its engine predicts.
+"""Exports: size of a model in each format, and rows per second of its engine.
 
-    python -m benchmarks.speed.formats
-    python -m benchmarks.speed.formats --pairs 0
+    python -m benchmarks run speed.formats
+    python -m benchmarks run speed.formats --pairs 0
 
-The model is fitted briefly on California Housing: its tables have the size of a full fit's. Rows are the same set
-resampled with noise; the slower engines get fewer of them. A query's time includes its planning, that of C is a loop
-around `model_predict`. JSON and Excel are read by people and by other programs: their size only.
+The model is fitted briefly on California Housing; its tables are as large as after a full fit. Rows are the same set
+resampled with noise; slower engines get fewer rows. The time of a query includes its planning, that of C is a loop
+around `model_predict`. JSON and Excel have no engine.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 
 from .. import datasets
-from ..clock import median_seconds
-from ..table import print_table, write_number
+from ..results.markdown import format_number, print_table
 from .predict import load_data, make_rows
+from .resources import median_seconds
 
 LOOP = """
 #include "model.c"
@@ -43,7 +43,7 @@ void model_predict_many(const double *x, long n_rows, double *out)
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much to measure: rows for compiled engines, for SQLite, and for plain Python."""
+    """Rows for compiled engines, for SQLite and for plain Python, and repetitions."""
 
     n_rows: int = 500_000
     n_sqlite_rows: int = 20_000
@@ -56,15 +56,15 @@ QUICK = Sizes(500, 200, 100, 1)
 
 @dataclass(frozen=True)
 class Engine:
-    """A way to predict with a file: rows -> predictions, and how many rows it is given."""
+    """Predicts with a file: rows -> predictions; and the number of rows it gets."""
 
     predict: Callable[[np.ndarray], Any]
     n_rows: int
 
 
 @dataclass(frozen=True)
-class Line:
-    """One format: bytes of its file, rows a second, largest difference from `predict`; None where there is none."""
+class FormatCost:
+    """Bytes of the file, rows per second, and largest difference from `predict`; None without an engine."""
 
     name: str
     n_bytes: int | None
@@ -83,14 +83,16 @@ def fit_model(quick: bool, n_pairs: int) -> tuple[Any, datasets.Dataset]:
     return fitted.fit(data.X, data.y).model_, data
 
 
-def measure(name: str, path: Path | None, engine: Engine | None, model: Any, rows: np.ndarray, sizes: Sizes) -> Line:
+def measure(
+    name: str, path: Path | None, engine: Engine | None, model: Any, rows: np.ndarray, sizes: Sizes
+) -> FormatCost:
     n_bytes = None if path is None else path.stat().st_size
     if engine is None:
-        return Line(name, n_bytes, None, None)
+        return FormatCost(name, n_bytes, None, None)
     given = rows[: engine.n_rows]
     seconds = median_seconds(lambda: engine.predict(given), sizes.n_repeats)
     difference = np.abs(np.ravel(engine.predict(given)) - model.predict(given)).max()
-    return Line(name, n_bytes, len(given) / seconds, float(difference))
+    return FormatCost(name, n_bytes, len(given) / seconds, float(difference))
 
 
 def save_file(model: Any, folder: Path, sizes: Sizes) -> tuple[Path, Engine]:
@@ -124,7 +126,7 @@ def save_sqlite(model: Any, folder: Path, sizes: Sizes) -> tuple[Path, Engine]:
     query = to_sql(model, folder / "model.sqlite.sql")
 
     def predict(rows: np.ndarray) -> np.ndarray:
-        if not base.execute("SELECT 1 FROM sqlite_master").fetchall():  # at the first call, which does not count
+        if not base.execute("SELECT 1 FROM sqlite_master").fetchall():  # at the first call, which is not timed
             base.execute(f"CREATE TABLE data ({', '.join(_quote(name) + ' REAL' for name in model.encoder.names)})")
             marks = ", ".join("?" * rows.shape[1])
             base.executemany(f"INSERT INTO data VALUES ({marks})", rows.tolist())
@@ -219,8 +221,8 @@ FORMATS: dict[str, Callable[[Any, Path, Sizes], tuple[Path, Engine | None]]] = {
 }
 
 
-def measure_formats(model: Any, rows: np.ndarray, sizes: Sizes) -> list[Line]:
-    """One line a format; a format whose package is not installed has no figures."""
+def measure_formats(model: Any, rows: np.ndarray, sizes: Sizes) -> list[FormatCost]:
+    """Measure all formats whose packages are installed."""
     lines = [measure("predict", None, Engine(model.predict, sizes.n_rows), model, rows, sizes)]
     with tempfile.TemporaryDirectory() as folder:
         for name, save in FORMATS.items():
@@ -233,12 +235,12 @@ def measure_formats(model: Any, rows: np.ndarray, sizes: Sizes) -> list[Line]:
     return lines
 
 
-def print_lines(lines: list[Line]) -> None:
+def print_lines(lines: list[FormatCost]) -> None:
     cells = [
         [
             line.name,
             "–" if line.n_bytes is None else f"{line.n_bytes:,}",
-            write_number(line.speed),
+            format_number(line.speed),
             "–" if line.difference is None else f"{line.difference:.0e}",
         ]
         for line in lines

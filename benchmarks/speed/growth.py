@@ -1,11 +1,11 @@
-"""How a fit of main effects grows with rows and columns: seconds and peak memory, and the parts that must be linear.
+"""Growth of a fit of main effects with rows and columns: seconds and peak memory.
 
-    python -m benchmarks.speed.growth
+    python -m benchmarks run speed.growth
 
-Generated float32 tables, each in a fresh process. "fit" is a fit without interactions and otherwise with all defaults,
-whose number of steps stops growing at large tables; "encode" is what a fit does outside training (reading, encoding,
-compiling the tables), "epoch" one pass over the rows with the default network at batch 1,024 and one member, "predict"
-a prediction of all rows.
+Generated float32 tables, each in a child process. "fit" is a fit without interactions and otherwise with defaults; its
+number of steps is bounded. "encode" is a fit without its training (reading, encoding, compiling the tables), "epoch" is
+one pass over the rows with the default network, batches of 1,024 rows and one member, "predict" a prediction of all
+rows. The last three must be linear.
 """
 
 from __future__ import annotations
@@ -17,19 +17,18 @@ from dataclasses import asdict, dataclass
 from tqdm import tqdm
 
 from .. import datasets
-from ..clock import median_seconds, time_once
-from ..measure import run_child
-from ..memory import PeakMemory, resident_mb
-from ..table import print_table, write_number
+from ..harness import run_child
+from ..results.markdown import format_number, print_table
+from .resources import PeakMemory, median_seconds, resident_mb, time_once
 
 SIZES = [(10**4, 30), (10**5, 30), (10**6, 30), (10**5, 10), (10**5, 100), (10**5, 1000)]
 QUICK_SIZES = [(500, 5)]
-PASSES = 10**5  # at least so many rows go through the timed epochs, or small tables time nothing but noise
+MIN_TIMED_ROWS = 10**5  # timed epochs cover at least this many rows; fewer would measure noise
 
 
 @dataclass(frozen=True)
 class Growth:
-    """Seconds and MB at one size."""
+    """Seconds and MB for one table size."""
 
     n_rows: int
     n_columns: int
@@ -42,7 +41,7 @@ class Growth:
     predict_seconds: float
 
     def per_million(self, seconds: float) -> str:
-        return write_number(seconds / (self.n_rows * self.n_columns / 1e6))
+        return format_number(seconds / (self.n_rows * self.n_columns / 1e6))
 
 
 def measure_here(n_rows: int, n_columns: int, quick: bool) -> Growth:
@@ -54,7 +53,7 @@ def measure_here(n_rows: int, n_columns: int, quick: bool) -> Growth:
     before = resident_mb()
     with PeakMemory() as memory:
         seconds, model = time_once(lambda: NeuralBasisRegressor(interactions=0, **limit).fit(data.X, data.y))
-    n_epochs = 1 if quick else max(1, PASSES // n_rows)
+    n_epochs = 1 if quick else max(1, MIN_TIMED_ROWS // n_rows)
     one = NeuralBasisRegressor(interactions=0, batch_size=1024, max_epochs=n_epochs, outer_bags=1, validation_size=0)
     whole, one = time_once(lambda: one.fit(data.X, data.y))
     training = one.history_.seconds[-1]
@@ -76,10 +75,10 @@ def print_growth(found: list[Growth]) -> None:
     header += [title for part in ("encode", "epoch", "predict") for title in (f"{part} s", "s / 10⁶ cells")]
     rows = []
     for g in found:
-        row = [f"{g.n_rows:,}", f"{g.n_columns:,}", write_number(g.fit_seconds), f"{g.steps:,}"]
+        row = [f"{g.n_rows:,}", f"{g.n_columns:,}", format_number(g.fit_seconds), f"{g.steps:,}"]
         row += [f"{g.before_mb:,.0f}", f"{g.peak_mb:,.0f}"]
         for seconds in (g.encode_seconds, g.epoch_seconds, g.predict_seconds):
-            row += [write_number(seconds), g.per_million(seconds)]
+            row += [format_number(seconds), g.per_million(seconds)]
         rows.append(row)
     print_table(header, rows)
 

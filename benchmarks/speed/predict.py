@@ -1,14 +1,13 @@
-"""Prediction: rows a second, the latency of one row, and the first row of a fresh process; ours, EBM's, the network's.
+"""Prediction: rows per second, latency of one row, and first row of a fresh process; ours, EBM's and the network's.
 
-    python -m benchmarks.speed.predict
-    python -m benchmarks.speed.predict --pairs 10
-    python -m benchmarks.speed.predict --mixed
+    python -m benchmarks run speed.predict
+    python -m benchmarks run speed.predict.pairs
+    python -m benchmarks run speed.predict.mixed
 
-The rows are California Housing resampled with noise, float64. The models are fitted briefly: the tables they read have
-the size of a full fit's. The network is the paper's, evaluated on every cell, on fewer rows, with the number of threads
-that is fastest for it; it has main effects only and is left out with `--pairs`, which gives both models the same pairs.
-`--mixed` predicts from a pandas frame instead: half of the columns are numbers, the other half is text, with a level
-for each tenth of the column. The network is left out there, too.
+Rows are California Housing resampled with noise, float64. Models are fitted briefly; their tables are as large as after
+a full fit. The network is the paper's, evaluated on every value of fewer rows, with its fastest number of threads. It
+has main effects only and is omitted with `--pairs`, which gives both models the same pairs. `--mixed` predicts from a
+pandas frame: half of the columns are numbers, the others are text with one level per decile. The network is omitted.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from typing import Any
 import numpy as np
 
 from .. import baselines, datasets
-from ..clock import median_seconds
-from ..table import judge, print_table, write_number
+from ..results.markdown import format_number, format_verdict, print_table
+from .resources import median_seconds
 
 FIRST_CALL = """
 import sys, time
@@ -56,7 +55,7 @@ QUICK = Sizes(2_000, 200, 20, 1)
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of the table: a value, and how many times better ours is than the one it is set against."""
+    """One row of the table: a value, and a ratio with its target."""
 
     name: str
     value: float
@@ -66,19 +65,19 @@ class Figure:
 
 
 def make_rows(data: datasets.Dataset, n_rows: int) -> np.ndarray:
-    """Rows drawn with replacement, each value moved by a hundredth of its column's deviation."""
+    """Resampled rows with noise of a hundredth of each column's deviation."""
     rng = np.random.default_rng(0)
     drawn = data.X[rng.integers(len(data.X), size=n_rows)]
     return drawn + 0.01 * data.X.std(axis=0) * rng.normal(size=drawn.shape)
 
 
 def make_frame(rows: np.ndarray, like: np.ndarray) -> Any:
-    """A pandas frame of rows: the first half of the columns as numbers, the others as text, the tenths of `like`."""
+    """A pandas frame: the first half of the columns as numbers, the others as text, by deciles of `like`."""
     import pandas as pd
 
     n_columns = rows.shape[1]
     frame = {f"number {column}": rows[:, column] for column in range(n_columns // 2)}
-    levels = np.array([f"level {tenth}" for tenth in range(10)], dtype=object)
+    levels = np.array([f"level {decile}" for decile in range(10)], dtype=object)
     for column in range(n_columns // 2, n_columns):
         edges = np.quantile(like[:, column], np.arange(1, 10) / 10)
         frame[f"text {column}"] = levels[np.searchsorted(edges, rows[:, column])]
@@ -86,11 +85,11 @@ def make_frame(rows: np.ndarray, like: np.ndarray) -> Any:
 
 
 def fit_models(X: Any, y: np.ndarray, n_pairs: int) -> dict[str, Any]:
-    """Briefly fitted: prediction does not depend on how long the fit took."""
+    """Short fits: prediction speed does not depend on the length of the fit."""
     from neuralbasis import NeuralBasisRegressor
 
     pairs = list(islice(combinations(range(X.shape[1]), 2), n_pairs)) or 0
-    # not staged: pairs stay in the model even if so short a fit gains nothing by them
+    # not staged: pairs stay in the model even if a short fit gains nothing from them
     ours = NeuralBasisRegressor(interactions=pairs, staged=False, max_steps=50).fit(X, y)
     models = {"ours": ours, "ours, model_": ours.model_}
     if baselines.is_installed("ebm"):
@@ -102,10 +101,11 @@ def fit_models(X: Any, y: np.ndarray, n_pairs: int) -> dict[str, Any]:
 
 
 def measure_network(rows: np.ndarray, n_repeats: int) -> float:
-    """Rows a second of the paper's network on every cell, a thousand rows at a time."""
+    """Rows per second of the paper's network on every value, a thousand rows at a time."""
     import torch
 
-    from ..networks import PaperNetwork, thread_counts
+    from ..baselines.network_training import thread_counts
+    from ..baselines.networks import PaperNetwork
 
     net, inputs = PaperNetwork(rows.shape[1], 1).eval(), torch.from_numpy(rows.astype(np.float32))
 
@@ -122,7 +122,7 @@ def measure_network(rows: np.ndarray, n_repeats: int) -> float:
 
 
 def measure_throughput(models: dict[str, Any], rows: Any, sizes: Sizes, is_plain: bool) -> dict[str, float]:
-    """Rows a second of all rows at once; the network only for plain numbers without pairs."""
+    """Rows per second of one call; the network only for an array without pairs."""
     found = {}
     for name, model in models.items():
         found[name] = len(rows) / median_seconds(lambda model=model: model.predict(rows), sizes.n_repeats)
@@ -132,7 +132,7 @@ def measure_throughput(models: dict[str, Any], rows: Any, sizes: Sizes, is_plain
 
 
 def measure_latency(models: dict[str, Any], rows: Any, sizes: Sizes) -> dict[str, float]:
-    """Median seconds of a warm call with one row, another one each time."""
+    """Median seconds of a warm call with one row, a different one each time."""
     found = {}
     for name, model in models.items():
         order = count()
@@ -146,7 +146,7 @@ def measure_latency(models: dict[str, Any], rows: Any, sizes: Sizes) -> dict[str
 
 
 def measure_first_call(models: dict[str, Any], row: Any, sizes: Sizes) -> dict[str, tuple[float, bool]]:
-    """Seconds from import to the first prediction in a fresh process, without the interpreter's own start."""
+    """Seconds from import to the first prediction in a fresh process, without interpreter start."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, model in models.items():
@@ -183,18 +183,18 @@ def print_figures(title: str, figures: list[Figure]) -> None:
     for f in figures:
         met = None if f.ratio is None or f.target is None else f.ratio >= f.target
         target = "–" if f.target is None else f"≥ {f.target:g} ×"
-        rows.append([f.name, write_number(f.value), f.against, write_number(f.ratio), target, judge(met)])
+        rows.append([f.name, format_number(f.value), f.against, format_number(f.ratio), target, format_verdict(met)])
     print_table([title, "value", "ratio", "times", "target", "verdict"], rows)
     print()
 
 
 def print_first_calls(found: dict[str, tuple[float, bool]]) -> None:
-    rows = [[name, write_number(seconds), "yes" if torch else "no"] for name, (seconds, torch) in found.items()]
+    rows = [[name, format_number(seconds), "yes" if torch else "no"] for name, (seconds, torch) in found.items()]
     print_table(["fresh process: import, unpickle, predict one row", "seconds", "imports torch"], rows)
 
 
 def load_data(quick: bool) -> datasets.Dataset:
-    """California Housing, or a generated table of its shape where it is absent."""
+    """California Housing, or a generated table of the same shape if it is not available."""
     if quick or datasets.find_missing("ca"):
         return datasets.stand_in("ca", n_rows=None if quick else 20_640)
     return datasets.load("ca")

@@ -1,10 +1,10 @@
-"""Serving one model: its file, the first row of a fresh process, one row of a warm one, and many threads at once.
+"""Serving one model: file size, first row of a fresh process, one row of a warm process, and concurrent threads.
 
-    python -m benchmarks.speed.serve --seconds 30
+    python -m benchmarks run speed.serve --seconds 30
 
-The model has all pairs of California Housing and is fitted briefly: its file and tables have the size of a full fit's.
-The fresh process can import neither torch nor scikit-learn. Threads take rows in turn and compare every answer with the
-one that a single thread gave before.
+The model has all pairs of California Housing and is fitted briefly; its file and tables are as large as after a full
+fit. The fresh process can import neither torch nor scikit-learn. Threads predict rows in turn and compare every result
+with the one of a single thread.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from typing import Any
 
 import numpy as np
 
-from ..clock import median_seconds, time_once
-from ..measure import ROOT
-from ..table import judge, print_table, write_number
+from ..harness import ROOT
+from ..results.markdown import format_number, format_verdict, print_table
 from .predict import fit_models, load_data, make_rows
+from .resources import median_seconds, time_once
 
 N_PAIRS = 28
 FRESH = """
@@ -42,7 +42,7 @@ class Refuse:
             raise ImportError(f"{name} is not installed")
 
 sys.meta_path.insert(0, Refuse())
-from benchmarks.memory import PeakMemory
+from benchmarks.speed.resources import PeakMemory
 with PeakMemory() as memory:
     import neuralbasis
     model = neuralbasis.load(sys.argv[1])
@@ -66,8 +66,8 @@ QUICK = Sizes(200, 20, 1, 2)
 
 
 @dataclass(frozen=True)
-class Figure:
-    """One line of the table; `most` and `least` are targets."""
+class ServingFigure:
+    """One row of the table; `most` and `least` are targets."""
 
     name: str
     value: float
@@ -79,11 +79,11 @@ class Figure:
         met = None if self.most is None else self.value <= self.most
         if self.least is not None:
             target, met = f"≥ {self.least:g}", self.value >= self.least
-        return [self.name, write_number(self.value), target, judge(met)]
+        return [self.name, format_number(self.value), target, format_verdict(met)]
 
 
-def measure_fresh(path: Path, row: dict[str, float], n_processes: int) -> list[Figure]:
-    """Medians over fresh processes that load the file and predict one row; the first of all is not counted."""
+def measure_fresh(path: Path, row: dict[str, float], n_processes: int) -> list[ServingFigure]:
+    """Medians over fresh processes that load the file and predict one row, after one to warm up."""
     command = [sys.executable, "-c", FRESH, str(path), json.dumps(row)]
 
     def start() -> str:
@@ -93,14 +93,16 @@ def measure_fresh(path: Path, row: dict[str, float], n_processes: int) -> list[F
     runs = [time_once(start) for _ in range(n_processes)]
     inside = [[float(number) for number in text.split()] for _, text in runs]
     return [
-        Figure("fresh process, seconds in all", statistics.median(seconds for seconds, _ in runs), most=1),
-        Figure("… of these: import, load, predict one row", statistics.median(seconds for seconds, _ in inside)),
-        Figure("… peak MB", statistics.median(peak for _, peak in inside), most=150),
+        ServingFigure("fresh process, seconds in all", statistics.median(seconds for seconds, _ in runs), most=1),
+        ServingFigure("… of these: import, load, predict one row", statistics.median(seconds for seconds, _ in inside)),
+        ServingFigure("… peak MB", statistics.median(peak for _, peak in inside), most=150),
     ]
 
 
-def measure_rows(models: dict[str, Any], rows: np.ndarray, dicts: list[dict[str, float]], n_calls: int) -> list[Figure]:
-    """Median microseconds of a warm call with one row, another one each time."""
+def measure_rows(
+    models: dict[str, Any], rows: np.ndarray, dicts: list[dict[str, float]], n_calls: int
+) -> list[ServingFigure]:
+    """Median microseconds of a warm call with one row, a different one each time."""
     model, wide = models["ours, model_"], np.repeat(rows, 2, axis=1)
     calls: dict[str, Callable[[int], Any]] = {
         "NumPy": lambda at: model.predict(rows[at : at + 1]),
@@ -115,14 +117,16 @@ def measure_rows(models: dict[str, Any], rows: np.ndarray, dicts: list[dict[str,
         order = count()
         found[name] = 1e6 * median_seconds(lambda call=call, order=order: call(next(order) % (len(rows) - 10)), n_calls)
     targets = {"NumPy": 30.0}
-    figures = [Figure(f"one row, {name}: microseconds", value, targets.get(name)) for name, value in found.items()]
+    figures = [
+        ServingFigure(f"one row, {name}: microseconds", value, targets.get(name)) for name, value in found.items()
+    ]
     if "EBM" in models:
-        figures.append(Figure("EBM ÷ ours, one row, NumPy", found["EBM, NumPy"] / found["NumPy"], least=10))
+        figures.append(ServingFigure("EBM ÷ ours, one row, NumPy", found["EBM, NumPy"] / found["NumPy"], least=10))
     return figures
 
 
 def count_calls(model: Any, dicts: list[dict[str, float]], n_threads: int, seconds: float) -> tuple[float, int]:
-    """Calls a second of all threads, and how many answers were wrong."""
+    """Calls per second of all threads, and the number of wrong results."""
     expected = [model.predict(row).tolist() for row in dicts]
     ready = threading.Barrier(n_threads)
 
@@ -137,24 +141,24 @@ def count_calls(model: Any, dicts: list[dict[str, float]], n_threads: int, secon
         return n_calls, n_wrong
 
     with ThreadPoolExecutor(n_threads) as pool:
-        answers = list(pool.map(work, range(0, 37 * n_threads, 37)))
-    return sum(n_calls for n_calls, _ in answers) / seconds, sum(n_wrong for _, n_wrong in answers)
+        results = list(pool.map(work, range(0, 37 * n_threads, 37)))
+    return sum(n_calls for n_calls, _ in results) / seconds, sum(n_wrong for _, n_wrong in results)
 
 
-def measure_threads(model: Any, dicts: list[dict[str, float]], n_threads: int, seconds: float) -> list[Figure]:
+def measure_threads(model: Any, dicts: list[dict[str, float]], n_threads: int, seconds: float) -> list[ServingFigure]:
     alone, _ = count_calls(model, dicts, 1, seconds)
     together, n_wrong = count_calls(model, dicts, n_threads, seconds)
     return [
-        Figure("one thread, dicts: calls a second", alone),
-        Figure(f"{n_threads} threads, dicts: calls a second", together),
-        Figure(f"{n_threads} threads ÷ one", together / alone, least=1),
-        Figure(f"{n_threads} threads: wrong answers", n_wrong, most=0),
+        ServingFigure("one thread, dicts: calls a second", alone),
+        ServingFigure(f"{n_threads} threads, dicts: calls a second", together),
+        ServingFigure(f"{n_threads} threads ÷ one", together / alone, least=1),
+        ServingFigure(f"{n_threads} threads: wrong answers", n_wrong, most=0),
     ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=30.0, help="of calls by one thread, and by all")
+    parser.add_argument("--seconds", type=float, default=30.0, help="duration of the calls by one thread, and by all")
     parser.add_argument("--quick", action="store_true", help="a tiny generated table, few calls, a second of threads")
     given = parser.parse_args()
     sizes, seconds = (QUICK, min(given.seconds, 1.0)) if given.quick else (Sizes(), given.seconds)
@@ -168,7 +172,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.nbm"
         model.save(path)
-        figures = [Figure("the file, MB", path.stat().st_size / 1e6, most=1)]
+        figures = [ServingFigure("the file, MB", path.stat().st_size / 1e6, most=1)]
         figures += measure_fresh(path, dicts[0], sizes.n_processes)
     figures += measure_rows(models, rows, dicts, sizes.n_calls)
     figures += measure_threads(model, dicts, sizes.n_threads, seconds)

@@ -1,11 +1,11 @@
-"""How a fit of a sparse table grows with its stored entries, and with its columns while the entries stay as many.
+"""Growth of a fit of a sparse table with its entries, and with its columns at a fixed number of entries.
 
-    python -m benchmarks.speed.sparse_growth
+    python -m benchmarks run speed.sparse_growth
 
-Generated CSR matrices, 50 entries a row, 20 classes, each in a fresh process. "fit" is a whole fit of main effects
-with one epoch: one member, batches of 1,024 rows, no rows held out; "epoch" is the training in it, "predict" the
-probabilities of all rows. Ratios are to the first line of each part: those of seconds should follow the entries in the
-first part and stay near 1 in the second. "added MB" is the peak of the fit less what was there before it.
+Generated CSR matrices, 50 entries per row, 20 classes, each in a child process. "fit" is a fit of main effects with one
+epoch: one member, batches of 1,024 rows, no held-out rows. "epoch" is the training in it, "predict" the probabilities
+of all rows. Ratios are to the first row of each part. Seconds should grow with the entries in the first part and stay
+near 1 in the second. "added MB" is the peak of the fit minus the memory before it.
 """
 
 from __future__ import annotations
@@ -18,20 +18,19 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from ..clock import median_seconds, time_once
-from ..measure import run_child
-from ..memory import PeakMemory, resident_mb
-from ..table import print_table, write_number
+from ..harness import run_child
+from ..results.markdown import format_number, print_table
+from .resources import PeakMemory, median_seconds, resident_mb, time_once
 
 ENTRIES_A_ROW, N_CLASSES = 50, 20
-PIECE = 10_000  # rows made at a time
+PIECE = 10_000  # rows drawn at a time
 ENTRIES, COLUMNS = (10**6, 10**7, 10**8), (10**3, 10**4, 10**5, 10**6)
 FIXED_ENTRIES, FIXED_COLUMNS = 10**7, 10**5
 
 
 @dataclass(frozen=True)
-class Growth:
-    """Seconds and MB at one size."""
+class SparseGrowth:
+    """Seconds and MB for one table size."""
 
     n_entries: int
     n_columns: int
@@ -47,7 +46,7 @@ class Growth:
 
 
 def make_table(n_rows: int, n_columns: int, n_entries: int, seed: int = 0) -> tuple[Any, np.ndarray]:
-    """So many entries a row, one in each of as many ranges of columns, in which the first are the most frequent."""
+    """`n_entries` entries per row, one in each of as many column ranges; the first columns of a range are frequent."""
     from scipy.sparse import csr_array
 
     rng, width = np.random.default_rng(seed), n_columns // n_entries
@@ -65,14 +64,14 @@ def make_table(n_rows: int, n_columns: int, n_entries: int, seed: int = 0) -> tu
     return csr_array((values.ravel(), columns.ravel(), starts), shape=(n_rows, n_columns)), y
 
 
-def measure_here(n_rows: int, n_columns: int, n_entries: int) -> Growth:
-    """One size, of which so many entries are a row's."""
+def measure_here(n_rows: int, n_columns: int, n_entries: int) -> SparseGrowth:
+    """Measure one table size."""
     X, y = make_table(n_rows, n_columns, n_entries)
     fit_once(*make_table(200, n_columns, n_entries))  # loads the compiled loops
     before = resident_mb()
     with PeakMemory() as memory:
         seconds, model = time_once(lambda: fit_once(X, y))
-    return Growth(
+    return SparseGrowth(
         n_entries=X.nnz,
         n_columns=n_columns,
         fit_seconds=seconds,
@@ -105,7 +104,7 @@ def list_sizes(given: argparse.Namespace) -> dict[str, list[dict[str, int]]]:
     return dict(zip(("entries", "columns"), parts, strict=True))
 
 
-def print_growth(found: dict[str, list[Growth]]) -> None:
+def print_growth(found: dict[str, list[SparseGrowth]]) -> None:
     timed = {"fit": "fit_seconds", "epoch": "epoch_seconds", "predict": "predict_seconds"}
     header = ["more", "entries", "columns", *[title for part in timed for title in (f"{part} s", "ratio")]]
     rows = []
@@ -114,14 +113,14 @@ def print_growth(found: dict[str, list[Growth]]) -> None:
             cells = [f"{line.n_entries:,}", f"{line.n_columns:,}"]
             for name in [*timed.values(), "added_mb"]:
                 value, first = getattr(line, name), getattr(lines[0], name)
-                cells += [write_number(value), f"{write_number(value / first if first else None)} ×"]
+                cells += [format_number(value), f"{format_number(value / first if first else None)} ×"]
             rows.append([part, *cells, f"{line.peak_mb:,.0f}"])
     print_table([*header, "added MB", "ratio", "peak MB"], rows)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--max-entries", type=int, default=ENTRIES[-1], help="leaves out larger tables")
+    parser.add_argument("--max-entries", type=int, default=ENTRIES[-1], help="skip larger tables")
     parser.add_argument("--quick", action="store_true", help="tiny tables")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -131,7 +130,7 @@ def main() -> None:
     parts, found = list_sizes(given), {}
     for part, sizes in parts.items():
         found[part] = [
-            Growth(**json.loads(run_child("benchmarks.speed.sparse_growth", json.dumps(size))))
+            SparseGrowth(**json.loads(run_child("benchmarks.speed.sparse_growth", json.dumps(size))))
             for size in tqdm(sizes, desc=part, unit="size")
         ]
     print_growth(found)

@@ -1,9 +1,9 @@
-"""An update with new rows against a fit to all of them: seconds and held-out loss.
+"""Update with new rows against a fit of all rows: seconds and held-out loss.
 
-    python -m benchmarks.speed.update [--rows 500000]
+    python -m benchmarks run speed.update [--rows 500000]
 
-A generated regression of ten columns, with all defaults, in a fresh process. "fit" sees the first rows, "update" goes
-on from its model with the new ones (the last tenth, and the last half), "refit" begins anew with all.
+A generated regression of ten columns with all defaults, in a child process. "fit" uses the first rows, "update"
+continues its model with the new ones (the last tenth, and the last half), "refit" starts again with all rows.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import argparse
 import json
 
 from .. import datasets
-from ..clock import time_once
-from ..measure import run_child
-from ..table import print_table, write_number
+from ..harness import run_child
+from ..results.markdown import format_number, print_table
+from .resources import time_once
 
 SHARES = 0.1, 0.5
 N_COLUMNS, N_TEST = 10, 50_000
@@ -34,7 +34,7 @@ def measure_here(n_rows: int, share: float, quick: bool) -> list[list[str]]:
     whole, refitted = time_once(lambda: NeuralBasisRegressor(**limit).fit(data.X[:n_rows], data.y[:n_rows]))
     found = [("fit", first, before, fitted), ("update", n_rows - first, seconds, updated)]
     return [
-        [f"{share:.0%}", name, f"{count:,}", write_number(taken), f"{((m.predict(test) - truth) ** 2).mean():.5f}"]
+        [f"{share:.0%}", name, f"{count:,}", format_number(taken), f"{((m.predict(test) - truth) ** 2).mean():.5f}"]
         for name, count, taken, m in [*found, ("refit", n_rows, whole, refitted)]
     ]
 
@@ -42,7 +42,7 @@ def measure_here(n_rows: int, share: float, quick: bool) -> list[list[str]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=500_000)
-    parser.add_argument("--quick", action="store_true", help="few rows and steps, to see that it runs")
+    parser.add_argument("--quick", action="store_true", help="few rows and steps")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child is not None:

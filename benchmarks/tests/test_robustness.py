@@ -1,4 +1,4 @@
-"""Mutated model files: thousands in a process in which every index is checked, and proof that the check works."""
+"""Mutated model files: thousands in a process that checks every index, and proof that the check works."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from benchmarks.robustness.model_files import build_kinds, check_bounds, list_seeds, make_file
+from benchmarks.robustness.model_files import check_bounds, list_seeds
+from benchmarks.robustness.mutations import build_kinds, make_file
 
 N_CASES = 3000
 
@@ -22,7 +23,7 @@ arrays = list(layout.axis_arrays)
 numbers, positions = np.full((3, 1), 4.5), np.empty((3, 1))
 assert kernels.locate_rows(0, 3, numbers, *arrays, positions) == -1
 assert positions.tolist() == [[5.5]] * 3
-arrays[3] = arrays[3][:5]  # knots that are not there
+arrays[3] = arrays[3][:5]  # missing knots
 try:
     kernels.locate_rows(0, 3, numbers, *arrays, positions)
 except IndexError:
@@ -40,15 +41,15 @@ def test_an_index_out_of_bounds_is_caught(compiled, tmp_path):
 
 FORGET_A_CHECK = """
 import sys
-from neuralbasis import document
-document._check_features = lambda *_: None
+from neuralbasis.serialization import model_file
+model_file._check_features = lambda *_: None
 from benchmarks.robustness.model_files import run_cases
 sys.exit(1 if run_cases(sys.argv[1:]) else 0)
 """
 
 
-def test_a_check_that_is_missing_in_the_reader_is_noticed():
-    """Without the check of the features of factors, a file has a term of a column that is not there."""
+def test_a_missing_check_in_the_reader_is_noticed():
+    """Without the check of the features of factors, a file has a term of a column that does not exist."""
     seeds = [f"factors/{number}" for number in range(78, 83)]
     command = [sys.executable, "-c", FORGET_A_CHECK, *seeds]
     run = subprocess.run(command, env=check_bounds(), capture_output=True, text=True, check=False)

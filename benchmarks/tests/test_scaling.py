@@ -1,15 +1,10 @@
-"""The model of time of `benchmarks.scaling`: what it says where the answer is known."""
+"""The cost model of `speed.scaling`, where the answer is known."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-if not (Path(__file__).resolve().parents[2] / "benchmarks").is_dir():
-    pytest.skip("the benchmarks are not part of this copy of the source", allow_module_level=True)
-
-from benchmarks.scaling import LATENCY, NETWORK, Constants, Fit, Run, check_measured, print_projections
+from benchmarks.speed.scaling import LATENCY, NETWORK, Constants, Fit, MeasuredFit, check_measured, print_projections
 
 CONSTANTS = Constants(
     start=5.0, prepare=2e-6, step=0.01, row=1e-6, exchanged=1e6, exchange=1e-3, cache_bytes=113.0,
@@ -55,7 +50,7 @@ def test_projections_are_printed(capsys) -> None:
 
 def test_what_was_not_measured_is_refused() -> None:
     found = {"row": 1e-6, "start": 1.0, "step": 0.01}
-    streamed, in_memory = Run(10.0, 1.0, 0.01, 100, 0.0, 101.0), Run(10.0, 1.0, 0.01, 100, 0.0, 0.0)
+    streamed, in_memory = MeasuredFit(10.0, 1.0, 0.01, 100, 0.0, 101.0), MeasuredFit(10.0, 1.0, 0.01, 100, 0.0, 0.0)
     check_measured(streamed, found)
     with pytest.raises(SystemExit, match="the rows fit in memory"):
         check_measured(in_memory, found)

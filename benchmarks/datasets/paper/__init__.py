@@ -1,8 +1,8 @@
 """The data sets of the paper, tab:datasets, with its splits and its preprocessing: `prepare(load("ca_housing"))`.
 
-`load` gives raw columns, `prepare` what the paper's networks are given. The rows are the paper's in number; which rows
-are drawn is not published (`splits`). Files lie in the folder NEURALBASIS_DATA names, caches of scikit-learn also where
-SCIKIT_LEARN_DATA says. `python -m benchmarks.datasets.paper` says what is there and what to do about the others.
+`load` returns raw columns, `prepare` the input of the paper's networks. The numbers of rows are the paper's; which rows
+it drew is not published (`splits`). Files are in the folder NEURALBASIS_DATA, caches of scikit-learn also in
+SCIKIT_LEARN_DATA. `python -m benchmarks.datasets.paper` lists the available sets and what to do about the others.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ SETS: dict[str, Source] = {
 
 
 def load(key: str, quick: bool = False, fetch: bool = False) -> Splits:
-    """A set in raw columns and the paper's parts; quick: a tiny generated table with such columns.
+    """A set in raw columns and the paper's parts, or with `quick` a tiny generated table with such columns.
 
     Parameters
     ----------
     key : one of `SETS`
-    quick : no file is read
-    fetch : files that are absent and public are fetched
+    quick : generate the rows, read no file
+    fetch : download public files that are missing
 
     Examples
     --------
@@ -64,11 +64,11 @@ def load(key: str, quick: bool = False, fetch: bool = False) -> Splits:
 
 
 def find_missing(key: str) -> str | None:
-    """Why this set cannot be read here, with the file to place and where, or None if it can."""
+    """Why a set is not available, with the file to place and its folder; None if it is."""
     return get(key).find_missing()
 
 
 def get(key: str) -> Source:
     if key not in SETS:
-        raise ValueError(f"a set of the paper is one of {', '.join(SETS)}, not {key!r}")
+        raise ValueError(f"a set of the paper must be one of {', '.join(SETS)}, got {key!r}")
     return SETS[key]

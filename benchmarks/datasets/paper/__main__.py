@@ -1,11 +1,11 @@
-"""What there is of the paper's data sets, what is missing and what to do; `--fetch higgs year` fetches public ones."""
+"""List the paper's data sets: available or missing, and what to do; `--fetch higgs year` downloads public ones."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from ...table import print_table
+from ...results.markdown import print_table
 from . import SETS, Source, fetch_files
 from .splits import write
 
@@ -30,7 +30,7 @@ def try_to_fetch(source: Source) -> bool:
 
 
 def write_row(source: Source) -> tuple[str, ...]:
-    state = "missing" if source.find_missing() else "drawn" if source.is_drawn else "there"
+    state = "missing" if source.find_missing() else "drawn" if source.is_drawn else "available"
     return source.title, source.key, write(source.sizes.count_rows()), f"{source.sizes.n_features:,}", state
 
 

@@ -31,7 +31,7 @@ def read(paths: Sequence[Path], sizes: Sizes) -> tuple[Part, Part, Part]:
         if set(table.columns) != {"target", *NUMBERS, *LEVELS} or table.isna().any(axis=None):
             raise ValueError(f"got {', '.join(table.columns)}, {int(table.isna().sum().sum())} values missing")
     clicked = (table.pop("target") == 1).to_numpy(dtype=int)
-    return split_last(table, clicked, sizes)  # NODE draws without a look at the classes
+    return split_last(table, clicked, sizes)  # NODE does not stratify by class
 
 
 CLICK = Source(

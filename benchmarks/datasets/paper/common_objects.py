@@ -1,8 +1,8 @@
-"""Common Objects: which of 114 things, or none, a box of a picture holds, from 2,618 sparse scores of parts.
+"""Common Objects: which of 114 objects, or none, a box of an image contains, from 2,618 sparse scores of parts.
 
-DIFF: the paper's set is proprietary. This is a generated table of its size, sparsity and classes, whose features are
-seen together by topics and whose truth has main effects and pairs (`datasets.objects`). Its figures cannot be compared
-with the paper's; sizes, memory and time can.
+DIFF: the paper's set is proprietary. This is a generated table of the same size, sparsity and classes, with features
+that occur together by topic, main effects and pairs (`datasets.objects`). Accuracies cannot be compared with the
+paper's; sizes, memory and time can.
 """
 
 from __future__ import annotations

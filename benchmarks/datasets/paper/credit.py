@@ -1,6 +1,6 @@
 """Credit: whether a card transaction is a fraud (492 of 284,807), from its time, amount and 28 anonymous numbers.
 
-DIFF: NODE-GAM's folds come packed with its own copy of the file, and the paper does not say which it uses; ours are
+DIFF: NODE-GAM's folds come packed with its own copy of the file, and the paper does not state which it uses; ours are
 drawn.
 """
 

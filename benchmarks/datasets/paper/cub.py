@@ -1,11 +1,11 @@
-"""CUB: which of 200 birds a picture shows, from scores of 278 concepts such as "has_wing_pattern::striped".
+"""CUB: which of 200 birds an image shows, from scores of 278 concepts such as "has_wing_pattern::striped".
 
-PAPER §4.1: concepts are attributes of parts. Of CUB's 312 attributes 34 speak of the whole bird (its size, shape and
+PAPER §4.1: concepts are attributes of parts. 34 of CUB's 312 attributes describe the whole bird (its size, shape and
 primary colour); without them there are the paper's 278.
 
-DIFF: without pictures there are no scores. Where cub/concepts.npz is absent, they are drawn: real classes and split,
-real shares of a class's pictures that show a concept, and a score that is higher where it is shown. Figures on drawn
-scores cannot be compared with the paper's. How the paper scales scores is not said; ours are brought to [0, 1].
+DIFF: scores need images. Without cub/concepts.npz they are drawn: real classes and split, real shares of a class's
+images that show a concept, and a higher score where it is shown. Figures on drawn scores cannot be compared with the
+paper's. The paper does not state how it scales scores; ours are scaled to [0, 1].
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-from .concepts import read_concepts, split_pictures
+from .concepts import read_concepts, split_images
 from .source import File, Source
 from .splits import SEED, Part, Sizes
 from .text import naming
 
 WHOLE_BIRD = "has_primary_"
-SHOWN = 3.0  # deviations between scores of shown and absent concepts; the truth then tells nine pictures of ten
+SHOWN = 3.0  # deviations between scores of shown and absent concepts; the true distribution then classifies 90 %
 SHARES = "attributes/class_attribute_labels_continuous.txt"
 TEXTS = {
     "attributes.txt": "d64ec5f9492c3c125ec4bef140d171c6ed5c0fdc08f944ea41c1f0c170d2c638",
@@ -37,29 +37,31 @@ def read(paths: Sequence[Path], sizes: Sizes) -> tuple[Part, Part, Part]:
         return read_concepts(scores[0], sizes)
     kept = find_concepts(names)
     with naming(shares, "a line of percentages for each class"):
-        chances = np.loadtxt(shares, ndmin=2)[:, kept] / 100
-    y, is_train = read_pictures(labels) - 1, read_pictures(split) == 1
-    X = draw_scores(chances[y])
-    return split_pictures(X[is_train], y[is_train], X[~is_train], y[~is_train], sizes)
+        probabilities = np.loadtxt(shares, ndmin=2)[:, kept] / 100
+    y, is_train = read_images(labels) - 1, read_images(split) == 1
+    X = draw_scores(probabilities[y])
+    return split_images(X[is_train], y[is_train], X[~is_train], y[~is_train], sizes)
 
 
 def find_concepts(path: Path) -> np.ndarray:
-    """Numbers of the attributes that speak of a part."""
+    """Numbers of the attributes that describe a part."""
     with naming(path, 'lines such as "1 has_beak_shape::dagger"'):
         attributes = [line.split(maxsplit=1)[1] for line in path.read_text().splitlines()]
     return np.array([number for number, name in enumerate(attributes) if not name.startswith(WHOLE_BIRD)])
 
 
-def read_pictures(path: Path) -> np.ndarray:
-    """The second number of every line; lines are in the order of the pictures."""
-    with naming(path, "lines of a picture and its number"):
+def read_images(path: Path) -> np.ndarray:
+    """The second number of every line; lines are in the order of the images."""
+    with naming(path, "lines of an image and its number"):
         return np.loadtxt(path, dtype=int, ndmin=2)[:, 1]
 
 
-def draw_scores(chances: np.ndarray) -> np.ndarray:
-    """(pictures, concepts) float32: noise, and more where a concept is shown, which it is with its chance."""
+def draw_scores(probabilities: np.ndarray) -> np.ndarray:
+    """(images, concepts) float32: noise, higher where a concept is shown, which it is with its probability."""
     rng = np.random.default_rng(SEED)
-    return (SHOWN * (rng.random(chances.shape) < chances) + rng.normal(size=chances.shape)).astype(np.float32)
+    return (SHOWN * (rng.random(probabilities.shape) < probabilities) + rng.normal(size=probabilities.shape)).astype(
+        np.float32
+    )
 
 
 CUB = Source(

@@ -1,6 +1,6 @@
-"""Fetch files of the paper's sets from where they are public: to a name of its own, checked, then renamed.
+"""Download public files of the paper's sets: to a temporary name, verified, then renamed.
 
-Nothing is fetched unless somebody asks: `fetch(SETS["higgs"])`, or `python -m benchmarks.datasets.paper --fetch higgs`.
+Nothing is downloaded without a request: `fetch(SETS["higgs"])`, or `python -m benchmarks.datasets.paper --fetch higgs`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from tqdm import tqdm
 from ..real import CACHE, data_folder
 from .source import BLOCK, Source
 
-SECONDS = 60  # without a byte
+SECONDS = 60  # timeout without data
 
 
 def fetch(source: Source) -> None:
-    """Put the files of a source that are absent and public into the data folder."""
+    """Download missing public files of a source into the data folder."""
     if source.find_missing() is None and all(file.find() or not file.url for file in source.files):
         return
     if source.fetch is not None:
@@ -42,7 +42,7 @@ def fetch(source: Source) -> None:
 
 
 def download(url: str, path: Path, sha256: str | None = None) -> None:
-    """Whole, with this checksum where one is given, or not at all."""
+    """Download completely, with this checksum if one is given, or raise and leave nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
     try:
@@ -57,7 +57,7 @@ def download(url: str, path: Path, sha256: str | None = None) -> None:
 
 
 def _copy(url: str, path: Path) -> str:
-    """The checksum of what was written."""
+    """Copy the data; returns its checksum."""
     digest = hashlib.sha256()
     request = Request(url, headers={"User-Agent": "neuralbasis benchmarks"})
     with urlopen(request, timeout=SECONDS) as answer, path.open("wb") as file:

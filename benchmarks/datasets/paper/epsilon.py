@@ -1,6 +1,6 @@
 """Epsilon: two classes from 2,000 normalised numbers, of the PASCAL challenge of 2008, in libsvm's format.
 
-DIFF: NODE publishes which rows it trains and validates on. Where these files are absent, 80,000 rows are drawn.
+DIFF: NODE publishes which rows it trains and validates on. Without these files, 80,000 rows are drawn.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Higgs: whether a simulated collision makes Higgs bosons, from 28 numbers; UCI's file, whose last 500,000 rows are the
 test.
 
-DIFF: NODE publishes which rows it trains and validates on. Where these files are absent, 2,100,000 rows are drawn.
+DIFF: NODE publishes which rows it trains and validates on. Without these files, 2,100,000 rows are drawn.
 """
 
 from __future__ import annotations

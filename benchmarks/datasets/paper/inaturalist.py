@@ -1,7 +1,7 @@
-"""iNaturalist Birds: which of 1,486 birds a picture shows, from scores of CUB's 278 concepts.
+"""iNaturalist Birds: which of 1,486 birds an image shows, from scores of CUB's 278 concepts.
 
-DIFF: the pictures are public, the scores are not; write them with a concept extractor in the form `concepts` reads. The
-paper does not say how scores are scaled; ours are brought to [0, 1].
+DIFF: the images are public, the scores are not; write them with a concept extractor in the format of `concepts`. The
+paper does not state how scores are scaled; ours are scaled to [0, 1].
 """
 
 from __future__ import annotations

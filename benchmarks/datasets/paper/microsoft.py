@@ -3,7 +3,7 @@
 The rows of train.txt are trained and validated on, a query in one part only; test.txt is the test, vali.txt is not
 used, as in NODE.
 
-DIFF: NODE publishes which rows it validates on. Where these files are absent, queries are drawn, and the parts may miss
+DIFF: NODE publishes which rows it validates on. Without these files, queries are drawn, and the parts may miss
 the paper's sizes by less than a query.
 """
 

@@ -1,9 +1,9 @@
 """MIMIC-II: whether a patient of intensive care dies in hospital, from 17 columns of the SAPS II score.
 
-mimic2/mimic2.data has a patient a line, 18 whole or decimal numbers separated by blanks, without a header, in the order
-of `COLUMNS`, the outcome last. Seven columns hold codes.
+mimic2/mimic2.data has one patient per line, 18 whole or decimal numbers separated by blanks, without a header, in the
+order of `COLUMNS`, the outcome last. Seven columns hold codes.
 
-DIFF: NODE-GAM's folds come packed with its own copy of the file, and the paper does not say which it uses; ours are
+DIFF: NODE-GAM's folds come packed with its own copy of the file, and the paper does not state which it uses; ours are
 drawn.
 """
 

@@ -1,4 +1,4 @@
-"""20 Newsgroups: which group a document was sent to, from how often its words stand in it (tf-idf), sparse.
+"""20 Newsgroups: the group of a document, from the tf-idf of its words, sparse.
 
 PAPER §4.1: the test documents are fixed; words are those of the documents to train on. The paper writes 85/15 for the
 others, its sizes are 87.5/12.5.
@@ -24,7 +24,7 @@ def read(paths: Sequence[Path], sizes: Sizes) -> tuple[Part, Part, Part]:
 
 
 def read_parts(quick: bool) -> tuple[Part, Part, Part]:
-    """The three parts; quick ones are of generated documents."""
+    """The three parts; with `quick` of generated documents."""
     train, valid = split_documents(read_documents("train", quick))
     test = read_documents("test", quick)
     others = Documents([*valid.texts, *test.texts], np.concatenate([valid.groups, test.groups]))

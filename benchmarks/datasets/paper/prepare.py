@@ -2,10 +2,10 @@
 
     minmax      levels one-hot, then all columns to [0, 1]
     gaussian    levels -> mean target of their rows, then all columns: quantiles -> normal, 2,000 quantiles
-    none        sparse matrices stay as they are
+    none        sparse matrices are unchanged
 
-DIFF: everything is fitted on the rows to train; the published code fits its scalers on all rows. Numbers beyond the
-range of those rows go to its ends. A table is copied once, into what is returned, and then changed there.
+DIFF: everything is fitted on the training rows; the published code fits its scalers on all rows. Values beyond the
+range of the training rows are clipped. A table is copied once and then changed in place.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ import numpy as np
 from .splits import SEED, Part, Splits, count_features
 
 N_QUANTILES = 2_000
-SAMPLE_ROWS = 100_000  # quantiles of so many rows, scikit-learn's default when the paper was written
-NOISE = 1e-3  # of the deviation
-BLOCK_CELLS = 20_000_000  # of the columns that are scaled together
+SAMPLE_ROWS = 100_000  # rows for the quantiles: scikit-learn's default when the paper was written
+NOISE = 1e-3  # relative to the deviation
+BLOCK_CELLS = 20_000_000  # values that are scaled together
 
 Tables = Sequence[np.ndarray]  # of the three parts
 
 
 def prepare(splits: Splits) -> Splits:
-    """The splits in numbers that a network can take.
+    """The splits as numbers for a network.
 
     >>> train, test = Part(np.array([[0.0], [4.0]]), np.zeros(2)), Part(np.array([[1.0], [9.0]]), np.zeros(2))
     >>> prepare(Splits("two rows", "regression", train, test, test, "minmax")).test.X.tolist()
@@ -48,7 +48,7 @@ def _replace_tables(splits: Splits, tables: Sequence[Any]) -> Splits:
 
 
 def write_numbers(splits: Splits) -> Tables:
-    """Tables of float32, where levels have become numbers."""
+    """Tables of float32; levels become numbers."""
     if not hasattr(splits.train.X, "columns"):
         tables = [np.array(part.X, np.float32) for part in splits.parts]
         names = range(tables[0].shape[1])
@@ -64,7 +64,7 @@ def write_numbers(splits: Splits) -> Tables:
 
 
 def _fill(tables: Tables, splits: Splits) -> list[str]:
-    """Write the columns of frames to tables; the name of each column of these."""
+    """Write the columns of frames to tables; returns the name of each column."""
     names: list[str] = []
     for name in splits.train.X.columns:
         columns = [part.X[name] for part in splits.parts]
@@ -82,15 +82,15 @@ def _fill(tables: Tables, splits: Splits) -> list[str]:
 
 
 def write_one_hot(columns: Sequence[Any]) -> list[np.ndarray]:
-    """A column a level; levels are those of the dtype, also where no row to train has them."""
+    """One column per level of the dtype, also for levels without training rows."""
     numbers = np.arange(len(columns[0].cat.categories))
     return [column.cat.codes.to_numpy()[:, None] == numbers for column in columns]
 
 
 def write_means(columns: Sequence[Any], y: np.ndarray) -> list[np.ndarray]:
-    """Levels as the mean target of their rows to train; those of fewer than two such rows get the mean of all.
+    """Mean target of a level's training rows; levels with fewer than two rows get the overall mean.
 
-    DIFF: NODE's encoder can leave a row's own target out and add noise; as NODE calls it, it does neither.
+    DIFF: NODE's encoder could leave out a row's own target and add noise; NODE uses neither.
     """
     codes = [column.cat.codes.to_numpy() for column in columns]
     n_levels = len(columns[0].cat.categories)
@@ -113,11 +113,11 @@ def scale_minmax(tables: Tables) -> None:
 
 
 def scale_gaussian(tables: Tables) -> None:
-    """PAPER §4.1, after NODE-GAM. Columns that are constant in the rows to train become 0.
+    """PAPER §4.1, after NODE-GAM. Columns that are constant in the training rows become 0.
 
-    A little noise on the sample keeps a frequent value in the middle of its ranks: without it the least and the largest
-    value would go to the far ends of the normal, where the two values of a binary column are 10 apart.
-    DIFF: NODE-GAM has noise too, of a size of its own for each set.
+    Noise on the sample keeps a frequent value in the middle of its ranks. Without it the smallest and the largest value
+    would map to the ends of the normal distribution, and the two values of a binary column would be 10 apart.
+    DIFF: NODE-GAM also adds noise, of another size for each set.
     """
     from sklearn.preprocessing import QuantileTransformer
 
@@ -132,7 +132,7 @@ def scale_gaussian(tables: Tables) -> None:
 
 
 def draw_sample(train: np.ndarray) -> np.ndarray:
-    """Some rows, with noise."""
+    """A sample of rows with noise."""
     rng = np.random.default_rng(SEED)
     if len(train) > SAMPLE_ROWS:
         train = train[np.sort(rng.choice(len(train), SAMPLE_ROWS, replace=False))]

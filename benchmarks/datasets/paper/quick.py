@@ -1,4 +1,4 @@
-"""Tiny generated tables with the columns of the paper's sets, to try what runs on them: `stand_in(source)`."""
+"""Tiny generated tables with the columns of the paper's sets, for quick runs: `stand_in(source)`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .splits import SEED, Part, Sizes, Splits
 
 ROWS = (400, 100, 150)
 MAX_CLASSES = 10
-OBJECTS = Sizes(500, 150, None, 300, 20)  # fewer columns than the paper's: a world of these is made in a moment
+OBJECTS = Sizes(500, 150, None, 300, 20)  # fewer columns than the paper's, for speed
 
 
 def stand_in(source: Source) -> Splits:
-    """Splits of the kind that the source has."""
+    """Generated splits like those of the source."""
     if source is COMMON_OBJECTS:
         parts = source.read((), OBJECTS)
     elif source.key == "newsgroups":
@@ -31,7 +31,7 @@ def stand_in(source: Source) -> Splits:
 
 
 def draw_parts(source: Source) -> tuple[Part, Part, Part]:
-    """Normal numbers, and levels where the source has them."""
+    """Normal numbers, and levels if the source has them."""
     rng = np.random.default_rng(SEED)
     X = rng.normal(size=(sum(ROWS), source.n_columns or source.sizes.n_features))
     y = draw_target(rng, X, min(source.sizes.n_classes, MAX_CLASSES))

@@ -1,8 +1,8 @@
-"""Source: one set of the paper: what the paper says of it, its files, where they come from and how they are read.
+"""Source: one set of the paper, with its description, its files, their origin and their reader.
 
-Files lie in the data folder (NEURALBASIS_DATA). A file whose checksum is widely published is compared with it. Others
-are recorded in checksums.json of that folder when they are first read with the paper's sizes, and compared from then
-on; a line of that file also overrules a published checksum. A folder that cannot be written records nothing.
+Files are in the data folder (NEURALBASIS_DATA). Published checksums are verified. Other checksums are recorded in
+checksums.json of that folder when a file is first read with the paper's sizes, and verified from then on; an entry of
+that file overrides a published checksum. A read-only folder records nothing.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ BLOCK = 1 << 22
 class File:
     """A file of the data folder.
 
-    paths : where it may lie, relative to the folder; a download goes to the first
-    url : where it can be had without an account
+    paths : possible locations relative to the folder; a download goes to the first
+    url : public address, without an account
     sha256 : published checksums by path
     optional : the set can be read without it
     """
@@ -44,13 +44,13 @@ class File:
 class Source:
     """A set of the paper.
 
-    read : paths of the files that are there, in their order, and the sizes -> the three parts
-    n_columns : of the raw table, where they are not as many as its features
-    page : where people find the data; `advice` what to do there where a program cannot
-    levels : columns of levels and how many they have, for the stand-in
+    read : (paths of the existing files in order, sizes) -> the three parts
+    n_columns : columns of the raw table, if different from its features
+    page : web page of the data; `advice`: manual steps there
+    levels : columns of levels and their numbers of levels, for the generated stand-in
     slack : rows by which the first two parts may differ from the paper's
-    fetch : makes the files where they are scikit-learn's to fetch
-    drawn : how the rows are generated where none are real; None for real ones
+    fetch : downloads files through scikit-learn
+    drawn : how rows are generated; None for real rows
     """
 
     key: str
@@ -69,7 +69,7 @@ class Source:
     drawn: str | None = None
 
     def find_missing(self) -> str | None:
-        """Why it cannot be read here, or None if it can."""
+        """Why the set is not available; None if it is."""
         absent = [file.paths[0] for file in self.files if not file.optional and file.find() is None]
         if not absent:
             return None
@@ -80,17 +80,17 @@ class Source:
 
     @property
     def command(self) -> str:
-        """What fetches it, or nothing."""
+        """The command that downloads it, or nothing."""
         can = self.fetch or any(file.url for file in self.files)
         return f"python -m benchmarks.datasets.paper --fetch {self.key}" if can else ""
 
     @property
     def is_drawn(self) -> bool:
-        """Are the rows generated here? Not where an optional file has real ones."""
+        """Whether the rows are generated; False if an optional file has real ones."""
         return self.drawn is not None and not any(file.optional and file.find() for file in self.files)
 
     def load(self) -> Splits:
-        """Raw columns in the paper's parts, with the paper's sizes and from unchanged files."""
+        """Raw columns in the paper's parts; verifies sizes and checksums."""
         problem = self.find_missing()
         if problem:
             raise FileNotFoundError(problem)
@@ -104,7 +104,7 @@ class Source:
 
 
 def check_files(paths: Sequence[Path], files: Sequence[File]) -> dict[str, str]:
-    """Checksums of the files of the data folder by their path in it, none of which is another than it should be."""
+    """Checksums of the files by their path in the data folder; raises if one differs from the known checksum."""
     known = {path: digest for file in files for path, digest in file.sha256.items()} | read_digests()
     found = {}
     for path in paths:
@@ -112,11 +112,11 @@ def check_files(paths: Sequence[Path], files: Sequence[File]) -> dict[str, str]:
             continue
         name = path.relative_to(data_folder()).as_posix()
         if name.startswith(CACHE):
-            continue  # scikit-learn compares what it downloads, and writes its cache as its version does
+            continue  # scikit-learn verifies its downloads, and its cache depends on its version
         found[name] = compute_digest(path)
         if found[name] != known.get(name, found[name]):
             raise ValueError(
-                f"{path}: expected sha256 {known[name]}, got {found[name]}: another or a broken file; place it again, "
+                f"{path}: expected sha256 {known[name]}, got {found[name]}: a different or damaged file; replace it "
                 f'or trust it with the line "{name}": "{found[name]}" in {data_folder() / RECORDED}'
             )
     return found
@@ -143,4 +143,4 @@ def record_digests(digests: Mapping[str, str]) -> None:
     try:
         (data_folder() / RECORDED).write_text(json.dumps(before | dict(digests), indent=1, sort_keys=True) + "\n")
     except OSError:
-        return  # a folder that is only read from
+        return  # read-only folder

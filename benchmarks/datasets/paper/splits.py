@@ -1,10 +1,11 @@
-"""Splits: the rows of a set to train, to validate and to test on, and how they are drawn.
+"""Splits: training, validation and test rows of a set.
 
-Rows are drawn as numbers, in the order of the file; `take` then reads them from a frame, an array or a sparse matrix.
+Rows are drawn as numbers in the order of the file; `take` then reads them from a frame, an array or a sparse matrix.
 
-DIFF: the paper publishes no seed. Ours is 0, and classes keep their shares in every part: of the seeds 0 to 7, with and
-without that, only this gives Newsgroups exactly the published number of words. Published row numbers go first. Figures
-of another draw differ by more than the paper's ±, which is of fits: linear regression on CA Housing, 30 draws, ±0.010.
+DIFF: the paper publishes no seed. Ours is 0, stratified by class: of the seeds 0 to 7, with and without stratification,
+only this gives Newsgroups exactly the published number of words. Published row numbers are used where they exist.
+Figures of another draw differ by more than the paper's ±, which is over fits: linear regression on CA Housing, 30
+draws, ±0.010.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 
 SEED = 0
 TEST_SHARE = 0.2
-VALID_SHARE = 0.1 / (0.7 + 0.1)  # of the other rows; a hair above an eighth, as the paper's sizes are
+VALID_SHARE = 0.1 / (0.7 + 0.1)  # of the other rows; not exactly 1/8 in floating point, which gives the paper's sizes
 IMAGE_VALID_SHARE = 0.1
 
 
@@ -50,8 +51,8 @@ class Splits:
 class Sizes:
     """Rows of the parts, features once prepared, and classes (0 for a regression), as in the paper's tab:datasets.
 
-    A set of images has no test part there. DIFF: what the paper validates and reports on is then our test part, and
-    ours to validate comes from its training rows; nobody learns from rows that are reported.
+    A set of images has no test part there. DIFF: the paper's validation part is then our test part, and our validation
+    part comes from its training rows; no learner trains on rows that are reported.
     """
 
     train: int
@@ -82,7 +83,7 @@ def split_shares(X: Any, y: np.ndarray, task: str) -> tuple[Part, Part, Part]:
 def split_last(
     X: Any, y: np.ndarray, sizes: Sizes, numbers: Sequence[Path] = (), task: str = "regression"
 ) -> tuple[Part, Part, Part]:
-    """The last rows are the test; of the others those to validate are published, in the files of numbers, or drawn."""
+    """The last rows are the test part; validation rows are published (`numbers`) or drawn from the others."""
     _, n_valid, n_test = sizes.count_rows()
     rest, test = np.split(np.arange(len(y)), [len(y) - n_test])
     train, valid = read_rows(numbers, len(rest)) or draw(rest, n_valid, y, task)
@@ -90,7 +91,7 @@ def split_last(
 
 
 def draw(rows: np.ndarray, size: float | int, y: np.ndarray, task: str) -> tuple[np.ndarray, np.ndarray]:
-    """These row numbers without a share or a number of them, and those; both in the order of the file."""
+    """Split row numbers into the rest and a share or number of them; both in the order of the file."""
     from sklearn.model_selection import train_test_split
 
     strata = y[rows] if task == "classification" else None
@@ -99,10 +100,9 @@ def draw(rows: np.ndarray, size: float | int, y: np.ndarray, task: str) -> tuple
 
 
 def draw_queries(queries: np.ndarray, n_valid: int) -> tuple[np.ndarray, np.ndarray]:
-    """Row numbers to train and to validate on that keep the rows of a query together.
+    """Training and validation rows that keep the rows of a query together.
 
-    Queries are taken in a drawn order wherever they still fit, so that the second part has so many rows or hardly
-    fewer.
+    Queries are added to the validation part in random order if they still fit: it has `n_valid` rows or slightly fewer.
 
     >>> train, valid = draw_queries(np.array([7, 7, 7, 8, 8, 9]), n_valid=3)
     >>> len(valid), set(np.array([7, 7, 7, 8, 8, 9])[train]) & set(np.array([7, 7, 7, 8, 8, 9])[valid])
@@ -119,14 +119,14 @@ def draw_queries(queries: np.ndarray, n_valid: int) -> tuple[np.ndarray, np.ndar
 
 
 def read_rows(paths: Sequence[Path], n_rows: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """Published row numbers to train and to validate on, one a line and counted from 0; None where a file is absent."""
+    """Published training and validation rows, one number per line from 0; None if a file is missing."""
     if len(paths) < 2:
         return None
     train_path, valid_path = paths
     train, valid = (read_numbers(path, n_rows) for path in (train_path, valid_path))
     both = np.concatenate([train, valid])
     if len(np.unique(both)) != len(both):
-        raise ValueError(f"{valid_path}: rows must be of one part only, but some are also in {train_path} or twice")
+        raise ValueError(f"{valid_path}: rows must be in one part only, but some are also in {train_path} or repeated")
     return np.sort(train), np.sort(valid)
 
 
@@ -134,14 +134,14 @@ def read_numbers(path: Path, n_rows: int) -> np.ndarray:
     try:
         rows = np.array(path.read_text().split(), dtype=float).astype(int)
     except ValueError as error:
-        raise ValueError(f"{path}: expected a row number a line: {error}") from error
+        raise ValueError(f"{path}: expected a line per row number: {error}") from error
     if len(rows) == 0 or rows.min() < 0 or rows.max() >= n_rows:
         raise ValueError(f"{path}: expected row numbers from 0 to {n_rows - 1:,}; place the published file")
     return rows
 
 
 def check_sizes(splits: Splits, sizes: Sizes, slack: int = 0) -> None:
-    """Are these the paper's rows, features and classes? Rows may move by the slack between the first two parts."""
+    """Check the paper's numbers of rows, features and classes; `slack` rows may move between the first two parts."""
     found = tuple(len(part.y) for part in splits.parts)
     expected = sizes.count_rows()
     is_known = sum(found[:2]) == sum(expected[:2]) and abs(found[0] - expected[0]) <= slack
@@ -154,11 +154,11 @@ def check_sizes(splits: Splits, sizes: Sizes, slack: int = 0) -> None:
         raise ValueError(f"{splits.name}: expected classes from 0 to {sizes.n_classes - 1:,}, got others")
     n_classes = len(np.unique(splits.train.y))
     if sizes.n_classes and n_classes != sizes.n_classes:
-        raise ValueError(f"{splits.name}: expected {sizes.n_classes:,} classes in the rows to train, got {n_classes:,}")
+        raise ValueError(f"{splits.name}: expected {sizes.n_classes:,} classes in the training rows, got {n_classes:,}")
 
 
 def count_features(X: Any, recipe: str) -> int:
-    """Columns once prepared: a level is a column where levels are one-hot."""
+    """Columns after preparation; a one-hot level is a column."""
     if recipe != "minmax" or not hasattr(X, "dtypes") or not hasattr(X, "columns"):
         return int(X.shape[1])
     return sum(len(X[name].cat.categories) if X[name].dtype == "category" else 1 for name in X.columns)

@@ -1,7 +1,7 @@
-"""Large files of numbers as text, plain or packed (gz, bz2, zip), read in pieces into one float32 array.
+"""Large text files of numbers, plain or compressed (gz, bz2, zip), read in pieces into one float32 array.
 
-`read_table` reads lines with a number a column, `read_svmlight` lines "target qid:1 column:value …". Both are told how
-many rows to expect, so that nothing is copied when the array grows; a file that is cut off or broken is named.
+`read_table` reads one number per column, `read_svmlight` lines "target qid:1 column:value …". Both get the expected
+number of rows, so the array never grows; errors name a truncated or damaged file.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ BROKEN = (ValueError, EOFError, OSError, KeyError, zlib.error, zipfile.BadZipFil
 
 @contextmanager
 def naming(path: Path, what: str) -> Iterator[None]:
-    """Errors inside become one that names the file and what was expected of it."""
+    """Convert errors into one that names the file and what was expected."""
     try:
         yield
     except BROKEN as error:
-        raise ValueError(f"{path}: expected {what}: {error}; the file may be cut off: place it again") from error
+        raise ValueError(f"{path}: expected {what}: {error}; the file may be truncated: place it again") from error
 
 
 @contextmanager
-def open_packed(path: Path, member: str = "") -> Iterator[IO[bytes]]:
-    """The bytes of a file, or of this member of a zip file."""
+def open_compressed(path: Path, member: str = "") -> Iterator[IO[bytes]]:
+    """The bytes of a file, or of a member of a zip file."""
     if path.suffix == ".zip":
         with zipfile.ZipFile(path) as archive, archive.open(member) as file:
             yield file
@@ -70,7 +70,7 @@ def read_svmlight(
     X = np.empty((n_rows, n_columns), np.float32)
     y, queries = np.empty(n_rows), np.zeros(n_rows, int)
     where = path / member if member else path
-    with naming(where, f"{n_rows:,} lines of a target and column:value"), open_packed(path, member) as file:
+    with naming(where, f"{n_rows:,} lines of a target and column:value"), open_compressed(path, member) as file:
         for rows, piece in _place(iter(lambda: list(islice(file, PIECE_LINES)), []), n_rows):
             y[rows], queries[rows] = _parse(piece, X[rows])
     return X, y, queries
@@ -81,22 +81,22 @@ def _parse(lines: list[bytes], X: np.ndarray) -> tuple[np.ndarray, np.ndarray | 
     from sklearn.datasets import load_svmlight_file
 
     text = io.BytesIO(b"".join(lines))
-    stored, y, queries = load_svmlight_file(
+    values, y, queries = load_svmlight_file(
         text, n_features=X.shape[1], dtype=np.float32, zero_based=False, query_id=True
     )
     if len(y) != len(lines):
         raise ValueError(f"{len(lines) - len(y)} lines are empty")
-    stored.toarray(out=X)
+    values.toarray(out=X)
     return y, queries if len(queries) else 0
 
 
 def _place(pieces: Iterable[Any], n_rows: int) -> Iterator[tuple[slice, Any]]:
-    """The rows that each piece goes to."""
+    """The rows of each piece."""
     n_done = 0
     for piece in pieces:
         if n_done + len(piece) > n_rows:
-            raise ValueError("there are more lines")
+            raise ValueError("the file has more lines")
         yield slice(n_done, n_done + len(piece)), piece
         n_done += len(piece)
     if n_done < n_rows:
-        raise ValueError(f"there are only {n_done:,} lines")
+        raise ValueError(f"the file has only {n_done:,} lines")

@@ -1,6 +1,6 @@
 """Year (MSD): the year a song came out, from 90 numbers of its sound; UCI's file, whose last 51,630 rows are the test.
 
-DIFF: NODE publishes which rows it trains and validates on. Where these files are absent, 92,743 rows are drawn.
+DIFF: NODE publishes which rows it trains and validates on. Without these files, 92,743 rows are drawn.
 """
 
 from __future__ import annotations
