@@ -1,4 +1,4 @@
-# One environment (.venv), made once and remade when pyproject.toml or constraints.txt change.
+# One environment (.venv), updated when pyproject.toml or constraints.txt change.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
@@ -13,14 +13,14 @@ ifneq ($(strip $(NEURALBASIS_DATA)),)
 export NEURALBASIS_DATA
 endif
 
-.PHONY: help demo test lint programs bench bench-paper pictures clean
+.PHONY: help demo test test-fast lint programs bench bench-paper pictures clean
 
 help: ## show this list
 	@echo "neuralbasis: make <target>"
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 15
 
 # Passive waiting: on a busy machine idle threads of torch and scikit-learn would spin against each other.
-demo: $(STAMP) ## fit two bundled data sets, compare with two baselines; pictures and pages go to demo_output/
+demo: $(STAMP) ## fit two bundled data sets and two baselines; figures and pages in demo_output/
 	OMP_WAIT_POLICY=passive $(RUN) examples/demo.py
 
 lint: $(STAMP) ## ruff (lint and format) and mypy
@@ -38,9 +38,12 @@ programs:
 			|| echo "no $${pair%%=*} (Debian's $${pair##*=}): the tests that drive it will be skipped"; \
 	done
 
-# Two processes: the suite is meant for two cores.
+# Two processes: the tests are meant for two cores.
 test: lint programs ## lint, then every test and doctest
 	MPLBACKEND=Agg $(RUN) -m pytest -n 2
+
+test-fast: lint ## lint, then the tests and doctests that are not marked slow
+	MPLBACKEND=Agg $(RUN) -m pytest -n 2 -m "not slow"
 
 bench: $(STAMP) ## all benchmarks except the paper's, then benchmarks/RESULTS.md; NEURALBASIS_DATA names the data folder
 	$(RUN) -m benchmarks run all
@@ -48,11 +51,11 @@ bench: $(STAMP) ## all benchmarks except the paper's, then benchmarks/RESULTS.md
 	$(RUN) -m benchmarks report
 
 BUDGET ?= 3h
-bench-paper: $(STAMP) ## the paper's experiments within BUDGET (3h), then benchmarks/RESULTS.md; continues an earlier run
+bench-paper: $(STAMP) ## the paper's experiments within BUDGET (3h), then benchmarks/RESULTS.md; resumes an earlier run
 	$(RUN) -m benchmarks run paper --budget $(BUDGET)
 	$(RUN) -m benchmarks report
 
-pictures: $(STAMP) ## draw the pictures of the README and the docs again
+pictures: $(STAMP) ## redraw the figures of the README and the docs
 	$(RUN) -m examples.pictures
 
 clean: ## remove caches and outputs; the environment stays

@@ -20,7 +20,7 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
 def draw_cars() -> tuple[pd.DataFrame, pd.Series]:
-    """The example of the README: insurance claims that depend on an interaction of age and power."""
+    """The example of docs/guide.md: insurance claims that depend on an interaction of age and power."""
     rng = np.random.default_rng(0)
     cars = pd.DataFrame({
         "age": rng.uniform(18, 80, 4000),
