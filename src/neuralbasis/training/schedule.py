@@ -7,8 +7,7 @@ and `learn_steps` (boosted steps). One rule, `choose_shares`, decides how much o
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -40,6 +39,7 @@ from .wide import WideTrainer
 
 # Order of the terms of a stage -> the learners that propose tables for them, in the order of the stages.
 SCHEDULE = {1: ("network", "steps"), 2: ("network", "steps"), 3: ("network",)}
+STEP_SHARE = 0.5  # usual share of boosted steps; the network has the rest
 MIN_BEND = 0.05  # in the unit of the scores: shapes that bend less between two knots need no further knots
 
 
@@ -184,14 +184,8 @@ class Trainer:
             return None
         shape = proposed[0].intercept.shape
         base = torch.zeros(shape) if base is None else base.cpu()
-        proposers = Counter(term for stage in proposed for term in _list_terms(stage))
-        proposals = []
-        for stage in proposed:
-            table, mean = _centre(stage)
-            constant = (stage.intercept.cpu() - (base if stage.net is not None else 0.0)).flatten() + mean
-            usual = [1 / len(proposed), *[1 / proposers[term] for term in _list_terms(stage)]]
-            lookup = choose_lookup(stage.grid.positions, stage.grid.layout, self._threads, torch.device("cpu"))
-            proposals.append(Proposal(table, constant, lookup, self.codes.usual * np.array(usual)))
+        stepped = {term for stage in proposed if stage.net is None for term in _list_terms(stage)}
+        proposals = [self._propose(stage, base, stepped, len(proposed)) for stage in proposed]
         start = base if rows.init is None else base + rows.init
         fit = choose_shares(proposals, start.expand(len(rows.target), *shape), rows, loss)
         self.run.history.add("shares", 0, fit.after, keep=fit.gains)
@@ -199,9 +193,21 @@ class Trainer:
         for stage, proposal, shares in zip(proposed, proposals, fit.shares, strict=True):
             intercept = intercept + float(shares[0]) * proposal.constant.view(shape)
             stages.append(Stage(stage.grid, torch.zeros_like(stage.intercept), _scale(stage, proposal.table, shares)))
-            for term, share in zip(_list_terms(stage), shares[1:], strict=True):
-                self.shares[term] = self.shares.get(term, 0.0) + float(share)
+            for index, (term, share) in enumerate(zip(_list_terms(stage), shares[1:], strict=True)):
+                is_zero = not bool(proposal.table[stage.grid.layout.cells_of(index)].any())
+                self.shares[term] = self.shares.get(term, 0.0) + (0.0 if is_zero else float(share))
         return [replace(stages[0], intercept=intercept.to(stages[0].grid.device)), *stages[1:]]
+
+    def _propose(self, stage: Stage, base: Tensor, stepped: Collection[Term], n_proposed: int) -> Proposal:
+        """A stage as a proposal, with the usual shares of its terms; `stepped` are the terms that have steps."""
+        table, mean = _centre(stage)
+        lookup = choose_lookup(stage.grid.positions, stage.grid.layout, self._threads, torch.device("cpu"))
+        if stage.net is None:
+            constant, usual = stage.intercept.cpu().flatten(), [STEP_SHARE] * len(stage.grid.layout.terms)
+        else:
+            constant = (stage.intercept.cpu() - base).flatten()
+            usual = [1 - STEP_SHARE if term in stepped else 1.0 for term in _list_terms(stage)]
+        return Proposal(table, constant + mean, lookup, self.codes.usual * np.array([1 / n_proposed, *usual]))
 
     def _learn_steps(self, grid: GridEngine, order: int, rows: Rows) -> Stage | None:
         """Boosted steps from the scores of these rows; None if there are none."""
