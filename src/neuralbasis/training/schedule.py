@@ -7,7 +7,7 @@ and `learn_steps` (boosted steps). One rule, `choose_shares`, decides how much o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -162,7 +162,7 @@ class Trainer:
         if has_steps and (found.terms or weaker):
             steps = self._learn_steps(self._lay_out([*found.terms, *weaker], knots), order, self.rows)
             proposed += [] if steps is None else [steps]
-        fit = self._choose_shares(proposed) if proposed else None
+        fit = self._choose_shares(proposed, weaker=weaker) if proposed else None
         if fit is None:
             fit = proposed[:1] if improved or requested else []
         kept = [self._drop_zeros(stage, requested, knots) for stage in fit]
@@ -174,18 +174,22 @@ class Trainer:
             self.knots |= {order: knots[order]}
         return sorted({tuple(sorted(term)) for stage in stages for term in stage.grid.layout.terms if len(term) > 1})
 
-    def _choose_shares(self, proposed: Sequence[Stage], base: Tensor | None = None) -> list[Stage] | None:
+    def _choose_shares(
+        self, proposed: Sequence[Stage], base: Tensor | None = None, weaker: Sequence[Term] = ()
+    ) -> list[Stage] | None:
         """The proposed stages with their shares, the constants in the first; None if shares cannot be fitted.
 
         base : (M, K) intercept that the proposals start from
+        weaker : terms that are kept only as far as held-out rows confirm them: their usual share is 0
         """
         rows, loss = self.rows.cpu(), self.codes.loss
         if not rows.all_validate or any(stage.tied for stage in proposed):
             return None
         shape = proposed[0].intercept.shape
         base = torch.zeros(shape) if base is None else base.cpu()
-        stepped = {term for stage in proposed if stage.net is None for term in _list_terms(stage)}
-        proposals = [self._propose(stage, base, stepped, len(proposed)) for stage in proposed]
+        steps = {term: STEP_SHARE for stage in proposed if stage.net is None for term in _list_terms(stage)}
+        steps |= dict.fromkeys(weaker, 0.0)
+        proposals = [self._propose(stage, base, steps, len(proposed)) for stage in proposed]
         start = base if rows.init is None else base + rows.init
         fit = choose_shares(proposals, start.expand(len(rows.target), *shape), rows, loss)
         self.run.history.add("shares", 0, fit.after, keep=fit.gains)
@@ -198,15 +202,15 @@ class Trainer:
                 self.shares[term] = self.shares.get(term, 0.0) + (0.0 if is_zero else float(share))
         return [replace(stages[0], intercept=intercept.to(stages[0].grid.device)), *stages[1:]]
 
-    def _propose(self, stage: Stage, base: Tensor, stepped: Collection[Term], n_proposed: int) -> Proposal:
-        """A stage as a proposal, with the usual shares of its terms; `stepped` are the terms that have steps."""
+    def _propose(self, stage: Stage, base: Tensor, steps: Mapping[Term, float], n_proposed: int) -> Proposal:
+        """A stage as a proposal; `steps` has the usual share of the steps of each term, the network has the rest."""
         table, mean = _centre(stage)
         lookup = choose_lookup(stage.grid.positions, stage.grid.layout, self._threads, torch.device("cpu"))
         if stage.net is None:
-            constant, usual = stage.intercept.cpu().flatten(), [STEP_SHARE] * len(stage.grid.layout.terms)
+            constant, usual = stage.intercept.cpu().flatten(), [steps[term] for term in _list_terms(stage)]
         else:
             constant = (stage.intercept.cpu() - base).flatten()
-            usual = [1 - STEP_SHARE if term in stepped else 1.0 for term in _list_terms(stage)]
+            usual = [1 - steps.get(term, 0.0) for term in _list_terms(stage)]
         return Proposal(table, constant + mean, lookup, self.codes.usual * np.array([1 / n_proposed, *usual]))
 
     def _learn_steps(self, grid: GridEngine, order: int, rows: Rows) -> Stage | None:

@@ -25,6 +25,7 @@ from .lookup import LookUp
 from .rows import Rows
 
 COMMON, OWN = 0.25, 0.2  # prior deviations of shares: of a proposal, and of its terms around it
+MIN_SHARE = 0.05  # smaller ones are 0: what they add cannot be seen in a picture
 N_STEPS = 5  # of Newton's method
 MAX_ROWS = 20_000  # held-out rows that the shares are fitted on
 MAX_TERMS = 500  # above, all terms of a proposal have one share
@@ -80,6 +81,7 @@ def choose_shares(proposals: Sequence[Proposal], start: Tensor, rows: Rows, loss
     usual = [proposal.usual.mean(keepdims=True) if pooled else proposal.usual for proposal in proposals]
     judge = _HeldOutRows(proposals, start, rows, loss, pooled)
     shares = judge.fit(np.concatenate(usual), block_diag(*[_prior_precision(len(each)) for each in usual]))
+    shares = np.where(shares < MIN_SHARE, 0.0, shares)
     before, after = judge.loss(np.zeros_like(shares)), judge.loss(shares)
     if after >= before:
         shares, after = np.zeros_like(shares), before
