@@ -34,6 +34,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "paper.search": Benchmark("paper.search", "random search over the paper's ranges", keeps_records=True),
     "paper.throughput": Benchmark("paper.throughput", "rows per second by the paper's rule"),
     "laboratory": Benchmark("accuracy.laboratory", "learners on many real and generated problems", keeps_records=True),
+    "readme_table": Benchmark("accuracy.readme_table", "the table of the README", keeps_records=True),
     "measure": Benchmark("accuracy.measure", "one learner on one split of a data set", keeps_records=True),
     "tuning": Benchmark("accuracy.tuning", "gain of `neuralbasis.tune` on test rows", keeps_records=True),
     "main_effects": Benchmark("accuracy.main_effects", "main effects against EBM and published figures"),

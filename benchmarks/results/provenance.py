@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import datetime
 import hashlib
 import os
@@ -52,14 +53,44 @@ def read_versions() -> dict[str, str]:
     return found
 
 
+# What decides a model and its predictions; changes elsewhere leave records valid.
+MEASURED = (
+    "config.py",
+    "estimators.py",
+    "data",
+    "encoding",
+    "kernels",
+    "losses",
+    "model",
+    "networks",
+    "terms",
+    "training",
+)
+
+
 def _hash_source() -> str:
+    """A hash of the code on the way from a table to predictions, without comments and docstrings."""
     spec = find_spec("neuralbasis")
     if spec is None or spec.origin is None:
         return "unknown"
-    digest = hashlib.sha256()
-    for path in sorted(Path(spec.origin).parent.rglob("*.py")):
-        digest.update(path.read_bytes())
+    root, digest = Path(spec.origin).parent, hashlib.sha256()
+    for path in sorted(path for name in MEASURED for path in [root / name, *(root / name).rglob("*.py")]):
+        if path.suffix == ".py":
+            digest.update(ast.dump(_strip_docstrings(ast.parse(path.read_text(encoding="utf-8")))).encode())
     return digest.hexdigest()[:8]
+
+
+def _strip_docstrings(tree: ast.Module) -> ast.Module:
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if (
+            isinstance(body, list)
+            and body
+            and isinstance(body[0], ast.Expr)
+            and isinstance(body[0].value, ast.Constant)
+        ):
+            node.body = body[1:]  # type: ignore[attr-defined]
+    return tree
 
 
 @lru_cache(maxsize=1)

@@ -372,16 +372,6 @@ def test_results_are_short() -> None:
     assert len((RESULTS.parent / "RESULTS.md").read_text(encoding="utf-8").splitlines()) <= 400
 
 
-def test_the_readme_quotes_from_the_results() -> None:
-    """Figures with three decimals or more in tables of the README are in a generated report."""
-    paths = RESULTS.parent / "RESULTS.md", RESULTS / "LABORATORY.md"
-    reports = "".join(path.read_text(encoding="utf-8") for path in paths)
-    rows = [line for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines() if line.startswith("|")]
-    quoted = re.findall(r"\d\.\d{3,}", "\n".join(rows))
-    assert len(quoted) > 10
-    assert [figure for figure in quoted if figure not in reports] == []
-
-
 def test_records_have_no_folders_of_a_machine() -> None:
     for name in ("paper.jsonl", "outputs.jsonl"):
         for line in read_lines(RESULTS / name):
