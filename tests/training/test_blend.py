@@ -9,8 +9,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from neuralbasis.training.blend import BY_CHANCE, BY_GAIN, PARTS, blend, subdivide, thin_axes
-from neuralbasis.training.boosting import Booster, boost_members, find_tables
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, kernels
 from neuralbasis.config import make_net
@@ -18,6 +16,8 @@ from neuralbasis.data.target import Sample
 from neuralbasis.encoding.axis import continuous_axis, level_axis
 from neuralbasis.encoding.layout import lay_out
 from neuralbasis.losses.loss import bound_curvature, choose_loss
+from neuralbasis.training.blend import BY_CHANCE, BY_GAIN, PARTS, blend, subdivide, thin_axes
+from neuralbasis.training.boosting import Booster, boost_members, find_tables
 from neuralbasis.training.engines import GridEngine
 from neuralbasis.training.history import History
 from neuralbasis.training.loop import training_threads

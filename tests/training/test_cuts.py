@@ -10,8 +10,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from neuralbasis.training.boosting import Booster, find_tables
-from neuralbasis.training.cuts import BY_CHANCE, BY_GAIN, cut, cut_weak, keep_strongest
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, kernels
 from neuralbasis.config import make_net
@@ -19,6 +17,8 @@ from neuralbasis.data.target import Sample
 from neuralbasis.encoding.axis import Axis, continuous_axis, level_axis
 from neuralbasis.encoding.layout import Anchor, lay_out
 from neuralbasis.losses.loss import choose_loss
+from neuralbasis.training.boosting import Booster, find_tables
+from neuralbasis.training.cuts import BY_CHANCE, BY_GAIN, cut, cut_weak, keep_strongest
 from neuralbasis.training.engines import GridEngine
 from neuralbasis.training.history import History
 from neuralbasis.training.loop import training_threads

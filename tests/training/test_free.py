@@ -9,10 +9,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from neuralbasis.training.free import WHOLE, WIDTH, choose_share
 
 from neuralbasis.data.target import Sample
 from neuralbasis.losses.loss import choose_loss
+from neuralbasis.training.free import WHOLE, WIDTH, choose_share
 from neuralbasis.training.history import History
 from neuralbasis.training.rows import place_rows
 

@@ -12,8 +12,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from neuralbasis.training.free import SURE
-from neuralbasis.training.refine import MIN_KNOTS, MIN_SPIKE, WIDTH, _Path, find_chains, refine
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, kernels
 from neuralbasis.config import make_net
@@ -22,8 +20,10 @@ from neuralbasis.encoding.axis import continuous_axis, level_axis
 from neuralbasis.encoding.layout import lay_out
 from neuralbasis.losses.loss import choose_loss
 from neuralbasis.training.engines import GridEngine
+from neuralbasis.training.free import SURE
 from neuralbasis.training.history import History
 from neuralbasis.training.loop import training_threads
+from neuralbasis.training.refine import MIN_KNOTS, MIN_SPIKE, WIDTH, _Path, find_chains, refine
 from neuralbasis.training.rows import place_rows, standard_error
 from neuralbasis.training.stage import Stage
 

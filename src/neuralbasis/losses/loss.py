@@ -1,4 +1,4 @@
-"""The choice of a loss, and a bound of its curvature. `Loss` itself stands in `interface`, which all families import."""
+"""The choice of a loss, and a bound of its curvature. `Loss` is defined in `interface`, which all families import."""
 
 from __future__ import annotations
 

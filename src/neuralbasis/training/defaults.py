@@ -29,7 +29,7 @@ from .members import Settings
 from .penalties import CURVATURE
 
 # DIFF: the paper's network has the place as its only input, is wider, uses batch norm and ties classes. With Fourier
-# inputs, a smaller network without batch norm and with coefficients for each class was as accurate or better, and faster.
+# inputs, a smaller network without batch norm and with coefficients for each class was faster and at least as accurate.
 SMOOTHNESS = {CURVATURE: (10.0, 100.0), 1: (3.0, 3.0), 2: (60.0, 5.0), 3: (60.0, 5.0)}  # strength, floor; see `Penalty`
 MAX_FREQUENCY = {1: 32.0, 2: 8.0, 3: 8.0}  # periods over the axis, by order of the term
 FREQUENCY_DECAY = 1.5
