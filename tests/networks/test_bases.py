@@ -1,4 +1,4 @@
-"""bases: the network against torch's own layers, splines against SciPy's, copies, dropout, and a basis of one's own."""
+"""Bases: the network against torch's layers, splines against SciPy's, copies, dropout, and custom bases."""
 
 import math
 from itertools import pairwise
@@ -201,7 +201,7 @@ def test_a_generator_makes_the_weights_reproducible():
 
     torch.manual_seed(0)
     first = draw(5)
-    torch.manual_seed(1)  # not what is drawn from
+    torch.manual_seed(1)  # must not matter
     second, third = draw(5), draw(6)
     assert first.keys() == second.keys()
     for name in first:
@@ -280,7 +280,7 @@ def test_splines_have_at_least_four_functions_an_axis(n_inputs, requested, given
     assert basis.count_parameters() == 0
 
 
-# Bases of one's own
+# Custom bases
 
 
 class CosineBasis(Basis):
@@ -291,16 +291,16 @@ class CosineBasis(Basis):
         return torch.cos(math.pi * points * rank).expand(self.n_copies, -1, -1)
 
 
-def test_the_interface_asks_for_forward():
+def test_the_interface_requires_forward():
     with pytest.raises(NotImplementedError):
         Basis(1, 2, 3)(torch.zeros(1, 1), torch.ones(1))
 
 
-def test_a_basis_of_one_s_own_fits():
-    asked = []
+def test_a_custom_basis_fits():
+    requests = []
 
     def make_basis(n_inputs, n_bases, n_copies, generator):
-        asked.append((n_inputs, n_bases, n_copies, isinstance(generator, torch.Generator)))
+        requests.append((n_inputs, n_bases, n_copies, isinstance(generator, torch.Generator)))
         return CosineBasis(n_inputs, n_bases, n_copies)
 
     X = np.random.default_rng(0).random((400, 2))
@@ -309,7 +309,7 @@ def test_a_basis_of_one_s_own_fits():
         basis=make_basis, n_bases=12, n_subnets=2, outer_bags=3, smoothness=0, max_steps=300, scaling="minmax",
         interactions=0,
     ).fit(X, y)  # fmt: skip
-    assert asked == [(1, 12, 6, True)]
+    assert requests == [(1, 12, 6, True)]
     assert model.score(X, y) > 0.999
 
 
@@ -321,11 +321,11 @@ class ProductBasis(Basis):
         return powers.expand(self.n_copies, -1, -1)
 
 
-def test_a_basis_of_one_s_own_for_pairs_and_triples():
-    asked = []
+def test_a_custom_basis_of_pairs_and_triples():
+    requests = []
 
     def make_basis(n_inputs, n_bases, n_copies, generator):
-        asked.append((n_inputs, n_bases, n_copies))
+        requests.append((n_inputs, n_bases, n_copies))
         return ProductBasis(n_inputs, n_bases, n_copies)
 
     X = np.random.default_rng(0).random((400, 3))
@@ -334,7 +334,7 @@ def test_a_basis_of_one_s_own_for_pairs_and_triples():
         basis=make_basis, n_bases=3, n_interaction_bases=2, outer_bags=2, max_steps=200, scaling="minmax", staged=False,
         interactions=[(0, 1), (0, 1, 2)], smoothness=0, learning_rate=0.05,
     ).fit(X, y)  # fmt: skip
-    assert sorted(asked) == [(1, 3, 2), (2, 2, 2), (3, 2, 2)]
+    assert sorted(requests) == [(1, 3, 2), (2, 2, 2), (3, 2, 2)]
     assert model.score(X, y) > 0.98
 
 

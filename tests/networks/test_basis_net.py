@@ -1,4 +1,4 @@
-"""net: every cell of the table against a loop over cells, and the published numbers of parameters."""
+"""BasisNet: every cell of the table against a loop over cells, and the published numbers of parameters."""
 
 from itertools import product
 
@@ -8,7 +8,7 @@ import torch
 
 from neuralbasis.encoding.layout import lay_out
 from neuralbasis.networks import MLPBasis, SplineBasis
-from neuralbasis.networks.basis_net import BasisNet, OrderPoints, Points, _multiply
+from neuralbasis.networks.basis_net import FREE_SCALE, BasisNet, OrderPoints, Points, _multiply
 from neuralbasis.training.engines import GridEngine, describe_cells
 from neuralbasis.training.loop import training_threads
 from tests.models import MIXED, all_terms, build_axes, draw_numbers
@@ -56,7 +56,7 @@ def slow_table(net, grid):
             range(*layout.cells_of(index).indices(layout.n_cells)), cells.places[index], strict=True
         ):
             if cells.free[cell] >= 0:
-                table[cell] = net.free[cells.free[cell]].detach().reshape(table.shape[1:])
+                table[cell] = FREE_SCALE * net.free[cells.free[cell]].detach().reshape(table.shape[1:])
             elif cells.based[cell]:
                 (point,) = np.flatnonzero((chosen.places.numpy() == place.astype(np.float32)).all(axis=1))
                 for member, subnet, k in product(range(net.n_members), range(net.n_subnets), range(net.n_outputs)):
@@ -153,25 +153,25 @@ def test_levels_of_tied_classes_share_their_weights():
     assert torch.linalg.matrix_rank(scores - scores[0], atol=1e-4) == 1
 
 
-def test_cells_nobody_speaks_for_are_zero_and_take_no_gradient():
+def test_cells_that_are_neither_based_nor_free_are_zero_and_take_no_gradient():
     grid = make_grid()
     net = make_net(grid, tied=False)
-    silent = (grid.cells.free < 0) & ~grid.cells.based
-    assert 0 < silent.sum() < len(silent)
+    is_zero = (grid.cells.free < 0) & ~grid.cells.based
+    assert 0 < is_zero.sum() < len(is_zero)
     table = net.table(grid.points)
-    assert table[torch.from_numpy(silent)].abs().max() == 0
-    table.backward(torch.from_numpy(np.repeat(silent[:, None], 6, axis=1).astype(np.float32)))
+    assert table[torch.from_numpy(is_zero)].abs().max() == 0
+    table.backward(torch.from_numpy(np.repeat(is_zero[:, None], 6, axis=1).astype(np.float32)))
     assert all(parameter.grad is None or parameter.grad.abs().max() == 0 for parameter in net.parameters())
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_every_free_cell_has_a_number_of_its_own(tied):
+def test_every_free_cell_has_its_own_parameter(tied):
     grid = make_grid()
     net = make_net(grid, tied)
     free = np.flatnonzero(grid.cells.free >= 0)
     assert len(free) == grid.cells.n_free == len(net.free)
     table = net.table(grid.points).detach()
-    torch.testing.assert_close(table[free], net.free.detach()[grid.cells.free[free]], rtol=0, atol=0)
+    torch.testing.assert_close(table[free], FREE_SCALE * net.free.detach()[grid.cells.free[free]], rtol=0, atol=0)
 
 
 def test_a_table_of_levels_only_has_no_points():
@@ -184,7 +184,7 @@ def test_a_table_of_levels_only_has_no_points():
     table = net.table(grid.points)
     np.testing.assert_allclose(table.detach(), slow_table(net, grid))
     table.sum().backward()
-    assert net.free.grad.unique().tolist() == [1.0]
+    assert net.free.grad.unique().tolist() == [FREE_SCALE]
 
 
 @pytest.mark.parametrize("n_outputs", [1, 4])
@@ -213,7 +213,7 @@ def test_dropped_bases_are_scaled_in_training_and_whole_after_it():
     net.train()
     torch.manual_seed(0)
     with torch.no_grad():
-        draws = torch.stack([net.table(grid.points) for _ in range(300)])
+        draws = torch.stack([net.table(grid.points) for _ in range(300)]).double()
         expected = whole.table(grid.points)
     assert ((draws.mean(0) - expected).abs() <= 6 * draws.std(0) / 300**0.5 + 1e-6).all()
     changing = draws.std(0)[:, 0].numpy() > 0
@@ -260,7 +260,8 @@ def test_source_reads_orders_then_free_then_zero():
                          torch.tensor([0, 1, 1]))  # fmt: skip
     source = torch.tensor([3, 0, 1, 2, 4, 5, 3])
     torch.testing.assert_close(
-        net.table(Points({1: chosen}, source))[:, 0], torch.tensor([5.0, 1.0, 1.0, 1.0, 7.0, 0.0, 5.0])
+        net.table(Points({1: chosen}, source))[:, 0],
+        torch.tensor([5 * FREE_SCALE, 1.0, 1.0, 1.0, 7 * FREE_SCALE, 0.0, 5 * FREE_SCALE]),
     )
 
 
@@ -298,7 +299,7 @@ def test_a_net_absorbs_its_parts(tied):
 
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("n_subnets", [1, 3])
-def test_the_way_back_of_combine_is_that_of_torch(tied, n_subnets):
+def test_the_backward_pass_of_combine_is_that_of_torch(tied, n_subnets):
     grid = make_grid(orders=(1, 2))
     net, generator = make_net(grid, tied, n_subnets), torch.Generator().manual_seed(2)
     n_parts = len(grid.layout.terms) if tied else 1

@@ -20,9 +20,9 @@ def pool_of(copies):
 
 def draw_all(pools, size, n_steps, seed=0, count=3):
     """(pool, batch) of every step, drawn a few at a time."""
-    feed, found = Batches(iter(pools), size, n_steps, np.random.default_rng(seed)), []
-    while batches := feed.draw(count):
-        found += [(feed.pool, batch) for batch in batches]
+    batches, found = Batches(iter(pools), size, n_steps, np.random.default_rng(seed)), []
+    while drawn := batches.draw(count):
+        found += [(batches.pool, batch) for batch in drawn]
     return found
 
 
@@ -43,14 +43,14 @@ def test_every_row_comes_as_often_as_it_has_copies_in_an_epoch(seed, copies, siz
     np.testing.assert_array_equal(drawn, np.concatenate(again))
 
 
-def test_epochs_are_shuffled_anew():
+def test_every_epoch_has_a_new_order():
     (_, first), (_, second) = draw_all(repeat(pool_of([1] * 100)), 100, 2)
     assert first.tolist() != second.tolist() != list(range(100))
 
 
 @settings(deadline=None)
 @given(seeds, st.lists(st.integers(1, 40), min_size=1, max_size=6), st.integers(1, 15))
-def test_pools_come_one_after_the_other_and_batches_never_span_two(seed, sizes, size):
+def test_pools_follow_one_another_and_batches_never_span_two(seed, sizes, size):
     pools = [pool_of([1] * n) for n in sizes]
     n_steps = sum(max(1, n // size) for n in sizes)
     found = draw_all(pools, size, n_steps, seed)

@@ -1,4 +1,4 @@
-"""Checkpoints: a fit that was cut off and goes on gives the model of one that was not; and what can go wrong."""
+"""Checkpoints: a resumed fit gives the model of an uninterrupted one; damaged and forged files are refused."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ SMALL = {"n_jobs": 1, "outer_bags": 2, "max_steps": 60}
 NETWORK = {"hidden": (16, 16), "n_bases": 8, "n_interaction_bases": 4}  # a wide table has a network of its own
 
 
-class Cut(Exception):
-    """The power went off."""
+class Interrupted(Exception):
+    """The process was killed."""
 
 
-class CutAt:
-    """A callback that cuts a fit off at the n-th checkpoint of the history."""
+class InterruptAt:
+    """A callback that interrupts a fit at the n-th checkpoint of the history."""
 
     def __init__(self, count: int):
         self.count = count
 
     def __call__(self, history) -> bool:
         if len(history.steps) >= self.count:
-            raise Cut
+            raise Interrupted
         return False
 
 
@@ -64,9 +64,9 @@ def make(kind: str, folder: Path | None = None, **others):
     return estimator(**SMALL | network | parameters | {"checkpoint_dir": folder, "checkpoint_every": 0.0} | others)
 
 
-def cut_off(kind: str, folder: Path, count: int, **others) -> None:
-    with pytest.raises(Cut):
-        make(kind, folder, callbacks=[CutAt(count)], **others).fit(*draw(kind))
+def interrupt(kind: str, folder: Path, count: int, **others) -> None:
+    with pytest.raises(Interrupted):
+        make(kind, folder, callbacks=[InterruptAt(count)], **others).fit(*draw(kind))
 
 
 def assert_same(one, other, X) -> None:
@@ -78,49 +78,49 @@ def assert_same(one, other, X) -> None:
 
 
 @pytest.mark.parametrize("kind", FITS)
-def test_a_fit_that_was_cut_off_twice_gives_the_same_model(kind, tmp_path):
+def test_a_fit_that_is_interrupted_twice_gives_the_same_model(kind, tmp_path):
     X, y = draw(kind)
     whole = make(kind).fit(X, y)
-    n_looks = len([stage for stage in whole.history_.stage if stage not in ("refinement", "blend", "cuts")])
-    for count in (max(2, n_looks // 4), n_looks - 1):  # in the first run, and in the last
-        with pytest.raises(Cut):
-            make(kind, tmp_path, callbacks=[CutAt(count)]).fit(X, y, resume=len(list_checkpoints(tmp_path)) > 0)
+    n_checkpoints = len([stage for stage in whole.history_.stage if stage != "shares"])
+    for count in (max(2, n_checkpoints // 4), n_checkpoints - 1):  # in the first run, and in the last
+        with pytest.raises(Interrupted):
+            make(kind, tmp_path, callbacks=[InterruptAt(count)]).fit(X, y, resume=len(list_checkpoints(tmp_path)) > 0)
         assert 1 <= len(list_checkpoints(tmp_path)) <= 2
     assert_same(make(kind, tmp_path).fit(X, y, resume=True), whole, X)
 
 
-def test_a_seed_that_was_drawn_is_remembered(tmp_path):
+def test_a_drawn_seed_is_kept(tmp_path):
     X, y = draw("regression")
     random = np.random.RandomState(5)
-    with pytest.raises(Cut):
-        make("regression", tmp_path, random_state=random, callbacks=[CutAt(9)]).fit(X, y)
+    with pytest.raises(Interrupted):
+        make("regression", tmp_path, random_state=random, callbacks=[InterruptAt(9)]).fit(X, y)
     resumed = make("regression", tmp_path, random_state=random).fit(X, y, resume=True)
     whole = make("regression", random_state=np.random.RandomState(5)).fit(X, y)
     np.testing.assert_array_equal(resumed.predict(X), whole.predict(X))
 
 
-def test_time_that_has_passed_counts(tmp_path):
-    cut_off("regression", tmp_path, 9)
+def test_time_before_an_interruption_counts(tmp_path):
+    interrupt("regression", tmp_path, 9)
     content = read_nested(list_checkpoints(tmp_path)[-1])
-    content["under_way"]["watch"]["history"]["passed"] = 1000.0
+    content["under_way"]["stopping"]["history"]["passed"] = 1000.0
     write_nested(tmp_path / "fit-000999.checkpoint", content)
     stopped = make("regression", tmp_path, time_limit=900.0).fit(*draw("regression"), resume=True)
     assert stopped.history_.stopped_by == "time_limit"
 
 
-def test_a_fit_that_came_to_its_end_is_found_again_and_gives_way_to_another(tmp_path):
+def test_a_finished_fit_is_read_again_and_replaced_by_another(tmp_path):
     X, y = draw("regression")
     whole = make("regression", tmp_path).fit(X, y)
     assert len(list_checkpoints(tmp_path)) == 2
     before = [path.name for path in list_checkpoints(tmp_path)]
-    again = make("regression", tmp_path, callbacks=[CutAt(0)]).fit(X, y, resume=True)  # nothing is trained
+    again = make("regression", tmp_path, callbacks=[InterruptAt(0)]).fit(X, y, resume=True)  # nothing is trained
     assert_same(again, whole, X)
     other = make("regression", tmp_path).fit(X, y + 1, resume=True)
     np.testing.assert_allclose(other.predict(X), whole.predict(X) + 1, atol=0.05)
     assert set(before).isdisjoint(path.name for path in list_checkpoints(tmp_path))
 
 
-def test_a_fit_after_one_that_came_to_its_end_has_a_seed_of_its_own(tmp_path):
+def test_a_fit_after_a_finished_one_has_its_own_seed(tmp_path):
     X, y = draw("regression")
     make("regression", tmp_path, random_state=1).fit(X, y)
     other = make("regression", tmp_path, random_state=2).fit(X, y, resume=True)
@@ -137,16 +137,16 @@ def test_a_fit_after_one_that_came_to_its_end_has_a_seed_of_its_own(tmp_path):
     ],
 )
 def test_the_checkpoint_of_another_fit_is_refused(tmp_path, others, change, words):
-    cut_off("regression", tmp_path, 3)
+    interrupt("regression", tmp_path, 3)
     X, y = change(*draw("regression"))
     with pytest.raises(ValueError, match=words):
         make("regression", tmp_path, **others).fit(X, y, resume=True)
     make("regression", tmp_path, max_steps=2, **others).fit(X, y)  # but it may be replaced
 
 
-def test_to_resume_without_a_checkpoint_is_to_start(tmp_path):
+def test_resuming_without_a_checkpoint_starts_from_the_beginning(tmp_path):
     X, y = draw("regression")
-    with pytest.warns(UserWarning, match="no checkpoint in .* starts anew"):
+    with pytest.warns(UserWarning, match="no checkpoint in .* starts from the beginning"):
         found = make("regression", tmp_path).fit(X, y, resume=True)
     np.testing.assert_array_equal(found.predict(X), make("regression").fit(X, y).predict(X))
     with pytest.raises(ValueError, match="give checkpoint_dir"):
@@ -154,9 +154,9 @@ def test_to_resume_without_a_checkpoint_is_to_start(tmp_path):
 
 
 @pytest.mark.parametrize("size", [0, 100, -1])
-def test_a_damaged_file_gives_way_to_the_one_before(tmp_path, size):
+def test_a_damaged_file_is_skipped_for_the_one_before(tmp_path, size):
     X, y = draw("regression")
-    cut_off("regression", tmp_path, 6)
+    interrupt("regression", tmp_path, 6)
     newest = list_checkpoints(tmp_path)[-1]
     data = bytearray(newest.read_bytes())
     data[len(data) // 2] ^= 255
@@ -169,10 +169,10 @@ def test_a_damaged_file_gives_way_to_the_one_before(tmp_path, size):
     assert newest.name not in [path.name for path in list_checkpoints(tmp_path)]
 
 
-def test_a_disk_that_is_full_does_not_stop_training(tmp_path):
-    """Files of more than a kilobyte are refused, as by a disk that is full."""
+def test_a_full_disk_does_not_stop_training(tmp_path):
+    """Files of more than a kilobyte are refused, as by a full disk."""
     X, y = draw("regression")
-    cut_off("regression", tmp_path, 3)
+    interrupt("regression", tmp_path, 3)
     good = [path.read_bytes() for path in list_checkpoints(tmp_path)]
     usual = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, usual[1]))
@@ -185,7 +185,7 @@ def test_a_disk_that_is_full_does_not_stop_training(tmp_path):
     assert_same(make("regression", tmp_path).fit(X, y, resume=True), full, X)
 
 
-def test_what_a_killed_process_left_half_written_is_removed(tmp_path):
+def test_partial_files_of_a_killed_process_are_removed(tmp_path):
     (tmp_path / ".fit-000001.checkpoint.0badcafe.part").write_bytes(b"half")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -200,10 +200,10 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def cut_fit(tmp_path_factory) -> Path:
-    """The last checkpoint of a fit that was cut off."""
-    folder = tmp_path_factory.mktemp("cut")
-    cut_off("regression", folder, 6)
+def interrupted_fit(tmp_path_factory) -> Path:
+    """The last checkpoint of an interrupted fit."""
+    folder = tmp_path_factory.mktemp("interrupted")
+    interrupt("regression", folder, 6)
     return list_checkpoints(folder)[-1]
 
 
@@ -228,57 +228,62 @@ def twist(left: int, following: int) -> np.ndarray:
     return state
 
 
-RUN, FEED, PART = ("under_way",), ("under_way", "feed"), ("under_way", "learners", "parts", 0)
+RUN, BATCHES, GROUP = ("under_way",), ("under_way", "batches"), ("under_way", "learners", "groups", 0)
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ((*FEED, "left", np.array([10**9])), "a row number is out of range: the pool has 700 rows"),
-        ((*FEED, "left", np.array([-1])), "a row number is out of range"),
-        ((*FEED, "left", np.zeros(300, np.int64)), "a row number occurs too often"),
-        ((*FEED, "left", np.zeros(3)), r"\['left'\] is float64 \(3,\), but int64 of one dimension was expected"),
-        ((*FEED, "n_drawn", 10**6), "number of batches is out of range"),
-        ((*FEED, "n_pools", 0), "number of batches or pools is out of range"),
-        ((*FEED, "steps_left", -1), "number of steps is out of range"),
+        ((*BATCHES, "left", np.array([10**9])), "a row number is out of range: the pool has 700 rows"),
+        ((*BATCHES, "left", np.array([-1])), "a row number is out of range"),
+        ((*BATCHES, "left", np.zeros(300, np.int64)), "a row number occurs too often"),
+        ((*BATCHES, "left", np.zeros(3)), r"\['left'\] is float64 \(3,\), but int64 of one dimension was expected"),
+        ((*BATCHES, "n_drawn", 10**6), "number of batches is out of range"),
+        ((*BATCHES, "n_pools", 0), "number of batches or pools is out of range"),
+        ((*BATCHES, "steps_left", -1), "number of steps is out of range"),
         ((*RUN, "rng", "state", {"state": -1, "inc": 1}), "a random generator is wrong"),
         ((*RUN, "dropout", twist(624, 624)), "torch's generator is wrong"),
         ((*RUN, "dropout", twist(0, 0)), "torch's generator is wrong"),
-        ((*PART, "kept", np.zeros(3, np.float32)), r"\['kept'\] is float32 \(3,\), but float32 \(\d+,\) was expected"),
-        ((*PART, "penalty", {}), r"\['penalty'\] is a dict of \[\], but a dict of \['bend', 'ridge', 'smooth'\]"),
-        ((*PART, "optimizer", "steps", -1), "parts differ in steps"),
-        ((*PART, "kept", "all", np.inf), "the best values are not finite"),
-        (("under_way", "learners", "parts", []), "is a list of 0, but a list of 2 was expected"),
-        (("under_way", "watch", "history", "best", 10**6), "the history is not one of a fit"),
-        (("under_way", "watch", "noise", float("nan")), "a loss is out of range"),
-        (("under_way", "watch", {}), r"\['watch'\] is a dict of \[\]"),
+        ((*GROUP, "kept", np.zeros(3, np.float32)), r"\['kept'\] is float32 \(3,\), but float32 \(\d+,\) was expected"),
+        ((*GROUP, "penalty", {}), r"\['penalty'\] is a dict of \[\], but a dict of \['bend', 'ridge', 'smooth'\]"),
+        ((*GROUP, "optimizer", "steps", -1), "groups differ in steps"),
+        ((*GROUP, "kept", "all", np.inf), "the best values are not finite"),
+        (("under_way", "learners", "groups", []), "is a list of 0, but a list of 2 was expected"),
+        (("under_way", "stopping", "history", "best", 10**6), "the history is not one of a fit"),
+        (("under_way", "stopping", "noise", float("nan")), "a loss is out of range"),
+        (("under_way", "stopping", {}), r"\['stopping'\] is a dict of \[\]"),
         (("choices", "seed", -1), "its seed is -1"),
         (("choices", "seed", "1"), "its seed is '1'"),
     ],
 )  # fmt: skip
-def test_an_altered_state_is_refused(cut_fit, tmp_path, change, words):
-    alter(cut_fit, tmp_path, lambda content: set_in(content, *change))
+def test_an_altered_state_is_refused(interrupted_fit, tmp_path, change, words):
+    alter(interrupted_fit, tmp_path, lambda content: set_in(content, *change))
     with pytest.raises(
         CheckpointError, match=rf"fit-\d+\.checkpoint is damaged.*{words}.*remove the file.*resume=False"
     ):
         make("regression", tmp_path).fit(*draw("regression"), resume=True)
-    assert [path.name for path in tmp_path.iterdir()] == [cut_fit.name]  # it stays, and the folder is free again
+    assert [path.name for path in tmp_path.iterdir()] == [
+        interrupted_fit.name
+    ]  # it stays, and the folder is free again
 
 
 @pytest.mark.parametrize("part", ["fit", "over", "under_way", "is_done", "choices"])
-def test_a_file_without_a_part_is_skipped(cut_fit, tmp_path, part):
-    alter(cut_fit, tmp_path, lambda content: content.pop(part))
+def test_a_file_without_a_part_is_skipped(interrupted_fit, tmp_path, part):
+    alter(interrupted_fit, tmp_path, lambda content: content.pop(part))
     X, y = draw("regression")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(UserWarning, match="cannot be read"):
             make("regression", tmp_path).fit(X, y, resume=True)  # the folder is free again after it
-    with pytest.warns(UserWarning, match=rf"cannot be read.*{part}"), pytest.warns(UserWarning, match="starts anew"):
+    with (
+        pytest.warns(UserWarning, match=rf"cannot be read.*{part}"),
+        pytest.warns(UserWarning, match="starts from the beginning"),
+    ):
         make("regression", tmp_path, max_steps=2).fit(X, y, resume=True)
 
 
-def test_a_parameter_that_the_checkpoint_does_not_know_is_named(cut_fit, tmp_path):
-    alter(cut_fit, tmp_path, lambda content: content["fit"]["parameters"].pop("knots"))
+def test_a_parameter_missing_in_the_checkpoint_is_named(interrupted_fit, tmp_path):
+    alter(interrupted_fit, tmp_path, lambda content: content["fit"]["parameters"].pop("knots"))
     with pytest.raises(CheckpointError, match=r"checkpoint of another fit \(with knots="):
         make("regression", tmp_path).fit(*draw("regression"), resume=True)
 
@@ -287,7 +292,7 @@ def test_a_checkpoint_of_another_format_is_named(tmp_path):
     write_archive(tmp_path / "fit-000001.checkpoint", {"state.json": b'{"format": 1}', "arrays.npz": b""})
     with (
         pytest.warns(UserWarning, match="cannot be read.*written by another version"),
-        pytest.warns(UserWarning, match="starts anew"),
+        pytest.warns(UserWarning, match="starts from the beginning"),
     ):
         make("regression", tmp_path, max_steps=2).fit(*draw("regression"), resume=True)
 
@@ -307,7 +312,7 @@ def test_a_checkpoint_of_another_format_is_named(tmp_path):
     ],
     ids=["too large", "negative", "objects", "number", "too many bytes", "deep", "many", "list", "text"],
 )
-def test_a_file_that_stands_for_more_than_it_holds_is_refused(tmp_path, text, data):
+def test_a_file_that_declares_more_than_it_holds_is_refused(tmp_path, text, data):
     write_archive(tmp_path / "fit-000001.checkpoint", {"state.json": text, "arrays.bin": data})
     with pytest.raises(DocumentError):
         read_nested(tmp_path / "fit-000001.checkpoint")
@@ -330,8 +335,8 @@ def test_a_folder_that_another_fit_writes_to_is_refused(tmp_path):
     make("regression", tmp_path, max_steps=2).fit(X, y)
 
 
-def test_a_fit_that_was_cut_off_after_it_stopped_does_not_train_on(tmp_path):
-    """Early stopping was noted, and the process died before the run was closed."""
+def test_a_fit_interrupted_after_early_stopping_does_not_train_on(tmp_path):
+    """Early stopping was recorded, and the process died before the run was closed."""
     X, y = draw("regression")
     given = {"early_stopping_rounds": 1, "interactions": 0, "max_steps": 200}
     whole = make("regression", **given).fit(X, y)

@@ -1,4 +1,4 @@
-"""compile: tables are purified, members become mean and spread, classes sum to zero, the target's unit comes back."""
+"""compile: tables are purified, members become mean and spread, classes sum to zero, the target's unit is restored."""
 
 import numpy as np
 import pytest
@@ -8,28 +8,23 @@ import neuralbasis.training.compile
 from neuralbasis.encoding.axis import continuous_axis, level_axis
 from neuralbasis.encoding.encoder import Encoder
 from neuralbasis.encoding.layout import lay_out
+from neuralbasis.losses.cross_entropy import CrossEntropy
 from neuralbasis.losses.links import inverse_link
-from neuralbasis.losses.loss import CrossEntropy, LogLoss, SquaredError
+from neuralbasis.losses.log_loss import LogLoss
+from neuralbasis.losses.squared_error import SquaredError
 from neuralbasis.model.purify import Table, purify
 from neuralbasis.model.shapes import Shape, TiedShape
 from neuralbasis.networks import MLPBasis
 from neuralbasis.networks.basis_net import BasisNet
 from neuralbasis.training.compile import compile_model
 from neuralbasis.training.engines import GridEngine
-from neuralbasis.training.loop import training_threads
 from neuralbasis.training.stage import Stage
 from tests.models import draw_numbers, name_columns
 
 TERMS = [(0,), (1,), (2,), (3,), (0, 2), (1, 3), (0, 1, 2)]
-MADE = [(0, 1), (1, 2)]  # pairs of the triple that the net has not: what they can say of it moves to them
-ALL_TERMS = sorted([*TERMS, *MADE], key=lambda term: (len(term), term))
-OBJECTIVES = {"regression": SquaredError(1, 40.0, 2.5), "binary": LogLoss(), "multiclass": CrossEntropy(3)}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    with training_threads():
-        yield
+ADDED = [(0, 1), (1, 2)]  # pairs of the triple that the net does not have: purification adds them
+ALL_TERMS = sorted([*TERMS, *ADDED], key=lambda term: (len(term), term))
+LOSSES = {"regression": SquaredError(1, 40.0, 2.5), "binary": LogLoss(), "multiclass": CrossEntropy(3)}
 
 
 def make_axes(rng, names):
@@ -41,32 +36,30 @@ def make_axes(rng, names):
     )
 
 
-def make_stage(axes, terms, numbers, weights, objective, n_members=3, seed=0, tied=False, n_subnets=1):
+def make_stage(axes, terms, numbers, weights, loss, n_members=3, seed=0, tied=False, n_subnets=1):
     """A net with random parameters and its grid."""
     layout = lay_out(axes, terms, {2: 4, 3: 3})
     grid = GridEngine(layout, layout.encode(numbers), weights, threads=1)
     generator, orders = torch.Generator().manual_seed(seed), sorted({len(term) for term in terms})
     bases = {o: MLPBasis(o, 5, n_members * n_subnets, (8,), fourier=3, generator=generator) for o in orders}
     counts = {o: sum(len(term) == o for term in terms) for o in bases}
-    net = BasisNet(bases, counts, grid.cells.n_free, n_members, objective.n_outputs, n_subnets, tied)
+    net = BasisNet(bases, counts, grid.cells.n_free, n_members, loss.n_outputs, n_subnets, tied)
     with torch.no_grad():
         for parameter in net.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=generator))
-    return Stage(net, grid)
+    return Stage.of(net, grid)
 
 
-def make_parts(task="regression", seed=0, names="dbca", n_rows=80, terms=(TERMS,), **options):
+def make_stages(task="regression", seed=0, names="dbca", n_rows=80, terms=(TERMS,), **options):
     """Stages of terms over four columns whose names are not in order, and raw rows."""
-    rng, objective = np.random.default_rng(seed), OBJECTIVES[task]
+    rng, loss = np.random.default_rng(seed), LOSSES[task]
     axes = make_axes(rng, names)
     numbers, weights = draw_numbers(rng, axes, n_rows), rng.random(n_rows) + 0.1
-    stages = [
-        make_stage(axes, part, numbers, weights, objective, seed=seed + k, **options) for k, part in enumerate(terms)
-    ]
-    return stages, Encoder(axes), objective, numbers
+    stages = [make_stage(axes, part, numbers, weights, loss, seed=seed + k, **options) for k, part in enumerate(terms)]
+    return stages, Encoder(axes), loss, numbers
 
 
-def member_scores(stages, objective):
+def member_scores(stages, loss):
     """(N, M, K) scores of the training rows in the target's unit, straight from the nets."""
     total = 0.0
     for stage in stages:
@@ -74,18 +67,18 @@ def member_scores(stages, objective):
         with torch.no_grad():
             taken = lookup.take(np.arange(len(stage.grid.positions)))
             total = total + net.combine(lookup.gather(taken, net.table(stage.grid.points), net.tied)).double().numpy()
-    return total * objective.unit + objective.shift
+    return total * loss.unit + loss.shift
 
 
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("task", ["regression", "binary"])
 def test_model_scores_are_the_mean_of_the_members(task, tied):
-    stages, encoder, objective, numbers = make_parts(task, tied=tied, n_subnets=2 if tied else 1)
-    model = compile_model(stages, encoder, objective)
-    expected = member_scores(stages, objective).mean(axis=1)
+    stages, encoder, loss, numbers = make_stages(task, tied=tied, n_subnets=2 if tied else 1)
+    model = compile_model(stages, encoder, loss)
+    expected = member_scores(stages, loss).mean(axis=1)
     scores = model.scores(name_columns(encoder.axes, numbers))
     np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-4)
-    assert model.link == objective.link
+    assert model.link == loss.link
 
 
 STAGES = {
@@ -96,12 +89,12 @@ STAGES = {
 
 
 @pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("task", OBJECTIVES)
+@pytest.mark.parametrize("task", LOSSES)
 @pytest.mark.parametrize("kind", STAGES)
 def test_scores_of_stages_add_up(kind, task, tied):
-    stages, encoder, objective, numbers = make_parts(task, terms=STAGES[kind], tied=tied)
-    model = compile_model(stages, encoder, objective)
-    scores, expected = model.scores(name_columns(encoder.axes, numbers)), member_scores(stages, objective).mean(axis=1)
+    stages, encoder, loss, numbers = make_stages(task, terms=STAGES[kind], tied=tied)
+    model = compile_model(stages, encoder, loss)
+    scores, expected = model.scores(name_columns(encoder.axes, numbers)), member_scores(stages, loss).mean(axis=1)
     if task == "multiclass":  # only differences between classes matter
         expected = expected - expected.mean(axis=1, keepdims=True)
     np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-4)
@@ -112,7 +105,7 @@ def test_scores_of_stages_add_up(kind, task, tied):
 
 
 def test_stages_start_from_given_scores():
-    (stage,), _, _, _ = make_parts(n_members=3)
+    (stage,), _, _, _ = make_stages(n_members=3)
     given = torch.arange(80.0)[:, None, None]
     torch.testing.assert_close(stage.add_scores(given), stage.add_scores(None) + given)
     members = torch.randn(80, 3, 1, generator=torch.Generator().manual_seed(0))
@@ -120,7 +113,7 @@ def test_stages_start_from_given_scores():
 
 
 def test_the_unit_of_the_target_is_undone():
-    stages, encoder, _, _ = make_parts()
+    stages, encoder, _, _ = make_stages()
     plain = compile_model(stages, encoder, SquaredError())
     scaled = compile_model(stages, encoder, SquaredError(1, 40.0, 2.5))
     np.testing.assert_allclose(scaled.intercept, 40 + 2.5 * plain.intercept)
@@ -130,11 +123,11 @@ def test_the_unit_of_the_target_is_undone():
 
 
 @pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("task", OBJECTIVES)
+@pytest.mark.parametrize("task", LOSSES)
 def test_shapes_have_weighted_mean_zero_along_every_axis(task, tied):
-    stages, encoder, objective, _ = make_parts(task, tied=tied)
+    stages, encoder, loss, _ = make_stages(task, tied=tied)
     grid = stages[0].grid
-    for shape in compile_model(stages, encoder, objective).shapes:
+    for shape in compile_model(stages, encoder, loss).shapes:
         scale = np.abs(shape.scores).max()
         for axis in range(len(shape.term)):
             along = (shape.weights[..., None] * shape.scores).sum(axis=axis)
@@ -142,7 +135,7 @@ def test_shapes_have_weighted_mean_zero_along_every_axis(task, tied):
         assert shape.weights.sum() == pytest.approx(grid.cell_weight[grid.layout.cells_of(0)].sum(), rel=1e-5)
 
 
-def read_member(stage, member, objective):
+def read_member(stage, member, loss):
     """One member's tables with a channel for each class, without `compile`."""
     net, grid = stage.net.eval(), stage.grid
     with torch.no_grad():
@@ -153,39 +146,39 @@ def read_member(stage, member, objective):
         shape = grid.layout.table_shape(index)
         yield Table(
             tuple(sorted(term)), tuple(grid.layout.axes_of(index)[d] for d in order),
-            values.reshape(*shape, -1).transpose(*order, len(shape)) * objective.unit,
+            values.reshape(*shape, -1).transpose(*order, len(shape)) * loss.unit,
             grid.cell_weight[cells].reshape(shape).transpose(order),
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("task", OBJECTIVES)
+@pytest.mark.parametrize("task", LOSSES)
 def test_mean_and_spread_are_over_purified_members(task):
-    stages, encoder, objective, _ = make_parts(task, n_members=4)
-    model = compile_model(stages, encoder, objective)
+    stages, encoder, loss, _ = make_stages(task, n_members=4)
+    model = compile_model(stages, encoder, loss)
     members = [
-        {t.term: t for t in purify(list(read_member(stages[0], m, objective)), np.zeros(objective.n_outputs))[0]}
+        {t.term: t for t in purify(list(read_member(stages[0], m, loss)), np.zeros(loss.n_outputs))[0]}
         for m in range(4)
     ]
     for shape in model.shapes:
         tables = np.stack([member[shape.term].values for member in members])
-        # Neither a basis nor a row speaks for a missing or unseen value, or a nominal level, without a row.
+        # Missing and unseen values and nominal levels without a row are 0.
         knots = tuple(slice(1, -1) for _ in shape.axes)
-        silent = shape.weights == 0
+        is_zero = shape.weights == 0
         if len(shape.term) > 1 or shape.axes[0].kind != "nominal":
-            silent[knots] = False
-        assert (shape.scores[silent] == 0).all()
-        tables[:, silent] = 0
+            is_zero[knots] = False
+        assert (shape.scores[is_zero] == 0).all()
+        tables[:, is_zero] = 0
         np.testing.assert_allclose(shape.scores, tables.mean(axis=0), rtol=1e-6, atol=1e-9)
         np.testing.assert_allclose(shape.spread, tables.std(axis=0, ddof=1), rtol=1e-6, atol=1e-9)
 
 
 def test_missing_and_unseen_values_without_a_row_contribute_nothing():
-    """But where a coarse axis keeps some levels only, the others are read as unseen: that cell has rows."""
-    stages, encoder, objective, numbers = make_parts(n_rows=300)
+    """Except where a coarse axis keeps only some levels: the others are read as unseen, and that cell has rows."""
+    stages, encoder, loss, numbers = make_stages(n_rows=300)
     axes = encoder.axes
     known = np.where(np.isnan(numbers) | (numbers < 0), [axis.knots[0] for axis in axes], numbers)  # none is absent
-    stages = [make_stage(axes, TERMS, known, np.ones(300), objective)]
-    model = compile_model(stages, encoder, objective)
+    stages = [make_stage(axes, TERMS, known, np.ones(300), loss)]
+    model = compile_model(stages, encoder, loss)
     raw = name_columns(axes, known[:4])
     for feature, name in enumerate(encoder.names):
         for value in (None, "never seen") if axes[feature].is_level else (np.nan,):
@@ -198,33 +191,33 @@ def test_missing_and_unseen_values_without_a_row_contribute_nothing():
 
 
 def test_one_member_has_no_spread():
-    stages, encoder, objective, _ = make_parts("multiclass", n_members=1)
-    for shape in compile_model(stages, encoder, objective).shapes:
+    stages, encoder, loss, _ = make_stages("multiclass", n_members=1)
+    for shape in compile_model(stages, encoder, loss).shapes:
         assert shape.spread.shape == shape.scores.shape
         assert (shape.spread == 0).all()
 
 
 def test_equal_members_have_no_spread():
-    stages, encoder, objective, _ = make_parts(n_members=2)
+    stages, encoder, loss, _ = make_stages(n_members=2)
     net = stages[0].net
     with torch.no_grad():
         for tensor in [*net.bases.state_dict().values(), *net.coefficients.values()]:
             tensor[1] = tensor[0]
         net.free[:, 1], net.intercept[1] = net.free[:, 0], net.intercept[0]
-    model = compile_model(stages, encoder, objective)
+    model = compile_model(stages, encoder, loss)
     assert max(shape.spread.max() for shape in model.shapes) < 1e-5
     assert max(np.ptp(shape.scores) for shape in model.shapes) > 1
 
 
 @pytest.mark.parametrize("tied", [False, True])
 def test_classes_sum_to_zero_and_probabilities_stay(tied):
-    stages, encoder, objective, numbers = make_parts("multiclass", n_members=1, tied=tied)
+    stages, encoder, loss, numbers = make_stages("multiclass", n_members=1, tied=tied)
     classes = np.array(["x", "y", "z"])
-    model = compile_model(stages, encoder, objective, classes)
+    model = compile_model(stages, encoder, loss, classes)
     for shape in model.shapes:
         np.testing.assert_allclose(shape.scores.sum(axis=-1), 0, atol=1e-10 * np.abs(shape.scores).max())
     assert model.intercept.sum() == pytest.approx(0, abs=1e-12)
-    expected = inverse_link("mlogit", member_scores(stages, objective)[:, 0])
+    expected = inverse_link("mlogit", member_scores(stages, loss)[:, 0])
     proba = model.predict_proba(name_columns(encoder.axes, numbers))
     np.testing.assert_allclose(proba, expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(model.classes, classes)
@@ -232,23 +225,23 @@ def test_classes_sum_to_zero_and_probabilities_stay(tied):
 
 @pytest.mark.parametrize("names", ["abcd", "dcba", "dbca", "cadb"])
 def test_terms_come_in_the_order_of_the_features(names):
-    stages, encoder, objective, numbers = make_parts(names=names)
-    model = compile_model(stages, encoder, objective)
+    stages, encoder, loss, numbers = make_stages(names=names)
+    model = compile_model(stages, encoder, loss)
     assert list(model.terms) == ALL_TERMS
     for shape in model.shapes:
         assert tuple(axis.name for axis in shape.axes) == tuple(names[feature] for feature in shape.term)
         assert shape.scores.shape == (*(axis.n_cells for axis in shape.axes), 1)
         assert shape.weights.shape == shape.scores.shape[:-1]
     # Scores are the nets', whatever the order of a term's inputs was.
-    expected = member_scores(stages, objective).mean(axis=1)
+    expected = member_scores(stages, loss).mean(axis=1)
     np.testing.assert_allclose(model.scores(name_columns(encoder.axes, numbers)), expected, rtol=1e-5, atol=1e-4)
 
 
 def test_compiling_leaves_the_net_as_it_is():
-    stages, encoder, objective, _ = make_parts()
+    stages, encoder, loss, _ = make_stages()
     before = {name: value.clone() for name, value in stages[0].net.state_dict().items()}
-    first = compile_model(stages, encoder, objective, n_jobs=2)
-    second = compile_model(stages, encoder, objective)
+    first = compile_model(stages, encoder, loss, n_jobs=2)
+    second = compile_model(stages, encoder, loss)
     assert first.n_jobs == 2
     assert all(torch.equal(before[name], value) for name, value in stages[0].net.state_dict().items())
     for one, other in zip(first.shapes, second.shapes, strict=True):
@@ -256,8 +249,8 @@ def test_compiling_leaves_the_net_as_it_is():
 
 
 def test_the_order_of_stages_does_not_matter():
-    stages, encoder, objective, numbers = make_parts(terms=STAGES["by order"])
-    first, second = (compile_model(order, encoder, objective) for order in (stages, stages[::-1]))
+    stages, encoder, loss, numbers = make_stages(terms=STAGES["by order"])
+    first, second = (compile_model(order, encoder, loss) for order in (stages, stages[::-1]))
     assert first.terms == second.terms
     for one, other in zip(first.shapes, second.shapes, strict=True):
         np.testing.assert_allclose(one.scores, other.scores, rtol=1e-9, atol=1e-12)
@@ -265,42 +258,42 @@ def test_the_order_of_stages_does_not_matter():
     np.testing.assert_allclose(first.scores(table), second.scores(table), rtol=1e-12)
 
 
-# Tied classes in factors
+# Low-rank tables of tied classes
 
 
 @pytest.mark.parametrize("n_subnets", [1, 3])
 @pytest.mark.parametrize("kind", STAGES)
-def test_factored_and_folded_models_say_the_same(kind, n_subnets, monkeypatch):
-    stages, encoder, objective, numbers = make_parts("multiclass", terms=STAGES[kind], tied=True, n_subnets=n_subnets)
-    folded = compile_model(stages, encoder, objective)
-    assert all(isinstance(shape, Shape) for shape in folded.shapes)
+def test_low_rank_and_dense_models_are_equal(kind, n_subnets, monkeypatch):
+    stages, encoder, loss, numbers = make_stages("multiclass", terms=STAGES[kind], tied=True, n_subnets=n_subnets)
+    dense = compile_model(stages, encoder, loss)
+    assert all(isinstance(shape, Shape) for shape in dense.shapes)
     monkeypatch.setattr(neuralbasis.training.compile, "MAX_NUMBERS", 0)
-    factored = compile_model(stages, encoder, objective)
-    assert any(isinstance(shape, TiedShape) for shape in factored.shapes)
-    assert factored.terms == folded.terms
-    np.testing.assert_allclose(factored.intercept, folded.intercept, atol=1e-10)
-    for one, other in zip(factored.shapes, folded.shapes, strict=True):
+    low_rank = compile_model(stages, encoder, loss)
+    assert any(isinstance(shape, TiedShape) for shape in low_rank.shapes)
+    assert low_rank.terms == dense.terms
+    np.testing.assert_allclose(low_rank.intercept, dense.intercept, atol=1e-10)
+    for one, other in zip(low_rank.shapes, dense.shapes, strict=True):
         scale = np.abs(other.scores).max()
         np.testing.assert_allclose(one.scores, other.scores, rtol=1e-8, atol=1e-10 * scale)
         np.testing.assert_allclose(one.spread, other.spread, rtol=1e-7, atol=1e-10 * scale)
         np.testing.assert_array_equal(one.weights, other.weights)
     table = name_columns(encoder.axes, numbers)
-    np.testing.assert_allclose(factored.contributions(table), folded.contributions(table), rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(factored.scores(table), folded.scores(table), rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(low_rank.contributions(table), dense.contributions(table), rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(low_rank.scores(table), dense.scores(table), rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("kind", STAGES)
-def test_a_small_stage_may_be_folded_where_a_large_one_is_factored(kind, monkeypatch):
-    stages, encoder, objective, numbers = make_parts("multiclass", terms=STAGES[kind], tied=True)
+def test_a_small_stage_may_be_dense_beside_a_large_low_rank_one(kind, monkeypatch):
+    stages, encoder, loss, numbers = make_stages("multiclass", terms=STAGES[kind], tied=True)
     table = name_columns(encoder.axes, numbers)
-    folded = compile_model(stages, encoder, objective).scores(table)
+    dense = compile_model(stages, encoder, loss).scores(table)
     sizes = sorted(stage.grid.layout.n_cells * 3 * 3 for stage in stages)
     for limit in sizes[:-1]:
         monkeypatch.setattr(neuralbasis.training.compile, "MAX_NUMBERS", limit)
-        np.testing.assert_allclose(compile_model(stages, encoder, objective).scores(table), folded, atol=1e-9)
+        np.testing.assert_allclose(compile_model(stages, encoder, loss).scores(table), dense, atol=1e-9)
 
 
-def test_free_classes_are_never_factored(monkeypatch):
+def test_free_classes_are_never_low_rank(monkeypatch):
     monkeypatch.setattr(neuralbasis.training.compile, "MAX_NUMBERS", 0)
-    stages, encoder, objective, _ = make_parts("multiclass")
-    assert all(isinstance(shape, Shape) for shape in compile_model(stages, encoder, objective).shapes)
+    stages, encoder, loss, _ = make_stages("multiclass")
+    assert all(isinstance(shape, Shape) for shape in compile_model(stages, encoder, loss).shapes)

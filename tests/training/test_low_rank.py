@@ -1,4 +1,4 @@
-"""Factored training: scores and gradients are those of plain torch, untouched coefficients wait, ridge is not lost."""
+"""Low-rank training: scores and gradients are those of plain torch, and the ridge applied late is the ridge."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ import torch
 
 from neuralbasis.data.target import Sample
 from neuralbasis.encoding.sparse_codes import CodeFinder, pool_axis
-from neuralbasis.losses.loss import CrossEntropy, LogLoss, SquaredError
+from neuralbasis.losses.cross_entropy import CrossEntropy
+from neuralbasis.losses.log_loss import LogLoss
+from neuralbasis.losses.squared_error import SquaredError
 from neuralbasis.networks import MLPBasis
 from neuralbasis.training.batches import Batches
 from neuralbasis.training.history import History
-from neuralbasis.training.loop import run
-from neuralbasis.training.low_rank import LowRankMembers, LowRankNet, Regime, count_mass, find_ridge
+from neuralbasis.training.loop import run_loop
+from neuralbasis.training.low_rank import LearningRates, LowRankMembers, LowRankNet, count_mass, find_ridge
 from neuralbasis.training.members import Settings
 from neuralbasis.training.rows import place_rows
 from tests.sparse_tables import draw_table, store
 
-REGIME = Regime(rate=0.1, base_rate=0.01, ridge=0.5, output_penalty=0.1)
+RATES = LearningRates(rate=0.1, base_rate=0.01, ridge=0.5, output_penalty=0.1)
 
 
 def make_net(table, orders=(1, 2), n_members=2, n_outputs=3, seed=0):
@@ -28,26 +30,24 @@ def make_net(table, orders=(1, 2), n_members=2, n_outputs=3, seed=0):
     axis, n_columns = pool_axis(stored, max_knots=7), table.shape[1]
     terms = {1: [(f,) for f in range(n_columns)], 2: [(0, 1), (3, 2), (1, 4), (0, 5)]}
     finders = {order: CodeFinder.of(axis, 0.0, terms[order], n_columns) for order in orders}
-    entries = {order: finder.find(stored) for order, finder in finders.items()}
+    codes = {order: finder.find(stored) for order, finder in finders.items()}
     bases = {
         order: MLPBasis(order, 2, 1, hidden=(8,), fourier=3, batch_norm=False, generator=generator) for order in orders
     }
-    mass = {order: count_mass(finders[order], found, np.ones(len(table))) for order, found in entries.items()}
-    return LowRankNet(finders, bases, mass, n_members, n_outputs), entries
+    mass = {order: count_mass(finders[order], found, np.ones(len(table))) for order, found in codes.items()}
+    return LowRankNet(finders, bases, mass, n_members, n_outputs), codes
 
 
-def make_crew(table, y, objective, settings=None, regime=REGIME, threads=1, **options):
-    net, entries = make_net(table, n_outputs=objective.n_outputs, **options)
+def make_members(table, y, loss, settings=None, rates=RATES, threads=1, **options):
+    net, codes = make_net(table, n_outputs=loss.n_outputs, **options)
     rows = place_rows(
-        Sample(y, np.ones(len(y))), objective, net.n_members, 0.2, np.random.default_rng(0), torch.device("cpu")
+        Sample(y, np.ones(len(y))), loss, net.n_members, 0.2, np.random.default_rng(0), torch.device("cpu")
     )
-    return LowRankMembers(
-        net, entries, rows, objective, settings or Settings(batch_size=16, max_steps=50), regime, threads
-    )
+    return LowRankMembers(net, codes, rows, loss, settings or Settings(batch_size=16, max_steps=50), rates, threads)
 
 
-def make_feed(crew, settings, rng):
-    return Batches(repeat(crew.rows), settings.batch_size, settings.max_steps, rng)
+def make_batches(members, settings, rng):
+    return Batches(repeat(members.rows), settings.batch_size, settings.max_steps, rng)
 
 
 def dense_scores(net, table, coefficients, tables):
@@ -80,73 +80,73 @@ def fill(net, seed=0):
 
 def test_bases_are_zero_at_the_absent_value_and_of_mean_square_one():
     table = draw_table(0)
-    net, entries = make_net(table)
+    net, codes = make_net(table)
     for order, finder in net.finders.items():
         values = net.table(order).detach().numpy()
         grid = values.reshape(*[finder.side] * order, -1)
         for d in range(order):
             assert not np.moveaxis(grid, d, 0)[finder.absent_cell].any()
-        mass = count_mass(finder, entries[order], np.ones(len(table)))
+        mass = count_mass(finder, codes[order], np.ones(len(table)))
         mass.reshape([finder.side] * order)[finder.absent_cell] = 0
         np.testing.assert_allclose((mass[:, None] * values**2).sum(axis=0), 1.0, rtol=1e-4)
 
 
 def test_scores_are_those_of_every_term_looked_up_by_itself():
     table = draw_table(1)
-    net, entries = make_net(table)
+    net, codes = make_net(table)
     fill(net)
     found = np.zeros((len(table), 6), np.float32)
     tables = {order: net.table(order).detach() for order in net.finders}
-    for order, mine in entries.items():
+    for order, mine in codes.items():
         mine.add_scores(mine.blend(tables[order].numpy(), net.finders[order].side), net.coefficients[order], found)
     coefficients = {order: torch.from_numpy(values) for order, values in net.coefficients.items()}
     np.testing.assert_allclose(found, dense_scores(net, table, coefficients, tables), atol=2e-5)
 
 
-@pytest.mark.parametrize("objective", [CrossEntropy(3), LogLoss(), SquaredError()], ids=["classes", "two", "numbers"])
-def test_a_step_follows_the_gradients_of_plain_torch(objective):
+@pytest.mark.parametrize("loss", [CrossEntropy(3), LogLoss(), SquaredError()], ids=["classes", "two", "numbers"])
+def test_a_step_follows_the_gradients_of_plain_torch(loss):
     table = draw_table(2)
     rng = np.random.default_rng(3)
-    y = rng.integers(0, 3, len(table)) if objective.n_outputs == 3 else rng.integers(0, 2, len(table)).astype(float)
-    crew = make_crew(table, y, objective, regime=Regime(0.1, 0.0, 0.0, 0.0))
-    net = crew.net
+    y = rng.integers(0, 3, len(table)) if loss.n_outputs == 3 else rng.integers(0, 2, len(table)).astype(float)
+    members = make_members(table, y, loss, rates=LearningRates(0.1, 0.0, 0.0, 0.0))
+    net = members.net
     fill(net)
     batch = np.arange(0, 40, 2)
     before = {order: torch.from_numpy(values.copy()).requires_grad_() for order, values in net.coefficients.items()}
     tables = {order: net.table(order) for order in net.finders}
     scores = dense_scores(net, table[batch], before, tables).view(len(batch), 2, -1) + net.intercept
-    losses = objective.loss(scores, crew.rows.target[batch]) * crew.shares[batch] / len(batch)
+    losses = loss.loss(scores, members.rows.target[batch]) * members.shares[batch] / len(batch)
     leaves = [*before.values(), *net.parameters()]
-    wanted = torch.autograd.grad(losses.sum(), leaves)
+    expected = torch.autograd.grad(losses.sum(), leaves)
     moved = [parameter.grad for parameter in net.parameters()]
     kept = {}
-    crew.optimizer.step = lambda _rate: kept.update(grads=[grad.clone() for grad in moved])
-    crew._step(batch, 0.1, 0.0)
-    for grad, (order, old) in zip(wanted, before.items(), strict=False):
+    members.optimizer.step = lambda _rate: kept.update(grads=[grad.clone() for grad in moved])
+    members._step(batch, 0.1, 0.0)
+    for grad, (order, old) in zip(expected, before.items(), strict=False):
         power = grad.square().mean(dim=(1, 2), keepdim=True)
         step = torch.where(power > 0, 0.1 * grad / power.sqrt().clamp(min=1e-30), 0.0)
         np.testing.assert_allclose(net.coefficients[order], (old - step).detach(), atol=2e-5)
     names = [name for name, _ in net.named_parameters()]
-    for name, grad, found in zip(names, wanted[len(before) :], kept["grads"], strict=True):
+    for name, grad, found in zip(names, expected[len(before) :], kept["grads"], strict=True):
         share = 1 if name == "intercept" else net.n_members  # all members share the bases: their mean pull
         np.testing.assert_allclose(found, grad / share, atol=3e-6, err_msg=name)
 
 
-def test_coefficients_that_a_batch_does_not_touch_stay_to_the_bit():
+def test_coefficients_without_rows_in_a_batch_do_not_change():
     table = draw_table(4)
     table[:, 5] = 0.0
-    crew = make_crew(table, np.arange(40) % 3, CrossEntropy(3))
-    fill(crew.net)
-    before = crew.net.coefficients[1].copy()
+    members = make_members(table, np.arange(40) % 3, CrossEntropy(3))
+    fill(members.net)
+    before = members.net.coefficients[1].copy()
     for _ in range(3):
-        crew._step(np.arange(16), 0.1, 0.01)
-    np.testing.assert_array_equal(crew.net.coefficients[1][5], before[5])
-    assert (crew.net.coefficients[1][:5] != before[:5]).all()
+        members._step(np.arange(16), 0.1, 0.01)
+    np.testing.assert_array_equal(members.net.coefficients[1][5], before[5])
+    assert (members.net.coefficients[1][:5] != before[:5]).all()
 
 
-def test_ridge_that_waits_is_the_ridge_of_every_step():
+def test_a_ridge_applied_late_is_the_ridge_of_every_step():
     table, y = draw_table(5, share=0.15), np.arange(40) % 3
-    late, early = (make_crew(table, y, CrossEntropy(3)) for _ in range(2))
+    late, early = (make_members(table, y, CrossEntropy(3)) for _ in range(2))
     batches = np.random.default_rng(0).integers(0, 40, (12, 8))
     for batch in batches:
         late._step(batch, 0.2, 0.01)
@@ -157,36 +157,36 @@ def test_ridge_that_waits_is_the_ridge_of_every_step():
         np.testing.assert_allclose(values, early.net.coefficients[order], rtol=2e-4, atol=1e-6)
 
 
-def test_ridge_and_output_penalty_press_on_a_term_by_its_entries():
-    _, entries = make_net(draw_table(6))
-    ridge = find_ridge(entries[1], 6, Regime(0.1, 0.1, 2.0, 3.0))
-    count = np.bincount(entries[1].term, minlength=6)
+def test_ridge_and_output_penalty_follow_the_codes_of_a_term():
+    _, codes = make_net(draw_table(6))
+    ridge = find_ridge(codes[1], 6, LearningRates(0.1, 0.1, 2.0, 3.0))
+    count = np.bincount(codes[1].term, minlength=6)
     np.testing.assert_allclose(ridge, 2.0 / 40 * np.sqrt(count / count.mean()) + 3.0 * count / count.sum())
 
 
 @pytest.mark.parametrize("true_scale", [0.5, 1.0, 2.5])
-def test_held_out_rows_give_the_coefficients_their_size(true_scale):
+def test_coefficients_are_scaled_on_held_out_rows(true_scale):
     rng, table = np.random.default_rng(10), draw_table(10, n_rows=3000)
-    net, entries = make_net(table, n_members=1, n_outputs=1)
+    net, codes = make_net(table, n_members=1, n_outputs=1)
     fill(net)
     scores = np.zeros((3000, 1), np.float32)
-    for order, mine in entries.items():
+    for order, mine in codes.items():
         found = net.table(order).detach().numpy()
         mine.add_scores(mine.blend(found, net.finders[order].side), net.coefficients[order], scores)
     y = (rng.random(3000) < 1 / (1 + np.exp(-true_scale * scores[:, 0]))).astype(float)
-    crew = make_crew(table, y, LogLoss(), n_members=1)
+    members = make_members(table, y, LogLoss(), n_members=1)
     for order, values in net.coefficients.items():
-        crew.net.coefficients[order][:] = values
-    crew.net.load_state_dict(net.state_dict())
-    crew.optimizer.values.copy_(torch.cat([p.detach().reshape(-1) for p in net.parameters()]))
-    losses = crew.validation_losses()
-    assert crew.scale == pytest.approx(true_scale, rel=0.2)
-    crew.keep()
-    crew.restore()
-    crew.apply_scale()
-    np.testing.assert_allclose(crew.net.coefficients[1], np.float32(crew.scale) * net.coefficients[1], rtol=1e-6)
-    assert float(crew.validation_losses().sum()) == pytest.approx(float(losses.sum()), rel=1e-4)  # now at scale 1
-    assert crew.scale == pytest.approx(1.0, rel=0.05)
+        members.net.coefficients[order][:] = values
+    members.net.load_state_dict(net.state_dict())
+    members.optimizer.values.copy_(torch.cat([p.detach().reshape(-1) for p in net.parameters()]))
+    losses = members.validation_losses()
+    assert members.scale == pytest.approx(true_scale, rel=0.2)
+    members.keep()
+    members.restore()
+    members.apply_scale()
+    np.testing.assert_allclose(members.net.coefficients[1], np.float32(members.scale) * net.coefficients[1], rtol=1e-6)
+    assert float(members.validation_losses().sum()) == pytest.approx(float(losses.sum()), rel=1e-4)  # now at scale 1
+    assert members.scale == pytest.approx(1.0, rel=0.05)
 
 
 def test_threads_do_not_change_a_fit():
@@ -194,23 +194,23 @@ def test_threads_do_not_change_a_fit():
     found = []
     for threads in (1, 3):
         settings = Settings(batch_size=300, max_steps=8)
-        crew = make_crew(table, y, CrossEntropy(3), settings, threads=threads)
-        run(crew, make_feed(crew, settings, np.random.default_rng(0)), settings, History())
-        found.append(crew.net.coefficients[1])
+        members = make_members(table, y, CrossEntropy(3), settings, threads=threads)
+        run_loop(members, make_batches(members, settings, np.random.default_rng(0)), settings, History())
+        found.append(members.net.coefficients[1])
     np.testing.assert_array_equal(*found)
 
 
-def test_held_out_rows_teach_their_member_nothing():
+def test_members_do_not_learn_from_rows_they_hold_out():
     table, y = draw_table(8, n_rows=60), np.arange(60) % 2
-    one = make_crew(table, y.astype(float), LogLoss(), n_members=1)
+    one = make_members(table, y.astype(float), LogLoss(), n_members=1)
     held = np.flatnonzero(one.rows.held_out[:, 0])
     other = y.copy()
     other[held] = 1 - other[held]
-    two = make_crew(table, other.astype(float), LogLoss(), n_members=1)
+    two = make_members(table, other.astype(float), LogLoss(), n_members=1)
     two.rows.held_out.copy_(one.rows.held_out)
     two.shares.copy_(one.shares)
-    for crew in (one, two):
-        crew.advance(crew.rows, [np.arange(60)] * 5, 1.0)
+    for members in (one, two):
+        members.advance(members.rows, [np.arange(60)] * 5, 1.0)
     np.testing.assert_array_equal(one.net.coefficients[1], two.net.coefficients[1])
 
 
@@ -219,10 +219,10 @@ def test_training_finds_a_planted_shape_and_a_planted_pair():
     table = draw_table(9, n_rows=4000, share=0.3)
     y = np.sqrt(table[:, 2]) - 1.5 * (table[:, 4] > 0) + 2.0 * ((table[:, 0] > 0) & (table[:, 1] > 0))
     y = y + 0.1 * rng.normal(size=len(y))
-    objective = SquaredError.of(Sample(y, np.ones(len(y))))
+    loss = SquaredError.of(Sample(y, np.ones(len(y))))
     settings = Settings(batch_size=64, max_steps=1500)
-    crew = make_crew(table, y, objective, settings, Regime(0.1, 0.01, 0.01, 0.0))
+    members = make_members(table, y, loss, settings, LearningRates(0.1, 0.01, 0.01, 0.0))
     history = History()
-    run(crew, make_feed(crew, settings, rng), settings, history)
+    run_loop(members, make_batches(members, settings, rng), settings, history)
     error = 2 * history.validation[history.best] * y.var()  # from half squared errors in units of y's deviation
     assert error < 0.02 * y.var()

@@ -1,1 +1,1 @@
-"""Losses: what training minimises (`loss`), and how a score becomes a prediction (`links`)."""
+"""Losses: what training minimises (`loss`, one file per family), and how a score becomes a prediction (`links`)."""

@@ -1,4 +1,4 @@
-"""Bases: what the shared functions h_k are. `make_basis` names the ones that ship; any `Basis` plugs in."""
+"""Networks: families of shared basis functions h_k, and the net that combines them (`basis_net`)."""
 
 from .basis import Basis
 from .linear_start import LinearStartBasis

@@ -1,7 +1,7 @@
 """Basis: the interface of a family of shared basis functions.
 
-A basis turns places into values: points (P, o) in [0, 1]^o, with the weight (P,) of each, -> (Q, P, B): B functions of
-Q independent copies (members x subnets) at P points.
+A basis turns places into values: points (P, o) in [0, 1]^o with weights (P,) -> (Q, P, B): B functions of Q independent
+copies (members × subnets) at P points.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ class Basis(nn.Module):
 
     Parameters
     ----------
-    n_inputs : o, the order of the terms served: 1 for main effects, 2 for pairs, 3 for triples
+    n_inputs : o, the order of the terms: 1 for main effects, 2 for pairs, 3 for triples
     n_bases : B, the number of functions
     n_copies : Q, independent copies evaluated at once
 
-    A basis whose parameters and buffers all have the copies as first dimension, and that draws no random numbers, says
-    so by `separable`: members can then be trained on threads of their own.
+    Set `separable` if all parameters and buffers have the copies as first dimension and `forward` draws no random
+    numbers: members are then trained on several threads.
     """
 
     separable = False
@@ -39,7 +39,7 @@ class Basis(nn.Module):
 
 
 def weighted_moments(values: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and variance (Q, 1, H) of values (Q, P, H) over points that count `weight` (P,) times each."""
+    """Mean and variance (Q, 1, H) of values (Q, P, H) over points with `weight` (P,)."""
     share = weight / weight.sum()
     mean = torch.matmul(share, values).unsqueeze(1)
     return mean, torch.matmul(share, (values - mean).square()).unsqueeze(1)

@@ -1,12 +1,12 @@
-"""BasisNet: the paper's idea. Shared bases, one row of coefficients a term, and every shape is a small product.
+"""BasisNet: the paper's idea. Shared bases, one row of coefficients per term, and every shape is a small product.
 
     f_t(x) = Σ_k h_k(x) a_tk                      PAPER §3.2, eq. NBM; terms of order o share a basis with o inputs
-    g_l    = f_0l + Σ_t f_t w_tl                  tied classes (the paper): one shape a term, weighed for each class
+    g_l    = f_0l + Σ_t f_t w_tl                  tied classes (the paper): one shape per term, weighted for each class
     g_l    = f_0l + Σ_t Σ_k h_k a_tkl             free classes (our default): coefficients for each class
 
-`table(points)` evaluates all cells of all terms at once, for all members: (cells, C), C = M · K, or M · S where classes
-are tied. Which points the bases see, and which cell reads which point, is chosen by an engine (`train.points`): that is
-the only difference between engines. `combine` takes what rows looked up in the table to scores.
+`table(points)` evaluates all cells of all terms at once, for all members: (cells, C), C = M · K, or M · S for tied
+classes. An engine (`training.engines`) chooses the points and which cell reads which point. `combine` turns what rows
+looked up in the table into scores.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from torch.nn import functional
 
 from . import Basis
 
-# Adam moves every parameter by about the learning rate. A shape sums many bases, a level is one number: without this
+# Adam moves every parameter by about the learning rate. A shape sums many bases, a level is one parameter: without this
 # factor, levels of strong nominal columns would not reach their values in a few hundred steps.
 FREE_SCALE = 5.0
-MIX_FLOOR = 0.02  # mean square of weights below which they are not pulled more
-MAX_ROWS, BLOCK_NUMBERS = 65_536, 1 << 24  # rows worked on at a time, fewer where they have many numbers
+MIX_FLOOR = 0.02  # mean square of weights below which their ridge does not grow
+MAX_ROWS, BLOCK_NUMBERS = 65_536, 1 << 24  # rows processed at a time, fewer if they have many numbers
 
 
 def count_block_rows(numbers: int) -> int:
-    """Rows to work on at a time if each has so many numbers."""
+    """Rows to process at a time if each has `numbers` numbers."""
     return max(1, min(MAX_ROWS, BLOCK_NUMBERS // numbers))
 
 
@@ -46,7 +46,7 @@ class OrderPoints:
 
     @cached_property
     def groups(self) -> tuple[CellGroup, ...]:
-        """Cells whose terms have about equally many: a dense product for each, where that saves most of the work."""
+        """Groups of cells whose terms have similar sizes, if a product per group saves most of the work."""
         size = torch.bincount(self.term).clamp(min=1)[self.term]
         bucket = (size.float().log2() / 2).round().long()
         groups = tuple(self._group(torch.nonzero(bucket == value)[:, 0]) for value in bucket.unique())
@@ -55,7 +55,7 @@ class OrderPoints:
 
     @cached_property
     def restore(self) -> Tensor:
-        """Where every cell stands when the groups follow one another."""
+        """Index of every cell in the concatenated groups."""
         return torch.cat([group.cells for group in self.groups]).argsort()
 
     def _group(self, cells: Tensor) -> CellGroup:
@@ -66,7 +66,7 @@ class OrderPoints:
 
 @dataclass(frozen=True, eq=False)
 class CellGroup:
-    """Some cells of an order, the points and terms they have, and for each cell its point and term among these."""
+    """Some cells of one order, their points and terms, and for each cell its point and term among these."""
 
     cells: Tensor
     points: Tensor
@@ -81,7 +81,7 @@ class CellGroup:
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Where the bases are evaluated, and where every cell of the flat table takes its value from.
+    """Where the bases are evaluated, and the source of every cell of the flat table.
 
     `source` (cells,) indexes [cells of order 1, cells of order 2, …, free cells, one zero].
     """
@@ -97,11 +97,11 @@ class BasisNet(nn.Module):
     ----------
     bases : order of a term -> its Basis, made for n_members · n_subnets copies
     n_terms : order of a term -> number of terms of that order
-    n_free : cells with a number of their own: levels of nominal columns and missing values
+    n_free : cells with a parameter of their own: levels of nominal columns and missing values
     n_members, n_outputs, n_subnets : M, K, S
-    tied : one shape a term for all classes (the paper), or coefficients for each class
+    tied : one shape per term for all classes (the paper), or coefficients for each class
     basis_dropout : share of basis values dropped in training
-    ridge : pull on the weights of tied classes, see `add_gradients`
+    ridge : of the weights of tied classes, see `add_gradients`
     """
 
     zero: Tensor
@@ -137,20 +137,20 @@ class BasisNet(nn.Module):
         self.register_buffer("zero", torch.zeros(1, channels))
         self.register_buffer("free_mask", None)
         for order in bases:
-            self.register_buffer(f"voice_{order}", None)
+            self.register_buffer(f"term_mask_{order}", None)
 
     def set_member_mask(self, member_mask: Mapping[int, Tensor], free: Tensor) -> None:
-        """Let each member speak of some terms only: order -> (T, M), and (free cells, M); elsewhere it says 0."""
-        for order, voice in member_mask.items():
-            setattr(self, f"voice_{order}", voice.T.repeat_interleave(self.n_subnets, dim=0).float())  # (M·S, T)
+        """Set the terms, order -> (T, M), and the free cells (free, M) that each member uses; its others are 0."""
+        for order, mask in member_mask.items():
+            setattr(self, f"term_mask_{order}", mask.T.repeat_interleave(self.n_subnets, dim=0).float())  # (M·S, T)
         self.free_mask = free.repeat_interleave(self.zero.shape[1] // self.n_members, dim=1).float()
 
     @torch.no_grad()
     def draw_mixes(self, size: float, generator: torch.Generator) -> None:
-        """Weigh every term differently in every class, at random around 0.
+        """Draw random weights of terms in classes, with mean 0 over the classes.
 
-        Equal weights say nothing: a number that is added to the scores of all classes changes no probability, so that
-        no gradient would ever reach the shapes, and none the weights of shapes that are 0.
+        Equal weights would never train: adding a number to the scores of all classes changes no probability, so shapes
+        get no gradient, and neither do the weights of shapes that are 0.
         """
         for mix in self.mixes.values():
             mix.copy_(size * torch.randn(mix.shape, generator=generator))
@@ -171,8 +171,8 @@ class BasisNet(nn.Module):
 
     @torch.no_grad()
     def pull(self, parts: Tensor, slope: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """The way back of `combine`: gradients (b, M, K) of the scores -> those of the parts, and those of what
-        `combine` adds to them, see `add_gradients`."""
+        """Backward pass of `combine`: gradients (b, M, K) of the scores -> those of the parts, and those of the
+        parameters for `add_gradients`."""
         if not self.tied:
             return slope.reshape(parts.shape), [slope.sum(dim=0)]
         copies = slope.transpose(0, 1).repeat_interleave(self.n_subnets, dim=0)  # (M·S, b, K)
@@ -181,9 +181,9 @@ class BasisNet(nn.Module):
         return torch.bmm(copies, mix).permute(1, 2, 0).contiguous(), [slope.sum(dim=0), of_mix]
 
     def add_gradients(self, own: Sequence[Tensor]) -> None:
-        """Give the intercept and, where classes are tied, their weights the gradients that `pull` found.
+        """Add the gradients of `pull` to the intercept and the weights of tied classes.
 
-        Weights are pulled to 0 the less, the larger they all are, like the variance of a prior that is estimated.
+        The ridge of the weights shrinks as they grow, like the variance of a prior that is estimated.
         """
         intercept, *of_mix = (grad.to(self.intercept.dtype) for grad in own)
         add_gradient(self.intercept, intercept)
@@ -199,11 +199,11 @@ class BasisNet(nn.Module):
 
     @property
     def outer(self) -> list[Tensor]:
-        """What scores need besides a table: intercepts and, where classes are tied, their weights."""
+        """What scores need besides a table: intercepts and the weights of tied classes."""
         return [self.intercept.detach(), *(mix.detach() for mix in self.mixes.values())]
 
     def blank_table(self, points: Points) -> Tensor:
-        """Room for a table that another process fills."""
+        """Memory for a table that another process computes."""
         return self.zero.new_empty(len(points.source), self.zero.shape[1])
 
     def table(self, points: Points) -> Tensor:
@@ -220,15 +220,15 @@ class BasisNet(nn.Module):
         cells = _multiply_groups(values, coefficients, points)  # (M·S, cells, L)
         if self.tied:
             cells = cells + self.offsets[key].transpose(1, 2).index_select(1, points.term)
-        if (voice := getattr(self, f"voice_{order}")) is not None:
-            cells = cells * voice.index_select(1, points.term)[..., None]
+        if (mask := getattr(self, f"term_mask_{order}")) is not None:
+            cells = cells * mask.index_select(1, points.term)[..., None]
         if self.tied:
             return cells[..., 0].transpose(0, 1)
         members = cells.unflatten(0, (self.n_members, self.n_subnets)).sum(1)  # (M, cells, K)
         return members.transpose(0, 1).flatten(1)
 
     def part(self, first: int, last: int) -> BasisNet:
-        """A net of members first … last - 1, with values of its own; the bases must be `separable`."""
+        """A copy of members first … last - 1; the bases must be `separable`."""
         part = deepcopy(self)
         for name, tensor in chain(part.named_parameters(), part.named_buffers()):
             tensor.data = self._members_of(name, tensor, first, last).clone()
@@ -240,13 +240,13 @@ class BasisNet(nn.Module):
 
     @torch.no_grad()
     def absorb(self, part: BasisNet, first: int) -> None:
-        """Take the values of members first … from a part."""
+        """Copy the values of members first … from a part."""
         own = dict(self.named_parameters())
         for name, tensor in part.named_parameters():
             self._members_of(name, own[name], first, first + part.n_members).copy_(tensor)
 
     def _members_of(self, name: str, tensor: Tensor, first: int, last: int) -> Tensor:
-        """Members lie side by side along the first dimension, or as channels along the second."""
+        """The members' slice of a tensor: along the first dimension, or the channels along the second."""
         dim = 1 if name in ("free", "zero", "free_mask") else 0
         width = tensor.shape[dim] // self.n_members
         return tensor.detach().narrow(dim, first * width, (last - first) * width)
@@ -261,9 +261,9 @@ def add_gradient(parameter: nn.Parameter, grad: Tensor) -> None:
 
 
 class _Pick(torch.autograd.Function):
-    """index_select of entries that are read once: the way back copies instead of adding, several times as fast.
+    """index_select of entries that are read once: the backward pass copies instead of adding, several times as fast.
 
-    The zero of the table is read by many cells; no gradient of it is needed.
+    Many cells read the zero of the table, but it needs no gradient.
     """
 
     @staticmethod

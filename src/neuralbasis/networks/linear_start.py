@@ -1,7 +1,7 @@
 """LinearStartBasis: a network that starts from given functions and learns what to add to them.
 
-Where there are many columns and few values of each, coefficients learn quickly what known functions can say (the value
-itself, that there is one); the network bends these functions as the rows ask for it.
+With many columns and few values of each, coefficients of simple functions (the value itself, whether it is present)
+learn quickly; the network then bends these functions.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class LinearStartBasis(MLPBasis):
 
     Parameters
     ----------
-    start : (P, B) values of the given functions at the points at which the basis will be asked; a function that is zero
-        there starts as whatever the network says
+    start : (P, B) values of the given functions at the points where the basis will be evaluated; a function that is
+        zero there starts as the network's output
     others : see `MLPBasis`
 
     Examples

@@ -2,7 +2,7 @@
 
     h = (h_1 … h_B):  [0, 1]^o -> R^B        PAPER §3.2: hidden 256-128-128, batch norm, ReLU, dropout
 
-Members and subnets are extra copies with weights of their own, evaluated by batched matrix products.
+Members and subnets are copies with their own weights, evaluated by batched matrix products.
 """
 
 from __future__ import annotations
@@ -93,12 +93,12 @@ class MLPBasis(Basis):
                 values = self._normalise(values, weight, layer)
             if layer < last:
                 values = functional.relu(values)
-            if layer < last and self.dropout:  # torch would copy the values even to drop none
+            if layer < last and self.dropout:  # torch copies the values even at dropout 0
                 values = functional.dropout(values, self.dropout, self.training)
         return values
 
     def _inputs(self, points: Tensor) -> Tensor:
-        """(P, o) -> (Q, P, o + 2F); kept for the next call, since the grid's points never change."""
+        """(P, o) -> (Q, P, o + 2F); cached, since the points of a grid never change."""
         known, inputs = self._last_inputs
         if known is points:
             return inputs
@@ -109,10 +109,10 @@ class MLPBasis(Basis):
         return inputs
 
     def _normalise(self, values: Tensor, weight: Tensor, layer: int) -> Tensor:
-        """Batch norm that counts each point as often as rows stand on it.
+        """Batch norm over points weighted by their rows.
 
-        DIFF: no running averages. The weights of the training rows are known, so the moments are exact in training and
-        after it.
+        DIFF: no running averages. The weights of the training rows are known, so the moments are exact during and after
+        training.
         """
         mean, variance = weighted_moments(values, weight)
         scale = torch.rsqrt(variance + 1e-5) * self.gains[layer]

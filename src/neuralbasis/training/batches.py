@@ -1,8 +1,8 @@
 """Batches: the batches of a stage, drawn from pools.
 
-A pool is what batches are drawn from at a time: all rows of a table in memory, or a random part of a larger one.
-Several processes share every pool: each holds some of its rows, all draw the same batches, and each trains on what it
-holds of them. Pools come one after the other; a table in memory is the same pool over and over.
+A pool is the set of rows that batches are drawn from at a time: all rows of a table in memory, or a random part of a
+larger one. Several processes share every pool: each holds some of its rows, all draw the same batches, and each trains
+on its own rows of them. Pools follow one another; a table in memory repeats the same pool.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from .engines import ExactEngine, GridEngine
 from .rows import Rows
 
 
-class Drawable(Protocol):
-    """What batches can be drawn from: `Pool`, or `Rows` themselves."""
+class HasCopies(Protocol):
+    """`Pool` or `Rows`: batches only need to know how often each row is drawn."""
 
     @property
     def copies(self) -> np.ndarray: ...
@@ -29,14 +29,14 @@ class Drawable(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Rows that this process holds of a pool, with what training asks of them.
+    """Rows of a pool that this process holds, with their targets, weights and scores.
 
     engine : reads these rows
     target : (N,)
     shares : (N, M) weight of each row in each member's loss, with mean 1 over the table
     init : (N, 1 or M, K) scores of earlier stages
     copies : (all rows of the pool,) how often each is drawn
-    first : where the rows stand among all of the pool
+    first : index of the first of these rows in the pool
     """
 
     engine: GridEngine | ExactEngine
@@ -47,20 +47,20 @@ class Pool:
     first: int = 0
 
     def hold(self, batch: np.ndarray) -> np.ndarray:
-        """Those rows of a batch that are held here, counted from the first of them."""
+        """The rows of a batch that this process holds, as indices into them."""
         if len(self.target) == len(self.copies):
             return batch
         return batch[(batch >= self.first) & (batch < self.first + len(self.target))] - self.first
 
     def part(self, first: int, last: int, threads: int) -> Pool:
-        """The same rows for members first … last - 1, read on so many threads."""
+        """The same rows for members first … last - 1, read on `threads` threads."""
         init = self.init if self.init is None or self.init.shape[1] == 1 else self.init[:, first:last]
         assert isinstance(self.engine, GridEngine)
         return replace(self, engine=self.engine.with_threads(threads), shares=self.shares[:, first:last], init=init)
 
 
 def share_pool(engine: GridEngine | ExactEngine, rows: Rows, group: ProcessGroup) -> Pool:
-    """All rows of a table that every process has; each holds its part of them."""
+    """The pool of a table that every process has; each process holds its part of the rows."""
     shares, own = rows.shares(), group.share(len(rows.target))
     if group.size == 1:
         return Pool(engine, rows.target, shares, rows.init, rows.copies)
@@ -72,19 +72,19 @@ def share_pool(engine: GridEngine | ExactEngine, rows: Rows, group: ProcessGroup
 class Batches:
     """Draws batches: every row of a pool as often as it has copies, then from the next pool.
 
-    What is left of a pool, too few for a batch, goes before the next draw from the same pool, and is left out before
+    Rows that are too few for a last batch come first in the next draw from the same pool, and are dropped before
     another one.
     """
 
-    def __init__(self, pools: Iterator[Drawable], size: int, n_steps: int, rng: np.random.Generator):
+    def __init__(self, pools: Iterator[HasCopies], size: int, n_steps: int, rng: np.random.Generator):
         self.pools, self.max_size, self.steps_left, self.rng = pools, size, n_steps, rng
-        self.pool: Drawable | None = None
-        self.size, self.n_pools, self.n_drawn = 1, 0, 0  # pools so far, and batches of the present one
+        self.pool: HasCopies | None = None
+        self.size, self.n_pools, self.n_drawn = 1, 0, 0  # pools so far, and batches of the current one
         self.waiting: np.ndarray = np.empty(0, dtype=np.int32)
-        self.shuffled_from: Any = None  # what the present pool was shuffled from: rows before it, the generator's state
+        self.shuffled_from: Any = None  # rows left before the last shuffle, and the generator's state
 
     def draw(self, count: int) -> list[np.ndarray]:
-        """At most so many batches, all of `pool`, and at least one until all steps are done."""
+        """At most `count` batches, all from `pool`; at least one until all steps are done."""
         count = min(count, self.steps_left)
         if count and len(self.waiting) < self.size:
             self._refill()
@@ -107,7 +107,7 @@ class Batches:
         self.waiting = np.concatenate([left, drawn], dtype=drawn.dtype, casting="same_kind")
 
     def state(self) -> dict[str, Any]:
-        """What another feed of the same pools needs to go on from here; small, whatever the pools."""
+        """What another `Batches` of the same pools needs to continue from here; small for pools of any size."""
         left, rng = self.shuffled_from
         return {
             "n_pools": self.n_pools, "n_drawn": self.n_drawn, "steps_left": self.steps_left,
@@ -120,7 +120,7 @@ class Batches:
         return {"n_pools": int, "n_drawn": int, "steps_left": int, "left": np.dtype(np.int64), "rng": rng}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a state, without reading the pools before it where these can be skipped."""
+        """Continue from a state; earlier pools are skipped without reading them if they allow it."""
         n_done, n_pools, n_drawn = self.steps_left - state["steps_left"], state["n_pools"], state["n_drawn"]
         require(state["steps_left"] >= 0 and 1 <= n_pools <= n_done, "the number of batches or pools is out of range")
         self.n_pools, self.steps_left = n_pools, state["steps_left"]
@@ -135,7 +135,7 @@ class Batches:
 
 
 def check_rows(rows: np.ndarray, copies: np.ndarray) -> np.ndarray:
-    """Row numbers from a file: each must be in the pool, and there at most as often as it has copies."""
+    """Row numbers from a file: each must be in the pool, and occur at most as often as it has copies."""
     is_inside = len(rows) == 0 or (rows.min() >= 0 and rows.max() < len(copies))
     require(is_inside, f"a row number is out of range: the pool has {len(copies):,} rows")
     require(bool((np.bincount(rows, minlength=len(copies)) <= copies).all()), "a row number occurs too often")
@@ -143,7 +143,7 @@ def check_rows(rows: np.ndarray, copies: np.ndarray) -> np.ndarray:
 
 
 def set_generator(rng: np.random.Generator, state: dict[str, Any]) -> None:
-    """Give a generator a state from a file."""
+    """Set a generator to a state from a file."""
     try:
         rng.bit_generator.state = state
     except (ValueError, TypeError, OverflowError) as error:

@@ -1,8 +1,8 @@
-"""BlockLoader: the pools of a table that is larger than memory, made ready for a stage.
+"""BlockLoader: the pools of a table that is larger than memory, encoded for a stage.
 
-bucket of the cache -> blocks of numbers -> positions, targets, shares, and what the stages so far say -> Pool
+bucket of the cache -> blocks of numbers -> positions, targets, weights, and the scores of earlier stages -> Pool
 
-Every pool is written over the one before it, so that memory holds one.
+Every pool overwrites the one before it: memory holds one.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ BLOCK_ROWS = 1 << 17
 
 @dataclass(frozen=True, eq=False)
 class BlockLoader:
-    """The cache of a table, beside its bench.
+    """The rows of a table that are not in its sample, in a cache on disk.
 
-    n_rows : all rows, those of the bench too
+    n_rows : all rows, including those of the sample
     mean_weight : of all rows
-    seed : of the order in which pools come
+    seed : of the order of the pools
     """
 
     cache: Cache
@@ -41,22 +41,22 @@ class BlockLoader:
     seed: int
     threads: int
 
-    def pools(self, grid: GridEngine, stages: Sequence[Stage], objective: Loss, rows: Rows) -> Pools:
-        """Pool after pool for a stage on this grid; `rows` are the bench."""
-        return Pools(_Room(self, grid, stages, objective, rows), self._order(len(stages)))
+    def pools(self, grid: GridEngine, stages: Sequence[Stage], loss: Loss, rows: Rows) -> Pools:
+        """An endless iterator over pools for a stage on this grid; `rows` are those of the sample."""
+        return Pools(_Buffer(self, grid, stages, loss, rows), self._order(len(stages)))
 
     def _order(self, n_stages: int) -> Iterator[int]:
-        """Buckets, in another order in every pass."""
+        """All buckets again and again, in a new order in every pass."""
         rng, buckets = np.random.default_rng([self.seed, n_stages]), np.arange(1, self.cache.counts.shape[1])
         while True:
             yield from rng.permutation(buckets).tolist()
 
 
 class Pools:
-    """Pools of some buckets, one after the other; a bucket that comes twice in a row is read once."""
+    """Pools of a sequence of buckets; a bucket that occurs twice in a row is read once."""
 
-    def __init__(self, room: _Room, buckets: Iterator[int]):
-        self.room, self.buckets, self.bucket = room, buckets, 0
+    def __init__(self, buffer: _Buffer, buckets: Iterator[int]):
+        self.buffer, self.buckets, self.bucket = buffer, buckets, 0
         self.pool: Pool | None = None
 
     def __iter__(self) -> Pools:
@@ -65,29 +65,27 @@ class Pools:
     def __next__(self) -> Pool:
         bucket = next(self.buckets)
         if self.pool is None or bucket != self.bucket:
-            self.pool, self.bucket = self.room.fill(bucket), bucket
+            self.pool, self.bucket = self.buffer.fill(bucket), bucket
         return self.pool
 
     def skip(self, count: int) -> None:
-        """Leave out so many pools without reading them."""
+        """Skip pools without reading them."""
         for _ in range(count):
             next(self.buckets)
 
 
-class _Room:
-    """Room for one pool, and how it is filled.
+class _Buffer:
+    """Memory for one pool.
 
-    A pool is a random part of the table, so that its rows weigh as in the table: by the mean weight of all rows. A rare
-    class is drawn as often as the bench says. Rows of the bench are not drawn.
+    A pool is a random part of the table: its weights are divided by the mean weight of all rows. Rows of rare classes
+    have as many copies as in the sample. Rows of the sample are in no pool.
     """
 
-    def __init__(
-        self, supply: BlockLoader, grid: GridEngine, stages: Sequence[Stage], objective: Loss, rows: Rows
-    ):  # fmt: skip
-        self.supply, self.grid, self.stages, self.objective = supply, grid, stages, objective
-        self.copies, self.mean_copies = count_copies(rows, objective), float(rows.copies.mean())
-        size = int(supply.cache.counts[supply.cache.rank, 1:].max())
-        n_members, n_outputs = rows.held_out.shape[1], objective.n_outputs
+    def __init__(self, loader: BlockLoader, grid: GridEngine, stages: Sequence[Stage], loss: Loss, rows: Rows):
+        self.loader, self.grid, self.stages, self.loss = loader, grid, stages, loss
+        self.copies, self.mean_copies = count_copies(rows, loss), float(rows.copies.mean())
+        size = int(loader.cache.counts[loader.cache.rank, 1:].max())
+        n_members, n_outputs = rows.held_out.shape[1], loss.n_outputs
         self.positions = np.empty((size, len(grid.layout.axes)), dtype=np.float32)
         self.target = torch.empty(size, dtype=rows.target.dtype)
         self.shares = torch.empty(size, n_members)
@@ -95,14 +93,14 @@ class _Room:
 
     def fill(self, bucket: int) -> Pool:
         """The pool of a bucket."""
-        cache, device = self.supply.cache, self.grid.device
+        cache, device = self.loader.cache, self.grid.device
         counts = cache.counts[:, bucket]
         size, drawn = int(counts[cache.rank]), np.ones(int(counts[cache.rank]), dtype=np.uint8)
         for first in range(0, size, BLOCK_ROWS):
             own = slice(first, min(first + BLOCK_ROWS, size))
             self._put(cache.read(bucket, own.start, own.stop), own, drawn)
         if self.copies is not None:
-            drawn = np.concatenate(self.supply.group.gather(drawn))
+            drawn = np.concatenate(self.loader.group.gather(drawn))
         return Pool(
             self.grid.read(self.positions[:size]),
             self.target[:size].to(device),
@@ -113,11 +111,11 @@ class _Room:
         )
 
     def _put(self, block: Block, own: slice, drawn: np.ndarray) -> None:
-        """Rows of a block into their places."""
-        threads = self.supply.threads
+        """Write the rows of a block to their places in the buffer."""
+        threads = self.loader.threads
         self.positions[own] = self.grid.layout.encode(block.numbers, threads)
-        self.target[own] = self.objective.encode(block.y)
-        shares = block.weights / self.supply.mean_weight
+        self.target[own] = self.loss.encode(block.y)
+        shares = block.weights / self.loader.mean_weight
         if self.copies is not None:
             drawn[own] = self.copies[block.y]
             shares = shares * self.mean_copies / drawn[own]
@@ -130,10 +128,10 @@ class _Room:
             self.init[own] = scores.cpu()
 
 
-def count_copies(rows: Rows, objective: Loss) -> np.ndarray | None:
-    """(classes,) how often a row of each class is drawn, as on the bench; None if all are drawn once."""
-    if objective.link == "identity" or bool((rows.copies == 1).all()):
+def count_copies(rows: Rows, loss: Loss) -> np.ndarray | None:
+    """(classes,) how often a row of each class is drawn, as in the sample; None if all are drawn once."""
+    if loss.link == "identity" or bool((rows.copies == 1).all()):
         return None
-    copies = np.full(max(2, objective.n_outputs), rows.copies.max(), dtype=np.uint8)
+    copies = np.full(max(2, loss.n_outputs), rows.copies.max(), dtype=np.uint8)
     copies[rows.target.cpu().numpy().astype(np.int64)] = rows.copies
     return copies

@@ -1,11 +1,11 @@
-"""Checkpointer: remembers how far a training run has come, so that a fit which was cut off can go on.
+"""Checkpointer: keeps the state of training runs, to resume an interrupted fit.
 
 The loop calls a checkpointer when a run begins, after every round of batches and when it ends. `Checkpointer` keeps
-nothing; `checkpoints.Checkpoints` writes to disk. Runs of a fit follow one another in the same order every
-time, and the same seed reproduces everything between them: only the state of runs is kept.
+nothing; `checkpoints.Checkpoints` writes to disk. The runs of a fit always follow one another in the same order, and
+the seed reproduces everything between them: only the state of runs is kept.
 
-A state from a file may be damaged or forged. `check_form` compares it with the form of the state that the run itself
-has (keys, types, dtypes, shapes); then every `restore` checks the ranges of what it takes. Either raises `StateError`.
+A state from a file may be damaged or forged. `check_form` compares it with the form of the run's own state (keys,
+types, dtypes, shapes); then every `restore` checks the ranges of its values. Both raise `StateError`.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from typing import Any, Protocol
 import numpy as np
 from torch import Tensor
 
-MAX_KEPT = 1e15  # its square is far from the end of single precision; contributions are in units of the target's spread
+MAX_KEPT = 1e15  # its square fits single precision; contributions are in units of the target's deviation
 
 
 class StateError(ValueError):
-    """A state that does not belong to the run that it should be restored to."""
+    """A state that does not fit the run to resume."""
 
 
 class RunState(Protocol):
-    """What can be remembered of a run; `form` is for `check_form`, before `write`."""
+    """The state of a run; `check_form` compares a file with `form` before `restore`."""
 
     def form(self) -> dict[str, Any]: ...
-    def read(self) -> dict[str, Any]: ...
-    def write(self, state: dict[str, Any], is_over: bool) -> None: ...
+    def capture(self) -> dict[str, Any]: ...
+    def restore(self, state: dict[str, Any], is_over: bool) -> None: ...
 
 
 class Checkpointer:
-    """Remembers nothing."""
+    """Keeps nothing."""
 
     def __enter__(self) -> Checkpointer:
         return self
@@ -41,17 +41,17 @@ class Checkpointer:
         self.close()
 
     def close(self) -> None:
-        """The fit is over or has failed: let others remember theirs in the same place."""
+        """The fit is over or has failed: other fits may use the same folder."""
 
     def choose(self, _name: str, value: int) -> int:
-        """A choice that a fit must make once: this one, or that of the fit which goes on."""
+        """A choice that a fit makes once: this value, or that of the resumed fit."""
         return value
 
     def check(self, _fit: dict[str, Any]) -> None:
-        """Refuse to go on with another fit than the one that is described."""
+        """Refuse to resume another fit than the one described."""
 
     def begin(self, _state: RunState) -> bool:
-        """Give a run that begins what is known of it; True if it was over."""
+        """A run begins: restore its kept state, if there is one; True if that run was over."""
         return False
 
     def note(self, _state: RunState) -> None:
@@ -61,33 +61,33 @@ class Checkpointer:
         """The run is over."""
 
     def finish(self) -> None:
-        """So is the fit."""
+        """The fit is over."""
 
 
 NO_CHECKPOINTS = Checkpointer()
 
 
-def require(is_right: bool, what: str) -> None:
-    """Refuse a state of which this is not right."""
+def require(is_right: bool, problem: str) -> None:
+    """Refuse a state with a problem."""
     if not is_right:
-        raise StateError(what)
+        raise StateError(problem)
 
 
 def require_bounded(tensors: Iterable[Tensor]) -> None:
-    """Refuse values of the best state that are not finite, or whose products would not be."""
+    """Refuse values of the best state that are not finite, or whose products would overflow."""
     is_bounded = all(bool((tensor.abs() < MAX_KEPT).all()) for tensor in tensors)
     require(is_bounded, f"the best values are not finite, or beyond ±{MAX_KEPT:.0e}")
 
 
 def check_form(value: Any, form: Any, name: str = "its content") -> None:
-    """Refuse a value that has another form than an example of it.
+    """Refuse a value whose form differs from an example.
 
     Parameters
     ----------
-    value : plain values and arrays, one in the other
+    value : nested plain values and arrays
     form : an example with the same keys, types, dtypes and shapes. Where the content varies, a type stands for one
         plain value, a list of one type for any number of them, and a dtype for an array of one dimension
-    name : the value in the error
+    name : of the value, for the error
 
     Examples
     --------
@@ -115,7 +115,7 @@ def check_form(value: Any, form: Any, name: str = "its content") -> None:
 
 
 def _describe(value: Any) -> str:
-    """The form of one value, without what is inside."""
+    """The form of one value, without its items."""
     if isinstance(value, np.ndarray):
         return f"{value.dtype} {value.shape}"
     if isinstance(value, dict):

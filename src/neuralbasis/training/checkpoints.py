@@ -1,16 +1,16 @@
-"""Checkpoints: the state of a fit in a folder, so that a fit which was cut off goes on where it was.
+"""Checkpoints: the state of a fit in a folder, to resume it after an interruption.
 
-    fit-000007.checkpoint        an archive of two entries: state.json and arrays.bin, see `nested`
+    fit-000007.checkpoint        an archive of two entries: state.json and arrays.bin, see `serialization.nested_json`
 
-A file holds the runs that are over and the one that is under way, with a description of the fit and the seed; what
-lies between runs is found again from the seed. A file appears whole or not at all, the last two are kept, and a damaged
-one gives way to the one before. The first process writes, and what it reads is sent to the others. The last file of a
-fit that came to its end says so: a fit that begins after it replaces it. One fit at a time uses a folder.
+A file holds the states of finished runs and of the current one, a description of the fit, and the seed, which
+reproduces all that lies between runs. Files are written atomically. The last two are kept; if the newest is damaged,
+the one before it is read. The first process reads and writes, and sends what it reads to the others. The last file of a
+finished fit is marked as such, and the next fit replaces it. One fit at a time uses a folder.
 
-SHA-256 sums in a file find accidental damage; a damaged file is skipped with a warning. The sums do not protect from
-someone who changes them as well: such a file can change the model that the fit ends with. It cannot execute code or
-reach other memory: every state is compared with that of the run it is restored to before it is used (keys, types,
-dtypes, shapes, and the range of all that indexes memory), and one that does not fit is a `CheckpointError`.
+SHA-256 sums in a file detect accidental damage; a damaged file is skipped with a warning. They do not detect forgery: a
+forged file can change the resulting model. It cannot execute code or access other memory: every state is compared with
+that of the run before it is used (keys, types, dtypes, shapes, and the range of all indices), and one that does not fit
+raises `CheckpointError`.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from .checkpointer import NO_CHECKPOINTS, Checkpointer, RunState, StateError, ch
 
 KEPT = 2  # files
 ABSENT = object()
-MAX_ROWS = 1000  # whose numbers are in the digest of a table
-# Parameters that may be others when a fit goes on: they concern the run, not the model.
+MAX_ROWS = 1000  # that enter the digest of a table
+# Parameters that may change when a fit resumes: they concern the run, not the model.
 FREE = {
     "n_jobs", "verbose", "callbacks", "time_limit", "device", "checkpoint_dir", "checkpoint_every", "cache_dir",
     "keep_cache", "warm_start",
@@ -51,40 +51,40 @@ _CONTENT = {"choices": dict, "fit": _FIT, "over": [dict], "is_done": bool}
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that does not belong to the fit that should go on from it, or a folder that another fit uses."""
+    """A checkpoint of another fit than the one to resume, or a folder that another fit uses."""
 
 
 def open_checkpoints(
     folder: Any, every: float, resume: bool, group: ProcessGroup, parameters: Mapping[str, Any]
 ) -> Checkpointer:
-    """A checkpointer that writes to this folder every so many seconds; one that keeps nothing if there is no folder."""
+    """A checkpointer that writes to this folder every `every` seconds; one that keeps nothing without a folder."""
     if folder is None:
         if resume:
             raise ValueError("resume=True needs the folder of an earlier fit's checkpoints; give checkpoint_dir")
         return NO_CHECKPOINTS
     lock = FolderLock(folder)
     try:
-        found = group.agree(_look_into(Path(folder), resume, lock) if group.rank == 0 else None)
+        found = group.agree(_read_newest(Path(folder), resume, lock) if group.rank == 0 else None)
         if isinstance(found, Exception):
             raise found
     except BaseException:  # also a warning that is an error
         lock.release()
         raise
     if found is not None and found["is_done"] and found["fit"]["parameters"] != _describe(parameters):
-        found = None  # a fit with other parameters begins, and its choices are its own
+        found = None  # a new fit begins, with choices of its own
     return Checkpoints(Path(folder), every, group, found, lock)
 
 
-def _look_into(folder: Path, resume: bool, lock: FolderLock) -> Any:
-    """The newest content that can be read; or an error, to be raised by all processes."""
+def _read_newest(folder: Path, resume: bool, lock: FolderLock) -> Any:
+    """The newest content that can be read; or an error, which all processes raise."""
     try:
         if not lock.take_alone():
             return CheckpointError(
                 f"another fit is writing to checkpoint_dir={os.fspath(folder)!r}; give another folder, or wait until "
                 "that fit has ended"
             )
-        for draft in folder.glob(".fit-*.part"):  # of a process that was killed while it wrote
-            draft.unlink(missing_ok=True)
+        for partial in folder.glob(".fit-*.part"):  # of a process that was killed while it wrote
+            partial.unlink(missing_ok=True)
     except OSError as error:
         return OSError(f"checkpoint_dir={os.fspath(folder)!r} is not a folder that can be written to: {error}")
     if not resume:
@@ -94,7 +94,7 @@ def _look_into(folder: Path, resume: bool, lock: FolderLock) -> Any:
             return {**_read_content(path), "path": path}
         except (OSError, DocumentError, StateError) as error:
             warnings.warn(f"{path} cannot be read, so the checkpoint before it is tried: {error}", stacklevel=2)
-    warnings.warn(f"there is no checkpoint in {folder} to resume from: the fit starts anew", stacklevel=2)
+    warnings.warn(f"there is no checkpoint in {folder} to resume from: the fit starts from the beginning", stacklevel=2)
     return None
 
 
@@ -107,16 +107,16 @@ def _read_content(path: Path) -> dict[str, Any]:
 
 
 class Checkpoints(Checkpointer):
-    """Writes what the first process knows to a folder; `found` is the content of a file to go on from, or None."""
+    """Writes the state of a fit to a folder; `found` is the content of a file to resume from, or None."""
 
     def __init__(self, folder: Path, every: float, group: ProcessGroup, found: dict[str, Any] | None, lock: FolderLock):
         self.folder, self.every, self.group, self.found, self.lock = folder, every, group, found, lock
         self.source = None if found is None else found["path"]
-        self.over: list[dict[str, Any]] = []  # states of runs that are over
-        self.was_over = False  # the present run, when it began
+        self.over: list[dict[str, Any]] = []  # states of finished runs
+        self.was_over = False  # whether the current run was finished before
         self.choices: dict[str, Any] = {}
         self.fit: dict[str, Any] = {}
-        self.files = [] if found is None else [found["path"]]  # of this fit, as far as they are kept
+        self.files = [] if found is None else [found["path"]]  # of this fit that are kept
         self.written = time.monotonic()
 
     def close(self) -> None:
@@ -141,21 +141,21 @@ class Checkpoints(Checkpointer):
         )
 
     def begin(self, state: RunState) -> bool:
-        known, place = self.found, len(self.over)
-        self.was_over = known is not None and place < len(known["over"])
-        if known is not None and self.was_over:
-            self.over.append(known["over"][place])
+        found, place = self.found, len(self.over)
+        self.was_over = found is not None and place < len(found["over"])
+        if found is not None and self.was_over:
+            self.over.append(found["over"][place])
             self._restore(state, self.over[place], is_over=True)
-        elif known is not None:
+        elif found is not None:
             self.found = None
-            if known["under_way"] is not None:
-                self._restore(state, known["under_way"], is_over=False)
+            if found["under_way"] is not None:
+                self._restore(state, found["under_way"], is_over=False)
         return self.was_over
 
     def _restore(self, state: RunState, found: dict[str, Any], is_over: bool) -> None:
         try:
             check_form(found, state.form(), "its state")
-            state.write(found, is_over)
+            state.restore(found, is_over)
         except StateError as error:
             raise self._refuse(str(error)) from None
 
@@ -167,18 +167,18 @@ class Checkpoints(Checkpointer):
 
     def note(self, state: RunState) -> None:
         if self.group.agree(time.monotonic() - self.written >= self.every):
-            self._write(state.read())  # all processes read: every one has a part of the state
+            self._write(state.capture())  # all processes: each has a part of the state
 
     def end(self, state: RunState) -> None:
         if not self.was_over:
-            self.over.append(deepcopy(state.read()))  # learners of a further run may go on with the same arrays
+            self.over.append(deepcopy(state.capture()))  # the next run may train the same arrays
             self._write()
 
     def finish(self) -> None:
         self._write(is_done=True)
 
     def _write(self, under_way: dict[str, Any] | None = None, is_done: bool = False) -> None:
-        """Write a file and remove all but the last two; where that fails, training goes on with the files there are."""
+        """Write a file and remove all but the last two; if that fails, warn, keep the old files and train on."""
         if self.group.rank > 0:
             return
         there = list_checkpoints(self.folder)
@@ -211,7 +211,7 @@ def _number(path: Path) -> int:
 def describe_fit(
     parameters: Mapping[str, Any], names: Sequence[str], numbers: np.ndarray | SparseMatrix, sample: Sample
 ) -> dict[str, Any]:
-    """What must be the same when a fit goes on: version, parameters, columns and, by a digest, rows and target."""
+    """What must be the same when a fit resumes: version, parameters, columns and, by a digest, rows and target."""
     digest = hashlib.sha256()
     step = max(1, len(numbers) // MAX_ROWS)
     some = take_rows(numbers, np.arange(0, len(numbers), step))
@@ -228,12 +228,12 @@ def describe_fit(
 
 
 def _describe(parameters: Mapping[str, Any]) -> Any:
-    """Those that the model depends on, as they are read from a file."""
+    """Parameters that the model depends on, as they are read from a file."""
     return json.loads(json.dumps(to_plain({name: value for name, value in parameters.items() if name not in FREE})))
 
 
 def _find_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """The first thing in which two fits differ."""
+    """The first difference between two fits."""
     for part in ("version", "columns", "rows", "parameters"):
         if part == "parameters" and old[part] != new[part]:
             names = sorted({*old[part], *new[part]})

@@ -1,8 +1,8 @@
-"""Compile: BasisNets + axes -> AdditiveModel. The only file that sees both worlds, besides the estimators.
+"""Compile: stages of trained tables + axes -> AdditiveModel.
 
-The nets, with the free parts beside them, are evaluated on the knots of every term; each member's tables are purified
-over the training rows (what fewer features can say moves to their terms, means to the intercept), the model is their
-mean and the spread is their standard deviation.
+Stages are evaluated on the knots of every term and added. The tables of each member are purified over the training rows
+(effects of fewer features move to their own terms, means to the intercept). The model is the mean over members, its
+spread their standard deviation.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from ..model.summary import Summary
 from ..terms.term import Term
 from .stage import Stage
 
-MAX_NUMBERS = 50_000_000  # tables of tied classes that would be larger stay factored
-MAX_KEPT = 5_000_000  # numbers of the members' main effects; where there are more, their spread is kept alone
+MAX_NUMBERS = 50_000_000  # above, tables of tied classes stay low-rank
+MAX_KEPT = 5_000_000  # numbers of the members' main effects; above, only their spread is kept
 
 
 def compile_model(
-    stages: Sequence[Stage], encoder: Encoder, objective: Loss, classes: np.ndarray | None = None,
+    stages: Sequence[Stage], encoder: Encoder, loss: Loss, classes: np.ndarray | None = None,
     n_jobs: int | None = None, summary: Summary | None = None,
 ) -> AdditiveModel:  # fmt: skip
     """Tables of all terms on the grids' knots, in the target's unit."""
-    n_members, n_outputs = len(stages[0].intercept), objective.n_outputs
+    n_members, n_outputs = len(stages[0].intercept), loss.n_outputs
     tables, intercepts = compile_members(stages)
     ordered = sorted(tables, key=lambda table: (len(table.term), table.term))
     keep = sum(table.values.size for table in ordered if len(table.term) == 1) <= MAX_KEPT
-    shapes = [_make_shape(table, objective.unit, n_members, n_outputs, keep) for table in ordered]
-    intercept = intercepts.reshape(n_members, n_outputs).mean(axis=0) * objective.unit + objective.shift
+    shapes = [_make_shape(table, loss.unit, n_members, n_outputs, keep) for table in ordered]
+    intercept = intercepts.reshape(n_members, n_outputs).mean(axis=0) * loss.unit + loss.shift
     if n_outputs > 1:
         intercept = intercept - intercept.mean()
     encoder = replace(encoder, axes=stages[0].grid.layout.axes[: len(encoder.axes)])  # steps may have added knots
-    return AdditiveModel(encoder, intercept, tuple(shapes), objective.link, classes, n_jobs, summary)
+    return AdditiveModel(encoder, intercept, tuple(shapes), loss.link, classes, n_jobs, summary)
 
 
 def compile_members(stages: Sequence[Stage]) -> tuple[list[Table], np.ndarray]:
     """Purified tables of all members, channels (M · K), and their intercepts (M · K,), in the unit of the loss."""
     intercepts = np.sum([stage.intercept.double().cpu().numpy() for stage in stages], axis=0)
     tables = _merge(table for stage in stages for table in _read_tables(stage))
-    with threadpool_limits(1):  # threads of many small solves only wait for each other
+    with threadpool_limits(1):  # more threads slow many small solves down
         return purify(tables, intercepts.ravel())
 
 
@@ -76,7 +76,7 @@ def _read_tables(stage: Stage) -> Iterator[Table]:
 
 
 def _merge(tables: Iterable[Table]) -> list[Table]:
-    """One table a term: later stages are added to the first, whose knots main effects take; pairs have the same."""
+    """One table per term: later stages are added to the first, on its knots; those of interactions are the same."""
     found: dict[Term, Table] = {}
     for table in tables:
         before = found.setdefault(table.term, table)
@@ -95,7 +95,7 @@ def _merge(tables: Iterable[Table]) -> list[Table]:
 
 
 def _centre_classes(values: np.ndarray, n_outputs: int) -> np.ndarray:
-    """Only differences between classes matter: make every member's values (…, M · K) sum to zero over the classes."""
+    """Make the values (…, M · K) of every member sum to 0 over the classes: only their differences matter."""
     if n_outputs == 1:
         return values
     members = values.reshape(len(values), -1, n_outputs)
@@ -103,7 +103,7 @@ def _centre_classes(values: np.ndarray, n_outputs: int) -> np.ndarray:
 
 
 def _spread_mix(mix: np.ndarray, n_members: int) -> np.ndarray:
-    """Weights (M · S, K) of one term's copies -> (M · S, M · K): a copy speaks for its own member."""
+    """Weights (M · S, K) of one term's copies -> (M · S, M · K): a copy has weight 0 in other members."""
     copies, n_outputs = mix.shape
     wide = np.zeros((n_members, copies // n_members, n_members, n_outputs))
     own = np.arange(n_members)
@@ -118,7 +118,7 @@ def _make_shape(table: Table, unit: float, n_members: int, n_outputs: int, keep:
     if table.mix is not None:
         return TiedShape(table.term, table.axes, values, table.mix.reshape(-1, n_members, n_outputs), table.weights)
     cells = values.reshape(*values.shape[:-1], n_members, n_outputs)
-    # Squares in the target's unit could vanish.
+    # Squares in the target's unit could underflow.
     bare = bare.reshape(cells.shape)
     spread = unit * bare.std(axis=-2, ddof=1) if n_members > 1 else np.zeros_like(cells[..., 0, :])
     members = cells if keep and len(table.term) == 1 else None

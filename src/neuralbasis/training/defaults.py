@@ -1,7 +1,7 @@
 """Defaults that depend on the data: knots, bases, batch sizes, steps, learning rates, and the networks they make.
 
-In: a `FitConfig` and what is known of the rows. Out: numbers, `Settings` of a training run, networks. How the values
-were chosen stands in benchmarks/NOTEBOOK.md.
+In: a `FitConfig` and properties of the rows. Out: numbers, `Settings` of a training run, networks.
+benchmarks/NOTEBOOK.md records how the values were chosen.
 """
 
 from __future__ import annotations
@@ -24,36 +24,42 @@ from ..networks import Basis, LinearStartBasis, MLPBasis, SplineBasis
 from ..networks.basis_net import BasisNet
 from ..terms.term import Plan, Term, plan_terms
 from .engines import GridEngine
-from .low_rank import Regime
+from .low_rank import LearningRates
 from .members import Settings
 from .penalties import CURVATURE
 
-# DIFF: the paper's network sees the place alone, is wider, normalises batches and ties classes. Behind Fourier inputs a
-# smaller network without batch norm learned as well or better, faster, with coefficients for each class.
+# DIFF: the paper's network has the place as its only input, is wider, uses batch norm and ties classes. With Fourier
+# inputs, a smaller network without batch norm and with coefficients for each class was faster and at least as accurate.
 SMOOTHNESS = {CURVATURE: (10.0, 100.0), 1: (3.0, 3.0), 2: (60.0, 5.0), 3: (60.0, 5.0)}  # strength, floor; see `Penalty`
 MAX_FREQUENCY = {1: 32.0, 2: 8.0, 3: 8.0}  # periods over the axis, by order of the term
 FREQUENCY_DECAY = 1.5
 MIN_STEPS, INTERACTION_STEPS = 140, (300, 2500)
 AUTO_PAIRS = {"regression": 5, "classes": 3, "large": 5}  # times the number of columns; classes of a large table
 MAX_AUTO_PAIRS = 300
-AUTO_CHANCE = 0.3  # of taking any interaction if all are noise; of many rows, the share of noise among those taken
+AUTO_CHANCE = 0.3  # probability of selecting any interaction if all are noise; with many rows, the false discovery rate
 MAX_SCREENED = {2: 500, 3: 90}  # columns in which interactions of an order are searched
 KNOTS: dict[int, tuple[int, ...]] = {2: (49, 25, 17, 13, 9, 5), 3: (13, 9, 7, 5, 4, 3)}  # all nest in 193
-FEW_ROWS = 10_000  # up to which automatic pairs must be stronger than any of noise, and weaker ones get steps
-MAX_PICKED = 20  # interactions picked one after the other; the others as ranked at first
+FEW_ROWS = 10_000  # up to which automatic pairs must be stronger than all noise, and weaker ones get steps
+MAX_PICKED = 20  # interactions selected one after the other; the others keep their first rank
 SMALL_TABLE = 2000
 MIN_ANCHOR = 0.8  # share of rows with one value from which interactions are anchored there
 MAX_ACTIVE = 40  # interactions active in a row from which the learning rate shrinks
-MAX_NUMBERS = 7e6  # cells × members × outputs of the interactions
+MAX_NUMBERS = 7e6  # cells × members × outputs of interactions, at most
 MAX_FREE = 1e6  # terms × members × classes beyond which classes are tied
-MANY_CLASSES, MAX_FREE_MANY = 50, 1e5  # of many classes, each with few rows, sooner: tied, they learn from one another
-TIED_SIZE, TIED_RIDGE = 1.0, 0.5  # first weights of tied classes, and what pulls them to 0, over the number of rows
-MAX_SCORES = 1e8  # rows × classes beyond which "auto" is no pairs: they are found in the scores of all rows
+MANY_CLASSES, MAX_FREE_MANY = (
+    50,
+    1e5,
+)  # a lower limit for many classes, which have few rows each and learn more when tied
+TIED_SIZE, TIED_RIDGE = (
+    1.0,
+    0.5,
+)  # initial size of the weights of tied classes, and their ridge, over the number of rows
+MAX_SCORES = 1e8  # rows × classes beyond which "auto" means no pairs: screening needs the scores of all rows
 WIDE_KNOTS = {1: 65, 2: 17, 3: 9}  # of the axis that all columns of a wide table share
 WIDE_BASES = {1: 4, 2: 2, 3: 2}  # of wide tables, by order of the term
-WIDE_EPOCHS = 4, 4, 8, 16  # of wide tables, round by round
-WIDE_GAIN = 0.02  # part of the validation loss that a round must gain, or it is the last
-WIDE_NUMBERS, WIDE_SHARE = 20_000, 0.9  # terms × outputs, and absent values, from which a table is read by factors
+WIDE_EPOCHS = 4, 4, 8, 16  # of wide tables, for each round
+WIDE_GAIN = 0.02  # relative fall of the validation loss below which a round is the last
+WIDE_NUMBERS, WIDE_SHARE = 20_000, 0.9  # terms × outputs, and share of absent values, from which a table is wide
 MIN_WIDE, WIDE = 100, 0.25  # columns, and columns for each row, beyond which columns are chosen before training
 STAGES = {1: "main effects", 2: "pairs", 3: "triples"}
 
@@ -68,14 +74,14 @@ def count_numbers(config: FitConfig, plan: Plan, classes: np.ndarray | None, n_r
 
 
 def count_terms(config: FitConfig, n_rows: int) -> float:
-    """Columns that all get a main effect; of more, some are chosen."""
+    """Number of columns up to which all get a main effect."""
     if isinstance(config.max_terms, str):
         return max(MIN_WIDE, WIDE * n_rows)
     return config.max_terms or math.inf
 
 
 def make_plan(config: FitConfig, names: Sequence[str], classes: np.ndarray | None, n_rows: int) -> Plan:
-    """The requested terms; "auto" pairs are some times the columns."""
+    """The requested terms; the number of "auto" pairs is a multiple of the number of columns."""
     kind = "regression" if classes is None else "classes" if n_rows < LARGE_TABLE else "large"
     automatic = min(math.ceil(AUTO_PAIRS[kind] * PRESETS[config.preset].pairs * len(names)), MAX_AUTO_PAIRS)
     if classes is not None and n_rows * len(classes) > MAX_SCORES:
@@ -84,7 +90,7 @@ def make_plan(config: FitConfig, names: Sequence[str], classes: np.ndarray | Non
 
 
 def choose_tied(config: FitConfig, n_terms: float, n_outputs: int) -> bool:
-    """Coefficients for each class, unless they would be too many."""
+    """Whether classes are tied: by default if coefficients for each class would be too many."""
     if config.tied_classes is not None:
         return bool(config.tied_classes)
     limit = MAX_FREE if n_outputs < MANY_CLASSES else min(MAX_FREE, MAX_FREE_MANY)
@@ -92,7 +98,7 @@ def choose_tied(config: FitConfig, n_terms: float, n_outputs: int) -> bool:
 
 
 def count_channels(config: FitConfig, n_terms: float, n_outputs: int) -> int:
-    """Numbers in a cell of a stage with so many terms."""
+    """Numbers per cell of a stage with `n_terms` terms."""
     tied = choose_tied(config, n_terms, n_outputs)
     return config.outer_bags * (config.n_subnets if tied else n_outputs)
 
@@ -100,7 +106,7 @@ def count_channels(config: FitConfig, n_terms: float, n_outputs: int) -> int:
 def choose_knots(
     config: FitConfig, axes: Sequence[Axis], terms: Sequence[Term], n_rows: int, n_outputs: int
 ) -> dict[int, int]:
-    """Knots of a column by order of the term: fewer for few rows, and while tables would be large."""
+    """Knots of a column by order of the term: fewer for few rows and for large tables."""
     knots, channels = {}, count_channels(config, len(terms), n_outputs)
     for order, sizes in KNOTS.items():
         requested = config.max_interaction_bins
@@ -115,30 +121,30 @@ def choose_knots(
 
 
 def make_net(
-    config: FitConfig, grid: GridEngine, objective: Loss, sample: Sample | None, n_rows: float,
+    config: FitConfig, grid: GridEngine, loss: Loss, sample: Sample | None, n_rows: float,
     rng: np.random.Generator,
 ) -> BasisNet:  # fmt: skip
     """A net for the grid's terms, its intercept at the best constant model of the sample."""
     generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
     orders = [len(term) for term in grid.layout.terms]
     bases = {order: _make_basis(config, order, orders.count(order), generator) for order in sorted(set(orders))}
-    tied = choose_tied(config, len(orders), objective.n_outputs)
-    ridge = choose_smoothness(config) * TIED_RIDGE / n_rows if objective.n_outputs > 1 else 0.0
+    tied = choose_tied(config, len(orders), loss.n_outputs)
+    ridge = choose_smoothness(config) * TIED_RIDGE / n_rows if loss.n_outputs > 1 else 0.0
     net = BasisNet(
         bases, {order: orders.count(order) for order in bases}, grid.cells.n_free, config.outer_bags,
-        objective.n_outputs, config.n_subnets, tied, config.basis_dropout, ridge,
+        loss.n_outputs, config.n_subnets, tied, config.basis_dropout, ridge,
     )  # fmt: skip
-    if tied and objective.n_outputs > 1:
+    if tied and loss.n_outputs > 1:
         net.draw_mixes(TIED_SIZE / math.sqrt(net.n_subnets), generator)
     if sample is not None:
-        net.intercept.data.add_(torch.from_numpy(objective.first_score(sample)))
+        net.intercept.data.add_(torch.from_numpy(loss.first_score(sample)))
     return net.to(grid.device)
 
 
 def choose_bases(config: FitConfig, n_terms: int) -> int:
     """B; "auto" grows with the logarithm of the number of main effects.
 
-    PAPER appendix: what B shared bases cannot say of D shapes falls like D · exp(-B^γ), so B = O(log D) are enough.
+    PAPER appendix: the error of B shared bases for D shapes falls like D · exp(-B^γ), so B = O(log D) are enough.
 
     >>> from types import SimpleNamespace
     >>> [choose_bases(SimpleNamespace(n_bases=None), n_terms) for n_terms in (1, 10, 1000, 100_000)]
@@ -161,7 +167,7 @@ def _make_basis(config: FitConfig, order: int, n_terms: int, generator: torch.Ge
 
 
 def make_wide_basis(config: FitConfig, finder: CodeFinder, generator: torch.Generator) -> Basis:
-    """Starts as the value itself (the product of several), as what says that there is one, the others by chance."""
+    """A basis that starts with the value itself (a product in interactions), 1 where present, and random others."""
     cells, order = finder.inner_cells, finder.features.shape[1]
     value = finder.axis.knots[cells - 1] - (0.0 if math.isnan(finder.absent) else finder.absent)
     value = np.ldexp(value, -math.frexp(np.abs(value).max(initial=0.0))[1])  # squares of huge values would overflow
@@ -175,7 +181,8 @@ def make_wide_basis(config: FitConfig, finder: CodeFinder, generator: torch.Gene
 
 
 def make_wide_settings(config: FitConfig, n_rows: int, n_drawn: int) -> list[Settings]:
-    """One after the other as long as held-out rows gain; just one where the number of epochs or steps is given."""
+    """Settings of successive rounds, which end when the held-out loss stops falling; one round if epochs or steps are
+    given."""
     batch_size = config.batch_size
     if batch_size is None:
         batch_size = int(2 ** np.clip(round(math.log2(max(n_rows, 2) / 300)), 5, 10))
@@ -188,9 +195,9 @@ def make_wide_settings(config: FitConfig, n_rows: int, n_drawn: int) -> list[Set
     return [replace(usual, max_steps=count) for count in steps]
 
 
-def make_regime(config: FitConfig) -> Regime:
-    """The usual one, with the output penalty that is requested."""
-    return Regime(rate=0.08, base_rate=0.003, ridge=0.01, output_penalty=config.output_penalty)
+def make_learning_rates(config: FitConfig) -> LearningRates:
+    """Of wide tables."""
+    return LearningRates(rate=0.08, base_rate=0.003, ridge=0.01, output_penalty=config.output_penalty)
 
 
 def count_active(layout: Layout) -> float:
@@ -202,10 +209,10 @@ def make_settings(
     config: FitConfig, n_rows: int, n_drawn: int, order: int = 1, n_active: float = 0.0, tied: bool = False,
     information: float = 1.0, title: str | None = None,
 ) -> Settings:  # fmt: skip
-    """Batch size and steps follow the number of rows, steps also what these tell, where they are "auto"; an epoch draws
-    `n_drawn` rows.
+    """Settings of a stage; an epoch draws `n_drawn` rows.
 
-    A step of Adam moves every coefficient alike, so a score moves the more, the more interactions are active in a row.
+    "auto" batch sizes follow the number of rows; "auto" steps follow the number of rows and their information. Adam
+    moves every coefficient equally, so scores move faster the more interactions are active in a row: the rate shrinks.
     """
     batch_size = choose_batch_size(n_rows, 1 if tied else order)
     batch_size = batch_size if config.batch_size is None else config.batch_size
@@ -233,38 +240,37 @@ def make_settings(
 
 
 def choose_smoothness(config: FitConfig) -> float:
-    """How strong penalties are, as a multiple of the usual."""
+    """Strength of the penalties as a multiple of the default."""
     automatic = 1.0 if config.engine == "grid" else 0.0
     return automatic if config.smoothness is None else float(config.smoothness)
 
 
 def list_chances(n_rows: int, n_terms: int) -> np.ndarray:
-    """How many candidates of noise may be as strong as the first, the second, … (of many rows: Benjamini, Hochberg)."""
+    """Expected number of noise candidates as strong as the first, the second, …; with many rows as in Benjamini and
+    Hochberg (1995)."""
     return AUTO_CHANCE * (np.arange(1, n_terms + 1) if n_rows > FEW_ROWS else np.ones(n_terms))
 
 
 def see_all_rows(settings: Settings, n_drawn: int) -> Settings:
-    """At least as many steps as draw every row once."""
+    """At least as many steps as are needed to draw every row once."""
     return replace(settings, max_steps=max(settings.max_steps, math.ceil(n_drawn / settings.batch_size)))
 
 
 def choose_batch_size(n_rows: int, order: int = 1) -> int:
     """A power of two near a twelfth of the rows, 64 … 8,192; near a third for interactions.
 
-    A step of interactions costs the network on their many points whatever the batch, so larger batches come free and
-    leave less noise; not so where classes are tied, whose rows weigh every term for every class.
+    The cost of a step of interactions is mostly the network at their many points: larger batches are almost free and
+    less noisy. Tied classes are the exception, since every row weighs every term for every class.
     """
     share = 12 if order == 1 else 3
     return int(2 ** np.clip(round(math.log2(max(n_rows, 2) / share)), 6, 13))
 
 
 def choose_steps(n_rows: int, order: int = 1, classes: bool = False, information: float = 1.0) -> int:
-    """400 for a thousand rows, growing more slowly than they do; half as many for interactions, which need no fewer
-    where rows are many. 2,500 at most for both.
+    """400 for main effects and 200 for interactions at 1,000 rows, growing with the power 0.45 to 2,500 at most.
 
-    Fewer rows get fewer steps only where they have classes: a few rows often separate these, and then scores grow for
-    as long as they are trained. A regression's do not. Interactions count rows by what they tell: of a rare class there
-    is less to learn than the number of rows says, and main effects alone are worth every step.
+    Fewer rows get fewer steps only in classification: a few rows are often separable, and then scores grow without
+    limit. The steps of interactions depend on the rows' information: a rare class supports fewer of them.
     """
     if order > 1:
         return int(np.clip(200 * (information * n_rows / 1000) ** 0.45, *INTERACTION_STEPS))

@@ -1,8 +1,8 @@
 """The two engines: where the bases are evaluated, and how a batch of rows reads the cells.
 
-Grid (default): the points are the knots of all axes, once and for all; a row interpolates between knots.
-Exact (the paper's): the points are the distinct places of the batch, each counted as often as it occurs, so that
-repeated values cost nothing. Both fill a `Points` for `BasisNet.table`; the forward pass is the same.
+Grid (default): the points are the knots of all axes and never change; a row interpolates between knots.
+Exact (the paper's): the points are the distinct places of the batch, each weighted by how often it occurs; repeated
+values cost nothing. Both make `Points` for `BasisNet.table`; the forward pass is the same.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """What every cell of a layout is: a value of the bases, a free number, or always zero.
+    """The kind of every cell of a layout: a value of the bases, a free parameter, or always zero.
 
     free : (cells,) index among the free cells, -1 otherwise
-    based : (cells,) True where the bases speak
+    based : (cells,) True where the value comes from the bases
     places : for each term (cells of the term, order) places of its cells; NaN where there is none
     """
 
@@ -44,26 +44,26 @@ class Cells:
 
 
 def describe_cells(layout: Layout) -> Cells:
-    """Knots belong to the bases, but levels of a nominal main effect and missing values are free, unseen is zero.
+    """Knots are based, levels of nominal main effects and missing values are free, unseen values are zero.
 
-    PAPER §4.1 one-hot encodes nominal columns. The two values of a one-hot column are one free number, so a free cell a
-    level is the same model.
+    PAPER §4.1 one-hot encodes nominal columns. A one-hot column has one free parameter, so a free cell per level is the
+    same model.
     """
     is_free, based, places = [], [], []
     for index, term in enumerate(layout.terms):
         axes = layout.axes_of(index)
         knots, unseen, place = _describe_main(axes[0]) if len(axes) == 1 else _describe_interaction(axes)
         nominal = len(term) == 1 and axes[0].kind == "nominal"
-        spoken = ~_stands_on_anchor(layout, index) if len(term) > 1 else True
-        based.append(spoken & knots & (not nominal))
-        is_free.append(spoken & ~unseen & (nominal | ~knots))
+        is_used = ~find_anchored(layout, index) if len(term) > 1 else True
+        based.append(is_used & knots & (not nominal))
+        is_free.append(is_used & ~unseen & (nominal | ~knots))
         places.append(place)
     free = np.concatenate(is_free)
     return Cells(np.where(free, np.cumsum(free) - 1, -1), np.concatenate(based), tuple(places))
 
 
-def _stands_on_anchor(layout: Layout, index: int) -> np.ndarray:
-    """Cells of an interaction on the anchor of one of its features."""
+def find_anchored(layout: Layout, index: int) -> np.ndarray:
+    """Which cells of an interaction lie on the anchor of one of its features; they are always zero."""
     term, shape = layout.terms[index], layout.table_shape(index)
     found = np.zeros(shape, dtype=bool)
     if len(term) > 1:
@@ -75,7 +75,7 @@ def _stands_on_anchor(layout: Layout, index: int) -> np.ndarray:
 
 
 def _describe_main(axis: Axis) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Which cells are knots, which stand for the unseen, and their places (cells, 1), NaN where there is none."""
+    """Which cells are knots, which are for unseen values, and their places (cells, 1), NaN where there is none."""
     knots, unseen, places = (
         np.ones(axis.n_cells, dtype=bool), np.zeros(axis.n_cells, dtype=bool), np.full((axis.n_cells, 1), np.nan)
     )  # fmt: skip
@@ -86,7 +86,7 @@ def _describe_main(axis: Axis) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _describe_interaction(axes: Sequence[Axis]) -> tuple[Any, Any, np.ndarray]:
-    """The same for a table: all its axes stand on knots, any of them on the unseen, places (cells, o)."""
+    """The same for a table: all its axes are at knots, any of them is at the unseen cell, places (cells, o)."""
     parts = zip(*map(_describe_main, axes), strict=True)
     knots, unseen, places = (
         np.stack([grid.ravel() for grid in np.meshgrid(*(one.ravel() for one in part), indexing="ij")], axis=1)
@@ -96,7 +96,7 @@ def _describe_interaction(axes: Sequence[Axis]) -> tuple[Any, Any, np.ndarray]:
 
 
 class GridEngine:
-    """Points at the knots; `weights` (N,) of the rows at `positions` (N, A) tell how much each knot counts."""
+    """Points at the knots, weighted by the rows: `weights` (N,) at `positions` (N, A)."""
 
     def __init__(
         self, layout: Layout, positions: np.ndarray | SparseMatrix, weights: np.ndarray, threads: int, device="cpu"
@@ -130,16 +130,16 @@ class GridEngine:
         return Points(orders, torch.from_numpy(source).to(self.device))
 
     def find_member_mask(self, member_mask: Tensor) -> tuple[dict[int, Tensor], Tensor]:
-        """Columns (D, M) that members speak of -> terms (T, M) by order, all of whose columns they speak of, and the
-        free cells (free, M) of these terms."""
+        """Columns (D, M) that members use -> terms (T, M) by order of which they use all columns, and the free cells
+        (free, M) of these terms."""
         terms, sizes = self.layout.terms, np.diff([*self.layout.term_offset, self.layout.n_cells])
-        speaks = torch.stack([member_mask[list(term)].all(dim=0) for term in terms]).to(self.device)
+        used = torch.stack([member_mask[list(term)].all(dim=0) for term in terms]).to(self.device)
         orders = np.array([len(term) for term in terms])
         free = np.repeat(np.arange(len(terms)), sizes)[self.cells.free >= 0]
-        return {int(order): speaks[orders == order] for order in np.unique(orders)}, speaks[free]
+        return {int(order): used[orders == order] for order in np.unique(orders)}, used[free]
 
     def with_threads(self, threads: int) -> GridEngine:
-        """The same on so many threads."""
+        """The same engine on `threads` threads."""
         other = copy(self)
         other.threads = threads
         if isinstance(self.lookup, CompiledLookUp):
@@ -230,7 +230,7 @@ def _read_term(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows, their positions (n, o) on the term's axes, and how many rows each stands for.
 
-    Of stored rows those that have an entry there; behind them the absent positions, for all others.
+    Of a sparse matrix, the rows with a stored value there; the last position is the absent one, for all others.
     """
     axes = layout.term_axis[layout.term_start[term] : layout.term_start[term + 1]]
     if not isinstance(positions, SparseMatrix):
@@ -243,13 +243,13 @@ def _read_term(
     for d, piece in enumerate(pieces):
         on_axes[np.searchsorted(rows, row[piece]), d] = value[piece]
     n_others = len(positions) - len(rows)
-    if n_others == 0:  # no point more than the rows have
+    if n_others == 0:  # add no point that no row has
         on_axes[-1] = on_axes[0]
     return rows, on_axes, np.r_[np.ones(len(rows)), n_others]
 
 
 def _store_cells(found: list[tuple[int, np.ndarray, np.ndarray]], n_rows: int) -> SparseMatrix:
-    """Cells of rows by term, that of the absent positions behind them -> stored positions."""
+    """Cells of rows by term, the last for absent positions -> a sparse matrix of positions."""
     absent = np.empty(len(found), dtype=np.float32)
     for term, _, index in found:
         absent[term] = index[-1]
@@ -266,16 +266,16 @@ def order_points(place: np.ndarray, weight: np.ndarray, term: np.ndarray, device
     """Cells (places, weight, term) of one order -> their distinct points."""
     distinct, point, _ = _distinct_rows(place)
     total = np.bincount(point, weight, minlength=len(distinct))
-    if total.sum() == 0:  # nothing but missing values: any weight serves
+    if total.sum() == 0:  # only missing values: any weight will do
         total[:] = 1.0
     return OrderPoints(
-        _tensor(distinct, device), _tensor(_bring_near_one(total), device), torch.from_numpy(term).to(device),
+        _tensor(distinct, device), _tensor(_scale_near_one(total), device), torch.from_numpy(term).to(device),
         torch.from_numpy(point).to(device),
     )  # fmt: skip
 
 
-def _bring_near_one(weight: np.ndarray) -> np.ndarray:
-    """Weights times a power of 2, so that single precision holds them."""
+def _scale_near_one(weight: np.ndarray) -> np.ndarray:
+    """Weights times a power of 2, to fit single precision."""
     return np.ldexp(weight, -np.frexp(weight.max(initial=0.0))[1])
 
 

@@ -1,4 +1,4 @@
-"""History: what happened while fitting. Plain, so that a pickled estimator brings no training code with it."""
+"""History: the course of a fit. Plain values only: a pickled estimator needs no training code."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ STOPPED_BY = "schedule", "early_stopping", "time_limit", "callback"
 
 @dataclass
 class History:
-    """One entry a checkpoint in each list; `best` is the checkpoint whose state was kept.
+    """One entry per checkpoint in each list; `best` is the checkpoint whose state was kept.
 
-    stage : "main effects", "refinement", "blend", "pairs", "cuts", "triples" or "all terms"
+    stage : "main effects", "pairs", "triples", "all terms", "update", or "shares" after the learners of a stage
     steps : batches so far
     validation : mean loss of the members on the rows they hold out, in the unit of the loss
     seconds : time since training began
@@ -34,41 +34,41 @@ class History:
     started: float = field(default_factory=time.monotonic)
 
     def state(self) -> dict[str, Any]:
-        """All but the clock's reading, of which what has passed since."""
-        known = {name: value for name, value in asdict(self).items() if name != "started"}
-        return {**known, "passed": time.monotonic() - self.started}
+        """All but the clock's reading, which becomes the time since."""
+        fields = {name: value for name, value in asdict(self).items() if name != "started"}
+        return {**fields, "passed": time.monotonic() - self.started}
 
     @staticmethod
     def form() -> dict[str, Any]:
-        """Types of what is in a state."""
+        """The form of a state."""
         lists = {"stage": [str], "steps": [int], "validation": [float], "seconds": [float]}
         return {**lists, "best": int, "stopped_by": str, "constant": float, "passed": float}
 
     @staticmethod
     def accepts(state: dict[str, Any]) -> bool:
-        """Whether a state of this form could be one of a fit."""
-        steps, n_looks = state["steps"], len(state["steps"])
+        """Whether a state of this form is plausible."""
+        steps, n_checkpoints = state["steps"], len(state["steps"])
         return (
-            all(len(state[name]) == n_looks for name in ("stage", "validation", "seconds"))
+            all(len(state[name]) == n_checkpoints for name in ("stage", "validation", "seconds"))
             and all(0 < one <= other < 2**53 for one, other in pairwise([1, *steps]))
-            and -1 <= state["best"] < n_looks
+            and -1 <= state["best"] < n_checkpoints
             and state["stopped_by"] in STOPPED_BY
             and all(map(math.isfinite, [*state["seconds"], state["passed"]]))
         )
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a state: time that has passed counts, time in between does not."""
+        """Continue from a state: the time before the interruption counts, the interruption does not."""
         for name, value in state.items():
             if name != "passed":
-                setattr(self, name, list(value) if isinstance(value, list) else value)  # the state stays as it is
+                setattr(self, name, list(value) if isinstance(value, list) else value)  # do not change the state
         self.started = time.monotonic() - state["passed"]
 
     def clear(self) -> None:
-        """Forget all checkpoints, but not when fitting began."""
+        """Remove all checkpoints, but keep the start time."""
         vars(self).update(vars(History(started=self.started)))
 
     def add(self, stage: str, steps: int, loss: float, keep: bool) -> None:
-        """A checkpoint, so many steps after the last one; `keep` if its state is the one to keep so far."""
+        """Add a checkpoint, `steps` steps after the last one; `keep` if it is the best so far."""
         self.stage.append(stage)
         self.steps.append(steps + (self.steps[-1] if self.steps else 0))
         self.validation.append(loss)

@@ -1,7 +1,7 @@
 """Rows read the table: scores of a batch, and the gradient of the table as a histogram of the batch's gradients.
 
-Ways with equal results: compiled kernels on the CPU, for positions of all rows on all axes or stored ones, and plain
-torch indexing on any other device.
+Three implementations have equal results: compiled kernels on the CPU for dense and for sparse positions, and torch
+indexing on other devices.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from .. import kernels
 from ..data.sparse import SparseMatrix
 from ..encoding.layout import Layout, list_touches
 
-MIN_WORK = 2**17  # numbers looked up: a thread with fewer costs more than it saves
+MIN_WORK = 2**17  # numbers to look up: a thread with fewer costs more than it saves
 
 
 class CompiledLookUp:
     """positions (N, A) float32 with the terms of a layout, on `threads` threads.
 
-    Sums are in double precision: rounded to the table's at the end, they hardly ever depend on what is summed first,
-    and training, which blows differences up, takes the same way whether a table is stored or not, and whoever sums.
+    Sums are in double precision and rounded at the end: they hardly ever depend on the order of summation. Training
+    amplifies differences, and must take the same path for dense and sparse tables and any number of processes.
     """
 
-    sums = torch.float64  # of losses and gradients over rows, whichever process has them
+    sums = torch.float64  # dtype of sums of losses and gradients over rows
 
     def __init__(self, positions: np.ndarray, layout: Layout, threads: int = 1):
         self.positions, self.threads = positions, threads
@@ -57,7 +57,7 @@ class CompiledLookUp:
         return torch.from_numpy(out).to(table.dtype)
 
     def scatter(self, taken: np.ndarray, grad: Tensor, n_cells: int) -> Tensor:
-        """Gradient of what `gather` gave -> gradient (cells, C) of the table."""
+        """Gradient of the result of `gather` -> gradient (cells, C) of the table."""
         slopes, per_term = grad.contiguous().double().numpy(), grad.shape[1] > 1
         out = np.zeros((n_cells, slopes.shape[2]))
 
@@ -68,29 +68,29 @@ class CompiledLookUp:
         return torch.from_numpy(out).to(grad.dtype)
 
     def _share_terms(self, work: Callable[[int, int, int], int], size: int) -> None:
-        """Terms of about equal effort for every thread."""
+        """Split the terms between threads by equal effort."""
         threads = self._threads(size)
         edges = np.searchsorted(self.effort, self.effort[-1] * np.arange(threads + 1) / threads)
-        kernels.share_work(work, np.minimum(edges, self.n_terms))  # rounding may put the last edge beyond the end
+        kernels.share_work(work, np.minimum(edges, self.n_terms))  # rounding may move the last edge past the end
 
     def _threads(self, work: int) -> int:
-        """Threads worth starting for so many numbers."""
+        """Threads worth starting for `work` numbers."""
         return max(1, min(self.threads, work // MIN_WORK))
 
 
 class SparseLookUp(CompiledLookUp):
-    """The same for stored positions: what terms say where all values are absent once, and the difference of each term
-    that an entry of a row touches."""
+    """The same for sparse positions: the contributions where all values are absent are computed once, and each row adds
+    the differences of the terms that its stored values affect."""
 
     def __init__(self, positions: SparseMatrix, layout: Layout, threads: int = 1):
         super().__init__(np.empty((0, 0)), layout, threads)
         touches = list_touches(layout, positions.absent)
-        self.entries = positions.starts, positions.column, positions.value, positions.absent, *touches
+        self.stored = positions.starts, positions.column, positions.value, positions.absent, *touches
         self.absent = positions.absent[:, None]
         counts = np.bincount(positions.column, minlength=len(positions.absent))
         effort = np.add.reduceat(counts[layout.term_axis], layout.term_start[:-1])
         self.effort = np.r_[0.0, np.cumsum(effort * 2.0 ** np.diff(layout.term_start) + 1)]
-        self.touched = max(1.0, self.effort[-1] / max(len(positions), 1))  # a row's work
+        self.touched = max(1.0, self.effort[-1] / max(len(positions), 1))  # work per row
 
     def take(self, rows: np.ndarray) -> np.ndarray:
         return rows
@@ -102,7 +102,7 @@ class SparseLookUp(CompiledLookUp):
         out = np.tile(at_absent if per_term else at_absent.sum(axis=1, keepdims=True), (len(taken), 1, 1))
 
         def work(_part, first, last):
-            arrays = *self.entries, *self.arrays, cells, at_absent[0]
+            arrays = *self.stored, *self.arrays, cells, at_absent[0]
             return kernels.gather_stored(first, last, taken, *arrays, per_term, out)
 
         kernels.share_rows(work, len(out), self._threads(int(len(out) * self.touched * cells.shape[1])), min_rows=1)
@@ -115,7 +115,7 @@ class SparseLookUp(CompiledLookUp):
         n_rows = np.full(self.n_terms, len(taken))
 
         def work(_part, first, last):
-            arrays = *self.entries, *self.arrays, slopes, per_term, rest, n_rows, out
+            arrays = *self.stored, *self.arrays, slopes, per_term, rest, n_rows, out
             return kernels.scatter_stored(first, last, taken, *arrays)
 
         self._share_terms(work, int(len(taken) * self.touched * slopes.shape[2]))
@@ -125,7 +125,7 @@ class SparseLookUp(CompiledLookUp):
 class TorchLookUp:
     """The same by torch indexing, for accelerators."""
 
-    sums = torch.float32  # not all accelerators know double precision
+    sums = torch.float32  # not all accelerators have double precision
 
     def __init__(self, positions: np.ndarray, layout: Layout, device: torch.device | str = "cpu"):
         self.positions = torch.from_numpy(positions).to(device)

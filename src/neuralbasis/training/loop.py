@@ -1,7 +1,7 @@
 """The training loop: epochs of shuffled batches, AdamW with a cosine schedule, early stopping, the best state kept.
 
-All members are trained at once on the same batches; each holds out rows of its own for validation, which weigh nothing
-in its loss. `train_net` changes the net, and nothing else.
+All members are trained at once on the same batches. Each holds out rows of its own for validation, which have weight 0
+in its loss. `train_net` changes nothing but the net and the history.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from .history import History
 from .members import Members, Settings
 from .rows import Rows, standard_error
 
-MAX_ROUND, SHORT = 64, 0.1  # batches between two looks at the clock, fewer if they would take longer than seconds
+MAX_ROUND, MAX_SECONDS = 64, 0.1  # batches and seconds between two checks of the time limit
 _LOSSES = "losses_before", "lowest_losses", "best_losses"
 _N_TWISTER = 624  # words in the state of torch's generator
 
 
 class Learners(Protocol):
-    """What the loop asks of those it trains: `Members`, `LowRankMembers`."""
+    """What the loop trains: `Members` or `LowRankMembers`."""
 
     @property
     def steps(self) -> int: ...
@@ -49,80 +49,79 @@ class Learners(Protocol):
 
 
 def train_net(
-    net: BasisNet, grid: GridEngine, engine: GridEngine | ExactEngine, rows: Rows, objective: Loss,
+    net: BasisNet, grid: GridEngine, engine: GridEngine | ExactEngine, rows: Rows, loss: Loss,
     settings: Settings, history: History, rng: np.random.Generator, group: ProcessGroup = SINGLE_PROCESS,
     pools: Iterator[Pool] | None = None, checkpointer: Checkpointer = NO_CHECKPOINTS,
 ) -> bool:  # fmt: skip
-    """Fit `net` in place and write on in the history; False if a stage after the first gains nothing.
+    """Fit `net` in place and extend the history; False if a stage after the first does not lower the held-out loss.
 
-    The net is judged by `rows`, and trained on `pools`: the same rows, unless others are given.
+    The net is validated on `rows` and trained on `pools`, by default the same rows.
     """
     if pools is None:
         pools = repeat(share_pool(engine, rows, group))
-    with Members(net, grid, engine, rows, objective, settings, group) as crew:
-        return run_loop(
-            crew, Batches(pools, settings.batch_size, settings.max_steps, rng), settings, history, group, checkpointer
-        )
+    batches = Batches(pools, settings.batch_size, settings.max_steps, rng)
+    with Members(net, grid, engine, rows, loss, settings, group) as members:
+        return run_loop(members, batches, settings, history, group, checkpointer)
 
 
 def run_loop(
-    learners: Learners, feed: Batches, settings: Settings, history: History, group: ProcessGroup = SINGLE_PROCESS,
+    learners: Learners, batches: Batches, settings: Settings, history: History, group: ProcessGroup = SINGLE_PROCESS,
     checkpointer: Checkpointer = NO_CHECKPOINTS,
 ) -> bool:  # fmt: skip
-    """Lead learners through their batches to the best state on the way; resume from a checkpoint."""
+    """Train learners on the batches and restore their best state; resume from a checkpoint if there is one."""
     with open_bar(settings.max_steps, settings.stage, "step", settings.verbose) as bar:
-        watch, size = _Watch(learners, settings, history, group), 1
-        state = _State(learners, watch, feed)
+        stopping, size = _EarlyStopping(learners, settings, history, group), 1
+        state = _LoopState(learners, stopping, batches)
         is_over = checkpointer.begin(state) or history.stopped_by != "schedule"
         bar.update(learners.steps)
-        while not is_over and (found := feed.draw(min(size, watch.steps_left))):
+        while not is_over and (drawn := batches.draw(min(size, stopping.steps_left))):
             started = time.monotonic()
-            learners.advance(feed.pool, found, watch.noise)
-            bar.update(len(found))
-            size = min(2 * size, MAX_ROUND) if time.monotonic() - started < SHORT else max(1, size // 2)
+            learners.advance(batches.pool, drawn, stopping.noise)
+            bar.update(len(drawn))
+            size = min(2 * size, MAX_ROUND) if time.monotonic() - started < MAX_SECONDS else max(1, size // 2)
             size = group.agree(size)
-            is_over = watch.is_due and watch.look(bar)
+            is_over = stopping.is_due and stopping.validate(bar)
             checkpointer.note(state)
         checkpointer.end(state)
-        watch.restore_best()
-    return watch.improved
+        stopping.restore_best()
+    return stopping.improved
 
 
-class _State:
-    """All that changes while learners are led through their batches, as plain values and arrays."""
+class _LoopState:
+    """All that changes in the loop, as plain values and arrays."""
 
-    def __init__(self, learners: Learners, watch: _Watch, feed: Batches):
-        self.learners, self.watch, self.feed = learners, watch, feed
+    def __init__(self, learners: Learners, stopping: _EarlyStopping, batches: Batches):
+        self.learners, self.stopping, self.batches = learners, stopping, batches
 
     def form(self) -> dict[str, Any]:
-        """The form of a state, from what the run has before its first step; draws from torch's generator."""
+        """The form of a state, from the state before the first step; dropout draws from torch's generator."""
         return {
-            "learners": self.learners.state(), "watch": self.watch.form(), "feed": self.feed.form(),
-            "rng": self.feed.rng.bit_generator.state, "dropout": torch.get_rng_state().numpy(),
+            "learners": self.learners.state(), "stopping": self.stopping.form(), "batches": self.batches.form(),
+            "rng": self.batches.rng.bit_generator.state, "dropout": torch.get_rng_state().numpy(),
         }  # fmt: skip
 
-    def read(self) -> dict[str, Any]:
+    def capture(self) -> dict[str, Any]:
         return {
-            "learners": self.learners.state(), "watch": self.watch.state(), "feed": self.feed.state(),
-            "rng": self.feed.rng.bit_generator.state, "dropout": torch.get_rng_state().numpy(),
+            "learners": self.learners.state(), "stopping": self.stopping.state(), "batches": self.batches.state(),
+            "rng": self.batches.rng.bit_generator.state, "dropout": torch.get_rng_state().numpy(),
         }  # fmt: skip
 
-    def write(self, state: dict[str, Any], is_over: bool) -> None:
-        """Take a state over; batches are not needed any more once training is over."""
-        n_done = self.feed.steps_left - state["feed"]["steps_left"]
+    def restore(self, state: dict[str, Any], is_over: bool) -> None:
+        """Continue from a state; a run that is over needs no more batches."""
+        n_done = self.batches.steps_left - state["batches"]["steps_left"]
         self.learners.resume(state["learners"])
-        require(0 < self.learners.steps == n_done <= self.feed.steps_left, "the number of steps is out of range")
-        self.watch.restore(state["watch"])
+        require(0 < self.learners.steps == n_done <= self.batches.steps_left, "the number of steps is out of range")
+        self.stopping.restore(state["stopping"])
         if not is_over:
-            self.feed.restore(state["feed"])
-        set_generator(self.feed.rng, state["rng"])
+            self.batches.restore(state["batches"])
+        set_generator(self.batches.rng, state["rng"])
         set_torch_generator(state["dropout"])
 
 
 def set_torch_generator(state: np.ndarray) -> None:
-    """Give torch's generator a state (bytes) from a file.
+    """Set torch's generator to a state (bytes) from a file.
 
-    torch checks less than memory safety needs: it reads `left` words from word `next` on, and would read past the end.
+    torch does not check enough for memory safety: it reads `left` words from word `next` on, also past the end.
     """
     left, following = int(state[8:12].view(np.int32)[0]), int(state[16:24].view(np.uint64)[0])
     require(1 <= left <= _N_TWISTER and left + following <= _N_TWISTER + 1, "the state of torch's generator is wrong")
@@ -132,28 +131,27 @@ def set_torch_generator(state: np.ndarray) -> None:
         raise StateError(f"the state of torch's generator is wrong ({error})") from None
 
 
-class _Watch:
-    """Looks at the validation loss at checkpoints, keeps the best state, decides when to stop.
+class _EarlyStopping:
+    """Computes the validation loss at checkpoints, keeps the best state and decides when to stop.
 
-    A stage after the first is worth keeping only if it is better than none: it begins with its untrained state as the
-    best, and what it gains in the end must exceed a part of the standard error of the gain.
+    A stage after the first starts with its untrained state as the best, and keeps it unless the validation loss falls.
     """
 
-    def __init__(self, crew: Learners, settings: Settings, history: History, group: ProcessGroup = SINGLE_PROCESS):
-        self.crew, self.settings, self.history, self.group = crew, settings, history, group
-        self.before, self.best_before = len(history.steps), history.best
-        self.seen = 0  # steps of this stage at the last checkpoint
+    def __init__(self, learners: Learners, settings: Settings, history: History, group: ProcessGroup = SINGLE_PROCESS):
+        self.learners, self.settings, self.history, self.group = learners, settings, history, group
+        self.n_before, self.best_before = len(history.steps), history.best  # checkpoints of earlier stages
+        self.validated_at = 0  # steps of this stage at the last checkpoint
         self.every = max(1, settings.max_steps // settings.n_checkpoints)
         self.lowest = math.inf
-        self.losses_before = self.lowest_losses = self.best_losses = crew.validation_losses()
+        self.losses_before = self.lowest_losses = self.best_losses = learners.validation_losses()
         self.noise, history.stopped_by = 1.0, "schedule"
-        crew.keep()
-        if crew.validates:
-            self._look_before()
+        learners.keep()
+        if learners.validates:
+            self._start()
 
-    def _look_before(self) -> None:
+    def _start(self) -> None:
         loss = float(self.losses_before.sum())
-        if self.before:
+        if self.n_before:
             self.lowest = loss
         else:
             self.history.constant = loss
@@ -161,8 +159,8 @@ class _Watch:
 
     @property
     def improved(self) -> bool:
-        """Has the best state a lower held-out loss than the untrained one?"""
-        if not self.crew.validates or not self.before:
+        """Whether the best state has a lower held-out loss than the untrained one; True for the first stage."""
+        if not self.learners.validates or not self.n_before:
             return True
         return float((self.losses_before - self.best_losses).sum()) > 0
 
@@ -172,31 +170,34 @@ class _Watch:
 
     @property
     def steps_left(self) -> int:
-        """To the next checkpoint."""
-        return self.every - self.crew.steps % self.every
+        """Steps to the next checkpoint."""
+        return self.every - self.learners.steps % self.every
 
     @property
     def is_due(self) -> bool:
-        return self.crew.steps % self.every == 0 or self.crew.steps == self.settings.max_steps or self._is_late()
+        return (
+            self.learners.steps % self.every == 0 or self.learners.steps == self.settings.max_steps or self._is_late()
+        )
 
-    def look(self, bar: Bar) -> bool:
-        """Score the averaged values; True when training should stop."""
-        losses, step = self.crew.validation_losses(), self.crew.steps
+    def validate(self, bar: Bar) -> bool:
+        """Compute the validation loss of the averaged values; True when training should stop."""
+        losses, step = self.learners.validation_losses(), self.learners.steps
         loss = float(losses.sum()) if len(losses) else math.nan
-        keep = not self.crew.validates or self._is_kept(loss, losses)
-        self.history.add(self.settings.stage, step - self.seen, loss, keep)
-        self.seen = step
+        keep = not self.learners.validates or self._is_kept(loss, losses)
+        self.history.add(self.settings.stage, step - self.validated_at, loss, keep)
+        self.validated_at = step
         if keep:
-            self.crew.keep()
+            self.learners.keep()
             self.best_losses = losses
         self._estimate_noise(loss)
         bar.set_postfix(loss=f"{loss:.4f}")
         return self._should_stop()
 
     def _is_kept(self, loss: float, losses: Tensor) -> bool:
-        """Is this state better than all before it, by the tolerance? Without one: is none of them surely better?
+        """Whether this state is better than all before it by the tolerance.
 
-        The lowest of many noisy losses is often an early one by chance, and another chance for every seed.
+        Without a tolerance, whether the loss is within a standard error of the lowest: the lowest of many noisy losses
+        is often an early one by chance, and another one for every seed.
         """
         tolerance = self.settings.early_stopping_tolerance
         is_lowest = loss < self.lowest - (tolerance or 0.0)
@@ -206,12 +207,12 @@ class _Watch:
 
     def _should_stop(self) -> bool:
         history = self.history
-        waited = len(history.steps) - max(history.best + 1, self.before)
+        waited = len(history.steps) - max(history.best + 1, self.n_before)
         if self.group.agree(any(callback(history) for callback in self.settings.callbacks)):
             history.stopped_by = "callback"
         elif self._is_late():
             history.stopped_by = "time_limit"
-        elif self.crew.validates and waited >= self.settings.early_stopping_rounds > 0:
+        elif self.learners.validates and waited >= self.settings.early_stopping_rounds > 0:
             history.stopped_by = "early_stopping"
         return history.stopped_by != "schedule"
 
@@ -221,7 +222,7 @@ class _Watch:
 
     def state(self) -> dict[str, Any]:
         losses = {name: getattr(self, name).cpu().numpy() for name in _LOSSES}
-        known = {name: getattr(self, name) for name in ("before", "best_before", "seen", "lowest", "noise")}
+        known = {name: getattr(self, name) for name in ("n_before", "best_before", "validated_at", "lowest", "noise")}
         return {**known, **losses, "history": self.history.state()}
 
     def form(self) -> dict[str, Any]:
@@ -229,11 +230,12 @@ class _Watch:
         return {**self.state(), "history": self.history.form()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a state."""
-        history, seen, before = state["history"], state["seen"], state["before"]
+        """Continue from a state."""
+        history, n_before = state["history"], state["n_before"]
         require(self.history.accepts(history), "the history is not one of a fit")
-        is_known = 0 <= before <= len(history["steps"]) and -1 <= state["best_before"] < before
-        require(is_known and 0 <= seen <= self.crew.steps, "a number of looks or steps is out of range")
+        is_inside = 0 <= n_before <= len(history["steps"]) and -1 <= state["best_before"] < n_before
+        is_inside = is_inside and 0 <= state["validated_at"] <= self.learners.steps
+        require(is_inside, "a number of checkpoints or steps is out of range")
         require(0 < state["noise"] <= 1 and not math.isnan(state["lowest"]), "a loss is out of range")
         self.history.restore(history)
         for name, value in state.items():
@@ -241,15 +243,15 @@ class _Watch:
                 setattr(self, name, torch.from_numpy(value) if name in _LOSSES else value)
 
     def restore_best(self) -> None:
-        """Give the net the best averaged values; a stage without gain leaves no trace in `history.best`."""
-        self.crew.restore()
+        """Restore the best averaged values; a stage without gain does not change `history.best`."""
+        self.learners.restore()
         if not self.improved:
             self.history.best = self.best_before
 
 
 @contextmanager
 def training_threads() -> Iterator[None]:
-    """torch on one thread: its spinning workers fight with the kernels' threads, and with all else the machine does.
+    """Run torch on one thread: its busy-waiting workers compete with the kernels' threads and with other programs.
 
     With two threads, a fit with pairs was a quarter faster on an idle machine and many times slower on a busy one.
     """

@@ -1,10 +1,10 @@
-"""Factored training: wide tables, whose tables of all terms would be too large to make in every step.
+"""Low-rank training for wide sparse tables, where evaluating the tables of all terms in every step would be too slow.
 
-    score = f_0 + Σ_entries Σ_b h_b(x) a_tb        entries: the terms whose features a row all has, see `entries`
+    score = f_0 + Σ_codes Σ_b h_b(x) a_tb      codes: terms whose features are all present in a row, see `sparse_codes`
 
-The bases are evaluated on the cells of one shared axis; an entry blends them, and its term's coefficients take the
-blend to scores. A step costs what its batch holds: coefficients that no row of it touches are left alone, and the ridge
-they miss is made up for when they are touched again. All members share the bases and have coefficients of their own.
+The bases are evaluated on the cells of one shared axis; a code interpolates between them, and the coefficients of its
+term turn the result into scores. A step costs as much as its batch has codes: it does not touch other coefficients, and
+their ridge is applied when they are next touched. All members share the bases and have their own coefficients.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from .optimizer import FlatAdamW
 from .rows import Rows
 
 CHUNK = 8192  # rows scored at a time
-SCALES = -1.5, 1.5  # of the logarithm
+SCALES = -1.5, 1.5  # range of the logarithm of the scale
 
 
 @dataclass(frozen=True)
-class Regime:
-    """How fast a factored net learns.
+class LearningRates:
+    """Learning rates and penalties of a `LowRankNet`.
 
-    rate, base_rate : of the coefficients and of the bases, at the top of the schedule
+    rate, base_rate : of the coefficients and of the bases, at the maximum of the schedule
     ridge, output_penalty : see `find_ridge`
     """
 
@@ -54,7 +54,7 @@ class LowRankNet(nn.Module):
     ----------
     finders : order of a term -> the terms of that order, and their axis
     bases : order of a term -> its Basis, one copy
-    mass : order of a term -> (cells,) entries of a row on each cell, in the mean
+    mass : order of a term -> (cells,) mean number of codes of a row on each cell
     n_members, n_outputs : M, K
     """
 
@@ -74,7 +74,7 @@ class LowRankNet(nn.Module):
         self.points = {order: _Cells(finder, mass[order]) for order, finder in finders.items()}
 
     def table(self, order: int) -> Tensor:
-        """(cells, B): values of the bases on all cells, of mean square 1 over the entries of a row."""
+        """(cells, B): values of the bases on all cells, with mean square 1 over the codes of a row."""
         points = self.points[order]
         values = self.bases[str(order)](points.places, points.weight)[0]
         if points.has_missing:
@@ -84,8 +84,8 @@ class LowRankNet(nn.Module):
 
 
 class _Cells:
-    """Cells of a shared axis that the bases speak for: their places (P, o) and entries, and behind those of order 1 the
-    missing value, which has a number of its own in every basis."""
+    """Cells of a shared axis that take values of the bases: their places (P, o) and mass. Those of order 1 end with the
+    missing value, which has its own parameter in every basis."""
 
     def __init__(self, finder: CodeFinder, mass: np.ndarray):
         order, axis = finder.features.shape[1], finder.axis
@@ -94,45 +94,45 @@ class _Cells:
         cells = np.ravel_multi_index([grid.ravel() for grid in grids], (finder.side,) * order)
         places = np.stack([axis.places[grid.ravel() - 1] for grid in grids], axis=1)
         self.has_missing = order == 1 and finder.absent_cell > 0
-        known = np.r_[cells, 0] if self.has_missing else cells
+        filled = np.r_[cells, 0] if self.has_missing else cells
         self.places = torch.from_numpy(places.astype(np.float32))
         self.weight = torch.from_numpy(np.maximum(mass[cells], 1e-9).astype(np.float32))
-        self.cells = torch.from_numpy(known)
-        self.mass = torch.from_numpy(mass[known].astype(np.float32))
+        self.cells = torch.from_numpy(filled)
+        self.mass = torch.from_numpy(mass[filled].astype(np.float32))
 
 
-def count_mass(finder: CodeFinder, entries: SparseCodes, weights: np.ndarray) -> np.ndarray:
-    """(cells,) entries of a row on each cell, in the weighted mean over rows."""
-    mass = np.zeros((finder.side ** entries.position.shape[1], 1))
-    for part, row in entries.chunks():
+def count_mass(finder: CodeFinder, codes: SparseCodes, weights: np.ndarray) -> np.ndarray:
+    """(cells,) weighted mean number of codes of a row on each cell."""
+    mass = np.zeros((finder.side ** codes.position.shape[1], 1))
+    for part, row in codes.chunks():
         kernels.pull_bases(part.position, finder.side, weights[row, None] / weights.sum(), mass)
     return mass[:, 0]
 
 
-def find_ridge(entries: SparseCodes, n_terms: int, regime: Regime) -> np.ndarray:
-    """(T,) ridge of the terms: as so many rows' worth, more for those with more entries.
+def find_ridge(codes: SparseCodes, n_terms: int, rates: LearningRates) -> np.ndarray:
+    """(T,) ridge of the terms, larger for terms with more codes.
 
-    PAPER §4.3: the output penalty is on the mean square of f_t. The bases have a mean square of one over all entries of
-    a row together, so it presses on a term by the share of entries that it has.
+    PAPER §4.3: the output penalty is on the mean square of f_t. The bases have a mean square of 1 over all codes of a
+    row together, so the penalty of a term is proportional to its share of the codes.
     """
-    count = np.bincount(entries.term, minlength=n_terms)
-    share = count / max(len(entries.term), 1)
-    return regime.ridge / len(entries) * np.sqrt(n_terms * share) + regime.output_penalty * share
+    count = np.bincount(codes.term, minlength=n_terms)
+    share = count / max(len(codes.term), 1)
+    return rates.ridge / len(codes) * np.sqrt(n_terms * share) + rates.output_penalty * share
 
 
-class _Learner:
-    """Coefficients of one order on their way: AdaGrad with one rate a term, and a ridge that waits for their turn."""
+class _CoefficientLearner:
+    """Trains the coefficients of one order: AdaGrad with one rate per term, and a ridge that is applied late."""
 
-    def __init__(self, net: LowRankNet, order: int, entries: SparseCodes, ridge: np.ndarray, threads: int):
-        self.net, self.order, self.entries, self.threads = net, order, entries, threads
+    def __init__(self, net: LowRankNet, order: int, codes: SparseCodes, ridge: np.ndarray, threads: int):
+        self.net, self.order, self.codes, self.threads = net, order, codes, threads
         self.values, self.ridge = net.coefficients[order], ridge
         n_terms = len(self.values)
         self.power, self.seen, self.clock = np.zeros(n_terms), np.zeros(n_terms), 0.0
         self.count = np.zeros(n_terms, np.int64)
 
     def begin(self, rows: np.ndarray, scores: np.ndarray) -> None:
-        """Take a batch, catch up with its terms and add their contributions to scores (b, C)."""
-        self.batch, self.table = self.entries.take(rows), self.net.table(self.order)
+        """Take a batch, apply the ridge its terms have missed, and add their contributions to scores (b, C)."""
+        self.batch, self.table = self.codes.take(rows), self.net.table(self.order)
         self.sorted = self.batch.sort(self.count)
         self.shrink(self.sorted[0])
         side = self.net.finders[self.order].side
@@ -140,7 +140,7 @@ class _Learner:
         self.batch.add_scores(self.blend, self.values, scores, self.threads)
 
     def end(self, slope: np.ndarray, rate: float) -> None:
-        """Move the coefficients against the slope (b, C) of the scores, and hand the bases their gradient."""
+        """Move the coefficients against the slope (b, C) of the scores, and add the gradient of the bases."""
         back = np.empty_like(self.blend)
 
         def work(_part: int, first: int, last: int) -> int:
@@ -161,14 +161,16 @@ class _Learner:
             getattr(self, name)[:] = state[name]
 
     def shrink(self, terms: np.ndarray) -> None:
+        """Apply the ridge that these terms have missed."""
+        arrays = self.values, self.power, self.seen, self.clock, self.ridge
+
         def work(_part: int, first: int, last: int) -> int:
-            known = self.values, self.power, self.seen, self.clock, self.ridge
-            return kernels.shrink_terms(first, last, terms, *known)
+            return kernels.shrink_terms(first, last, terms, *arrays)
 
         kernels.share_rows(work, len(terms), self.threads)
 
     def add_scores(self, rows: np.ndarray, scores: np.ndarray) -> None:
-        chosen = self.entries.take(rows)
+        chosen = self.codes.take(rows)
         table = self.net.table(self.order).numpy()
         chosen.add_scores(
             chosen.blend(table, self.net.finders[self.order].side, self.threads), self.values, scores, self.threads
@@ -176,18 +178,18 @@ class _Learner:
 
 
 class LowRankMembers:
-    """All members of a LowRankNet with their rows and optimisers; the loop sees it as a `Members`."""
+    """All members of a LowRankNet with their rows and optimisers; trained by the loop like `Members`."""
 
     def __init__(
-        self, net: LowRankNet, entries: Mapping[int, SparseCodes], rows: Rows, objective: Loss, settings: Settings,
-        regime: Regime, threads: int,
+        self, net: LowRankNet, codes: Mapping[int, SparseCodes], rows: Rows, loss: Loss, settings: Settings,
+        rates: LearningRates, threads: int,
     ):  # fmt: skip
-        self.net, self.rows, self.objective, self.regime = net, rows, objective, regime
+        self.net, self.rows, self.loss, self.rates = net, rows, loss, rates
         self.shares, self.scale = rows.shares(), 1.0
         self.begin(settings)
         self.learners = [
-            _Learner(net, order, found, find_ridge(found, len(net.coefficients[order]), regime), threads)
-            for order, found in entries.items()
+            _CoefficientLearner(net, order, found, find_ridge(found, len(net.coefficients[order]), rates), threads)
+            for order, found in codes.items()
         ]
         self.optimizer = FlatAdamW(net.parameters(), settings.weight_decay, 0.0)
         self.held = np.flatnonzero(rows.held_out.any(dim=1).numpy())
@@ -196,7 +198,7 @@ class LowRankMembers:
         self.validates = len(self.held) > 0
 
     def begin(self, settings: Settings) -> None:
-        """A new round of steps, from the present state."""
+        """A new round of steps, from the current state."""
         self.settings, self.steps = settings, 0
 
     def advance(self, _pool: Rows, batches: Sequence[np.ndarray], _noise: float) -> None:
@@ -204,7 +206,7 @@ class LowRankMembers:
         for batch in batches:
             self.steps += 1
             share = schedule(self.steps / self.settings.max_steps)
-            self._step(batch, self.regime.rate * share, self.regime.base_rate * share)
+            self._step(batch, self.rates.rate * share, self.rates.base_rate * share)
 
     def _step(self, batch: np.ndarray, rate: float, base_rate: float) -> None:
         where = torch.from_numpy(batch)
@@ -212,7 +214,7 @@ class LowRankMembers:
         scores = self._intercepts(len(batch))
         for learner in self.learners:
             learner.begin(batch, scores)
-        slope = self.objective.slope(self._given(scores, init), target) * (self.shares[where] / len(batch))[..., None]
+        slope = self.loss.slope(self._given(scores, init), target) * (self.shares[where] / len(batch))[..., None]
         add_gradient(self.net.intercept, slope.sum(dim=0))
         flat = slope.reshape(len(batch), -1).numpy()
         for learner in self.learners:
@@ -228,9 +230,9 @@ class LowRankMembers:
 
     @torch.no_grad()
     def validation_losses(self) -> Tensor:
-        """(held-out rows,) parts of the mean validation loss of the members, at the scale that they would give it.
+        """(held-out rows,) parts of the mean validation loss of the members, at the best scale of all coefficients.
 
-        Few epochs find the direction of the coefficients long before their size, and more of them overfit.
+        A few epochs find the direction of the coefficients long before their size; more epochs overfit.
         """
         if not self.validates:
             return torch.empty(0)
@@ -239,7 +241,7 @@ class LowRankMembers:
         some = slice(None, None, max(1, len(self.held) // CHUNK))
 
         def lose(scale: float, part: slice) -> Tensor:
-            losses = self.objective.loss(given[part].double() + scale * added[part], target[part])
+            losses = self.loss.loss(given[part].double() + scale * added[part], target[part])
             return (losses * self.held_weights[part]).sum(1)
 
         found = minimize_scalar(lambda power: float(lose(math.exp(power), some).sum()), bounds=SCALES, method="bounded")
@@ -247,9 +249,9 @@ class LowRankMembers:
         return lose(self.scale, slice(None))
 
     def _score_held(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Of all held-out rows: what is given before, what the terms add to it, (H, M, K), and the targets."""
+        """All held-out rows: scores without the terms, what the terms add, both (H, M, K), and targets."""
         scores = np.zeros((len(self.held), self.net.n_members * self.net.n_outputs), np.float32)
-        learners = [learner for learner in self.learners if learner.values.any()]  # the others say nothing yet
+        learners = [learner for learner in self.learners if learner.values.any()]  # the others add 0
         for first in range(0, len(self.held), CHUNK):
             chunk = slice(first, first + CHUNK)
             for learner in learners:
@@ -281,7 +283,7 @@ class LowRankMembers:
         }  # fmt: skip
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Go on from a state."""
+        """Continue from a state."""
         kept, self.steps, self.scale = state["kept"], state["steps"], state["scale"]
         scales = [self.scale, kept["scale"], *(found["clock"] + 1 for found in state["learners"])]
         require(all(0 < scale < math.inf for scale in scales), "a scale or a learning rate is out of range")
@@ -292,6 +294,6 @@ class LowRankMembers:
             learner.resume(found)
 
     def apply_scale(self) -> None:
-        """Give the coefficients the size that held-out rows would give them."""
+        """Multiply the coefficients by the best scale on held-out rows."""
         for learner in self.learners:
             learner.values *= np.float32(self.scale)

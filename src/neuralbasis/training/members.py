@@ -1,9 +1,9 @@
-"""Members: the members shared out among threads, each part with all that trains it.
+"""Members: the members of an ensemble, trained side by side on several threads.
 
-Members never meet while they are trained: each has weights, held-out rows and penalties of its own. So they are dealt
-into parts that go through the same batches, each in a thread of its own. Where there is one thread, or where processes
-meet in every step, all parts go in step. How many parts there are depends on the problem alone, never on the threads:
-products of another size round differently, and a seed should give one model on any machine.
+Members are independent while they train: each has its own weights, held-out rows and penalties. They are split into
+groups that train on the same batches, each group in its own thread. With one thread, or with several processes, which
+communicate in every step, all groups advance together. The number of groups depends on the problem and never on the
+threads: matrix products of another size round differently, and a seed must give one model on any machine.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from .optimizer import FlatAdamW
 from .penalties import Penalty, Smoothness, adapt_smoothness
 from .rows import Rows
 
-REFRESH = 10  # steps after which penalties are weighed anew
-N_PARTS = 2  # more would be too small: a step of main effects is mostly calls
+REFRESH = 10  # steps between two updates of the weights of penalties
+N_GROUPS = 2  # the overhead of calls would dominate a step of smaller groups
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to train. Steps and rounds count batches and checkpoints; see the estimators for what users set."""
+    """How to train. Steps count batches, rounds count checkpoints; the estimators document what users set."""
 
     learning_rate: float = 1e-2
     weight_decay: float = 1e-5
@@ -56,24 +56,27 @@ class Settings:
 
 
 class Members:
-    """All members of `net`, dealt into parts; a context that ends their threads."""
+    """All members of `net` in groups; as a context manager, it ends their threads."""
 
     def __init__(
-        self, net: BasisNet, grid: GridEngine, engine: GridEngine | ExactEngine, rows: Rows, objective: Loss,
-        settings: Settings, group: ProcessGroup = SINGLE_PROCESS,
+        self, net: BasisNet, grid: GridEngine, engine: GridEngine | ExactEngine, rows: Rows, loss: Loss,
+        settings: Settings, processes: ProcessGroup = SINGLE_PROCESS,
     ):  # fmt: skip
-        self.net, self.group, n_parts = net, group, count_parts(net, engine)
-        self.edges = np.linspace(0, net.n_members, n_parts + 1).astype(int).tolist()
+        self.net, self.processes, n_groups = net, processes, count_groups(net, engine)
+        self.edges = np.linspace(0, net.n_members, n_groups + 1).astype(int).tolist()
         held = np.flatnonzero(rows.held_out.any(dim=1).cpu().numpy())
         smoothness = adapt_smoothness(settings.smoothness, rows.n_effective, rows.information)
         penalty = Penalty(grid, rows.n_effective, smoothness, settings.output_penalty)
-        n_threads = min(n_parts, grid.threads) if group.size == 1 else 1
-        share, known = grid.with_threads(grid.threads // n_threads), (objective, settings, held, group)
-        self.parts = [
-            Part(net.part(*e) if n_parts > 1 else net, share, rows.part(*e), copy(penalty), *known, number)
-            for number, e in enumerate(pairwise(self.edges))
-        ]
-        self.strands = [self.parts] if n_threads == 1 else [[part] for part in self.parts]
+        n_threads = min(n_groups, grid.threads) if processes.size == 1 else 1
+        grid = grid.with_threads(grid.threads // n_threads)
+        self.groups = [
+            MemberGroup(
+                net.part(*ends) if n_groups > 1 else net, grid, rows.part(*ends), copy(penalty), loss, settings, held,
+                processes, number,
+            )
+            for number, ends in enumerate(pairwise(self.edges))
+        ]  # fmt: skip
+        self.groups_by_thread = [self.groups] if n_threads == 1 else [[group] for group in self.groups]
         self.pool: Pool | None = None
         self.threads = ThreadPoolExecutor(n_threads - 1) if n_threads > 1 else None
         self.validates = len(held) > 0
@@ -87,85 +90,91 @@ class Members:
 
     @property
     def steps(self) -> int:
-        return self.parts[0].step
+        return self.groups[0].step
 
     def advance(self, pool: Pool, batches: Sequence[np.ndarray], noise: float) -> None:
         """Train all members on these batches of a pool."""
         if pool is not self.pool:
-            self._take(pool)
-        self._each(lambda parts: advance(parts, batches, noise))
+            self._use(pool)
+        self._each(lambda groups: advance(groups, batches, noise))
 
     def validation_losses(self) -> Tensor:
-        """(held-out rows,) parts of the averaged nets' validation loss: the mean over members of each one's loss."""
-        found = self._each(lambda parts: [part.validation_losses() * part.net.n_members for part in parts])
+        """(held-out rows,) parts of the validation loss of the averaged nets: the mean over members of their losses."""
+        found = self._each(lambda groups: [group.validation_losses() * group.net.n_members for group in groups])
         return torch.stack(list(chain.from_iterable(found))).sum(dim=0) / self.net.n_members
 
     def keep(self) -> None:
-        """Remember the averaged values."""
-        for part in self.parts:
-            part.kept = part.optimizer.average.clone()
+        """Keep the averaged values."""
+        for group in self.groups:
+            group.kept = group.optimizer.average.clone()
 
     def restore(self) -> None:
-        """Give the whole net what was kept."""
-        self.group.spread({part.number: [part.kept] for part in self.parts})
-        for part, first in zip(self.parts, self.edges, strict=False):
-            part.optimizer.values.copy_(part.kept)
-            if part.net is not self.net:
-                self.net.absorb(part.net, first)
+        """Set the whole net to the kept values."""
+        self.processes.spread({group.number: [group.kept] for group in self.groups})
+        for group, first in zip(self.groups, self.edges, strict=False):
+            group.optimizer.values.copy_(group.kept)
+            if group.net is not self.net:
+                self.net.absorb(group.net, first)
         self.net.eval()
 
     def state(self) -> dict[str, Any]:
-        """The state of all parts, wherever they are at home: all processes ask for it at once."""
-        return {"parts": [part.state() for part in self.parts]}
+        """The state of all groups, whichever process owns them: all processes must call this at once."""
+        return {"groups": [group.state() for group in self.groups]}
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Go on from a state."""
-        for part, found in zip(self.parts, state["parts"], strict=True):
-            require(found["step"] == found["optimizer"]["steps"] == state["parts"][0]["step"], "parts differ in steps")
-            part.resume(found)
+        """Continue from a state."""
+        steps = state["groups"][0]["step"]
+        for group, found in zip(self.groups, state["groups"], strict=True):
+            require(found["step"] == found["optimizer"]["steps"] == steps, "groups differ in steps")
+            group.resume(found)
 
-    def _take(self, pool: Pool) -> None:
-        """Give every part its members' share of a pool."""
+    def _use(self, pool: Pool) -> None:
+        """Hand every group its members' part of a pool."""
         self.pool = pool
-        for part, ends in zip(self.parts, pairwise(self.edges), strict=True):
-            part.pool = pool if len(self.parts) == 1 else pool.part(*ends, part.grid.threads)
+        for group, ends in zip(self.groups, pairwise(self.edges), strict=True):
+            group.pool = pool if len(self.groups) == 1 else pool.part(*ends, group.grid.threads)
 
-    def _each(self, work: Callable[[Sequence[Part]], Any]) -> list[Any]:
-        """What `work` gives for each strand of parts that go in step, the first in this thread."""
+    def _each(self, work: Callable[[Sequence[MemberGroup]], Any]) -> list[Any]:
+        """Results of `work` for the groups of each thread; the first runs in this thread."""
+        first, *others = self.groups_by_thread
         if self.threads is None:
-            return [work(parts) for parts in self.strands]
-        others = [self.threads.submit(work, parts) for parts in self.strands[1:]]
-        return [work(self.strands[0]), *[other.result() for other in others]]
+            return [work(first)]
+        submitted = [self.threads.submit(work, groups) for groups in others]
+        return [work(first), *[future.result() for future in submitted]]
 
 
-def count_parts(net: BasisNet, engine: GridEngine | ExactEngine) -> int:
-    """One if members cannot be separated: dropout draws from one global stream, the exact engine looks points up for
-    all of them."""
+def count_groups(net: BasisNet, engine: GridEngine | ExactEngine) -> int:
+    """Groups of members; one if they cannot be separated: dropout draws from one global stream of random numbers, and
+    the exact engine looks points up for all members."""
     if isinstance(engine, ExactEngine) or engine.device.type != "cpu":
         return 1
     random = net.basis_dropout or any(getattr(basis, "dropout", 0.0) for basis in net.bases.values())
-    return 1 if random or not all(map(_is_separable, net.bases.values())) else min(net.n_members, N_PARTS)
+    return 1 if random or not all(map(_is_separable, net.bases.values())) else min(net.n_members, N_GROUPS)
 
 
 def _is_separable(basis: nn.Module) -> bool:
-    """Does it say so, and do all its tensors lead with the copies?"""
+    """Whether a basis declares it, and all its tensors have the copies as first dimension."""
     tensors = [*basis.parameters(), *basis.buffers()]
     return getattr(basis, "separable", False) and all(t.shape[:1] == (basis.n_copies,) for t in tensors)
 
 
 @dataclass(eq=False)
-class Part:
-    """Some members: their net, the rows they are judged by, penalty and optimiser; `held` are the rows that any of the
-    crew holds out, `pool` has those that batches are drawn from. The net is evaluated and moved at home."""
+class MemberGroup:
+    """Some members with their net, penalty and optimiser. The process that owns the group evaluates and moves its net.
+
+    rows : those that members hold out for validation
+    held : indices of the rows that any member of the ensemble holds out
+    pool : rows that batches are drawn from
+    """
 
     net: BasisNet
     grid: GridEngine
     rows: Rows
     penalty: Penalty
-    objective: Loss
+    loss: Loss
     settings: Settings
     held: np.ndarray
-    group: ProcessGroup = SINGLE_PROCESS
+    processes: ProcessGroup = SINGLE_PROCESS
     number: int = 0
     step: int = 0
     kept: Tensor = field(default_factory=lambda: torch.empty(0))
@@ -178,27 +187,27 @@ class Part:
         net.train()
 
     @property
-    def is_home(self) -> bool:
-        return self.group.owns(self.number)
+    def is_owned(self) -> bool:
+        return self.processes.owns(self.number)
 
     def refresh(self, noise: float) -> None:
-        """Weigh penalties anew, when it is time to."""
-        if self.is_home and self.step % REFRESH == 0:
+        """Update the weights of the penalties every `REFRESH` steps."""
+        if self.is_owned and self.step % REFRESH == 0:
             with torch.no_grad():
                 self.penalty.refresh(self.net.table(self.grid.points), noise, self.step / self.settings.max_steps)
 
-    def read(self, batch: Batch, table: Tensor) -> list[Tensor]:
-        """The gradient that the rows of a batch give the table, a histogram over its cells, and all else in scores."""
+    def find_gradients(self, batch: Batch, table: Tensor) -> list[Tensor]:
+        """Gradients of a batch: of the table, a histogram over its cells, and of all else that scores depend on."""
         net, pool, lookup, where = self.net, self.pool, batch.lookup, batch.where
         parts = lookup.gather(batch.taken, table, net.tied).to(lookup.sums)
         with torch.no_grad():
             scores = net.combine(parts)
-        slope = self.objective.slope(scores if pool.init is None else scores + pool.init[where], batch.target)
+        slope = self.loss.slope(scores if pool.init is None else scores + pool.init[where], batch.target)
         pull, own = net.pull(parts, slope * (pool.shares[where] / batch.size)[..., None])
         return [lookup.scatter(batch.taken, pull, len(table)), *own]
 
     def add_gradients(self, batch: Batch, table: Tensor, total: Tensor, *own: Tensor) -> None:
-        """Those of all rows and of the penalty, back through the net."""
+        """Add the gradients of all rows and of the penalty, back through the net."""
         self.net.add_gradients(own)
         values, grad = table.detach(), total.to(table.dtype)
         if isinstance(self.pool.engine, GridEngine):
@@ -209,18 +218,18 @@ class Part:
         WithGradient.apply(table, grad).backward()
 
     def move(self) -> None:
-        """A step along the gradients."""
+        """Take a step along the gradients."""
         self.step += 1
-        if self.is_home:
+        if self.is_owned:
             self.optimizer.step(self.settings.learning_rate * schedule(self.step / self.settings.max_steps))
 
     def state(self) -> dict[str, Any]:
         if self.step == 0:
-            self.refresh(1.0)  # penalties have weights from the first step on
+            self.refresh(1.0)  # the state includes weights of penalties from the first step on
         optimizer, penalty = self.optimizer.state(), self.penalty.state()
         kept = self.kept.cpu().numpy()
         state = {"step": self.step, "optimizer": optimizer, "penalty": penalty, "kept": kept}
-        return self.group.agree(state, self.number)
+        return self.processes.agree(state, self.number)
 
     def resume(self, state: dict[str, Any]) -> None:
         self.step, self.kept = state["step"], torch.from_numpy(state["kept"]).to(self.grid.device)
@@ -237,27 +246,27 @@ class Part:
         if not len(self.held):
             return torch.empty(0)
         values = self.optimizer.values
-        present = values.clone()
+        current = values.clone()
         values.copy_(self.optimizer.average)
         self.net.eval()
         (table,), lookup = make_tables([self], self.grid.points), self.grid.lookup
-        own, step = self.group.share(len(self.held)), self.net.block_rows
+        own, step = self.processes.share(len(self.held)), self.net.block_rows
         found = table.new_zeros(len(self.held), dtype=lookup.sums)
         for first in range(own.start, own.stop, step):
             some = slice(first, min(first + step, own.stop))
             index = self.held[some]
             target, init = self.rows.take(torch.from_numpy(index).to(self.grid.device))
             scores = self.net.combine(lookup.gather(lookup.take(index), table, self.net.tied).to(lookup.sums))
-            losses = self.objective.loss(scores if init is None else scores + init, target)
+            losses = self.loss.loss(scores if init is None else scores + init, target)
             found[some] = (losses * self.held_weights[some]).sum(1)
-        values.copy_(present)
+        values.copy_(current)
         self.net.train()
-        return self.group.sum(found)
+        return self.processes.sum(found)
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """What a process holds of a batch: its rows in the pool, their positions and targets; `size` counts all rows."""
+    """The rows of a batch that a process holds: where in the pool, positions and targets; `size` counts all rows."""
 
     size: int
     where: Tensor
@@ -274,35 +283,37 @@ def take_batch(pool: Pool, rows: np.ndarray) -> Batch:
     return Batch(len(rows), where, points, lookup, lookup.take(index), pool.target[where])
 
 
-def advance(parts: Sequence[Part], batches: Sequence[np.ndarray], noise: float) -> None:
-    """A step of parts that go in step, for every batch of rows."""
+def advance(groups: Sequence[MemberGroup], batches: Sequence[np.ndarray], noise: float) -> None:
+    """One step of all groups together for every batch of rows."""
     for rows in batches:
-        for part in parts:
-            part.refresh(noise)
-        compute_gradients(parts, rows)
-        for part in parts:
-            part.move()
+        for group in groups:
+            group.refresh(noise)
+        compute_gradients(groups, rows)
+        for group in groups:
+            group.move()
 
 
-def compute_gradients(parts: Sequence[Part], rows: np.ndarray) -> None:
+def compute_gradients(groups: Sequence[MemberGroup], rows: np.ndarray) -> None:
     """One batch: the tables forward, the rows' gradients as histograms over their cells, and back through the nets.
 
-    Every process has histograms of the rows it holds; their sum is the whole batch's, and goes back at home.
+    Every process has histograms of the rows it holds. Their sum is that of the batch; the owner of a group gets it.
     """
-    batch = take_batch(parts[0].pool, rows)
-    tables = make_tables(parts, batch.points)
-    found = {part.number: part.read(batch, table.detach()) for part, table in zip(parts, tables, strict=True)}
-    sums = parts[0].group.collect(found)
-    for part, table in zip(parts, tables, strict=True):
-        if part.is_home:
-            part.add_gradients(batch, table, *sums[part.number])
+    batch = take_batch(groups[0].pool, rows)
+    tables = make_tables(groups, batch.points)
+    found = {
+        group.number: group.find_gradients(batch, table.detach()) for group, table in zip(groups, tables, strict=True)
+    }
+    sums = groups[0].processes.collect(found)
+    for group, table in zip(groups, tables, strict=True):
+        if group.is_owned:
+            group.add_gradients(batch, table, *sums[group.number])
 
 
-def make_tables(parts: Sequence[Part], points: Points) -> list[Tensor]:
-    """The nets' tables, evaluated at home and known to all processes, with what else scores need."""
-    tables = [part.net.table(points) if part.is_home else part.net.blank_table(points) for part in parts]
-    known = {part.number: [table.detach(), *part.net.outer] for part, table in zip(parts, tables, strict=True)}
-    parts[0].group.spread(known)
+def make_tables(groups: Sequence[MemberGroup], points: Points) -> list[Tensor]:
+    """The nets' tables, evaluated by their owners and sent to all processes with all else that scores depend on."""
+    tables = [group.net.table(points) if group.is_owned else group.net.blank_table(points) for group in groups]
+    sent = {group.number: [table.detach(), *group.net.outer] for group, table in zip(groups, tables, strict=True)}
+    groups[0].processes.spread(sent)
     return tables
 
 
@@ -323,5 +334,5 @@ class WithGradient(torch.autograd.Function):
 
 
 def schedule(progress: float) -> float:
-    """Share of the learning rate: 5 % linear warm-up, then a cosine to zero."""
+    """Share of the learning rate: a linear warm-up over 5 % of the steps, then a cosine to zero."""
     return min(1.0, progress / 0.05) * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))

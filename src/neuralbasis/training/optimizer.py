@@ -1,7 +1,7 @@
-"""AdamW on one flat vector: every parameter is a view of it, so a step, an average or a snapshot is one operation.
+"""AdamW on one flat vector: every parameter is a view of it, and a step, an average or a snapshot is one operation.
 
-DIFF: the net that is kept is an exponential average of the values, not the last ones.
-torch.optim would import its compiler with the first optimiser (seconds in a fresh process) and loop over tensors.
+DIFF: the kept net is an exponential average of the values, not the last ones.
+torch.optim would import torch's compiler (seconds in a fresh process) and loop over tensors.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class FlatAdamW:
     ----------
     parameters : they become views of `values`
     weight_decay : each step shrinks values by rate · weight_decay
-    averaging : steps over which `average`, the exponential mean of the values, looks back
+    averaging : steps that `average`, the exponential mean of the values, spans
     """
 
     betas, epsilon = (0.9, 0.99), 1e-8
@@ -54,7 +54,7 @@ class FlatAdamW:
             getattr(self, name).copy_(torch.from_numpy(state[name]))
 
     def step(self, rate: float) -> None:
-        """Move along the gradients that the parameters have gathered, then forget them."""
+        """Move along the accumulated gradients, then set them to 0."""
         self.steps += 1
         (first, second), share = self.betas, 1 / min(self.steps, self.averaging + 1)
         bias = 1 - first**self.steps, 1 - second**self.steps

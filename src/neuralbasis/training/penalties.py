@@ -4,11 +4,11 @@
     curvature    Σ_t ∫ λ_t(x) f_t''²       λ_t(x) = strength · noise / (mean f_t''² around x + floor) / n; main effects
     ridge        Σ_g ρ_g Σ_{c in g} w_c f_c²   ρ_g = ½ · noise / (mean f_c² + floor) / n; w: see `find_loose_cells`
 
-All weights follow the shape they press on, like the variance of a prior that is estimated while fitting: flat shapes
-are pressed flat, strong ones are left free, and a shape may be sharp in one place and smooth elsewhere: a main effect
-around each knot, an interaction in each block of its table. These local weights, the curvature's and the slope's of
-interactions, grow with training: pressed from the start, a shape would never show that it has to bend.
-`noise` is the validation loss as a share of the constant model's loss.
+All weights adapt to the shape that they penalise, like the variance of a prior that is estimated while fitting: flat
+shapes are flattened, strong ones are hardly penalised. A shape may be sharp in one place and smooth elsewhere: a main
+effect around each knot, an interaction in each block of its table. These local weights (of curvature, and of the slopes
+of interactions) grow with training: penalised from the start, a shape would never bend.
+`noise` is the validation loss divided by that of the constant model.
 DIFF: the paper has the output penalty only, on f before classes are mixed; here it is on the contributions.
 """
 
@@ -28,17 +28,17 @@ from .engines import GridEngine
 from .lookup import CompiledLookUp
 
 RIDGE_FLOOR = 0.02
-REACH = 8, 24  # curvature around a knot: so many knots on either side, or one in so many of the axis
-RAMP = 0.9  # share of the steps in which local weights grow
+REACH = 8, 24  # window of the curvature: knots on either side, or the divisor of the number of knots
+RAMP = 0.9  # share of the steps during which local weights grow
 N_BLOCKS = 6  # pieces of an axis
-SURE_OF_BENDS = 3000  # rows for which the curvature's strength is meant
-LEAST_PRESS, PRESS_GROWTH = 0.3, 0.3  # its part for few rows, and the power by which it grows with more
-CURVATURE = 0  # its key beside the orders of terms, which stand for their slopes
-Smoothness = Mapping[int, tuple[float, float]]  # order of a term, or CURVATURE -> strength and floor
+REFERENCE_ROWS = 3000  # for which the strength of the curvature penalty is given
+MIN_FACTOR, GROWTH = 0.3, 0.3  # its smallest factor, for few rows, and the power of its growth with more rows
+CURVATURE = 0  # its key in `Smoothness`; the other keys are orders of terms
+Smoothness = Mapping[int, tuple[float, float]]  # order of a term (slopes) or CURVATURE -> strength and floor
 
 
 class Edges:
-    """Neighbouring cells of a grid, compiled loops on the CPU and torch indexing elsewhere."""
+    """Neighbouring cells of a grid; compiled loops on the CPU, torch indexing elsewhere."""
 
     def __init__(self, grid: GridEngine):
         left, right, width, block, term, share = find_edges(grid)
@@ -104,15 +104,15 @@ class Bends:
 
 
 def adapt_smoothness(smoothness: Smoothness, n_rows: float, information: float) -> Smoothness:
-    """Penalties for so many rows, of which each tells so much about the shapes (little where one class is rare).
+    """Penalties for `n_rows` rows with this `information` (low if one class is rare).
 
-    Where rows tell little, strong shapes are let free later. Bends are pressed the harder, the more all rows tell: few
-    hardly show a bend that is there, and it would be pressed away; many show the smaller ones by themselves.
+    With little information, slopes are penalised more. Curvature is penalised more with more information: few rows
+    hardly support a bend, and the penalty would remove it; many rows support small bends despite the penalty.
     """
-    release, telling = 1 / math.sqrt(information), n_rows * information / SURE_OF_BENDS
-    press = max(LEAST_PRESS, min(telling, telling**PRESS_GROWTH))
+    slope_factor, amount = 1 / math.sqrt(information), n_rows * information / REFERENCE_ROWS
+    bend_factor = max(MIN_FACTOR, min(amount, amount**GROWTH))
     return {
-        kind: (press * strength, floor) if kind == CURVATURE else (release * strength, release * floor)
+        kind: (bend_factor * strength, floor) if kind == CURVATURE else (slope_factor * strength, slope_factor * floor)
         for kind, (strength, floor) in smoothness.items()
     }
 
@@ -143,7 +143,7 @@ class Penalty:
         self.share = torch.from_numpy(share.astype(np.float32)).to(device)[:, None]
 
     def refresh(self, table: Tensor, noise: Tensor | float, progress: float = 1.0) -> None:
-        """Weigh the penalties anew by the present shapes; `noise` is a number or one (C,) for each channel."""
+        """Adapt the weights of the penalties to the current shapes; `noise` is a number or one (C,) per channel."""
         scale = noise / self.n_rows
         grown = min(1.0, progress / RAMP)
         if self.bends is not None:
@@ -156,7 +156,7 @@ class Penalty:
         self.ridge = self.weight * (scale / (power / self.group_weight + RIDGE_FLOOR))[self.group]
 
     def state(self) -> dict[str, np.ndarray]:
-        """The present weights."""
+        """The current weights."""
         return {name: getattr(self, name).cpu().numpy() for name in ("bend", "smooth", "ridge") if hasattr(self, name)}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
@@ -177,7 +177,7 @@ class Penalty:
     def add_exact_gradient(self, table: Tensor, grad: Tensor, share: Tensor) -> None:
         """For the exact engine: no smoothness, no ridge on interactions.
 
-        Its free cells stand before the last; `share` (cells, 1) of a batch.
+        The free cells precede the last cell; `share` (cells, 1) of a batch.
         """
         if self.n_free:
             own = slice(len(table) - self.n_free - 1, len(table) - 1)
@@ -187,10 +187,10 @@ class Penalty:
 
 
 def find_edges(grid: GridEngine) -> tuple[np.ndarray, ...]:
-    """Neighbouring based cells along every axis with an order: left, right, width, block; and of every block its term
+    """Neighbouring based cells along every axis with an order: left, right, width, block; and for every block its term
     and its share of the term.
 
-    The width is the distance of their places, times the number of parallel lines: sums over edges are integrals.
+    The width is the distance of their places times the number of parallel lines: sums over edges are integrals.
     """
     layout, found, terms, count = grid.layout, [], [], 0
     for index in range(len(layout.terms)):
@@ -218,7 +218,7 @@ def find_edges(grid: GridEngine) -> tuple[np.ndarray, ...]:
 
 
 def find_blocks(axes: Sequence[Axis]) -> np.ndarray:
-    """Block of every cell of a table: an interaction's axes with an order are cut in up to `N_BLOCKS` pieces."""
+    """Block of every cell of a table: the ordered axes of an interaction are cut into up to `N_BLOCKS` pieces."""
     block = np.zeros((), dtype=np.int64)
     for axis in axes:
         n_knots = len(axis.knots)
@@ -228,8 +228,8 @@ def find_blocks(axes: Sequence[Axis]) -> np.ndarray:
 
 
 def find_bends(grid: GridEngine) -> tuple[np.ndarray, ...]:
-    """Of every inner knot of a main effect with an order: its cell, the widths before and after it, its own width, and
-    the first and last + 1 of the bends around it."""
+    """For every inner knot of an ordered main effect: its cell, the gaps before and after it, its width, and the first
+    and last + 1 bend of the window around it."""
     layout, found, count = grid.layout, [], 0
     for index, term in enumerate(layout.terms):
         axis = layout.axes_of(index)[0]
@@ -248,11 +248,11 @@ def find_bends(grid: GridEngine) -> tuple[np.ndarray, ...]:
 
 
 def find_loose_cells(grid: GridEngine, smoothness: Smoothness) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cells with a ridge: the free ones, then those of interactions of levels, if these are to be smooth: no edge joins
-    level to level.
+    """Cells with a ridge: the free ones, then, with smoothness, those of interactions of nominal columns, whose levels
+    are not neighbours.
 
-    With each cell its group, whose cells are shrunk together (the levels of a term; a main effect's missing cell
-    alone), and its weight: a line of cells along an axis with an order counts as one.
+    Each cell comes with its group, whose cells are shrunk together (the levels of a term; the missing cell of a main
+    effect alone), and its weight: a line of cells along an ordered axis counts as one.
     """
     free, based, n_terms = [], [], len(grid.layout.terms)
     for index, term in enumerate(grid.layout.terms):

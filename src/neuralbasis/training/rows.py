@@ -1,5 +1,4 @@
-"""Rows: the sample as tensors, with the rows that each member holds out, what these say of a loss, and how often each
-row is drawn."""
+"""Rows: the sample as tensors, with the rows that each member holds out and how often each row is drawn."""
 
 from __future__ import annotations
 
@@ -24,10 +23,10 @@ class Rows:
     weights : (N,) with mean 1
     held_out : (N, M) rows that each member validates on
     n_effective : number of observations
-    information : what a row tells, see `Loss.information`
+    information : of a row, see `Loss.information`
     copies : (N,) how often a row is drawn in an epoch
     init : (N, 1 or M, K) given scores
-    member_mask : (D, M) columns that each member may speak of; None: all
+    member_mask : (D, M) columns that each member uses; None: all
     """
 
     target: Tensor
@@ -40,13 +39,8 @@ class Rows:
     member_mask: Tensor | None = None
 
     @property
-    def n_validated(self) -> float:
-        """Number of observations that any member holds out."""
-        return self.n_effective * float(self.held_out.any(dim=1).float().mean())
-
-    @property
     def all_validate(self) -> bool:
-        """Does every member hold rows out?"""
+        """Whether every member holds rows out."""
         return bool(self.held_out.any(dim=0).all())
 
     def shares(self) -> Tensor:
@@ -66,41 +60,37 @@ class Rows:
         return self.target[index], None if self.init is None else self.init[index]
 
     def cpu(self) -> Rows:
-        """The same rows where the compiled loops read them."""
+        """The same rows on the CPU, for compiled loops."""
         init = None if self.init is None else self.init.cpu()
         return replace(
             self, target=self.target.cpu(), weights=self.weights.cpu(), held_out=self.held_out.cpu(), init=init
         )
 
     def validation_parts(self, index: Tensor | slice = slice(None)) -> Tensor:
-        """(N, M) part of each loss in the validation loss: the mean over members of each one's mean over the rows it
-        holds out; of these rows alone, if they hold all that are held out."""
+        """(N, M) weight of each loss in the validation loss: the mean over members of each member's mean over the rows
+        it holds out. `index` must contain all rows that are held out."""
         parts = self.weights[index, None] * self.held_out[index]
         return parts / parts.sum(dim=0) / parts.shape[1]
 
-    def validate(self, losses: Tensor) -> Tensor:
-        """Losses (N, M) of all rows -> (N,) parts of the validation loss."""
-        return (losses.double() * self.validation_parts()).sum(dim=1)
-
 
 def place_rows(
-    sample: Sample, objective: Loss, n_members: int, validation_size: float, rng: np.random.Generator, device
+    sample: Sample, loss: Loss, n_members: int, validation_size: float, rng: np.random.Generator, device
 ) -> Rows:
     """The sample as tensors on the device, with rows held out for each member."""
-    strata = sample.y if objective.link != "identity" else np.zeros(len(sample.y))
+    strata = sample.y if loss.link != "identity" else np.zeros(len(sample.y))
     held = hold_out(strata, n_members, validation_size, rng)
     weights = torch.from_numpy((sample.weights / sample.weights.mean()).astype(np.float32))
-    init = None if sample.init is None else objective.encode_init(sample.init)[:, None].to(device)
-    target, held_out = objective.encode(sample.y).to(device), torch.from_numpy(held).to(device)
+    init = None if sample.init is None else loss.encode_init(sample.init)[:, None].to(device)
+    target, held_out = loss.encode(sample.y).to(device), torch.from_numpy(held).to(device)
     return Rows(
-        target, weights.to(device), held_out, sample.n_effective, objective.information(sample), copy_rare(strata), init
+        target, weights.to(device), held_out, sample.n_effective, loss.information(sample), copy_rare(strata), init
     )
 
 
 def hold_out(
     strata: np.ndarray, n_members: int, share: float, rng: np.random.Generator, max_rows: int = 50_000
 ) -> np.ndarray:
-    """(N, M) rows each member validates on: another part for each as far as they last, balanced over `strata`."""
+    """(N, M) rows that each member validates on: disjoint parts while they last, balanced over `strata`."""
     n_rows = len(strata)
     held = np.zeros((n_rows, n_members), dtype=bool)
     size = min(round(share * n_rows) if share < 1 else int(share), max_rows, n_rows - 1)
@@ -115,22 +105,22 @@ def hold_out(
 
 
 def _balanced_order(strata: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Rows sorted by stratum and shuffled within it, so that every k-th row is a balanced sample."""
+    """Rows sorted by stratum and shuffled within it: every k-th row is a balanced sample."""
     return np.lexsort((rng.random(len(strata)), strata))
 
 
 def copy_rare(strata: np.ndarray) -> np.ndarray:
-    """(N,) how often to draw each row: rows of a rare class more often (and they weigh less each time).
+    """(N,) how often to draw each row: rows of a rare class more often, with a lower weight each time.
 
-    A batch of 8,192 rows with 0.17 % positives has 14 of them, and its gradient is mostly their noise. Drawing them
-    more often leaves the expected gradient as it is and takes most of that noise away.
+    A batch of 8,192 rows with 0.17 % positives has 14 of them, whose noise dominates its gradient. Drawing them more
+    often keeps the expected gradient and removes most of that noise.
     """
     _, inverse, count = np.unique(strata, return_inverse=True, return_counts=True)
-    rare = min(RARE_SHARE, 0.5 / len(count))  # of very many classes, none is rare for having a small share
+    rare = min(RARE_SHARE, 0.5 / len(count))  # with very many classes, a small share is not rare
     copies = np.clip(rare * len(strata) / count, 1, MAX_COPIES).astype(np.int64)
     return copies[inverse]
 
 
 def standard_error(parts: Tensor) -> float:
-    """Of the sum of independent parts."""
+    """Standard error of the sum of independent parts."""
     return float(parts.std()) * math.sqrt(len(parts)) if len(parts) > 1 else 0.0

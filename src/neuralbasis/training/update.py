@@ -22,7 +22,8 @@ from ..distributed.process_group import ProcessGroup
 from ..encoding.axis import Axis, level_axis
 from ..encoding.encoder import Encoder
 from ..encoding.layout import Layout, flatten
-from ..losses.loss import Loss, SquaredError, choose_loss
+from ..losses.loss import Loss, choose_loss
+from ..losses.squared_error import SquaredError
 from ..model.additive_model import AdditiveModel
 from ..model.merge import centre_shapes, count_rows, plain_shape
 from ..model.purify import Table, is_silent

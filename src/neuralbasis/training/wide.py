@@ -1,9 +1,9 @@
-"""WideTrainer: the line of data for wide tables, in which nearly all values are one absent value.
+"""WideTrainer: trains wide sparse tables, in which nearly all values are one absent value.
 
-stored table -> one shared axis -> entries of rows -> LowRankNet -> train -> Factors -> AdditiveModel
+sparse matrix -> one shared axis -> sparse codes -> LowRankNet -> Factors -> AdditiveModel
 
-All columns share the axis, and every term is zero where a feature is absent: a row costs its stored values, in training
-and after it. Interactions are those that are requested by name.
+All columns share the axis, and every term is zero where a feature is absent: a row costs as much as it has stored
+values. Interactions must be requested by name.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ from ..model.summary import Summary
 from ..terms.term import Plan, Ranked, Term
 from .batches import Batches
 from .codes import Codes
-from .defaults import WIDE_GAIN, WIDE_KNOTS, make_regime, make_wide_basis, make_wide_settings
+from .defaults import WIDE_GAIN, WIDE_KNOTS, make_learning_rates, make_wide_basis, make_wide_settings
 from .loop import run_loop
 from .low_rank import LowRankMembers, LowRankNet, count_mass
 from .run import Run
 
 
 class WideTrainer:
-    """What a wide fit works on, see `Trainer`; `terms` are all it is to learn."""
+    """Trains all terms of a wide table at once; see `Trainer` for other tables."""
 
     def __init__(self, codes: Codes, run: Run):
         assert isinstance(codes.numbers, SparseMatrix)
-        self.config, self.encoder, self.stored, self.sample = run.config, codes.encoder, codes.numbers, codes.sample
-        self.objective, self.rows, self.rng, self.group = codes.loss, codes.rows, run.rng, run.group
+        self.config, self.encoder, self.matrix, self.sample = run.config, codes.encoder, codes.numbers, codes.sample
+        self.loss, self.rows, self.rng, self.group = codes.loss, codes.rows, run.rng, run.group
         self.checkpointer, self.history = run.checkpointer, run.history
         self.ranking: list[Ranked] = []
         self.threads = kernels.count_threads(run.config.n_jobs)
 
     def compile(self, codes: Codes, config: FitConfig, summary: Summary) -> AdditiveModel:
-        """The model of what was learned: factors, shapes that read them, and the score of a row without values."""
+        """The model: factors, shapes that read them, and the score of a row without values."""
         shapes = make_shapes(self.factors, self.encoder)
-        link = self.objective.link
+        link = self.loss.link
         return AdditiveModel(self.encoder, self.intercept, shapes, link, codes.classes, config.n_jobs, summary)
 
     def fit(self, plan: Plan) -> None:
-        """Train main effects and the interactions that are listed; what was learned is in `factors`."""
+        """Train main effects and the listed interactions; `factors` is the result."""
         terms = [*plan.mains, *plan.listed]
         self.factors = self._fit(terms)
         n_terms = self.config.max_terms
@@ -61,7 +61,7 @@ class WideTrainer:
             self.factors = self._fit([*self._list_strongest(n_terms), *plan.listed])
 
     def _list_strongest(self, count: int) -> list[Term]:
-        """Main effects of the columns that say most; equal ones in the order of names."""
+        """Main effects of the most important columns; ties in the order of names."""
         mains, names = self.factors[0], self.encoder.names
         strength = mains.importances.mean(axis=1)
         features = mains.finder.features[:, 0].tolist()
@@ -69,23 +69,23 @@ class WideTrainer:
         return [(features[t],) for t in order[:count]]
 
     def _fit(self, terms: Sequence[Term]) -> list[Factors]:
-        """Train these terms together, and read what was learned."""
+        """Train these terms together."""
         finders = self._make_finders(terms)
-        entries = {order: finder.find(self.stored, self.threads) for order, finder in finders.items()}
-        net = self._make_net(finders, entries)
-        rounds = make_wide_settings(self.config, len(self.stored), int(self.rows.copies.sum()))
-        known = self.rows, self.objective, rounds[0], make_regime(self.config), self.threads
-        crew = LowRankMembers(net, entries, *known)
-        for settings in rounds if crew.validates else rounds[:1]:
+        codes = {order: finder.find(self.matrix, self.threads) for order, finder in finders.items()}
+        net = self._make_net(finders, codes)
+        rounds = make_wide_settings(self.config, len(self.matrix), int(self.rows.copies.sum()))
+        rates = make_learning_rates(self.config)
+        members = LowRankMembers(net, codes, self.rows, self.loss, rounds[0], rates, self.threads)
+        for settings in rounds if members.validates else rounds[:1]:
             before = self._best_loss()
-            crew.begin(settings)
-            feed = Batches(repeat(self.rows), settings.batch_size, settings.max_steps, self.rng)
-            run_loop(crew, feed, settings, self.history, self.group, self.checkpointer)
+            members.begin(settings)
+            batches = Batches(repeat(self.rows), settings.batch_size, settings.max_steps, self.rng)
+            run_loop(members, batches, settings, self.history, self.group, self.checkpointer)
             if self._is_over() or self._best_loss() > (1 - WIDE_GAIN) * before:
                 break
-        crew.apply_scale()
+        members.apply_scale()
         self.intercepts = net.intercept.detach().double().numpy()
-        return [self._read(net, order, found) for order, found in entries.items()]
+        return [self._read(net, order, found) for order, found in codes.items()]
 
     def _best_loss(self) -> float:
         return self.history.validation[self.history.best] if self.history.best >= 0 else math.inf
@@ -95,7 +95,7 @@ class WideTrainer:
 
     def _make_finders(self, terms: Sequence[Term]) -> dict[int, CodeFinder]:
         """The terms of each order. Names, not the order of columns, decide which input of a basis a feature is."""
-        names, n_columns, absent = self.encoder.names, self.stored.n_columns, float(self.stored.absent)
+        names, n_columns, absent = self.encoder.names, self.matrix.n_columns, float(self.matrix.absent)
         by_order: dict[int, list[Term]] = {}
         for term in terms:
             by_order.setdefault(len(term), []).append(tuple(sorted(term, key=names.__getitem__)))
@@ -106,45 +106,45 @@ class WideTrainer:
         }
 
     def _axis_of(self, axis: Axis, order: int) -> Axis:
-        return axis if order == 1 else coarsen_axis(axis, float(self.stored.absent), WIDE_KNOTS[order])
+        return axis if order == 1 else coarsen_axis(axis, float(self.matrix.absent), WIDE_KNOTS[order])
 
-    def _make_net(self, finders: dict[int, CodeFinder], entries: dict[int, SparseCodes]) -> LowRankNet:
+    def _make_net(self, finders: dict[int, CodeFinder], codes: dict[int, SparseCodes]) -> LowRankNet:
         generator = torch.Generator().manual_seed(int(self.rng.integers(2**31)))
         weights = self.sample.weights
-        mass = {order: count_mass(finders[order], found, weights) for order, found in entries.items()}
+        mass = {order: count_mass(finders[order], found, weights) for order, found in codes.items()}
         bases = {order: make_wide_basis(self.config, finder, generator) for order, finder in finders.items()}
-        net = LowRankNet(finders, bases, mass, self.config.outer_bags, self.objective.n_outputs)
-        net.intercept.data.add_(torch.from_numpy(self.objective.first_score(self.sample)))
+        net = LowRankNet(finders, bases, mass, self.config.outer_bags, self.loss.n_outputs)
+        net.intercept.data.add_(torch.from_numpy(self.loss.first_score(self.sample)))
         return net
 
     @torch.no_grad()
-    def _read(self, net: LowRankNet, order: int, entries: SparseCodes) -> Factors:
+    def _read(self, net: LowRankNet, order: int, codes: SparseCodes) -> Factors:
         """Mean and deviation of the members' coefficients, in the target's unit."""
         finder = net.finders[order]
         members = net.coefficients[order].reshape(len(finder.features), -1, net.n_members, net.n_outputs)
         if net.n_outputs > 1:  # only differences between classes matter
             members = members - members.mean(axis=3, keepdims=True)
-        members = members * np.float32(self.objective.unit)
+        members = members * np.float32(self.loss.unit)
         deviation = members.std(axis=2, ddof=1) if net.n_members > 1 else np.zeros_like(members[:, :, 0])
-        cells = count_cells(finder, entries, self.sample.weights)
+        cells = count_cells(finder, codes, self.sample.weights)
         total = float(self.sample.weights.sum())
         factors = Factors(finder, net.table(order).numpy(), members.mean(axis=2), deviation, *cells, total)
-        return factors.measure(entries, self.sample.weights)
+        return factors.measure(codes, self.sample.weights)
 
     @property
     def intercept(self) -> np.ndarray:
-        found = self.intercepts.mean(axis=0) * self.objective.unit + self.objective.shift
+        found = self.intercepts.mean(axis=0) * self.loss.unit + self.loss.shift
         return found - found.mean() if len(found) > 1 else found
 
 
 def count_cells(
-    finder: CodeFinder, entries: SparseCodes, weights: np.ndarray
+    finder: CodeFinder, codes: SparseCodes, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cells nearest to the entries and their weight, term by term, and where each term's begin."""
+    """Cells nearest to the codes and their weight, term by term, and where the cells of each term start."""
     shape = (len(finder.features), *[finder.side] * finder.features.shape[1])
     size = math.prod(shape[1:])
     totals = np.zeros(shape[0] * size)
-    for part, row in entries.chunks():
+    for part, row in codes.chunks():
         where = np.rint(part.position).astype(np.int64).T
         np.add.at(totals, np.ravel_multi_index((part.term, *where), shape), weights[row])
     keys = np.flatnonzero(totals)
