@@ -166,6 +166,10 @@ class FitConfig:
             members = min(usual, preset.members_wide if wide else max(MIN_MEMBERS, int(MAX_TIED // n_numbers)))
         return replace(self, outer_bags=members, verbose=bool(self.verbose) and rank == 0)
 
+    def without_terms(self) -> FitConfig:
+        """The same without requests for terms: an update keeps those of the model."""
+        return replace(self, interactions=0, triples=0, exclude=None)
+
     @property
     def axis_scaling(self) -> str:
         return "quantile" if self.scaling == "auto" else self.scaling
