@@ -394,7 +394,7 @@ def test_text_that_is_numbers_gives_one_model_in_every_container(tmp_path):
     assert [row[0] for row in explanation.values] == [*values[:-3], None, None, None]
 
 
-def test_text_as_labels_where_feature_types_say_so():
+def test_text_as_labels_where_feature_types_are_nominal():
     table = {"zip": ["12", "34", "56", "78"] * 10}
     y = np.tile([0.0, 3.0, 1.0, 2.0], 10)
     estimator = NeuralBasisRegressor(**QUICK, feature_types=["nominal"]).fit(table, y)
@@ -404,7 +404,7 @@ def test_text_as_labels_where_feature_types_say_so():
     assert NeuralBasisRegressor(**QUICK).fit(padded, y).feature_types_in_ == ["nominal"]
 
 
-def test_a_table_of_another_coding_is_told():
+def test_a_table_of_another_coding_gives_a_warning():
     table = {"grade": ["a", "b", "c", None] * 10, "x": np.arange(40.0)}
     estimator = NeuralBasisRegressor(**QUICK).fit(table, np.arange(40.0))
     other = {"grade": ["1", "2", "a", None] * 10, "x": np.arange(40.0)}
@@ -413,7 +413,7 @@ def test_a_table_of_another_coding_is_told():
     for X in (other, pd.DataFrame(other), records):
         with pytest.warns(UserWarning, match=match):
             estimator.predict(X)
-    estimator.predict(records[:19])  # too few to tell
+    estimator.predict(records[:19])  # too few for a warning
     estimator.predict(
         {"grade": ["1", "a", "a", "a"] * 10, "x": np.arange(40.0) + 1e6}
     )  # beyond the knots is not unseen

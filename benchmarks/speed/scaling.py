@@ -69,7 +69,7 @@ class MeasuredFit:
 class Constants:
     """Costs of one worker.
 
-    start : seconds that do not grow with rows: refinement and densities on the sample, the compiled model
+    start : seconds that do not grow with rows: boosted steps and densities on the sample, the compiled model
     prepare : seconds per row of profile and cache
     step, row : seconds of a step, and of each of its rows
     exchanged : bytes that a worker sends in a step
