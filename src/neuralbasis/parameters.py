@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 class EstimatorParameters(BaseEstimator):
     """The parameters of both estimators.
 
-    By default, two learners propose the shape of each term: a network, whose smooth bases are shared by all terms, and
-    boosted steps. The model keeps a share of each proposal. All shares of a stage are chosen jointly, on rows that the
-    members hold out. Main effects are fitted first, then pairs, then triples; triples have no steps. The model is the
-    mean of several members.
+    By default, two learners propose the shape of each term: a network, whose smooth bases are shared by all terms of
+    the same order, and boosted steps. The model keeps a share of each proposal. All shares of a stage are chosen
+    jointly, on rows that the members hold out. Main effects are fitted first, then pairs, then triples; triples have no
+    steps. The model is the mean of several members.
 
     Parameters
     ----------
