@@ -423,7 +423,7 @@ def test_exclude(exclude, part):
         ([("dose", "size", "age")], [(0, 2)]),
     ],
 )
-def test_an_interaction_that_is_wished_and_excluded_names_the_user_s_columns(interactions, exclude):
+def test_an_interaction_that_is_requested_and_excluded_names_the_user_s_columns(interactions, exclude):
     name = " & ".join(column for column in NAMES if column in interactions[0])
     refuse_fit(TABLE, Y, f"interactions requests '{name}', but exclude", interactions=interactions, exclude=exclude)
     plain = "feature_0000 & feature_0001"
@@ -447,7 +447,7 @@ def test_names_given_by_hand_are_those_of_interactions():
     assert estimator.fit(TABLE, Y).term_names_ == ["a", "b", "c", "a & c"]
 
 
-def test_an_interaction_wished_twice_is_one():
+def test_an_interaction_requested_twice_is_one():
     requested = [("age", "size"), (1, 0)]
     estimator = NeuralBasisRegressor(**{**QUICK, "interactions": requested}, validation_size=0).fit(TABLE, Y)
     assert estimator.term_names_ == ["age", "size", "dose", "age & size"]
@@ -463,7 +463,7 @@ def test_an_interaction_wished_twice_is_one():
     ],
 )
 def test_more_terms_than_memory_are_refused_before_training(parameters, parts, staged, monkeypatch):
-    monkeypatch.setattr("neuralbasis.config.os.sysconf", lambda name: 1000)  # a machine of a million bytes
+    monkeypatch.setattr("neuralbasis.training.limits.os.sysconf", lambda name: 1000)  # a machine of a million bytes
     wide = np.random.default_rng(0).normal(size=(20, 50))
     began = []
     refuse_fit(wide, wide[:, 0], *parts, **parameters, staged=staged, callbacks=[began.append])

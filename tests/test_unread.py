@@ -1,9 +1,10 @@
-"""Parameters that a path of `fit` never reads: `recipe.UNREAD` is true and complete, and a fit warns of them."""
+"""Parameters that a kind of fit never reads: `config.UNREAD` is true and complete, and a fit warns of them."""
 
 from __future__ import annotations
 
 import warnings
 from copy import deepcopy
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +13,10 @@ import pytest
 from scipy.sparse import random_array
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, load, update
-from neuralbasis.config import PAPER, UNREAD, warn_unread
+from neuralbasis.config import PAPER, UNREAD, FitConfig, warn_unread
 from neuralbasis.data import memory
 from neuralbasis.networks import MLPBasis
-from neuralbasis.training import prepare as start
+from neuralbasis.training import tables
 
 QUICK = {"outer_bags": 1, "max_steps": 8, "interactions": [(0, 1)], "n_jobs": 1}
 NETWORK = {
@@ -56,7 +57,7 @@ def fit_wide(**options) -> np.ndarray:
 
 @pytest.fixture
 def few_are_wide(monkeypatch):
-    monkeypatch.setattr(start, "WIDE_NUMBERS", 400)
+    monkeypatch.setattr(tables, "WIDE_NUMBERS", 400)
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +121,7 @@ def test_listed_parameters_change_nothing_and_one_warning_names_them(path, fit_b
 def test_a_single_parameter_is_named_alone(path, name):
     given = {"other basis": {"basis": "spline"}, "no validation": {"validation_size": 0}}.get(path, {})
     with pytest.warns(UserWarning, match=f"^{name} has no effect: "):
-        warn_unread(NeuralBasisRegressor(**given), [name], path)
+        warn_unread(replace(FitConfig.read(NeuralBasisRegressor(**given)), changed=frozenset({name})), path)
 
 
 def test_a_callable_basis_reads_no_network_parameters():

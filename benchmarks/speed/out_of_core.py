@@ -90,12 +90,12 @@ def measure_here(setup: Setup) -> FitCost:
 
     from neuralbasis import NeuralBasisClassifier
     from neuralbasis.distributed.process_group import find_process_group
-    from neuralbasis.training import block_loader, out_of_core
+    from neuralbasis.training import block_loader, tables
 
     clock = Stopwatch()
-    clock.watch("profile", out_of_core, "make_profile")
-    clock.watch("cache", out_of_core, "make_cache")
-    clock.watch("pools", block_loader._Buffer, "fill")
+    clock.watch("profile", tables, "make_profile")
+    clock.watch("cache", tables, "make_cache")
+    clock.watch("pools", block_loader._Room, "fill")
     files, given = sorted(Path(setup.folder).glob("*.parquet")), {"interactions": 0, "n_jobs": setup.n_jobs}
     if setup.quick:
         given["max_steps"] = 5

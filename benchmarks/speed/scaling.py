@@ -69,7 +69,7 @@ class MeasuredFit:
 class Constants:
     """Costs of one worker.
 
-    start : seconds that do not grow with rows: refinement and densities on the sample, the compiled model
+    start : seconds that do not grow with rows: boosted steps and densities on the sample, the compiled model
     prepare : seconds per row of profile and cache
     step, row : seconds of a step, and of each of its rows
     exchanged : bytes that a worker sends in a step
@@ -113,11 +113,11 @@ def time_fit(fit: Fit) -> MeasuredFit:
     """Fit in this process, which torchrun started."""
     from neuralbasis import NeuralBasisClassifier
     from neuralbasis.distributed.process_group import find_process_group
-    from neuralbasis.training import out_of_core
+    from neuralbasis.training import tables
 
     clock = Stopwatch()
-    clock.watch("profile", out_of_core, "make_profile")
-    clock.watch("cache", out_of_core, "make_cache")
+    clock.watch("profile", tables, "make_profile")
+    clock.watch("cache", tables, "make_cache")
     cache, group = Path(os.environ["SCALING_CACHE"]), find_process_group()
     model = NeuralBasisClassifier(
         interactions=0, batch_size=fit.batch, max_steps=fit.steps, early_stopping_rounds=0, n_jobs=1,

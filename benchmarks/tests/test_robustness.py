@@ -41,8 +41,8 @@ def test_an_index_out_of_bounds_is_caught(compiled, tmp_path):
 
 FORGET_A_CHECK = """
 import sys
-from neuralbasis.serialization import model_file
-model_file._check_features = lambda *_: None
+from neuralbasis.serialization import model_reader
+model_reader._check_features = lambda *_: None
 from benchmarks.robustness.model_files import run_cases
 sys.exit(1 if run_cases(sys.argv[1:]) else 0)
 """

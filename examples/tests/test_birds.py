@@ -28,7 +28,7 @@ def test_one_command_writes_the_page(tmp_path):
     model = neuralbasis.load(tmp_path / "birds.nbm")
     assert model.encoder.names == load(tmp_path / "concepts.nbc").names
     page = (tmp_path / "birds.html").read_text(encoding="utf-8")
-    shown = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])["seen"]
+    shown = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])["evidence"]
     assert [entry["label"] for entry in shown["classes"]] == ["001.Drawn bird", "002.Drawn bird", "003.Drawn bird"]
     assert all(len(entry["examples"]) == 4 and entry["for"] for entry in shown["classes"])
     assert shown["pictures"][0]["prediction"] == shown["pictures"][0]["actual"]

@@ -3,8 +3,9 @@
     score(x) = f0 + Σ_i f_i(x_i) + Σ_ij f_ij(x_i, x_j)             prediction = link⁻¹(score)
     f_i(x_i) = Σ_k a_ik h_k(x_i)                                   h: one small network for all features
 
-The line of data: columns -> axes -> codes -> terms -> net -> train -> compile -> AdditiveModel, and every reader
-(predictions, plots, explanations, exports) starts from the AdditiveModel: one table a term.
+A fit reads a table, places its columns on axes, encodes the rows, trains, and compiles an AdditiveModel: one table per
+term. Predictions, plots, explanations and exports read these tables. A default fit also adds boosted steps to the
+tables, where held-out rows confirm them.
 
 Dimensions: N rows, D features, T terms, G knots, P points, B bases, M members, K outputs, A axes, C = M · K channels.
 Importing the package imports neither torch nor scikit-learn; a name is loaded when it is first used.

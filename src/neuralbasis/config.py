@@ -1,8 +1,8 @@
 """FitConfig: every parameter of a fit, typed and frozen. Nothing below the estimators receives the estimator itself.
 
-`FitConfig.read` takes an estimator's parameters and raises one clear error for the first that is wrong or contradicts
-another; `resolve` turns what depends on the table into numbers; `warn_unread` names parameters that a fit ignores.
-Rules that need the rows or the network (knots, steps, batch sizes) stand in `training.defaults`.
+`FitConfig.read` checks an estimator's parameters and raises an error for the first that is wrong or contradicts
+another. `resolve` sets the number of members, which depends on the table. `warn_unread` names parameters that a fit
+ignores. Defaults that depend on the rows or the network (knots, steps, batch sizes) are in `training.defaults`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from inspect import signature
 from numbers import Real
 from pathlib import Path
@@ -67,7 +67,7 @@ PAPER = {
 
 @dataclass(frozen=True, eq=False)
 class FitConfig:
-    """Parameters of a fit, named as in the estimators, where they are documented; None stands for their "auto".
+    """Parameters of a fit, documented in `parameters.EstimatorParameters`; None stands for their "auto".
 
     estimator : name of the estimator's class
     classifier : whether the target has classes
@@ -127,7 +127,7 @@ class FitConfig:
     random_state: int | np.random.RandomState | None
     checkpoint_dir: str | os.PathLike[str] | None
     checkpoint_every: float
-    warm_start: bool = field(default=False)
+    warm_start: bool
 
     @classmethod
     def read(cls, estimator: BaseEstimator, before: Mapping[str, Any] | None = None) -> FitConfig:
@@ -151,7 +151,7 @@ class FitConfig:
         return config
 
     def resolve(self, n_rows: int, wide: bool = False, n_numbers: float = 1, rank: int = 0) -> FitConfig:
-        """The same with a number of members.
+        """The same with the number of members as an integer.
 
         Parameters
         ----------
@@ -166,13 +166,17 @@ class FitConfig:
             members = min(usual, preset.members_wide if wide else max(MIN_MEMBERS, int(MAX_TIED // n_numbers)))
         return replace(self, outer_bags=members, verbose=bool(self.verbose) and rank == 0)
 
+    def without_terms(self) -> FitConfig:
+        """The same without requests for terms: an update keeps those of the model."""
+        return replace(self, interactions=0, triples=0, exclude=None)
+
     @property
     def axis_scaling(self) -> str:
         return "quantile" if self.scaling == "auto" else self.scaling
 
     @property
     def cache_path(self) -> Path | None:
-        """Folder of the rows on disk: as given, or beside the checkpoints; None is a temporary folder."""
+        """Folder of the cache: as given, or beside the checkpoints; None is a temporary folder."""
         if self.cache_dir is not None:
             return Path(self.cache_dir)
         return None if self.checkpoint_dir is None else Path(self.checkpoint_dir, "cache")
@@ -188,7 +192,7 @@ def _list_changed(kind: type, given: Mapping[str, Any], before: Mapping[str, Any
 _COUNTS = {
     "max_bins": 2, "n_interaction_bases": 1, "n_subnets": 1, "fourier": 0, "early_stopping_rounds": 0,
 }  # fmt: skip
-# Parameters whose "auto" is None here. The "auto" of `max_terms` is another one than its None: all columns.
+# Parameters whose "auto" is None here. `max_terms` is not one of them: its None means all columns.
 _AUTOMATIC = (
     "max_interaction_bins", "n_bases", "tied_classes", "smoothness", "batch_size", "max_steps", "outer_bags",
     "early_stopping_tolerance",
@@ -206,7 +210,7 @@ _FLAGS = ("batch_norm", "staged", "refine", "verbose", "keep_cache", "warm_start
 
 
 def check_config(config: FitConfig) -> None:
-    """One clear error for the first parameter that is wrong or contradicts another."""
+    """Raise an error for the first parameter that is wrong or contradicts another."""
     for name, smallest in _COUNTS.items():
         _require_integer(config, name, smallest)
     for name in _SHARES:
@@ -297,11 +301,11 @@ _REASONS = {
 
 
 def warn_unread(config: FitConfig, kind: str = "", stacklevel: int = 3) -> None:
-    """Warn once of changed parameters that this fit never reads.
+    """Warn once about changed parameters that this fit never reads.
 
     Parameters
     ----------
-    kind : "wide", "update", or "" for all others; the basis and the validation rows are found in the parameters
+    kind : "wide", "update", or "" for all other fits; other bases and fits without validation are found in the config
     stacklevel : see `warnings.warn`
     """
     kinds = [kind, *(["other basis"] if config.basis != "mlp" else [])]

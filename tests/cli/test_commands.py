@@ -174,7 +174,7 @@ def test_report(case, tmp_path) -> None:
     assert out.read_bytes() == expected.read_bytes()
     assert "--row needs a table" in fails("report", path, "--row", 1, code=2)
     assert "has no column 'trut'" in fails("report", path, data, "--target", "trut", "-o", out)
-    assert "must lie between" in fails("report", path, data, "--row", 301, "-o", out)
+    assert "must be between" in fails("report", path, data, "--row", 301, "-o", out)
     table["truth"][4] = ""
     write_csv(data, table)
     assert "'truth' is missing in 1 row, first in row 5" in fails("report", path, data, "--target", "truth", "-o", out)

@@ -121,7 +121,7 @@ def test_models_that_cannot_be_saved_are_refused_before_training(name, monkeypat
     def train(*_):
         pytest.fail("training began")
 
-    monkeypatch.setattr(fitting, "fit_terms", train)
+    monkeypatch.setattr(fitting, "train", train)
     with pytest.raises((ValueError, TypeError)):
         REFUSED[name]()
 

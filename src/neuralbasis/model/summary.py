@@ -1,6 +1,6 @@
 """Summary: how a model was fitted, as plain values that JSON can hold. The model and its file keep it.
 
-`to_plain` converts parameters to such values; `list_changed` names the parameters that differ from their defaults.
+`to_plain` converts parameters to such values.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
-from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -98,17 +97,3 @@ def to_plain(value: Any, depth: int = MAX_DEPTH) -> Any:
     if depth > 0 and isinstance(value, (list, tuple, set, frozenset)):
         return [to_plain(item, depth - 1) for item in value]
     return getattr(value, "__name__", type(value).__name__)
-
-
-def list_changed(estimator: Any, before: Mapping[str, Any] | None = None) -> set[str]:
-    """Names of parameters that differ both from their default and from their value in `before` (plain values).
-
-    Examples
-    --------
-    >>> from neuralbasis import NeuralBasisRegressor
-    >>> sorted(list_changed(NeuralBasisRegressor(hidden=[64, 64, 32], n_bases=8, triples=1), {"triples": 1}))
-    ['n_bases']
-    """
-    usual = {name: to_plain(each.default) for name, each in signature(type(estimator)).parameters.items()}
-    now = {name: to_plain(value) for name, value in estimator.get_params(deep=False).items()}
-    return {name for name, value in now.items() if value not in (usual[name], (before or usual).get(name))}
