@@ -39,7 +39,7 @@ class Problem:
         self.start = first.expand(len(y), n_members, self.loss.n_outputs)
 
     def make_grid(self, numbers):
-        return GridEngine(self.layout, self.layout.encode(numbers), np.ones(numbers.shape[0]), threads=1)
+        return GridEngine(self.layout, self.layout.encode(numbers), np.ones(len(numbers)), threads=1)
 
     def learn(self, threads=1, **changed):
         given = {"grid": self.grid, "scores": self.start, "rows": self.rows} | changed
@@ -109,39 +109,32 @@ def test_jumps_and_levels_are_found_where_they_are():
     problem = Problem(*draw_steps())
     values = problem.learn()
     knots, shape = problem.layout.axes[0].knots, problem.shape(values, (0,))[1:-1]
-    assert np.interp(0.39, knots, shape) - np.interp(0.35, knots, shape) == pytest.approx(2, abs=0.3)
-    assert np.interp(0.69, knots, shape) - np.interp(0.73, knots, shape) == pytest.approx(3, abs=0.3)
-    flat = shape[(knots > 0.39) & (knots < 0.69)]
-    assert flat.std() < 0.15
+    assert np.interp(0.44, knots, shape) - np.interp(0.3, knots, shape) == pytest.approx(2, abs=0.3)
+    assert np.interp(0.64, knots, shape) - np.interp(0.78, knots, shape) == pytest.approx(3, abs=0.3)
+    assert shape[(knots > 0.44) & (knots < 0.64)].std() < 0.1
+    rise = np.diff(shape)
+    assert knots[rise.argmax()] == pytest.approx(0.37, abs=0.01)
+    assert knots[rise.argmin()] == pytest.approx(0.71, abs=0.01)
     knots, shape = problem.layout.axes[1].knots, problem.shape(values, (1,))[1:-1]
     assert np.interp(0.9, knots, shape) - np.interp(0.1, knots, shape) == pytest.approx(0.8, abs=0.2)
     levels = problem.shape(values, (2,))[1:-1]
     np.testing.assert_allclose(levels - levels.mean(), [0.75, -0.75, 0.75, -0.75], atol=0.1)
 
 
-def test_a_spike_at_a_frequent_value_does_not_touch_its_neighbours():
-    X, y = draw_steps()
-    X[::20, 1] = 0.5
-    y = 3.0 * (X[:, 1] == 0.5) + 0.2 * np.random.default_rng(1).normal(size=len(y))
-    problem = Problem(X, y)
-    knots, shape = problem.layout.axes[1].knots, problem.shape(problem.learn(), (1,))[1:-1]
-    far = shape[np.abs(knots - 0.5) > 0.1].mean()
-    assert np.interp(0.5, knots, shape) - far == pytest.approx(3, abs=0.4)
-    np.testing.assert_allclose(np.interp([0.48, 0.52], knots, shape), far, atol=0.3)
-
-
 def test_edges_of_pairs_are_found():
     problem = Problem(*draw_corner(n_rows=3000), order=2)
     values = problem.learn()
     corner, (first, second) = problem.shape(values, (0, 1)), problem.layout.axes_of(problem.layout.terms.index((0, 1)))
-    inside = np.ix_(first.knots > 0.5, second.knots > 0.7)
-    outside = np.ix_(first.knots < 0.3, second.knots < 0.5)
-    inner = corner[1:-1, 1:-1]
-    assert inner[inside].mean() - inner[outside].mean() == pytest.approx(3, abs=0.6)
+    means = [
+        [corner[1:-1, 1:-1][np.ix_(near, far)].mean() for far in (second.knots < 0.55, second.knots > 0.65)]
+        for near in (first.knots < 0.35, first.knots > 0.45)
+    ]
+    contrast = means[1][1] - means[1][0] - means[0][1] + means[0][0]  # what no other table can hold
+    assert contrast == pytest.approx(3, abs=0.2)
     edge, (axis, _) = problem.shape(values, (0, 2)), problem.layout.axes_of(problem.layout.terms.index((0, 2)))
     right, left = edge[1:-1][axis.knots > 0.8].mean(axis=0), edge[1:-1][axis.knots < 0.6].mean(axis=0)
     rise = (right - left)[1:-1]
-    assert rise[[1, 3]].min() - rise[[0, 2]].max() > 1.2
+    np.testing.assert_allclose(rise - rise.mean(), [-1, 1, -1, 1], atol=0.15)
 
 
 def test_given_scores_are_not_learned_again():
@@ -202,12 +195,13 @@ def test_a_member_does_not_learn_from_the_rows_it_holds_out(order):
 
 
 def test_the_round_with_the_lowest_held_out_loss_is_kept(monkeypatch):
-    problem, losses = Problem(*draw_steps(n_rows=300), held=0.4), []
-    for n_rounds in (1, 3, 10, 40, 300, 600):
+    X, y = draw_steps(n_rows=300)
+    problem, losses = Problem(X, y + np.random.default_rng(1).normal(0, 2, len(y)), held=0.4), []
+    for n_rounds in (1, 2, 3, 5, 10, 20, 200, 300):
         monkeypatch.setattr(step_learner, "MAX_ROUNDS", n_rounds)
         losses.append(problem.held_out_loss(problem.add_scores(problem.learn())))
-    assert losses[:4] == sorted(losses[:4], reverse=True)
-    assert losses[4] == losses[5] < losses[0]  # it has stopped by itself
+    assert losses == sorted(losses, reverse=True)
+    assert losses[-1] == losses[-2] < losses[0]  # it has stopped by itself
 
 
 def test_noise_gives_small_tables():
@@ -337,14 +331,25 @@ def fit(draw, task="regression", **options):
 def test_jumps_gain_on_new_rows(task):
     T, truth = draw_steps(task, 3000, seed=1)
     scores = [fit(draw_steps, task, refine=flag).score(T, truth) for flag in (True, False)]
-    assert scores[0] > scores[1] + (0.05 if task == "regression" else 0.01)
+    assert scores[0] > scores[1] + (0.03 if task == "regression" else 0.01)
 
 
 def test_edges_of_a_pair_gain_on_new_rows():
     T, truth = draw_corner(n_rows=3000, seed=1)
     options = {"interactions": [(0, 1), (0, 2)], "n_interaction_bases": 8}
     errors = [np.mean((fit(draw_corner, **options, refine=flag).predict(T) - truth) ** 2) for flag in (True, False)]
-    assert errors[0] - 0.09 < 0.6 * (errors[1] - 0.09)  # the noise has variance 0.09
+    assert errors[0] < 0.9 * errors[1]
+
+
+@pytest.mark.parametrize("share", [0.03, 0.1])
+def test_a_spike_at_a_frequent_value_does_not_touch_its_neighbours(share):
+    rng = np.random.default_rng(0)
+    x = np.where(rng.random(2000) < share, 0.5, rng.random(2000))
+    y = np.sin(3 * x) + 3 * (x == 0.5) + 0.2 * rng.normal(size=2000)
+    model = NeuralBasisRegressor(hidden=(32, 32), n_bases=16, outer_bags=3, random_state=0, max_steps=120)
+    here, *around = model.fit(x[:, None], y).predict([[0.5], [0.49], [0.51]])
+    assert here == pytest.approx(np.sin(1.5) + 3, abs=0.3)
+    np.testing.assert_allclose(around, np.sin([1.47, 1.53]), atol=0.2)
 
 
 def test_a_smooth_shape_costs_little():
