@@ -25,6 +25,7 @@ from .lookup import LookUp
 from .rows import Rows
 
 COMMON, OWN = 0.25, 0.2  # prior deviations of shares: of a proposal, and of its terms around it
+MIN_SHARE = 1e-3  # below, a share is 0: lsq_linear stays just inside its bounds
 N_STEPS = 5  # of Newton's method
 MAX_ROWS = 20_000  # held-out rows that the shares are fitted on
 MAX_TERMS = 500  # above, all terms of a proposal have one share
@@ -113,7 +114,7 @@ class _HeldOutRows:
             root = np.linalg.cholesky(scale * curvature + precision).T
             pull = scale * slope + precision @ (shares - usual)
             shares = lsq_linear(root, root @ shares - np.linalg.solve(root.T, pull), bounds=(0, 1)).x
-        return shares
+        return np.where(shares < MIN_SHARE, 0.0, shares)
 
     def loss(self, shares: np.ndarray) -> float:
         """Mean held-out loss at these shares."""
