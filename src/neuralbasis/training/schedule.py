@@ -303,10 +303,13 @@ def _list_terms(stage: Stage) -> list[Term]:
 
 
 def _centre(stage: Stage) -> tuple[Tensor, Tensor]:
-    """The tables of a stage (cells, C) with mean 0 over the rows, and the sum (C,) of their means."""
+    """The tables of a stage (cells, C) with mean 0 over the rows, and the sum (C,) of their means.
+
+    Anchored tables stay as they are: rows at an anchor are not looked up, since the table is 0 there.
+    """
     table, layout = stage.table().cpu().clone(), stage.grid.layout
     weight, total = torch.from_numpy(stage.grid.cell_weight).to(table), torch.zeros(table.shape[1])
-    for index in range(len(layout.terms)):
+    for index in np.flatnonzero(layout.skip_axis < 0):
         cells = layout.cells_of(index)
         mean = (weight[cells, None] * table[cells]).sum(dim=0) / weight[cells].sum()
         table[cells] -= mean
