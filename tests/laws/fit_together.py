@@ -46,7 +46,7 @@ def draw(task: str, n_rows: int = 3000) -> tuple[dict[str, np.ndarray], np.ndarr
 
 
 def draw_weak_pairs(n_rows: int = 400, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Weak products of all pairs of eight columns: few exceed noise, but together they are a large part of the target."""
+    """Weak products of all pairs of eight columns: few exceed noise, together they are a large part of the target."""
     rng = np.random.default_rng(seed)
     X = rng.choice([-1.0, 1.0], size=(n_rows, 8))
     products = [X[:, i] * X[:, j] for i in range(8) for j in range(i)]
