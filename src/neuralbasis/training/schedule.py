@@ -129,7 +129,10 @@ class Trainer:
         stage = replace(stage, intercept=stage.intercept + offset)
         proposed = [stage, *[self._learn_steps(grid, order, rows) for order in (1, 2)]]
         fit = self._choose_shares([each for each in proposed if each is not None], torch.zeros_like(offset))
-        for each in fit if fit is not None else [stage]:
+        if fit is None:
+            usual = codes.usual
+            fit = [replace(stage, intercept=usual * stage.intercept, values=usual * stage.table())]
+        for each in fit:
             self._append(each)
 
     def _add_main_effects(self) -> None:
