@@ -196,7 +196,9 @@ class Trainer:
             lookup = choose_lookup(stage.grid.positions, stage.grid.layout, self._threads, torch.device("cpu"))
             proposals.append(Proposal(table, constant, lookup, self.codes.usual * np.array(usual)))
         start = base if rows.init is None else base + rows.init
-        fit = choose_shares(proposals, start.expand(len(rows.target), *shape), rows, loss)
+        # Few new rows of an update have a small usual share; few held-out rows must not move it far.
+        width = self.codes.usual**0.5
+        fit = choose_shares(proposals, start.expand(len(rows.target), *shape), rows, loss, width)
         self.run.history.add("shares", 0, fit.after, keep=fit.gains)
         intercept, stages = base, []
         for stage, proposal, shares in zip(proposed, proposals, fit.shares, strict=True):

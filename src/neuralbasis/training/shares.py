@@ -69,18 +69,22 @@ class SharedFit:
         return self.after < self.before
 
 
-def choose_shares(proposals: Sequence[Proposal], start: Tensor, rows: Rows, loss: Loss) -> SharedFit:
+def choose_shares(
+    proposals: Sequence[Proposal], start: Tensor, rows: Rows, loss: Loss, width: float = 1.0
+) -> SharedFit:
     """Fit the shares of all proposals to the rows that members hold out.
 
     Parameters
     ----------
     proposals : tables of members that each hold some rows out
     start : (N, M, K) scores without the proposals
+    width : factor of the prior deviations
     """
     pooled = sum(len(proposal.usual) for proposal in proposals) > MAX_TERMS
     usual = [proposal.usual.mean(keepdims=True) if pooled else proposal.usual for proposal in proposals]
     judge = _HeldOutRows(proposals, start, rows, loss, pooled)
-    shares = judge.fit(np.concatenate(usual), block_diag(*[_prior_precision(len(each)) for each in usual]))
+    precision = block_diag(*[_prior_precision(len(each)) for each in usual]) / width**2
+    shares = judge.fit(np.concatenate(usual), precision)
     before, after = judge.loss(np.zeros_like(shares)), judge.loss(shares)
     if after >= before:
         shares, after = np.zeros_like(shares), before
