@@ -213,3 +213,10 @@ def test_a_perfect_fit_is_kept_whole():
     X = np.random.default_rng(0).random((300, 2))
     model = NeuralBasisRegressor(interactions=0, outer_bags=2, random_state=0, max_steps=300).fit(X, X[:, 0])
     assert model.score(X, X[:, 0]) > 0.999
+
+
+def test_narrower_priors_keep_shares_nearer_to_the_usual():
+    choice = Choice(n_rows=60, errors=(0.3,), usual=0.2)
+    fits = [choose_shares(choice.proposals, choice.start, choice.rows, choice.loss, width) for width in (1.0, 0.2)]
+    wide, narrow = (np.abs(fit.shares[0][1:] - 0.2).max() for fit in fits)
+    assert narrow < 0.5 * wide

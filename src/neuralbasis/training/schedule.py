@@ -314,7 +314,7 @@ def _centre(stage: Stage) -> tuple[Tensor, Tensor]:
     """
     table, layout = stage.table().cpu().clone(), stage.grid.layout
     weight, total = torch.from_numpy(stage.grid.cell_weight).to(table), torch.zeros(table.shape[1])
-    for index in np.flatnonzero(layout.skip_axis < 0):
+    for index in np.flatnonzero(layout.skip_axis < 0).tolist():
         cells = layout.cells_of(index)
         mean = (weight[cells, None] * table[cells]).sum(dim=0) / weight[cells].sum()
         table[cells] -= mean
