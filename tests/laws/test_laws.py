@@ -229,6 +229,15 @@ def test_order_of_columns_and_rows_does_not_matter(task, order):
     np.testing.assert_allclose(first.model_.scores(table), second.model_.scores(table), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize(("task", "order"), [*product(CASES, ORDERS), *product(TASKS, ["searched"])])
+def test_a_seed_gives_the_same_bits_on_any_number_of_threads(task, order):
+    table = make_table(150)
+    y, interactions = make_target(table, task), ORDERS.get(order, "auto")
+    one, two = (make_estimator(task, interactions=interactions, n_jobs=n_jobs).fit(table, y) for n_jobs in (1, 2))
+    assert one.term_names_ == two.term_names_
+    np.testing.assert_array_equal(one.model_.scores(table), two.model_.scores(table))
+
+
 def split_names(estimator):
     return [name.split(" & ") for name in estimator.term_names_]
 

@@ -210,13 +210,6 @@ def test_weaker_pairs_are_not_among_excluded_ones():
     assert not any(term == (0, 1) or 5 in term for term in pairs)
 
 
-def test_threads_do_not_change_a_bit():
-    X, y = draw_weak_pairs()
-    one, two = (make_estimator(**WEAK, n_jobs=n_jobs).fit(X, y) for n_jobs in (1, 2))
-    assert one.term_features_ == two.term_features_
-    np.testing.assert_array_equal(one.predict(X), two.predict(X))
-
-
 def test_a_pair_of_levels_of_noise_stays_small():
     """Levels have no neighbours to be smooth with: a ridge keeps cells from learning the noise of their three rows."""
     rng = np.random.default_rng(0)
