@@ -4,21 +4,20 @@ from types import SimpleNamespace
 
 import pytest
 
-import neuralbasis.training.fit
-from neuralbasis.training.schedule import Trainer
+from neuralbasis.training import schedule
 from tests.browser import Browser
 
 
 @pytest.fixture
 def trainers(monkeypatch):
-    """The Trainer of every fit."""
-    found = []
+    """The Trainer of every fit; `staged=False` with a search has a second one for its first model."""
+    found, make = [], schedule.Trainer
 
     def make_trainer(*arguments):
-        found.append(Trainer(*arguments))
+        found.append(make(*arguments))
         return found[-1]
 
-    monkeypatch.setattr(neuralbasis.training.fit, "Trainer", make_trainer)
+    monkeypatch.setattr(schedule, "Trainer", make_trainer)
     return found
 
 

@@ -1,7 +1,7 @@
 """Fits to files in a separate process, for tests of cache folders that several processes share.
 
-`python -m tests.share_cache FILES CACHE_DIR KEEP SEED...` fits once per seed and prints a line with the sum of the
-predictions and the number of caches that were written.
+`python -m tests.share_cache FILES CACHE_DIR KEEP SEED...` fits once per seed and prints the sum of the predictions and
+the number of caches that were written.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import numpy as np
 
 from benchmarks.robustness.fit_process import small_memory
 from neuralbasis import NeuralBasisRegressor
-from neuralbasis.encoding import disk_cache as cache
+from neuralbasis.encoding import disk_cache
 from tests.laws.fit_together import QUICK, draw
 
 
 def main(files: str, folder: str, keep: str, *seeds: str) -> None:
-    written, write = [], cache.write_cache
-    cache.write_cache = lambda *given: written.append(given) or write(*given)
+    written, write = [], disk_cache.write_cache
+    disk_cache.write_cache = lambda *given: written.append(given) or write(*given)
     X, _ = draw("regression", 500)
     for seed in map(int, seeds):
         written.clear()

@@ -1,11 +1,10 @@
-"""Records what small models predict, so that a change of structure can prove that it changed no result.
+"""Records the predictions of small models: a change of structure must not change them.
 
     python -m tests.golden.record            write tests/golden/record.npz with the present code
     python -m tests.golden.record --check    fit again and compare bit for bit
 
-One model for each task, kind of input and option that takes a way of its own through a fit. Models are tiny: what
-counts is that every way is taken, not that the model is good. Bits may differ between processors, so the record is
-written and compared on one machine.
+One model for each task, kind of input and option that has a path of its own through a fit. The models are tiny, since
+they only need to take every path. Bits may differ between processors: write and compare the record on one machine.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ import scipy.sparse as sp
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, merge
 from neuralbasis.config import PAPER
 from neuralbasis.data import memory
+from tests.laws.fit_together import draw_weak_pairs
 
 RECORD = Path(__file__).with_name("record.npz")
 QUICK = {"max_steps": 24, "outer_bags": 2, "random_state": 7, "n_jobs": 1}
@@ -90,13 +90,18 @@ def fit_more_columns_than_rows() -> tuple[Any, Any]:
 
 
 def fit_files() -> tuple[Any, Any]:
-    """A table that is larger than memory: a limit that counts rows alone, and lets 256 of them stay."""
+    """A table that is larger than memory, with a sample of 256 rows; the limit counts rows alone."""
     table = make_table(2000)
     small = patch.multiple(memory, BASE_BYTES=0, WORK_BYTES=0, MIN_SAMPLE=256, CELL_BYTES=10**12)
     with tempfile.TemporaryDirectory() as folder, small:
         pq.write_table(pa.Table.from_pandas(table.assign(y=make_target(table, "binary"))), f"{folder}/rows.parquet")
         model = make_estimator("binary", memory_limit=400_000).fit(f"{folder}/rows.parquet", "y")
     return model, table[:30]
+
+
+def fit_weaker_pairs() -> tuple[Any, Any]:
+    X, y = draw_weak_pairs()
+    return make_estimator("regression").fit(X, y), X[:30]
 
 
 def fit_update() -> tuple[Any, Any]:
@@ -125,7 +130,8 @@ CASES: dict[str, Callable[[], tuple[Any, Any]]] = {
     "triples": lambda: fit_table("regression", interactions="all", triples=1, heredity=None),
     "together": lambda: fit_table("regression", interactions=2, staged=False),
     "main_effects": lambda: fit_table("binary", interactions=0),
-    "smooth": lambda: fit_table("regression", refine=False),
+    "no_steps": lambda: fit_table("regression", refine=False),
+    "weaker_pairs": fit_weaker_pairs,
     "tied": lambda: fit_table("classes", tied_classes=True),
     "exact": lambda: fit_table("regression", engine="exact", interactions=1),
     "paper": lambda: fit_table("classes", **{**PAPER, **QUICK}),

@@ -1,7 +1,7 @@
-"""Fits that several processes do together: what `test_processes` runs under torchrun.
+"""Fits of several processes, which `test_processes` runs under torchrun.
 
-`python fit_together.py folder`: every process fits the same tables, and writes what it found to the folder. The table
-that is fitted from files lies there too.
+`python fit_together.py FOLDER`: every process fits the same models and writes their tables to the folder, which also
+holds the table that is fitted from files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pytest
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
 from neuralbasis.data.memory import Division
 from neuralbasis.distributed.process_group import find_process_group
-from neuralbasis.training import out_of_core as beyond
+from neuralbasis.training import tables
 
 QUICK = {"hidden": (16, 16), "n_bases": 8, "n_interaction_bases": 8, "n_jobs": 1, "random_state": 0, "outer_bags": 3}
 FITS = {
@@ -46,7 +46,7 @@ def draw(task: str, n_rows: int = 3000) -> tuple[dict[str, np.ndarray], np.ndarr
 
 
 def draw_weak_pairs(n_rows: int = 400, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """All pairs of eight columns multiply a little: few are told from noise, together they are half of it all."""
+    """Weak products of all pairs of eight columns: few exceed noise, together they are a large part of the target."""
     rng = np.random.default_rng(seed)
     X = rng.choice([-1.0, 1.0], size=(n_rows, 8))
     products = [X[:, i] * X[:, j] for i in range(8) for j in range(i)]
@@ -60,10 +60,10 @@ def fit_tables(task: str) -> dict[str, np.ndarray]:
 
 
 def fit_files(folder: Path) -> dict[str, np.ndarray]:
-    """The same of a fit to files, as if memory held a sample of 1,000 rows and a third of the others."""
+    """Tables of a fit to files, if memory holds a sample of 1,000 rows and a third of the others."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(beyond, "divide_rows", lambda *_given: Division(1000, 3))
-        patch.setattr(beyond, "count_rows_in_memory", lambda *_given: 0)
+        patch.setattr(tables, "divide_rows", lambda *_given: Division(1000, 3))
+        patch.setattr(tables, "count_rows_in_memory", lambda *_given: 0)
         model = NeuralBasisClassifier(**QUICK, interactions=[("x0", "x1")], max_steps=60)
         return read_tables(model.fit(folder / "table", "target"))
 

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import torch
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, load
-from neuralbasis.config import make_net
+from neuralbasis.config import FitConfig
 from neuralbasis.data.frames import read_columns
 from neuralbasis.data.target import Sample
 from neuralbasis.encoding.encoder import Encoder
@@ -20,6 +20,7 @@ from neuralbasis.losses.links import inverse_link
 from neuralbasis.losses.loss import CrossEntropy, LogLoss, SquaredError
 from neuralbasis.model.shapes import TiedShape
 from neuralbasis.training.compile import compile_model
+from neuralbasis.training.defaults import make_net
 from neuralbasis.training.engines import ExactEngine, GridEngine
 from neuralbasis.training.stage import Stage
 
@@ -51,7 +52,7 @@ def make_target(table: pd.DataFrame, task: str, seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng(seed)
     red = table["colour"] == "red"
     score = np.sin(2 * table["size"].fillna(0)) + 0.2 * table["age"] + red
-    score = score + table["size"].fillna(0) * (table["age"] - 4) * (0.5 + red)  # pairs and triples have a say
+    score = score + table["size"].fillna(0) * (table["age"] - 4) * (0.5 + red)  # pairs and triples
     score = (score + 0.3 * rng.normal(size=len(table))).to_numpy()
     if task == "regression":
         return 100 + 10 * score
@@ -171,7 +172,7 @@ def test_missing_values_without_training_rows_and_unseen_levels_contribute_nothi
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_factored_classes_say_what_their_tables_say(order, monkeypatch):
+def test_factored_classes_equal_their_tables(order, monkeypatch):
     table, odd = make_table(), make_odd_table()
     y = make_target(table, "tied")
     dense = make_estimator("tied", interactions=ORDERS[order]).fit(table, y)
@@ -226,6 +227,15 @@ def test_order_of_columns_and_rows_does_not_matter(task, order):
     second.fit(table[table.columns[::-1]].iloc[shuffled], y[shuffled])
     assert set(map(frozenset, split_names(first))) == set(map(frozenset, split_names(second)))
     np.testing.assert_allclose(first.model_.scores(table), second.model_.scores(table), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(("task", "order"), [*product(CASES, ORDERS), *product(TASKS, ["searched"])])
+def test_a_seed_gives_the_same_bits_on_any_number_of_threads(task, order):
+    table = make_table(150)
+    y, interactions = make_target(table, task), ORDERS.get(order, "auto")
+    one, two = (make_estimator(task, interactions=interactions, n_jobs=n_jobs).fit(table, y) for n_jobs in (1, 2))
+    assert one.term_names_ == two.term_names_
+    np.testing.assert_array_equal(one.model_.scores(table), two.model_.scores(table))
 
 
 def split_names(estimator):
@@ -316,7 +326,8 @@ def make_engines(task: str, order: int, seed: int = 0):
     if task != "regression":
         sample = Sample((np.arange(len(table)) % objective.n_outputs if task == "multiclass" else
                          (sample.y > 0)).astype(int), sample.weights)  # fmt: skip
-    net = make_net(estimator, grid, objective, sample, len(sample.y), rng).double()
+    config = FitConfig.read(estimator).resolve(len(table))
+    net = make_net(config, grid, objective, sample, len(sample.y), rng).double()
     with torch.no_grad():
         for parameter in [*net.coefficients.parameters(), *net.offsets.parameters(), *net.mixes.parameters(), net.free]:
             parameter.copy_(torch.from_numpy(rng.normal(size=parameter.shape)))
@@ -366,7 +377,7 @@ def test_table_is_the_net_on_the_knots(task):
     net, grid, _, _ = make_engines(task, 1)
     objective = {"regression": SquaredError(), "binary": LogLoss(), "multiclass": CrossEntropy(3)}[task]
     net.float()
-    model = compile_model([Stage(net, grid)], encoder_of(grid), objective)
+    model = compile_model([Stage.of(net, grid)], encoder_of(grid), objective)
     net.eval()
     chosen = grid.points.orders[1]
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Law: 2 and 3 processes give the model of one process. Real processes, started by torchrun, speaking gloo."""
+"""Law: 2 and 3 processes give the model of one process. torchrun starts them; they communicate by gloo."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.laws import fit_together
 
 @pytest.fixture(scope="module", params=[2, 3])
 def folder(request, tmp_path_factory) -> Path:
-    """What all processes found for every fit, written by each of them."""
+    """The tables of every fit, written by each process."""
     out = tmp_path_factory.mktemp(f"processes-{request.param}")
     fit_together.write_table(out)
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(request.param)]
@@ -36,7 +36,7 @@ def test_processes_give_the_model_of_one(folder, alone, task):
     assert_same_tables(folder, task, alone[task])
 
 
-def test_one_of_the_fits_has_weak_pairs(alone):
+def test_one_of_the_fits_has_steps_of_weaker_pairs(alone):
     assert sum(" & " in name for name in alone["weak"]) > 10
 
 
@@ -54,7 +54,7 @@ def assert_same_tables(folder: Path, task: str, expected: dict[str, np.ndarray])
 
 
 def test_what_processes_exchange_does_not_depend_on_rows(folder):
-    """Single precision goes out to the rows, double precision comes back; at the end every process gets the net."""
+    """Tables are sent in single precision, gradients in double precision, and the network once at the end."""
     found = [np.load(path) for path in folder.glob("bytes-*.npz")]
     (few, numbers), (many, _) = (np.array([each[name] for each in found]).T for name in ("few", "many"))
     assert few.tolist() == many.tolist()

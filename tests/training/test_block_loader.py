@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from neuralbasis.training import block_loader as supply
-from tests.training.test_out_of_core import FEATURES, make, make_table, small_memory, write_files  # noqa: F401
+from neuralbasis.training import block_loader
+from tests.training.test_tables import FEATURES, make, make_table, small_memory, write_files  # noqa: F401
 
 LIMIT = 500_000
 
 
 @pytest.fixture
 def pools(monkeypatch):
-    """(room, bucket, pool) of every pool that is filled, with copies of what will be written over."""
-    found, fill = [], supply._Buffer.fill
+    """(room, bucket, pool) of every pool that is filled; arrays are copied, since the next pool overwrites them."""
+    found, fill = [], block_loader._Buffer.fill
 
     def watch(room, bucket):
         pool = fill(room, bucket)
@@ -25,12 +25,12 @@ def pools(monkeypatch):
         }))  # fmt: skip
         return pool
 
-    monkeypatch.setattr(supply._Buffer, "fill", watch)
+    monkeypatch.setattr(block_loader._Buffer, "fill", watch)
     return found
 
 
 @pytest.mark.usefixtures("small_memory")
-def test_a_pass_has_every_row_beyond_the_bench_once(pools, tmp_path):
+def test_a_pass_has_every_row_outside_the_sample_once(pools, tmp_path):
     table = make_table("regression", 6000)
     model = make("regression", memory_limit=LIMIT, feature_names=FEATURES)
     model.fit(write_files(table, tmp_path), "target")
@@ -45,7 +45,7 @@ def test_a_pass_has_every_row_beyond_the_bench_once(pools, tmp_path):
     y = np.sort(y)
     above = np.searchsorted(y, drawn).clip(1, len(y) - 1)
     nearest = np.minimum(np.abs(y[above] - drawn), np.abs(y[above - 1] - drawn))
-    assert nearest.max() < 1e-5  # they are rows of the table, and none is there twice
+    assert nearest.max() < 1e-5  # rows of the table, none twice
     assert len(np.unique(drawn.round(9))) == len(drawn)
     for pool in first_pass:
         np.testing.assert_array_equal(pool["shares"], 1.0)
@@ -54,7 +54,7 @@ def test_a_pass_has_every_row_beyond_the_bench_once(pools, tmp_path):
 
 
 @pytest.mark.usefixtures("small_memory")
-def test_rows_weigh_as_in_the_table_however_often_they_are_drawn(pools, tmp_path):
+def test_weights_do_not_depend_on_how_often_rows_are_drawn(pools, tmp_path):
     table = make_table("binary", 6000)
     model = make("binary", memory_limit=LIMIT, feature_names=FEATURES)
     model.fit(write_files(table, tmp_path), "target", "weight")
@@ -73,13 +73,13 @@ def test_rows_weigh_as_in_the_table_however_often_they_are_drawn(pools, tmp_path
 
 
 @pytest.mark.usefixtures("small_memory")
-def test_a_later_stage_starts_from_what_the_first_one_says(pools, tmp_path):
+def test_a_later_stage_starts_from_the_scores_of_the_first(pools, tmp_path):
     table, given = make_table("regression", 6000), {"memory_limit": LIMIT, "feature_names": FEATURES}
     files = write_files(table, tmp_path)
     first = make("regression", **given).fit(files, "target")
     pools.clear()
     numbers: dict[int, np.ndarray] = {}
-    read = supply.Cache.read
+    read = block_loader.Cache.read
 
     def keep(cache, bucket, *ends):
         block = read(cache, bucket, *ends)
@@ -87,7 +87,7 @@ def test_a_later_stage_starts_from_what_the_first_one_says(pools, tmp_path):
         return block
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(supply.Cache, "read", keep)
+        patch.setattr(block_loader.Cache, "read", keep)
         make("regression", **given, interactions=[("x0", "x1")]).fit(files, "target")
     later = [(bucket, pool) for _, bucket, pool in pools if pool["init"] is not None]
     assert len({bucket for bucket, _ in later}) > 1

@@ -1,18 +1,17 @@
-"""trainer: interactions are found, trained in stages on what the main effects leave, and kept only where they help."""
+"""Schedule: which stages a fit has, which interactions are found and kept, and what stops it."""
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, groupby
 
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import chi2
 from sklearn.metrics import log_loss
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
-from neuralbasis.config import AUTO_CHANCE
 from neuralbasis.model.shapes import TiedShape
+from tests.laws.fit_together import draw_weak_pairs
 
 QUICK = {"max_steps": 60, "outer_bags": 2, "hidden": (32, 32), "random_state": 0}
 MAINS = [(0,), (1,), (2,), (3,)]
@@ -38,49 +37,86 @@ def find_loss(estimator, X, y):
     return log_loss(y, estimator.predict_proba(X)) if hasattr(estimator, "classes_") else 1 - estimator.score(X, y)
 
 
-# Pairs
+# Stages
 
 
-@pytest.mark.parametrize("staged", [True, False])
-@pytest.mark.parametrize("task", TASKS)
-def test_a_product_is_ranked_first_and_learned(task, staged):
-    X, noise = draw(1200)
-    y = make_target(X[:, 0] * X[:, 2] + 0.3 * X[:, 1] + 0.05 * noise, task)
-    train, test = slice(0, 600), slice(600, 1200)
-    paired = make_estimator(task, interactions=1, staged=staged).fit(X[train], y[train])
-    first, *others = paired.interaction_ranking_
-    assert (first.name, first.features, first.chosen) == ("feature_0000 & feature_0002", (0, 2), True)
-    assert [item.chosen for item in others] == [False] * 5
-    assert first.strength > 5 * max(item.strength for item in others)
-    assert paired.term_features_ == [*MAINS, (0, 2)]
-    alone = make_estimator(task, interactions=0).fit(X[train], y[train])
-    assert alone.interaction_ranking_ == []
-    losses = [find_loss(estimator, X[test], y[test]) for estimator in (paired, alone)]
-    assert losses[0] < {"regression": 0.1, "binary": 0.6, "multiclass": 0.7}[task] * losses[1]
+def list_stages(model):
+    """Names of the stages, without repetitions in a row."""
+    return [name for name, _ in groupby(model.history_.stage)]
 
 
-def test_interactions_are_automatic():
+MAIN, PAIRS, TRIPLES = ["main effects", "shares"], ["pairs", "shares"], ["triples", "shares"]
+STAGES = {
+    "default": ({}, [*MAIN, *PAIRS]),
+    "main effects": ({"interactions": 0}, MAIN),
+    "a number of pairs": ({"interactions": 1}, [*MAIN, *PAIRS]),
+    "listed pairs": ({"interactions": [(0, 1)]}, [*MAIN, *PAIRS]),
+    "all pairs": ({"interactions": "all"}, [*MAIN, *PAIRS]),
+    "triples": ({"interactions": "all", "triples": 1}, [*MAIN, *PAIRS, *TRIPLES]),
+    "triples alone": ({"interactions": 0, "triples": "all"}, [*MAIN, *TRIPLES]),
+    "together": ({"staged": False}, ["all terms"]),
+    "no steps": ({"refine": False}, ["main effects", *PAIRS]),
+    "output penalty": ({"output_penalty": 1e-6}, ["main effects", *PAIRS]),
+    "no validation": ({"validation_size": 0}, ["main effects", "pairs"]),
+    "callback": ({"callbacks": [lambda history: True]}, ["main effects"]),
+    "time limit": ({"time_limit": 1e-6}, ["main effects"]),
+}
+
+
+@pytest.mark.parametrize("case", STAGES)
+def test_stages_of_a_fit(case):
+    options, expected = STAGES[case]
+    X, noise = draw(300)
+    model = make_estimator(**{"max_steps": 20, **options}).fit(X, 3 * X[:, 0] * X[:, 1] + X[:, 2] + 0.1 * noise)
+    assert list_stages(model) == expected
+
+
+def test_tied_classes_have_neither_steps_nor_shares():
+    X, noise = draw(300)
+    y = make_target(X[:, 0] * X[:, 1] + 0.1 * noise, "multiclass")
+    model = make_estimator("multiclass", interactions=[(0, 1)], tied_classes=True, max_steps=20).fit(X, y)
+    assert list_stages(model) == ["main effects", "pairs"]
+
+
+def test_members_with_columns_of_their_own_have_no_steps(trainers):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 300))
+    model = make_estimator(interactions=0, outer_bags=5).fit(X, X[:, :60] @ rng.normal(size=60))
+    (trainer,) = trainers
+    mask, (stage,) = trainer.rows.member_mask, trainer.stages
+    assert list_stages(model) == ["main effects"]
+    assert not mask.all()
+    for index, (feature,) in enumerate(stage.grid.layout.terms):
+        table = stage.table()[stage.grid.layout.cells_of(index)]
+        assert table.any(dim=0).tolist() == mask[feature].tolist()
+
+
+def test_shares_take_no_steps_and_lower_the_held_out_loss():
     X, noise = draw()
-    y = X[:, 0] * X[:, 1] + 0.1 * noise
-    model = make_estimator().fit(X, y)  # five times four columns: all six pairs, as far as they are beyond noise
-    assert model.interaction_ranking_[0].features == (0, 1)
-    assert sorted(item.features for item in model.interaction_ranking_) == list(combinations(range(4), 2))
-    reach = (chi2.isf(AUTO_CHANCE / 6, 1) - 1) / len(X)
-    assert all(item.chosen == (item.strength > reach) for item in model.interaction_ranking_)
-    chosen = [item.features for item in model.interaction_ranking_ if item.chosen]
-    assert model.term_features_ == [*MAINS, *sorted(chosen)]
-    importance = dict(zip(model.term_features_, model.term_importances(), strict=True))
-    assert importance[0, 1] > 5 * max(importance[term] for term in importance if term != (0, 1))
-    history = model.history_
-    n_main = history.stage.index("pairs")
-    n_pairs = history.stage.count("pairs")
-    cut = ["cuts"] * ("cuts" in history.stage)  # if a free part helped, which takes no steps
-    assert history.stage == ["main effects"] * n_main + ["pairs"] * n_pairs + cut
-    assert history.steps[: n_main + n_pairs] == sorted(set(history.steps))
-    assert history.steps[n_main] - history.steps[n_main - 1] <= 60 // 25
-    assert history.seconds == sorted(history.seconds)
-    assert history.best >= n_main
-    assert history.validation[history.best] < 0.2 * min(history.validation[:n_main])
+    y = (X[:, 0] > 0.3) + 2 * X[:, 0] * X[:, 1] + 0.1 * noise
+    history = make_estimator(interactions=[(0, 1)], early_stopping_rounds=0).fit(X, y).history_
+    at = [index for index, stage in enumerate(history.stage) if stage == "shares"]
+    assert len(at) == 2
+    assert history.best == at[1] == len(history.stage) - 1
+    for index in at:
+        assert history.steps[index] == history.steps[index - 1]
+    assert history.validation[at[0]] < min(history.validation[: at[0]])
+    assert history.validation[at[1]] < history.validation[at[0]]
+
+
+def test_axes_get_knots_where_main_effects_jump():
+    X, noise = draw(3000)
+    y = 2.0 * (X[:, 0] > 0.37) + X[:, 1] + 0.05 * noise
+    plain, stepped = (make_estimator(interactions=0, refine=flag).fit(X, y).model_ for flag in (False, True))
+    known = [axis.knots for axis in plain.encoder.axes]
+    found = [axis.knots for axis in stepped.encoder.axes]
+    assert all(np.isin(one, other).all() for one, other in zip(known, found, strict=True))
+    new = np.setdiff1d(found[0], known[0])
+    assert (np.abs(new - 0.37) < 0.05).mean() > 0.5
+    assert [len(knots) for knots in found[2:]] == [len(knots) for knots in known[2:]]  # columns without effects
+
+
+# Kept and dropped interactions
 
 
 @pytest.mark.parametrize("staged", [True, False])
@@ -90,71 +126,98 @@ def test_all_pairs(staged):
     assert model.term_features_ == [(index,) for index in range(5)] + list(combinations(range(5), 2))
 
 
-@pytest.mark.parametrize(("wish", "count"), [(1, 1), (3, 3), (0.5, 2), ("1x", 4), ("1.5x", 6), (100, 6)])
-def test_so_many_pairs_as_wished(wish, count):
-    X, noise = draw(200)
-    model = make_estimator(interactions=wish, max_steps=5, validation_size=0).fit(X, noise)
-    chosen = sorted(item.features for item in model.interaction_ranking_ if item.chosen)
-    assert len(model.interaction_ranking_) == 6
-    assert len(chosen) == count
-    assert model.term_features_ == [*MAINS, *chosen]
-
-
-def test_wished_pairs_and_triples_are_trained_without_a_search():
+def test_listed_pairs_and_triples_are_trained_without_a_search():
     X, noise = draw(200)
     requested = [(1, 0), (2, 3), (3, 1, 0)]
     model = make_estimator(interactions=requested, max_steps=5, validation_size=0).fit(X, noise)
     assert model.interaction_ranking_ == []
     assert set(model.history_.stage) == {"main effects", "pairs", "triples"}
-    # Parts of a triple that were not requested hold what they can say of it.
+    # Purification moves parts of a triple to pairs that were not requested.
     assert model.term_features_ == [*MAINS, (0, 1), (0, 3), (1, 3), (2, 3), (0, 1, 3)]
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_interactions_of_pure_noise_are_nearly_always_dropped(task):
+def test_interactions_of_noise_are_dropped_or_small(task):
     kept = 0
     for seed in range(10):
         X, noise = draw(seed=seed)
-        model = make_estimator(task, interactions=4).fit(X, make_target(noise, task))
-        history = model.history_
-        assert "pairs" in history.stage  # they were tried
-        assert sum(item.chosen for item in model.interaction_ranking_) == 4
-        is_dropped = model.term_features_ == MAINS
-        assert (history.stage[history.best] not in ("pairs", "cuts")) == is_dropped
-        kept += not is_dropped
-    assert kept <= 2
+        model = make_estimator(task, interactions=4, outer_bags=7).fit(X, make_target(noise, task))
+        history, pairs = model.history_, model.term_features_[4:]
+        assert (history.best > history.stage.index("pairs")) == bool(pairs)
+        assert model.term_importances()[4:].max(initial=0) < 0.1  # the standard deviation of the target is 1
+        kept += bool(pairs)
+    assert kept <= 4
 
 
-@pytest.mark.parametrize("n_rows", [6000, 12_000])
-def test_of_many_rows_some_of_the_automatic_interactions_may_be_noise(n_rows):
-    X, noise = draw(n_rows, 8, seed=2)
-    y = X[:, 0] * X[:, 1] + 0.06 * X[:, 2] * X[:, 3] + 0.05 * X[:, 4] * X[:, 5] + noise
-    ranking = make_estimator(interactions="auto", max_steps=20).fit(X, y).interaction_ranking_
-    strengths, ranks = np.array([item.strength for item in ranking]), np.arange(1, len(ranking) + 1)
-    reach = (chi2.isf(AUTO_CHANCE * (ranks if n_rows > 10_000 else 1) / len(ranking), 1) - 1) / n_rows
-    n_chosen = 1 + np.flatnonzero(strengths > reach)[-1]
-    assert [item.chosen for item in ranking] == [True] * n_chosen + [False] * (len(ranking) - n_chosen)
+def test_listed_pairs_stay_even_if_they_are_zero():
+    X, noise = draw(3000)
+    X[:, 3] = 1.0
+    model = make_estimator(interactions=[(0, 1), (2, 3)]).fit(X, X[:, 0] + noise)
+    assert model.term_features_ == [*MAINS, (0, 1), (2, 3)]
+    np.testing.assert_allclose(model.term_importances()[-1], 0, atol=1e-6)
 
 
+OPTIONS = (
+    {}, {"interactions": 3}, {"interactions": "all"}, {"refine": False}, {"validation_size": 0}, {"staged": False},
+    {"interactions": "all", "triples": 2}, {"interactions": 2, "triples": 1, "heredity": None},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("task", TASKS)
-def test_automatic_interactions_of_pure_noise_are_hardly_ever_chosen(task):
-    chosen = 0
-    for seed in range(24):
-        X, noise = draw(300, 6, seed)
-        model = make_estimator(task, max_steps=5).fit(X, make_target(noise, task))
-        chosen += any(item.chosen for item in model.interaction_ranking_)
-    assert chosen <= 14  # the chance is about AUTO_CHANCE each, 0.4 with three classes
+def test_chosen_interactions_are_the_terms_of_the_model(task, options):
+    X, noise = draw(300)
+    y = make_target(X[:, 0] * X[:, 1] + 0.5 * X[:, 2] * X[:, 3] + 0.3 * noise, task)
+    model = make_estimator(task, **{"max_steps": 20, **options}).fit(X, y)
+    chosen = {item.features for item in model.interaction_ranking_ if item.chosen}
+    parts = {part for term in chosen if len(term) == 3 for part in combinations(term, 2)}
+    assert {(0, 1)} <= chosen
+    assert chosen <= set(model.term_features_) - set(MAINS) <= chosen | parts
 
 
-def test_a_pair_of_levels_that_says_nothing_is_pressed_flat():
-    """No edges join levels; without a ridge a pair of 15 × 15 levels would learn the noise of its three rows a cell."""
+# Weaker pairs of small tables
+
+WEAK = {"outer_bags": 5}
+
+
+def list_pairs(model):
+    return [term for term in model.term_features_ if len(term) == 2]
+
+
+def test_weaker_pairs_gain_on_new_rows(monkeypatch):
+    (X, y), (T, truth) = draw_weak_pairs(), draw_weak_pairs(4000, seed=1)
+    model = make_estimator(**WEAK).fit(X, y)
+    monkeypatch.setattr("neuralbasis.training.schedule.FEW_ROWS", len(y) - 1)
+    plain = make_estimator(**WEAK).fit(X, y)
+    errors = [np.mean((each.predict(T) - truth) ** 2) for each in (model, plain)]
+    assert errors[0] < 0.95 * errors[1]
+    assert len(list_pairs(plain)) + 5 < len(list_pairs(model)) <= 28
+    assert set(list_pairs(model)) == {item.features for item in model.interaction_ranking_ if item.chosen}
+
+
+@pytest.mark.parametrize(
+    ("options", "most"), [({"interactions": 2}, 2), ({"interactions": [(0, 1)]}, 1), ({"refine": False}, 20)], ids=str
+)
+def test_there_are_no_weaker_pairs_unless_pairs_are_automatic_and_have_steps(options, most):
+    X, y = draw_weak_pairs()
+    assert 0 < len(list_pairs(make_estimator(**WEAK, **options).fit(X, y))) <= most
+
+
+def test_weaker_pairs_are_not_among_excluded_ones():
+    X, y = draw_weak_pairs()
+    pairs = list_pairs(make_estimator(**WEAK, exclude=[(0, 1), "feature_0005"]).fit(X, y))
+    assert len(pairs) > 8
+    assert not any(term == (0, 1) or 5 in term for term in pairs)
+
+
+def test_a_pair_of_levels_of_noise_stays_small():
+    """Levels have no neighbours to be smooth with: a ridge keeps cells from learning the noise of their three rows."""
     rng = np.random.default_rng(0)
     table = pd.DataFrame(rng.integers(0, 15, (700, 2)).astype(str), columns=["a", "b"])
     y = rng.normal(size=700)
     settings = {"max_steps": 300, "validation_size": 0, "feature_types": ["nominal", "nominal"]}
     model = make_estimator(interactions=[("a", "b")], **settings).fit(table, y)
-    spoken = model.eval_terms(table)[:, 2].std()
-    assert 0 < spoken < 0.25  # cell means of noise have 0.57
+    assert 0 < model.eval_terms(table)[:, 2].std() < 0.25  # cell means of noise have 0.57
 
 
 def test_an_additive_target_is_not_worse_for_its_pairs():
@@ -170,101 +233,6 @@ def test_an_additive_target_is_not_worse_for_its_pairs():
     assert history.validation[history.best] <= min(mains)
     importance = dict(zip(paired.term_features_, paired.term_importances(), strict=True))
     assert max((v for term, v in importance.items() if len(term) > 1), default=0) < 0.1 * importance[0,]
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_a_pair_that_cannot_interact_is_not_chosen_before_one_that_can(seed):
-    """A constant column has nothing to say, with whatever other column; noise has strengths below zero."""
-    X, noise = draw(300, seed=seed)
-    X[:, 1] = 7.0
-    model = make_estimator(interactions=3, max_steps=5, validation_size=0).fit(X, noise)
-    assert sorted(item.features for item in model.interaction_ranking_ if item.chosen) == [(0, 2), (0, 3), (2, 3)]
-
-
-# Triples
-
-
-@pytest.mark.parametrize("staged", [True, False])
-def test_a_planted_triple_is_found(staged):
-    X, noise = draw(1600)
-    y = 3 * X[:, 0] * X[:, 1] * X[:, 3] + 0.1 * noise
-    train, test = slice(0, 800), slice(800, 1600)
-    options = {"interactions": "all", "staged": staged, "max_steps": 120}
-    model = make_estimator(**options, triples=1).fit(X[train], y[train])
-    triples = [item for item in model.interaction_ranking_ if len(item.features) == 3]
-    assert [item.features for item in triples if item.chosen] == [(0, 1, 3)] == [triples[0].features]
-    assert len(triples) == 4
-    assert [term for term in model.term_features_ if len(term) == 3] == [(0, 1, 3)]
-    assert model.score(X[test], y[test]) > 0.85
-    assert make_estimator(**options).fit(X[train], y[train]).score(X[test], y[test]) < 0.2
-    if staged:
-        assert model.history_.stage[model.history_.best] == "triples"
-
-
-@pytest.mark.parametrize(
-    ("heredity", "expected"),
-    [("strong", [(0, 1, 2)]), ("weak", [(0, 1, 2), (0, 2, 3), (1, 2, 3)]), (None, list(combinations(range(5), 3)))],
-)
-@pytest.mark.parametrize("staged", [True, False])
-def test_heredity_limits_where_triples_are_searched(heredity, expected, staged):
-    X, noise = draw(200, 5)
-    pairs = [(0, 1), (1, 2), (0, 2), (2, 3)]
-    model = make_estimator(
-        interactions=pairs, triples=1, heredity=heredity, staged=staged, max_steps=5, validation_size=0
-    ).fit(X, noise)
-    assert sorted(item.features for item in model.interaction_ranking_) == expected
-    assert sum(item.chosen for item in model.interaction_ranking_) == 1
-
-
-def test_no_pairs_no_heirs():
-    X, noise = draw(200)
-    model = make_estimator(interactions=0, triples=3, max_steps=5).fit(X, noise)
-    assert (model.interaction_ranking_, model.term_features_) == ([], MAINS)
-    model = make_estimator(interactions=0, triples="all", max_steps=5, validation_size=0).fit(X, noise)
-    assert [term for term in model.term_features_ if len(term) == 3] == list(combinations(range(4), 3))
-
-
-@pytest.mark.parametrize("knots", [25, 17, 13, 9, 5])
-def test_triples_nest_in_pairs_that_have_few_knots(knots, monkeypatch):
-    """Very many pairs have fewer knots: triples must not have others, whatever their own number would allow."""
-    X = np.exp(draw(2100, 12)[0] * 2)
-    y = np.log(X[:, :3]).prod(axis=1)
-    monkeypatch.setattr("neuralbasis.config.MAX_NUMBERS", 66 * 2 * knots**2)
-    model = make_estimator(interactions="all", triples=1, max_steps=3, validation_size=0).fit(X, y)
-    sizes = {len(shape.term): max(len(axis.knots) for axis in shape.axes) for shape in model.model_.shapes}
-    assert sizes[2] == knots
-    assert sizes[3] <= knots
-    axes = {(len(shape.term), axis.name): axis for shape in model.model_.shapes for axis in shape.axes}
-    for (order, name), axis in axes.items():
-        assert order < 3 or np.isin(axis.knots, axes[2, name].knots).all()
-
-
-# Excluded terms
-
-
-@pytest.mark.parametrize("staged", [True, False])
-def test_what_is_excluded_is_in_no_term_and_in_no_ranking(staged):
-    X, noise = draw(400)
-    y = X[:, 0] * X[:, 1] + X[:, 3] + 0.1 * noise
-    options = {"interactions": "all", "triples": "all", "max_steps": 5, "staged": staged, "validation_size": 0}
-    model = make_estimator(**options, exclude=[(1, 0)]).fit(X, y)
-    assert model.term_features_ == [
-        *MAINS, (0, 2), (0, 3), (1, 2), (1, 3), (2, 3), (0, 2, 3), (1, 2, 3),
-    ]  # fmt: skip
-    model = make_estimator(**{**options, "interactions": 5, "triples": 2}, exclude=[3, ("feature_0000", 1)]).fit(X, y)
-    assert model.term_features_ == [(0,), (1,), (2,), (0, 2), (1, 2)]
-    assert {item.features for item in model.interaction_ranking_} <= {(0, 2), (1, 2)}
-    changed = X.copy()
-    changed[:, 3] = 1e3
-    np.testing.assert_array_equal(model.predict(changed), model.predict(X))
-    assert model.n_features_in_ == 4
-
-
-def test_an_excluded_pair_leaves_the_others_to_be_found():
-    X, noise = draw()
-    y = X[:, 0] * X[:, 1] + 0.3 * X[:, 2] * X[:, 3] + 0.05 * noise
-    model = make_estimator(interactions=1, exclude=[(0, 1)]).fit(X, y)
-    assert [item.features for item in model.interaction_ranking_ if item.chosen] == [(2, 3)]
 
 
 # Limits
@@ -289,7 +257,7 @@ def test_a_callback_in_the_pairs_stage_skips_triples():
     model = make_estimator(
         interactions="all", triples=2, callbacks=[lambda history: history.stage.count("pairs") == 6]
     ).fit(X, X[:, 0] * X[:, 1])
-    assert set(model.history_.stage) - {"blend"} == {"main effects", "pairs"}
+    assert set(model.history_.stage) == {"main effects", "pairs", "shares"}
     assert model.history_.stopped_by == "callback"
     assert model.term_features_ == [*MAINS, *combinations(range(4), 2)]
 
@@ -318,17 +286,7 @@ def test_the_time_limit_is_that_of_all_stages_together():
     assert limit < model.history_.seconds[-1] < limit + 0.7
 
 
-def test_of_very_many_columns_those_with_the_strongest_main_effects_are_searched(monkeypatch):
-    monkeypatch.setattr("neuralbasis.training.schedule.MAX_SCREENED", {2: 3})
-    X, noise = draw(500, 6)
-    y = X[:, 1] + 2 * X[:, 3] - X[:, 4] + 0.1 * noise
-    model = make_estimator(interactions=2).fit(X, y)
-    assert sorted(item.features for item in model.interaction_ranking_) == [(1, 3), (1, 4), (3, 4)]
-    every = make_estimator(interactions="all", max_steps=5, validation_size=0).fit(X, y)
-    assert len(every.term_features_) == 6 + 15
-
-
-# What stages say is what the model says
+# Compiled models
 
 
 @pytest.mark.parametrize(
@@ -341,22 +299,24 @@ def test_of_very_many_columns_those_with_the_strongest_main_effects_are_searched
         {"interactions": 3, "engine": "exact"},
         {"interactions": 3, "n_subnets": 2, "tied_classes": True},
         {"interactions": 3, "tied_classes": True, "staged": False},
+        {"interactions": 3, "validation_size": 0.2},
+        {"interactions": [(0, 1), (0, 1, 2)], "validation_size": 0.2, "refine": False},
     ],
     ids=str,
 )
 @pytest.mark.parametrize("task", TASKS)
-def test_the_model_says_what_its_stages_say(task, options, trainers):
+def test_the_model_has_the_scores_of_its_stages(task, options, trainers):
     X, noise = draw(400)
     X[np.random.default_rng(1).random(X.shape) < 0.05] = np.nan
     X[:360, 3] = 0.5  # an anchor
     y = make_target(np.nan_to_num(X[:, 0] * X[:, 1] + X[:, 2]) + 0.1 * noise, task)
-    model = make_estimator(task, **{**options, "max_steps": 20, "validation_size": 0}).fit(X, y)
-    (trainer,) = trainers
-    objective, expected = trainer.objective, trainer.listen().init.double().numpy().mean(axis=1)
-    expected = expected * objective.unit + objective.shift
+    model = make_estimator(task, **{"max_steps": 20, "validation_size": 0, **options}).fit(X, y)
+    trainer = trainers[0]
+    loss, expected = trainer.codes.loss, trainer.rows.init.double().numpy().mean(axis=1)
+    expected = expected * loss.unit + loss.shift
     if task == "multiclass":
         expected = expected - expected.mean(axis=1, keepdims=True)
-    scores = model.model_.scores(trainer.numbers)
+    scores = model.model_.scores(trainer.codes.numbers)
     np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
     assert np.ptp(scores) > 0.01
 
@@ -364,15 +324,15 @@ def test_the_model_says_what_its_stages_say(task, options, trainers):
 @pytest.mark.parametrize("limit", [0, 4 * 3 * 2, 10 * 3 * 2])
 def test_classes_may_be_tied_in_a_later_stage_only(limit, monkeypatch, trainers):
     """Four main effects of three classes and two members; then six pairs more."""
-    monkeypatch.setattr("neuralbasis.config.MAX_FREE", limit)
+    monkeypatch.setattr("neuralbasis.training.defaults.MAX_FREE", limit)
     X, noise = draw(400)
     y = make_target(X[:, 0] * X[:, 1] + X[:, 2] + 0.1 * noise, "multiclass")
     model = make_estimator("multiclass", interactions="all", max_steps=20, validation_size=0).fit(X, y)
     (trainer,) = trainers
     assert [stage.net.tied for stage in trainer.stages] == [limit < 24, limit < 60]
-    expected = trainer.listen().init.double().numpy().mean(axis=1)
+    expected = trainer.rows.init.double().numpy().mean(axis=1)
     expected = expected - expected.mean(axis=1, keepdims=True)
-    np.testing.assert_allclose(model.model_.scores(trainer.numbers), expected, atol=1e-4 * np.abs(expected).max())
+    np.testing.assert_allclose(model.model_.scores(trainer.codes.numbers), expected, atol=1e-4 * np.abs(expected).max())
 
 
 def test_training_all_terms_together_gives_the_same_kind_of_model():
@@ -392,8 +352,7 @@ def test_training_all_terms_together_gives_the_same_kind_of_model():
     ]
 
 
-def test_together_a_search_must_not_shorten_the_training():
-    """Where nothing is searched no model of main effects is trained before."""
+def test_no_main_effects_are_trained_first_if_nothing_is_searched():
     X, noise = draw(200)
     seen = []
     make_estimator(
@@ -402,54 +361,18 @@ def test_together_a_search_must_not_shorten_the_training():
     assert seen == [1, 2, 3, 4, 5]
 
 
-# Given scores and weights
+def test_many_classes_with_pairs_may_stay_factored(monkeypatch):
+    monkeypatch.setattr("neuralbasis.training.compile.MAX_NUMBERS", 0)
+    X, noise = draw(600)
+    score = X[:, 0] * X[:, 1] + 0.05 * noise
+    y = np.digitize(score, np.quantile(score, np.arange(1, 12) / 12))
+    model = make_estimator("multiclass", interactions=1, tied_classes=True).fit(X, y)
+    assert any(isinstance(shape, TiedShape) for shape in model.model_.shapes)
+    assert model.term_scores_[-1].shape[-1] == 12
+    assert find_loss(model, X, y) < 0.95 * np.log(12)
 
 
-@pytest.mark.parametrize("staged", [True, False])
-def test_given_scores_leave_their_remainder_to_the_pairs(staged):
-    X, noise = draw()
-    base, rest = 20 + 30 * X[:, 0] * X[:, 3], X[:, 1] * X[:, 2] + 0.02 * noise
-    model = make_estimator(interactions=1, staged=staged).fit(X, base + rest, init_score=base)
-    assert model.interaction_ranking_[0].features == (1, 2)
-    assert model.term_features_ == [*MAINS, (1, 2)]
-    assert 1 - np.var(model.predict(X) - rest) / np.var(rest) > 0.95
-    np.testing.assert_allclose(model.predict(X, init_score=base), base + model.predict(X))
-
-
-def test_given_scores_of_classes_leave_their_remainder_to_the_pairs():
-    X, _ = draw(2000)
-    base, rest = 5 * X[:, 0] * X[:, 3], 5 * X[:, 1] * X[:, 2]
-    y = (1 / (1 + np.exp(-base - rest)) > np.random.default_rng(3).random(2000)).astype(int)
-    given = make_estimator("binary", interactions=1).fit(X, y, init_score=base)
-    assert given.interaction_ranking_[0].features == (1, 2)
-    assert np.corrcoef(given.decision_function(X), rest)[0, 1] > 0.9
-    plain = make_estimator("binary", interactions=2).fit(X, y)
-    assert {item.features for item in plain.interaction_ranking_ if item.chosen} == {(0, 3), (1, 2)}
-
-
-@pytest.mark.parametrize("staged", [True, False])
-@pytest.mark.parametrize("task", TASKS)
-def test_weights_are_repetitions_also_where_pairs_are_searched(task, staged):
-    X, noise = draw(150)
-    y = make_target(X[:, 0] * X[:, 1] + 0.5 * noise, task)
-    weights = np.random.default_rng(2).integers(0, 4, 150)
-    options = {"interactions": 2, "triples": 1, "heredity": None, "max_steps": 15, "staged": staged}
-    weighted = make_estimator(task, **options).fit(X, y, sample_weight=weights)
-    repeated = make_estimator(task, **options).fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
-    assert weighted.interaction_ranking_ == repeated.interaction_ranking_
-    np.testing.assert_array_equal(weighted.model_.scores(X), repeated.model_.scores(X))
-
-
-def test_heavy_rows_decide_what_is_found():
-    X, noise = draw(1000)
-    heavy = np.arange(1000) % 2 == 0
-    y = np.where(heavy, X[:, 0] * X[:, 1], X[:, 2] * X[:, 3]) + 0.05 * noise
-    for mask, expected in ((heavy, (0, 1)), (~heavy, (2, 3))):
-        model = make_estimator(interactions=1).fit(X, y, sample_weight=np.where(mask, 1.0, 0.01))
-        assert model.interaction_ranking_[0].features == expected
-
-
-# Levels, few values and sparse columns
+# Knots and kinds of columns
 
 
 @pytest.mark.parametrize(
@@ -472,13 +395,15 @@ def test_every_kind_of_column_may_be_in_every_term(options):
     if "basis" in options:
         options = {**options, "hidden": NeuralBasisRegressor().hidden}  # a spline has no network
     model = make_estimator(interactions="all", triples="all", max_steps=3, validation_size=0, **options).fit(table, y)
-    assert model.term_features_ == [term for order in (1, 2, 3) for term in combinations(range(7), order)]
+    terms = [term for order in (1, 2, 3) for term in combinations(range(7), order)]
+    constant = {2, 6} if model.staged else set()  # their interactions are 0, and dropped
+    assert model.term_features_ == [term for term in terms if len(term) == 1 or not constant & set(term)]
     contributions = model.eval_terms(table)
     assert np.isfinite(contributions).all()
     np.testing.assert_allclose(contributions.sum(axis=1) + model.intercept_, model.predict(table), rtol=1e-9)
     scale = np.abs(contributions).max()
     for term, part in zip(model.term_features_, contributions.T, strict=True):
-        assert np.abs(part).max() < 1e-9 * scale or not {2, 6} & set(term)  # constants have nothing to say
+        assert np.abs(part).max() < 1e-9 * scale or not {2, 6} & set(term)  # constants contribute nothing
 
 
 @pytest.mark.parametrize("staged", [True, False])
@@ -506,7 +431,7 @@ def test_a_column_of_many_levels_stays_small_in_a_pair(staged):
     assert contributions[2, 2] == 0  # never missing
 
 
-def test_two_columns_of_two_values_have_a_table_of_two_by_two():
+def test_a_pair_of_two_values_each_has_a_table_of_two_by_two():
     rng = np.random.default_rng(0)
     X = rng.integers(0, 2, (800, 2)).astype(float)
     y = 3 * (X[:, 0] != X[:, 1]) + 0.1 * rng.normal(size=800)
@@ -522,7 +447,7 @@ def test_two_columns_of_two_values_have_a_table_of_two_by_two():
 
 
 def test_an_interaction_of_a_sparse_column_is_learned(trainers):
-    """Nine rows in ten have the same value: interactions are anchored there while they are trained."""
+    """Nine rows in ten have the same value, where interactions are anchored during training."""
     X, noise = draw(2000)
     X[:, 0] = np.where(np.arange(2000) % 10 > 0, 0.0, X[:, 0])
     y = np.where(X[:, 0] != 0, 3 * X[:, 1], 0) + 0.1 * noise
@@ -535,22 +460,16 @@ def test_an_interaction_of_a_sparse_column_is_learned(trainers):
     assert model.score(X, y) > 0.85
 
 
-def test_missing_values_may_interact():
-    X, noise = draw(1200)
-    missing = np.random.default_rng(4).random(1200) < 0.4
-    y = np.where(missing, 2, -2) * X[:, 1] + 0.1 * noise
-    X[missing, 0] = np.nan
-    model = make_estimator(interactions=1).fit(X, y)
-    assert model.interaction_ranking_[0].features == (0, 1)
-    assert model.score(X, y) > 0.9
-
-
-def test_many_classes_with_pairs_may_stay_in_factors(monkeypatch):
-    monkeypatch.setattr("neuralbasis.training.compile.MAX_NUMBERS", 0)
-    X, noise = draw(600)
-    score = X[:, 0] * X[:, 1] + 0.05 * noise
-    y = np.digitize(score, np.quantile(score, np.arange(1, 12) / 12))
-    model = make_estimator("multiclass", interactions=1, tied_classes=True).fit(X, y)
-    assert any(isinstance(shape, TiedShape) for shape in model.model_.shapes)
-    assert model.term_scores_[-1].shape[-1] == 12
-    assert find_loss(model, X, y) < 0.95 * np.log(12)
+@pytest.mark.parametrize("knots", [25, 17, 13, 9, 5])
+def test_triples_nest_in_pairs_that_have_few_knots(knots, monkeypatch):
+    """Very many pairs have fewer knots; those of triples are among them."""
+    X = np.exp(draw(2100, 12)[0] * 2)
+    y = np.log(X[:, :3]).prod(axis=1)
+    monkeypatch.setattr("neuralbasis.training.defaults.MAX_NUMBERS", 66 * 2 * knots**2)
+    model = make_estimator(interactions="all", triples=1, max_steps=3, validation_size=0).fit(X, y)
+    sizes = {len(shape.term): max(len(axis.knots) for axis in shape.axes) for shape in model.model_.shapes}
+    assert sizes[2] == knots
+    assert sizes[3] <= knots
+    axes = {(len(shape.term), axis.name): axis for shape in model.model_.shapes for axis in shape.axes}
+    for (order, name), axis in axes.items():
+        assert order < 3 or np.isin(axis.knots, axes[2, name].knots).all()

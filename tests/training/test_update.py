@@ -1,4 +1,4 @@
-"""Updates with new rows: what stays, what follows a change, what adds up, and bad input."""
+"""Updates: new rows correct a fitted model, whose terms, knots and levels stay."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, update
 FAST = {"preset": "fast", "n_jobs": 1}
 
 
-def say(X: np.ndarray, slope: float = 1.0) -> np.ndarray:
+def find_truth(X: np.ndarray, slope: float = 1.0) -> np.ndarray:
     """A sine, a parabola, a jump and a product of five columns."""
     return np.sin(5 * X[:, 0]) + 2 * slope * X[:, 1] ** 2 + (X[:, 2] > 0.5) + X[:, 3] * X[:, 4]
 
@@ -22,7 +22,7 @@ def say(X: np.ndarray, slope: float = 1.0) -> np.ndarray:
 def draw(n_rows: int, seed: int, slope: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     X = rng.random((n_rows, 5))
-    return X, say(X, slope) + rng.normal(0, 0.5, n_rows)
+    return X, find_truth(X, slope) + rng.normal(0, 0.5, n_rows)
 
 
 NEW, TEST = draw(3000, 1), draw(4000, 2)[0]
@@ -30,7 +30,7 @@ NEW, TEST = draw(3000, 1), draw(4000, 2)[0]
 
 def risk(model, slope: float = 1.0) -> float:
     """Mean squared error beyond the noise."""
-    return float(((model.predict(TEST) - say(TEST, slope)) ** 2).mean())
+    return float(((model.predict(TEST) - find_truth(TEST, slope)) ** 2).mean())
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def updated(fitted) -> neuralbasis.AdditiveModel:
 
 def test_rows_of_the_same_kind_make_a_model_better(fitted, updated):
     risks = []
-    for seed in (10, 12, 14):  # of one draw, held-out rows may see no gain, and then nothing changes
+    for seed in (10, 12, 14):  # the mean of three draws, since the gain of one may be 0
         old, new = draw(3000, seed), draw(3000, seed + 1)
         before = clone(fitted).fit(*old)
         both = clone(fitted).fit(*(np.concatenate(part) for part in zip(old, new, strict=True)))
@@ -114,7 +114,7 @@ def test_nightly_updates_do_not_drift_away(fitted):
     assert max(spread) < 2 * max(shape.spread.max() for shape in fitted.model_.shapes)
 
 
-def test_a_model_from_a_file_is_updated_alike(fitted, updated, tmp_path):
+def test_a_loaded_model_gets_the_same_update(fitted, updated, tmp_path):
     fitted.save(tmp_path / "model.nbm")
     again = update(neuralbasis.load(tmp_path / "model.nbm"), *NEW, n_jobs=1)
     np.testing.assert_allclose(again.scores(TEST), updated.scores(TEST), atol=1e-9)
@@ -124,20 +124,21 @@ def test_a_model_from_a_file_is_updated_alike(fitted, updated, tmp_path):
     assert read.summary.n_rows == 6000
 
 
-def test_a_warm_start_goes_on_from_the_model(fitted, updated):
+def test_a_warm_start_is_an_update(fitted, updated):
     warm = copy(fitted).set_params(warm_start=True).fit(*NEW)
     np.testing.assert_array_equal(warm.predict(TEST), updated.predict(TEST))
-    assert warm.history_.stage[0] == "before"
+    assert set(warm.history_.stage[:-1]) == {"update"}
+    assert warm.history_.stage[-1] == "shares"
     assert fitted.model_.summary.n_rows == 3000
 
 
-def test_rows_that_leave_nothing_to_learn_change_nothing(fitted):
+def test_rows_without_residuals_change_nothing(fitted):
     X, _ = draw(500, 3)
     same = fitted.model_.predict(X)
     np.testing.assert_allclose(update(fitted, X, same, n_jobs=1).predict(X), same, rtol=0, atol=1e-6)
 
 
-def test_without_held_out_rows_all_rows_count_alike(fitted):
+def test_old_and_new_rows_count_alike_if_none_are_held_out(fitted):
     X, y = draw(3000, 4)
     moved = update(fitted, X, y + 1, n_jobs=1, validation_size=0)
     assert moved.intercept[0] - fitted.intercept_ == pytest.approx(0.5, abs=0.1)
@@ -170,7 +171,7 @@ def test_a_new_level_is_learned(n_classes):
     assert n_classes == 2 or abs(fitted.intercept_.sum()) < 1e-9
 
 
-def test_rows_of_one_class_alone_are_welcome():
+def test_new_rows_may_have_one_class():
     fitted = NeuralBasisClassifier(**FAST, interactions=0).fit(*draw_classes(600, 0, 2))
     X, y = draw_classes(200, 0, 2)
     only = {name: column[y == "a"] for name, column in X.items()}
@@ -178,7 +179,7 @@ def test_rows_of_one_class_alone_are_welcome():
     assert fitted.update(only, y[y == "a"]).predict_proba(only)[:, 0].mean() > before
 
 
-def test_columns_that_no_term_speaks_of_may_come_along():
+def test_new_rows_may_have_columns_without_a_term():
     X, y = draw(600, 0)
     fitted = NeuralBasisRegressor(**FAST, interactions=0, exclude=[0, 2]).fit(X, y)
     assert fitted.update(X, y).term_features_ == [(1,), (3,), (4,)]
@@ -193,7 +194,7 @@ def test_columns_that_no_term_speaks_of_may_come_along():
         (lambda X, y: ({name: column[:1] for name, column in X.items()}, y[:1]), "at least 2 rows"),
     ],
 )
-def test_what_cannot_be_updated_is_said(change, words):
+def test_errors_of_updates(change, words):
     X, y = draw_classes(300, 0, 2)
     fitted = NeuralBasisClassifier(**FAST, interactions=0, max_steps=20).fit(X, y)
     model = fitted.model_

@@ -129,7 +129,10 @@ class Trainer:
         stage = replace(stage, intercept=stage.intercept + offset)
         proposed = [stage, *[self._learn_steps(grid, order, rows) for order in (1, 2)]]
         fit = self._choose_shares([each for each in proposed if each is not None], torch.zeros_like(offset))
-        for each in fit if fit is not None else [stage]:
+        if fit is None:
+            usual = codes.usual
+            fit = [replace(stage, intercept=usual * stage.intercept, values=usual * stage.table())]
+        for each in fit:
             self._append(each)
 
     def _add_main_effects(self) -> None:
@@ -191,7 +194,9 @@ class Trainer:
         steps |= dict.fromkeys(weaker, 0.0)
         proposals = [self._propose(stage, base, steps, len(proposed)) for stage in proposed]
         start = base if rows.init is None else base + rows.init
-        fit = choose_shares(proposals, start.expand(len(rows.target), *shape), rows, loss)
+        # Few new rows of an update have a small usual share; few held-out rows must not move it far.
+        width = self.codes.usual**0.5
+        fit = choose_shares(proposals, start.expand(len(rows.target), *shape), rows, loss, width)
         self.run.history.add("shares", 0, fit.after, keep=fit.gains)
         intercept, stages = base, []
         for stage, proposal, shares in zip(proposed, proposals, fit.shares, strict=True):
@@ -313,10 +318,13 @@ def _list_terms(stage: Stage) -> list[Term]:
 
 
 def _centre(stage: Stage) -> tuple[Tensor, Tensor]:
-    """The tables of a stage (cells, C) with mean 0 over the rows, and the sum (C,) of their means."""
+    """The tables of a stage (cells, C) with mean 0 over the rows, and the sum (C,) of their means.
+
+    Anchored tables stay as they are: rows at an anchor are not looked up, since the table is 0 there.
+    """
     table, layout = stage.table().cpu().clone(), stage.grid.layout
     weight, total = torch.from_numpy(stage.grid.cell_weight).to(table), torch.zeros(table.shape[1])
-    for index in range(len(layout.terms)):
+    for index in np.flatnonzero(layout.skip_axis < 0).tolist():
         cells = layout.cells_of(index)
         mean = (weight[cells, None] * table[cells]).sum(dim=0) / weight[cells].sum()
         table[cells] -= mean

@@ -25,7 +25,7 @@ from .lookup import LookUp
 from .rows import Rows
 
 COMMON, OWN = 0.25, 0.2  # prior deviations of shares: of a proposal, and of its terms around it
-MIN_SHARE = 0.05  # smaller ones are 0: what they add cannot be seen in a picture
+MIN_SHARE = 0.05  # of the largest usual share; smaller shares are 0: what they add cannot be seen in a picture
 N_STEPS = 5  # of Newton's method
 MAX_ROWS = 20_000  # held-out rows that the shares are fitted on
 MAX_TERMS = 500  # above, all terms of a proposal have one share
@@ -69,19 +69,22 @@ class SharedFit:
         return self.after < self.before
 
 
-def choose_shares(proposals: Sequence[Proposal], start: Tensor, rows: Rows, loss: Loss) -> SharedFit:
+def choose_shares(
+    proposals: Sequence[Proposal], start: Tensor, rows: Rows, loss: Loss, width: float = 1.0
+) -> SharedFit:
     """Fit the shares of all proposals to the rows that members hold out.
 
     Parameters
     ----------
     proposals : tables of members that each hold some rows out
     start : (N, M, K) scores without the proposals
+    width : factor of the prior deviations
     """
     pooled = sum(len(proposal.usual) for proposal in proposals) > MAX_TERMS
     usual = [proposal.usual.mean(keepdims=True) if pooled else proposal.usual for proposal in proposals]
     judge = _HeldOutRows(proposals, start, rows, loss, pooled)
-    shares = judge.fit(np.concatenate(usual), block_diag(*[_prior_precision(len(each)) for each in usual]))
-    shares = np.where(shares < MIN_SHARE, 0.0, shares)
+    precision = block_diag(*[_prior_precision(len(each)) for each in usual]) / width**2
+    shares = judge.fit(np.concatenate(usual), precision)
     before, after = judge.loss(np.zeros_like(shares)), judge.loss(shares)
     if after >= before:
         shares, after = np.zeros_like(shares), before
@@ -115,7 +118,7 @@ class _HeldOutRows:
             root = np.linalg.cholesky(scale * curvature + precision).T
             pull = scale * slope + precision @ (shares - usual)
             shares = lsq_linear(root, root @ shares - np.linalg.solve(root.T, pull), bounds=(0, 1)).x
-        return shares
+        return np.where(shares < MIN_SHARE * usual.max(), 0.0, shares)
 
     def loss(self, shares: np.ndarray) -> float:
         """Mean held-out loss at these shares."""

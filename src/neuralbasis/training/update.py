@@ -81,9 +81,10 @@ class UpdateTable:
         n_old, n_new = count_rows(known), float(tidy.weights.sum())
         whole = Encoder(tuple(dict(zip(used, known.encoder.axes, strict=True)).get(f, axis) for f, axis in
                               enumerate(self.model.encoder.axes)))  # fmt: skip
+        plan = Plan(tuple(range(len(used))), (), 0, 0, frozenset())
         return Codes(
-            known.encoder, numbers, tidy, loss, rows, replace(plan, listed=(), n_pairs=0, n_triples=0), self.classes,
-            self.n_rows, len(self.columns), used, whole, layout=lay_out_model(known), usual=n_new / (n_old + n_new),
+            known.encoder, numbers, tidy, loss, rows, plan, self.classes, self.n_rows, len(self.columns), used, whole,
+            layout=lay_out_model(known), usual=n_new / (n_old + n_new),
         )  # fmt: skip
 
     def compile(self, ensemble: Ensemble, codes: Codes, config: FitConfig, summary: Summary) -> AdditiveModel:
