@@ -14,7 +14,7 @@ LIMIT = 500_000
 @pytest.fixture
 def pools(monkeypatch):
     """(room, bucket, pool) of every pool that is filled, with copies of what will be written over."""
-    found, fill = [], supply._Buffer.fill
+    found, fill = [], supply._Room.fill
 
     def watch(room, bucket):
         pool = fill(room, bucket)
@@ -25,7 +25,7 @@ def pools(monkeypatch):
         }))  # fmt: skip
         return pool
 
-    monkeypatch.setattr(supply._Buffer, "fill", watch)
+    monkeypatch.setattr(supply._Room, "fill", watch)
     return found
 
 
@@ -35,12 +35,12 @@ def test_a_pass_has_every_row_beyond_the_bench_once(pools, tmp_path):
     model = make("regression", memory_limit=LIMIT, feature_names=FEATURES)
     model.fit(write_files(table, tmp_path), "target")
     room = pools[0][0]
-    n_pools, (n_sample, *sizes) = room.loader.cache.counts.shape[1] - 1, room.loader.cache.counts[0]
+    n_pools, (n_sample, *sizes) = room.supply.cache.counts.shape[1] - 1, room.supply.cache.counts[0]
     assert n_pools > 1
     first_pass = [pool for _, _, pool in pools[:n_pools]]
     assert sorted(len(pool["target"]) for pool in first_pass) == sorted(sizes)
-    drawn = np.concatenate([pool["target"] for pool in first_pass]).astype(float) * room.loss.unit
-    drawn, y = np.sort(drawn + room.loss.shift), table["target"].to_numpy()
+    drawn = np.concatenate([pool["target"] for pool in first_pass]).astype(float) * room.objective.unit
+    drawn, y = np.sort(drawn + room.objective.shift), table["target"].to_numpy()
     assert len(drawn) == 6000 - n_sample
     y = np.sort(y)
     above = np.searchsorted(y, drawn).clip(1, len(y) - 1)

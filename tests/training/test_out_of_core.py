@@ -94,8 +94,8 @@ def lose(model, task: str) -> float:
 @pytest.mark.parametrize(("task", "constant"), [("regression", 2.0), ("binary", 0.1), ("classes", 1.05)])
 def test_pools_learn_what_a_table_in_memory_does(task, constant, tmp_path, small_memory, monkeypatch):
     table, filled = make_table(task, 8000), []
-    fill = supply._Buffer.fill
-    monkeypatch.setattr(supply._Buffer, "fill", lambda buffer, bucket: filled.append(bucket) or fill(buffer, bucket))
+    fill = supply._Room.fill
+    monkeypatch.setattr(supply._Room, "fill", lambda room, bucket: filled.append(bucket) or fill(room, bucket))
     given = {"interactions": [("x0", "x1")], "max_steps": 150}
     plain = make(task, **given).fit(table.select(FEATURES), table["target"].to_numpy())
     found = make(task, **given, memory_limit=400_000, feature_names=FEATURES)
