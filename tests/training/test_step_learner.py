@@ -346,10 +346,10 @@ def test_a_spike_at_a_frequent_value_does_not_touch_its_neighbours(share):
     rng = np.random.default_rng(0)
     x = np.where(rng.random(2000) < share, 0.5, rng.random(2000))
     y = np.sin(3 * x) + 3 * (x == 0.5) + 0.2 * rng.normal(size=2000)
-    model = NeuralBasisRegressor(hidden=(32, 32), n_bases=16, outer_bags=3, random_state=0, max_steps=120)
+    model = NeuralBasisRegressor(hidden=(32, 32), n_bases=16, outer_bags=3, random_state=0)
     here, *around = model.fit(x[:, None], y).predict([[0.5], [0.49], [0.51]])
-    assert here == pytest.approx(np.sin(1.5) + 3, abs=0.3)
-    np.testing.assert_allclose(around, np.sin([1.47, 1.53]), atol=0.2)
+    assert here == pytest.approx(np.sin(1.5) + 3, abs=0.1)
+    np.testing.assert_allclose(around, np.sin([1.47, 1.53]), atol=0.1)
 
 
 def test_a_smooth_shape_costs_little():
