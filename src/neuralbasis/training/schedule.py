@@ -232,8 +232,10 @@ class Trainer:
 
     @property
     def _may_step(self) -> bool:
-        """Steps need held-out rows, all columns in all members, and untied classes; they know no output penalty."""
+        """Steps need all rows in memory, held-out rows and all columns in all members; they know no output penalty."""
         config, rows = self.run.config, self.rows
+        if self.codes.loader is not None:
+            return False
         may = bool(config.refine) and not config.output_penalty and not self._is_over
         return may and rows.member_mask is None and rows.all_validate
 
@@ -322,14 +324,14 @@ def _centre(stage: Stage) -> tuple[Tensor, Tensor]:
 
     Anchored tables stay as they are: rows at an anchor are not looked up, since the table is 0 there.
     """
-    table, layout = stage.table().cpu().clone(), stage.grid.layout
-    weight, total = torch.from_numpy(stage.grid.cell_weight).to(table), torch.zeros(table.shape[1])
+    table, layout = stage.table().cpu().double(), stage.grid.layout
+    weight, total = torch.from_numpy(stage.grid.cell_weight).to(table), table.new_zeros(table.shape[1])
     for index in np.flatnonzero(layout.skip_axis < 0).tolist():
         cells = layout.cells_of(index)
         mean = (weight[cells, None] * table[cells]).sum(dim=0) / weight[cells].sum()
         table[cells] -= mean
         total += mean
-    return table, total
+    return table.float(), total.float()
 
 
 def _scale(stage: Stage, table: Tensor, shares: np.ndarray) -> Tensor:
