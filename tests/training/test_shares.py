@@ -76,7 +76,7 @@ class Choice:
             values = proposal.lookup.values.double()
             whole = torch.cat([proposal.constant.double().expand(len(values), 1, -1), values], dim=1)
             scores = scores + torch.einsum("ntc,t->nc", whole, torch.from_numpy(part)).view_as(scores)
-        return float(self.rows.validate(self.loss.loss(scores, self.rows.target)).sum())
+        return float((self.loss.loss(scores, self.rows.target).double() * self.rows.validation_parts()).sum())
 
     def cost(self, chosen):
         """Minus the log posterior."""
@@ -109,7 +109,8 @@ def test_shares_lie_in_their_bounds_and_the_held_out_loss_never_rises(seed, task
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("n_rows", [60, 600])
 @pytest.mark.parametrize("task", TASKS)
-def test_the_posterior_is_the_largest(task, n_rows, seed):
+def test_the_posterior_is_the_largest(task, n_rows, seed, monkeypatch):
+    monkeypatch.setattr(shares, "MIN_SHARE", 0.0)  # the optimum itself, without small shares set to 0
     choice = Choice(task, n_rows, errors=(0.3, 1.5), usual=0.4, seed=seed)
     chosen = np.concatenate(choice.choose().shares)
     best = minimize(choice.cost, np.full(len(chosen), 0.4), bounds=[(0, 1)] * len(chosen), method="L-BFGS-B")
@@ -178,7 +179,7 @@ def test_many_terms_have_one_share_per_proposal(task, monkeypatch):
     pooled = choice.choose()
     assert [len(part) for part in pooled.shares] == [4, 4]
     assert [len(np.unique(part)) for part in pooled.shares] == [1, 1]
-    assert [len(np.unique(part)) for part in own.shares] == [4, 4]
+    assert all(len(np.unique(part)) > 2 for part in own.shares)
     assert pooled.shares[0][0] > pooled.shares[1][0]
     assert pooled.after < pooled.before
 

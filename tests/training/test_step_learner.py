@@ -55,7 +55,7 @@ class Problem:
         return self.start + lookup.gather(lookup.take(np.arange(shape[0])), values).view(shape)
 
     def held_out_loss(self, scores):
-        return float(self.rows.validate(self.loss.loss(scores, self.rows.target)).sum())
+        return float((self.loss.loss(scores, self.rows.target).double() * self.rows.validation_parts()).sum())
 
     def shape(self, values, term):
         """Mean over the members of a term's table, in the unit of the target."""

@@ -190,7 +190,7 @@ def test_new_rows_may_have_columns_without_a_term():
     ("change", "words"),
     [
         (lambda X, y: ({"x": X["x"], "town": X["city"]}, y), "city"),
-        (lambda X, y: (X, np.where(y == "a", "z", y)), "'z', but the model knows"),
+        (lambda X, y: (X, np.where(y == "a", "z", y)), "'z', but the classes of the model"),
         (lambda X, y: ({name: column[:1] for name, column in X.items()}, y[:1]), "at least 2 rows"),
     ],
 )
