@@ -7,6 +7,31 @@ import pytest
 from neuralbasis.training import schedule
 from tests.browser import Browser
 
+# Slow tests, left out by `make test-fast`: real processes, browsers, networks and benchmark scripts.
+SLOW = (
+    "benchmarks/tests",
+    "examples/tests",
+    "tests/vision",
+    "tests/distributed",
+    "tests/laws",
+    "tests/report",
+    "tests/cli",
+)
+SLOW += (
+    "tests/test_readme.py",
+    "tests/training/test_checkpoints.py",
+    "tests/training/test_learning.py",
+    "tests/tuning",
+)
+SLOW += ("tests/export", "tests/test_estimators.py", "tests/training/test_schedule.py", "tests/training/test_update.py")
+
+
+def pytest_collection_modifyitems(config, items):
+    for item in items:
+        path = item.path.relative_to(config.rootpath).as_posix()
+        if path.startswith(SLOW):
+            item.add_marker("slow")
+
 
 @pytest.fixture
 def trainers(monkeypatch):

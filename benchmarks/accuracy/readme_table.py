@@ -1,7 +1,7 @@
 """The table of the README: neuralbasis and EBM at their defaults, on the same rows and in one run.
 
     python -m benchmarks run readme_table           measures what is missing, then writes the table into README.md
-    python -m benchmarks.accuracy.readme_table --again --sets diabetes,ca
+    python -m benchmarks.accuracy.readme_table --again --sets diabetes,heloc
 
 All four learners of a data set run one after another on one machine, and a set is measured again as a whole if the
 source of neuralbasis has changed: seconds are then comparable. A test compares the README with these records and with
@@ -25,10 +25,9 @@ RECORDS = ROOT / "benchmarks" / "results" / "readme.jsonl"
 SPLIT = 300
 SETS = {
     "diabetes": "Diabetes, RMSE",
-    "cancer": "Breast cancer, log loss",
     "abalone": "Abalone, RMSE",
+    "telco": "Telco churn, log loss",
     "heloc": "FICO HELOC, log loss",
-    "ca": "California Housing, RMSE",
 }  # smallest first; rows are split 80 / 20 by seed SPLIT
 ORDER = ("ours mains", "ours", "EBM mains", "EBM")
 MARK = "<!-- figures -->"

@@ -95,7 +95,7 @@ def measure_here(setup: Setup) -> FitCost:
     clock = Stopwatch()
     clock.watch("profile", tables, "make_profile")
     clock.watch("cache", tables, "make_cache")
-    clock.watch("pools", block_loader._Room, "fill")
+    clock.watch("pools", block_loader._Buffer, "fill")
     files, given = sorted(Path(setup.folder).glob("*.parquet")), {"interactions": 0, "n_jobs": setup.n_jobs}
     if setup.quick:
         given["max_steps"] = 5
