@@ -1,29 +1,26 @@
 """What several test files share."""
 
+import os
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import settings
 
 from neuralbasis.training import schedule
 from tests.browser import Browser
 
+# The same commit gives the same examples; HYPOTHESIS_PROFILE=random draws others.
+settings.register_profile("repeatable", derandomize=True)
+settings.register_profile("random")
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
 # Slow tests, left out by `make test-fast`: real processes, browsers, networks and benchmark scripts.
 SLOW = (
-    "benchmarks/tests",
-    "examples/tests",
-    "tests/vision",
-    "tests/distributed",
-    "tests/laws",
-    "tests/report",
-    "tests/cli",
-)
-SLOW += (
-    "tests/test_readme.py",
-    "tests/training/test_checkpoints.py",
-    "tests/training/test_learning.py",
-    "tests/tuning",
-)
-SLOW += ("tests/export", "tests/test_estimators.py", "tests/training/test_schedule.py", "tests/training/test_update.py")
+    "benchmarks/tests", "examples/tests", "tests/cli", "tests/distributed", "tests/export", "tests/laws",
+    "tests/report", "tests/tuning", "tests/vision", "tests/test_estimators.py", "tests/test_readme.py",
+    "tests/training/test_checkpoints.py", "tests/training/test_learning.py", "tests/training/test_schedule.py",
+    "tests/training/test_tables.py", "tests/training/test_update.py", "tests/training/test_wide.py",
+)  # fmt: skip
 
 
 def pytest_collection_modifyitems(config, items):

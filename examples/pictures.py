@@ -67,7 +67,7 @@ def plot_cars() -> None:
 def plot_wine() -> None:
     X, y = load_wine(return_X_y=True, as_frame=True)
     pair = ("flavanoids", "color_intensity")
-    model = NeuralBasisClassifier(interactions=[pair], staged=False).fit(
+    model = NeuralBasisClassifier(interactions=[pair], network__staged=False).fit(
         X, np.array(["Barolo", "Grignolino", "Barbera"])[y]
     )
     plot.push(model, pair, total=True, path=DOCS / "push.png")
@@ -76,7 +76,7 @@ def plot_wine() -> None:
 def plot_diabetes() -> None:
     X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
     pairs = [("bmi", "bp"), ("bmi", "s5"), ("age", "bp")]
-    plot.grid(NeuralBasisRegressor(interactions=pairs, staged=False).fit(X, y), path=DOCS / "grid.png")
+    plot.grid(NeuralBasisRegressor(interactions=pairs, network__staged=False).fit(X, y), path=DOCS / "grid.png")
 
 
 def plot_bound() -> None:

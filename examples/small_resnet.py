@@ -17,7 +17,7 @@ from transformers import ResNetConfig, ResNetForImageClassification
 
 from neuralbasis.vision import Annotations, Backbone, read_picture
 from neuralbasis.vision.backbone import IMAGENET_MEAN, IMAGENET_STD
-from neuralbasis.vision.patches import IGNORED, POSITIVE, Patches, sample_patches
+from neuralbasis.vision.learning import IGNORED, POSITIVE, Patches, sample_patches
 
 
 def train_small_resnet(

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from neuralbasis.encoding.axis import continuous_axis
-from neuralbasis.encoding.layout import lay_out
+from neuralbasis.encoding import continuous_axis, lay_out
 from neuralbasis.terms.binning import bin_columns
 
 

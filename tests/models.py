@@ -7,10 +7,8 @@ from itertools import combinations, product
 
 import numpy as np
 
-from neuralbasis.encoding.axis import Axis, continuous_axis, level_axis
-from neuralbasis.encoding.encoder import Encoder
-from neuralbasis.encoding.layout import Anchor, Layout, lay_out
-from neuralbasis.model.additive_model import AdditiveModel
+from neuralbasis import AdditiveModel
+from neuralbasis.encoding import Anchor, Axis, Encoder, continuous_axis, lay_out, level_axis
 from neuralbasis.model.shapes import Shape, TiedShape
 
 MIXED = ("continuous", "nominal", "continuous", "ordinal", "continuous")
@@ -39,7 +37,7 @@ def build_layout(
     kinds: Sequence[str] = MIXED,
     orders: Sequence[int] = (1, 2, 3),
     anchors: Mapping[int, Anchor] | None = None,
-) -> Layout:
+):
     """Every term of the given orders over fresh axes."""
     return lay_out(build_axes(rng, kinds), all_terms(len(kinds), orders), MAX_KNOTS, anchors)
 

@@ -22,8 +22,16 @@ def main(files: str, folder: str, keep: str, *seeds: str) -> None:
     X, _ = draw("regression", 500)
     for seed in map(int, seeds):
         written.clear()
-        given = QUICK | {"random_state": seed, "interactions": 0, "max_steps": 8, "refine": False, "outer_bags": 2}
-        model = NeuralBasisRegressor(**given, memory_limit=450_000, cache_dir=folder, keep_cache=keep == "keep")
+        given = QUICK | {
+            "random_state": seed,
+            "interactions": 0,
+            "max_steps": 8,
+            "boosted_steps": False,
+            "outer_bags": 2,
+        }
+        model = NeuralBasisRegressor(
+            **given, storage__memory_limit=450_000, storage__cache_dir=folder, storage__keep_cache=keep == "keep"
+        )
         with small_memory():
             model.fit(files, "target")
         print(float(np.sum(model.predict(X))), len(written), flush=True)

@@ -6,22 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from neuralbasis.data.sparse import SparseMatrix
-from neuralbasis.encoding.axis import Axis
-from neuralbasis.encoding.encoder import Encoder
-from neuralbasis.encoding.sparse_codes import CodeFinder, coarsen_axis, pool_axis
-from neuralbasis.model.additive_model import AdditiveModel
+from neuralbasis import AdditiveModel
+from neuralbasis.data.sparse import to_sparse
+from neuralbasis.encoding import Axis, CodeFinder, Encoder, coarsen_axis, pool_axis
 from neuralbasis.model.factors import Factors
 from neuralbasis.model.shapes import Shape, make_shapes
-from neuralbasis.training.wide import count_cells
 
 PAIRS = [(0, 1), (4, 2), (1, 3)]
-
-
-def store(table: np.ndarray, absent: float = 0.0) -> SparseMatrix:
-    row, column = np.nonzero(table != absent)
-    starts = np.searchsorted(row, np.arange(len(table) + 1))
-    return SparseMatrix(starts, column.astype(np.int32), table[row, column], absent, table.shape[1])
 
 
 def draw_table(seed: int, n_rows: int = 40, n_columns: int = 6, share: float = 0.4) -> np.ndarray:
@@ -29,15 +20,27 @@ def draw_table(seed: int, n_rows: int = 40, n_columns: int = 6, share: float = 0
     return np.where(rng.random((n_rows, n_columns)) < share, rng.integers(1, 30, (n_rows, n_columns)) / 10, 0.0)
 
 
+def store(table: np.ndarray, absent: float = 0.0):
+    return to_sparse(table, absent)
+
+
+def count_rows(finder: CodeFinder, table: np.ndarray) -> np.ndarray:
+    """(T, cells) rows in every cell of each term."""
+    codes, shape = finder.find(store(table)), (len(finder.features), *[finder.side] * finder.features.shape[1])
+    keys = np.ravel_multi_index((codes.term, *np.rint(codes.position).astype(int).T), shape)
+    return np.bincount(keys, minlength=np.prod(shape)).reshape(shape[0], -1)
+
+
 def build_factors(table: np.ndarray, terms, order: int = 1, n_outputs: int = 3, seed: int = 0) -> Factors:
-    stored, rng = store(table), np.random.default_rng(seed)
-    axis = pool_axis(stored, max_knots=9)
+    axis, rng = pool_axis(store(table), max_knots=9), np.random.default_rng(seed)
     finder = CodeFinder.of(axis if order == 1 else coarsen_axis(axis, 0.0, 5), 0.0, terms, table.shape[1])
     bases = rng.normal(size=[finder.side] * order + [2]).astype(np.float32)
     for d in range(order):
         np.moveaxis(bases, d, 0)[[finder.absent_cell, finder.side - 1]] = 0
     coefficients = rng.normal(size=(len(terms), 2, n_outputs)).astype(np.float32)
-    cells = count_cells(finder, finder.find(stored), np.ones(len(table)))
+    counts = count_rows(finder, table)
+    term, cell = np.nonzero(counts)
+    cells = cell, counts[term, cell].astype(float), np.searchsorted(term, np.arange(len(terms) + 1))
     return Factors(finder, bases.reshape(-1, 2), coefficients, np.abs(coefficients) / 10, *cells, float(len(table)))
 
 

@@ -1,17 +1,23 @@
-"""For tests of sources: threads in the role of processes, and a table with every type of column."""
+"""For tests of sources: threads in the role of processes, a table with every type of column, and little memory."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
+
+
+def small_memory() -> AbstractContextManager[Any]:
+    """No table fits in memory, a limit counts rows alone, and a sample may have as few as 256 rows."""
+    return patch.multiple("neuralbasis.data.memory", BASE_BYTES=0, MIN_SAMPLE=256, CELL_BYTES=10**12)
 
 
 class ThreadGroup:
@@ -39,13 +45,6 @@ def run_group(size: int, work: Callable[[ThreadGroup], Any]) -> list[Any]:
     table, gate = [None] * size, threading.Barrier(size, timeout=60)
     with ThreadPoolExecutor(size) as pool:
         return list(pool.map(lambda rank: work(ThreadGroup(rank, size, table, gate)), range(size)))
-
-
-def settings(**given: Any) -> SimpleNamespace:
-    """The parameters that a profile reads."""
-    return SimpleNamespace(
-        **{"feature_types": None, "scaling": "auto", "max_bins": 193, "knots": None, "verbose": False, **given}
-    )
 
 
 def make_table(n_rows: int, seed: int = 0) -> pa.Table:

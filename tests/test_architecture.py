@@ -55,7 +55,7 @@ HOMES: dict[str, str | tuple[str, ...]] = {
     "transformers": "vision",
     "safetensors": "vision",
     "matplotlib": "plot",
-    "pycocotools": "vision.coco",
+    "pycocotools": "vision.detection",
     "optuna": "tuning",
     "ray": "distributed",
     "tqdm": "progress",

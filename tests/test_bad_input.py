@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -16,10 +17,7 @@ from sklearn.exceptions import NotFittedError
 
 import neuralbasis.training.fit  # noqa: F401 - the import of torch is not part of the times measured here
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
-from neuralbasis.data.frames import read_columns
-from neuralbasis.encoding.encoder import Encoder
-from neuralbasis.model.additive_model import AdditiveModel
-from neuralbasis.model.shapes import Shape
+from tests.parameters import HOME, nest
 
 N, NAMES = 40, ["age", "size", "dose"]
 X = np.random.default_rng(0).normal(size=(N, 3))
@@ -50,8 +48,8 @@ def refuse(act, *parts: str, kind: type[Exception] = ValueError) -> None:
 
 
 def refuse_fit(X, y, *parts: str, kind: type[Exception] = ValueError, labels=False, fit=None, **parameters) -> None:
-    estimator = (NeuralBasisClassifier if labels else NeuralBasisRegressor)(**{**QUICK, **parameters})
-    refuse(lambda: estimator.fit(X, y, **(fit or {})), *parts, kind=kind)
+    estimator = (NeuralBasisClassifier if labels else NeuralBasisRegressor)(**QUICK)
+    refuse(lambda: estimator.set_params(**parameters).fit(X, y, **(fit or {})), *parts, kind=kind)
     assert not hasattr(estimator, "model_")
 
 
@@ -125,8 +123,8 @@ def test_sparse_tables(plain):
     refuse_fit(broken, Y, "the sparse matrix is broken", "column 99")
     refuse(lambda: plain.predict(broken), "the sparse matrix is broken", "column 99")
     refuse_fit(sparse[:0], Y[:0], "0 sample(s)")
-    refuse_fit(sparse, Y, "absent_value must be", absent_value=np.inf)
-    refuse_fit(sparse, Y, "absent_value must be", absent_value="0")
+    refuse_fit(sparse, Y, "absent_value must be", storage__absent_value=np.inf)
+    refuse_fit(sparse, Y, "absent_value must be", storage__absent_value="0")
 
 
 @pytest.mark.parametrize(
@@ -165,7 +163,6 @@ def test_infinite_values_name_the_column(named, plain, value):
 def test_infinite_values_are_refused_in_rows_of_weight_zero():
     table, weights = TABLE.assign(size=put(X[:, 1], 3, np.inf)), put(np.ones(N), 3, 0.0)
     refuse_fit(table, Y, "column 'size' holds infinite values", fit={"sample_weight": weights})
-    refuse(lambda: Encoder.fit(read_columns(table), weights), "column 'size' holds infinite values")
 
 
 def test_column_without_a_value():
@@ -385,13 +382,13 @@ def test_not_fitted():
 )
 @pytest.mark.parametrize("staged", [True, False])
 def test_interactions(interactions, part, staged):
-    refuse_fit(TABLE, Y, "interaction", part, interactions=interactions, staged=staged)
-    refuse_fit(TABLE, LABELS, "interaction", part, interactions=interactions, staged=staged, labels=True)
+    refuse_fit(TABLE, Y, "interaction", part, interactions=interactions, network__staged=staged)
+    refuse_fit(TABLE, LABELS, "interaction", part, interactions=interactions, network__staged=staged, labels=True)
 
 
 @pytest.mark.parametrize("triples", [True, None, -1, 1.5, "many", [("age", "size", "dose")]])
 def test_triples(triples):
-    refuse_fit(TABLE, Y, "triples must be", f", not {triples!r}", triples=triples)
+    refuse_fit(TABLE, Y, "triples must be", f", not {triples!r}", interactions={2: 0, 3: triples})
 
 
 @pytest.mark.parametrize(
@@ -455,18 +452,20 @@ def test_an_interaction_requested_twice_is_one():
 
 @pytest.mark.parametrize("staged", [True, False])
 @pytest.mark.parametrize(
-    ("parameters", "parts"),
+    ("interactions", "message"),
     [
-        ({"interactions": "all"}, ["1,225 pairs of 50 columns would take about", "ask for a number of pairs"]),
-        ({"triples": "all"}, ["19,600 triples of 50 columns would take about", "ask for a number of triples"]),
-        ({"interactions": 1100}, ["1,100 pairs of 50 columns would take about"]),
+        ("all", "1,999,000 pairs of 2,000 columns would take about 102,349 GB, but this machine has "),
+        ({2: 0, 3: "all"}, "1,331,334,000 triples of 2,000 columns would take about 68,164,301 GB, but this machine "),
+        (10**6, "1,000,000 pairs of 2,000 columns would take about 51,200 GB, but this machine has "),
     ],
 )
-def test_more_terms_than_memory_are_refused_before_training(parameters, parts, staged, monkeypatch):
-    monkeypatch.setattr("neuralbasis.training.limits.os.sysconf", lambda name: 1000)  # a machine of a million bytes
-    wide = np.random.default_rng(0).normal(size=(20, 50))
-    began = []
-    refuse_fit(wide, wide[:, 0], *parts, **parameters, staged=staged, callbacks=[began.append])
+def test_more_terms_than_memory_are_refused_before_training(interactions, message, staged):
+    """Of 100,000 members no machine can hold so many terms."""
+    table, began = np.random.default_rng(0).normal(size=(20, 2000)), []
+    members = {"outer_bags": 100_000, "network__staged": staged, "callbacks": [began.append]}
+    kind = "triples" if "triples" in message else "pairs"
+    advice = f"GB; ask for a number of {kind}, such as 100, or list them by name"
+    refuse_fit(table, table[:, 0], message, advice, interactions=interactions, max_terms=None, **members)
     assert began == []
 
 
@@ -475,9 +474,11 @@ def test_more_terms_than_memory_are_refused_before_training(parameters, parts, s
     [
         (["auto"], "feature_types has 1 entries, but the table has 3 columns"),
         (["auto"] * 4, "feature_types has 4 entries, but the table has 3 columns"),
-        ("continuous", "feature_types must be a list of one entry per column, not 'continuous'"),
-        (3, "feature_types must be a list of one entry per column, not 3"),
-        ({"age": "auto"}, "feature_types must be a list of one entry per column, not {'age': 'auto'}"),
+        (
+            "continuous",
+            "feature_types must be a list of one entry per column, or a mapping of columns, not 'continuous'",
+        ),
+        (3, "feature_types must be a list of one entry per column, or a mapping of columns, not 3"),
         ({"auto", "nominal", "ordinal"}, "feature_types must be a list of one entry per column"),
         (["auto", "number", "auto"], "feature_types of column 'size' must be 'auto', one of"),
         (["auto", None, "auto"], "feature_types of column 'size' must be 'auto', one of"),
@@ -522,35 +523,35 @@ WRONG = {
     "absent_value": [np.inf, "0", None, True],
     "preset": ["slow", "Fast", None, 1],
     "max_bins": [1, 2.5, "a", None, True],
-    "knots": [3, [1.0, 2.0], "age"],
     "max_interaction_bins": [1, None, "few"],
     "max_terms": [0, 1.5, "many", True],
-    "heredity": ["some", True, 2],
     "n_interaction_bases": [0, 1.5, None],
     "staged": ["yes", None],
-    "refine": ["auto", None, 0.5],
-    "scaling": ["log", None, ["quantile"]],
+    "boosted_steps": ["auto", None, 0.5],
+    "network": [3, "papers"],
+    "storage": [3, "2GB"],
+    "scaling": ["log", ["quantile"]],
     "engine": ["fast", None],
     "basis": ["relu", None, 3],
-    "n_bases": [0, 1.5, None, "many"],
+    "n_bases": [0, 1.5, "many"],
     "hidden": [(0,), ("a",), (1.5,), 3, None, "ab"],
     "n_subnets": [0, None],
     "fourier": [-1, 1.5, None],
     "batch_norm": ["yes", None],
     "dropout": [1, -0.1, "a", None, np.nan],
     "basis_dropout": [1, None],
-    "tied_classes": ["yes", None],
+    "tied_classes": ["yes", 0.5],
     "smoothness": ["a", -1, None, np.nan, np.inf],
     "output_penalty": [-1, None, np.inf],
     "weight_decay": [-1, "a"],
     "learning_rate": [0, -1, "a", None, np.nan, np.inf, True],
-    "batch_size": [0, 1.5, None, "big"],
+    "batch_size": [0, 1.5, "big"],
     "max_steps": [0, 1.5, None, "many"],
     "max_epochs": [0, "a", np.nan],
     "validation_size": [1.0, -0.1, 1.5, None, "a", np.nan, N, N + 1],
     "outer_bags": [0, 1.5, None, "many"],
     "early_stopping_rounds": [-1, 1.5, None],
-    "early_stopping_tolerance": [-1, None, "none", np.nan, np.inf],
+    "early_stopping_tolerance": [-1, "none", np.nan, np.inf],
     "time_limit": [0, "a"],
     "callbacks": [3, print, [3], ["a"], "a"],
     "verbose": ["yes", None],
@@ -568,31 +569,31 @@ WRONG = {
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
 def test_parameters(name, value):
-    refuse_fit(X, Y, name, re.sub(r"^'|'$", "", repr(value)) if name != "random_state" else "", **{name: value})
+    refuse_fit(X, Y, name, re.sub(r"^'|'$", "", repr(value)) if name != "random_state" else "", **nest({name: value}))
 
 
 def test_every_parameter_is_tried():
-    elsewhere = {"feature_names", "feature_types", "interactions", "triples", "exclude"}
-    assert set(WRONG) | elsewhere == set(NeuralBasisRegressor().get_params())
+    elsewhere = {"feature_names", "feature_types", "interactions", "exclude"}
+    assert set(WRONG) | elsewhere == {*NeuralBasisRegressor().get_params(deep=False), *HOME}
 
 
 def test_knots_of_columns():
-    for knots, part in (
-        ({"agee": [1.0]}, "knots are given for the column 'agee', which the table does not have; did you mean 'age'?"),
-        ({"age": []}, "knots of column 'age' must be finite and increasing, at least one number, not []"),
-        ({"age": [1.0, 1.0]}, "knots of column 'age' must be finite and increasing"),
-        ({"age": [0.0, np.nan]}, "knots of column 'age' must be finite and increasing"),
-        ({"age": ["a"]}, "knots of column 'age' must be a list of numbers, not ['a']"),
-        ({"age": 3}, "knots of column 'age' must be a list of numbers, not 3"),
-        ({"sex": [1.0]}, "knots are given for the column 'sex', which holds levels; give knots to columns of numbers"),
+    for types, part in (
+        ({"agee": [1.0]}, "feature_types names the column 'agee', which the table does not have; did you mean 'age'?"),
+        ({"age": [1.0, 1.0]}, "feature_types of column 'age' lists numbers, which are cut points and must be finite"),
+        (
+            {"age": [0.0, np.nan]},
+            "feature_types of column 'age' lists numbers, which are cut points and must be finite",
+        ),
+        ({"sex": [1.0]}, "Column 'sex': expected numbers, got 'f'"),
     ):
-        refuse_fit(TABLE.assign(sex=list("fm" * (N // 2))), Y, part, knots=knots)
+        refuse_fit(TABLE.assign(sex=list("fm" * (N // 2))), Y, part, feature_types=types)
 
 
 def test_contradictory_parameters():
-    refuse_fit(X, Y, "max_steps and max_epochs contradict each other", max_steps=3, max_epochs=2)
+    refuse_fit(X, Y, "max_steps and max_epochs contradict each other", max_steps=3, network__max_epochs=2)
     parts = ("smoothness=1.0 contradicts engine='exact'", "smoothness=0 or engine='grid'")
-    refuse_fit(X, Y, *parts, engine="exact", smoothness=1.0)
+    refuse_fit(X, Y, *parts, network__engine="exact", smoothness=1.0)
 
 
 def test_importances(named):
@@ -602,8 +603,8 @@ def test_importances(named):
 def test_a_term_without_training_weight_has_no_importance(named):
     model = named.model_
     first, *others = model.shapes
-    bare = Shape(first.term, first.axes, first.scores, first.spread, np.zeros_like(first.weights))
-    edited = AdditiveModel(model.encoder, model.intercept, (bare, *others), model.link)
+    bare = replace(first, weights=np.zeros_like(first.weights), measured=None)
+    edited = replace(model, shapes=(bare, *others))
     for kind in ("avg_weight", "min_max"):
         assert edited.importances(kind)[0] == 0
         np.testing.assert_array_equal(edited.importances(kind)[1:], model.importances(kind)[1:])

@@ -13,21 +13,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import neuralbasis
+from neuralbasis import AdditiveModel
 from neuralbasis.cli import main
-from neuralbasis.cli.formatting import RowExplanation, align, format_json, format_summary
-from neuralbasis.data.frames import read_columns
-from neuralbasis.encoding.axis import Axis
-from neuralbasis.encoding.encoder import Encoder
+from neuralbasis.encoding import Axis, Encoder
 from neuralbasis.explain import explain_class, explain_global
-from neuralbasis.model.additive_model import AdditiveModel
 from neuralbasis.model.summary import Summary
-from neuralbasis.printable import escape, escape_json
+from neuralbasis.printable import escape
 from neuralbasis.vision.detection import Detection
 from tests.models import build_model
 
@@ -40,7 +39,12 @@ BAR = re.compile(
 # Window title, clipboard, clear screen, an 8-bit sequence, an extra line, a reversed name.
 NASTY = "\x1b]0;title\x07\x1b]52;c;ZXZpbA==\x07\x1b[2J\x9b31m\nerror: fake\r\u202egnp.exe\u2066"
 
-texts = st.text(st.one_of(st.sampled_from(CONTROLS), st.sampled_from("ab \\\"'[]"), st.characters()), max_size=12)
+
+def draw_texts(characters: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.text(st.one_of(st.sampled_from(CONTROLS), st.sampled_from("ab \\\"'[]"), characters), max_size=12)
+
+
+texts, file_texts = draw_texts(st.characters()), draw_texts(st.characters(codec="utf-8"))  # files hold no surrogates
 
 
 def holds_controls(text: str, allowed: str = "\n") -> list[str]:
@@ -76,9 +80,6 @@ def test_escapes_leave_no_control_character(text: str) -> None:
     assert holds_controls(escape(text, keep="\n")) == []
     plain = "".join(letter for letter in text if letter not in holds_controls(text, ""))
     assert escape(plain) == plain
-    assert json.loads(escape_json(json.dumps([text], ensure_ascii=False))) == [text]
-    assert json.loads(format_json({text: text})) == {text: text}
-    assert holds_controls(format_json({text: text})) == []
 
 
 def test_letters_and_joiners_are_not_escaped() -> None:
@@ -90,8 +91,7 @@ def test_letters_and_joiners_are_not_escaped() -> None:
 @given(texts, texts, texts)
 def test_every_text_of_a_model_is_printable(name: str, level: str, label: str) -> None:
     model = build_nasty(name, level, label)
-    row = {axis.name: [axis.levels[0] if axis.levels else 0.0] for axis in model.encoder.axes}
-    shown = [str(model), str(model.scorecard()), format_summary(model), str(RowExplanation(model, read_columns(row)))]
+    shown = [str(model), str(model.scorecard())]
     shown += [str(explain_class(model, model.classes[0])), *map(str, explain_global(model).by_class().values())]
     ones = np.ones((1, 1))
     shown.append(str(Detection((name,), np.array([0.5]), ones, ones, np.array([1]), 1, 1)))
@@ -101,9 +101,33 @@ def test_every_text_of_a_model_is_printable(name: str, level: str, label: str) -
     assert sum(line.startswith("x") for line in lines) == len(model.shapes)  # one line per term
 
 
-def test_a_newline_in_a_cell_does_not_break_the_layout() -> None:
-    assert align([["a\nb", "1"], ["c", "22"]]) == "a\\nb   1\nc     22"
-    assert align([["a", "█"]], left=(0, 1), colours=["red"]) == "a  \x1b[31m█\x1b[0m"
+@settings(max_examples=25, deadline=None)
+@given(file_texts, file_texts, file_texts)
+def test_commands_print_every_text_of_a_model(tmp_path_factory, name: str, level: str, label: str) -> None:
+    model, folder = build_nasty(name, level, label), tmp_path_factory.mktemp("commands")
+    model.save(folder / "m.nbm")
+    row = {axis.name: [axis.levels[0] if axis.levels else 0.0] for axis in model.encoder.axes}
+    pyarrow.parquet.write_table(pa.table(row), folder / "row.parquet")
+    shown, shown_json, explained = (
+        CliRunner().invoke(main, [command, str(folder / "m.nbm"), *others], catch_exceptions=False).output
+        for command, others in (("show", []), ("show", ["--json"]), ("explain", [str(folder / "row.parquet")]))
+    )
+    for text in (shown, shown_json, explained):
+        assert holds_controls(text) == []
+    found = json.loads(shown_json)
+    assert [column["name"] for column in found["columns"]] == list(model.encoder.names)
+    assert found["classes"] == model.classes.tolist()
+
+
+def test_a_newline_in_a_cell_does_not_break_the_layout(nasty_files) -> None:
+    folder, model, _ = nasty_files
+    command = ["explain", f"{folder}/m.nbm", f"{folder}/rows.csv", "--delimiter", ","]
+    lines = CliRunner().invoke(main, command).output.splitlines()
+    assert len(lines) == len(model.shapes) + 3  # the intercept, the score and the prediction
+    assert len({line.index("█") for line in lines if "█" in line}) == 1
+    coloured = CliRunner().invoke(main, command, color=True).output
+    assert "\x1b[31m█" in coloured
+    assert "█\x1b[0m\n" in coloured
 
 
 PROBE = """

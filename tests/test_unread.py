@@ -13,10 +13,10 @@ import pytest
 from scipy.sparse import random_array
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, load, update
-from neuralbasis.config import PAPER, UNREAD, FitConfig, warn_unread
-from neuralbasis.data import memory
+from neuralbasis.config import UNREAD, FitConfig, warn_unread
 from neuralbasis.networks import MLPBasis
-from neuralbasis.training import tables
+from tests.parameters import nest
+from tests.stream_tables import small_memory
 
 QUICK = {"outer_bags": 1, "max_steps": 8, "interactions": [(0, 1)], "n_jobs": 1}
 NETWORK = {
@@ -25,12 +25,12 @@ NETWORK = {
     "output_penalty": 1.0,
 }  # fmt: skip
 OTHERS = {
-    "feature_types": ["nominal"] * 3, "max_bins": 9, "knots": {"x0": [0.2, 0.8]}, "max_interaction_bins": 5,
-    "interactions": 0, "triples": 1, "exclude": ["x2"], "max_terms": 1, "heredity": None, "scaling": "minmax",
-    "staged": False, "refine": False, "cache_dir": "cache", "keep_cache": True, "checkpoint_dir": "state",
+    "feature_types": ["nominal"] * 3, "max_bins": 9, "max_interaction_bins": 5,
+    "interactions": {2: 0, 3: 1}, "exclude": ["x2"], "max_terms": 1, "scaling": "minmax",
+    "staged": False, "boosted_steps": False, "cache_dir": "cache", "keep_cache": True, "checkpoint_dir": "state",
     "checkpoint_every": 1.0, "early_stopping_rounds": 1, "early_stopping_tolerance": 0.5,
 }  # fmt: skip
-WIDE = random_array((200, 400), density=0.02, format="csr", random_state=0)
+WIDE = random_array((200, 20_000), density=0.0004, format="csr", random_state=0)
 
 
 def draw(n_rows: int = 300) -> tuple[np.ndarray, np.ndarray]:
@@ -45,19 +45,14 @@ def make_basis(n_inputs, n_bases, n_copies, generator):
 
 def fit(**options) -> np.ndarray:
     X, y = draw()
-    return NeuralBasisRegressor(**QUICK, **options).fit(X, y).predict(X)
+    return NeuralBasisRegressor(**QUICK, **nest(options)).fit(X, y).predict(X)
 
 
 def fit_wide(**options) -> np.ndarray:
     y = WIDE.sum(axis=1) + np.random.default_rng(0).normal(size=200)
-    model = NeuralBasisRegressor(**{**QUICK, "max_steps": "auto", "max_epochs": 1, **options}).fit(WIDE, y)
+    model = NeuralBasisRegressor(**nest({**QUICK, "max_steps": "auto", "max_epochs": 1, **options})).fit(WIDE, y)
     assert model.model_.is_wide
     return model.predict(WIDE)
-
-
-@pytest.fixture
-def few_are_wide(monkeypatch):
-    monkeypatch.setattr(tables, "WIDE_NUMBERS", 400)
 
 
 @pytest.fixture(scope="module")
@@ -66,28 +61,27 @@ def fitted() -> NeuralBasisRegressor:
 
 
 @pytest.fixture
-def fit_by(fitted, few_are_wide, tmp_path, monkeypatch):
+def fit_by(fitted, tmp_path):
     """Name of a path -> a function from options to the predictions of a fit on that path."""
 
     def fit_update(**options) -> np.ndarray:
         X, y = draw(200)
         options = {name: tmp_path if name.endswith("_dir") else value for name, value in options.items()}
-        return deepcopy(fitted).set_params(**options).update(X, y + 3 * X[:, 1]).predict(X)
+        return deepcopy(fitted).set_params(**nest(options)).update(X, y + 3 * X[:, 1]).predict(X)
 
     def fit_files(**options) -> np.ndarray:
         X, y = draw(1500)
-        for name, value in (("BASE_BYTES", 0), ("WORK_BYTES", 0), ("MIN_SAMPLE", 256), ("CELL_BYTES", 10**12)):
-            monkeypatch.setattr(memory, name, value)
         table = pa.table({f"x{d}": X[:, d] for d in range(3)} | {"y": y})
         pyarrow.parquet.write_table(table, tmp_path / "rows.parquet", row_group_size=500)
-        model = NeuralBasisRegressor(**QUICK, memory_limit=100_000, **options)
-        return model.fit(str(tmp_path / "rows.parquet"), "y").model_.predict(X)
+        model = NeuralBasisRegressor(**QUICK, storage__memory_limit=100_000, **nest(options))
+        with small_memory():
+            return model.fit(str(tmp_path / "rows.parquet"), "y").model_.predict(X)
 
     return {
         "": fit,
-        "exact": lambda **options: fit(engine="exact", **options),
+        "exact": lambda **options: fit(network__engine="exact", **options),
         "files": fit_files,
-        "other basis": lambda **options: fit(basis="spline", **options),
+        "other basis": lambda **options: fit(network__basis="spline", **options),
         "no validation": lambda **options: fit(validation_size=0, **options),
         "wide": fit_wide,
         "update": fit_update,
@@ -119,27 +113,35 @@ def test_listed_parameters_change_nothing_and_one_warning_names_them(path, fit_b
 
 @pytest.mark.parametrize(("path", "name"), [(path, name) for path in UNREAD for name in UNREAD[path]])
 def test_a_single_parameter_is_named_alone(path, name):
-    given = {"other basis": {"basis": "spline"}, "no validation": {"validation_size": 0}}.get(path, {})
+    given = {"other basis": {"network__basis": "spline"}, "no validation": {"validation_size": 0}}.get(path, {})
     with pytest.warns(UserWarning, match=f"^{name} has no effect: "):
-        warn_unread(replace(FitConfig.read(NeuralBasisRegressor(**given)), changed=frozenset({name})), path)
+        warn_unread(replace(FitConfig.read(NeuralBasisRegressor(**given)), changed=frozenset({name})), [path])
 
 
 def test_a_callable_basis_reads_no_network_parameters():
-    usual = fit(basis=make_basis)
+    usual = fit(network__basis=make_basis)
     with pytest.warns(UserWarning, match="^hidden, fourier, batch_norm and dropout have no effect: only basis='mlp'"):
-        found = fit(basis=make_basis, hidden=(3,), fourier=1, batch_norm=True, dropout=0.5)
+        found = fit(
+            network__basis=make_basis,
+            network__hidden=(3,),
+            network__fourier=1,
+            network__batch_norm=True,
+            network__dropout=0.5,
+        )
     np.testing.assert_array_equal(found, usual)
 
 
 def test_one_warning_names_all_paths():
     with pytest.warns(UserWarning, match="^hidden has no effect: .*early_stopping_rounds has no effect: ") as caught:
-        fit(basis="spline", hidden=(3,), validation_size=0, early_stopping_rounds=3)
+        fit(network__basis="spline", network__hidden=(3,), validation_size=0, early_stopping_rounds=3)
     assert len(caught) == 1
 
 
 def test_an_update_is_silent_about_what_the_model_was_fitted_with(tmp_path):
     X, y = draw()
-    model = NeuralBasisRegressor(**QUICK, max_bins=33, exclude=(2,), scaling="minmax", warm_start=True).fit(X, y)
+    model = NeuralBasisRegressor(**QUICK, max_bins=33, exclude=(2,), network__scaling="minmax", warm_start=True).fit(
+        X, y
+    )
     model.update(X, y).fit(X, y)
     model.save(tmp_path / "model.nbm")
     loaded = load(tmp_path / "model.nbm")
@@ -148,9 +150,10 @@ def test_an_update_is_silent_about_what_the_model_was_fitted_with(tmp_path):
         update(loaded, X, y, max_bins=17)
 
 
-def test_defaults_presets_and_the_published_settings_are_silent(few_are_wide):
+def test_defaults_presets_and_the_published_settings_are_silent():
     X, y = draw(120)
-    for options in [{"preset": "fast"}, {**PAPER, "max_steps": 3}, {**PAPER, "max_steps": 3, "interactions": 0}]:
+    paper = {"network": "paper", "max_steps": 3}
+    for options in [{"preset": "fast"}, paper, {**paper, "interactions": 0}]:
         NeuralBasisRegressor(**options).fit(X, y)
     for preset in ("fast", "default", "best"):
-        NeuralBasisClassifier(preset=preset, max_epochs=0.1).fit(WIDE, np.arange(200) % 2)
+        NeuralBasisClassifier(preset=preset, network__max_epochs=0.1).fit(WIDE, np.arange(200) % 2)

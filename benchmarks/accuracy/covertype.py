@@ -35,8 +35,9 @@ STUDIES = {
 def find_unknown(options: Mapping[str, Any]) -> list[str]:
     """Names that are not parameters of the estimator."""
     from neuralbasis import NeuralBasisClassifier
+    from neuralbasis.settings import flatten
 
-    return sorted(set(options) - set(NeuralBasisClassifier().get_params()))
+    return sorted({*options} - {*flatten(NeuralBasisClassifier().get_params(deep=False)), "triples"})
 
 
 def main() -> None:

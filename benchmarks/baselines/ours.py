@@ -6,6 +6,7 @@ from typing import Any
 
 import neuralbasis.training.fit  # noqa: F401  import torch before the timed fit
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
+from neuralbasis.settings import nest
 
 
 def fit(
@@ -13,7 +14,9 @@ def fit(
 ) -> Any:
     kind = NeuralBasisRegressor if task == "regression" else NeuralBasisClassifier
     limits = {"max_steps": 20, "max_epochs": None} if quick else {}
-    return kind(**{"random_state": seed, **options, **limits}).fit(X, y)
+    if triples := options.pop("triples", 0):
+        options["interactions"] = {2: options.get("interactions", "auto"), 3: triples}
+    return kind(**nest({"random_state": seed, **options, **limits})).fit(X, y)
 
 
 def contributions(model: Any, X: Any) -> Any:

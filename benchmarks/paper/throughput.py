@@ -148,8 +148,9 @@ def fit_briefly(kind: Kind, size: Size) -> Any:
     rng, n_rows = np.random.default_rng(0), max(2000, 2 * size.n_outputs)
     X, y = make_rows(size, n_rows, rng), np.arange(n_rows) % size.n_outputs
     pairs = "all" if kind.order > 1 else 0
-    settings = {"interactions": pairs, "staged": False, "outer_bags": 1, "max_steps": 2, "validation_size": 0,
-                "refine": False, "max_terms": None, "n_jobs": torch.get_num_threads()}  # fmt: skip
+    settings = {"interactions": pairs, "network": {"staged": False}, "outer_bags": 1, "max_steps": 2,
+                "validation_size": 0, "boosted_steps": False, "max_terms": None,
+                "n_jobs": torch.get_num_threads()}  # fmt: skip
     if size.n_outputs == 1:
         return NeuralBasisRegressor(**settings).fit(X, rng.normal(size=n_rows)).model_
     return NeuralBasisClassifier(**settings).fit(X, y).model_

@@ -33,7 +33,10 @@ import numpy as np
 
 MAX_SECONDS = 180.0  # per case, on a busy machine
 MAX_GROWTH = 600 << 20  # bytes of memory beyond the peak of the first fit
-SMALL = {"n_jobs": 1, "max_steps": 20, "hidden": (8,), "n_bases": 4, "n_interaction_bases": 4, "random_state": 0}
+SMALL = {
+    "n_jobs": 1, "max_steps": 20, "network__hidden": (8,), "network__n_bases": 4, "network__n_interaction_bases": 4,
+    "random_state": 0,
+}  # fmt: skip
 ODD = [
     None, True, False, 0, -1, 1, 7, 2**31, -(2**31), 2**63, 2**200, 0.0, -0.5, 1e-300, 1e308, float("nan"),
     float("inf"), -float("inf"), "", "schedule", "time_limit", "PCG64", "MT19937", [], [0], [[]], {}, {"a": 1},
@@ -94,11 +97,16 @@ def write_files(folder: Path) -> list[str]:
 
 FITS: dict[str, dict[str, Any]] = {
     "dense": {"interactions": 0, "outer_bags": 2},
-    "one member": {"interactions": 0, "outer_bags": 1, "validation_size": 0.3, "batch_size": 64},
-    "pairs": {"interactions": 1, "outer_bags": 3, "dropout": 0.1, "batch_size": 64},
-    "exact": {"interactions": 1, "outer_bags": 2, "staged": False, "smoothness": 0, "engine": "exact"},
+    "one member": {"interactions": 0, "outer_bags": 1, "validation_size": 0.3, "network": {"batch_size": 64}},
+    "pairs": {"interactions": 1, "outer_bags": 3, "network": {"dropout": 0.1, "batch_size": 64}},
+    "exact": {"interactions": 1, "outer_bags": 2, "smoothness": 0, "network": {"staged": False, "engine": "exact"}},
     "wide": {"preset": "fast", "max_steps": "auto", "outer_bags": 2},
-    "files": {"interactions": [("x1", "x2")], "outer_bags": 2, "memory_limit": 450_000, "batch_size": 256},
+    "files": {
+        "interactions": [("x1", "x2")],
+        "outer_bags": 2,
+        "storage__memory_limit": 450_000,
+        "network": {"batch_size": 256},
+    },
 }
 
 
@@ -109,7 +117,13 @@ def fit(kind: str, data: Path, state: Path, resume: bool, callbacks: list[Callab
 
     estimator = NeuralBasisClassifier if kind in ("pairs", "exact") else NeuralBasisRegressor
     usual = {name: SMALL[name] for name in ("n_jobs", "random_state")} if kind == "wide" else SMALL
-    given = {**usual, **FITS[kind], "checkpoint_dir": state, "checkpoint_every": 0.0, "callbacks": callbacks}
+    given = {
+        **usual,
+        **FITS[kind],
+        "storage__checkpoint_dir": state,
+        "storage__checkpoint_every": 0.0,
+        "callbacks": callbacks,
+    }
     if kind == "files":
         with small_memory():
             return estimator(**given).fit(sorted(map(str, data.glob("part-*"))), "target", resume=resume)
@@ -118,7 +132,7 @@ def fit(kind: str, data: Path, state: Path, resume: bool, callbacks: list[Callab
 
 def collect(kind: str, data: Path) -> list[Path]:
     """Checkpoints of a fit: an early one, one from the middle, one near the end, and the last."""
-    from neuralbasis.training.checkpoints import list_checkpoints
+    from neuralbasis.training import list_checkpoints
 
     if kind == "files" and not list(data.glob("part-*")):
         write_files(data)
@@ -247,7 +261,7 @@ def alter_array(array: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray
 
 def run_case(kind: str, data: Path, sources: list[Path], number: int) -> tuple[str, str, str]:
     """Case `number` of a kind: outcome ("error", "started again", "model" or "FAILED"), change, and reason."""
-    from neuralbasis.training.checkpoints import CheckpointError
+    from neuralbasis.training import CheckpointError
 
     rng = np.random.default_rng([number, *kind.encode()])
     with tempfile.TemporaryDirectory() as state, warnings.catch_warnings(record=True) as caught:

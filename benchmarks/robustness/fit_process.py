@@ -47,8 +47,8 @@ def make_estimator(folder: Path, n_steps: int | None = None):
     from neuralbasis import NeuralBasisRegressor
 
     return NeuralBasisRegressor(
-        interactions=[("x2", "x3")], outer_bags=2, max_steps=n_steps or "auto", n_jobs=1, memory_limit=MEMORY,
-        checkpoint_dir=folder / "state", checkpoint_every=EVERY,
+        interactions=[("x2", "x3")], outer_bags=2, max_steps=n_steps or "auto", n_jobs=1, storage__memory_limit=MEMORY,
+        storage__checkpoint_dir=folder / "state", storage__checkpoint_every=EVERY,
     )  # fmt: skip
 
 
@@ -56,7 +56,7 @@ def small_memory() -> AbstractContextManager[Any]:
     """Count only the memory of rows: a small table then exceeds a small `memory_limit`."""
     from neuralbasis.data import memory
 
-    return patch.multiple(memory, BASE_BYTES=0, WORK_BYTES=0, MIN_SAMPLE=1024)
+    return patch.multiple(memory, BASE_BYTES=0, MIN_SAMPLE=1024)
 
 
 def main() -> None:

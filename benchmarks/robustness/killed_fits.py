@@ -133,7 +133,7 @@ def _inspect(folder: Path, outcome: Outcome) -> None:
     """Every checkpoint and the model must be readable."""
     from neuralbasis import load
     from neuralbasis.serialization.nested_json import read_nested
-    from neuralbasis.training.checkpoints import list_checkpoints
+    from neuralbasis.training import list_checkpoints
 
     for path in list_checkpoints(folder / "state"):
         try:

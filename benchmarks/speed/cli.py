@@ -88,7 +88,7 @@ def fit_ours(data: datasets.Dataset, path: Path) -> None:
 
     names = [f"x{k}" for k in range(data.X.shape[1])]
     pairs = [(0, k) for k in range(1, len(names))] + [(1, 2), (1, 3), (2, 3)]
-    model = NeuralBasisRegressor(feature_names=names, interactions=pairs, staged=False, max_steps=50)
+    model = NeuralBasisRegressor(feature_names=names, interactions=pairs, network__staged=False, max_steps=50)
     model.fit(data.X, data.y).save(path)
 
 

@@ -120,7 +120,7 @@ def score_by_shares(birds: Birds, n_rows: int = 2_000) -> float:
 
 def measure_here(case: Case) -> Figures:
     birds = draw_birds(case)
-    small = NeuralBasisClassifier(max_steps=2, outer_bags=2, tied_classes=True, interactions=2)
+    small = NeuralBasisClassifier(max_steps=2, outer_bags=2, network__tied_classes=True, interactions=2)
     small.fit(birds.X[:300, :5], birds.y[:300] % 3).predict(birds.X[:300, :5])  # loads the compiled loops
     before = resident_mb()
     with PeakMemory() as memory:

@@ -120,7 +120,9 @@ def measure(sizes: Sizes) -> list[list[str]]:
     before = resident_mb()
     with PeakMemory() as memory:
         fitting, model = time_once(
-            lambda: NeuralBasisClassifier(interactions=pairs, max_epochs=1, random_state=0).fit(train.boxes.X, y)
+            lambda: NeuralBasisClassifier(interactions=pairs, network__max_epochs=1, random_state=0).fit(
+                train.boxes.X, y
+            )
         )
     with PeakMemory() as judging:
         seconds, found = time_once(lambda: detection.evaluate(model, test.boxes, test.annotations))

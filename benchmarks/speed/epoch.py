@@ -27,7 +27,7 @@ from ..baselines.networks import HIDDEN, N_BASES, PaperNetwork
 from ..results.markdown import format_number, print_table
 
 PAPER = {
-    "hidden": HIDDEN, "n_bases": N_BASES[1], "fourier": 0, "tied_classes": True, "scaling": "minmax", "smoothness": 0.0,
+    "hidden": HIDDEN, "n_bases": N_BASES[1], "fourier": 0, "tied_classes": True, "scaling": "minmax",
 }  # fmt: skip
 REFERENCE = "network on every value, as published"
 
@@ -47,14 +47,16 @@ class Timing:
         return self.seconds / self.steps * self.steps_an_epoch
 
 
-def time_estimator(name: str, X, y, batch: int | str, budget: float | None, **options) -> Timing:
+def time_estimator(name: str, X, y, batch: int | None, budget: float | None, **options) -> Timing:
     """Train one epoch, or as many steps as fit into the budget of seconds."""
+    network = {"max_epochs": 1, "batch_size": batch, **options}
+    smoothness = 0 if options else "auto"
     model = NeuralBasisClassifier(
-        interactions=0, max_epochs=1, outer_bags=1, validation_size=0, batch_size=batch, time_limit=budget, **options
-    ).fit(X, y)
+        interactions=0, outer_bags=1, validation_size=0, time_limit=budget, smoothness=smoothness, network=network,
+    ).fit(X, y)  # fmt: skip
     history = model.history_
     steps = history.steps[-1]
-    if batch == "auto":  # without a budget these are the steps of a whole epoch
+    if batch is None:  # without a budget these are the steps of a whole epoch
         return Timing(name, 2 ** round(math.log2(len(X) / steps)), steps, steps, history.seconds[-1])
     return Timing(name, batch, steps, math.ceil(len(X) / batch), history.seconds[-1])
 
@@ -101,7 +103,7 @@ def time_all(X, y, batch: int, budget: float) -> list[Timing]:
         time_estimator("exact engine, the paper's network", X, y, batch, budget, engine="exact", **PAPER),
         time_reference(X, y, batch, budget),
         time_estimator("grid engine, our default network", X, y, batch, None),
-        time_estimator("grid engine, our default network and batch", X, y, "auto", None),
+        time_estimator("grid engine, our default network and batch", X, y, None, None),
     ]
 
 

@@ -79,7 +79,9 @@ def fit_model(quick: bool, n_pairs: int) -> tuple[Any, datasets.Dataset]:
     data = load_data(quick)
     names = [f"column {index}" for index in range(data.X.shape[1])]
     pairs = list(islice(combinations(range(len(names)), 2), n_pairs)) or 0
-    fitted = NeuralBasisRegressor(feature_names=names, interactions=pairs, staged=False, max_steps=50, outer_bags=2)
+    fitted = NeuralBasisRegressor(
+        feature_names=names, interactions=pairs, network__staged=False, max_steps=50, outer_bags=2
+    )
     return fitted.fit(data.X, data.y).model_, data
 
 

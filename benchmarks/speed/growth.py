@@ -54,7 +54,9 @@ def measure_here(n_rows: int, n_columns: int, quick: bool) -> Growth:
     with PeakMemory() as memory:
         seconds, model = time_once(lambda: NeuralBasisRegressor(interactions=0, **limit).fit(data.X, data.y))
     n_epochs = 1 if quick else max(1, MIN_TIMED_ROWS // n_rows)
-    one = NeuralBasisRegressor(interactions=0, batch_size=1024, max_epochs=n_epochs, outer_bags=1, validation_size=0)
+    one = NeuralBasisRegressor(
+        interactions=0, network__batch_size=1024, network__max_epochs=n_epochs, outer_bags=1, validation_size=0
+    )
     whole, one = time_once(lambda: one.fit(data.X, data.y))
     training = one.history_.seconds[-1]
     return Growth(

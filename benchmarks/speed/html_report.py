@@ -59,7 +59,7 @@ def fit_model(n_columns: int, n_pairs: int) -> tuple[Any, np.ndarray, np.ndarray
     X = rng.normal(size=(2000, n_columns))
     y = X[:, 0] * X[:, 1] + np.sin(X[:, :10]).sum(axis=1)
     pairs = list(islice(combinations(range(n_columns), 2), n_pairs))
-    return NeuralBasisRegressor(interactions=pairs, staged=False, max_steps=20, outer_bags=8).fit(X, y), X, y
+    return NeuralBasisRegressor(interactions=pairs, network__staged=False, max_steps=20, outer_bags=8).fit(X, y), X, y
 
 
 def open_page(path: Path, n_repeats: int) -> tuple[float, float]:

@@ -102,7 +102,7 @@ def measure_here(setup: Setup) -> FitCost:
     warm_up(given)
     group, before = find_process_group(), resident_mb()
     sent = group.sent
-    model = NeuralBasisClassifier(**given, memory_limit=setup.limit, verbose=not setup.quick)
+    model = NeuralBasisClassifier(**given, storage__memory_limit=setup.limit, verbose=not setup.quick)
     with PeakMemory() as memory:
         begin = time.perf_counter()
         if setup.in_memory:

@@ -28,7 +28,7 @@ def fit_model(n_rows: int, n_columns: int, n_pairs: int) -> Any:
     X = np.random.default_rng(0).normal(size=(n_rows, n_columns))
     y = X.sum(axis=1) + X[:, 0] * X[:, 1]
     pairs = [(0, k) for k in range(1, n_pairs + 1)]
-    return NeuralBasisRegressor(interactions=pairs, staged=False, max_steps=30, outer_bags=8).fit(X, y)
+    return NeuralBasisRegressor(interactions=pairs, network__staged=False, max_steps=30, outer_bags=8).fit(X, y)
 
 
 def list_figures(model: Any, folder: Path) -> dict[str, Callable[[], Any]]:

@@ -90,7 +90,7 @@ def fit_models(X: Any, y: np.ndarray, n_pairs: int) -> dict[str, Any]:
 
     pairs = list(islice(combinations(range(X.shape[1]), 2), n_pairs)) or 0
     # not staged: pairs stay in the model even if a short fit gains nothing from them
-    ours = NeuralBasisRegressor(interactions=pairs, staged=False, max_steps=50).fit(X, y)
+    ours = NeuralBasisRegressor(interactions=pairs, network__staged=False, max_steps=50).fit(X, y)
     models = {"ours": ours, "ours, model_": ours.model_}
     if baselines.is_installed("ebm"):
         from interpret.glassbox import ExplainableBoostingRegressor

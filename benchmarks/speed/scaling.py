@@ -120,8 +120,8 @@ def time_fit(fit: Fit) -> MeasuredFit:
     clock.watch("cache", tables, "make_cache")
     cache, group = Path(os.environ["SCALING_CACHE"]), find_process_group()
     model = NeuralBasisClassifier(
-        interactions=0, batch_size=fit.batch, max_steps=fit.steps, early_stopping_rounds=0, n_jobs=1,
-        memory_limit=fit.limit, cache_dir=str(cache), keep_cache=True,
+        interactions=0, network__batch_size=fit.batch, max_steps=fit.steps, early_stopping_rounds=0, n_jobs=1,
+        storage__memory_limit=fit.limit, storage__cache_dir=str(cache), storage__keep_cache=True,
     )  # fmt: skip
     before, begin = group.sent, time.perf_counter()
     model.fit(list_files(fit), "target")

@@ -336,15 +336,14 @@ def test_the_paper_s_model_learns(engine: str) -> None:
     model = nbm.fit(X, y, "regression", 0, engine=engine, epochs=15, batch_size=128, n_jobs=1)
     assert np.sqrt(np.mean((model.predict(new) - truth) ** 2)) < 0.12
     assert model.term_features_ == [(0,), (1,), (2,)]
-    parameters = model.get_params()
-    assert (parameters["n_bases"], parameters["hidden"], parameters["validation_size"]) == (100, (256, 128, 128), 0)
+    assert (model.network.n_bases, model.network.hidden, model.validation_size) == (100, (256, 128, 128), 0)
 
 
 def test_the_paper_s_model_has_all_terms() -> None:
     X = make_table(60)
     model = nbm.fit(X, X[:, 0] > 0.5, "classification", 0, order=3, engine="grid", quick=True, n_jobs=1)
     assert sorted(model.term_features_) == sorted(tuple(map(int, term)) for terms in list_terms(3, 3) for term in terms)
-    assert model.get_params()["n_bases"] == model.get_params()["n_interaction_bases"] == 200
+    assert model.network.n_bases == model.network.n_interaction_bases == 200
 
 
 @pytest.mark.parametrize("name", ["linear", "xgboost"])

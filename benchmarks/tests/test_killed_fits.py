@@ -12,7 +12,7 @@ from benchmarks.robustness.fit_process import N_COLUMNS, draw_table, write_data
 from benchmarks.robustness.killed_fits import Setup, start
 from neuralbasis import load
 from neuralbasis.serialization.nested_json import read_nested
-from neuralbasis.training.checkpoints import list_checkpoints
+from neuralbasis.training import list_checkpoints
 
 N_ROWS = 8000  # exceeds the memory limit
 OPTIONS = ("--rows", str(N_ROWS), "--steps", "60")

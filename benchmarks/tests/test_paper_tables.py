@@ -102,8 +102,9 @@ def find_options(learner: str) -> set[str]:
     named = set(re.findall(r"(\w+): [\w| .\[\],]+ = ", source.partition("def fit(")[2].partition("->")[0]))
     if learner == "ours":
         from neuralbasis import NeuralBasisRegressor
+        from neuralbasis.settings import HOME
 
-        return named | set(inspect.signature(NeuralBasisRegressor).parameters)
+        return named | {*inspect.signature(NeuralBasisRegressor).parameters, *HOME, "triples"}
     return named | ({"interactions"} if learner == "ebm" else set())
 
 

@@ -267,6 +267,13 @@ def test_stability() -> None:
     assert len(tables[1].rows) == 8
 
 
+def test_intervals() -> None:
+    (table,) = read_tables(run("intervals", "--quick"))
+    assert table.names == ["diabetes", "diabetes", "abalone", "abalone", "bike", "ca"]
+    assert_positive(table.numbers("mean width"))
+    assert all(0 <= share <= 1 for share in table.numbers("coverage"))
+
+
 def test_plots() -> None:
     (table,) = read_tables(run("speed.plots", "--quick"))
     assert len(table.rows) == 5

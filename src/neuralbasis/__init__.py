@@ -23,6 +23,8 @@ __version__ = "0.2.0.dev0"
 _HOME = {
     "NeuralBasisRegressor": "estimators",
     "NeuralBasisClassifier": "estimators",
+    "NetworkConfig": "settings",
+    "StorageConfig": "settings",
     "AdditiveModel": "model.additive_model",
     "load": "model.additive_model",
     "merge": "model.merge",

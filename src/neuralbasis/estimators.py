@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from .config import FitConfig
 from .data.target import Sample, check_init_score, check_weights
 from .encoding.axis import Axis
 from .lazy import Lazy
@@ -22,6 +23,7 @@ from .model.additive_model import AdditiveModel, find_model
 from .model.shapes import AnyShape
 from .parameters import PARAMETERS, EstimatorParameters
 from .readonly import freeze
+from .settings import nest
 from .validation import (
     encode_classes,
     find_classes,
@@ -34,7 +36,6 @@ from .validation import (
 )
 
 if TYPE_CHECKING:
-    from .config import FitConfig
     from .data.files import Source
     from .explain import GlobalExplanation, LocalExplanation
     from .training.checkpointer import Checkpointer
@@ -56,11 +57,10 @@ class _NeuralBasisModel(EstimatorParameters):
         sample_weight : (N,) weights, optional; a row of weight 2 is two equal rows, one of weight 0 is absent; the name
             of their column if X is a source
         init_score : (N,) or (N, K) scores to start from, optional; the model is added to them
-        resume : resume from the last checkpoint in `checkpoint_dir`, with the same rows and parameters, and return the
-            model that the uninterrupted fit returns; the fit starts from the beginning if there is no checkpoint, or if
-            a fit with other rows or parameters has ended there
+        resume : resume from the last checkpoint in `checkpoint_dir` (of `storage`), with the same rows and parameters,
+            and return the model that the uninterrupted fit returns; the fit starts from the beginning if there is no
+            checkpoint, or if a fit with other rows or parameters has ended there
         """
-        from .config import FitConfig  # brings torch, which predictions do not need
         from .training.fit import open_checkpointer
 
         config = FitConfig.read(self)
@@ -129,7 +129,6 @@ class _NeuralBasisModel(EstimatorParameters):
         >>> round(float(np.ptp(model.predict([[0.1], [0.9]]))), 1), model.model_.summary.n_rows
         (2.4, 900)
         """
-        from .config import FitConfig
         from .training.fit import fit
         from .training.update import UpdateTable
 
@@ -189,6 +188,24 @@ class _NeuralBasisModel(EstimatorParameters):
         """
         contributions = self._fitted_model().contributions(self._read_table(X))
         return contributions[..., 0] if contributions.shape[2] == 1 else contributions
+
+    def predict_with_uncertainty(self, X, init_score=None) -> np.ndarray:
+        """(N, 2) score and its deviation over the members; (N, K, 2) with three classes or more.
+
+        The score is the prediction of a regression and the log odds of two classes; see
+        `AdditiveModel.predict_with_uncertainty`.
+
+        Examples
+        --------
+        >>> x = np.random.default_rng(0).normal(size=(300, 1))
+        >>> NeuralBasisRegressor(max_steps=100).fit(x, x[:, 0]).predict_with_uncertainty(x).shape
+        (300, 2)
+        """
+        found = self._fitted_model().predict_with_uncertainty(self._read_table(X))
+        init = check_init_score(init_score, len(found), 1 if found.ndim == 2 else found.shape[1])
+        if init is not None:
+            found[..., 0] += init[:, 0] if found.ndim == 2 else init
+        return found
 
     def term_importances(self, importance_type: str = "avg_weight") -> np.ndarray:
         """(T,) mean absolute contribution over the training rows ("avg_weight"), or range of the shape ("min_max").
@@ -302,6 +319,36 @@ class NeuralBasisRegressor(RegressorMixin, _NeuralBasisModel):
         """(N,) predictions; give `init_score` if the model was fitted with one."""
         return self._scores(X, init_score)[:, 0]
 
+    def predict_interval(self, X, coverage: float = 0.9, init_score=None) -> np.ndarray:
+        """(N, 2) lower and upper bound between which the target lies with about this probability.
+
+        The bounds are quantiles of target minus score over the training rows, each scored by the members that held it
+        out, among rows with a similar score. They assume no distribution and need no refit. They hold on average over
+        rows like the training rows, and over rows with a similar prediction, not for every single row.
+
+        Parameters
+        ----------
+        X : table
+        coverage : share of the rows whose target should lie within the bounds, between 0 and 1
+        init_score : (N,) given scores, if the model was fitted with such scores
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from neuralbasis import NeuralBasisRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.uniform(size=(4000, 1))
+        >>> y = x[:, 0] * (1 + rng.uniform(-0.5, 0.5, 4000))  # noise grows with x
+        >>> model = NeuralBasisRegressor(max_steps=100).fit(x[:3000], y[:3000])
+        >>> low, high = model.predict_interval(x[3000:], coverage=0.8).T
+        >>> round(float(((low <= y[3000:]) & (y[3000:] <= high)).mean()), 1)
+        0.8
+        >>> narrow, wide = np.ptp(model.predict_interval([[0.2], [0.8]]), axis=1)
+        >>> bool(wide > 3 * narrow)
+        True
+        """
+        return self._fitted_model().find_residuals().interval(self._scores(X, init_score)[:, 0], coverage)
+
 
 class NeuralBasisClassifier(ClassifierMixin, _NeuralBasisModel):
     __doc__ = f"""Additive classification with shared neural bases, two classes or more.
@@ -351,7 +398,10 @@ class NeuralBasisClassifier(ClassifierMixin, _NeuralBasisModel):
         return np.asarray(self.classes_)[winner]
 
 
-def update(model: Any, X, y, sample_weight=None, init_score=None, **parameters: Any) -> AdditiveModel:
+Estimator: TypeAlias = NeuralBasisRegressor | NeuralBasisClassifier
+
+
+def update(model: Any, X, y, sample_weight=None, init_score=None, **parameters: object) -> AdditiveModel:
     """A model that is corrected with new rows, see `NeuralBasisRegressor.update`; the given model does not change.
 
     Parameters
@@ -373,7 +423,8 @@ def update(model: Any, X, y, sample_weight=None, init_score=None, **parameters: 
     known = find_model(model)
     kind = NeuralBasisRegressor if known.classes is None else NeuralBasisClassifier
     before = {} if known.summary is None else known.summary.parameters
-    estimator = kind(**{name: before[name] for name in _LASTING if name in before} | parameters)
+    lasting = {name: before[name] for name in _LASTING if name in before} | {"absent_value": known.absent_value}
+    estimator = kind(**nest(lasting)).set_params(**parameters)
     estimator.model_ = known
     estimator.n_features_in_ = len(known.encoder.axes)
     estimator.feature_names_in_ = freeze(np.array(known.encoder.names, dtype=object))
@@ -384,8 +435,8 @@ def update(model: Any, X, y, sample_weight=None, init_score=None, **parameters: 
 
 # Parameters that an update inherits from the fit; others concern terms and knots, which stay, or the run.
 _LASTING = (
-    "preset", "absent_value", "n_bases", "n_interaction_bases", "hidden", "n_subnets", "fourier", "batch_norm",
-    "dropout", "basis_dropout", "tied_classes", "refine", "smoothness", "output_penalty", "weight_decay",
+    "preset", "n_bases", "n_interaction_bases", "hidden", "n_subnets", "fourier", "batch_norm",
+    "dropout", "basis_dropout", "tied_classes", "boosted_steps", "smoothness", "output_penalty", "weight_decay",
     "learning_rate", "batch_size", "max_steps", "max_epochs", "validation_size", "outer_bags",
     "early_stopping_rounds", "early_stopping_tolerance",
 )  # fmt: skip

@@ -18,6 +18,7 @@ from .data.columns import Columns, is_missing
 from .data.frames import read_columns
 from .data.records import find_rows
 from .data.target import MAX_TARGET, read_floats
+from .settings import StorageConfig
 
 if TYPE_CHECKING:
     from .data.files import Source
@@ -103,7 +104,7 @@ def read_prediction_table(estimator: EstimatorParameters, X: Any, has_names: boo
     """
     if find_rows(X) is not None:
         return X
-    columns, names = read_columns(X, absent=estimator.absent_value), _frame_names(X)
+    columns, names = read_columns(X, absent=StorageConfig.read(estimator.storage).absent_value), _frame_names(X)
     if columns.named and names is None:  # a mapping: columns are found by name
         return columns
     if has_names or (names and set(names) == set(estimator.feature_names_in_)):
@@ -118,7 +119,7 @@ def read_prediction_table(estimator: EstimatorParameters, X: Any, has_names: boo
 
 def read_training_table(estimator: EstimatorParameters, X: Any) -> tuple[Columns, bool]:
     """Columns of a table, and whether predictions require their names."""
-    columns = read_columns(X, estimator.feature_names, estimator.absent_value)
+    columns = read_columns(X, estimator.feature_names, StorageConfig.read(estimator.storage).absent_value)
     _check_n_rows(columns.n_rows, estimator.validation_size)
     return columns, columns.named and estimator.feature_names is None and _frame_names(X) != []
 

@@ -10,10 +10,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from tests.cli.running import (
-    KINDS,
-    write_csv,
-)
+from tests.cli.running import KINDS, write_csv
 from tests.models import build_model, draw_numbers, name_columns
 
 

@@ -11,10 +11,9 @@ from pathlib import Path
 import numpy as np
 from click.testing import CliRunner
 
+from neuralbasis import AdditiveModel
 from neuralbasis.cli import main
-from neuralbasis.encoding.axis import Axis
-from neuralbasis.encoding.encoder import Encoder
-from neuralbasis.model.additive_model import AdditiveModel
+from neuralbasis.encoding import Axis, Encoder
 from neuralbasis.model.shapes import Shape
 
 QUICK = ["--set", "max_steps=30", "--set", "outer_bags=2", "--interactions", "0"]

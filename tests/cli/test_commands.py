@@ -12,15 +12,8 @@ import pytest
 import neuralbasis
 import neuralbasis.data.memory
 from neuralbasis.cli import main
-from neuralbasis.encoding.axis import level_axis
-from tests.cli.running import (
-    fails,
-    number_axis,
-    read_csv,
-    run,
-    small_model,
-    write_csv,
-)
+from neuralbasis.encoding import level_axis
+from tests.cli.running import fails, number_axis, read_csv, run, small_model, write_csv
 
 
 def test_errors_in_a_command(case, tmp_path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -16,20 +15,10 @@ from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, r2_sc
 
 import neuralbasis
 import neuralbasis.data.memory
-from neuralbasis.cli.fitting import detect_task, hold_out, hold_out_pieces
-from neuralbasis.cli.options import FitOptions
-from neuralbasis.cli.tables import Dialect, SourceTable
-from neuralbasis.data.files import open_files
-from neuralbasis.training.checkpoints import list_checkpoints
-from tests.cli.running import (
-    FIT,
-    QUICK,
-    fails,
-    numbers,
-    read_csv,
-    run,
-    write_csv,
-)
+from neuralbasis.cli.fitting import hold_out_pieces
+from neuralbasis.data import hold_out, open_files
+from neuralbasis.training import list_checkpoints
+from tests.cli.running import FIT, QUICK, fails, numbers, read_csv, run, write_csv
 
 
 def test_fit_takes_several_files_a_folder_or_a_pattern(houses, parts, tmp_path):
@@ -80,12 +69,14 @@ def test_fit_writes_checkpoints_and_resumes_from_them(houses, tmp_path):
         ("weight", "classification", "classification"),
     ],
 )
-def test_the_task_of_a_table_larger_than_memory(parts, target, task, expected):
+def test_the_task_of_a_table_larger_than_memory(parts, tmp_path, monkeypatch, target, task, expected):
     for piece in parts.iterdir():
-        table = pq.read_table(piece)
+        table = pq.read_table(piece).select(["age", "price", "weight", "good"])
         pq.write_table(table.append_column("flag", pa.array(np.arange(len(table)) % 2)), piece)
-    source = open_files([parts])
-    assert detect_task(SourceTable(source, Dialect()), FitOptions(target, task)) == expected
+    monkeypatch.setattr(neuralbasis.data.memory, "CELL_BYTES", 1e7)
+    given = ["--target", target, "--task", task, "--memory-limit", "1GB", "--test-size", "0", "--json", *QUICK]
+    found = run("fit", parts, "--model", tmp_path / "m.nbm", *given, "--set", "max_steps=5")
+    assert json.loads(found.stdout)["task"] == expected
 
 
 def test_pieces_are_held_out_at_random(parts):
@@ -120,11 +111,6 @@ def test_fit_reads_numbers_in_text_columns(tmp_path) -> None:
     np.testing.assert_array_equal(*[model.predict(x[:, None].astype(float)) for model in models])
 
 
-def held_out(path: Path, target: str, task: str) -> np.ndarray:
-    y = np.array(read_csv(path)[target])
-    return hold_out(y if task == "classification" else y.astype(float), 0.2, task, 42)
-
-
 def test_fit_of_a_regression(houses, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     printed = json.loads(run("fit", houses, "--target", "price", "--exclude", "good", *FIT, "--json").stdout)
@@ -134,9 +120,9 @@ def test_fit_of_a_regression(houses, tmp_path, monkeypatch) -> None:
     assert model.encoder.names == ("age", "size", "city", "member", "zip")
     assert model.encoder.axes[4].levels == ("007", "010", "7")
     assert (model.summary.target, model.summary.n_rows) == ("price", 320)
-    rows, held = read_csv(houses), held_out(houses, "price", "regression")
     out = read_csv(run("predict", "houses.nbm", houses).stdout)
-    y, prediction = numbers(rows["price"]), numbers(out["prediction"])
+    y, prediction = numbers(read_csv(houses)["price"]), numbers(out["prediction"])
+    held = hold_out(y, 0.2, False, 42)
     scores = printed["scores"]
     assert scores["R²"]["value"] == pytest.approx(r2_score(y[held], prediction[held]))
     assert scores["MAE"]["value"] == pytest.approx(mean_absolute_error(y[held], prediction[held]))
@@ -269,7 +255,7 @@ def test_fit_prints_notes(tmp_path) -> None:
 
 def test_rows_are_held_out_in_equal_shares_per_class() -> None:
     y = np.array(["a"] * 50 + ["b"] * 10 + ["c"])
-    is_held = hold_out(y, 0.2, "classification", 0)
+    is_held = hold_out(y, 0.2, True, 0)
     assert [int(is_held[y == label].sum()) for label in "abc"] == [10, 2, 0]
-    assert hold_out(np.arange(1000.0), 0.25, "regression", 0).sum() == 250
-    assert not hold_out(y, 0.0, "classification", 0).any()
+    assert hold_out(np.arange(1000.0), 0.25, False, 0).sum() == 250
+    assert not hold_out(y, 0.0, True, 0).any()

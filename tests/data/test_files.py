@@ -15,9 +15,7 @@ import pyarrow.dataset
 import pyarrow.parquet
 import pytest
 
-from neuralbasis.data.columns import Column
-from neuralbasis.data.files import Source, open_files, open_source, read_column
-from neuralbasis.data.frames import read_columns
+from neuralbasis.data import Column, Source, open_files, open_source, read_column, read_columns
 
 AGES = [31, 45, 27, 60, 18, 52]
 

@@ -17,8 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neuralbasis.data.columns import Columns
-from neuralbasis.data.frames import read_columns
+from neuralbasis.data import Columns, read_columns
 from tests.plain_columns import plain
 
 NAN = float("nan")
@@ -389,7 +388,7 @@ def run_python(code):
 def test_reading_arrays_imports_no_frame_library():
     code = """
 import sys, numpy as np
-from neuralbasis.data.frames import read_columns
+from neuralbasis.data import read_columns
 read_columns(np.ones((2, 2))), read_columns([[1, "a"]]), read_columns({"x": [1]})
 print({"narwhals", "pandas", "polars", "pyarrow", "torch", "numba"} & set(sys.modules))
 """
@@ -402,7 +401,7 @@ def test_one_frame_library_is_enough(library, absent):
 import sys
 sys.modules.update(dict.fromkeys({absent}))
 import {library} as frames
-from neuralbasis.data.frames import read_columns
+from neuralbasis.data import read_columns
 X = frames.DataFrame({{"a": [1.5, None], "b": ["u", None], "c": [True, False]}})
 a, b, c = read_columns(X)
 print(a.numbers.tolist(), b.levels, b.codes.tolist(), c.numbers.tolist())

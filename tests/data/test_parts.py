@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from neuralbasis.data.files import Source, open_source
-from neuralbasis.data.parts import assign_parts, gather_results, read_ahead, read_pieces
+from neuralbasis.data import Source, assign_parts, gather_results, open_source, read_pieces
 
 
 def write_parquet(folder: Path, n_files: int) -> None:
@@ -22,6 +24,12 @@ def open_folder(folder: Path) -> Source:
     source = open_source(folder)
     assert source is not None
     return source
+
+
+def read_all(table: Any) -> Iterator[pa.RecordBatch]:
+    source = open_source(table)
+    assert source is not None
+    return read_pieces(source, source.pieces, ["age"])
 
 
 def test_parts_hold_all_pieces_in_order(tmp_path: Path) -> None:
@@ -40,23 +48,20 @@ def test_parts_hold_all_pieces_in_order(tmp_path: Path) -> None:
 
 
 def test_reading_ahead_keeps_order_and_raises_errors(tmp_path: Path) -> None:
-    assert list(read_ahead(iter(range(50)))) == list(range(50))
-
     def fail():
-        yield 1
+        yield ages
         raise OSError("disk")
 
-    found = read_ahead(fail())
-    assert next(found) == 1
+    ages = pa.record_batch({"age": range(6)})
+    found = read_all(fail)
+    assert next(found) == ages
     with pytest.raises(OSError, match="disk"):
         next(found)
-    endless = read_ahead(iter(int, 1))
-    assert next(endless) == 0
+    endless = read_all(lambda: itertools.repeat(ages))
+    assert next(endless) == ages
     endless.close()  # stops the other thread
-    write_parquet(tmp_path, n_files=3)
-    source = open_folder(tmp_path)
-    batches = read_pieces(source, source.pieces, ["age"])
-    assert [age for batch in batches for age in batch["age"].to_pylist()] == [*range(6)] * 3
+    write_parquet(tmp_path, n_files=25)
+    assert [age for batch in read_all(tmp_path) for age in batch["age"].to_pylist()] == [*range(6)] * 25
 
 
 def test_an_error_in_one_process_stops_all() -> None:

@@ -11,10 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from neuralbasis.data.frames import read_columns
-from neuralbasis.data.records import find_rows, read_rows
-from neuralbasis.encoding.axis import Axis, level_axis
-from neuralbasis.encoding.encoder import Encoder
+from neuralbasis.data import find_rows, read_columns, read_rows
+from neuralbasis.encoding import Axis, Encoder, level_axis
 
 NAN = float("nan")
 

@@ -8,10 +8,8 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neuralbasis.data.columns import Columns
-from neuralbasis.data.frames import read_columns
-from neuralbasis.data.sparse import SparseMatrix
-from neuralbasis.encoding.encoder import Encoder
+from neuralbasis.data import Columns, SparseMatrix, read_columns
+from neuralbasis.encoding import Encoder
 
 NAN = float("nan")
 FORMATS = ("csr", "csc", "coo", "bsr", "dok", "lil", "dia")
@@ -90,11 +88,11 @@ def test_any_entries(data):
     assert_valid(columns.sparse)
     np.testing.assert_array_equal(to_dense(columns), dense)
     rows = data.draw(st.lists(st.integers(0, shape[0] - 1), max_size=6))
-    part = columns.sparse.take(np.array(rows, dtype=int))
+    part = columns.sparse[np.array(rows, dtype=int)]
     assert_valid(part)
     np.testing.assert_array_equal([part.read_column(c) for c in range(shape[1])], dense[rows].T)
     first, last = sorted(data.draw(st.tuples(*[st.integers(0, shape[0])] * 2)))
-    part = columns.sparse.take_slice(first, last)
+    part = columns.sparse[first:last]
     np.testing.assert_array_equal([part.read_column(c) for c in range(shape[1])], dense[first:last].T)
     chosen = data.draw(st.lists(st.integers(0, shape[1] - 1), unique=True, min_size=1))
     part = columns.select([columns.names[c] for c in chosen])

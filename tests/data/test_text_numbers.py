@@ -5,9 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuralbasis.data.columns import Column
-from neuralbasis.data.frames import read_columns
-from neuralbasis.data.records import read_rows
+from neuralbasis.data import Column, read_columns, read_rows
 from neuralbasis.data.text_numbers import TextFacts, parse_number
 
 NAN = float("nan")
@@ -47,7 +45,7 @@ def test_any_text_is_a_number_missing_or_other(text):
 def test_facts_of_texts():
     column = Column("x", None, np.array([0, 1, 1, 2, 3, -1], dtype=np.int32), ("1,200", "3", "NA", "low", "unused"))
     numbers, facts = column.parse()
-    np.testing.assert_array_equal(numbers.numbers, [1200, 3, 3, NAN, NAN, NAN])
+    np.testing.assert_array_equal(numbers, [1200, 3, 3, NAN, NAN, NAN])
     assert facts == TextFacts(3.0, 1.0, False, "1,200", "low")
     _, facts = column.parse(np.array([1, 2, 2, 9, 0.5, 9]))
     assert (facts.n_numbers, facts.n_others, facts.are_numbers) == (5.0, 0.5, True)
@@ -65,9 +63,9 @@ def test_nearly_all_texts_must_be_numbers(n_others, texts, is_number):
 
 
 def test_missing_texts_alone_are_not_numbers():
-    column, facts = read_columns({"x": ["NA", "?"]})[0].parse()
+    numbers, facts = read_columns({"x": ["NA", "?"]})[0].parse()
     assert (facts.are_numbers, facts.look_like_numbers) == (True, False)
-    assert np.isnan(column.numbers).all()
+    assert np.isnan(numbers).all()
 
 
 def test_few_other_texts_are_missing_with_a_warning():
@@ -76,7 +74,7 @@ def test_few_other_texts_are_missing_with_a_warning():
     with pytest.warns(
         UserWarning, match="'size' holds numbers, but 1 of 20 values are not numbers, such as 'low', and"
     ):
-        found = column.to_numbers().numbers
+        found = column.to_numbers()
     np.testing.assert_array_equal(found, [*range(19), NAN])
     rows = [{"size": text, "kind": "a"} for text in texts]
     with pytest.warns(UserWarning, match="'size' holds numbers, but 1 of 20 values"):

@@ -19,8 +19,6 @@ ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'neur
 pytest.importorskip("ray.train", reason="Ray Train is not installed: pip install 'neuralbasis[ray]'")
 pytest.importorskip("ray.data", reason="Ray Data is not installed: pip install 'neuralbasis[ray]'")
 
-from neuralbasis.distributed.ray_fit import warn_if_no_cpu_left  # noqa: E402
-
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ray.util.annotations.RayDeprecationWarning"),  # raised inside Ray
     pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\."),
@@ -148,10 +146,10 @@ def make_estimator(**parameters) -> NeuralBasisRegressor:
     return NeuralBasisRegressor(
         preset="fast",
         interactions=0,
-        refine=False,
+        boosted_steps=False,
         max_steps=120,
         feature_names=FEATURES,
-        memory_limit=MEMORY,
+        storage__memory_limit=MEMORY,
         **parameters,
     )
 
@@ -206,7 +204,7 @@ class KillOnce:
 
 
 def test_a_fit_with_a_killed_worker_resumes_and_gives_the_same_model(fitted, folder, tmp_path) -> None:
-    estimator = make_estimator(callbacks=[KillOnce(tmp_path)], checkpoint_every=0.01)
+    estimator = make_estimator(callbacks=[KillOnce(tmp_path)], storage__checkpoint_every=0.01)
     again = fit_on_cluster(estimator, folder, storage_path=tmp_path / "storage", max_failures=1)
     assert (tmp_path / "killed").exists()
     steps = [int(line) for line in (tmp_path / "steps").read_text().split()]
@@ -228,9 +226,11 @@ def test_the_error_of_a_worker_is_raised(folder, tmp_path) -> None:
 
 
 def test_workers_that_leave_no_cpu_for_reading_give_a_warning() -> None:
-    with pytest.warns(UserWarning, match="request 4 of the cluster's 4 CPUs, and reading needs 1 more"):
-        warn_if_no_cpu_left(4)
-    warn_if_no_cpu_left(3)
+    dataset = ray.data.from_arrow(make_table(50))
+    with pytest.raises(UserWarning, match="request 4 of the cluster's 4 CPUs, and reading needs 1 more"):
+        distributed.ray(
+            make_estimator(), dataset, "y", workers=4
+        )  # the warning is an error here; two workers give none
 
 
 def test_without_ray_the_error_names_the_extra() -> None:

@@ -11,9 +11,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from neuralbasis.data.frames import read_columns
-from neuralbasis.encoding.axis import FREQUENT, MIN_GAP, MINMAX_SHARE, SCALINGS, continuous_axis, level_axis
-from neuralbasis.encoding.encoder import Encoder
+from neuralbasis.data import read_columns
+from neuralbasis.encoding import Encoder, continuous_axis, level_axis
 from tests.axis_values import column_values, finite, increases, knot_limits, locate, scalings
 
 NAN = float("nan")
@@ -51,7 +50,6 @@ def test_minmax_of_many_values_is_an_even_grid():
 
 
 def test_quantile_places_blend_ranks_and_values():
-    assert MINMAX_SHARE == 0.35
     # Equal mass: mid-ranks 0, ½, 1 and values 0, 0.1, 1 -> 0.65 · ½ + 0.35 · 0.1 = 0.36, and 0.36 · 192 = 69.12.
     assert steps(continuous_axis("x", np.array([0.0, 10.0, 1.0]))) == [0.0, 69.0, 192.0]
     # Mid-ranks 0.3, 0.7, 0.9, stretched 0, ⅔, 1 -> 0.65 · ⅔ + 0.035, times 192 = 89.92.
@@ -75,14 +73,14 @@ def test_quantile_knots_of_many_values_follow_the_quantiles():
     np.testing.assert_allclose(axis.places, 0.65 * ranks + 0.35 * spread, atol=0.6 / 192)
 
 
-@pytest.mark.parametrize("scaling", SCALINGS)
+@pytest.mark.parametrize("scaling", ["quantile", "minmax", "gaussian"])
 def test_one_value(scaling):
     axis = continuous_axis("x", np.array([7.0, NAN, 7.0]), scaling=scaling)
     assert (axis.knots.tolist(), axis.places.tolist(), axis.n_cells) == ([7.0], [0.5], 3)
     assert locate(axis, [6.0, 7.0, 8.0, NAN]) == [1.0, 1.0, 1.0, 0.0]
 
 
-@pytest.mark.parametrize("scaling", SCALINGS)
+@pytest.mark.parametrize("scaling", ["quantile", "minmax", "gaussian"])
 def test_two_values(scaling):
     axis = continuous_axis("x", np.array([1.0, 0.0, 0.0, 0.0]), scaling=scaling)
     assert (axis.knots.tolist(), axis.places.tolist()) == ([0.0, 1.0], [0.0, 1.0])
@@ -105,7 +103,7 @@ def test_knots_and_places_increase(values, scaling, max_knots):
     assert len(axis.knots) == len(axis.places) <= max_knots
     assert increases(axis.knots)
     assert values.min() <= axis.knots[0] <= axis.knots[-1] <= values.max()
-    assert (np.diff(axis.places) >= MIN_GAP).all()
+    assert (np.diff(axis.places) >= np.finfo(np.float32).eps).all()
     if len(np.unique(values)) > 1:
         assert axis.places[[0, -1]].tolist() == [0.0, 1.0]
     if scaling == "minmax":
@@ -214,7 +212,7 @@ def test_knots_beside_a_frequent_value_are_the_nearest_values():
     """Nine places: 50 is alone at its place, with more than twice the average weight."""
     values = np.r_[np.arange(100.0), np.full(80, 50.0)]
     share = 81 / 180
-    assert share > FREQUENT / 9
+    assert share > 2 / 9
     axis = continuous_axis("x", values, max_knots=9)
     at = axis.knots.tolist().index(50.0)
     assert axis.knots[at - 1 : at + 2].tolist() == [49.0, 50.0, 51.0]
@@ -284,7 +282,7 @@ def test_fractional_weights(data, scaling, max_knots):
     assert_same_axis(axis, continuous_axis("x", values, weights * 2.0**20, scaling, max_knots))
 
 
-@pytest.mark.parametrize("scaling", SCALINGS)
+@pytest.mark.parametrize("scaling", ["quantile", "minmax", "gaussian"])
 def test_values_of_weight_zero_are_absent(scaling):
     values = np.array([1.0, np.inf, 2.0, -9.0, NAN, 4.0])
     axis = continuous_axis("x", values, np.array([1.0, 0.0, 2.0, 0.0, 1.0, 1.0]), scaling)
@@ -295,7 +293,7 @@ def test_values_of_weight_zero_are_absent(scaling):
 # Extremes of float64
 
 
-@pytest.mark.parametrize("scaling", SCALINGS)
+@pytest.mark.parametrize("scaling", ["quantile", "minmax", "gaussian"])
 @pytest.mark.parametrize("size", [LARGEST, LARGEST / 3, 1.0, 1e-300, 4 * SUBNORMAL])
 def test_range_of_any_size(scaling, size):
     axis = continuous_axis("x", np.array([-size, 0.0, size]), scaling=scaling)
@@ -309,7 +307,7 @@ def test_interpolation_across_the_range_of_float64():
     assert locate(axis, [-LARGEST, -LARGEST / 2, 0.0, LARGEST / 2, LARGEST]) == [1.0, 1.25, 1.5, 1.75, 2.0]
 
 
-@pytest.mark.parametrize("scaling", SCALINGS)
+@pytest.mark.parametrize("scaling", ["quantile", "minmax", "gaussian"])
 def test_neighbouring_subnormals(scaling):
     axis = continuous_axis("x", np.array([0.0, SUBNORMAL, 2 * SUBNORMAL]), scaling=scaling)
     assert axis.knots.tolist() == [0.0, SUBNORMAL, 2 * SUBNORMAL]
@@ -351,7 +349,7 @@ def test_gaussian_places_beside_an_overwhelming_weight():
 # Errors
 
 
-@pytest.mark.parametrize("scaling", SCALINGS)
+@pytest.mark.parametrize("scaling", ["quantile", "minmax", "gaussian"])
 @pytest.mark.parametrize("values", [[1.0, np.inf], [-np.inf, NAN, 0.0], [np.inf], [-np.inf, np.inf]])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_infinite_values_name_the_column(values, weighted, scaling):

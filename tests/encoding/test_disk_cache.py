@@ -11,26 +11,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import settings as trial
-from hypothesis import strategies as st
 
-from neuralbasis.data.files import open_source
-from neuralbasis.data.frames import read_columns
+from neuralbasis.data import open_source, read_columns
+from neuralbasis.encoding import Cache, Profile, ProfileOptions, choose_roles, make_cache, make_profile, remove_cache
 from neuralbasis.encoding import disk_cache as cache_module
-from neuralbasis.encoding.disk_cache import Cache, make_cache, pack, remove_cache, share_rows, unpack
-from neuralbasis.encoding.profile import Profile, choose_roles, make_profile
-from tests.stream_tables import FEATURES, make_table, run_group, settings, write_files
+from tests.stream_tables import FEATURES, make_table, run_group, write_files
 
 
 def prepare(X: Any, target: str = "amount", weight: str | None = None, is_classifier: bool = False,
-            **given: Any) -> tuple[Any, Profile]:  # fmt: skip
+            features: Any = FEATURES, **given: Any) -> tuple[Any, Profile]:  # fmt: skip
     source = open_source(X)
     assert source is not None
-    roles = choose_roles(source, target, weight, FEATURES)
-    return source, run_group(1, lambda group: make_profile(source, roles, is_classifier, settings(**given), group, 2))[
-        0
-    ]
+    roles = choose_roles(source, target, weight, features)
+    return source, run_group(
+        1, lambda group: make_profile(source, roles, is_classifier, ProfileOptions(**given), group, 2)
+    )[0]
 
 
 def write(source: Any, profile: Profile, folder: Path, n_buckets: int = 4, seed: int = 0, size: int = 1,
@@ -106,7 +101,7 @@ def test_buckets_are_random_samples_of_all_rows(tmp_path: Path) -> None:
     source = open_source([batch])
     assert source is not None
     roles = choose_roles(source, "y")
-    profile = run_group(1, lambda group: make_profile(source, roles, False, settings(), group, 1))[0]
+    profile = run_group(1, lambda group: make_profile(source, roles, False, ProfileOptions(), group, 1))[0]
     cache = write(source, profile, tmp_path / "a", first_bucket_rows=6000)[0]
     assert abs(cache.counts[0, 0] - 6000) < 5 * np.sqrt(6000)
     assert (np.abs(cache.counts[0, 1:] - 8000) < 5 * np.sqrt(8000)).all()
@@ -121,20 +116,25 @@ def test_buckets_are_random_samples_of_all_rows(tmp_path: Path) -> None:
     assert not np.array_equal(read_bucket(same, 1)[:100], read_bucket(other, 1)[:100])
 
 
-def test_shares_of_buckets() -> None:
-    assert share_rows(100, 4, None).tolist() == [0.25] * 4
-    assert share_rows(100, 3, 50).tolist() == [0.5, 0.25, 0.25]
-    assert share_rows(100, 3, 500).tolist() == [1.0, 0.0, 0.0]
-    assert share_rows(100, 1, 50).tolist() == [1.0]
+@pytest.mark.parametrize(
+    ("n_buckets", "n_first", "shares"),
+    [(4, None, [0.25] * 4), (3, 50, [0.5, 0.25, 0.25]), (3, 500, [1.0, 0.0, 0.0]), (1, 50, [1.0])],
+)
+def test_shares_of_buckets(tmp_path: Path, n_buckets: int, n_first: int | None, shares: list[float]) -> None:
+    source, profile = prepare(write_files(make_table(100), tmp_path))
+    cache = write(source, profile, tmp_path / "cache", n_buckets, first_bucket_rows=n_first)[0]
+    assert json.loads((tmp_path / "cache" / "manifest.rank-0.json").read_text())["key"]["shares"] == shares
+    assert ((cache.counts[0] > 0) <= (np.array(shares) > 0)).all()
 
 
-@trial(deadline=None)
-@given(st.lists(st.one_of(st.integers(-127, 127).map(float), st.just(np.nan)), min_size=1))
-def test_packed_numbers_are_unpacked_exactly(values: list[float]) -> None:
-    for kind in ("int8", "int16", "int32", "float32", "float64"):
-        out = np.empty(len(values))
-        unpack(pack(np.array(values), kind), out)
-        np.testing.assert_array_equal(out, values)
+def test_every_type_holds_its_numbers_and_missing_values(tmp_path: Path) -> None:
+    ends = {"int8": (-127.0, 127.0), "int16": (-128.0, 32767.0), "int32": (1.0 - 2**31, 2.0**31 - 1)}
+    ends |= {"float32": (0.5, 2.0**33), "float64": (0.1, 1e300)}
+    columns = {kind: [*values, np.nan, 0.0] for kind, values in ends.items()}
+    source, profile = prepare([pa.record_batch({**columns, "y": [0.0, 1.0, 2.0, 3.0]})], "y", features=None)
+    assert profile.types == tuple(columns)
+    block = write(source, profile, tmp_path, n_buckets=1)[0].read(0)
+    np.testing.assert_array_equal(block.numbers[np.argsort(block.y)].T, list(columns.values()))
 
 
 def stamp(folder: Path) -> dict[str, int]:
@@ -145,7 +145,7 @@ def test_an_unchanged_cache_is_used_again(tmp_path: Path) -> None:
     files, folder = write_files(make_table(3000), tmp_path / "table"), tmp_path / "cache"
     rows = read_rows(write(*prepare(files), folder))
     before = stamp(folder)
-    for source, profile in (prepare(files), prepare(files, max_bins=17), prepare(files, knots={"single": [0.0]})):
+    for source, profile in (prepare(files), prepare(files, max_bins=17)):
         np.testing.assert_array_equal(read_rows(write(source, profile, folder)), rows)
         assert stamp(folder) == before
     assert write(*prepare(files), folder, seed=1)
@@ -279,7 +279,9 @@ def test_a_source_with_other_values_in_the_second_pass_raises(
     batches = [pa.record_batch(known | {column: first})]
     source = open_source(lambda: batches)
     assert source is not None
-    profile = run_group(1, lambda group: make_profile(source, choose_roles(source, "y"), True, settings(), group, 1))[0]
+    profile = run_group(
+        1, lambda group: make_profile(source, choose_roles(source, "y"), True, ProfileOptions(), group, 1)
+    )[0]
     write(source, profile, tmp_path / "same")
     batches[0] = pa.record_batch(known | {column: second})
     with pytest.raises(ValueError, match=rf"{words} in the second pass .* give a source that returns the same rows"):

@@ -10,10 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from neuralbasis.data.columns import Columns
-from neuralbasis.data.frames import read_columns
-from neuralbasis.encoding.axis import continuous_axis
-from neuralbasis.encoding.encoder import Encoder, _round_weights, settle_texts
+from neuralbasis.data import Columns, read_columns
+from neuralbasis.encoding import Encoder, continuous_axis, settle_texts
 
 NAN = float("nan")
 
@@ -116,7 +114,7 @@ def test_a_list_of_texts_matches_a_column_of_numbers():
 @pytest.mark.parametrize("cuts", [[18, 30, 65], (18.0, 30.0, 65.0), np.array([18, 30, 65])])
 def test_a_list_of_numbers_gives_knots(cuts):
     table = {"age": [20.0, 40.0, 80.0], "x": ["a", "b", "a"]}
-    found, known = fit(table, feature_types=[cuts, "auto"]), fit(table, knots={"age": [18, 30, 65]})
+    found, known = fit(table, feature_types=[cuts, "auto"]), fit(table, feature_types={"age": [18, 30, 65]})
     assert kinds(found) == ["continuous", "nominal"]
     assert found.axes[0].knots.tolist() == known.axes[0].knots.tolist() == [18.0, 30.0, 65.0]
     assert found.axes[0].places.tolist() == known.axes[0].places.tolist()
@@ -126,11 +124,6 @@ def test_a_list_of_numbers_gives_knots(cuts):
 def test_cut_points_must_increase(cuts):
     with pytest.raises(ValueError, match="'age' lists numbers, which are cut points and must be finite and increasing"):
         fit({"age": [20.0, 40.0]}, feature_types=[cuts])
-
-
-def test_cut_points_and_knots_of_one_column():
-    with pytest.raises(ValueError, match="'age' has cut points in feature_types and knots in knots; give one of them"):
-        fit({"age": [20.0, 40.0]}, feature_types=[[30, 50]], knots={"age": [30, 50]})
 
 
 def test_requested_levels_that_rarely_occur_warn():
@@ -339,14 +332,19 @@ def test_a_sparse_column_without_entries_is_constant_unless_absent_means_missing
         Encoder.fit(read_columns(csr_array(np.array([[0.0, 1.0], [0.0, 0.0]])), absent=np.nan))
 
 
-def test_sums_of_rounded_weights_are_exact():
-    weights = np.random.default_rng(0).exponential(size=1000) ** 5
-    rounded = _round_weights(weights)
-    np.testing.assert_allclose(rounded, weights, rtol=0, atol=weights.sum() * 2.0**-50)
-    assert rounded.sum() == rounded[::-1].cumsum()[-1] == rounded[:500].sum() + rounded[500:].sum()
-    assert (rounded > 0).all()
-    whole = np.arange(1000.0)
-    assert _round_weights(whole).tolist() == whole.tolist()
+def test_sums_of_weights_are_exact_in_any_order():
+    def weigh(codes, weights):
+        labels = np.array([f"{code:03d}" for code in codes], dtype=object)
+        return Encoder.fit(read_columns({"x": labels}), weights).axes[0].mass
+
+    rng = np.random.default_rng(0)
+    alone, codes, weights = np.arange(1000), rng.integers(0, 7, 1000), rng.exponential(size=1000) ** 5
+    np.testing.assert_allclose(weigh(alone, weights), weights, rtol=0, atol=weights.sum() * 2.0**-50)
+    assert len(weigh(alone, weights)) == 1000  # no weight is rounded to 0
+    mass, order = weigh(codes, weights), rng.permutation(1000)
+    assert mass.tolist() == weigh(codes[::-1], weights[::-1]).tolist() == weigh(codes[order], weights[order]).tolist()
+    assert mass.sum() == weigh(np.zeros(1000, int), weights)[0] == mass[:3].sum() + mass[3:].sum()
+    assert weigh(alone, np.arange(1000.0)).tolist() == list(range(1, 1000))
 
 
 @pytest.mark.parametrize("scaling", ["quantile", "minmax", "gaussian"])
@@ -356,18 +354,20 @@ def test_given_knots_do_not_depend_on_the_rows(scaling):
     found = []
     for scale in (1.0, 50.0):
         table = {"size": rng.normal(size=500) * scale, "dose": rng.random(500), "age": rng.integers(0, 9, 500)}
-        found.append(Encoder.fit(read_columns(table), scaling=scaling, max_knots=9, knots=given).axes)
+        found.append(Encoder.fit(read_columns(table), scaling=scaling, max_knots=9, feature_types=given).axes)
     for (one, other), knots in zip(zip(*found, strict=True), [*given.values(), np.arange(9)], strict=True):
         assert one.knots.tolist() == other.knots.tolist() == list(knots)
         assert one.places.tolist() == other.places.tolist() or one.name == "age"
         assert one.places[[0, -1]].tolist() == [0.0, 1.0]
         assert (np.diff(one.places) > 0).all()
-    assert Encoder.fit(read_columns({"size": [1.0, 2.0]}), knots={"size": [1.5]}).axes[0].places.tolist() == [0.5]
+    assert Encoder.fit(read_columns({"size": [1.0, 2.0]}), feature_types={"size": [1.5]}).axes[0].places.tolist() == [
+        0.5
+    ]
 
 
 def test_given_knots_of_a_sparse_table():
     dense = np.random.default_rng(0).poisson(0.3, size=(50, 2)).astype(float)
     knots = {"feature_0001": [0.0, 2.0]}
-    one, other = (Encoder.fit(read_columns(X), knots=knots) for X in (dense, csr_array(dense)))
+    one, other = (Encoder.fit(read_columns(X), feature_types=knots) for X in (dense, csr_array(dense)))
     assert [axis.knots.tolist() for axis in one.axes] == [axis.knots.tolist() for axis in other.axes]
     assert other.axes[1].knots.tolist() == [0.0, 2.0]

@@ -7,17 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neuralbasis.data.sparse import SparseMatrix
-from neuralbasis.encoding.axis import continuous_axis, level_axis
-from neuralbasis.encoding.layout import (
-    Anchor,
-    anchor_position,
-    flatten,
-    lay_out,
-    line_up,
-    list_touches,
-    raise_if_infinite,
-)
+from neuralbasis.data import SparseMatrix
+from neuralbasis.encoding import Anchor, continuous_axis, flatten, lay_out, level_axis, line_up, list_touches
 from tests.models import MAX_KNOTS, MIXED, all_terms, build_axes, build_layout, draw_numbers, slow_position
 
 
@@ -183,8 +174,6 @@ def test_anchors_by_hand():
         (1, 2): (1, 3, 0.9),
         (0, 1, 2): (1, 2, 0.9),
     }
-    assert anchor_position(axes[2], anchors[2]) == 2
-    assert anchor_position(axes[2].coarsen(3), anchors[2]) == -1
 
 
 # The order of columns
@@ -252,12 +241,6 @@ def test_an_infinite_value_names_the_column_on_any_thread(layout, row, threads):
     numbers[row, 2] = -np.inf
     with pytest.raises(ValueError, match=r"column 'x2' holds an infinite value; .* replace it before"):
         layout.encode(numbers, threads)
-
-
-def test_no_infinite_value_raises_nothing(layout):
-    raise_if_infinite(layout.axes, -1)
-    with pytest.raises(ValueError, match="column 'x0'"):
-        raise_if_infinite(layout.axes, 0)
 
 
 # Sparse numbers

@@ -9,16 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from neuralbasis.data import open_source, read_columns
 from neuralbasis.data import sketches as sketch_module
-from neuralbasis.data.counts import read_target
-from neuralbasis.data.files import open_source
-from neuralbasis.data.frames import read_columns
-from neuralbasis.data.sketches import LevelSketch
 from neuralbasis.distributed.process_group import SINGLE_PROCESS
-from neuralbasis.encoding.disk_cache import make_cache
-from neuralbasis.encoding.encoder import Encoder, settle_texts
-from neuralbasis.encoding.profile import Profile, choose_roles, choose_type, index_labels, make_profile
-from tests.stream_tables import FEATURES, make_table, run_group, settings, write_files
+from neuralbasis.encoding import Encoder, Profile, ProfileOptions, choose_roles, make_cache, make_profile, settle_texts
+from tests.stream_tables import FEATURES, make_table, run_group, write_files
 
 
 def profile_of(X: Any, target: str = "amount", weight: str | None = None, is_classifier: bool = False, size: int = 1,
@@ -26,7 +21,7 @@ def profile_of(X: Any, target: str = "amount", weight: str | None = None, is_cla
     source = open_source(X)
     assert source is not None
     roles = choose_roles(source, target, weight, features)
-    found = run_group(size, lambda group: make_profile(source, roles, is_classifier, settings(**given), group, 2))
+    found = run_group(size, lambda group: make_profile(source, roles, is_classifier, ProfileOptions(**given), group, 2))
     assert all(same_axes(found[0].encoder, other.encoder) for other in found)
     return found[0]
 
@@ -83,8 +78,8 @@ def test_many_rows_give_approximately_the_axes_of_the_table_in_memory() -> None:
 def test_given_knots_are_the_same_in_memory_and_out_of_core() -> None:
     table = make_table(60_000)
     knots = {"single": np.linspace(-3, 3, 40), "double": [0.1, 0.5, 2.0], "count": [0, 10], "large": [1e12]}
-    profile = profile_of([*table.to_batches(max_chunksize=30_000)], knots=knots)
-    known = Encoder.fit(read_columns(table.select(FEATURES)), knots=knots)
+    profile = profile_of([*table.to_batches(max_chunksize=30_000)], feature_types=knots)
+    known = Encoder.fit(read_columns(table.select(FEATURES)), feature_types=knots)
     assert profile.error[0] > 0
     assert same_axes(profile.encoder, known)
     assert known.axes[1].knots.tolist() == [0.1, 0.5, 2.0]
@@ -117,21 +112,28 @@ def test_dictionaries_of_several_batches_are_unified_in_their_order() -> None:
     assert same_axes(profile.encoder, known)
 
 
+def read_targets(profile: Profile, y: pa.Array, folder: Path) -> list[float]:
+    """The targets of a cache of rows with x = 1, 2, …, in this order."""
+    source = open_source([pa.record_batch({"x": np.arange(1.0, len(y) + 1), "y": y})])
+    block = make_cache(source, profile, folder, 1, 0, SINGLE_PROCESS, 1).read(0)
+    return block.y[np.argsort(block.numbers[:, 0])].tolist()
+
+
 @pytest.mark.parametrize(
     ("labels", "kind"),
     [(["yes", "no", "yes"], "O"), ([3, 1, 3], "i"), ([True, False, True], "b"), ([2.0, 1.0, 2.0], "f")],
     ids=["texts", "integers", "flags", "floats"],
 )
-def test_classes_are_those_of_the_fit_in_memory(labels: list[Any], kind: str) -> None:
+def test_classes_are_those_of_the_fit_in_memory(labels: list[Any], kind: str, tmp_path: Path) -> None:
     batch = pa.record_batch({"x": [1.0, 2.0, 3.0], "y": labels})
-    profile = profile_of([batch, batch], "y", is_classifier=True, features=None)
+    profile = profile_of([batch], "y", is_classifier=True, features=None)
     assert profile.classes is not None
     known = np.unique(batch["y"].to_numpy(zero_copy_only=False))
     assert profile.classes.tolist() == known.tolist()
     assert profile.classes.dtype == known.dtype
     assert profile.classes.dtype.kind == kind
-    assert index_labels(batch["y"], profile.classes).tolist() == [1, 0, 1]
-    assert index_labels(batch["y"].dictionary_encode(), profile.classes).tolist() == [1, 0, 1]
+    for y in (batch["y"], batch["y"].dictionary_encode()):
+        assert read_targets(profile, y, tmp_path) == [1, 0, 1]
 
 
 def test_classes_of_weight_zero_are_ignored() -> None:
@@ -165,9 +167,9 @@ INVALID = {
     "text among numbers": ({"x": ["1", "b"]}, {"feature_types": ["continuous"]}, "'x': expected numbers, got 'b'"),
     "unknown type": ({}, {"feature_types": ["round"]}, "feature_types of column 'x' must be 'auto'"),
     "too many types": ({}, {"feature_types": ["auto", "auto"]}, "feature_types has 2 entries, but the table has 1"),
-    "knots of no column": ({}, {"knots": {"X": [1.0]}}, "for the column 'X', which the table does not have"),
-    "knots of levels": ({"x": ["a", "b"]}, {"knots": {"x": [1.0]}}, "for the column 'x', which holds levels"),
-    "falling knots": ({}, {"knots": {"x": [2.0, 1.0]}}, "knots of column 'x' must be finite and increasing"),
+    "knots of no column": ({}, {"feature_types": {"X": [1.0]}}, "names the column 'X', which the table does not have"),
+    "knots of levels": ({"x": ["a", "b"]}, {"feature_types": {"x": [1.0]}}, "Column 'x': expected numbers, got 'a'"),
+    "falling knots": ({}, {"feature_types": {"x": [2.0, 1.0]}}, "lists numbers, which are cut points"),
 }  # fmt: skip
 
 
@@ -187,7 +189,7 @@ def test_an_error_in_one_process_reaches_all(tmp_path: Path) -> None:
 
     def work(group: Any) -> str:
         try:
-            make_profile(source, roles, False, settings(), group, 1)
+            make_profile(source, roles, False, ProfileOptions(), group, 1)
         except Exception as error:
             return f"{type(error).__name__}: {error}"
         return ""
@@ -211,7 +213,6 @@ def test_types_hold_their_numbers_exactly() -> None:
     many = pa.record_batch({"x": [f"id {i}" for i in range(200)], "y": np.arange(200.0)})
     profile = profile_of([many], "y", features=None)
     assert profile.types == ("int16",)
-    assert choose_type(profile.encoder.axes[0], LevelSketch()) == "int16"
 
 
 def test_all_batches_together_decide_whether_texts_are_numbers(tmp_path: Path) -> None:
@@ -222,7 +223,7 @@ def test_all_batches_together_decide_whether_texts_are_numbers(tmp_path: Path) -
     source, folder = open_source([*table.to_batches(max_chunksize=100)]), tmp_path / "cache"
     assert source is not None
     with pytest.warns(UserWarning, match="'1,000' is read as 1000; 40 of 1,040 values are not numbers, such as 'low'"):
-        profile = make_profile(source, choose_roles(source, "y"), False, settings(), SINGLE_PROCESS, 1, folder)
+        profile = make_profile(source, choose_roles(source, "y"), False, ProfileOptions(), SINGLE_PROCESS, 1, folder)
     assert same_axes(profile.encoder, known)
     assert [axis.kind for axis in known.axes] == ["continuous", "nominal"]
     assert profile.types == ("int16", "int8")
@@ -241,7 +242,9 @@ def test_stored_counts_are_used_again(tmp_path: Path) -> None:
         source = open_source(files)
         assert source is not None
         roles = choose_roles(source, "label", "weight", FEATURES)
-        return run_group(1, lambda group: make_profile(source, roles, True, settings(**given), group, 1, folder))[0]
+        return run_group(1, lambda group: make_profile(source, roles, True, ProfileOptions(**given), group, 1, folder))[
+            0
+        ]
 
     first = profile()
     stored = folder / "profile.rank-0.bin"
@@ -250,7 +253,7 @@ def test_stored_counts_are_used_again(tmp_path: Path) -> None:
     assert same_axes(first.encoder, again.encoder)
     assert again.classes is not None
     assert again.classes.tolist() == ["no", "perhaps", "yes"]
-    for given in ({"max_bins": 17}, {"scaling": "minmax"}, {"knots": {"single": [0.0, 1.0]}}):
+    for given in ({"max_bins": 17}, {"scaling": "minmax"}):
         known = profile_of(files, "label", "weight", True, **given)
         assert same_axes(profile(**given).encoder, known.encoder)
     assert stored.stat().st_mtime_ns == written
@@ -261,9 +264,26 @@ def test_stored_counts_are_used_again(tmp_path: Path) -> None:
     assert not same_axes(profile().encoder, first.encoder)
 
 
-def test_targets_are_read_as_numbers() -> None:
-    assert read_target("y", pa.array([True, False])).tolist() == [1.0, 0.0]
-    assert read_target("y", pa.array([1, 2], pa.int8())).tolist() == [1.0, 2.0]
+def test_every_kind_of_sketch_is_stored(tmp_path: Path) -> None:
+    table = make_table(20_000).append_column("price", pa.array([f"{i:,}" for i in range(20_000)]))
+    source = open_source(write_files(table, tmp_path / "table"))
+    assert source is not None
+    roles, options = (
+        choose_roles(source, "label", features=[*FEATURES, "price"]),
+        ProfileOptions({"price": "continuous"}),
+    )
+    first, again = (make_profile(source, roles, True, options, SINGLE_PROCESS, 1, tmp_path) for _ in range(2))
+    assert (tmp_path / "profile.rank-0.bin").exists()
+    assert same_axes(first.encoder, again.encoder)
+    assert first.error.tolist() == again.error.tolist()
+    assert (first.error > 0).tolist() == [name in ("single", "double", "price") for name in roles.features]
+    assert (first.types, first.closed, first.n_rows) == (again.types, again.closed, again.n_rows)
+
+
+@pytest.mark.parametrize("y", [pa.array([True, False]), pa.array([1, 2], pa.int8())], ids=["flags", "integers"])
+def test_targets_are_read_as_numbers(y: pa.Array, tmp_path: Path) -> None:
+    profile = profile_of([pa.record_batch({"x": [1.0, 2.0], "y": y})], "y", features=None)
+    assert read_targets(profile, y, tmp_path) == [float(value) for value in y.to_pylist()]
 
 
 def test_verbose_shows_progress(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

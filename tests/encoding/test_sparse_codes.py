@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neuralbasis import kernels
-from neuralbasis.encoding.sparse_codes import CodeFinder, SparseCodes, coarsen_axis, pool_axis
+from neuralbasis.encoding import CodeFinder, SparseCodes, coarsen_axis, pool_axis
 from tests.sparse_tables import draw_table, store
 
 

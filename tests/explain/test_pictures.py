@@ -7,28 +7,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neuralbasis import explain, plot
-from neuralbasis.encoding.axis import continuous_axis
-from neuralbasis.encoding.encoder import Encoder
+from neuralbasis import AdditiveModel, explain, plot
+from neuralbasis.encoding import Encoder, continuous_axis
 from neuralbasis.explain import classes
-from neuralbasis.model.additive_model import AdditiveModel
 from neuralbasis.model.shapes import Shape
-from tests.models import build_model, draw_numbers, name_columns, tie_model
+from tests.explain import models
+from tests.explain.models import make_rows
+from tests.models import build_model
 from tests.sparse_tables import build_models, draw_table
 
-ABC = np.array(["a", "b", "c"])
+ABC = models.CLASSES["mlogit"]
 PICTURE = np.arange(60, dtype=np.uint8).reshape(4, 5, 3)
 
 
 def make_model(seed=0, tied=False, link="mlogit"):
-    rng = np.random.default_rng(seed)
-    labels = ABC if link == "mlogit" else np.array(["no", "yes"])
-    model = build_model(rng, n_outputs=3 if link == "mlogit" else 1, link=link, classes=labels)
-    return tie_model(rng, model, range(0, len(model.shapes), 2)) if tied else model
-
-
-def make_rows(model, n_rows=12, seed=0):
-    return name_columns(model.encoder.axes, draw_numbers(np.random.default_rng(seed), model.encoder.axes, n_rows))
+    return models.make_model(seed, link, range(0, 25, 2) if tied else ())
 
 
 def birds(scores, weights=(1.0, 1.0, 1.0)):
@@ -58,7 +51,7 @@ def test_gains_are_means_over_the_rows_of_the_class(seed, link, tied):
         assert [one.size for one in found.speaks_against] == sorted(one.size for one in found.speaks_against)
         assert all(one.size > 0 for one in found.speaks_for)
         assert all(one.size < 0 for one in found.speaks_against)
-        assert found.n_rows == 12
+        assert found.n_rows == 20
 
 
 def test_many_contributions_are_computed_for_one_score(monkeypatch):
@@ -167,9 +160,9 @@ def test_frames_and_plain_values():
     assert list(frame.columns) == ["term", "gain", "loss", f"gain of {found.rival}"]
     assert len(frame) == len(model.shapes)
     data = found.data()
-    assert (data["class"], data["rows"], data["rival"]) == ("a", 12, found.rival)
+    assert (data["class"], data["rows"], data["rival"]) == ("a", 20, found.rival)
     assert data["for"]["scores"] == [one.size for one in found.speaks_for]
-    assert repr(found) == "ClassExplanation('a', 12 rows)"
+    assert repr(found) == "ClassExplanation('a', 20 rows)"
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neuralbasis import NeuralBasisRegressor, explain
-from neuralbasis.encoding.encoder import Encoder
-from neuralbasis.model.additive_model import AdditiveModel
+from neuralbasis import AdditiveModel, NeuralBasisRegressor, explain
+from neuralbasis.encoding import Encoder
 from neuralbasis.model.shapes import Shape
 from tests.explain.models import CLASSES, COLOURS, knots, make_curve, make_model, make_rows
 

@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neuralbasis import NeuralBasisRegressor, explain
-from neuralbasis.encoding.axis import Axis, level_axis
-from neuralbasis.encoding.encoder import Encoder
-from neuralbasis.model.additive_model import AdditiveModel
+from neuralbasis import AdditiveModel, NeuralBasisRegressor, explain
+from neuralbasis.encoding import Axis, Encoder, level_axis
 from tests.explain.models import CLASSES, COLOURS, knots, make_curve, make_model
 
 

@@ -12,15 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from neuralbasis import NeuralBasisClassifier, export, plot, report
+from neuralbasis import AdditiveModel, NeuralBasisClassifier, export, load, plot, report
 from neuralbasis.cli import formatting, main
-from neuralbasis.encoding.axis import Axis, unused_axis
-from neuralbasis.encoding.encoder import Encoder
-from neuralbasis.encoding.sparse_codes import CodeFinder
+from neuralbasis.encoding import Axis, CodeFinder, Encoder
+from neuralbasis.encoding.axis import unused_axis
 from neuralbasis.explain import explain_global, explain_local
 from neuralbasis.export import plain
 from neuralbasis.lazy import Lazy
-from neuralbasis.model.additive_model import AdditiveModel, load
 from neuralbasis.model.factors import Factors
 from neuralbasis.model.scorecard import MAX_TABLES
 from neuralbasis.model.shapes import Shape, make_shapes

@@ -11,11 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from neuralbasis.encoding.axis import Axis, continuous_axis, level_axis
-from neuralbasis.encoding.encoder import Encoder
-from neuralbasis.encoding.layout import lay_out
+from neuralbasis import AdditiveModel
+from neuralbasis.encoding import Axis, Encoder, continuous_axis, lay_out, level_axis
 from neuralbasis.export import to_python
-from neuralbasis.model.additive_model import AdditiveModel
 from neuralbasis.model.shapes import Shape
 from tests.models import MAX_KNOTS, all_terms, build_model, draw_numbers, name_columns, tie_model
 

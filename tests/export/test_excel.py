@@ -15,14 +15,13 @@ import numpy as np
 import pytest
 from openpyxl import load_workbook
 
-from neuralbasis.encoding.axis import Axis, continuous_axis, level_axis
-from neuralbasis.encoding.encoder import Encoder
-from neuralbasis.export import excel
-from neuralbasis.export.excel import to_excel
-from neuralbasis.model.additive_model import AdditiveModel
+from neuralbasis import AdditiveModel
+from neuralbasis.encoding import Axis, Encoder, continuous_axis, level_axis
+from neuralbasis.export import to_excel
 from neuralbasis.model.shapes import Shape
 from tests.models import build_model, draw_numbers, name_columns, tie_model
 
+FIRST_LINE, BLANK_LINES = 5, 20  # of "Predict"
 SOFFICE = shutil.which("soffice")
 needs_office = pytest.mark.skipif(
     SOFFICE is None, reason="LibreOffice is absent: apt-get install libreoffice-calc-nogui"
@@ -46,7 +45,7 @@ def office_lines(path: Path) -> list[tuple[Any, ...]]:
     command = [str(SOFFICE), "--headless", profile, "--convert-to", "xlsx", "--outdir", str(folder), str(path)]
     subprocess.run(command, check=True, capture_output=True, timeout=300)
     book = load_workbook(folder / path.name, read_only=True, data_only=True)
-    lines = list(book["Predict"].iter_rows(min_row=excel.FIRST_LINE, values_only=True))
+    lines = list(book["Predict"].iter_rows(min_row=FIRST_LINE, values_only=True))
     book.close()
     return lines
 
@@ -56,7 +55,7 @@ def python_lines(path: Path, n_rows: int, n_columns: int) -> list[list[Any]]:
     cells = formulas.ExcelModel().loads(str(path)).finish().calculate()
     sheet = f"'[{path.name}]PREDICT'!"
     letters = [chr(ord("A") + column) for column in range(n_columns)]
-    lines = range(excel.FIRST_LINE, excel.FIRST_LINE + n_rows)
+    lines = range(FIRST_LINE, FIRST_LINE + n_rows)
     return [[cells[f"{sheet}{letter}{line}"].value[0, 0] for letter in letters] for line in lines]
 
 
@@ -191,8 +190,8 @@ def test_typed_rows_are_predicted(tmp_path: Path) -> None:
     path = tmp_path / "model.xlsx"
     to_excel(model, path)
     book = load_workbook(path)
-    sheet, second = book["Predict"], excel.FIRST_LINE + 1
-    assert [cell.value for cell in sheet[excel.FIRST_LINE - 1]][:6] == ["prediction", "no", "yes", "x0", "x1", "x2"]
+    sheet, second = book["Predict"], FIRST_LINE + 1
+    assert [cell.value for cell in sheet[FIRST_LINE - 1]][:6] == ["prediction", "no", "yes", "x0", "x1", "x2"]
     sheet.cell(second, 4).value, sheet.cell(second, 5).value = 1.5, "level 2"
     sheet.cell(second + 1, 4).value = "a text"
     book.save(path)
@@ -200,7 +199,7 @@ def test_typed_rows_are_predicted(tmp_path: Path) -> None:
     rows = {name: [a, b] for name, a, b in zip(model.encoder.names, example[3:6], (1.5, "level 2", None), strict=True)}
     assert_predicts(model, rows, [example, typed])
     assert wrong[1] == "#N/A"
-    assert len(blank) == excel.BLANK_LINES - 2
+    assert len(blank) == BLANK_LINES - 2
     assert {value for line in blank for value in line} <= {None, ""}
 
 

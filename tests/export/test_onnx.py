@@ -11,12 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx.reference import ReferenceEvaluator
 
-from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
+from neuralbasis import AdditiveModel, NeuralBasisClassifier, NeuralBasisRegressor
 from neuralbasis.data.columns import is_missing, level_text
-from neuralbasis.encoding.axis import Axis, continuous_axis, level_axis
-from neuralbasis.encoding.encoder import Encoder
-from neuralbasis.export.onnx import to_onnx
-from neuralbasis.model.additive_model import AdditiveModel
+from neuralbasis.encoding import Axis, Encoder, continuous_axis, level_axis
+from neuralbasis.export import to_onnx
 from neuralbasis.model.shapes import Shape
 from tests.models import MIXED, NUMERIC, all_terms, build_model, draw_numbers, name_columns, tie_model
 

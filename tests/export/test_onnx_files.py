@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neuralbasis import NeuralBasisRegressor
-from neuralbasis.encoding.axis import continuous_axis, level_axis
-from neuralbasis.export.onnx import to_onnx
-from neuralbasis.model.additive_model import AdditiveModel
+from neuralbasis import AdditiveModel, NeuralBasisRegressor
+from neuralbasis.encoding import continuous_axis, level_axis
+from neuralbasis.export import to_onnx
 from tests.export.test_onnx import assert_equal, build_main, open_session
 from tests.models import build_model
 
@@ -121,6 +120,7 @@ def test_the_same_model_gives_the_same_bytes():
 
 def test_an_absent_onnx_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
+    monkeypatch.delitem(sys.modules, "neuralbasis.export.onnx_graph", raising=False)
     with pytest.raises(ImportError, match=r"pip install 'neuralbasis\[onnx\]'"):
         to_onnx(build_named(["x"]))
 
@@ -137,11 +137,11 @@ def test_only_models_are_exported():
 PROBE = """
 import sys
 import numpy as np
-from neuralbasis.export.onnx import to_onnx
+from neuralbasis.export import to_onnx
 assert not {"onnx", "onnxruntime", "torch", "sklearn"} & set(sys.modules)
-from neuralbasis.encoding.axis import continuous_axis
-from neuralbasis.encoding.encoder import Encoder
-from neuralbasis.model.additive_model import AdditiveModel
+from neuralbasis.encoding import continuous_axis
+from neuralbasis.encoding import Encoder
+from neuralbasis import AdditiveModel
 from neuralbasis.model.shapes import Shape
 axis = continuous_axis("a", np.arange(3.0))
 shape = Shape((0,), (axis,), np.ones((5, 1)), np.zeros((5, 1)), np.ones(5))

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from neuralbasis.encoding.axis import continuous_axis, level_axis
+from neuralbasis.encoding import continuous_axis, level_axis
 from neuralbasis.export import to_python
 from tests.export.cases import Case, drop_empty_levels, fill, load_program, write_csv
 

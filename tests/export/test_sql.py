@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sqlite3
 
 import numpy as np
@@ -10,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuralbasis.encoding.axis import continuous_axis, level_axis
+from neuralbasis import AdditiveModel
+from neuralbasis.encoding import continuous_axis, level_axis
 from neuralbasis.export import to_sql
-from neuralbasis.export.sql import _search
-from neuralbasis.model.additive_model import AdditiveModel
 from tests.export.cases import CASES, Case, escape, fill, listed
 from tests.models import build_model
 
@@ -151,12 +151,14 @@ def test_names_that_differ_only_in_case_are_refused() -> None:
         to_sql(fill(np.random.default_rng(0), axes, [(0,), (1,)]))
 
 
-@given(st.lists(st.integers(-50, 50), unique=True, max_size=40).map(sorted), st.integers(-60, 60))
-def test_a_search_finds_the_leaf_at_logarithmic_depth(cuts: list[int], value: int) -> None:
-    leaves = [str(k) for k in range(len(cuts) + 1)]
-    text = _search(str(value), [str(cut) for cut in cuts], leaves)
+@given(st.lists(st.integers(-50, 50), min_size=1, max_size=40, unique=True), st.integers(-60, 60))
+def test_sqlite_finds_the_knots_at_logarithmic_depth(knots: list[int], value: int) -> None:
+    model = fill(np.random.default_rng(0), (continuous_axis("size", np.array(knots, dtype=float)),), [(0,)])
+    text = to_sql(model)
     base = sqlite3.connect(":memory:")
-    assert base.execute(f"SELECT {text}").fetchone()[0] == sum(cut <= value for cut in cuts)
+    base.execute("CREATE TABLE data (size REAL)")
+    base.execute("INSERT INTO data VALUES (?)", (value,))
+    assert base.execute(text).fetchone()[0] == pytest.approx(model.predict({"size": [value]})[0], rel=0, abs=1e-12)
     base.close()
-    depth = max(text[:at].count("CASE") - text[:at].count("END") for at in range(len(text) + 1))
-    assert depth <= 1 + math.log2(len(cuts) + 1)
+    depths = np.cumsum([1 if word == "CASE" else -1 for word in re.findall(r"\b(?:CASE|END)\b", text)])
+    assert depths.max() <= 2 + math.log2(len(knots) + 1)

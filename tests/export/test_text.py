@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neuralbasis import NeuralBasisClassifier, export
-from neuralbasis.encoding.axis import continuous_axis, level_axis
+from neuralbasis.encoding import continuous_axis, level_axis
 from neuralbasis.export import to_c, to_json, to_python, to_sql
 from tests.export.cases import CASES, escape, fill, load_program, read_json
 from tests.models import build_model

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from neuralbasis.encoding.encoder import Encoder
-from neuralbasis.model.additive_model import AdditiveModel
+from neuralbasis import AdditiveModel
+from neuralbasis.encoding import Encoder
+from neuralbasis.model.residuals import Residuals
 from neuralbasis.model.shapes import make_shapes
 from neuralbasis.model.summary import Summary
 from neuralbasis.serialization.model_file import FORMAT
@@ -41,7 +42,7 @@ SUMMARY = Summary(
 def make_model() -> AdditiveModel:
     """Every kind of column, pairs on coarser axes that drop levels, a term of tied classes, and factors.
 
-    Some terms have measured importances, others have none.
+    Some terms have measured importances, others have none. Residuals, which only a regression uses, are stored as well.
     """
     rng = np.random.default_rng(5)
     model = build_model(
@@ -56,7 +57,8 @@ def make_model() -> AdditiveModel:
     tables = (first, *tied.shapes[1:4], *others, *tied.shapes[5:])
     factors[0] = replace(factors[0], sizes=rng.random((4, 3)))
     shapes = (*tables, *make_shapes(factors, encoder))
-    return AdditiveModel(encoder, tied.intercept, shapes, tied.link, tied.classes, 1, SUMMARY)
+    residuals = Residuals.measure(rng.normal(size=400), rng.normal(size=400), np.ones(400))
+    return AdditiveModel(encoder, tied.intercept, shapes, tied.link, tied.classes, 1, SUMMARY, residuals)
 
 
 def make_rows(model: AdditiveModel, n_rows: int = 24) -> list[dict[str, float | str | None]]:

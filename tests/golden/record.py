@@ -14,7 +14,6 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -23,9 +22,8 @@ import pyarrow.parquet as pq
 import scipy.sparse as sp
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, merge
-from neuralbasis.config import PAPER
-from neuralbasis.data import memory
 from tests.laws.fit_together import draw_weak_pairs
+from tests.stream_tables import small_memory
 
 RECORD = Path(__file__).with_name("record.npz")
 QUICK = {"max_steps": 24, "outer_bags": 2, "random_state": 7, "n_jobs": 1}
@@ -92,10 +90,9 @@ def fit_more_columns_than_rows() -> tuple[Any, Any]:
 def fit_files() -> tuple[Any, Any]:
     """A table that is larger than memory, with a sample of 256 rows; the limit counts rows alone."""
     table = make_table(2000)
-    small = patch.multiple(memory, BASE_BYTES=0, WORK_BYTES=0, MIN_SAMPLE=256, CELL_BYTES=10**12)
-    with tempfile.TemporaryDirectory() as folder, small:
+    with tempfile.TemporaryDirectory() as folder, small_memory():
         pq.write_table(pa.Table.from_pandas(table.assign(y=make_target(table, "binary"))), f"{folder}/rows.parquet")
-        model = make_estimator("binary", memory_limit=400_000).fit(f"{folder}/rows.parquet", "y")
+        model = make_estimator("binary", storage__memory_limit=400_000).fit(f"{folder}/rows.parquet", "y")
     return model, table[:30]
 
 
@@ -127,17 +124,24 @@ CASES: dict[str, Callable[[], tuple[Any, Any]]] = {
     "best": lambda: fit_table("regression", preset="best", outer_bags="auto"),
     "pairs_by_name": lambda: fit_table("regression", interactions=[("size", "rooms"), ("size", "city")]),
     "all_pairs": lambda: fit_table("classes", interactions="all"),
-    "triples": lambda: fit_table("regression", interactions="all", triples=1, heredity=None),
-    "together": lambda: fit_table("regression", interactions=2, staged=False),
+    "triples": lambda: fit_table("regression", interactions={2: "all", 3: 1}),
+    "together": lambda: fit_table("regression", interactions=2, network__staged=False),
     "main_effects": lambda: fit_table("binary", interactions=0),
-    "no_steps": lambda: fit_table("regression", refine=False),
+    "no_steps": lambda: fit_table("regression", boosted_steps=False),
     "weaker_pairs": fit_weaker_pairs,
-    "tied": lambda: fit_table("classes", tied_classes=True),
-    "exact": lambda: fit_table("regression", engine="exact", interactions=1),
-    "paper": lambda: fit_table("classes", **{**PAPER, **QUICK}),
-    "spline": lambda: fit_table("regression", basis="spline"),
-    "network": lambda: fit_table("binary", n_subnets=2, batch_norm=True, dropout=0.1, basis_dropout=0.1, n_bases=9),
-    "axes": lambda: fit_table("regression", scaling="minmax", knots={"size": [-1, 0, 1]}, max_bins=40),
+    "tied": lambda: fit_table("classes", network__tied_classes=True),
+    "exact": lambda: fit_table("regression", network__engine="exact", interactions=1),
+    "paper": lambda: fit_table("classes", network="paper"),
+    "spline": lambda: fit_table("regression", network__basis="spline"),
+    "network": lambda: fit_table(
+        "binary",
+        network__n_subnets=2,
+        network__batch_norm=True,
+        network__dropout=0.1,
+        network__basis_dropout=0.1,
+        network__n_bases=9,
+    ),
+    "axes": lambda: fit_table("regression", network__scaling="minmax", feature_types={"size": [-1, 0, 1]}, max_bins=40),
     "ordinal": lambda: fit_table("regression", feature_types=["auto", "continuous", "ordinal", "nominal"]),
     "one_member": lambda: fit_table("regression", outer_bags=1, validation_size=0, smoothness=0),
     "many_rows": lambda: fit_table("binary", n_rows=12_000),

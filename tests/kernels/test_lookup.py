@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neuralbasis import kernels
-from neuralbasis.encoding.layout import Anchor
+from neuralbasis.encoding import Anchor
 from tests.lookups import contribute, gather, scatter, slow_weights, take, terms_of
 from tests.models import build_layout, build_model, draw_numbers
 

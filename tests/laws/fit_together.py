@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -16,18 +17,26 @@ import pyarrow.parquet
 import pytest
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
-from neuralbasis.data.memory import Division
 from neuralbasis.distributed.process_group import find_process_group
-from neuralbasis.training import tables
 
-QUICK = {"hidden": (16, 16), "n_bases": 8, "n_interaction_bases": 8, "n_jobs": 1, "random_state": 0, "outer_bags": 3}
+QUICK = {
+    "network__hidden": (16, 16),
+    "network__n_bases": 8,
+    "network__n_interaction_bases": 8,
+    "n_jobs": 1,
+    "random_state": 0,
+    "outer_bags": 3,
+}
 FITS = {
-    "regression": (NeuralBasisRegressor, {"interactions": 2, "max_steps": 120}),
-    "binary": (NeuralBasisClassifier, {"interactions": 0, "max_steps": 120}),
+    "regression": (NeuralBasisRegressor, {"interactions": 2, "max_steps": 60}),
+    "binary": (NeuralBasisClassifier, {"interactions": 0, "max_steps": 60}),
     "classes": (NeuralBasisClassifier, {"interactions": [(0, 1), (2, 4)], "max_steps": 60}),
-    "tied": (NeuralBasisClassifier, {"interactions": 1, "max_steps": 60, "tied_classes": True}),
+    "tied": (NeuralBasisClassifier, {"interactions": 1, "max_steps": 60, "network__tied_classes": True}),
     "weak": (NeuralBasisRegressor, {"interactions": "auto", "max_steps": 60}),
-    "dropout": (NeuralBasisClassifier, {"interactions": 0, "max_steps": 30, "dropout": 0.2, "batch_norm": True}),
+    "network__dropout": (
+        NeuralBasisClassifier,
+        {"interactions": 0, "max_steps": 30, "network__dropout": 0.2, "network__batch_norm": True},
+    ),
 }
 
 
@@ -54,7 +63,7 @@ def draw_weak_pairs(n_rows: int = 400, seed: int = 0) -> tuple[np.ndarray, np.nd
 
 
 def fit_tables(task: str) -> dict[str, np.ndarray]:
-    """Tables of all terms and the intercept."""
+    """Tables of all terms, the intercept, and the quantiles of the residuals of a regression."""
     kind, parameters = FITS[task]
     return read_tables(kind(**QUICK, **parameters).fit(*(draw_weak_pairs() if task == "weak" else draw(task))))
 
@@ -62,14 +71,17 @@ def fit_tables(task: str) -> dict[str, np.ndarray]:
 def fit_files(folder: Path) -> dict[str, np.ndarray]:
     """Tables of a fit to files, if memory holds a sample of 1,000 rows and a third of the others."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tables, "divide_rows", lambda *_given: Division(1000, 3))
-        patch.setattr(tables, "count_rows_in_memory", lambda *_given: 0)
+        division = SimpleNamespace(n_sample=1000, n_pools=3)  # the same for any number of processes
+        patch.setattr("neuralbasis.training.tables.divide_rows", lambda *_given: division)
+        patch.setattr("neuralbasis.training.tables.count_rows_in_memory", lambda *_given: 0)
         model = NeuralBasisClassifier(**QUICK, interactions=[("x0", "x1")], max_steps=60)
         return read_tables(model.fit(folder / "table", "target"))
 
 
 def read_tables(model) -> dict[str, np.ndarray]:
-    return dict(zip(model.term_names_, model.term_scores_, strict=True)) | {"intercept": np.array(model.intercept_)}
+    tables = dict(zip(model.term_names_, model.term_scores_, strict=True)) | {"intercept": np.array(model.intercept_)}
+    residuals = model.model_.residuals
+    return tables if residuals is None else tables | {"quantiles of residuals": residuals.quantiles}
 
 
 def write_table(folder: Path) -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.special import expit, softmax
 
-from neuralbasis.losses.links import LINKS, inverse_link
+from neuralbasis.losses import LINKS, inverse_link
 
 scores_of = st.floats(-1e4, 1e4)
 score_tables = hnp.arrays(np.float64, st.tuples(st.integers(1, 20), st.integers(2, 5)), elements=scores_of)

@@ -8,13 +8,9 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize, minimize_scalar
 from sklearn.metrics import log_loss, mean_squared_error
 
-from neuralbasis.data.target import Sample
-from neuralbasis.losses.cross_entropy import CrossEntropy
-from neuralbasis.losses.links import inverse_link
-from neuralbasis.losses.log_loss import LogLoss
-from neuralbasis.losses.loss import Loss, bound_curvature, choose_loss
-from neuralbasis.losses.squared_error import SquaredError
-from neuralbasis.training.loop import training_threads
+from neuralbasis.data import Sample
+from neuralbasis.losses import CrossEntropy, LogLoss, Loss, SquaredError, bound_curvature, choose_loss, inverse_link
+from neuralbasis.training import training_threads
 
 seeds = st.integers(0, 2**32 - 1)
 TASKS = {"regression": SquaredError(), "binary": LogLoss(), "multiclass": CrossEntropy(4)}

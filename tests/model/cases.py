@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from neuralbasis.encoding.axis import Axis, level_axis
-from neuralbasis.encoding.encoder import Encoder
-from neuralbasis.model.additive_model import AdditiveModel
+from neuralbasis import AdditiveModel
+from neuralbasis.encoding import Axis, Encoder, level_axis
 from neuralbasis.model.shapes import Shape
 from tests.models import build_model, draw_numbers, name_columns, tie_model
 

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 from hypothesis import strategies as st
 
-from neuralbasis.encoding.axis import Axis, continuous_axis, level_axis
+from neuralbasis.encoding import Axis, continuous_axis, level_axis
 from neuralbasis.model.interpolation import interpolate_table
 from neuralbasis.model.purify import Table
 

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neuralbasis import kernels
-from neuralbasis.model.additive_model import AdditiveModel
+from neuralbasis import AdditiveModel, kernels
 from neuralbasis.model.shapes import Shape
 from tests.model.cases import CLASSES, NAN, as_rows, assert_same_model, make_case, make_tiny
 from tests.models import MIXED, NUMERIC, name_columns, slow_contributions, tie_model

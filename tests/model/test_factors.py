@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from neuralbasis.encoding.encoder import Encoder
+from neuralbasis.encoding import Encoder
 from neuralbasis.model.shapes import LowRankShape, make_shapes
 from tests.sparse_tables import build_factors, build_models, draw_table, name_axis, rows_of_every_kind, store
 
@@ -36,7 +36,7 @@ def test_sorted_codes_give_the_same_scores(monkeypatch, n_bases):
     factors.add_scores(rows, found)
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
     for i in range(len(rows)):  # a row's score does not depend on the other rows
-        factors.add_scores(rows.take_slice(i, i + 1), alone[i : i + 1])
+        factors.add_scores(rows[i : i + 1], alone[i : i + 1])
     np.testing.assert_array_equal(alone, found)
 
 

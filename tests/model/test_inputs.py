@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neuralbasis import NeuralBasisRegressor, kernels
-from neuralbasis.data.frames import read_columns
+from neuralbasis.data import read_columns
 from tests.model.cases import CLASSES, NAN, as_rows, make_case, make_tiny
 from tests.models import MIXED, NUMERIC, slow_contributions
 

@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import neuralbasis
-from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, merge
-from neuralbasis.encoding.axis import continuous_axis, level_axis
-from neuralbasis.encoding.encoder import Encoder
-from neuralbasis.model.additive_model import AdditiveModel
+from neuralbasis import AdditiveModel, NeuralBasisClassifier, NeuralBasisRegressor, merge
+from neuralbasis.encoding import Encoder, continuous_axis, level_axis
+from neuralbasis.model.density import smooth_density
 from neuralbasis.model.shapes import Shape
 from tests.models import MIXED, NUMERIC, build_model, tie_model
 
@@ -133,7 +132,7 @@ def test_merged_models_are_purified_and_can_be_saved(tmp_path):
     both = merge(models)
     for shape in both.shapes:
         for d in range(shape.weights.ndim):
-            total = (shape.weights[..., None] * shape.scores).sum(axis=d)
+            total = (smooth_density(shape.axes, shape.weights)[..., None] * shape.scores).sum(axis=d)
             np.testing.assert_allclose(total, 0, atol=1e-8)
     both.save(tmp_path / "merged.nbm")
     rows = draw_rows(both, rng)

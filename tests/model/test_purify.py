@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from neuralbasis.encoding.axis import Axis, continuous_axis
+from neuralbasis import AdditiveModel
+from neuralbasis.encoding import Axis, continuous_axis
 from neuralbasis.model import purify as module
-from neuralbasis.model.additive_model import AdditiveModel
 from neuralbasis.model.purify import Table, purify
 from neuralbasis.model.shapes import Shape
 from tests.model.purify_cases import (

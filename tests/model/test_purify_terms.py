@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from neuralbasis.encoding.axis import continuous_axis
+from neuralbasis.encoding import continuous_axis
 from neuralbasis.model.purify import Table, purify
 from tests.model.purify_cases import (
     assert_same_tables,

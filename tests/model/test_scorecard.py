@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neuralbasis.encoding.axis import Axis, continuous_axis, level_axis
-from neuralbasis.encoding.encoder import Encoder
-from neuralbasis.model.additive_model import AdditiveModel
-from neuralbasis.model.scorecard import WIDTH, describe, number_format, scorecard
+from neuralbasis import AdditiveModel
+from neuralbasis.encoding import Axis, Encoder, continuous_axis, level_axis
+from neuralbasis.model.scorecard import number_format
 from neuralbasis.model.shapes import Shape
 from tests.models import build_model, draw_numbers, name_columns, tie_model
 
@@ -88,7 +87,7 @@ class ManualPredictor:
 def test_the_printed_text_suffices_to_predict(task: str) -> None:
     rng = np.random.default_rng(1)
     model = build_model(rng, KINDS, (1, 2), **TASKS[task])
-    text = str(scorecard(model))
+    text = str(model.scorecard())
     rows = name_columns(model.encoder.axes, draw_numbers(rng, model.encoder.axes, 200))
     expected = model.predict(rows) if task == "regression" else model.predict_proba(rows)[:, 1]
     manual = ManualPredictor(text)
@@ -107,7 +106,7 @@ def test_the_text_of_a_small_model() -> None:
         Shape((1,), (job,), scores[1], 0.0 * scores[1], weights[1]),
     )
     model = AdditiveModel(Encoder((age, job)), np.array([0.75]), shapes, "logit", np.array(["no", "yes"]))
-    assert str(scorecard(model)).splitlines() == [
+    assert str(model.scorecard()).splitlines() == [
         'log odds of "yes" = 0.7500 + one number from each of the 2 tables below',
         'probability of "yes" = 1 / (1 + exp(-log odds))',
         "± is the spread over the members; rows and share are those of the training table",
@@ -128,7 +127,7 @@ def test_the_text_of_a_small_model() -> None:
         "'missing'   0.1250  0.0000     1  25.0%",
         "any other   0.0000  0.0000     0   0.0%",
     ]
-    assert describe(model).splitlines() == [
+    assert str(model).splitlines() == [
         'log odds of "yes" = 0.750 + f(age) + f(job)',
         'probability of "yes" = 1 / (1 + exp(-log odds))',
         "",
@@ -145,7 +144,7 @@ def interpolate_card(card_rows: list[dict], value: float) -> float:
 
 def test_to_rows_lists_the_cells_of_the_table() -> None:
     model = build_model(np.random.default_rng(2), KINDS, (1, 2))
-    pair = scorecard(model, "x0 & x1").to_rows()
+    pair = model.scorecard("x0 & x1").to_rows()
     shape = model.shapes[model.term_names.index("x0 & x1")]
     cells = [(row["value"], row["value_2"]) for row in pair if row["kind"] == "knot" and row["kind_2"] == "level"]
     assert cells == [(knot, level) for knot in shape.axes[0].knots for level in shape.axes[1].levels]
@@ -158,7 +157,7 @@ def test_to_rows_lists_the_cells_of_the_table() -> None:
 def test_to_rows_labels_the_classes() -> None:
     classes = np.array([10, 20, 30])
     model = build_model(np.random.default_rng(3), KINDS, (1,), 3, "mlogit", classes)
-    rows = scorecard(tie_model(np.random.default_rng(4), model, [1]), "x1").to_rows()
+    rows = tie_model(np.random.default_rng(4), model, [1]).scorecard("x1").to_rows()
     assert [row["class"] for row in rows[:4]] == [10, 20, 30, 10]
     tied = tie_model(np.random.default_rng(4), model, [1]).shapes[1]
     np.testing.assert_array_equal([row["score"] for row in rows], tied.scores.ravel())
@@ -172,7 +171,7 @@ def straight_model(scores: np.ndarray) -> AdditiveModel:
 
 
 def test_knots_on_a_straight_line_are_dropped() -> None:
-    card = scorecard(straight_model(np.r_[np.arange(10) / 7, 5.0, 5.0, 5.0]), 0)
+    card = straight_model(np.r_[np.arange(10) / 7, 5.0, 5.0, 5.0]).scorecard(0)
     rows = card.to_rows()
     assert [row["value"] for row in rows] == [None, 0.0, 9.0, 10.0, 12.0]
     assert [row["weight"] for row in rows] == [0.0, 9.0, 1.0, 2.0, 1.0]
@@ -183,7 +182,7 @@ def test_knots_on_a_straight_line_are_dropped() -> None:
 @settings(deadline=None, max_examples=60)
 def test_a_thinned_table_states_its_error(scores: list[float], max_rows: int) -> None:
     model = straight_model(np.array(scores))
-    card = scorecard(model, 0, max_rows=max_rows)
+    card = model.scorecard(0, max_rows=max_rows)
     assert len(card.to_rows()) <= max_rows + 1
     values = np.linspace(-1, len(scores), 101)
     found = [interpolate_card(card.to_rows(), value) for value in values]
@@ -196,7 +195,7 @@ def test_a_thinned_table_states_its_error(scores: list[float], max_rows: int) ->
 def test_a_thinned_pair_states_its_error_and_the_omitted_levels() -> None:
     rng = np.random.default_rng(5)
     model = build_model(rng, KINDS, (2,))
-    card = scorecard(model, ("x1", "x2"), max_rows=3)
+    card = model.scorecard(("x1", "x2"), max_rows=3)
     assert "left out: the 2 rarest levels of x1" in str(card)
     (table,) = card.tables
     assert table.scores.shape == (5, 4, 1)
@@ -213,7 +212,7 @@ def test_printed_knots_are_distinct_and_close(values: list[float], seed: int) ->
     axis = continuous_axis("x", np.array(values))
     table = rng.normal(size=(axis.n_cells, 1))
     shape = Shape((0,), (axis,), table, np.zeros_like(table), np.ones(axis.n_cells))
-    text = str(scorecard(AdditiveModel(Encoder((axis,)), np.zeros(1), (shape,), "identity"), 0))
+    text = str(AdditiveModel(Encoder((axis,)), np.zeros(1), (shape,), "identity").scorecard(0))
     lines = [re.split(r"\s{2,}", line) for line in text.splitlines()[3:]]
     printed = [float(line[1]) for line in lines if line[0] == "below" or (len(line) == 6 and line[1] != "above")]
     np.testing.assert_allclose(printed, axis.knots, rtol=0.5)
@@ -223,20 +222,20 @@ def test_printed_knots_are_distinct_and_close(values: list[float], seed: int) ->
 def test_terms_are_found_by_name_index_and_columns() -> None:
     model = build_model(np.random.default_rng(6), KINDS, (1, 2, 3))
     for term in ("x1 & x2", "x2 & x1", ("x2", "x1"), (1, 2), [2, "x1"], 5, np.int64(5), -2):
-        assert [table.name for table in scorecard(model, term).tables] == ["x1 & x2"]
-    assert len(scorecard(model).tables) == 7
+        assert [table.name for table in model.scorecard(term).tables] == ["x1 & x2"]
+    assert len(model.scorecard().tables) == 7
 
 
 @pytest.mark.parametrize("term", ["x9", ("x0", "x9"), (0, 9), 7, -8])
 def test_an_unknown_term_is_refused(term: object) -> None:
     model = build_model(np.random.default_rng(6), KINDS, (1, 2, 3))
     with pytest.raises(ValueError, match=r"has no term .*'x0', 'x1', 'x2', 'x0 & x1'"):
-        scorecard(model, term)
+        model.scorecard(term)
 
 
 def test_max_rows_is_at_least_two() -> None:
     with pytest.raises(ValueError, match="max_rows must be at least 2"):
-        scorecard(build_model(np.random.default_rng(6), KINDS, (1,)), max_rows=1)
+        build_model(np.random.default_rng(6), KINDS, (1,)).scorecard(max_rows=1)
 
 
 def long_named(model: AdditiveModel) -> AdditiveModel:
@@ -254,17 +253,17 @@ def test_lines_are_short(n_outputs: int) -> None:
         ("identity", None) if n_outputs == 1 else ("mlogit", np.array([f"class {k}" for k in range(n_outputs)]))
     )
     model = long_named(build_model(np.random.default_rng(7), KINDS, (1, 2, 3), n_outputs, link, classes))
-    for text in (describe(model), str(scorecard(model))):
-        assert max(map(len, text.splitlines())) <= WIDTH
+    for text in (str(model), str(model.scorecard())):
+        assert max(map(len, text.splitlines())) <= 100
     for name in [] if classes is None else classes:
-        assert name in str(scorecard(model, 0))
+        assert name in str(model.scorecard(0))
 
 
 def test_describe_truncates_many_terms() -> None:
     model = build_model(np.random.default_rng(8), orders=(1, 2, 3))
-    lines = describe(model).splitlines()
+    lines = str(model).splitlines()
     assert lines[-1] == "… and 5 more"
-    assert "(5 more)" in describe(model).split("\n\n")[0]
+    assert "(5 more)" in str(model).split("\n\n")[0]
     importances = [float(line.split()[-2]) for line in lines if line.endswith("#")]
     assert importances == sorted(importances, reverse=True)
     assert len(importances) == 20
@@ -274,7 +273,7 @@ def test_describe_truncates_many_terms() -> None:
 def test_contributions_lie_in_the_described_range(seed: int) -> None:
     rng = np.random.default_rng(seed)
     model = build_model(rng, KINDS, (1, 2))
-    table = [re.split(r"\s{2,}", line) for line in describe(model).split("\n\n")[1].splitlines()[1:]]
+    table = [re.split(r"\s{2,}", line) for line in str(model).split("\n\n")[1].splitlines()[1:]]
     rows = name_columns(model.encoder.axes, draw_numbers(rng, model.encoder.axes, 500))
     contributions = model.contributions(rows)[..., 0]
     for name, _, low, high, *_ in table:
@@ -284,24 +283,24 @@ def test_contributions_lie_in_the_described_range(seed: int) -> None:
 
 def test_classes_are_described_in_words() -> None:
     model = build_model(np.random.default_rng(9), KINDS, (1,), 3, "mlogit", np.array(["a", "b", "c"]))
-    formula = describe(model).split("\n\n")[0].splitlines()
+    formula = str(model).split("\n\n")[0].splitlines()
     assert formula[0].startswith("score of a class = intercept of the class + f(x")
     assert formula[1] == "probability of a class = exp(its score) / sum of exp(score) over the 3 classes"
     intercepts = "; ".join(f"{name}: {start:.4f}" for name, start in zip("abc", model.intercept, strict=True))
-    assert f"intercepts: {intercepts}" in str(scorecard(model))
+    assert f"intercepts: {intercepts}" in str(model.scorecard())
 
 
 def test_a_flat_term_and_no_term_at_all() -> None:
     flat = straight_model(np.zeros(3))
-    assert describe(flat).splitlines()[0] == "prediction = 0.000 + f(x)"
-    assert str(scorecard(flat, 0)).splitlines()[4].split()[:5] == ["0", "2", "0.0000", "to", "0.0000"]
+    assert str(flat).splitlines()[0] == "prediction = 0.000 + f(x)"
+    assert str(flat.scorecard(0)).splitlines()[4].split()[:5] == ["0", "2", "0.0000", "to", "0.0000"]
     bare = replace(flat, shapes=(), intercept=np.array([2.5]))
-    assert describe(bare).splitlines()[0] == "prediction = 2.500"
-    assert scorecard(bare).to_rows() == []
+    assert str(bare).splitlines()[0] == "prediction = 2.500"
+    assert bare.scorecard().to_rows() == []
 
 
 def test_repr_is_the_printed_text() -> None:
-    card = scorecard(build_model(np.random.default_rng(10), KINDS, (1,)), 0)
+    card = build_model(np.random.default_rng(10), KINDS, (1,)).scorecard(0)
     assert repr(card) == str(card)
 
 

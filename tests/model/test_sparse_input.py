@@ -10,7 +10,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from neuralbasis import kernels
-from neuralbasis.data.frames import read_columns
+from neuralbasis.data import read_columns
 from tests.model.cases import CLASSES, make_case
 from tests.models import NUMERIC, tie_model
 
@@ -70,10 +70,10 @@ def test_columns_of_a_sparse_table_are_found_by_name():
 def test_scipy_sparse_is_imported_only_for_sparse_tables():
     code = """
 import sys, numpy as np
-from neuralbasis.encoding.axis import continuous_axis
-from neuralbasis.encoding.encoder import Encoder
+from neuralbasis.encoding import continuous_axis
+from neuralbasis.encoding import Encoder
 from neuralbasis.losses.links import inverse_link
-from neuralbasis.model.additive_model import AdditiveModel
+from neuralbasis import AdditiveModel
 from neuralbasis.model.shapes import Shape
 axis = continuous_axis("a", np.arange(3.0))
 shape = Shape((0,), (axis,), np.ones((5, 1)), np.zeros((5, 1)), np.ones(5))

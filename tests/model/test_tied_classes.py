@@ -10,11 +10,9 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 import neuralbasis.model.additive_model
-from neuralbasis import NeuralBasisClassifier, kernels
-from neuralbasis.encoding.axis import level_axis
-from neuralbasis.encoding.encoder import Encoder
-from neuralbasis.losses.links import inverse_link
-from neuralbasis.model.additive_model import AdditiveModel
+from neuralbasis import AdditiveModel, NeuralBasisClassifier, kernels
+from neuralbasis.encoding import Encoder, level_axis
+from neuralbasis.losses import inverse_link
 from neuralbasis.model.shapes import TiedShape
 from tests.model.cases import assert_same_model, make_case, make_tied
 from tests.models import NUMERIC, slow_contributions, tie_model

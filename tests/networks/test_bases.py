@@ -13,8 +13,7 @@ from torch import nn
 
 from neuralbasis import NeuralBasisRegressor
 from neuralbasis.networks import Basis, MLPBasis, SplineBasis
-from neuralbasis.networks.basis import weighted_moments
-from neuralbasis.training.loop import training_threads
+from neuralbasis.training import training_threads
 
 seeds = st.integers(0, 2**31 - 1)
 
@@ -90,18 +89,6 @@ def test_gradients_are_torch_on_repeated_points():
     reference(2 * points.repeat_interleave(times, 0) - 1).backward(slope.repeat_interleave(times, 0))
     torch.testing.assert_close(basis.weights[0].grad[0].T, reference[0].weight.grad, rtol=1e-6, atol=1e-8)
     torch.testing.assert_close(basis.gains[1].grad[0, 0], reference[4].weight.grad, rtol=1e-6, atol=1e-8)
-
-
-@settings(deadline=None)
-@given(seeds, st.integers(1, 20))
-def test_weighted_moments_are_numpy_s(seed, n_points):
-    rng = np.random.default_rng(seed)
-    values, weight = rng.normal(3, 2, (2, n_points, 3)), rng.random(n_points) + 0.01
-    mean, variance = weighted_moments(torch.from_numpy(values), torch.from_numpy(weight))
-    expected = np.average(values, axis=1, weights=weight)
-    np.testing.assert_allclose(mean[:, 0], expected, rtol=1e-9)
-    around = np.average((values - expected[:, None]) ** 2, axis=1, weights=weight)
-    np.testing.assert_allclose(variance[:, 0], around, rtol=1e-9, atol=1e-12)
 
 
 def test_only_shares_of_the_weight_matter():
@@ -306,11 +293,26 @@ def test_a_custom_basis_fits():
     X = np.random.default_rng(0).random((400, 2))
     y = 5 + 3 * np.cos(4 * X[:, 0]) + X[:, 1]
     model = NeuralBasisRegressor(
-        basis=make_basis, n_bases=12, n_subnets=2, outer_bags=3, smoothness=0, max_steps=300, scaling="minmax",
-        interactions=0,
+        network={"basis": make_basis, "n_bases": 12, "n_subnets": 2, "scaling": "minmax"}, outer_bags=3, smoothness=0,
+        max_steps=300, interactions=0,
     ).fit(X, y)  # fmt: skip
     assert requests == [(1, 12, 6, True)]
     assert model.score(X, y) > 0.999
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_custom_basis_must_be_finite(value):
+    """A logarithm, for example, is not at 0."""
+
+    class HoleBasis(CosineBasis):
+        def forward(self, points, weight):
+            return torch.where(points[:, :1] > 0, super().forward(points, weight), value)
+
+    X = np.random.default_rng(0).random((200, 2))
+    model = NeuralBasisRegressor(network__basis=lambda order, n, copies, _: HoleBasis(order, n, copies), interactions=0)
+    words = r"the basis HoleBasis of order 1 returned values that are not finite, such as at the point \(0\); all its"
+    with pytest.raises(ValueError, match=words):
+        model.fit(X, X[:, 0])
 
 
 class ProductBasis(Basis):
@@ -331,8 +333,9 @@ def test_a_custom_basis_of_pairs_and_triples():
     X = np.random.default_rng(0).random((400, 3))
     y = X[:, 0] * X[:, 1] + X.prod(axis=1)
     model = NeuralBasisRegressor(
-        basis=make_basis, n_bases=3, n_interaction_bases=2, outer_bags=2, max_steps=200, scaling="minmax", staged=False,
-        interactions=[(0, 1), (0, 1, 2)], smoothness=0, learning_rate=0.05,
+        network={
+            "basis": make_basis, "n_bases": 3, "n_interaction_bases": 2, "scaling": "minmax", "staged": False,
+        }, outer_bags=2, max_steps=200, interactions=[(0, 1), (0, 1, 2)], smoothness=0, learning_rate=0.05,
     ).fit(X, y)  # fmt: skip
     assert sorted(requests) == [(1, 3, 2), (2, 2, 2), (3, 2, 2)]
     assert model.score(X, y) > 0.98
@@ -341,7 +344,7 @@ def test_a_custom_basis_of_pairs_and_triples():
 def test_splines_fit():
     X = np.random.default_rng(0).random((400, 2))
     y = np.sin(6 * X[:, 0]) + X[:, 1] ** 2
-    spline = {"basis": "spline", "n_bases": 12, "max_steps": 300, "outer_bags": 2}
+    spline = {"network": {"basis": "spline", "n_bases": 12}, "max_steps": 300, "outer_bags": 2}
     assert NeuralBasisRegressor(**spline, interactions=0).fit(X, y).score(X, y) > 0.99
     product = NeuralBasisRegressor(**spline, interactions=[(0, 1)]).fit(X, X[:, 0] * X[:, 1])
     assert product.score(X, X[:, 0] * X[:, 1]) > 0.99

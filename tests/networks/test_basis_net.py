@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from neuralbasis.encoding.layout import lay_out
-from neuralbasis.networks import MLPBasis, SplineBasis
-from neuralbasis.networks.basis_net import FREE_SCALE, BasisNet, OrderPoints, Points, _multiply
-from neuralbasis.training.engines import GridEngine, describe_cells
-from neuralbasis.training.loop import training_threads
+from neuralbasis.encoding import lay_out
+from neuralbasis.networks import BasisNet, MLPBasis, OrderPoints, Points, SplineBasis
+from neuralbasis.networks.basis_net import multiply_cells
+from neuralbasis.training import GridEngine, training_threads
 from tests.models import MIXED, all_terms, build_axes, draw_numbers
+
+FREE_SCALE = 5.0  # free parameters move faster by this factor
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -44,7 +45,7 @@ def make_net(grid, tied, n_subnets=1, n_members=2, n_outputs=3, seed=0, **option
 
 def slow_table(net, grid):
     """One cell and channel at a time, by the equations of the module: members and classes, or tied members' copies."""
-    layout, cells = grid.layout, describe_cells(grid.layout)
+    layout, cells = grid.layout, grid.cells
     table = np.zeros((layout.n_cells, net.n_members, net.n_subnets if net.tied else net.n_outputs))
     seen = dict.fromkeys(grid.points.orders, 0)
     for index, term in enumerate(layout.terms):
@@ -197,7 +198,7 @@ def test_both_ways_to_multiply_agree(n_outputs):
     for count in (149, 150):  # 30 · 20 = 4 · 150: one cell more, and one product serves all
         term = torch.arange(count) * 7 % n_terms
         point = torch.arange(count) * 11 % n_points
-        results.append(_multiply(values, coefficients, OrderPoints(None, None, term, point)))
+        results.append(multiply_cells(values, coefficients, OrderPoints(None, None, term, point)))
         direct = torch.stack([torch.einsum("qb,qbl->ql", values[:, p], coefficients[:, :, t])
                               for t, p in zip(term.tolist(), point.tolist(), strict=True)], dim=1)  # fmt: skip
         torch.testing.assert_close(results[-1], direct, rtol=1e-12, atol=1e-12)

@@ -4,10 +4,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.collections import LineCollection
 
-from neuralbasis.encoding.axis import continuous_axis, level_axis
-from neuralbasis.encoding.encoder import Encoder
+from neuralbasis import AdditiveModel
+from neuralbasis.encoding import Encoder, continuous_axis, level_axis
 from neuralbasis.explain import explain_global
-from neuralbasis.model.additive_model import AdditiveModel
 from neuralbasis.model.shapes import Shape
 
 N_ROWS = 300

@@ -7,10 +7,9 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgb
 
 from neuralbasis import NeuralBasisRegressor, plot
-from neuralbasis.encoding.axis import level_axis
+from neuralbasis.encoding import level_axis
 from neuralbasis.explain import explain_global, explain_local
 from neuralbasis.explain import stability as measure_stability
-from neuralbasis.plot import canvas
 from tests.models import build_model
 from tests.plot.figures import (
     additive,
@@ -76,8 +75,9 @@ def test_waterfall_of_a_row_and_a_model(classifier):
     assert axes.figure.get_suptitle().startswith(f"probability of yes {chance:.3f}, predicted ")
     assert axes.get_xlabel() == "log odds of yes"
     colours = {bar.get_width() > 0: bar.get_facecolor() for bar in axes.patches if bar.get_width()}
-    assert colours.get(True, to_rgb(canvas.RAISES))[:3] == to_rgb(canvas.RAISES)
-    assert colours.get(False, to_rgb(canvas.LOWERS))[:3] == to_rgb(canvas.LOWERS)
+    lowers, raises = (to_rgb(colour) for colour in plot.COLOURS[:2])
+    assert colours.get(True, raises)[:3] == raises
+    assert colours.get(False, lowers)[:3] == lowers
 
 
 def test_waterfall_of_the_predicted_class_or_another(multiclass):

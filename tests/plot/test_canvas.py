@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from neuralbasis import NeuralBasisRegressor, plot
-from neuralbasis.encoding.axis import level_axis
+from neuralbasis.encoding import level_axis
 from neuralbasis.explain import explain_global
 from neuralbasis.plot import canvas
 from tests.models import build_model, tie_model
@@ -187,9 +187,9 @@ import sys
 import numpy as np
 from neuralbasis import plot
 assert not {"matplotlib", "torch", "sklearn"} & set(sys.modules)
-from neuralbasis.encoding.axis import continuous_axis
-from neuralbasis.encoding.encoder import Encoder
-from neuralbasis.model.additive_model import AdditiveModel
+from neuralbasis.encoding import continuous_axis
+from neuralbasis.encoding import Encoder
+from neuralbasis import AdditiveModel
 from neuralbasis.model.shapes import Shape
 axis = continuous_axis("a", np.arange(3.0))
 shape = Shape((0,), (axis,), np.ones((5, 1)), np.zeros((5, 1)), np.ones(5))

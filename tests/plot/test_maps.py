@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
 
 from neuralbasis import plot
-from neuralbasis.encoding.axis import level_axis
+from neuralbasis.encoding import level_axis
 from neuralbasis.explain import explain_global
 from neuralbasis.plot import maps, pairs, scale
 from tests.models import build_model
@@ -179,7 +179,7 @@ def test_slices_with_the_main_effects():
     rng = np.random.default_rng(1)
     model = build_model(rng, ("continuous", "nominal"), (1, 2))
     first, second, pair = model.shapes
-    total = scale.add_mains(explain_global(model), explain_global(model).find(2))
+    total = scale.find_pair(explain_global(model), 2, total=True).scores
     fine, coarse = first.axes[0].knots, pair.axes[0].knots
     for i, knot in enumerate(coarse):
         for j, level in enumerate(pair.axes[1].levels):

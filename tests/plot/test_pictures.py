@@ -9,18 +9,16 @@ from hypothesis import strategies as st
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgb
 
-from neuralbasis import plot
-from neuralbasis.encoding.axis import continuous_axis
-from neuralbasis.encoding.encoder import Encoder
+from neuralbasis import AdditiveModel, plot
+from neuralbasis.encoding import Encoder, continuous_axis
 from neuralbasis.explain import explain_class, explain_picture
-from neuralbasis.model.additive_model import AdditiveModel
 from neuralbasis.model.shapes import Shape
-from neuralbasis.plot.canvas import LOWERS, RAISES, format_signed
-from neuralbasis.plot.overlays import MAX_OPACITY, overlay_heat, upsample
+from neuralbasis.plot.pictures import overlay_heat, upsample
 from tests.models import build_model, draw_numbers, name_columns
 
 NAMES = ["has_wing_pattern::striped", "has_beak_shape::needle", "has_leg_colour::orange", "has_" + 40 * "long_" + "end"]
 GREY = np.full((28, 56, 3), 128, np.uint8)
+LOWERS, RAISES = plot.COLOURS[:2]
 
 
 def birds(n_classes=3, n_members=3, names=NAMES):
@@ -47,6 +45,11 @@ def rows(n_rows=9, names=NAMES):
     return {name: values[:, k] for k, name in enumerate(names)}
 
 
+def signed(size):
+    """Three significant digits with the sign."""
+    return f"{size:+#.3g}".replace("-", "−")
+
+
 def panels(figure):
     """Axes with a curve."""
     return [axes for axes in figure.axes if axes.lines]
@@ -65,7 +68,7 @@ def test_panels_are_the_shapes_of_the_class_strongest_first():
         fans = [one for one in axes.collections if isinstance(one, LineCollection)]
         np.testing.assert_array_equal([path.vertices[:, 1] for path in fans[0].get_paths()], term.members[1:-1, :, 0].T)
     sizes = [one.size for one in (*found.speaks_for, *found.speaks_against)]
-    assert [axes.get_title().split("\n")[-1] for axes in panels(figure)] == [format_signed(size) for size in sizes]
+    assert [axes.get_title().split("\n")[-1] for axes in panels(figure)] == [signed(size) for size in sizes]
     colours = [axes.title.get_color() for axes in panels(figure)]
     assert colours == [RAISES if size > 0 else LOWERS for size in sizes]
 
@@ -161,7 +164,7 @@ def test_colour_follows_heat_and_dark_pictures_are_stretched():
     found = overlay_heat(dark, strength, RAISES)
     np.testing.assert_allclose(found[0, 0], 1.0)  # the brighter half is white, and not coloured here
     np.testing.assert_allclose(found[-1, 0], 0.25)
-    np.testing.assert_allclose(found[0, -1], 1 - MAX_OPACITY * (1 - np.array(to_rgb(RAISES))))
+    np.testing.assert_allclose(found[0, -1], 1 - 0.8 * (1 - np.array(to_rgb(RAISES))))
 
 
 def test_figure_of_a_picture():
@@ -175,7 +178,7 @@ def test_figure_of_a_picture():
     np.testing.assert_array_equal(photo.images[0].get_array(), GREY)
     seen = [sight for sight in found.sights if sight.heat is not None]
     assert [axes.get_title().split("\n")[-1].split(" → ")[1] for axes in sights] == [
-        format_signed(sight.contribution) for sight in seen
+        signed(sight.contribution) for sight in seen
     ]
     for axes, sight in zip(sights, seen, strict=True):
         drawn = axes.images[0].get_array()

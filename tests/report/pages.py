@@ -9,12 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from neuralbasis import report
-from neuralbasis.encoding.axis import Axis, continuous_axis, level_axis
-from neuralbasis.encoding.encoder import Encoder
-from neuralbasis.model.additive_model import AdditiveModel
+from neuralbasis import AdditiveModel, report
+from neuralbasis.encoding import Axis, Encoder, continuous_axis, level_axis
 from neuralbasis.model.shapes import Shape
-from neuralbasis.report.tables import Pack
 from tests.browser import find_browser
 from tests.models import build_model, draw_numbers, name_columns, tie_model
 
@@ -24,7 +21,7 @@ needs_browser = pytest.mark.skipif(find_browser() is None, reason="no Chromium: 
 SOURCES = Path(report.__file__).parent
 
 
-TYPES = {kind: np.dtype(letters) for kind, letters in Pack.TYPES.items()}
+TYPES = {"exact": "<f8", "steps": "<u2"}
 
 
 CLOSE = 1e-9

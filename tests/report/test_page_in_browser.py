@@ -8,10 +8,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-from neuralbasis.encoding.axis import continuous_axis, level_axis
-from neuralbasis.encoding.encoder import Encoder
+from neuralbasis import AdditiveModel
+from neuralbasis.encoding import Encoder, continuous_axis, level_axis
 from neuralbasis.explain import explain_global, explain_local
-from neuralbasis.model.additive_model import AdditiveModel
 from neuralbasis.model.shapes import Shape
 from neuralbasis.report import page_model
 from tests.report.pages import (

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from neuralbasis.encoding.axis import Axis, continuous_axis
-from neuralbasis.encoding.encoder import Encoder
+from neuralbasis import AdditiveModel
+from neuralbasis.encoding import Axis, Encoder, continuous_axis
 from neuralbasis.explain import explain_class, explain_picture
-from neuralbasis.model.additive_model import AdditiveModel
 from neuralbasis.model.shapes import Shape, TiedShape
-from neuralbasis.report import page_model, pictures
+from neuralbasis.report import page_model
 from neuralbasis.report.thumbnails import encode_thumbnails, shrink, write_png
 from tests.models import build_model, draw_numbers, name_columns, tie_model
 from tests.report.pages import needs_browser, read_page, write_page
@@ -113,19 +112,26 @@ def fine_axis(name, n_knots):
     return Axis(name, "continuous", np.linspace(0, 1, n_knots) ** 2, np.linspace(0, 1, n_knots))
 
 
-def test_drawn_tables_have_fewer_knots():
+def test_drawn_tables_have_fewer_knots(tmp_path):
     axis = fine_axis("x", 500)
     scores = np.zeros((502, 3))
     scores[1:-1, 0] = np.sin(7 * axis.knots)
-    shape = Shape((0,), (axis,), scores, np.zeros_like(scores), np.r_[3.0, np.ones(500), 0.0], scores[:, None].copy())
+    members = np.repeat(scores[:, None], 2, axis=1)
+    shape = Shape((0,), (axis,), scores, np.zeros_like(scores), np.r_[3.0, np.ones(500), 0.0], members)
     model = AdditiveModel(Encoder((axis,)), np.zeros(3), (shape,), "mlogit", ABC)
-    term = pictures._reduce_knots(explain_class(model, "a").view(0))
-    assert len(term.axes[0].knots) == 96
-    assert (term.axes[0].knots[0], term.axes[0].knots[-1]) == (0.0, 1.0)
-    np.testing.assert_allclose(term.scores[1:-1, 0], np.sin(7 * term.axes[0].knots))
-    assert term.weights.sum() == 503.0
-    assert (term.weights[0], term.weights[-1]) == (3.0, 0.0)
-    assert term.members.shape == (98, 1, 1)
+    _, data, arrays = read_page(write(tmp_path, model, [explain_class(model, "a")]))
+    (drawn,), (term,) = data["evidence"]["axes"], data["evidence"]["classes"][0]["for"]
+    knots = arrays["exact"][drawn["knots"] :][: drawn["count"]]
+    assert len(knots) == 96
+    assert (knots[0], knots[-1]) == (0.0, 1.0)
+    np.testing.assert_allclose(arrays["exact"][term["scores"] :][1:97], np.sin(7 * knots))
+    start, low, step = term["weights"]
+    weights = (low + step * arrays["steps"][start : start + 98]) ** 2
+    assert weights.sum() == pytest.approx(503.0, rel=1e-4)
+    assert (weights[0], weights[-1]) == pytest.approx((3.0, 0.0), rel=1e-4)
+    n_members, start, low, step = term["members"]
+    found = (low + step * arrays["steps"][start : start + 2 * 98]).reshape(n_members, 98)
+    np.testing.assert_allclose(found[:, 1:-1], [np.sin(7 * knots)] * 2, atol=1e-4)
 
 
 def many_classes(n_columns, n_classes, n_knots=300, n_members=4):
@@ -177,29 +183,12 @@ def test_wrong_explanations_are_errors(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.fixture
-def open_page(browser, tmp_path):
-    """Open pages; at the end, check that the console is empty and that only the file and data URLs were requested."""
-    opened = []
-
-    def open_it(model, records, width=1280, dark=False, **options):
-        opened.append(browser.open(write(tmp_path, model, records, **options), width=width, dark=dark))
-        opened[-1].settle()
-        return opened[-1]
-
-    yield open_it
-    for page in opened:
-        page.close()
-        assert page.errors == []
-        assert {address.split(":")[0] for address in page.requests} <= {"file", "data"}
-
-
 @needs_browser
 @pytest.mark.parametrize("tied", [False, True])
 def test_classes_are_shown_and_chosen(tied, open_page):
     model = make_model(2, tied)
     records = make_records(model)
-    page = open_page(model, records)
+    page = open_page(model, pictures=records)
     assert page.read("#class option") == ["a", "b", "c"]
     for place in (0, 2):
         page.set("#class", place)
@@ -219,7 +208,7 @@ def test_classes_are_shown_and_chosen(tied, open_page):
 @needs_browser
 def test_examples_are_drawn(open_page):
     model = make_model()
-    page = open_page(model, make_records(model, with_rows=False))
+    page = open_page(model, pictures=make_records(model, with_rows=False))
     sizes = page.run(
         "[...document.querySelectorAll('#examples img')].map((one) => [one.naturalWidth, one.naturalHeight])"
     )
@@ -234,7 +223,7 @@ def test_curves_show_the_scores_of_the_class(open_page):
     scores = np.random.default_rng(0).normal(size=(11, 3))
     shape = Shape((0,), (axis,), scores, np.zeros_like(scores), np.ones(11))
     model = AdditiveModel(Encoder((axis,)), np.zeros(3), (shape,), "mlogit", ABC)
-    page = open_page(model, [explain_class(model, "b")])
+    page = open_page(model, pictures=[explain_class(model, "b")])
     page.show("#classes")
     drawn = page.run("document.querySelector('.sketches .curve').getAttribute('d')")
     heights = np.array([float(point.split()[1]) for point in drawn[1:].split("L")])[1:-1]
@@ -256,7 +245,7 @@ SIGHT = """() => [...document.querySelectorAll("#sights figure")].map((figure) =
 def test_heat_covers_its_part_of_the_picture(width, open_page):
     model = make_model(4)
     record = make_picture(model, peak=(2, 1), label="a")
-    page = open_page(model, [record], width=width)
+    page = open_page(model, pictures=[record], width=width)
     page.show("#sights")
     found = page.run(SIGHT, 0)
     assert len(found) == len(record.sights)
@@ -273,7 +262,7 @@ def test_heat_covers_its_part_of_the_picture(width, open_page):
 def test_bars_of_a_picture_add_up_to_its_score(open_page):
     model = make_model(4)
     records = [make_picture(model, label="a", n_terms=5), make_picture(model, actual="b")]
-    page = open_page(model, records)
+    page = open_page(model, pictures=records)
     assert page.read("#picture option") == [f"1: {records[0].row.prediction}", "2: b"]
     for place, record in enumerate(records):
         page.set("#picture", place)
@@ -289,7 +278,8 @@ def test_bars_of_a_picture_add_up_to_its_score(open_page):
 @pytest.mark.parametrize("width", [390, 820, 1280])
 def test_no_width_scrolls_sideways(width, open_page):
     model = make_model(0, classes=np.array(["a" * 90, "b " * 60, "c"]))
-    page = open_page(model, [*make_records(model, n_terms=9), make_picture(model)], width=width, dark=width < 800)
+    records = [*make_records(model, n_terms=9), make_picture(model)]
+    page = open_page(model, pictures=records, width=width, dark=width < 800)
     for section in ("classes", "pictures", "sights"):
         page.show(f"#{section}")
         assert page.run("document.documentElement.scrollWidth <= innerWidth"), section
@@ -304,7 +294,7 @@ def test_hostile_names_do_nothing(open_page):
     row = {HOSTILE: [1.0]}
     records = [explain_class(model, HOSTILE, row, pictures=[photo()])]
     records.append(explain_picture(model, row, photo(), {HOSTILE: np.eye(2)}, actual=HOSTILE))
-    page = open_page(model, records)
+    page = open_page(model, pictures=records)
     page.show("#pictures")
     assert page.run("typeof window.broken") == "undefined"
     assert page.count("img") == 3  # the example, the picture, and the picture under the heat map
@@ -313,6 +303,6 @@ def test_hostile_names_do_nothing(open_page):
 
 @needs_browser
 def test_pages_without_pictures_hide_both_sections(open_page):
-    page = open_page(make_model(), ())
+    page = open_page(make_model())
     shown = page.run("[...document.querySelectorAll('section')].filter((one) => !one.hidden).map((one) => one.id)")
     assert shown == ["overview", "terms", "whatif"]

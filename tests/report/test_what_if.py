@@ -4,9 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from neuralbasis.encoding.axis import continuous_axis
-from neuralbasis.encoding.encoder import Encoder
-from neuralbasis.model.additive_model import AdditiveModel
+from neuralbasis import AdditiveModel
+from neuralbasis.encoding import Encoder, continuous_axis
 from tests.models import draw_numbers, name_columns
 from tests.report.pages import CLOSE, KINDS, check_contributions, ladder, make_model, needs_browser, rows_of
 

@@ -15,8 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuralbasis.serialization import archive
-from neuralbasis.serialization.archive import DocumentError, read_archive, write_archive
+from neuralbasis.serialization import DocumentError, archive, read_archive, write_archive
 
 ENTRIES = {"document.json": b'{"format": 1}', "knots.npy": bytes(range(256)) * 9, "empty.npy": b""}
 

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 
-from neuralbasis.serialization.file_lock import NAME, FolderLock
+from neuralbasis.serialization import FolderLock
 
 HOLD = """
 import sys, time
@@ -42,7 +42,7 @@ def test_a_folder_removed_with_its_lock_is_created_again(tmp_path):
     one.release()
     (tmp_path / "new").rmdir()
     assert other.take_alone()
-    assert (tmp_path / "new" / NAME).exists()
+    assert (tmp_path / "new" / ".lock").exists()
     other.release()
 
 
@@ -53,6 +53,6 @@ def test_a_killed_process_releases_its_lock(tmp_path):
     assert not lock.take_alone()
     child.send_signal(signal.SIGKILL)
     child.communicate()
-    assert (tmp_path / NAME).exists()
+    assert (tmp_path / ".lock").exists()
     assert lock.take_alone()
     lock.release()

@@ -16,15 +16,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from neuralbasis.encoding.axis import Axis
-from neuralbasis.encoding.encoder import Encoder
-from neuralbasis.model.additive_model import AdditiveModel, load
+from neuralbasis import AdditiveModel, load
+from neuralbasis.encoding import Axis, Encoder
 from neuralbasis.model.shapes import Shape
-from neuralbasis.serialization.archive import DocumentError
+from neuralbasis.serialization import DocumentError
 from neuralbasis.serialization.arrays import ARRAYS
-from neuralbasis.serialization.limits import MAX_COLUMNS
-from neuralbasis.serialization.model_file import FORMAT, read_entries, write_entries
-from tests.formats.make import FOLDER, SUMMARY
+from tests.formats.make import FOLDER, FORMAT, SUMMARY
 from tests.serialization.test_archive import pack
 from tests.serialization.test_model_file import make_line
 
@@ -185,6 +182,12 @@ WRONG = {  # path of the value, the wrong value, the error
     ),
     "summary": (["summary", "n_rows"], "many", "'n_rows' of the summary has the wrong type"),
     "more entries": (["summary", "extra"], 1, "the summary must have the entries"),
+    "no regions": (["residuals", "n_regions"], 0, "residuals have 1 to 1,000 regions and 2 to 1,000 probabilities"),
+    "very many regions": (["residuals", "n_regions"], 10**9, "residuals have 1 to 1,000 regions"),
+    "one probability": (["residuals", "n_probabilities"], 1, "2 to 1,000 probabilities"),
+    "another region": (["residuals", "n_regions"], 3, "array 'residual_centres' does not hold the 3 numbers"),
+    "residuals as a list": (["residuals"], [2, 43], "'residuals' of document.json has the wrong type"),
+    "no residuals": (["residuals"], None, "array 'residual_centres' does not hold the 0 numbers"),
     "more in the file": (["extra"], 1, "document.json must have the entries"),
 }
 
@@ -279,7 +282,7 @@ def test_deep_nesting_is_refused_everywhere(depth):
 
 def test_too_many_columns_are_refused():
     parts, arrays = read_base()
-    parts["columns"][3]["names"] = list(map(str, range(MAX_COLUMNS + 1)))
+    parts["columns"][3]["names"] = list(map(str, range((1 << 20) + 1)))
     with pytest.raises(DocumentError, match="it has 1,048,580 columns; a model has at most 1,048,576"):
         load_parts(parts, arrays)
 
@@ -291,7 +294,7 @@ def test_axes_without_terms_are_refused():
         load_parts(parts, arrays)
 
 
-def test_the_cost_of_an_axis_does_not_grow_with_the_levels_of_its_column():
+def test_the_cost_of_an_axis_does_not_grow_with_the_levels_of_its_column(tmp_path):
     """4,000 terms, each with an axis of one knot, on a column of 200,000 levels."""
     n_levels, n_terms = 200_000, 4_000
     levels = tuple(map(str, range(n_levels)))
@@ -303,23 +306,24 @@ def test_the_cost_of_an_axis_does_not_grow_with_the_levels_of_its_column():
         for k, other in enumerate(others)
     ]
     model = AdditiveModel(Encoder((wide, *others)), np.zeros(1), tuple(shapes), "identity")
-    entries, started = write_entries(model), time.process_time()
-    fields = read_entries(entries)
+    model.save(tmp_path / "model.nbm")
+    started = time.process_time()
+    loaded = load(tmp_path / "model.nbm")
     assert time.process_time() - started < 4.0  # 0.3 s on an idle machine; 30 s if every axis scans all levels
-    assert len({id(axis) for shape in fields["shapes"] for axis in shape.axes}) == 2 * n_terms
+    assert len({id(axis) for shape in loaded.shapes for axis in shape.axes}) == 2 * n_terms
 
 
-def test_columns_without_terms_share_their_knots_in_memory():
+def test_columns_without_terms_share_their_knots_in_memory(tmp_path):
     """200 columns of 50,000 knots share one axis in the file and in the model."""
     knots = np.linspace(0, 1, 50_000)
     read = [Axis(f"x{k}", "continuous", np.zeros(1), np.full(1, 0.5)) for k in range(200)]
     unused = [Axis(f"y{k}", "continuous", knots, knots) for k in range(200)]
     shapes = [Shape((k,), (axis,), np.ones((3, 1)), np.zeros((3, 1)), np.ones(3)) for k, axis in enumerate(read)]
     model = AdditiveModel(Encoder((*read, *unused)), np.zeros(1), tuple(shapes), "identity")
-    entries = write_entries(model)
+    model.save(tmp_path / "model.nbm")
     tracemalloc.start()
     try:
-        loaded = AdditiveModel(**read_entries(entries))
+        loaded = load(tmp_path / "model.nbm")
         assert loaded.predict(np.zeros((1, 400))).tolist() == [200.0]
         assert tracemalloc.get_traced_memory()[1] < 20e6
     finally:
@@ -370,6 +374,21 @@ def test_negative_weights_are_refused(name):
     kind = parts["arrays"][name] = ARRAYS[name].types[-1]
     with pytest.raises(DocumentError, match=f"array '{name}' holds numbers outside 0 to"):
         load_parts(parts, write_numbers(arrays, name, np.full(count, -1e-9), kind))
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("residual_centres", [1.0, 1.0], "centres or probabilities of its residuals do not increase"),
+        ("residual_probabilities", np.linspace(1, 0, 43), "centres or probabilities of its residuals do not increase"),
+        ("residual_quantiles", np.linspace(1, 0, 86), "quantiles of its residuals decrease"),
+    ],
+)
+def test_residuals_must_increase(name, values, message):
+    parts, arrays = read_base()
+    parts["arrays"][name] = "<f8"
+    with pytest.raises(DocumentError, match=message):
+        load_parts(parts, write_numbers(arrays, name, values))
 
 
 @pytest.mark.parametrize("knots", [[1.0, 1.0], [2.0, 1.0]])

@@ -10,7 +10,6 @@ import sys
 import zipfile
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,14 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import neuralbasis
-from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
-from neuralbasis.encoding.axis import Axis
-from neuralbasis.encoding.encoder import Encoder
-from neuralbasis.model.additive_model import AdditiveModel, load
+from neuralbasis import AdditiveModel, NeuralBasisClassifier, NeuralBasisRegressor, load
+from neuralbasis.encoding import Axis, Encoder
 from neuralbasis.model.shapes import LowRankShape, Shape, TiedShape, make_shapes
-from neuralbasis.serialization.archive import DocumentError
-from neuralbasis.serialization.model_file import FORMAT, write_entries
-from tests.formats.make import FOLDER, SUMMARY, make_model
+from neuralbasis.serialization import DocumentError
+from tests.formats.make import FOLDER, FORMAT, SUMMARY, make_model
 from tests.models import MIXED, NUMERIC, build_model, draw_numbers, name_columns, tie_model
 from tests.sparse_tables import build_models, build_wide, draw_table, rows_of_every_kind
 
@@ -63,6 +59,9 @@ def assert_same(one, other, table):
         if left.members is not None:
             largest = np.abs(right.members).max()
             np.testing.assert_allclose(left.members, right.members, rtol=1e-6, atol=1e-6 * largest)
+    assert (one.residuals is None) == (other.residuals is None)
+    for name in ("centres", "probabilities", "quantiles") if one.residuals is not None else ():
+        np.testing.assert_array_equal(getattr(one.residuals, name), getattr(other.residuals, name))
 
 
 @settings(deadline=None, max_examples=20)
@@ -283,11 +282,11 @@ def test_fifty_thousand_columns_are_read_back(tmp_path):
     assert document["axes"] == document["terms"] == []
 
 
-def test_factors_out_of_order_are_not_written():
+def test_factors_out_of_order_are_not_written(tmp_path):
     model = build_models(draw_table(1))[0]
     for shapes in (model.shapes[::-1], model.shapes[:-1]):
         with pytest.raises(DocumentError, match="terms of factors must follow all tables, each of them once"):
-            write_entries(SimpleNamespace(encoder=model.encoder, shapes=shapes))
+            replace(model, shapes=shapes).save(tmp_path / "model.nbm")
 
 
 PREDICT = """
@@ -322,6 +321,7 @@ def test_files_of_every_format_are_read(path):
     tolerance = 1e-6 if any(isinstance(shape, LowRankShape) for shape in model.shapes) else 1e-12  # single precision
     np.testing.assert_allclose(model.scores(expected["rows"]), expected["scores"], rtol=tolerance)
     assert model.predict(expected["rows"]).tolist() == expected["classes"]
+    assert (model.residuals is None) == (int(path.stem.removeprefix("format_")) < 4)
 
 
 def test_the_stored_file_of_the_present_format_equals_a_new_one(tmp_path):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from neuralbasis.serialization.temporary_file import replace_when_done
+from neuralbasis.serialization import replace_when_done
 
 needs_root = pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root may change an owner")
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neuralbasis.encoding.axis import continuous_axis, level_axis
+from neuralbasis.encoding import continuous_axis, level_axis
 from tests.binned_columns import make_bins
 
 

@@ -271,7 +271,10 @@ def test_members_have_no_effect_of_columns_they_did_not_select():
     assert 0 < np.sum(masked) <= 8
 
 
-@pytest.mark.parametrize("options", [{"engine": "exact"}, {"tied_classes": True}, {"staged": False}, {"device": "cpu"}])
+@pytest.mark.parametrize(
+    "options",
+    [{"network__engine": "exact"}, {"network__tied_classes": True}, {"network__staged": False}, {"device": "cpu"}],
+)
 def test_every_engine_masks_members(options):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 40))
@@ -396,5 +399,5 @@ def test_the_automatic_number_of_bases_follows_the_columns():
         bases.append(n_bases)
         return SplineBasis(n_inputs, n_bases, n_copies)
 
-    NeuralBasisRegressor(**QUICK, interactions=0, n_bases="auto", basis=remember).fit(X, X[:, 5])
+    NeuralBasisRegressor(**QUICK, interactions=0, network__n_bases=None, network__basis=remember).fit(X, X[:, 5])
     assert bases == [21]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neuralbasis.terms.term import Plan, Ranked, describe_ranking, parse_term, plan_terms, term_name
+from neuralbasis.terms.term import Plan, Ranked, describe_ranking, plan_terms, term_name
 
 NAMES = ["age", "sex", "income", "city"]
 MAINS = [(0,), (1,), (2,), (3,)]
@@ -80,7 +80,6 @@ def test_no_interactions(none):
 def test_a_pair_in_any_spelling(pair):
     found = plan([pair])
     assert (found.mains, found.listed, found.n_pairs) == (MAINS, ((0, 2),), 0)
-    assert parse_term(pair, {name: index for index, name in enumerate(NAMES)}) == (0, 2)
 
 
 def test_interactions_are_sorted_and_unique():

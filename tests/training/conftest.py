@@ -1,6 +1,6 @@
 import pytest
 
-from neuralbasis.training.loop import training_threads
+from neuralbasis.training import training_threads
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -8,19 +8,14 @@ import numpy as np
 
 from neuralbasis import NeuralBasisRegressor
 from neuralbasis.config import FitConfig
-from neuralbasis.data.frames import read_columns
-from neuralbasis.data.sparse import SparseMatrix
-from neuralbasis.data.target import Sample
-from neuralbasis.encoding.axis import continuous_axis
-from neuralbasis.encoding.encoder import Encoder
-from neuralbasis.encoding.layout import Anchor, lay_out
-from neuralbasis.losses.loss import choose_loss
-from neuralbasis.training.defaults import make_net
-from neuralbasis.training.engines import GridEngine
-from neuralbasis.training.rows import place_rows
+from neuralbasis.data import Sample, read_columns
+from neuralbasis.data.sparse import to_sparse
+from neuralbasis.encoding import Anchor, Encoder, continuous_axis, lay_out
+from neuralbasis.losses import choose_loss
+from neuralbasis.training import GridEngine, make_net, place_rows
 from tests.models import MIXED, build_layout, draw_numbers
 
-SMALL = {"hidden": (16, 16), "n_bases": 8, "outer_bags": 2, "random_state": 0, "interactions": 0}
+SMALL = {"network__hidden": (16, 16), "network__n_bases": 8, "outer_bags": 2, "random_state": 0, "interactions": 0}
 NOT_SMOOTH = {1: (0.0, 1.0), 2: (0.0, 1.0), 3: (0.0, 1.0)}  # strength and floor by order
 
 
@@ -47,13 +42,6 @@ def draw_noisy(n_rows=150, seed=0):
     return X, np.sin(6 * X[:, 0]) + rng.normal(0, 1.0, n_rows)
 
 
-def make_sparse(numbers, absent):
-    """A sparse matrix of the same numbers, by the definition."""
-    present = ~((numbers == absent) | (np.isnan(numbers) & np.isnan(absent)))
-    starts = np.r_[0, np.cumsum(present.sum(axis=1))]
-    return SparseMatrix(starts, np.nonzero(present)[1].astype(np.int32), numbers[present], absent, numbers.shape[1])
-
-
 def draw_sparse(rng, n_rows, absent, anchored):
     """A layout of all orders, and its rows dense and sparse.
 
@@ -65,7 +53,7 @@ def draw_sparse(rng, n_rows, absent, anchored):
     axes = [continuous_axis(f"x{index}", column) for index, column in enumerate(numbers.T)]
     terms = [(0,), (1,), (2,), (3,), (4,), (0, 1), (1, 2), (0, 4), (2, 3), (0, 1, 2), (2, 3, 4)]
     anchors = {0: Anchor(0.0, 0.8), 2: Anchor(0.0, 0.9)} if anchored else None
-    return lay_out(axes, terms, {2: 7, 3: 4}, anchors), numbers, make_sparse(numbers, absent)
+    return lay_out(axes, terms, {2: 7, 3: 4}, anchors), numbers, to_sparse(numbers, absent)
 
 
 def make_problem(

@@ -31,17 +31,20 @@ def pools(monkeypatch):
 
 @pytest.mark.usefixtures("small_memory")
 def test_a_pass_has_every_row_outside_the_sample_once(pools, tmp_path):
-    table = make_table("regression", 6000)
-    model = make("regression", memory_limit=LIMIT, feature_names=FEATURES)
+    table = make_table("regression", 8000)
+    model = make("regression", max_steps=150, storage__memory_limit=400_000, feature_names=FEATURES)
     model.fit(write_files(table, tmp_path), "target")
     room = pools[0][0]
     n_pools, (n_sample, *sizes) = room.loader.cache.counts.shape[1] - 1, room.loader.cache.counts[0]
     assert n_pools > 1
     first_pass = [pool for _, _, pool in pools[:n_pools]]
+    buckets = [bucket for _, bucket, _ in pools]
+    assert sorted(buckets[:n_pools]) == list(range(1, n_pools + 1))
+    assert buckets[:n_pools] != buckets[n_pools : 2 * n_pools]  # another order in every pass
     assert sorted(len(pool["target"]) for pool in first_pass) == sorted(sizes)
     drawn = np.concatenate([pool["target"] for pool in first_pass]).astype(float) * room.loss.unit
     drawn, y = np.sort(drawn + room.loss.shift), table["target"].to_numpy()
-    assert len(drawn) == 6000 - n_sample
+    assert len(drawn) == 8000 - n_sample
     y = np.sort(y)
     above = np.searchsorted(y, drawn).clip(1, len(y) - 1)
     nearest = np.minimum(np.abs(y[above] - drawn), np.abs(y[above - 1] - drawn))
@@ -56,7 +59,7 @@ def test_a_pass_has_every_row_outside_the_sample_once(pools, tmp_path):
 @pytest.mark.usefixtures("small_memory")
 def test_weights_do_not_depend_on_how_often_rows_are_drawn(pools, tmp_path):
     table = make_table("binary", 6000)
-    model = make("binary", memory_limit=LIMIT, feature_names=FEATURES)
+    model = make("binary", storage__memory_limit=LIMIT, feature_names=FEATURES)
     model.fit(write_files(table, tmp_path), "target", "weight")
     weights = table["weight"].to_numpy()
     mean = weights[weights > 0].mean()
@@ -74,7 +77,7 @@ def test_weights_do_not_depend_on_how_often_rows_are_drawn(pools, tmp_path):
 
 @pytest.mark.usefixtures("small_memory")
 def test_a_later_stage_starts_from_the_scores_of_the_first(pools, tmp_path):
-    table, given = make_table("regression", 6000), {"memory_limit": LIMIT, "feature_names": FEATURES}
+    table, given = make_table("regression", 6000), {"storage__memory_limit": LIMIT, "feature_names": FEATURES}
     files = write_files(table, tmp_path)
     first = make("regression", **given).fit(files, "target")
     pools.clear()

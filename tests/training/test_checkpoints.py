@@ -16,12 +16,15 @@ from hypothesis.extra import numpy as arrays
 
 from benchmarks.robustness.checkpoints import run as fuzz
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
-from neuralbasis.serialization.archive import DocumentError, write_archive
-from neuralbasis.serialization.nested_json import read_nested, write_nested
-from neuralbasis.training.checkpoints import CheckpointError, list_checkpoints
+from neuralbasis.serialization import DocumentError, read_nested, write_archive, write_nested
+from neuralbasis.training import CheckpointError, list_checkpoints
 
 SMALL = {"n_jobs": 1, "outer_bags": 2, "max_steps": 60}
-NETWORK = {"hidden": (16, 16), "n_bases": 8, "n_interaction_bases": 4}  # a wide table has a network of its own
+NETWORK = {
+    "network__hidden": (16, 16),
+    "network__n_bases": 8,
+    "network__n_interaction_bases": 4,
+}  # a wide table has a network of its own
 
 
 class Interrupted(Exception):
@@ -52,8 +55,11 @@ def draw(kind: str) -> tuple:
 
 FITS = {
     "regression": (NeuralBasisRegressor, {"interactions": [(1, 2)]}),
-    "binary": (NeuralBasisClassifier, {"interactions": 1, "dropout": 0.1}),
-    "classes": (NeuralBasisClassifier, {"interactions": 1, "staged": False, "smoothness": 0, "engine": "exact"}),
+    "binary": (NeuralBasisClassifier, {"interactions": 1, "network__dropout": 0.1}),
+    "classes": (
+        NeuralBasisClassifier,
+        {"interactions": 1, "network__staged": False, "smoothness": 0, "network__engine": "exact"},
+    ),
     "wide": (NeuralBasisRegressor, {"preset": "fast", "max_steps": "auto"}),
 }
 
@@ -61,7 +67,9 @@ FITS = {
 def make(kind: str, folder: Path | None = None, **others):
     estimator, parameters = FITS[kind]
     network = {} if kind == "wide" else NETWORK
-    return estimator(**SMALL | network | parameters | {"checkpoint_dir": folder, "checkpoint_every": 0.0} | others)
+    return estimator(
+        **SMALL | network | parameters | {"storage__checkpoint_dir": folder, "storage__checkpoint_every": 0.0} | others
+    )
 
 
 def interrupt(kind: str, folder: Path, count: int, **others) -> None:
@@ -283,8 +291,8 @@ def test_a_file_without_a_part_is_skipped(interrupted_fit, tmp_path, part):
 
 
 def test_a_parameter_missing_in_the_checkpoint_is_named(interrupted_fit, tmp_path):
-    alter(interrupted_fit, tmp_path, lambda content: content["fit"]["parameters"].pop("knots"))
-    with pytest.raises(CheckpointError, match=r"checkpoint of another fit \(with knots="):
+    alter(interrupted_fit, tmp_path, lambda content: content["fit"]["parameters"].pop("max_bins"))
+    with pytest.raises(CheckpointError, match=r"checkpoint of another fit \(with max_bins="):
         make("regression", tmp_path).fit(*draw("regression"), resume=True)
 
 

@@ -5,20 +5,13 @@ import pytest
 import torch
 
 import neuralbasis.training.compile
-from neuralbasis.encoding.axis import continuous_axis, level_axis
-from neuralbasis.encoding.encoder import Encoder
-from neuralbasis.encoding.layout import lay_out
-from neuralbasis.losses.cross_entropy import CrossEntropy
-from neuralbasis.losses.links import inverse_link
-from neuralbasis.losses.log_loss import LogLoss
-from neuralbasis.losses.squared_error import SquaredError
+from neuralbasis.encoding import Encoder, continuous_axis, lay_out, level_axis
+from neuralbasis.losses import CrossEntropy, LogLoss, SquaredError, inverse_link
+from neuralbasis.model.density import smooth_density
 from neuralbasis.model.purify import Table, purify
 from neuralbasis.model.shapes import Shape, TiedShape
-from neuralbasis.networks import MLPBasis
-from neuralbasis.networks.basis_net import BasisNet
-from neuralbasis.training.compile import compile_model
-from neuralbasis.training.engines import GridEngine
-from neuralbasis.training.stage import Stage
+from neuralbasis.networks import BasisNet, MLPBasis
+from neuralbasis.training import GridEngine, Stage, compile_model
 from tests.models import draw_numbers, name_columns
 
 TERMS = [(0,), (1,), (2,), (3,), (0, 2), (1, 3), (0, 1, 2)]
@@ -47,7 +40,7 @@ def make_stage(axes, terms, numbers, weights, loss, n_members=3, seed=0, tied=Fa
     with torch.no_grad():
         for parameter in net.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=generator))
-    return Stage.of(net, grid)
+    return Stage(grid, net.intercept.detach(), net=net)
 
 
 def make_stages(task="regression", seed=0, names="dbca", n_rows=80, terms=(TERMS,), **options):
@@ -130,7 +123,7 @@ def test_shapes_have_weighted_mean_zero_along_every_axis(task, tied):
     for shape in compile_model(stages, encoder, loss).shapes:
         scale = np.abs(shape.scores).max()
         for axis in range(len(shape.term)):
-            along = (shape.weights[..., None] * shape.scores).sum(axis=axis)
+            along = (smooth_density(shape.axes, shape.weights)[..., None] * shape.scores).sum(axis=axis)
             np.testing.assert_allclose(along, 0, atol=1e-9 * scale * shape.weights.sum())
         assert shape.weights.sum() == pytest.approx(grid.cell_weight[grid.layout.cells_of(0)].sum(), rel=1e-5)
 
@@ -156,7 +149,7 @@ def test_mean_and_spread_are_over_purified_members(task):
     stages, encoder, loss, _ = make_stages(task, n_members=4)
     model = compile_model(stages, encoder, loss)
     members = [
-        {t.term: t for t in purify(list(read_member(stages[0], m, loss)), np.zeros(loss.n_outputs))[0]}
+        {t.term: t for t in purify(list(read_member(stages[0], m, loss)), np.zeros(loss.n_outputs), smooth_density)[0]}
         for m in range(4)
     ]
     for shape in model.shapes:

@@ -20,7 +20,9 @@ def test_learns_a_known_additive_function():
         assert 1 - rest.var() / part.var() > 0.97
 
 
-@pytest.mark.parametrize("parameters", [{}, {"dropout": 0.2, "basis_dropout": 0.2}, {"engine": "exact"}], ids=str)
+@pytest.mark.parametrize(
+    "parameters", [{}, {"network__dropout": 0.2, "network__basis_dropout": 0.2}, {"network__engine": "exact"}], ids=str
+)
 def test_same_seed_same_model_other_seed_other_model(parameters):
     X, y = draw_noisy(120)
 
@@ -34,6 +36,8 @@ def test_same_seed_same_model_other_seed_other_model(parameters):
     np.testing.assert_array_equal(first.predict(X), second.predict(X))
     assert first.history_.validation == second.history_.validation
     assert np.abs(first.predict(X) - fit(4).predict(X)).max() > 1e-3
+    drawn = [fit(np.random.RandomState(5)).predict(X) for _ in range(2)]
+    np.testing.assert_array_equal(*drawn)
 
 
 def test_fitting_leaves_the_global_generators_alone():
@@ -41,7 +45,7 @@ def test_fitting_leaves_the_global_generators_alone():
     torch.manual_seed(5)
     np.random.seed(5)  # noqa: NPY002
     before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
-    NeuralBasisRegressor(**SMALL, max_steps=10, dropout=0.5).fit(X, y)
+    NeuralBasisRegressor(**SMALL, max_steps=10, network__dropout=0.5).fit(X, y)
     assert torch.equal(torch.get_rng_state(), before)
     np.testing.assert_array_equal(np.random.get_state()[1], numpy_before)  # noqa: NPY002
 
@@ -96,7 +100,7 @@ def test_a_table_of_levels_only_fits_the_means_of_the_levels():
     levels = np.repeat(["x", "y", "z"], 100)
     y = np.repeat([1.0, 2.0, 6.0], 100)
     for engine in ("grid", "exact"):
-        model = NeuralBasisRegressor(**SMALL, engine=engine).fit(pd.DataFrame({"level": levels}), y)
+        model = NeuralBasisRegressor(**SMALL, network__engine=engine).fit(pd.DataFrame({"level": levels}), y)
         np.testing.assert_allclose(model.predict({"level": ["x", "y", "z"]}), [1, 2, 6], atol=0.15)
 
 
@@ -124,8 +128,8 @@ def test_output_penalty_shrinks_contributions_in_both_engines():
         spans = []
         for penalty in (0.0, 10.0):
             model = NeuralBasisRegressor(
-                engine=engine, output_penalty=penalty, max_steps=60, outer_bags=1, early_stopping_rounds=0,
-                smoothness=0, interactions=0,
+                network__engine=engine, network__output_penalty=penalty, max_steps=60, outer_bags=1,
+                early_stopping_rounds=0, smoothness=0, interactions=0,
             ).fit(X, y)  # fmt: skip
             spans.append(np.ptp(model.term_scores_[0]))
         assert spans[1] < 0.3 * spans[0], engine

@@ -5,12 +5,17 @@ import pytest
 import torch
 
 from neuralbasis import kernels
-from neuralbasis.encoding.axis import continuous_axis
-from neuralbasis.encoding.layout import Anchor, lay_out
-from neuralbasis.training.engines import GridEngine, find_anchored
-from neuralbasis.training.lookup import MIN_WORK, CompiledLookUp, SparseLookUp, TorchLookUp, choose_lookup
+from neuralbasis.data.sparse import to_sparse
+from neuralbasis.encoding import Anchor, continuous_axis, lay_out
+from neuralbasis.training import GridEngine
+from neuralbasis.training.lookup import TorchLookUp
 from tests.models import MIXED, build_axes, build_layout, draw_numbers
-from tests.training.problems import draw_sparse, make_grid, make_sparse
+from tests.training.problems import draw_sparse, make_grid
+
+
+def look_up(positions, layout, threads=1):
+    """The compiled look-up of dense or sparse positions."""
+    return GridEngine(layout, positions, np.ones(len(positions)), threads).lookup
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -19,8 +24,8 @@ def test_compiled_and_torch_look_ups_agree(orders, threads):
     rng = np.random.default_rng(0)
     layout = build_layout(rng, MIXED, orders)
     positions = layout.encode(draw_numbers(rng, layout.axes[: len(MIXED)], 500))
-    rows = rng.integers(0, 500, MIN_WORK // 8)
-    compiled, plain = CompiledLookUp(positions, layout, threads), TorchLookUp(positions, layout)
+    rows = rng.integers(0, 500, 2**17 // 8)  # enough work for two threads
+    compiled, plain = look_up(positions, layout, threads), TorchLookUp(positions, layout)
     table = torch.from_numpy(rng.normal(size=(layout.n_cells, 4)).astype(np.float32))
     taken, torch_taken = compiled.take(rows), plain.take(rows)
     np.testing.assert_array_equal(taken, torch_taken.T)
@@ -59,16 +64,17 @@ def test_anchored_look_ups_agree_where_anchors_are_zero():
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("anchored", [False, True])
 @pytest.mark.parametrize("absent", [0.0, 1.0, 0.33, np.nan])
-def test_sparse_and_dense_look_ups_agree(absent, anchored, threads, monkeypatch):
+def test_sparse_and_dense_look_ups_agree(absent, anchored, threads):
     """Scores agree to the bit: sums are in double precision and then rounded."""
-    monkeypatch.setattr("neuralbasis.training.lookup.MIN_WORK", 1)
     rng = np.random.default_rng(0)
     layout, numbers, matrix = draw_sparse(rng, 150, absent, anchored)
-    plain = CompiledLookUp(layout.encode(numbers), layout, threads)
-    lookup = SparseLookUp(layout.encode(matrix), layout, threads)
-    is_zero = np.concatenate([find_anchored(layout, index) for index in range(len(layout.terms))])
+    plain = look_up(layout.encode(numbers), layout, threads)
+    lookup = look_up(layout.encode(matrix), layout, threads)
+    cells = GridEngine(layout, layout.encode(numbers), np.ones(150), 1).cells
+    is_zero = (cells.free < 0) & ~cells.based
     table = torch.from_numpy(np.where(is_zero[:, None], 0, rng.normal(size=(layout.n_cells, 3))).astype(np.float32))
-    rows = rng.integers(0, 150, 90)
+    rows = rng.integers(0, 150, 15_000)  # enough work for two threads
+    assert plain._threads(int(len(rows) * 3 * plain.row_work)) == threads
     for width in (1, len(layout.terms)):
         scores = lookup.gather(lookup.take(rows), table, width > 1)
         assert scores.dtype == torch.float32
@@ -83,8 +89,8 @@ def test_sparse_rows_with_no_stored_value_and_with_all():
     layout, _, _ = draw_sparse(np.random.default_rng(0), 150, 0.0, False)
     table = torch.from_numpy(np.random.default_rng(1).normal(size=(layout.n_cells, 1)))
     for numbers in (np.zeros((3, 5)), np.full((3, 5), 2.0)):
-        plain = CompiledLookUp(layout.encode(numbers), layout)
-        lookup = SparseLookUp(layout.encode(make_sparse(numbers, 0.0)), layout)
+        plain = look_up(layout.encode(numbers), layout)
+        lookup = look_up(layout.encode(to_sparse(numbers, 0.0)), layout)
         rows, ones = np.array([2, 0]), torch.ones(2, 1, 1)
         torch.testing.assert_close(lookup.gather(rows, table), plain.gather(plain.take(rows), table))
         mine = lookup.scatter(rows, ones, layout.n_cells)
@@ -94,7 +100,7 @@ def test_sparse_rows_with_no_stored_value_and_with_all():
 def test_sparse_rows_are_trained_on_the_cpu():
     layout, _, matrix = draw_sparse(np.random.default_rng(0), 150, 0.0, False)
     with pytest.raises(ValueError, match="device='cuda' cannot train on a sparse table: set device='cpu'"):
-        choose_lookup(layout.encode(matrix), layout, 1, torch.device("cuda"))
+        GridEngine(layout, layout.encode(matrix), np.ones(150), 1, "cuda")
 
 
 def test_the_number_of_threads_does_not_change_a_gradient():
@@ -107,7 +113,7 @@ def test_the_number_of_threads_does_not_change_a_gradient():
     table = torch.from_numpy(rng.normal(size=(layout.n_cells, 2)).astype(np.float32))
     results = []
     for threads in (1, 2, 3, 5):
-        lookup = CompiledLookUp(positions, layout, threads)
+        lookup = look_up(positions, layout, threads)
         assert lookup._threads(grad.numel() * len(layout.terms)) == threads
         taken = lookup.take(rows)
         results.append(
@@ -129,7 +135,7 @@ def test_every_term_is_summed_by_one_thread(n_terms, monkeypatch):
         shares = 0.8 + 0.2 * np.random.default_rng(seed).random(n_terms + 1)
         layout = lay_out(axes, terms, {2: 3}, {feature: Anchor(0.0, share) for feature, share in enumerate(shares)})
         for threads in (1, 2, 3, 5, 6, 7, 12):
-            lookup = CompiledLookUp(np.ones((100, n_terms + 1), np.float32), layout, threads)
+            lookup = look_up(np.ones((100, n_terms + 1), np.float32), layout, threads)
             lookup.scatter(np.ones((n_terms + 1, 100), np.float32), torch.ones(100, 1, 1), layout.n_cells)
             assert edges[-1][0] == 0
             assert edges[-1] == sorted(edges[-1])

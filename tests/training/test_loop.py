@@ -3,6 +3,7 @@
 import math
 import time
 from dataclasses import replace
+from itertools import repeat
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,14 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neuralbasis import NeuralBasisRegressor
-from neuralbasis.networks import MLPBasis, SplineBasis
-from neuralbasis.networks.basis_net import BasisNet
-from neuralbasis.training.defaults import make_net
-from neuralbasis.training.history import History
-from neuralbasis.training.loop import _EarlyStopping, train_net
-from neuralbasis.training.members import Members, Settings
+from neuralbasis.networks import BasisNet, MLPBasis, SplineBasis
+from neuralbasis.training import History, Settings, Stage, make_net, train_net
+from neuralbasis.training.batches import Batches
+from neuralbasis.training.loop import run_loop
 from neuralbasis.training.rows import standard_error
-from neuralbasis.training.stage import Stage
 from tests.training.problems import NOT_SMOOTH, SMALL, draw_additive, draw_noisy, make_config, make_problem
 
 seeds = st.integers(0, 2**32 - 1)
@@ -80,56 +78,80 @@ def keep_slowly(losses, tolerance):
     return best
 
 
+class PlannedLosses:
+    """Learners whose validation losses are given: before training, and at every checkpoint, a step each."""
+
+    validates = True
+
+    def __init__(self, losses):
+        self.losses, self.steps, self.kept, self.restored = losses, 0, None, False
+
+    def advance(self, _pool, batches, _noise):
+        self.steps += len(batches)
+
+    def validation_losses(self):
+        return self.losses[self.steps]
+
+    def keep(self):
+        self.kept = self.steps
+
+    def restore(self):
+        self.restored = True
+
+
+def run_planned(losses, tolerance, history=None):
+    """The learners and the history of a run with these losses, and whether it improved."""
+    learners, history, n_steps = PlannedLosses(losses), history or History(), len(losses) - 1
+    options = Settings(
+        max_steps=n_steps, n_checkpoints=n_steps, early_stopping_rounds=0, early_stopping_tolerance=tolerance
+    )
+    pools = repeat(SimpleNamespace(copies=np.ones(4, int)))
+    improved = run_loop(learners, Batches(pools, 4, n_steps, np.random.default_rng(0)), options, history)
+    assert learners.restored
+    assert learners.steps == n_steps
+    return learners, history, improved
+
+
 @settings(deadline=None)
 @given(seeds, st.integers(1, 30), st.sampled_from([None, 0.0, 0.1]), st.sampled_from([0.0, 0.01, 0.1, 1.0]))
 def test_the_kept_checkpoint_follows_the_documented_rule(seed, n_checkpoints, tolerance, noise):
     rng = np.random.default_rng(seed)
     rows, fall = rng.random(20) / 20, np.cumsum(rng.normal(-0.02, 0.1, n_checkpoints))
     losses = [torch.from_numpy(rows * (1 + part) + noise * rng.normal(size=20) / 20) for part in fall]
-    stopping = SimpleNamespace(
-        settings=Settings(early_stopping_tolerance=tolerance), lowest=math.inf, lowest_losses=torch.empty(0)
-    )
-    kept = [k for k, parts in enumerate(losses) if _EarlyStopping._is_kept(stopping, float(parts.sum()), parts)]
-    assert kept[0] == 0
-    assert kept[-1] == keep_slowly(losses, tolerance)
-    sums = [float(parts.sum()) for parts in losses]
-    if tolerance == 0.0:
-        assert kept[-1] == int(np.argmin(sums))
-    elif tolerance is None:
-        assert kept[-1] >= int(np.argmin(sums))
-        assert stopping.lowest == min(sums)
+    learners, history, improved = run_planned([losses[0] + 1, *losses], tolerance)
+    best, lowest = keep_slowly(losses, tolerance), int(np.argmin(history.validation))
+    assert improved
+    assert (history.best, learners.kept) == (best, best + 1)
+    assert history.validation == [float(parts.sum()) for parts in losses]
+    assert best == lowest if tolerance == 0 else tolerance is not None or best >= lowest
 
 
 def test_a_loss_that_is_no_number_is_never_kept():
-    stopping = SimpleNamespace(
-        settings=Settings(early_stopping_tolerance=None), lowest=1.0, lowest_losses=torch.ones(2)
-    )
-    for bad in (math.nan, math.inf):
-        assert not _EarlyStopping._is_kept(stopping, bad, torch.tensor([bad, 1.0]))
-    assert stopping.lowest == 1.0
+    losses = [torch.full((4,), value) for value in (1.0, 0.5, math.nan, math.inf, 0.4, math.nan)]
+    for tolerance in (None, 0.0):
+        learners, history, _ = run_planned(losses, tolerance)
+        assert (learners.kept, history.best) == (4, 3)
+
+
+@pytest.mark.parametrize(("gain", "improved"), [(-1.0, False), (0.0, False), (0.01, True)])
+def test_a_later_stage_must_lower_the_held_out_loss(gain, improved):
+    history, losses = History(), torch.from_numpy(np.random.default_rng(0).random(100))
+    history.add("main effects", 8, float(losses.sum()), keep=True)
+    learners, history, found = run_planned([losses, losses - gain / 100], 0.0, history)
+    assert found is improved
+    assert (learners.kept, history.best) == ((1, 1) if improved else (0, 0))
 
 
 @pytest.mark.parametrize("tolerance", [None, 0.0])
-def test_a_run_keeps_the_state_of_its_rule(tolerance, monkeypatch):
-    seen = []
-
-    def score(members):
-        seen.append(validation_losses(members))
-        return seen[-1]
-
-    validation_losses = Members.validation_losses
-    monkeypatch.setattr(Members, "validation_losses", score)
+def test_a_run_keeps_the_state_of_its_rule(tolerance):
     problem = make_problem(*draw_noisy())
     history = run(
         problem, max_steps=200, learning_rate=0.05, smoothness=NOT_SMOOTH, batch_size=64, early_stopping_rounds=0,
         early_stopping_tolerance=tolerance,
     )  # fmt: skip
-    seen = seen[1:]  # the first is that of the untrained net
     assert (history.stopped_by, history.steps[-1], len(history.steps)) == ("schedule", 200, 25)
-    assert history.validation == [float(parts.sum()) for parts in seen]
     lowest = int(np.argmin(history.validation))
-    assert history.best == keep_slowly(seen, tolerance)
-    assert history.best == lowest if tolerance == 0 else lowest < history.best < len(seen) - 1
+    assert history.best == lowest if tolerance == 0 else lowest < history.best < 24
     assert slow_validation_loss(problem) == pytest.approx(history.validation[history.best], rel=1e-5)
 
 
@@ -153,7 +175,7 @@ def test_without_validation_the_last_state_is_kept():
 
 def add_net(problem, seed=7):
     """The problem of a second stage: a new net on what the trained one leaves."""
-    scores = Stage.of(problem.net, problem.grid).add_scores(problem.rows.init)
+    scores = Stage(problem.grid, problem.net.intercept.detach(), net=problem.net).add_scores(problem.rows.init)
     net = make_net(make_config(), problem.grid, problem.loss, None, len(scores), np.random.default_rng(seed))
     rows, rng = replace(problem.rows, init=scores), np.random.default_rng(seed)
     return SimpleNamespace(**vars(problem) | {"net": net, "rows": rows, "rng": rng})
@@ -164,11 +186,13 @@ def test_a_later_stage_without_gain_changes_nothing():
     assert train_net(**vars(problem), settings=Settings(max_steps=100, batch_size=64), history=history)
     before = replace(history, stage=list(history.stage), steps=list(history.steps))
     later = add_net(problem)
-    given = Stage.of(problem.net, problem.grid).add_scores(None)
+    given = Stage(problem.grid, problem.net.intercept.detach(), net=problem.net).add_scores(None)
     wild = Settings(max_steps=60, learning_rate=3.0, smoothness=NOT_SMOOTH, early_stopping_rounds=4, stage="pairs")
     assert not train_net(**vars(later), settings=wild, history=history)
     assert later.net.table(later.grid.points).abs().max() == 0
-    torch.testing.assert_close(Stage.of(later.net, later.grid).add_scores(later.rows.init), given)
+    torch.testing.assert_close(
+        Stage(later.grid, later.net.intercept.detach(), net=later.net).add_scores(later.rows.init), given
+    )
     assert (history.best, history.constant, history.stopped_by) == (before.best, before.constant, "early_stopping")
     first = len(before.steps)
     assert history.stage == ["main effects"] * first + ["pairs"] * 4  # it waits for four checkpoints of its own
@@ -305,7 +329,7 @@ def test_torch_trains_on_one_thread_and_gets_its_threads_back():
 
     try:
         torch.set_num_threads(2)
-        options = {**SMALL, "interactions": [(0, 1)], "n_interaction_bases": 4, "max_interaction_bins": 5}
+        options = {**SMALL, "interactions": [(0, 1)], "network__n_interaction_bases": 4, "max_interaction_bins": 5}
         NeuralBasisRegressor(**options, n_jobs=2, max_steps=4, callbacks=[look]).fit(X, y)
         assert torch.get_num_threads() == 2
         with pytest.raises(RuntimeError, match="from the callback"):
@@ -332,7 +356,7 @@ def test_a_run_that_diverges_keeps_its_last_good_state():
         return Exploding(n_inputs, n_bases, n_copies, generator=generator)
 
     options = {"max_steps": 200, "outer_bags": 1, "early_stopping_rounds": 0, "interactions": 0}
-    model = NeuralBasisRegressor(basis=explode, **options).fit(X, y)
+    model = NeuralBasisRegressor(network__basis=explode, **options).fit(X, y)
     trained = [
         loss
         for loss, stage in zip(model.history_.validation, model.history_.stage, strict=True)

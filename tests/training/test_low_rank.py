@@ -8,21 +8,27 @@ import numpy as np
 import pytest
 import torch
 
-from neuralbasis.data.target import Sample
-from neuralbasis.encoding.sparse_codes import CodeFinder, pool_axis
-from neuralbasis.losses.cross_entropy import CrossEntropy
-from neuralbasis.losses.log_loss import LogLoss
-from neuralbasis.losses.squared_error import SquaredError
+from neuralbasis.data import Sample
+from neuralbasis.encoding import CodeFinder, pool_axis
+from neuralbasis.losses import CrossEntropy, LogLoss, SquaredError
 from neuralbasis.networks import MLPBasis
+from neuralbasis.training import History, Settings, place_rows
 from neuralbasis.training.batches import Batches
-from neuralbasis.training.history import History
 from neuralbasis.training.loop import run_loop
-from neuralbasis.training.low_rank import LearningRates, LowRankMembers, LowRankNet, count_mass, find_ridge
-from neuralbasis.training.members import Settings
-from neuralbasis.training.rows import place_rows
+from neuralbasis.training.low_rank import LearningRates, LowRankMembers, LowRankNet
 from tests.sparse_tables import draw_table, store
 
 RATES = LearningRates(rate=0.1, base_rate=0.01, ridge=0.5, output_penalty=0.1)
+
+
+def find_mass(finder, codes, n_rows):
+    """(cells,) mean number of codes of a row on each cell; a code between knots counts in part on either side."""
+    mass, below = np.zeros([finder.side] * codes.position.shape[1]), np.floor(codes.position).astype(int)
+    part = codes.position - below
+    for corner in np.ndindex(*[2] * part.shape[1]):
+        cells = np.minimum(below + corner, finder.side - 1)
+        np.add.at(mass, tuple(cells.T), np.where(corner, part, 1 - part).prod(axis=1) / n_rows)
+    return mass.ravel()
 
 
 def make_net(table, orders=(1, 2), n_members=2, n_outputs=3, seed=0):
@@ -34,7 +40,7 @@ def make_net(table, orders=(1, 2), n_members=2, n_outputs=3, seed=0):
     bases = {
         order: MLPBasis(order, 2, 1, hidden=(8,), fourier=3, batch_norm=False, generator=generator) for order in orders
     }
-    mass = {order: count_mass(finders[order], found, np.ones(len(table))) for order, found in codes.items()}
+    mass = {order: find_mass(finders[order], found, len(table)) for order, found in codes.items()}
     return LowRankNet(finders, bases, mass, n_members, n_outputs), codes
 
 
@@ -86,7 +92,7 @@ def test_bases_are_zero_at_the_absent_value_and_of_mean_square_one():
         grid = values.reshape(*[finder.side] * order, -1)
         for d in range(order):
             assert not np.moveaxis(grid, d, 0)[finder.absent_cell].any()
-        mass = count_mass(finder, codes[order], np.ones(len(table)))
+        mass = find_mass(finder, codes[order], len(table))
         mass.reshape([finder.side] * order)[finder.absent_cell] = 0
         np.testing.assert_allclose((mass[:, None] * values**2).sum(axis=0), 1.0, rtol=1e-4)
 
@@ -121,7 +127,7 @@ def test_a_step_follows_the_gradients_of_plain_torch(loss):
     moved = [parameter.grad for parameter in net.parameters()]
     kept = {}
     members.optimizer.step = lambda _rate: kept.update(grads=[grad.clone() for grad in moved])
-    members._step(batch, 0.1, 0.0)
+    members._step(batch, 1.0)
     for grad, (order, old) in zip(expected, before.items(), strict=False):
         power = grad.square().mean(dim=(1, 2), keepdim=True)
         step = torch.where(power > 0, 0.1 * grad / power.sqrt().clamp(min=1e-30), 0.0)
@@ -139,7 +145,7 @@ def test_coefficients_without_rows_in_a_batch_do_not_change():
     fill(members.net)
     before = members.net.coefficients[1].copy()
     for _ in range(3):
-        members._step(np.arange(16), 0.1, 0.01)
+        members._step(np.arange(16), 1.0)
     np.testing.assert_array_equal(members.net.coefficients[1][5], before[5])
     assert (members.net.coefficients[1][:5] != before[:5]).all()
 
@@ -149,8 +155,8 @@ def test_a_ridge_applied_late_is_the_ridge_of_every_step():
     late, early = (make_members(table, y, CrossEntropy(3)) for _ in range(2))
     batches = np.random.default_rng(0).integers(0, 40, (12, 8))
     for batch in batches:
-        late._step(batch, 0.2, 0.01)
-        early._step(batch, 0.2, 0.01)
+        late._step(batch, 2.0)
+        early._step(batch, 2.0)
         early._catch_up()
     late._catch_up()
     for order, values in late.net.coefficients.items():
@@ -158,10 +164,10 @@ def test_a_ridge_applied_late_is_the_ridge_of_every_step():
 
 
 def test_ridge_and_output_penalty_follow_the_codes_of_a_term():
-    _, codes = make_net(draw_table(6))
-    ridge = find_ridge(codes[1], 6, LearningRates(0.1, 0.1, 2.0, 3.0))
-    count = np.bincount(codes[1].term, minlength=6)
-    np.testing.assert_allclose(ridge, 2.0 / 40 * np.sqrt(count / count.mean()) + 3.0 * count / count.sum())
+    rates = LearningRates(0.1, 0.1, 2.0, 3.0)
+    learner = make_members(draw_table(6), np.arange(40) % 3, CrossEntropy(3), rates=rates).learners[0]
+    count = np.bincount(learner.codes.term, minlength=6)
+    np.testing.assert_allclose(learner.ridge, 2.0 / 40 * np.sqrt(count / count.mean()) + 3.0 * count / count.sum())
 
 
 @pytest.mark.parametrize("true_scale", [0.5, 1.0, 2.5])

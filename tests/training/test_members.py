@@ -2,37 +2,27 @@
 
 import threading
 import time
+from collections import Counter
 from dataclasses import replace
 from itertools import groupby
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from neuralbasis import NeuralBasisRegressor
-from neuralbasis.data.target import Sample
-from neuralbasis.distributed.process_group import SINGLE_PROCESS
-from neuralbasis.losses.cross_entropy import CrossEntropy
-from neuralbasis.losses.log_loss import LogLoss
-from neuralbasis.losses.squared_error import SquaredError
+from neuralbasis import NetworkConfig, NeuralBasisRegressor
+from neuralbasis.data import Sample
+from neuralbasis.losses import CrossEntropy, LogLoss, SquaredError
 from neuralbasis.networks import MLPBasis, SplineBasis
-from neuralbasis.networks.basis_net import MIX_FLOOR
-from neuralbasis.training import loop
-from neuralbasis.training import members as module
-from neuralbasis.training.batches import share_pool
-from neuralbasis.training.defaults import make_net
-from neuralbasis.training.engines import ExactEngine
-from neuralbasis.training.history import History
+from neuralbasis.training import ExactEngine, Settings, make_net, place_rows
+from neuralbasis.training.batches import Pool
 from neuralbasis.training.lookup import TorchLookUp
-from neuralbasis.training.loop import _EarlyStopping, train_net
-from neuralbasis.training.members import MemberGroup, Members, Settings, compute_gradients, count_groups
+from neuralbasis.training.members import MemberGroup, Members, compute_gradients
 from neuralbasis.training.penalties import Penalty
-from neuralbasis.training.rows import place_rows
 from tests.training import problems
 from tests.training.problems import make_config, make_grid
 
-QUICK = {"hidden": (16, 16), "n_bases": 8, "outer_bags": 5, "random_state": 0, "max_steps": 40}
+QUICK = {"network__hidden": (16, 16), "network__n_bases": 8, "outer_bags": 5, "random_state": 0, "max_steps": 40}
 LOSSES = {"regression": SquaredError(), "binary": LogLoss(), "multiclass": CrossEntropy(3)}
 
 
@@ -47,50 +37,61 @@ def make_problem(threads=1, **parameters):
     )
 
 
-def run(n_groups, monkeypatch, threads=1, **parameters):
-    problem, history = make_problem(threads, **parameters), History()
-    monkeypatch.setattr(module, "N_GROUPS", n_groups)
-    assert train_net(**vars(problem), settings=Settings(max_steps=60, batch_size=64), history=history)
-    return problem.net.table(problem.grid.points).detach(), problem.net.intercept.detach(), history
+class Watched(MLPBasis):
+    """A network that calls `act` with itself before every evaluation, as `network__basis=Watched.make(act)`."""
+
+    act = staticmethod(lambda basis: None)
+
+    def forward(self, places, weight):
+        type(self).act(self)
+        return super().forward(places, weight)
+
+    @classmethod
+    def make(cls, act):
+        kind = type(cls.__name__, (cls,), {"act": staticmethod(act)})
+        return lambda order, n_bases, copies, generator: kind(order, n_bases, copies, (16, 16), generator=generator)
 
 
-def test_groups_train_as_the_whole(monkeypatch):
-    table, intercept, history = run(1, monkeypatch)
-    for n_groups in (2, 3, 5, 8):
-        other, other_intercept, other_history = run(n_groups, monkeypatch)
-        torch.testing.assert_close(other, table, rtol=1e-3, atol=1e-4)
-        torch.testing.assert_close(other_intercept, intercept, rtol=1e-3, atol=1e-4)
-        assert other_history.validation == pytest.approx(history.validation, rel=1e-4)
-        assert other_history.steps == history.steps
-    assert table.std() > 0.1
+class Shared(MLPBasis):
+    """Inherits `separable`, and is not."""
+
+    def __init__(self, *given, **options):
+        super().__init__(*given, **options)
+        self.gain = torch.nn.Parameter(torch.ones(3))
 
 
-@pytest.mark.parametrize("threads", [2, 3])
-def test_threads_change_nothing(threads, monkeypatch):
-    alone, together = (run(2, monkeypatch, t) for t in (1, threads))
-    assert torch.equal(alone[0], together[0])
-    assert torch.equal(alone[1], together[1])
-    assert alone[2].validation == together[2].validation
+def fit(basis, **options):
+    X, y = draw()
+    options = {**QUICK, "interactions": 0, "network__hidden": NetworkConfig().hidden, **options}
+    return NeuralBasisRegressor(**options, network__basis=basis).fit(X, y)
+
+
+def test_two_groups_train_as_one():
+    def make(kind):
+        return lambda order, n_bases, copies, generator: kind(order, n_bases, copies, (16, 16), generator=generator)
+
+    options = {"interactions": [(1, 2)], "max_steps": 60, "network__batch_size": 64}
+    apart, together = (fit(make(kind), **options) for kind in (MLPBasis, Shared))
+    assert apart.history_.steps == together.history_.steps
+    assert apart.history_.validation == pytest.approx(together.history_.validation, rel=1e-4)
+    assert apart.intercept_ == pytest.approx(together.intercept_, abs=1e-4)
+    for one, other in zip(apart.term_scores_, together.term_scores_, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
+    assert apart.term_scores_[0].std() > 0.1
 
 
 def test_members_that_cannot_be_separated_stay_together():
     def count(exact=False, **parameters):
         problem = make_problem(**parameters)
-        return count_groups(problem.net, ExactEngine(problem.grid) if exact else problem.grid)
+        engine = ExactEngine(problem.grid) if exact else problem.grid
+        return len(Members(problem.net, problem.grid, engine, problem.rows, problem.loss, Settings()).groups)
 
-    class Shared(MLPBasis):
-        """Inherits `separable`, and is not."""
-
-        def __init__(self, *given, **options):
-            super().__init__(*given, **options)
-            self.gain = torch.nn.Parameter(torch.ones(3))
-
-    assert count() == count(basis="spline") == 2
+    assert count() == count(network__basis="spline") == 2
     assert count(outer_bags=1) == 1
     assert count(exact=True) == 1
-    assert count(dropout=0.1) == count(basis_dropout=0.1) == 1  # one stream of random numbers
-    assert count(basis=lambda order, n, copies, generator: Shared(order, n, copies, generator=generator)) == 1
-    assert count(basis=lambda order, n, copies, generator: SplineBasis(order, n, copies)) == 2
+    assert count(network__dropout=0.1) == count(network__basis_dropout=0.1) == 1  # one stream of random numbers
+    assert count(network__basis=lambda order, n, copies, generator: Shared(order, n, copies, generator=generator)) == 1
+    assert count(network__basis=lambda order, n, copies, generator: SplineBasis(order, n, copies)) == 2
 
 
 def test_a_part_has_its_own_members_rows():
@@ -107,56 +108,49 @@ def make_members(threads=1, **settings):
     return Members(*known, Settings(**settings))
 
 
+def hold_all(grid, rows):
+    """The pool of a single process."""
+    return Pool(grid, rows.target, rows.shares(), rows.init, rows.copies)
+
+
 def make_pool():
     problem = make_problem()
-    return share_pool(problem.grid, problem.rows, SINGLE_PROCESS)
+    return hold_all(problem.grid, problem.rows)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_an_error_in_a_group_is_raised(threads, monkeypatch):
-    def fail():
-        raise RuntimeError("out of luck")
+@pytest.mark.parametrize(("n_members", "error"), [(2, KeyboardInterrupt), (3, RuntimeError)])  # members of a group
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_an_error_in_a_group_is_raised_and_ends_all_threads(n_jobs, n_members, error):
+    evaluated, before = Counter(), threading.active_count()
 
-    with make_members(threads) as members:
-        assert len(members.groups) == 2
-        monkeypatch.setattr(members.groups[1], "validation_losses", fail)
-        with pytest.raises(RuntimeError, match="out of luck"):
-            members.validation_losses()
+    def fail(basis):
+        evaluated[basis.n_copies] += 1
+        if basis.n_copies == n_members and evaluated[n_members] > 5:
+            raise error("out of luck")
 
-
-def test_an_interruption_ends_all_threads(monkeypatch):
-    def interrupt(*_given):
-        raise KeyboardInterrupt
-
-    def work():
-        with members:
-            members.advance(make_pool(), [np.arange(50)] * 5, 1.0)
-
-    members = make_members(2, max_steps=50)
-    monkeypatch.setattr(members.groups[0], "move", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        work()
-    steps = members.groups[1].step
+    with pytest.raises(error, match="out of luck"):
+        fit(Watched.make(fail), max_steps=50, n_jobs=n_jobs)
+    assert threading.active_count() == before
+    assert {2, 3} <= set(evaluated)
+    seen = evaluated.total()
     time.sleep(0.05)
-    assert members.groups[1].step == steps
-    assert not any(thread.is_alive() for thread in members.threads._threads)
+    assert evaluated.total() == seen
 
 
-def test_groups_train_at_the_same_time(monkeypatch):
+def test_groups_train_at_the_same_time():
     """Each waits for the other: on one thread they would wait for ever."""
     meeting, seen = threading.Barrier(2, timeout=20), set()
 
-    def meet(*_given):
-        meeting.wait()
-        seen.add(threading.get_ident())
+    def meet(basis):
+        if basis.training and threading.get_ident() not in seen:
+            seen.add(threading.get_ident())
+            meeting.wait()
 
-    with make_members(2) as members:
-        for group in members.groups:
-            monkeypatch.setattr(group, "move", meet)
-        members.advance(make_pool(), [np.arange(50)], 1.0)
+    fit(Watched.make(meet), max_steps=5, n_jobs=2)
     assert len(seen) == 2
-    with make_members(1) as alone:
-        assert alone.threads is None
+    alone = set()
+    fit(Watched.make(lambda _basis: alone.add(threading.get_ident())), max_steps=5, n_jobs=1)
+    assert alone == {threading.get_ident()}
 
 
 def test_threads_are_split_between_groups():
@@ -180,30 +174,17 @@ def test_kept_values_are_restored():
         torch.testing.assert_close(again.validation_losses(), losses, rtol=1e-5, atol=1e-7)
 
 
-def test_a_time_limit_ends_all_members_at_one_step(monkeypatch):
-    found = []
+def test_a_time_limit_ends_all_members_at_one_step():
+    steps = Counter()
 
-    class Recorded(Members):
-        def __init__(self, *given):
-            super().__init__(*given)
-            found.append(self)
+    def count(basis):
+        steps[id(basis)] += basis.training and torch.is_grad_enabled()
 
-    monkeypatch.setattr(loop, "Members", Recorded)
-    X, y = draw()
-    model = NeuralBasisRegressor(**{**QUICK, "max_steps": 10**6}, interactions=0, n_jobs=1, time_limit=0.3).fit(X, y)
+    options = {"max_steps": 10**6, "n_jobs": 1, "time_limit": 0.3, "boosted_steps": False}
+    model = fit(Watched.make(count), **options)
     assert model.history_.stopped_by == "time_limit"
-    (members,) = found
-    assert {group.step for group in members.groups} == {members.steps} == {model.history_.steps[-1]}
-    assert members.steps > 10
-
-
-@pytest.mark.parametrize(("gain", "improved"), [(-1.0, False), (0.0, False), (0.01, True)])
-def test_a_later_stage_must_lower_the_held_out_loss(gain, improved):
-    losses = torch.from_numpy(np.random.default_rng(0).normal(size=100))
-    stopping = SimpleNamespace(
-        learners=SimpleNamespace(validates=True), n_before=1, losses_before=losses, best_losses=losses - gain / 100
-    )
-    assert _EarlyStopping.improved.fget(stopping) is improved
+    assert [count for count in steps.values() if count] == [model.history_.steps[-1]] * 2
+    assert model.history_.steps[-1] > 10
 
 
 @pytest.mark.parametrize("given", [None, 1, 3])
@@ -217,7 +198,7 @@ def test_gradients_of_a_batch_are_those_of_the_loss_and_the_penalties(task, tied
     rows = place_rows(Sample(y, rng.random(n_rows) + 0.1), loss_function, 3, 0.3, rng, "cpu")
     if given:
         rows = replace(rows, init=torch.randn(n_rows, given, loss_function.n_outputs))
-    config = make_config(outer_bags=3, tied_classes=tied, n_subnets=2)
+    config = make_config(outer_bags=3, network__tied_classes=tied, network__n_subnets=2)
     net, batch = make_net(config, grid, loss_function, None, n_rows, rng), rng.integers(0, n_rows, 40)
     with torch.no_grad():
         for parameter in net.parameters():
@@ -225,7 +206,7 @@ def test_gradients_of_a_batch_are_those_of_the_loss_and_the_penalties(task, tied
     penalty = Penalty(grid, 50.0, {1: (0.7, 0.2), 2: (2.0, 0.5)}, output_penalty=0.3)
     penalty.refresh(net.table(grid.points).detach(), 0.5)
     group = MemberGroup(net, grid, rows, penalty, loss_function, Settings(), np.empty(0, dtype=int))
-    group.pool = share_pool(grid, rows, SINGLE_PROCESS)
+    group.pool = hold_all(grid, rows)
     compute_gradients([group], batch)
     found = [parameter.grad.clone() for parameter in net.parameters()]
     net.zero_grad()
@@ -240,7 +221,7 @@ def test_gradients_of_a_batch_are_those_of_the_loss_and_the_penalties(task, tied
     pull = torch.zeros_like(table)
     penalty.add_gradient(table.detach(), pull)
     sizes = [mix.detach().square().mean(dim=(1, 2), keepdim=True) for mix in net.mixes.values()]
-    ridges = [(mix.square() / (size + MIX_FLOOR)).sum() for mix, size in zip(net.mixes.values(), sizes, strict=True)]
+    ridges = [(mix.square() / (size + 0.02)).sum() for mix, size in zip(net.mixes.values(), sizes, strict=True)]
     (loss + (table * pull).sum() + net.ridge / 2 * sum(ridges)).backward()
     for mine, parameter in zip(found, net.parameters(), strict=True):
         torch.testing.assert_close(mine, parameter.grad, rtol=1e-3, atol=2e-5)

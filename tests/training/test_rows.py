@@ -9,13 +9,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neuralbasis.data.target import Sample
-from neuralbasis.losses.cross_entropy import CrossEntropy
-from neuralbasis.losses.log_loss import LogLoss
-from neuralbasis.losses.squared_error import SquaredError
-from neuralbasis.training.rows import MAX_COPIES, RARE_SHARE, Rows, copy_rare, hold_out, place_rows, standard_error
+from neuralbasis.data import Sample
+from neuralbasis.losses import CrossEntropy, LogLoss, SquaredError
+from neuralbasis.training import place_rows
+from neuralbasis.training.rows import standard_error
 
 seeds = st.integers(0, 2**32 - 1)
+
+
+def hold_out(strata, n_members, share, rng):
+    """(N, M) rows that each member holds out; strata are classes, or all 0 for a regression."""
+    loss = CrossEntropy(int(strata.max()) + 1) if strata.any() else SquaredError()
+    return place_rows(Sample(strata, np.ones(len(strata))), loss, n_members, share, rng, "cpu").held_out.numpy()
 
 
 @settings(deadline=None)
@@ -64,7 +69,8 @@ def test_the_validation_loss_is_the_mean_over_members_of_each_ones_mean():
     rng = np.random.default_rng(0)
     held = torch.from_numpy(rng.random((40, 3)) < 0.4)
     weights, losses = rng.random(40) + 0.5, rng.random((40, 3))
-    rows = Rows(torch.zeros(40), torch.from_numpy(weights).float(), held, 40.0, 1.0, np.ones(40, int))
+    sample = Sample(rng.normal(size=40), weights)
+    rows = replace(place_rows(sample, SquaredError(), 3, 0, rng, "cpu"), held_out=held)
     means = [np.average(losses[h, m], weights=weights[h]) for m, h in enumerate(held.numpy().T)]
     parts = (torch.from_numpy(losses) * rows.validation_parts()).sum(dim=1)
     assert float(parts.sum()) == pytest.approx(np.mean(means), rel=1e-6)
@@ -74,8 +80,8 @@ def test_the_validation_loss_is_the_mean_over_members_of_each_ones_mean():
 
 
 def test_large_tables_hold_out_no_more_than_they_need():
-    held = hold_out(np.zeros(1000), 3, 0.4, np.random.default_rng(0), max_rows=50)
-    assert held.sum(axis=0).tolist() == [50, 50, 50]
+    held = hold_out(np.zeros(200_000), 3, 0.4, np.random.default_rng(0))
+    assert held.sum(axis=0).tolist() == [50_000] * 3
 
 
 @pytest.mark.parametrize("size", [0, 0.0, 0.001])
@@ -100,7 +106,6 @@ def test_copies_keep_the_expected_gradient(seed, counts, n_members):
     held = torch.from_numpy(rng.random((len(strata), n_members)) < 0.2)
     rows = place_rows(sample, CrossEntropy(len(counts)), n_members, 0, rng, "cpu")
     rows, copies = replace(rows, held_out=held), rows.copies
-    np.testing.assert_array_equal(copies, copy_rare(strata))
     # A draw takes a row with probability copies / Σ copies: times its share, that is its weight again.
     expected = (rows.shares() * torch.from_numpy(copies / copies.sum())[:, None]).numpy()
     plain = sample.weights[:, None] * ~held.numpy()
@@ -110,15 +115,11 @@ def test_copies_keep_the_expected_gradient(seed, counts, n_members):
 
 
 def test_copies_are_capped_and_common_classes_have_one():
-    common = int(1 / RARE_SHARE)
-    counts = np.array([10_000, 10_000 // common + 10, 100, 1])
-    strata = np.repeat([5, 7, 8, 9], counts)
-    copies = {label: set(copy_rare(strata)[strata == label].tolist()) for label in (5, 7, 8, 9)}
-    assert copies[5] == {1}
-    assert copies[7] == {1}
-    assert copies[8] == {min(MAX_COPIES, int(RARE_SHARE * counts.sum() / 100))}
-    assert copies[9] == {MAX_COPIES}
-    assert set(copy_rare(np.zeros(50)).tolist()) == {1}
+    counts = np.array([10_000, 510, 100, 1])  # classes below 5 % of the rows have copies, 50 at most
+    strata = np.repeat(np.arange(4), counts)
+    rows = place_rows(Sample(strata, np.ones(len(strata))), CrossEntropy(4), 1, 0, np.random.default_rng(0), "cpu")
+    copies = [set(rows.copies[strata == label].tolist()) for label in range(4)]
+    assert copies == [{1}, {1}, {int(0.05 * counts.sum() / 100)}, {50}]
 
 
 def test_rows_of_a_regression_have_one_copy():

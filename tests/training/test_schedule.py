@@ -9,11 +9,10 @@ import pandas as pd
 import pytest
 from sklearn.metrics import log_loss
 
-from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
-from neuralbasis.model.shapes import TiedShape
+from neuralbasis import NetworkConfig, NeuralBasisClassifier, NeuralBasisRegressor
 from tests.laws.fit_together import draw_weak_pairs
 
-QUICK = {"max_steps": 60, "outer_bags": 2, "hidden": (32, 32), "random_state": 0}
+QUICK = {"max_steps": 60, "outer_bags": 2, "network__hidden": (32, 32), "random_state": 0}
 MAINS = [(0,), (1,), (2,), (3,)]
 TASKS = ("regression", "binary", "multiclass")
 
@@ -52,11 +51,11 @@ STAGES = {
     "a number of pairs": ({"interactions": 1}, [*MAIN, *PAIRS]),
     "listed pairs": ({"interactions": [(0, 1)]}, [*MAIN, *PAIRS]),
     "all pairs": ({"interactions": "all"}, [*MAIN, *PAIRS]),
-    "triples": ({"interactions": "all", "triples": 1}, [*MAIN, *PAIRS, *TRIPLES]),
-    "triples alone": ({"interactions": 0, "triples": "all"}, [*MAIN, *TRIPLES]),
-    "together": ({"staged": False}, ["all terms"]),
-    "no steps": ({"refine": False}, ["main effects", *PAIRS]),
-    "output penalty": ({"output_penalty": 1e-6}, ["main effects", *PAIRS]),
+    "triples": ({"interactions": {2: "all", 3: 1}}, [*MAIN, *PAIRS, *TRIPLES]),
+    "triples alone": ({"interactions": {2: 0, 3: "all"}}, [*MAIN, *TRIPLES]),
+    "together": ({"network__staged": False}, ["all terms"]),
+    "no steps": ({"boosted_steps": False}, ["main effects", *PAIRS]),
+    "output penalty": ({"network__output_penalty": 1e-6}, ["main effects", *PAIRS]),
     "no validation": ({"validation_size": 0}, ["main effects", "pairs"]),
     "callback": ({"callbacks": [lambda history: True]}, ["main effects"]),
     "time limit": ({"time_limit": 1e-6}, ["main effects"]),
@@ -74,7 +73,7 @@ def test_stages_of_a_fit(case):
 def test_tied_classes_have_neither_steps_nor_shares():
     X, noise = draw(300)
     y = make_target(X[:, 0] * X[:, 1] + 0.1 * noise, "multiclass")
-    model = make_estimator("multiclass", interactions=[(0, 1)], tied_classes=True, max_steps=20).fit(X, y)
+    model = make_estimator("multiclass", interactions=[(0, 1)], network__tied_classes=True, max_steps=20).fit(X, y)
     assert list_stages(model) == ["main effects", "pairs"]
 
 
@@ -107,7 +106,7 @@ def test_shares_take_no_steps_and_lower_the_held_out_loss():
 def test_axes_get_knots_where_main_effects_jump():
     X, noise = draw(3000)
     y = 2.0 * (X[:, 0] > 0.37) + X[:, 1] + 0.05 * noise
-    plain, stepped = (make_estimator(interactions=0, refine=flag).fit(X, y).model_ for flag in (False, True))
+    plain, stepped = (make_estimator(interactions=0, boosted_steps=flag).fit(X, y).model_ for flag in (False, True))
     known = [axis.knots for axis in plain.encoder.axes]
     found = [axis.knots for axis in stepped.encoder.axes]
     assert all(np.isin(one, other).all() for one, other in zip(known, found, strict=True))
@@ -122,7 +121,7 @@ def test_axes_get_knots_where_main_effects_jump():
 @pytest.mark.parametrize("staged", [True, False])
 def test_all_pairs(staged):
     X, noise = draw(200, 5)
-    model = make_estimator(interactions="all", staged=staged, max_steps=5, validation_size=0).fit(X, noise)
+    model = make_estimator(interactions="all", network__staged=staged, max_steps=5, validation_size=0).fit(X, noise)
     assert model.term_features_ == [(index,) for index in range(5)] + list(combinations(range(5), 2))
 
 
@@ -158,8 +157,8 @@ def test_listed_pairs_stay_even_if_they_are_zero():
 
 
 OPTIONS = (
-    {}, {"interactions": 3}, {"interactions": "all"}, {"refine": False}, {"validation_size": 0}, {"staged": False},
-    {"interactions": "all", "triples": 2}, {"interactions": 2, "triples": 1, "heredity": None},
+    {}, {"interactions": 3}, {"interactions": "all"}, {"boosted_steps": False}, {"validation_size": 0},
+    {"network__staged": False}, {"interactions": {2: "all", 3: 2}}, {"interactions": {2: 2, 3: 1}},
 )  # fmt: skip
 
 
@@ -184,11 +183,11 @@ def list_pairs(model):
     return [term for term in model.term_features_ if len(term) == 2]
 
 
-def test_weaker_pairs_gain_on_new_rows(monkeypatch):
+def test_weaker_pairs_gain_on_new_rows():
     (X, y), (T, truth) = draw_weak_pairs(), draw_weak_pairs(4000, seed=1)
     model = make_estimator(**WEAK).fit(X, y)
-    monkeypatch.setattr("neuralbasis.training.schedule.FEW_ROWS", len(y) - 1)
-    plain = make_estimator(**WEAK).fit(X, y)
+    strong = list_pairs(make_estimator(**WEAK, boosted_steps=False).fit(X, y))
+    plain = make_estimator(**WEAK, interactions=strong).fit(X, y)
     errors = [np.mean((each.predict(T) - truth) ** 2) for each in (model, plain)]
     assert errors[0] < 0.95 * errors[1]
     assert len(list_pairs(plain)) + 5 < len(list_pairs(model)) <= 28
@@ -196,7 +195,9 @@ def test_weaker_pairs_gain_on_new_rows(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("options", "most"), [({"interactions": 2}, 2), ({"interactions": [(0, 1)]}, 1), ({"refine": False}, 20)], ids=str
+    ("options", "most"),
+    [({"interactions": 2}, 2), ({"interactions": [(0, 1)]}, 1), ({"boosted_steps": False}, 20)],
+    ids=str,
 )
 def test_there_are_no_weaker_pairs_unless_pairs_are_automatic_and_have_steps(options, most):
     X, y = draw_weak_pairs()
@@ -246,7 +247,7 @@ def test_a_callback_in_the_main_stage_skips_interactions():
         seen.append(history.stage[-1])
         return len(seen) == 4
 
-    model = make_estimator(interactions="all", triples=2, callbacks=[stop]).fit(X, X[:, 0] * X[:, 1])
+    model = make_estimator(interactions={2: "all", 3: 2}, callbacks=[stop]).fit(X, X[:, 0] * X[:, 1])
     assert seen == ["main effects"] * 4 == model.history_.stage
     assert model.history_.stopped_by == "callback"
     assert model.term_features_ == MAINS
@@ -255,7 +256,7 @@ def test_a_callback_in_the_main_stage_skips_interactions():
 def test_a_callback_in_the_pairs_stage_skips_triples():
     X, _ = draw(400)
     model = make_estimator(
-        interactions="all", triples=2, callbacks=[lambda history: history.stage.count("pairs") == 6]
+        interactions={2: "all", 3: 2}, callbacks=[lambda history: history.stage.count("pairs") == 6]
     ).fit(X, X[:, 0] * X[:, 1])
     assert set(model.history_.stage) == {"main effects", "pairs", "shares"}
     assert model.history_.stopped_by == "callback"
@@ -280,7 +281,7 @@ def test_the_time_limit_is_that_of_all_stages_together():
         if history.stage[-1] == "pairs":
             began.append(history.seconds[-1])
 
-    model = make_estimator(interactions="all", time_limit=limit, early_stopping_rounds=0, max_epochs=2000 / 3)
+    model = make_estimator(interactions="all", time_limit=limit, early_stopping_rounds=0, network__max_epochs=2000 / 3)
     model.set_params(max_steps="auto", callbacks=[slow_down], learning_rate=1e-3).fit(X, y)
     assert model.history_.stopped_by == "time_limit"
     assert limit < model.history_.seconds[-1] < limit + 0.7
@@ -294,13 +295,13 @@ def test_the_time_limit_is_that_of_all_stages_together():
     [
         {"interactions": 0},
         {"interactions": 3},
-        {"interactions": 3, "staged": False},
-        {"interactions": [(0, 1), (0, 1, 2)], "triples": 1},
-        {"interactions": 3, "engine": "exact"},
-        {"interactions": 3, "n_subnets": 2, "tied_classes": True},
-        {"interactions": 3, "tied_classes": True, "staged": False},
+        {"interactions": 3, "network__staged": False},
+        {"interactions": {2: [(0, 1), (0, 1, 2)], 3: 1}},
+        {"interactions": 3, "network__engine": "exact"},
+        {"interactions": 3, "network__n_subnets": 2, "network__tied_classes": True},
+        {"interactions": 3, "network__tied_classes": True, "network__staged": False},
         {"interactions": 3, "validation_size": 0.2},
-        {"interactions": [(0, 1), (0, 1, 2)], "validation_size": 0.2, "refine": False},
+        {"interactions": [(0, 1), (0, 1, 2)], "validation_size": 0.2, "boosted_steps": False},
     ],
     ids=str,
 )
@@ -338,7 +339,9 @@ def test_classes_may_be_tied_in_a_later_stage_only(limit, monkeypatch, trainers)
 def test_training_all_terms_together_gives_the_same_kind_of_model():
     X, noise = draw()
     y = X[:, 0] * X[:, 1] + 0.1 * noise
-    staged, together = (make_estimator(interactions=2, triples=0, staged=flag).fit(X, y) for flag in (True, False))
+    staged, together = (
+        make_estimator(interactions={2: 2, 3: 0}, network__staged=flag).fit(X, y) for flag in (True, False)
+    )
     assert set(together.history_.stage) == {"all terms"}
     assert len(together.history_.stage) == len(together.history_.steps) <= 60 // 2 + 1
     for model in (staged, together):
@@ -356,18 +359,19 @@ def test_no_main_effects_are_trained_first_if_nothing_is_searched():
     X, noise = draw(200)
     seen = []
     make_estimator(
-        interactions=[(0, 1)], staged=False, max_steps=5, callbacks=[lambda history: seen.append(len(history.steps))]
+        interactions=[(0, 1)],
+        network__staged=False,
+        max_steps=5,
+        callbacks=[lambda history: seen.append(len(history.steps))],
     ).fit(X, noise)
     assert seen == [1, 2, 3, 4, 5]
 
 
-def test_many_classes_with_pairs_may_stay_factored(monkeypatch):
-    monkeypatch.setattr("neuralbasis.training.compile.MAX_NUMBERS", 0)
+def test_many_tied_classes_with_pairs_are_learned():
     X, noise = draw(600)
     score = X[:, 0] * X[:, 1] + 0.05 * noise
     y = np.digitize(score, np.quantile(score, np.arange(1, 12) / 12))
-    model = make_estimator("multiclass", interactions=1, tied_classes=True).fit(X, y)
-    assert any(isinstance(shape, TiedShape) for shape in model.model_.shapes)
+    model = make_estimator("multiclass", interactions=1, network__tied_classes=True).fit(X, y)
     assert model.term_scores_[-1].shape[-1] == 12
     assert find_loss(model, X, y) < 0.95 * np.log(12)
 
@@ -376,7 +380,15 @@ def test_many_classes_with_pairs_may_stay_factored(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"engine": "exact"}, {"basis": "spline"}, {"max_interaction_bins": 2}, {"staged": False}], ids=str
+    "options",
+    [
+        {},
+        {"network__engine": "exact"},
+        {"network__basis": "spline"},
+        {"max_interaction_bins": 2},
+        {"network__staged": False},
+    ],
+    ids=str,
 )
 def test_every_kind_of_column_may_be_in_every_term(options):
     rng, n_rows = np.random.default_rng(0), 150
@@ -392,11 +404,11 @@ def test_every_kind_of_column_may_be_in_every_term(options):
         }
     )
     y = table["size"].fillna(0) * table["flag"] + 0.1 * rng.normal(size=n_rows)
-    if "basis" in options:
-        options = {**options, "hidden": NeuralBasisRegressor().hidden}  # a spline has no network
-    model = make_estimator(interactions="all", triples="all", max_steps=3, validation_size=0, **options).fit(table, y)
+    if "network__basis" in options:
+        options = {**options, "network__hidden": NetworkConfig().hidden}  # a spline has no network
+    model = make_estimator(interactions={2: "all", 3: "all"}, max_steps=3, validation_size=0, **options).fit(table, y)
     terms = [term for order in (1, 2, 3) for term in combinations(range(7), order)]
-    constant = {2, 6} if model.staged else set()  # their interactions are 0, and dropped
+    constant = set() if "network__staged" in options else {2, 6}  # their interactions are 0, and dropped
     assert model.term_features_ == [term for term in terms if len(term) == 1 or not constant & set(term)]
     contributions = model.eval_terms(table)
     assert np.isfinite(contributions).all()
@@ -412,7 +424,7 @@ def test_a_column_of_many_levels_stays_small_in_a_pair(staged):
     level = np.r_[np.arange(300), np.minimum(rng.geometric(0.03, 2700) - 1, 299)]  # the first levels are the heaviest
     table = pd.DataFrame({"level": [f"level {k:03d}" for k in level], "x": rng.normal(size=3000)})
     y = np.where(level < 20, table["x"], -table["x"]) + 0.1 * rng.normal(size=3000)
-    model = make_estimator(interactions=[("level", "x")], staged=staged).fit(table, y)
+    model = make_estimator(interactions=[("level", "x")], network__staged=staged).fit(table, y)
     main, _, pair = model.term_scores_
     assert main.shape == (302,)
     assert pair.shape[0] <= 49 + 2
@@ -466,7 +478,7 @@ def test_triples_nest_in_pairs_that_have_few_knots(knots, monkeypatch):
     X = np.exp(draw(2100, 12)[0] * 2)
     y = np.log(X[:, :3]).prod(axis=1)
     monkeypatch.setattr("neuralbasis.training.defaults.MAX_NUMBERS", 66 * 2 * knots**2)
-    model = make_estimator(interactions="all", triples=1, max_steps=3, validation_size=0).fit(X, y)
+    model = make_estimator(interactions={2: "all", 3: 1}, max_steps=3, validation_size=0).fit(X, y)
     sizes = {len(shape.term): max(len(axis.knots) for axis in shape.axes) for shape in model.model_.shapes}
     assert sizes[2] == knots
     assert sizes[3] <= knots

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from neuralbasis.training.defaults import AUTO_CHANCE
 from tests.training.test_schedule import MAINS, TASKS, draw, find_loss, make_estimator, make_target
 
 
@@ -18,7 +17,7 @@ def test_a_product_is_ranked_first_and_learned(task, staged):
     X, noise = draw(1200)
     y = make_target(X[:, 0] * X[:, 2] + 0.3 * X[:, 1] + 0.05 * noise, task)
     train, test = slice(0, 600), slice(600, 1200)
-    paired = make_estimator(task, interactions=1, staged=staged).fit(X[train], y[train])
+    paired = make_estimator(task, interactions=1, network__staged=staged).fit(X[train], y[train])
     first, *others = paired.interaction_ranking_
     assert (first.name, first.features, first.chosen) == ("feature_0000 & feature_0002", (0, 2), True)
     assert [item.chosen for item in others] == [False] * 5
@@ -33,10 +32,10 @@ def test_a_product_is_ranked_first_and_learned(task, staged):
 def test_interactions_are_automatic():
     X, noise = draw()
     y = X[:, 0] * X[:, 1] + 0.1 * noise
-    model = make_estimator(refine=False).fit(X, y)  # five times four columns: all six pairs that exceed noise
+    model = make_estimator(boosted_steps=False).fit(X, y)  # five times four columns: all six pairs that exceed noise
     assert model.interaction_ranking_[0].features == (0, 1)
     assert sorted(item.features for item in model.interaction_ranking_) == list(combinations(range(4), 2))
-    reach = (chi2.isf(AUTO_CHANCE / 6, 1) - 1) / len(X)
+    reach = (chi2.isf(0.3 / 6, 1) - 1) / len(X)
     assert all(item.chosen == (item.strength > reach) for item in model.interaction_ranking_)
     chosen = [item.features for item in model.interaction_ranking_ if item.chosen]
     assert model.term_features_ == [*MAINS, *sorted(chosen)]
@@ -66,9 +65,9 @@ def test_the_requested_number_of_pairs_is_trained(requested, count):
 def test_automatic_interactions_have_a_false_discovery_rate_above_10_000_rows(n_rows):
     X, noise = draw(n_rows, 8, seed=2)
     y = X[:, 0] * X[:, 1] + 0.06 * X[:, 2] * X[:, 3] + 0.05 * X[:, 4] * X[:, 5] + noise
-    ranking = make_estimator(interactions="auto", refine=False).fit(X, y).interaction_ranking_
+    ranking = make_estimator(interactions="auto", boosted_steps=False).fit(X, y).interaction_ranking_
     strengths, ranks = np.array([item.strength for item in ranking]), np.arange(1, len(ranking) + 1)
-    reach = (chi2.isf(AUTO_CHANCE * (ranks if n_rows > 10_000 else 1) / len(ranking), 1) - 1) / n_rows
+    reach = (chi2.isf(0.3 * (ranks if n_rows > 10_000 else 1) / len(ranking), 1) - 1) / n_rows
     n_chosen = 1 + np.flatnonzero(strengths > reach)[-1]
     assert [item.chosen for item in ranking] == [True] * n_chosen + [False] * (len(ranking) - n_chosen)
 
@@ -80,7 +79,7 @@ def test_automatic_interactions_of_noise_are_rarely_chosen(task):
         X, noise = draw(300, 6, seed)
         model = make_estimator(task, max_steps=5).fit(X, make_target(noise, task))
         chosen += any(item.chosen for item in model.interaction_ranking_)
-    assert chosen <= 14  # the chance is about AUTO_CHANCE each, 0.4 with three classes
+    assert chosen <= 14  # the chance is about 0.3 each, 0.4 with three classes
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -97,38 +96,33 @@ def test_a_planted_triple_is_found(staged):
     X, noise = draw(1600)
     y = 3 * X[:, 0] * X[:, 1] * X[:, 3] + 0.1 * noise
     train, test = slice(0, 800), slice(800, 1600)
-    options = {"interactions": "all", "staged": staged, "max_steps": 120}
-    model = make_estimator(**options, triples=1).fit(X[train], y[train])
+    options = {"network__staged": staged, "max_steps": 120}
+    model = make_estimator(interactions={2: "all", 3: 1}, **options).fit(X[train], y[train])
     triples = [item for item in model.interaction_ranking_ if len(item.features) == 3]
     assert [item.features for item in triples if item.chosen] == [(0, 1, 3)] == [triples[0].features]
     assert len(triples) == 4
     assert [term for term in model.term_features_ if len(term) == 3] == [(0, 1, 3)]
     assert model.score(X[test], y[test]) > 0.85
-    assert make_estimator(**options).fit(X[train], y[train]).score(X[test], y[test]) < 0.2
+    assert make_estimator(interactions="all", **options).fit(X[train], y[train]).score(X[test], y[test]) < 0.2
     if staged:
         assert model.history_.best > model.history_.stage.index("triples")
 
 
-@pytest.mark.parametrize(
-    ("heredity", "expected"),
-    [("strong", [(0, 1, 2)]), ("weak", [(0, 1, 2), (0, 2, 3), (1, 2, 3)]), (None, list(combinations(range(5), 3)))],
-)
 @pytest.mark.parametrize("staged", [True, False])
-def test_heredity_limits_where_triples_are_searched(heredity, expected, staged):
+def test_triples_are_searched_where_all_pairs_are_in_the_model(staged):
     X, noise = draw(200, 5)
     pairs = [(0, 1), (1, 2), (0, 2), (2, 3)]
-    model = make_estimator(
-        interactions=pairs, triples=1, heredity=heredity, staged=staged, max_steps=5, validation_size=0
-    ).fit(X, noise)
-    assert sorted(item.features for item in model.interaction_ranking_) == expected
-    assert sum(item.chosen for item in model.interaction_ranking_) == 1
+    model = make_estimator(interactions={2: pairs, 3: 1}, network__staged=staged, max_steps=5, validation_size=0).fit(
+        X, noise
+    )
+    assert [(item.features, item.chosen) for item in model.interaction_ranking_] == [((0, 1, 2), True)]
 
 
 def test_triples_need_pairs_unless_all_are_requested():
     X, noise = draw(200)
-    model = make_estimator(interactions=0, triples=3, max_steps=5).fit(X, noise)
+    model = make_estimator(interactions={2: 0, 3: 3}, max_steps=5).fit(X, noise)
     assert (model.interaction_ranking_, model.term_features_) == ([], MAINS)
-    model = make_estimator(interactions=0, triples="all", max_steps=5, validation_size=0).fit(X, noise)
+    model = make_estimator(interactions={2: 0, 3: "all"}, max_steps=5, validation_size=0).fit(X, noise)
     assert [term for term in model.term_features_ if len(term) == 3] == list(combinations(range(4), 3))
 
 
@@ -136,12 +130,12 @@ def test_triples_need_pairs_unless_all_are_requested():
 def test_excluded_terms_are_neither_trained_nor_ranked(staged):
     X, noise = draw(400)
     y = X[:, 0] * X[:, 1] + X[:, 3] + 0.1 * noise
-    options = {"interactions": "all", "triples": "all", "max_steps": 5, "staged": staged, "validation_size": 0}
+    options = {"interactions": {2: "all", 3: "all"}, "max_steps": 5, "network__staged": staged, "validation_size": 0}
     model = make_estimator(**options, exclude=[(1, 0)]).fit(X, y)
     assert model.term_features_ == [
         *MAINS, (0, 2), (0, 3), (1, 2), (1, 3), (2, 3), (0, 2, 3), (1, 2, 3),
     ]  # fmt: skip
-    model = make_estimator(**{**options, "interactions": 5, "triples": 2}, exclude=[3, ("feature_0000", 1)]).fit(X, y)
+    model = make_estimator(**{**options, "interactions": {2: 5, 3: 2}}, exclude=[3, ("feature_0000", 1)]).fit(X, y)
     assert model.term_features_ == [(0,), (1,), (2,), (0, 2), (1, 2)]
     assert {item.features for item in model.interaction_ranking_} <= {(0, 2), (1, 2)}
     changed = X.copy()
@@ -158,7 +152,7 @@ def test_other_pairs_are_found_if_one_is_excluded():
 
 
 def test_columns_with_the_strongest_main_effects_are_searched(monkeypatch):
-    monkeypatch.setattr("neuralbasis.training.screen.MAX_SCREENED", {2: 3})
+    monkeypatch.setattr("neuralbasis.training.screen.MAX_SCREENED", 3)
     X, noise = draw(500, 6)
     y = X[:, 1] + 2 * X[:, 3] - X[:, 4] + 0.1 * noise
     model = make_estimator(interactions=2).fit(X, y)
@@ -171,7 +165,7 @@ def test_columns_with_the_strongest_main_effects_are_searched(monkeypatch):
 def test_pairs_learn_what_given_scores_leave(staged):
     X, noise = draw()
     base, rest = 20 + 30 * X[:, 0] * X[:, 3], X[:, 1] * X[:, 2] + 0.02 * noise
-    model = make_estimator(interactions=1, staged=staged).fit(X, base + rest, init_score=base)
+    model = make_estimator(interactions=1, network__staged=staged).fit(X, base + rest, init_score=base)
     assert model.interaction_ranking_[0].features == (1, 2)
     assert model.term_features_ == [*MAINS, (1, 2)]
     assert 1 - np.var(model.predict(X) - rest) / np.var(rest) > 0.95
@@ -195,7 +189,7 @@ def test_weights_are_repeated_rows_where_pairs_are_searched(task, staged):
     X, noise = draw(150)
     y = make_target(X[:, 0] * X[:, 1] + 0.5 * noise, task)
     weights = np.random.default_rng(2).integers(0, 4, 150)
-    options = {"interactions": 2, "triples": 1, "heredity": None, "max_steps": 15, "staged": staged}
+    options = {"interactions": {2: 2, 3: 1}, "max_steps": 15, "network__staged": staged}
     weighted = make_estimator(task, **options).fit(X, y, sample_weight=weights)
     repeated = make_estimator(task, **options).fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
     assert weighted.interaction_ranking_ == repeated.interaction_ranking_

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
-from neuralbasis.encoding.axis import continuous_axis, level_axis
-from neuralbasis.encoding.layout import lay_out
-from neuralbasis.training.engines import GridEngine
-from neuralbasis.training.stage import Stage
+from neuralbasis.encoding import continuous_axis, lay_out, level_axis
+from neuralbasis.training import GridEngine, Stage
 from neuralbasis.training.step_learner import subdivide
 
 RNG = np.random.default_rng(0)
@@ -49,3 +48,13 @@ def test_scores_are_added_to_given_ones():
     torch.testing.assert_close(stage.add_scores(given), stage.add_scores(None) + given, rtol=1e-5, atol=1e-5)
     zero = Stage(stage.grid, stage.intercept, torch.zeros_like(stage.table()))
     torch.testing.assert_close(zero.add_scores(None), stage.intercept.expand(500, 2, 1))
+
+
+def test_the_strength_of_a_main_effect_does_not_depend_on_its_mean():
+    stage = make_stage([(0,), (1,)])
+    strengths = stage.measure_main_effects()
+    shifted = Stage(stage.grid, stage.intercept, stage.table() + 100).measure_main_effects()
+    assert shifted == pytest.approx(strengths, rel=1e-4)
+    cells = stage.grid.layout.cells_of(1)
+    levels = stage.table()[cells].numpy()[1:-1][X[:, 1].astype(int)]
+    assert strengths[1] == pytest.approx(levels.var(axis=0).mean(), rel=1e-5)

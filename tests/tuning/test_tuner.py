@@ -18,11 +18,10 @@ from sklearn.metrics import log_loss, roc_auc_score
 import neuralbasis
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, tune
 from neuralbasis.cli import main
-from neuralbasis.config import PAPER
-from neuralbasis.data.target import hold_out
+from neuralbasis.data import hold_out
 
-QUICK = {"max_steps": 20, "outer_bags": 2, "interactions": 0, "refine": False}
-RATES = {"learning_rate": (1e-4, 0.1, "log"), "n_bases": [4, 16]}
+QUICK = {"max_steps": 20, "outer_bags": 2, "interactions": 0, "boosted_steps": False}
+RATES = {"learning_rate": (1e-4, 0.1, "log"), "network__n_bases": [4, 16]}
 
 
 def draw_rows(n_rows=240, seed=0):
@@ -77,22 +76,24 @@ def test_the_first_trial_is_the_unchanged_estimator(tuned):
 def test_a_tuning_prints_as_a_table(tuned):
     lines = str(tuned).splitlines()
     assert re.fullmatch(rf"4 trials, 0 failed, \d+ s; the best is trial {tuned.best.number}", lines[0])
-    assert lines[2].split() == ["trial", "RMSE", "seconds", "learning_rate", "n_bases"]
+    assert lines[2].split() == ["trial", "RMSE", "seconds", "learning_rate", "network__n_bases"]
     assert lines[3].split()[0] == str(tuned.best.number)
     assert [float(line.split()[1]) for line in lines[3:]] == pytest.approx(sorted(losses(tuned)), rel=1e-4)
     assert repr(tuned) == str(tuned)
     frame = pd.DataFrame(tuned.to_rows())
-    assert list(frame.columns) == ["trial", "loss", "seconds", "error", "learning_rate", "n_bases"]
+    assert list(frame.columns) == ["trial", "loss", "seconds", "error", "learning_rate", "network__n_bases"]
     assert frame.loss.tolist() == losses(tuned)
 
 
 def test_failed_trials_are_listed():
     X, y = draw_rows()
     with pytest.warns(UserWarning, match="failed with ValueError: n_bases must be"):
-        found = tune(NeuralBasisRegressor(**QUICK), X, y, {"n_bases": [0, 4]}, n_trials=5, refit=False, verbose=False)
+        found = tune(
+            NeuralBasisRegressor(**QUICK), X, y, {"network__n_bases": [0, 4]}, n_trials=5, refit=False, verbose=False
+        )
     failed = [trial for trial in found.trials if trial.error is not None]
     assert failed
-    assert all(trial.settings == {"n_bases": 0} for trial in failed)
+    assert all(trial.settings == {"network__n_bases": 0} for trial in failed)
     assert f"5 trials, {len(failed)} failed" in str(found)
     assert str(found).splitlines()[-1].startswith(f"trial {failed[-1].number} failed with ValueError: n_bases")
     assert not hasattr(found.estimator, "model_")
@@ -173,19 +174,23 @@ def test_a_stored_tuning_continues_only_with_the_same_rows(tmp_path):
     with pytest.raises(ValueError, match="another search: rows differ"):
         tune(NeuralBasisRegressor(**QUICK), X, y + 1, RATES, n_trials=4, **options)
     with pytest.raises(ValueError, match="another search: estimator differ"):
-        tune(NeuralBasisRegressor(**QUICK, hidden=(8,)), X, y, RATES, n_trials=4, **options)
+        tune(NeuralBasisRegressor(**QUICK, network__hidden=(8,)), X, y, RATES, n_trials=4, **options)
 
 
 def test_named_spaces_keep_parameters_that_are_not_at_their_default():
     X, y = draw_rows(120)
     options = {"n_trials": 3, "refit": False, "verbose": False}
     usual = tune(NeuralBasisRegressor(**QUICK), X, y, **options)
-    assert set(usual.trials[1].settings) == {"smoothness", "learning_rate", "max_bins", "n_bases"}
-    paper = tune(NeuralBasisRegressor(max_epochs=1, outer_bags=2, dropout=0.1), X, y, "paper", **options)
+    assert set(usual.trials[1].settings) == {"smoothness", "learning_rate", "max_bins", "network__n_bases"}
+    paper = tune(
+        NeuralBasisRegressor(network__max_epochs=1, outer_bags=2, network__dropout=0.1), X, y, "paper", **options
+    )
     found = paper.trials[1].settings
-    assert {name: value for name, value in PAPER.items() if name != "outer_bags"}.items() <= found.items()
-    assert set(found) - set(PAPER) == {"learning_rate", "weight_decay", "output_penalty", "basis_dropout"}
-    assert paper.drawn == ("learning_rate", "weight_decay", "output_penalty", "basis_dropout")
+    assert (found["network__hidden"], found["network__engine"]) == ((256, 128, 128), "exact")
+    drawn = ("learning_rate", "network__weight_decay", "network__output_penalty", "network__basis_dropout")
+    assert paper.drawn == drawn
+    assert "outer_bags" not in found
+    assert "network__dropout" not in found
     assert "hidden" not in str(paper)
 
 
@@ -233,7 +238,7 @@ def houses(tmp_path):
 
 
 def run(*arguments, code=0):
-    quick = ["--set", "max_steps=20", "--set", "outer_bags=2", "--set", "refine=False", "--interactions", "0"]
+    quick = ["--set", "max_steps=20", "--set", "outer_bags=2", "--set", "boosted_steps=False", "--interactions", "0"]
     found = CliRunner().invoke(main, ["tune", *map(str, arguments), *quick])
     assert found.exit_code == code, found.output
     return found
@@ -244,7 +249,7 @@ def test_the_command_tunes_fits_scores_and_saves(houses, tmp_path):
     given = [houses, "--target", "price", "--model", out, "--storage", trials]
     text = run(*given, "--trials", 2).stdout
     assert text.startswith("2 trials, 0 failed")
-    assert text.splitlines()[2].split()[3:] == ["smoothness", "learning_rate", "max_bins", "n_bases"]
+    assert text.splitlines()[2].split()[3:] == ["smoothness", "learning_rate", "max_bins", "network__n_bases"]
     assert "40 rows held out" in text
     assert f"saved {out}: 3 terms, fitted on the other 160 rows" in text
 

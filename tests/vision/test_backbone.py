@@ -24,7 +24,6 @@ import torch
 from transformers import ResNetConfig, ResNetForImageClassification, ResNetModel, ViTConfig, ViTModel
 
 from neuralbasis.vision import Backbone, ConceptExtractor, load
-from neuralbasis.vision.concept_file import read_concept_file, write_concept_file
 
 
 def test_a_checkpoint_in_the_format_of_the_hub(birds, tmp_path: Path) -> None:
@@ -155,7 +154,15 @@ def test_code_in_the_checkpoint_is_not_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "processor", [{"image_mean": [1]}, {"image_std": [1, 0, 1]}, {"image_mean": "red"}, [], {"image_std": 3}]
+    "processor",
+    [
+        {"image_mean": [1]},
+        {"image_mean": [1, 1], "image_std": [1, 1, 1, 1]},
+        {"image_std": [1, 0, 1]},
+        {"image_mean": "red"},
+        [],
+        {"image_std": 3},
+    ],
 )
 def test_invalid_preprocessors_are_refused(processor, tmp_path: Path) -> None:
     ResNetModel(shallow_net()).save_pretrained(tmp_path / "net")
@@ -202,8 +209,8 @@ def test_the_hub_is_accessed_only_on_request(birds, hub, tmp_path: Path) -> None
     """A concept file names a hub model: an error without --download; with it, the recorded commit is downloaded."""
     learned = birds.extractor.learned
     source = learned.source._replace(name="birds/net", revision="a" * 40)
-    write_concept_file(tmp_path / "a.nbc", replace(learned, source=source))
-    assert read_concept_file(tmp_path / "a.nbc").source == source
+    ConceptExtractor(replace(learned, source=source)).save(tmp_path / "a.nbc")
+    assert load(tmp_path / "a.nbc").learned.source == source
     (tmp_path / "pictures").mkdir()
     shutil.copy(birds.annotations.images[0], tmp_path / "pictures")
     command = [sys.executable, "-m", "neuralbasis", "concepts", "apply", "a.nbc", "pictures", "-o", "a.csv"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
-from scipy.sparse import coo_array
+from scipy.sparse import coo_array, csr_array
 
-from neuralbasis.data.frames import read_columns
 from neuralbasis.vision import detection
 from tests.vision.detection_data import make_boxes, make_truth, write
 
@@ -28,20 +28,28 @@ def test_braces_in_names_are_printed_verbatim(tmp_path):
         detection.read_annotations(write(tmp_path / "{0}.json", odd))
 
 
-@pytest.mark.parametrize("kind", ["mapping", "rows", "sparse", "polars", "pandas"])
+@pytest.mark.parametrize("kind", ["mapping", "rows", "array", "arrow", "coo", "csr", "polars", "pandas"])
 def test_take_selects_rows_of_any_table(kind):
     numbers = np.arange(8.0).reshape(4, 2)
     named = {"a": numbers[:, 0].tolist(), "b": numbers[:, 1]}
     tables = {
         "mapping": lambda: named,
         "rows": numbers.tolist,
-        "sparse": lambda: coo_array(numbers),
+        "array": lambda: numbers,
+        "arrow": lambda: pa.table(named),
+        "coo": lambda: coo_array(numbers),
+        "csr": lambda: csr_array(numbers),
         "polars": lambda: pytest.importorskip("polars").DataFrame(named),
         "pandas": lambda: pytest.importorskip("pandas").DataFrame(named),
     }
-    few = make_boxes(np.ones((4, 4)), X=tables[kind]()).take(np.array([3, 1])).X
-    columns = few.toarray().T if kind == "sparse" else [column.numbers for column in read_columns(few)]
-    assert np.stack(columns).tolist() == [[6, 2], [7, 3]]
+    boxes = detection.Boxes("boxes", np.arange(4), np.arange(16).reshape(4, 4), tables[kind]())
+    for chosen, expected in ((np.array([3, 1]), [3, 1]), (np.array([True, False, False, True]), [0, 3])):
+        few = boxes.take(chosen)
+        X = np.stack(list(few.X.values()), axis=1) if kind == "mapping" else few.X
+        rows = X.toarray() if kind in ("coo", "csr") else np.asarray(X)
+        assert rows.tolist() == numbers[expected].tolist()
+        assert few.image.tolist() == expected
+        assert few.box.tolist() == boxes.box[expected].tolist()
 
 
 def test_an_exact_id_wins_over_an_equal_number(tmp_path):

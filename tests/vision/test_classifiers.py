@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -12,19 +11,11 @@ from sklearn.linear_model import LogisticRegression
 
 pytest.importorskip("PIL")
 
-from neuralbasis.vision import Annotations
-from neuralbasis.vision.annotations import Locations
-from neuralbasis.vision.classifiers import calibrate, find_axes, fit_classifiers
-from neuralbasis.vision.learning import hold_out
-from neuralbasis.vision.patches import (
-    ELSEWHERE,
-    IGNORED,
-    NEGATIVE,
-    POSITIVE,
-    Patches,
-    balance_weights,
-    sample_patches,
-)
+from neuralbasis.vision import Annotations, Locations
+from neuralbasis.vision.classifiers import calibrate, fit_classifiers
+from neuralbasis.vision.learning import balance_weights, hold_out, sample_patches
+
+POSITIVE, IGNORED, NEGATIVE, ELSEWHERE = 1, 0, -1, -2  # labels of patches
 
 
 def annotate(located: list[tuple[int, int, float, float]], present: list[list[int]], weight=None) -> Annotations:
@@ -65,7 +56,7 @@ def test_two_pictures_two_sizes_and_background() -> None:
     annotations = annotate([(0, 0, 50, 50), (1, 0, 50, 50)], [[1, 0, -1], [0, 1, -1]])
     sizes = np.array([[100, 100], [400, 200]])
     patches = sample_patches(annotations, sizes, (8, 8), 3, np.random.default_rng(0))
-    parts, background = (Patches(*(field[rows] for field in patches)) for rows in (slice(2), slice(2, 8)))
+    parts, background = (patches._make(field[rows] for field in patches) for rows in (slice(2), slice(2, 8)))
     assert parts.position.tolist() == [4 * 8 + 4, 2 * 8 + 1]
     assert parts.labels.tolist() == [[POSITIVE, NEGATIVE, ELSEWHERE], [NEGATIVE, POSITIVE, ELSEWHERE]]
     assert background.image.tolist() == [0, 0, 0, 1, 1, 1]
@@ -73,6 +64,14 @@ def test_two_pictures_two_sizes_and_background() -> None:
     row, column = background.position // 8, background.position % 8
     centre = np.array([[4, 4], [2, 1]])[background.image]
     assert (np.maximum(abs(row - centre[:, 0]), abs(column - centre[:, 1])) >= 2).all()
+
+
+def test_positions_on_the_grid_follow_the_resize() -> None:
+    """A point of a wide picture falls into the patch of the resized picture that shows it; points outside are moved."""
+    located = [(0, 0, 0, 0), (0, 0, 250, 150), (0, 0, 499, 299), (0, 0, 600, -5)]
+    annotations = annotate(located, [[1, 0, -1]])
+    patches = sample_patches(annotations, np.array([[500, 300]]), (14, 14), 0, np.random.default_rng(0))
+    assert patches.position.tolist() == [0, 13, 7 * 14 + 7, 195]
 
 
 def test_unreadable_pictures_have_no_patches() -> None:
@@ -126,18 +125,16 @@ def test_each_concept_selects_its_ridge() -> None:
     assert np.mean((X[200:] @ found.coefficients[0] + found.intercepts[0] > 0) == separable[200:]) > 0.88
 
 
-def test_principal_axes() -> None:
+def test_classifiers_use_the_principal_axes_that_vary() -> None:
     rng = np.random.default_rng(2)
     X = np.zeros((500, 6), dtype=np.float16)
     X[:, 1], X[:, 4] = 5 * rng.normal(size=500), rng.normal(size=500) + 7
-    pool = ThreadPoolExecutor(1)
-    axes = find_axes(X, 512, pool)
-    assert axes.directions.shape == (6, 2)
-    assert np.abs(axes.directions[1, 0]) > 10 * np.abs(axes.directions[4, 0])
-    projected = (X.astype(float) - axes.centre) @ axes.directions
-    assert projected.var(axis=0) == pytest.approx(axes.variances, rel=1e-3)
-    assert axes.variances.sum() == pytest.approx(6, rel=1e-3)
-    assert find_axes(X, 1, pool).directions.shape == (6, 1)
+    weights = (np.sign(X[:, [4]] - 7) / 500).astype(np.float32)
+    found = fit_classifiers(X, weights, X, weights)
+    assert np.flatnonzero(found.coefficients[0]).tolist() == [1, 4]
+    assert found.coefficients[0, 4] > 10 * np.abs(found.coefficients[0, 1])
+    (first,) = fit_classifiers(X, weights, X, weights, max_axes=1).coefficients
+    assert np.abs(first[1]) > 10 * np.abs(first[4])  # the axis of the largest variance
 
 
 def test_calibration_is_a_logistic_regression() -> None:

@@ -219,19 +219,6 @@ def test_all_formats_of_boxes_are_equal(cups):
     np.testing.assert_array_equal(of_model.precision, best.precision)
 
 
-@pytest.mark.parametrize("name", ["parquet", "json, npz", "json, npy"])
-def test_take_selects_rows(cups, name):
-    folder, formats, model = cups
-    boxes = detection.read_boxes(*formats[name])
-    annotations = detection.read_annotations(folder / "truth.json")
-    mask = np.arange(len(boxes)) % 3 == 0
-    few = boxes.take(mask)
-    assert len(few) == 80
-    np.testing.assert_array_equal(few.box, boxes.box[mask])
-    np.testing.assert_array_equal(model.predict_proba(few.X), model.predict_proba(boxes.X)[mask])
-    assert detection.assign(few, annotations).tolist() == detection.assign(boxes, annotations)[mask].tolist()
-
-
 def test_the_command_line_gives_the_same_figures(cups):
     folder, formats, model = cups
     model.save(folder / "cups.nbm")
@@ -284,7 +271,7 @@ def test_sparse_features_with_listed_pairs(tmp_path):
     y = detection.assign(boxes, annotations)
     assert (y == np.where(table.y > 0, np.char.add("object ", table.y.astype(str)), "background")).mean() > 0.97
     pairs = [tuple(pair) for pair in find_frequent_pairs(table.X, 100).tolist()]
-    model = NeuralBasisClassifier(interactions=pairs, max_epochs=4, random_state=0).fit(boxes.X, y)
+    model = NeuralBasisClassifier(interactions=pairs, network__max_epochs=4, random_state=0).fit(boxes.X, y)
     assert model.model_.is_wide
     assert len(model.model_.shapes) == 600
     found = detection.evaluate(model, boxes, annotations)

@@ -22,8 +22,6 @@ from neuralbasis.vision import (
     read_inaturalist,
     read_picture,
 )
-from neuralbasis.vision.annotations import merge_sides, name_concept
-from neuralbasis.vision.feature_store import picture_key
 
 CUB_PARTS = (
     "back", "beak", "belly", "breast", "crown", "forehead", "left eye", "left leg", "left wing", "nape", "right eye",
@@ -110,45 +108,53 @@ def test_select_keeps_rows_consistent(tmp_path: Path) -> None:
     assert found.select(np.array([2, 0])).labels.tolist() == [1, 0]
 
 
-def test_concepts_are_named_as_in_the_paper() -> None:
-    parts = list(dict.fromkeys(map(merge_sides, CUB_PARTS)))
-    assert len(parts) == 12
+def read_attributes(folder: Path, attributes: list[str]) -> dict[str, list[str]]:
+    """Concepts of a folder with CUB's parts and these attributes, and the parts at which each is visible."""
+    parts = "".join(f"{k} {part}\n" for k, part in enumerate(CUB_PARTS, 1))
+    lines = "".join(f"{k} {attribute}\n" for k, attribute in enumerate(attributes, 1))
+    found = read_cub(write_cub(folder, **{"parts/parts.txt": parts, "attributes/attributes.txt": lines}))
+    assert len(found.parts) == 12
+    visible = [[part for part, flag in zip(found.parts, row, strict=True) if flag] for row in found.shows]
+    return dict(zip(found.concepts, visible, strict=True))
+
+
+def test_concepts_are_named_as_in_the_paper(tmp_path: Path) -> None:
     names = {
         "has_leg_color::orange": "orange leg",
         "has_wing_pattern::striped": "striped wing",
-        "has_beak_shape::needle": "needle-shaped beak",
         "has_bill_shape::needle": "needle-shaped beak",
         "has_bill_shape::hooked_seabird": "hooked seabird beak",
         "has_bill_color::red": "red beak",
+        "has_beak_color::blue": "blue beak",
+        "has_tail_shape::forked_tail": "forked tail",
         "has_wing_shape::pointed-wings": "pointed wings",
         "has_under_tail_color::buff": "buff under tail",
         "has_bill_length::shorter_than_head": "beak shorter than head",
         "has_head_pattern::eyering": "eyering head",
     }
-    for attribute, name in names.items():
-        assert name_concept(attribute, parts).name == name
-    assert name_concept("has_head_pattern::eyering", parts).parts == ("crown", "forehead", "eye")
-    for attribute in ("no attribute", "has_size::small", "has_shape::duck-like", "has_primary_color::red"):
-        assert name_concept(attribute, parts) is None
+    no_part = ["no attribute", "has_size::small", "has_shape::duck-like", "has_primary_color::red"]
+    found = read_attributes(tmp_path, [*names, *no_part])
+    assert list(found) == list(names.values())
+    assert found["eyering head"] == ["crown", "forehead", "eye"]
+    with pytest.raises(ValueError, match="two attributes have the same concept name; rename one of them"):
+        read_attributes(tmp_path, ["has_beak_shape::needle", "has_bill_shape::needle"])
 
 
 @pytest.mark.skipif("NEURALBASIS_DATA" not in os.environ, reason="needs CUB's attribute names")
 @pytest.mark.parametrize("is_official", [True, False])
-def test_cubs_312_attributes_are_278_concepts(is_official: bool) -> None:
-    parts = list(dict.fromkeys(map(merge_sides, CUB_PARTS)))
+def test_cubs_312_attributes_are_278_concepts(is_official: bool, tmp_path: Path) -> None:
     text = Path(os.environ["NEURALBASIS_DATA"], "cub", "attributes.txt").read_text()
     official = {"_beak_": "_bill_", "_primary_size": "_size", "_primary_shape": "_shape"}
     for spelling, official_spelling in official.items() if is_official else ():
         text = text.replace(spelling, official_spelling)
     attributes = [line.split(" ", 1)[1] for line in text.splitlines()]
-    found = {attribute: name_concept(attribute, parts) for attribute in attributes}
-    assert len(attributes) == 312
-    names = [concept.name for concept in found.values() if concept]
-    assert len(names) == len(set(names)) == 278
-    left_out = {attribute.split("::")[0] for attribute, concept in found.items() if concept is None}
+    found = read_attributes(tmp_path, attributes)
+    assert (len(attributes), len(found)) == (312, 278)
     prefix = "has_" if is_official else "has_primary_"
-    assert left_out == {f"{prefix}size", f"{prefix}shape", "has_primary_color"}
-    assert set().union(*(concept.parts for concept in found.values() if concept)) == set(parts)
+    (note,) = (note for note in read_cub(tmp_path).notes if note.startswith("attributes.txt: left out"))
+    for name in (f"{prefix}size", f"{prefix}shape", "has_primary_color", "(34 of 312)"):
+        assert name in note
+    assert len({part for parts in found.values() for part in parts}) == 12
 
 
 def test_inaturalist(tmp_path: Path) -> None:
@@ -316,10 +322,6 @@ def test_invalid_line_numbers_are_noted(tmp_path: Path) -> None:
     found = read_annotations(tmp_path, with_parts=False)
     assert found.images == (tmp_path / "images" / "c.jpg",)
     assert found.notes == ("images.txt: 2 lines could not be read, first line 1",)
-
-
-def test_impossible_file_names_have_no_key() -> None:
-    assert [picture_key(name) for name in ("a\0b", "a\ud800b")] == [None, None]
 
 
 def test_a_pipe_is_refused(tmp_path: Path) -> None:

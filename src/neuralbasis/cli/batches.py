@@ -8,29 +8,28 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import click
 import numpy as np
 import pyarrow as pa
 
 from ..data.columns import Column, Columns, level_text, list_names
-from ..data.target import check_weights
+from ..data.target import Sample, check_weights
 from ..encoding.axis import Axis, level_axis
 from ..encoding.encoder import Encoder
 from ..model.additive_model import AdditiveModel
 from ..model.predictions import output_arrays, output_names
-from ..vision.detection import Boxes, Detection, evaluate, read_annotations, read_boxes
+from ..vision.detection import Boxes, Detection, evaluate, read_annotations
 from .errors import CommandError, note, require_names
 from .metrics import Metric, classification_metrics, regression_metrics
 from .outputs import open_output
-from .tables import NUMBER, TEXT, AnyTable, needed_types, read_batch, respell
+from .tables import OpenTable, read_batch, respell
 
 BAR_STEPS = 1000  # of a progress bar
 
 
 def predict_table(
-    model: AdditiveModel, table: AnyTable, path: str, keep: Sequence[str], proba: bool, contributions: bool
+    model: AdditiveModel, table: OpenTable, path: str, keep: Sequence[str], proba: bool, contributions: bool
 ) -> int:
     """Write the kept columns and the predictions of all rows; return the number of rows.
 
@@ -42,12 +41,10 @@ def predict_table(
         raise CommandError(
             f"--keep: the output already has a column {list_names(repeated)}; rename that column in {table.place}"
         )
-    types = {**dict.fromkeys(keep, TEXT), **needed_types(model.encoder.axes)}
-    table.require(types)
+    table.require([*keep, *model.encoder.names])
     n_rows = 0
     with open_output(path, [*keep, *names]) as output:
-        for batch in show_progress(table, types, is_shown=path != "-"):
-            rows = read_batch(batch, model.encoder.axes, table.dialect.nulls)
+        for batch, rows in read_batches(table, model.encoder.axes, keep, is_shown=path != "-"):
             arrays = [*map(batch.column, keep), *map(pa.array, output_arrays(model, rows, outputs))]
             output.write(pa.RecordBatch.from_arrays(arrays, [*keep, *names]))
             n_rows += batch.num_rows
@@ -55,36 +52,34 @@ def predict_table(
 
 
 def evaluate_table(
-    model: AdditiveModel, table: AnyTable, target: str, weights: str | None = None
+    model: AdditiveModel, table: OpenTable, target: str, weights: str | None = None
 ) -> tuple[list[Metric], int]:
     """Metrics of the model on a table, next to the best constant for these rows, and the number of rows."""
     axis = _target_axis(model, target)
-    axes = (*model.encoder.axes, axis)
     if target in model.encoder.names:
         raise CommandError(f"column {target!r} is a feature of the model and cannot be its target; name another column")
-    types = {**needed_types(axes), **({weights: NUMBER} if weights else {})}
     y, predictions, mass = [], [], []
-    for batch in show_progress(table, types):
-        rows = read_batch(batch, axes, table.dialect.nulls)
-        y.append(Encoder((axis,)).numbers(rows.select([target]))[:, 0])
+    for batch, rows in read_batches(table, (*model.encoder.axes, axis), numbers=[weights] if weights else []):
+        y.append(_read_target(rows, axis))
         columns = rows.select(model.encoder.names)
         predictions.append(model.predict(columns) if model.classes is None else model.predict_proba(columns))
         mass.append(batch.column(weights).to_numpy(zero_copy_only=False) if weights else np.ones(batch.num_rows))
     if not y:
         raise CommandError(f"{table.place} has no rows to evaluate")
-    truth, found = np.concatenate(y), np.concatenate(predictions)
-    return compute_metrics(model, target, truth, found, np.concatenate(mass)), len(truth)
+    truth = np.concatenate(y)
+    sample = Sample(truth, check_weights(np.concatenate(mass), len(truth)))
+    check_target(model, target, truth)
+    return compute_metrics(model, np.concatenate(predictions), sample, train=sample), len(truth)
 
 
-def detect_table(model: AdditiveModel, table: AnyTable, path: str, image: str, box: Sequence[str]) -> Detection:
+def detect_table(model: AdditiveModel, table: OpenTable, path: str, image: str, box: Sequence[str]) -> Detection:
     """Evaluate a table of candidate boxes, scored by the model, against the annotations in a file."""
     if model.classes is None:
         raise CommandError("--detection needs a model of classes; this one is a regression")
-    annotations, axes = read_annotations(path), model.encoder.axes
-    types = {image: TEXT, **dict.fromkeys(box, NUMBER), **needed_types(axes)}
+    annotations = read_annotations(path)
     images, corners, found = [], [], []
-    for batch in show_progress(table, types):
-        found.append(model.predict_proba(read_batch(batch, axes, table.dialect.nulls)))
+    for batch, rows in read_batches(table, model.encoder.axes, [image], box):
+        found.append(model.predict_proba(rows))
         images += batch.column(image).to_pylist()
         corners.append(np.column_stack([batch.column(name).to_numpy(zero_copy_only=False) for name in box]))
     if not found:
@@ -93,34 +88,16 @@ def detect_table(model: AdditiveModel, table: AnyTable, path: str, image: str, b
     return evaluate(dict(zip(model.classes.tolist(), np.concatenate(found).T, strict=True)), boxes, annotations)
 
 
-def detect_boxes(
-    model: AdditiveModel, path: str, features: str | None, truth: str, image: str, box: Sequence[str]
-) -> Detection:
-    """Evaluate boxes whose features are in a separate file, which is read whole; sparse features stay sparse."""
-    return evaluate(model, read_boxes(path, features, image=image, box=box), read_annotations(truth))
+def compute_metrics(model: AdditiveModel, predictions: np.ndarray, sample: Sample, train: Sample) -> list[Metric]:
+    """Metrics of predictions (N,) of values, or of probabilities (N, classes) of classes, given by their indices.
 
-
-def compute_metrics(
-    model: AdditiveModel,
-    target: str,
-    y: np.ndarray,
-    predictions: np.ndarray,
-    weights: np.ndarray,
-    constant: Any = None,
-) -> list[Metric]:
-    """Metrics of predictions (N,), or of probabilities (N, classes).
-
-    y : (N,) values, or indices of classes; NaN is missing, -1 an unknown class
-    constant : prediction or class shares of the constant model; by default the best for these rows
+    The constant model is the mean of the training rows, or the shares of their classes.
     """
-    weights = check_weights(weights, len(y))
-    check_target(model, target, y)
     if model.classes is None:
-        constant = np.average(y, weights=weights) if constant is None else constant
-        return regression_metrics(y, predictions, constant, weights)
-    codes = y.astype(int)
-    shares = np.bincount(codes, weights, len(model.classes)) / weights.sum() if constant is None else constant
-    return classification_metrics(codes, predictions, shares, weights)
+        constant = float(np.average(train.y, weights=train.weights))
+        return regression_metrics(sample.y, predictions, constant, sample.weights)
+    shares = np.bincount(train.y.astype(int), train.weights, len(model.classes))
+    return classification_metrics(sample.y.astype(int), predictions, shares / shares.sum(), sample.weights)
 
 
 def check_target(model: AdditiveModel, target: str, y: np.ndarray) -> None:
@@ -135,10 +112,10 @@ def check_target(model: AdditiveModel, target: str, y: np.ndarray) -> None:
         )
 
 
-def read_whole(model: AdditiveModel, table: AnyTable, target: str | None) -> tuple[Columns, np.ndarray | None]:
+def read_whole(model: AdditiveModel, table: OpenTable, target: str | None) -> tuple[Columns, np.ndarray | None]:
     """All rows of a table, and the values or labels of the target if one is named."""
     axes = model.encoder.axes if target is None else (*model.encoder.axes, _target_axis(model, target))
-    batches = list(show_progress(table, needed_types(axes)))
+    batches = list(show_progress(table, [axis.name for axis in axes]))
     if not batches:
         raise CommandError(f"{table.place} has no rows")
     (whole,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
@@ -146,7 +123,7 @@ def read_whole(model: AdditiveModel, table: AnyTable, target: str | None) -> tup
     columns = rows.select(model.encoder.names)
     if target is None:
         return columns, None
-    y = Encoder(axes[-1:]).numbers(rows.select([target]))[:, 0]
+    y = _read_target(rows, axes[-1])
     check_target(model, target, y)
     return columns, y if model.classes is None else model.classes[y.astype(int)]
 
@@ -157,10 +134,10 @@ def missing_target(target: str, is_missing: np.ndarray) -> str:
     return f"target {target!r} is missing in {rows}, first in row {np.argmax(is_missing) + 1:,}; drop these rows"
 
 
-def find_row(model: AdditiveModel, table: AnyTable, number: int) -> Columns:
+def find_row(model: AdditiveModel, table: OpenTable, number: int) -> Columns:
     """One row of a table, counted from 1."""
     before = 0
-    for batch in table.batches(needed_types(model.encoder.axes)):
+    for batch in table.batches(model.encoder.names):
         if number <= before + batch.num_rows:
             return read_batch(batch.slice(number - before - 1, 1), model.encoder.axes, table.dialect.nulls)
         before += batch.num_rows
@@ -178,11 +155,25 @@ def read_row(model: AdditiveModel, values: Mapping[str, str], missing: Sequence[
     return Columns(names, 1, columns=tuple(found))
 
 
-def show_progress(table: AnyTable, types: Mapping[str, pa.DataType], is_shown: bool = True) -> Iterator[pa.RecordBatch]:
+def read_batches(
+    table: OpenTable,
+    axes: Sequence[Axis],
+    texts: Sequence[str] = (),
+    numbers: Sequence[str] = (),
+    is_shown: bool = True,
+) -> Iterator[tuple[pa.RecordBatch, Columns]]:
+    """Batches with the columns of these axes and others, and the columns of the axes in the model's spelling."""
+    for batch in show_progress(table, [*texts, *(axis.name for axis in axes)], numbers, is_shown):
+        yield batch, read_batch(batch, axes, table.dialect.nulls)
+
+
+def show_progress(
+    table: OpenTable, texts: Sequence[str], numbers: Sequence[str] = (), is_shown: bool = True
+) -> Iterator[pa.RecordBatch]:
     """Batches with at least one row, with a progress bar on a terminal."""
     hidden = not is_shown or table.progress is None or not sys.stderr.isatty()
     with click.progressbar(length=BAR_STEPS, file=sys.stderr, hidden=hidden) as bar:
-        for batch in table.batches(types):
+        for batch in table.batches(texts, numbers):
             if batch.num_rows:
                 yield batch
             bar.update(int(BAR_STEPS * (table.progress or 0)) - bar.pos)
@@ -193,3 +184,8 @@ def _target_axis(model: AdditiveModel, target: str) -> Axis:
     if model.classes is None:
         return Axis(target, "continuous", np.array([-1.0, 1.0]), np.array([0.0, 1.0]))
     return level_axis(target, "nominal", [level_text(label) for label in model.classes])
+
+
+def _read_target(rows: Columns, axis: Axis) -> np.ndarray:
+    """(N,) values or indices of classes; NaN is missing, -1 an unknown class."""
+    return Encoder((axis,)).numbers(rows.select([axis.name]))[:, 0]

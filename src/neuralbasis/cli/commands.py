@@ -14,10 +14,23 @@ import click
 
 import neuralbasis
 
+from . import formatting
 from .concepts import concepts
 from .errors import CommandError, CommandGroup
 from .fit_commands import fit, tune
-from .options import AS_JSON, FILE, MODEL, TABLE, open_table, read_pairs, split_names, table_options
+from .options import (
+    AS_JSON,
+    FILE,
+    MODEL,
+    OUTPUT,
+    TABLE,
+    check_output,
+    open_table,
+    read_pairs,
+    split_names,
+    table_options,
+    take_dialect,
+)
 from .terminal import echo, echo_exact
 
 FORMATS = {"sql": ".sql", "onnx": ".onnx", "json": ".json", "python": ".py", "c": ".c", "excel": ".xlsx"}
@@ -57,7 +70,6 @@ def predict(
     zcat new.csv.gz | neuralbasis predict houses.nbm - > predicted.csv
     """
     from .batches import predict_table
-    from .outputs import check_output
 
     check_output(output, model, data)
     fitted = neuralbasis.load(model)
@@ -96,8 +108,8 @@ def evaluate(
     neuralbasis evaluate objects.nbm boxes.parquet --detection instances.json
     neuralbasis evaluate objects.nbm boxes.json --features features.npz --detection instances.json
     """
-    from . import formatting
-    from .batches import detect_boxes, detect_table, evaluate_table
+    from ..vision.detection import evaluate, read_annotations, read_boxes
+    from .batches import detect_table, evaluate_table
 
     fitted = neuralbasis.load(model)
     if detection is not None:
@@ -107,7 +119,8 @@ def evaluate(
         if len(box) != 4:
             raise click.UsageError(f"--box-columns must name four columns, not {box_columns!r}")
         if features is not None or data.endswith(".json"):
-            found = detect_boxes(fitted, data, features, detection, image_column, box)
+            boxes = read_boxes(data, features, image=image_column, box=box)
+            found = evaluate(fitted, boxes, read_annotations(detection))
         else:
             found = detect_table(fitted, open_table(data, given), detection, image_column, box)
         echo(formatting.format_json(found.data()) if as_json else str(found))
@@ -135,8 +148,6 @@ def show(model: str, term: str | None, as_json: bool) -> None:
     neuralbasis show houses.nbm
     neuralbasis show houses.nbm --term "age & income"
     """
-    from . import formatting
-
     fitted = neuralbasis.load(model)
     if term is not None:
         card = fitted.scorecard(term)
@@ -164,21 +175,19 @@ def explain(model: str, given: tuple[str, ...], row: int, values: bool, as_json:
     neuralbasis explain houses.nbm new.csv --row 3
     neuralbasis explain houses.nbm --values age=31 income=5000
     """
-    from . import formatting
     from .batches import find_row, read_row
-    from .tables import Dialect
 
     if not values and len(given) != 1:
         raise click.UsageError("give one table, with --row, or --values and the row as name=value")
     fitted = neuralbasis.load(model)
     if values:
-        found = read_row(fitted, read_pairs(given, "--values"), Dialect(**reading).nulls)
+        found = read_row(fitted, read_pairs(given, "--values"), take_dialect(reading).nulls)
     else:
         data = TABLE.convert(given[0], None, click.get_current_context())
         found = find_row(fitted, open_table(str(data), reading), row)
-    explanation = formatting.RowExplanation(fitted, found)
     # Not `echo`: the cells are escaped already, and `echo` would escape the colours of the bars.
-    click.echo(formatting.format_json(explanation.to_dict()) if as_json else str(explanation))
+    list_row, format_row = formatting.list_row, formatting.format_row
+    click.echo(formatting.format_json(list_row(fitted, found)) if as_json else format_row(fitted, found))
 
 
 @main.command()
@@ -196,8 +205,6 @@ def export(model: str, to: str | None, output: str, **given: str | None) -> None
     neuralbasis export houses.nbm -o houses.sql --table houses --dialect duckdb
     neuralbasis export houses.nbm --to python > houses.py
     """
-    from .outputs import check_output
-
     to = to or next((name for name, suffix in FORMATS.items() if output.endswith(suffix)), None)
     options = {name: value for name, value in given.items() if value is not None}
     if to is None:
@@ -216,7 +223,7 @@ def export(model: str, to: str | None, output: str, **given: str | None) -> None
 @main.command()
 @click.argument("model", type=MODEL)
 @click.argument("data", type=TABLE, required=False)
-@click.option("--output", "-o", type=click.Path(dir_okay=False), help="HTML file; by default the model's name, .html.")
+@click.option("--output", "-o", type=OUTPUT, help="HTML file; by default the model's name, .html.")
 @click.option("--target", metavar="COLUMN", help="Column of true values; the page then shows the scores of the model.")
 @click.option("--row", "rows", type=click.IntRange(1), multiple=True, help="Row to explain, counted from 1.")
 @click.option("--title", help="Heading of the page.")
@@ -235,7 +242,6 @@ def report(
     neuralbasis report houses.nbm later.csv --target price -o houses.html
     """
     from .batches import read_whole
-    from .outputs import check_output
 
     if data is None and (target is not None or rows):
         raise click.UsageError(f"{'--target' if target is not None else '--row'} needs a table")
@@ -249,7 +255,7 @@ def report(
 
 @main.command()
 @click.argument("model", type=MODEL)
-@click.option("--output", "-o", type=click.Path(dir_okay=False), required=True, help="A .png, .svg or .pdf file.")
+@click.option("--output", "-o", type=OUTPUT, required=True, help="A .png, .svg or .pdf file.")
 @click.option("--kind", type=click.Choice(["shapes", "importances", "grid"]), default="shapes")
 @click.option("--term", "terms", multiple=True, help="shapes: term to draw, 'age' or 'age & income'.")
 @click.option("-n", "count", type=click.IntRange(1), help="Number of terms, the most important first.")
@@ -260,8 +266,6 @@ def plot(model: str, output: str, kind: str, terms: tuple[str, ...], count: int 
     neuralbasis plot houses.nbm -o shapes.png
     neuralbasis plot houses.nbm -o age.pdf --term age --term "age & income"
     """
-    from .outputs import check_output
-
     if terms and (kind != "shapes" or count is not None):
         raise click.UsageError("--term names the shapes to draw; leave --kind and -n out")
     check_output(output, model)
@@ -280,7 +284,6 @@ def doctor(as_json: bool) -> None:
     Prints versions, threads, compiled kernels and optional packages, then fits, saves and loads a small model. The exit
     code is 0 if that succeeds.
     """
-    from . import formatting
     from .doctor import examine, format_report
 
     found = examine()

@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,30 +19,26 @@ import numpy as np
 
 from ..printable import escape
 from ..serialization.temporary_file import replace_when_done
+from . import formatting
 from .errors import CommandError, note
+from .options import AS_JSON, MODEL, OUTPUT, check_new, check_output, group_options
 from .terminal import echo
 
 if TYPE_CHECKING:
     from ..vision import Annotations, ConceptExtractor
-    from ..vision.concept_file import Trust
-    from ..vision.extractor import ScoreBatch
 
 PICTURES = click.Path(exists=True)
 MAX_LISTED = 10  # concepts, or unreadable pictures, in printed lists
 
 
-def batch_options(command: Any) -> Any:
-    """Add the options that both commands share."""
-    for option in reversed((
-        click.option("--folder", type=click.Path(exists=True, file_okay=False), help="Pictures of a CSV or JSON file."),
-        click.option("--cache", type=click.Path(file_okay=False), help="Folder for computed features and scores."),
-        click.option("--batch-size", type=click.IntRange(1), default=16, help="Pictures per call of the network."),
-        click.option("--download", "allow_download", is_flag=True, help="Allow weights from the Hugging Face hub."),
-        click.option("--device", default="cpu", help="Device of the network: cpu, cuda, cuda:1, mps, …"),
-        click.option("--threads", "n_threads", type=click.IntRange(1), default=2, help="Threads that decode pictures."),
-    )):  # fmt: skip
-        command = option(command)
-    return command
+batch_options = group_options(
+    click.option("--folder", type=click.Path(exists=True, file_okay=False), help="Pictures of a CSV or JSON file."),
+    click.option("--cache", type=click.Path(file_okay=False), help="Folder for computed features and scores."),
+    click.option("--batch-size", type=click.IntRange(1), default=16, help="Pictures per call of the network."),
+    click.option("--download", "allow_download", is_flag=True, help="Allow weights from the Hugging Face hub."),
+    click.option("--device", default="cpu", help="Device of the network: cpu, cuda, cuda:1, mps, …"),
+    click.option("--threads", "n_threads", type=click.IntRange(1), default=2, help="Threads that decode pictures."),
+)
 
 
 @click.group()
@@ -60,7 +57,7 @@ def concepts() -> None:
     metavar="FOLDER | NAME",
     help="Weights: a folder, or with --download a name on the hub.",
 )
-@click.option("--output", "-o", type=click.Path(dir_okay=False), default="concepts.nbc", help="Concept file to write.")
+@click.option("--output", "-o", type=OUTPUT, default="concepts.nbc", help="Concept file to write.")
 @click.option("--side", type=click.IntRange(16), default=448, help="Pixels to which pictures are resized.")
 @click.option(
     "--held-out",
@@ -70,7 +67,7 @@ def concepts() -> None:
 )
 @click.option("--seed", type=int, default=0, help="Seed for the choice of held-out pictures.")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+@AS_JSON
 @batch_options
 def fit(
     pictures: str, backbone: str, output: str, side: int, held_out: float, seed: int, force: bool, as_json: bool,
@@ -84,16 +81,11 @@ def fit(
     \b
     neuralbasis concepts fit CUB_200_2011 --backbone microsoft/resnet-50 --download -o birds.nbc
     """
-    from ..vision import Backbone, ConceptExtractor, read_annotations
-    from . import formatting
-    from .outputs import check_output
+    from ..vision import Backbone, ConceptExtractor
 
     check_output(output, pictures)
-    if os.path.exists(output) and not force:
-        raise CommandError(f"{output} exists already; --force replaces it, --output names another file")
-    annotations = read_annotations(pictures, folder=folder)
-    for text in annotations.notes:
-        note(text)
+    check_new(output, "--output", force)
+    annotations = _read_annotations(pictures, folder=folder)
     extractor = ConceptExtractor.fit(
         annotations,
         Backbone.load(backbone, side=side, device=device, allow_download=allow_download),
@@ -105,15 +97,16 @@ def fit(
     _report_broken(extractor.learned.broken, output)
     extractor.save(output)
     if as_json:
-        echo(formatting.format_json({"concepts": output, "trust": [_list_trust(row) for row in extractor.trust()]}))
+        trust = [{**row._asdict(), "is_measured": row.is_measured} for row in extractor.trust()]
+        echo(formatting.format_json({"concepts": output, "trust": trust}))
     else:
         echo(_write_trust(extractor, output))
 
 
 @concepts.command()
-@click.argument("extractor", type=click.Path(exists=True, dir_okay=False))
+@click.argument("extractor", type=MODEL)
 @click.argument("pictures", type=PICTURES)
-@click.option("--output", "-o", type=click.Path(dir_okay=False), required=True, help="CSV or Parquet by its suffix.")
+@click.option("--output", "-o", type=OUTPUT, required=True, help="CSV or Parquet by its suffix.")
 @click.option("--backbone", metavar="FOLDER | NAME", help="Weights, if they were moved since the fit.")
 @click.option("--supercategory", metavar="NAME", help="iNaturalist: only these pictures, such as Birds.")
 @click.option("--split", type=click.Choice(["train", "test"]), help="CUB: only this part of the pictures.")
@@ -131,14 +124,11 @@ def apply(
     neuralbasis concepts apply birds.nbc photographs/ -o table.parquet
     neuralbasis fit table.parquet --target class --exclude image
     """
-    from ..vision import load, read_annotations
-    from .outputs import check_output
+    from ..vision import load
 
     check_output(output, extractor, pictures)
     loaded = load(extractor)
-    annotations = read_annotations(pictures, supercategory, with_parts=False, folder=folder)
-    for text in annotations.notes:
-        note(text)
+    annotations = _read_annotations(pictures, supercategory=supercategory, with_parts=False, folder=folder)
     if split is not None:
         annotations = annotations.select(annotations.is_train == (split == "train"))
     if not annotations.images:
@@ -146,25 +136,29 @@ def apply(
     loaded.load_backbone(backbone, device, allow_download=allow_download)
     unfinished = f"{output}.unfinished"
     cache = options.pop("cache") or unfinished
-    broken: dict[int, str] = {}
-    _write_table(
-        loaded, annotations, folder or pictures, output, broken, cache=cache, verbose=sys.stderr.isatty(), **options
-    )
+    options |= {"cache": cache, "verbose": sys.stderr.isatty()}
+    broken = _write_table(loaded, annotations, folder or pictures, output, **options)
     if cache == unfinished:
         shutil.rmtree(unfinished, ignore_errors=True)
-    _report_broken([reason for _, reason in sorted(broken.items())], output)
+    _report_broken(broken, output)
     echo(f"{output}: {len(annotations.images):,} pictures, {len(loaded.names)} concepts", err=True)
 
 
+def _read_annotations(pictures: str, **options: Any) -> Annotations:
+    from ..vision import read_annotations
+
+    annotations = read_annotations(pictures, **options)
+    for text in annotations.notes:
+        note(text)
+    return annotations
+
+
 def _write_table(
-    extractor: ConceptExtractor,
-    annotations: Annotations,
-    pictures: str,
-    output: str,
-    broken: dict[int, str],
-    **options: Any,
-) -> None:
-    """Write all pictures in order; the scores of unreadable ones are empty."""
+    extractor: ConceptExtractor, annotations: Annotations, pictures: str, output: str, **options: Any
+) -> list[str]:
+    """Write all pictures in order; the scores of unreadable ones are empty. Returns why they could not be read."""
+    import pyarrow as pa
+
     from .outputs import open_output
 
     folder = pictures if os.path.isdir(pictures) else os.path.dirname(pictures)
@@ -175,28 +169,20 @@ def _write_table(
         texts["class"] = [classes[label] for label in annotations.labels]  # label -1 is the last entry, None
     if len(set(annotations.is_train.tolist())) == 2:
         texts["split"] = ["train" if flag else "test" for flag in annotations.is_train]
-    columns = [*texts, *extractor.names]
+    columns, n_done = [*texts, *extractor.names], 0
+    broken: dict[int, str] = {}
     with open_output(output, columns) as file:
-        done = 0
-        for batch in extractor.stream(annotations.images, broken, **options):
-            stop = int(batch.rows[-1]) + 1
-            file.write(_make_record_batch(texts, columns, range(done, stop), batch))
-            done = stop
-        if done < len(names):
-            file.write(_make_record_batch(texts, columns, range(done, len(names)), None))
-
-
-def _make_record_batch(
-    texts: dict[str, list[str | None]], columns: list[str], rows: range, batch: ScoreBatch | None
-) -> Any:
-    """An Arrow record batch of these rows; rows without scores are empty."""
-    import pyarrow as pa
-
-    scores = np.full((len(rows), len(columns) - len(texts)), np.nan, dtype=np.float32)
-    if batch is not None:
-        scores[batch.rows - rows.start] = batch.scores
-    arrays = [pa.array(column[rows.start : rows.stop], pa.string()) for column in texts.values()]
-    return pa.RecordBatch.from_arrays([*arrays, *(pa.array(column, from_pandas=True) for column in scores.T)], columns)
+        for batch in chain(extractor.stream(annotations.images, broken, **options), [None]):
+            stop = len(names) if batch is None else int(batch.rows[-1]) + 1
+            scores = np.full((stop - n_done, len(extractor.names)), np.nan, dtype=np.float32)
+            if batch is not None:
+                scores[batch.rows - n_done] = batch.scores
+            arrays = [pa.array(column[n_done:stop], pa.string()) for column in texts.values()]
+            arrays += [pa.array(column, from_pandas=True) for column in scores.T]
+            if stop > n_done:
+                file.write(pa.RecordBatch.from_arrays(arrays, columns))
+            n_done = stop
+    return [reason for _, reason in sorted(broken.items())]
 
 
 def _report_broken(broken: Sequence[str], output: str) -> None:
@@ -216,14 +202,8 @@ def _to_unicode(path: str) -> str:
     return path.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _list_trust(row: Trust) -> dict[str, Any]:
-    return {**row._asdict(), "is_measured": row.is_measured}
-
-
 def _write_trust(extractor: ConceptExtractor, output: str) -> str:
     """A table of the concepts with the highest and the lowest quality."""
-    from . import formatting
-
     rows = sorted(extractor.trust(), key=lambda row: -np.nan_to_num(row.auroc))
     is_shortened = len(rows) > 2 * MAX_LISTED
     shown = [*rows[:MAX_LISTED], *rows[-MAX_LISTED:]] if is_shortened else rows

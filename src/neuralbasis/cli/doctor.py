@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import platform
 import tempfile
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 import neuralbasis
 
 from .. import kernels
+from ..model.summary import find_version
 
 REQUIRED = ("numpy", "scipy", "scikit-learn", "threadpoolctl", "torch", "numba", "narwhals", "tqdm", "click", "pyarrow")
 OPTIONAL = {
@@ -39,14 +39,6 @@ def examine() -> dict[str, Any]:
         "optional": {name: find_version(name) for name in OPTIONAL},
         "self_test": test or "passed",
     }
-
-
-def find_version(package: str) -> str | None:
-    """Version of an installed package, None if it is absent."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def run_self_test() -> str | None:

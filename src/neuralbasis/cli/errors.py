@@ -45,7 +45,10 @@ class CommandGroup(click.Group):
             error.show()
             code = error.exit_code
         except click.ClickException as error:
-            echo_line("error", "red", _format_message(error))
+            text = " ".join(error.format_message().split())
+            if isinstance(error, click.UsageError) and error.ctx is not None:
+                text = f"{text} (see '{error.ctx.command_path} --help')"
+            echo_line("error", "red", text)
             code = error.exit_code
         except click.Abort:
             echo("error: stopped; nothing was written", err=True)
@@ -68,7 +71,8 @@ class CommandGroup(click.Group):
             except (click.ClickException, click.exceptions.Exit, click.Abort):
                 raise
             except Exception as error:
-                if ctx.params["debug"] or _is_closed_pipe(error):  # click exits silently on a closed pipe
+                is_closed_pipe = getattr(error, "errno", None) == errno.EPIPE  # click exits silently
+                if ctx.params["debug"] or is_closed_pipe:
                     raise
                 raise CommandError(describe(error)) from error
 
@@ -118,17 +122,6 @@ def note(text: str) -> None:
         echo_line("note", "yellow", text)
 
 
-def _format_message(error: click.ClickException) -> str:
-    text = " ".join(error.format_message().split())
-    if isinstance(error, click.UsageError) and error.ctx is not None:
-        return f"{text} (see '{error.ctx.command_path} --help')"
-    return text
-
-
 def _show_warning(message: Warning | str, *_where: Any) -> None:
     if is_first_process():
         echo_line("warning", "yellow", " ".join(str(message).split()))
-
-
-def _is_closed_pipe(error: Exception) -> bool:
-    return isinstance(error, OSError) and error.errno == errno.EPIPE

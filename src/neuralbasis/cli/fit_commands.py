@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +15,17 @@ import click
 import neuralbasis
 
 from ..printable import escape
-from .errors import CommandError, is_first_process
+from ..settings import flatten, nest
+from . import formatting
+from .errors import is_first_process
 from .options import (
     AS_JSON,
+    OUTPUT,
     TABLE,
     FitOptions,
+    check_new,
+    check_output,
+    group_options,
     open_table,
     read_feature_types,
     read_interactions,
@@ -37,33 +42,27 @@ if TYPE_CHECKING:
 BYTES_PER_FILE_BYTE = 5  # numbers take about five times as much memory during a fit as in a file
 
 
-def model_options(command: Callable) -> Callable:
-    """Options that `fit` and `tune` share."""
-    for option in reversed((
-        click.option("--target", required=True, metavar="COLUMN", help="Column to predict."),
-        click.option(
-            "--model", "path", type=click.Path(dir_okay=False), help="File to write; by default the data's name, .nbm."
-        ),
-        click.option("--force", is_flag=True, help="Replace an existing model file."),
-        click.option("--task", type=click.Choice(["auto", "regression", "classification"]), default="auto"),
-        click.option(
-            "--test-size", type=click.FloatRange(0, 1, max_open=True), default=0.2, help="Share of rows to hold out."
-        ),
-        click.option("--refit", is_flag=True, help="After scoring, fit again on all rows and save that model."),
-        click.option("--weights", metavar="COLUMN", help="Column of row weights."),
-        click.option("--exclude", multiple=True, metavar="COLUMN,…", help="Columns to leave out; 'a & b' for a pair."),
-        click.option(
-            "--feature-types", multiple=True, metavar="COLUMN=TYPE", help="continuous, nominal, ordinal or low<high."
-        ),
-        click.option("--interactions", metavar="WHICH", help="Number of pairs: 0, 10, 3x, auto; or 'a & b, a & c'."),
-        click.option("--preset", type=click.Choice(["fast", "default", "best"]), help="Trade speed for accuracy."),
-        click.option("--seed", type=int, default=42, help="Random seed; the same seed gives the same model."),
-        click.option(
-            "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Any other parameter of the estimators."
-        ),
-    )):  # fmt: skip
-        command = option(command)
-    return command
+model_options = group_options(
+    click.option("--target", required=True, metavar="COLUMN", help="Column to predict."),
+    click.option("--model", "path", type=OUTPUT, help="File to write; by default the data's name, .nbm."),
+    click.option("--force", is_flag=True, help="Replace an existing model file."),
+    click.option("--task", type=click.Choice(["auto", "regression", "classification"]), default="auto"),
+    click.option(
+        "--test-size", type=click.FloatRange(0, 1, max_open=True), default=0.2, help="Share of rows to hold out."
+    ),
+    click.option("--refit", is_flag=True, help="After scoring, fit again on all rows and save that model."),
+    click.option("--weights", metavar="COLUMN", help="Column of row weights."),
+    click.option("--exclude", multiple=True, metavar="COLUMN,…", help="Columns to leave out; 'a & b' for a pair."),
+    click.option(
+        "--feature-types", multiple=True, metavar="COLUMN=TYPE", help="continuous, nominal, ordinal or low<high."
+    ),
+    click.option("--interactions", metavar="WHICH", help="Number of pairs: 0, 10, 3x, auto; or 'a & b, a & c'."),
+    click.option("--preset", type=click.Choice(["fast", "default", "best"]), help="Trade speed for accuracy."),
+    click.option("--seed", type=int, default=42, help="Random seed; the same seed gives the same model."),
+    click.option(
+        "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Any other parameter of the estimators."
+    ),
+)
 
 
 def _check_data(context: click.Context, parameter: click.Parameter, paths: tuple[str, ...]) -> tuple[str, ...]:
@@ -100,8 +99,7 @@ def fit(data: tuple[str, ...], path: str | None, force: bool, as_json: bool, **g
     from .fitting import fit_and_evaluate
 
     path = _check_model(path, data, force)
-    is_file = len(data) == 1 and (data[0] == "-" or os.path.isfile(data[0]))
-    in_memory = is_file and given["memory_limit"] is None and not _is_large(data[0])
+    in_memory = len(data) == 1 and given["memory_limit"] is None and _is_small_file(data[0])
     table = open_table(data[0], given) if in_memory else _open_source(data, given)
     result = fit_and_evaluate(table, _read_options(given))
     if is_first_process():
@@ -118,7 +116,7 @@ def fit(data: tuple[str, ...], path: str | None, force: bool, as_json: bool, **g
 @click.option("--time-limit", type=float, metavar="SECONDS", help="Start no trial after this time.")
 @click.option("--space", type=click.Choice(["default", "paper"]), default="default", help="Space of the settings.")
 @click.option("--sampler", type=click.Choice(["random", "tpe"]), default="random", help="How to draw settings.")
-@click.option("--storage", type=click.Path(dir_okay=False), help="File of trials; run again with it to continue.")
+@click.option("--storage", type=OUTPUT, help="File of trials; run again with it to continue.")
 @AS_JSON
 @table_options
 def tune(data: str, path: str | None, force: bool, as_json: bool, **given: Any) -> None:
@@ -130,17 +128,17 @@ def tune(data: str, path: str | None, force: bool, as_json: bool, **given: Any) 
     neuralbasis tune houses.csv --target price --trials 20
     neuralbasis tune credit.parquet --target default --time-limit 3600 --storage credit.trials
     """
-    from .outputs import check_output
-    from .tuning import SearchOptions, tune_and_fit
+    from .fitting import fit_and_evaluate
 
     path = _check_model(path, (data,), force)
     if given["storage"] is not None:
         check_output(given["storage"], data)
     table = open_table(data, given)
-    names = "n_trials", "time_limit", "space", "sampler", "storage"
-    search = SearchOptions(**{name: given.pop(name) for name in names})
-    result, tuning = tune_and_fit(table, _read_options(given), search)
+    search = {name: given.pop(name) for name in ("n_trials", "time_limit", "space", "sampler", "storage")}
+    result = fit_and_evaluate(table, _read_options(given), search)
     result.model.save(path)
+    tuning = result.tuning
+    assert tuning is not None
     if as_json:
         echo(_result_json(result, path, trials=tuning.to_rows(), settings=tuning.best.settings))
     else:
@@ -158,49 +156,42 @@ def _open_source(paths: tuple[str, ...], given: dict[str, Any]) -> SourceTable:
     return SourceTable(source, dialect)
 
 
-def _is_large(path: str) -> bool:
-    """Whether the table in a file might not fit into memory."""
+def _is_small_file(path: str) -> bool:
+    """Whether a path is standard input, or a file whose table fits into memory."""
     from ..data.memory import read_limit
 
-    return path != "-" and BYTES_PER_FILE_BYTE * os.path.getsize(path) > read_limit(None)
+    return path == "-" or (os.path.isfile(path) and BYTES_PER_FILE_BYTE * os.path.getsize(path) <= read_limit(None))
 
 
 def _check_model(path: str | None, data: tuple[str, ...], force: bool) -> str:
     """Path of the model file; by default the name of the data, in the working directory."""
-    from .outputs import check_output
-
-    path = path or _name_model(data)
+    if path is None:
+        if "-" in data:
+            raise click.UsageError("name the file to write with --model: standard input has no name")
+        name = Path(data[0]).name.split(".")[0]
+        if len(data) > 1 or not name or glob.has_magic(name):
+            raise click.UsageError("name the file to write with --model: the data have several names")
+        path = f"{name}.nbm"
     check_output(path, *data)
-    if os.path.exists(path) and not force:
-        raise CommandError(f"{path} exists already; --force replaces it, --model names another file")
+    check_new(path, "--model", force)
     return path
-
-
-def _name_model(data: tuple[str, ...]) -> str:
-    if "-" in data:
-        raise click.UsageError("name the file to write with --model: standard input has no name")
-    name = Path(data[0]).name.split(".")[0]
-    if len(data) > 1 or not name or glob.has_magic(name):
-        raise click.UsageError("name the file to write with --model: the data have several names")
-    return f"{name}.nbm"
 
 
 def _read_options(given: dict[str, Any]) -> FitOptions:
     """Options of `fit` or `tune`, with the parameters under the estimators' names."""
-    settings = read_settings(given.pop("settings"), neuralbasis.NeuralBasisRegressor().get_params())
+    known = neuralbasis.NeuralBasisRegressor().get_params(deep=False)
+    settings = read_settings(given.pop("settings"), flatten(known))
     names = "preset", "time_limit", "memory_limit", "checkpoint_dir", "interactions"
     values = {name: given.pop(name, None) for name in names}
     parameters = {name: value for name, value in values.items() if value is not None}
     if "interactions" in parameters:
         parameters["interactions"] = read_interactions(parameters["interactions"])
-    parameters = {"random_state": given.pop("seed"), **parameters, **settings}
+    parameters = nest({"random_state": given.pop("seed"), **parameters, **settings})
     feature_types = read_feature_types(given.pop("feature_types"))
     return FitOptions(**given, feature_types=feature_types, parameters=parameters)
 
 
 def _format_result(result: HoldoutResult, path: str) -> str:
-    from . import formatting
-
     kinds = [axis.kind for axis in result.model.encoder.axes]
     counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
     n_rows = result.n_train + result.n_held
@@ -220,8 +211,6 @@ def _format_result(result: HoldoutResult, path: str) -> str:
 
 
 def _result_json(result: HoldoutResult, path: str, **others: Any) -> str:
-    from . import formatting
-
     return formatting.format_json(
         {
             "model": path,

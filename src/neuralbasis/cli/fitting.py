@@ -1,13 +1,13 @@
 """Hold out rows of a table, fit on the others and score: the work of `neuralbasis fit` and `tune`.
 
-In: an open table and `FitOptions`. Out: a `HoldoutResult`. A table in memory is split by rows. A table
-larger than memory is read in pieces (row groups or files), and whole pieces are held out.
+In: an open table and `FitOptions`. Out: a `HoldoutResult`. A table in memory is split by rows. A table larger than
+memory is read in pieces (row groups or files), and whole pieces are held out.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,19 +18,21 @@ import pyarrow.compute
 
 import neuralbasis
 
-from ..data import target as sample
 from ..data.columns import level_text
 from ..data.memory import count_rows_in_memory, read_limit
+from ..data.target import Sample, check_weights, hold_out
 from ..data.text_numbers import parse_texts
 from ..model.additive_model import AdditiveModel
 from .batches import compute_metrics, evaluate_table, missing_target
 from .errors import CommandError, note
 from .metrics import Metric
 from .options import FitOptions
-from .tables import TEXT, AnyTable, SourceTable
+from .tables import OpenTable, SourceTable
 
 if TYPE_CHECKING:
     from ..data.files import Source
+    from ..estimators import Estimator
+    from ..tuning.tuner import Tuning
 
 MANY_LEVELS = 0.5  # levels per row above which a text column looks like an identifier of the rows
 FEW_VALUES = 20  # at most this many distinct integers might be classes
@@ -47,6 +49,7 @@ class HoldoutResult:
     n_held: int
     is_refitted: bool
     metrics: list[Metric]
+    tuning: Tuning | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,43 +65,49 @@ class FileRows:
         return FileRows(self.X.take(rows), self.y[rows], weights)
 
 
-def fit_and_evaluate(
-    table: AnyTable, options: FitOptions, choose: Callable[[Any, FileRows], Any] = lambda estimator, _: estimator
-) -> HoldoutResult:
+def fit_and_evaluate(table: OpenTable, options: FitOptions, search: Mapping[str, Any] | None = None) -> HoldoutResult:
     """Read the table, hold out rows, fit, score, and fit again on all rows if requested.
 
-    `choose` takes the estimator and the training rows and returns the estimator to fit.
+    `search` are parameters of `neuralbasis.tune`, which then chooses the settings on the training rows.
     """
-    if isinstance(table, SourceTable) and exceeds_memory(table, options):
-        return fit_out_of_core(table, options)
-    rows, task = read_rows(table, options)
-    is_held = hold_out(rows.y, options.test_size, task, options.parameters.get("random_state", 42))
-    train, held = np.flatnonzero(~is_held), np.flatnonzero(is_held)
-    train_rows = rows.take(train) if len(held) else rows
-    estimator = choose(make_estimator(rows.X.column_names, task, options), train_rows)
-    model = _fit(estimator, train_rows, options)
-    metrics = _evaluate(model, train_rows, rows.take(held), options.target) if len(held) else []
-    is_refitted = options.refit and len(held) > 0
+    features = options.choose_features(table.names, table.place)
+    limit = read_limit(options.parameters.get("storage__memory_limit"))
+    if isinstance(table, SourceTable) and (table.n_rows or 0) > count_rows_in_memory(len(features), limit):
+        return fit_out_of_core(table, features, options)
+    rows, task = read_rows(table, features, options)
+    is_held = hold_out(rows.y, options.test_size, task == "classification", options.seed)
+    has_held = bool(is_held.any())
+    if options.test_size > 0 and not has_held:
+        share = f"--test-size {options.test_size} of {len(is_held)} rows"
+        raise CommandError(f"{share} holds none out; give a larger share, or 0 for no scores")
+    train = rows.take(np.flatnonzero(~is_held)) if has_held else rows
+    estimator, tuning = make_estimator(features, task, options), None
+    if search is not None:
+        tuning = neuralbasis.tune(
+            estimator.set_params(verbose=False),  # the search has the only progress bar
+            train.X,
+            train.y,
+            sample_weight=train.weights,
+            random_state=options.seed,
+            refit=False,
+            verbose=sys.stderr.isatty(),
+            **search,
+        )
+        estimator = tuning.estimator
+    model = _fit(estimator, train, options)
+    metrics = _evaluate(model, train, rows.take(np.flatnonzero(is_held))) if has_held else []
+    is_refitted = options.refit and has_held
     if is_refitted:
         model = _fit(_prepare_refit(estimator), rows, options)
-    return HoldoutResult(model, task, options.target, len(train), len(held), is_refitted, metrics)
+    n_train, n_held = len(train.y), int(is_held.sum())
+    return HoldoutResult(model, task, options.target, n_train, n_held, is_refitted, metrics, tuning)
 
 
-def exceeds_memory(table: SourceTable, options: FitOptions) -> bool:
-    """Whether a table is too large to be fitted in memory."""
-    limit = read_limit(options.parameters.get("memory_limit"))
-    features = options.choose_features(table.names, table.place)
-    return (table.source.n_rows or 0) > count_rows_in_memory(len(features), limit)
-
-
-def fit_out_of_core(table: SourceTable, options: FitOptions) -> HoldoutResult:
+def fit_out_of_core(table: SourceTable, features: Sequence[str], options: FitOptions) -> HoldoutResult:
     """`fit_and_evaluate` for a table larger than memory: pieces are held out, and the table is never read whole."""
-    source, features = table.source, options.choose_features(table.names, table.place)
-    task = detect_task(table, options)
-    is_held = hold_out_pieces(source, options.test_size, options.parameters.get("random_state", 42))
-    train, held = (
-        source.take(piece for piece in source.pieces if is_held[piece.index] == side) for side in (False, True)
-    )
+    source, task = table.source, detect_task(table, options)
+    is_held = hold_out_pieces(source, options.test_size, options.seed)
+    train, held = (source.take(p for p in source.pieces if is_held[p.index] == side) for side in (False, True))
     estimator = make_estimator(features, task, options).set_params(feature_names=features)
     model = estimator.fit(train, options.target, options.weights, resume=options.resume).model_
     metrics: list[Metric] = []
@@ -128,35 +137,32 @@ def detect_task(table: SourceTable, options: FitOptions) -> str:
     """The requested task, or the one that fits the target: texts, booleans and two distinct numbers are classes."""
     if options.task != "auto":
         return options.task
-    distinct: np.ndarray | None = None
-    for batch in table.batches({options.target: TEXT}):
+    distinct = np.empty(0)
+    for batch in table.batches([options.target]):
         column = batch.column(0)
         if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
             return "regression" if pa.types.is_decimal(column.type) else "classification"
         found = pa.compute.unique(column).to_numpy(zero_copy_only=False)
-        distinct = np.unique(found if distinct is None else np.concatenate([distinct, found]))
+        distinct = np.unique(np.concatenate([distinct, found]))
         if len(distinct) > FEW_VALUES:
             break
-    values = np.empty(0) if distinct is None else distinct
-    task = "classification" if len(values) == 2 else "regression"
-    _note_few_values(values, options.target, task)
-    return task
+    return choose_task(distinct, options.target)
 
 
-def read_rows(table: AnyTable, options: FitOptions) -> tuple[FileRows, str]:
+def read_rows(table: OpenTable, features: Sequence[str], options: FitOptions) -> tuple[FileRows, str]:
     """Columns, target and weights of a file, and the task."""
-    features = options.choose_features(table.names, table.place)
     others = [options.target, *([options.weights] if options.weights else [])]
     texts = [name for name, kind in options.feature_types.items() if kind != "continuous"]
     found = table.read([*features, *others], texts)
     if found.num_rows < 2:
         raise CommandError(f"{table.place} has {found.num_rows} rows; a model needs at least 2")
     for name in features:
-        _check_texts(found[name], name, table.dialect.nulls, name in options.feature_types)
+        if name not in options.feature_types:
+            _check_texts(found[name], name, table.dialect.nulls)
     y, task = read_target(found[options.target], options.target, options.task)
     weights = None
     if options.weights:
-        weights = sample.check_weights(found[options.weights].to_numpy(), found.num_rows)
+        weights = check_weights(found[options.weights].to_numpy(), found.num_rows)
     return FileRows(found.select(features), y, weights), task
 
 
@@ -179,14 +185,26 @@ def read_target(column: pa.ChunkedArray, name: str, task: str) -> tuple[np.ndarr
     if not is_label and np.isnan(values).any():
         raise CommandError(missing_target(name, np.isnan(values)))
     if task == "auto":
-        task = "classification" if is_label or len(np.unique(values)) == 2 else "regression"
-        _note_few_values(values, name, task)
+        task = "classification" if is_label else choose_task(values, name)
     if task == "classification" and not is_label and (values == np.rint(values)).all():
         values = values.astype(np.int64)
     return values, task
 
 
-def make_estimator(names: Sequence[str], task: str, options: FitOptions) -> Any:
+def choose_task(values: np.ndarray, name: str) -> str:
+    """Two distinct numbers are classes; prints a note on other targets that might be classes."""
+    distinct = np.unique(values)
+    if len(distinct) == 2:
+        return "classification"
+    if len(distinct) <= FEW_VALUES and (distinct == np.rint(distinct)).all():
+        note(
+            f"target {name!r} has {len(distinct)} distinct integers and is read as numeric; --task classification "
+            "reads them as classes"
+        )
+    return "regression"
+
+
+def make_estimator(names: Sequence[str], task: str, options: FitOptions) -> Estimator:
     kind = neuralbasis.NeuralBasisRegressor if task == "regression" else neuralbasis.NeuralBasisClassifier
     return kind(
         feature_types=[options.feature_types.get(name, "auto") for name in names],
@@ -196,42 +214,33 @@ def make_estimator(names: Sequence[str], task: str, options: FitOptions) -> Any:
     )
 
 
-def hold_out(y: np.ndarray, share: float, task: str, seed: int) -> np.ndarray:
-    """(N,) mask of rows to hold out, the same share of each class; raises if the share selects none."""
-    is_held = sample.hold_out(y, share, task == "classification", seed)
-    if share > 0 and not is_held.any():
-        raise CommandError(
-            f"--test-size {share} of {len(y)} rows holds none out; give a larger share, or 0 for no scores"
-        )
-    return is_held
-
-
-def _fit(estimator: Any, rows: FileRows, options: FitOptions) -> AdditiveModel:
+def _fit(estimator: Estimator, rows: FileRows, options: FitOptions) -> AdditiveModel:
     model = estimator.fit(rows.X, rows.y, sample_weight=rows.weights, resume=options.resume).model_
     return replace(model, summary=replace(model.summary, target=options.target))
 
 
-def _prepare_refit(estimator: Any) -> Any:
+def _prepare_refit(estimator: Estimator) -> Estimator:
     """The estimator for the second fit, with a separate folder for its checkpoints."""
-    folder = estimator.checkpoint_dir
-    return estimator if folder is None else estimator.set_params(checkpoint_dir=Path(folder, "refit"))
+    folder = estimator.get_params()["storage__checkpoint_dir"]
+    return estimator if folder is None else estimator.set_params(storage__checkpoint_dir=Path(folder, "refit"))
 
 
-def _evaluate(model: AdditiveModel, train: FileRows, held: FileRows, target: str) -> list[Metric]:
+def _evaluate(model: AdditiveModel, train: FileRows, held: FileRows) -> list[Metric]:
     """Metrics on the held-out rows; the constant model is fitted on the training rows."""
-    weights = np.ones(len(held.y)) if held.weights is None else held.weights
-    if model.classes is None:
-        constant = np.average(train.y, weights=train.weights)
-        return compute_metrics(model, target, held.y, model.predict(held.X), weights, constant)
-    codes = np.searchsorted(model.classes, train.y)
-    shares = np.bincount(codes, train.weights, len(model.classes))
-    held_codes = np.searchsorted(model.classes, held.y).astype(float)
-    return compute_metrics(model, target, held_codes, model.predict_proba(held.X), weights, shares / shares.sum())
+    predictions = model.predict(held.X) if model.classes is None else model.predict_proba(held.X)
+    samples = [
+        Sample(
+            rows.y if model.classes is None else np.searchsorted(model.classes, rows.y),
+            check_weights(rows.weights, len(rows.y)),
+        )
+        for rows in (held, train)
+    ]
+    return compute_metrics(model, predictions, *samples)
 
 
-def _check_texts(column: pa.ChunkedArray, name: str, missing: list[str], is_typed: bool) -> None:
-    """Print a note on a text column that looks like an identifier, unless `--feature-types` lists it."""
-    if is_typed or not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+def _check_texts(column: pa.ChunkedArray, name: str, missing: list[str]) -> None:
+    """Print a note on a text column that looks like an identifier."""
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         return
     counts = {entry["values"]: entry["counts"] for entry in column.value_counts().to_pylist()}
     counts = {text: count for text, count in counts.items() if text is not None and text not in missing}
@@ -240,16 +249,4 @@ def _check_texts(column: pa.ChunkedArray, name: str, missing: list[str], is_type
     if not are_numbers and len(counts) > max(FEW_VALUES, MANY_LEVELS * total):
         note(
             f"column {name!r} has {len(counts):,} different texts in {total:,} rows; --exclude it if it identifies rows"
-        )
-
-
-def _note_few_values(values: np.ndarray, name: str, task: str) -> None:
-    if (
-        task == "regression"
-        and len(distinct := np.unique(values)) <= FEW_VALUES
-        and (distinct == np.rint(distinct)).all()
-    ):
-        note(
-            f"target {name!r} has {len(distinct)} distinct integers and is read as numeric; --task classification "
-            "reads them as classes"
         )

@@ -8,26 +8,32 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
-from ..data.columns import Columns, level_text
-from ..encoding.axis import Axis
-from ..model.additive_model import AdditiveModel
-from ..model.scorecard import reachable_cells
+import neuralbasis
+
+from ..data.columns import level_text
+from ..model.summary import to_plain
 from ..printable import escape, escape_json
-from .metrics import Metric
+
+if TYPE_CHECKING:
+    from ..data.columns import Columns
+    from ..encoding.axis import Axis
+    from ..model.additive_model import AdditiveModel
+    from .metrics import Metric
 
 BAR_WIDTH = 24
 MAX_NAME = 48
 MAX_LISTED = 5000
+MAX_DEPTH = 20  # of nested lists and dicts in JSON
 
 
 def format_json(values: Mapping[str, Any]) -> str:
     """Indented JSON; numbers that are not finite become null."""
-    return escape_json(json.dumps(_plain(values), indent=2, ensure_ascii=False, allow_nan=False))
+    return escape_json(json.dumps(to_plain(values, MAX_DEPTH), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def format_metrics(title: str, metrics: Sequence[Metric]) -> str:
@@ -45,23 +51,28 @@ def list_metrics(metrics: Sequence[Metric]) -> dict[str, dict[str, float]]:
 
 def list_model(model: AdditiveModel) -> dict[str, Any]:
     """Columns, terms with importance and range, link and classes; at most the `MAX_LISTED` most important terms."""
+    from ..model.scorecard import reachable_cells
+
     importances, n_terms = model.importances(), len(model.shapes)
-    listed = range(n_terms) if n_terms <= MAX_LISTED else np.argsort(-importances, kind="stable")[:MAX_LISTED]
+    terms = []
+    for t in range(n_terms) if n_terms <= MAX_LISTED else np.argsort(-importances, kind="stable")[:MAX_LISTED]:
+        table = model.shapes[t].scores[tuple(map(reachable_cells, model.shapes[t].axes))]
+        found = {"name": model.term_names[t], "importance": importances[t], "min": table.min(), "max": table.max()}
+        terms.append(found)
     return {
         "link": model.link,
-        "classes": None if model.classes is None else list(model.classes),
-        "intercept": list(model.intercept),
+        "classes": model.classes,
+        "intercept": model.intercept,
         "columns": [_list_axis(axis) for axis in model.encoder.axes],
         "n_terms": n_terms,
-        "terms": [_list_term(model, t, importances[t]) for t in listed],
+        "terms": terms,
         "summary": None if model.summary is None else vars(model.summary),
     }
 
 
-def _list_term(model: AdditiveModel, t: int, importance: float) -> dict[str, Any]:
-    shape = model.shapes[t]
-    table = shape.scores[tuple(map(reachable_cells, shape.axes))]
-    return {"name": model.term_names[t], "importance": importance, "min": table.min(), "max": table.max()}
+def _list_axis(axis: Axis) -> dict[str, Any]:
+    values = {"min": axis.knots[0], "max": axis.knots[-1]} if axis.levels is None else {"levels": axis.levels}
+    return {"name": axis.name, "kind": axis.kind, **values}
 
 
 def format_summary(model: AdditiveModel) -> str:
@@ -77,74 +88,66 @@ def format_summary(model: AdditiveModel) -> str:
     )
 
 
-class RowExplanation:
-    """The prediction of one row and the contributions to the score of the predicted class, largest first.
+def list_row(model: AdditiveModel, row: Columns) -> dict[str, Any]:
+    """The prediction of a row and the contributions to its score, largest first."""
+    found = neuralbasis.explain.explain_local(model, row).row(0)
+    names, terms = model.encoder.names, model.terms
+    own = 0 if model.n_outputs == 1 else slice(None)
+    probabilities = None
+    if model.classes is not None:
+        probabilities = dict(zip(map(level_text, model.classes), found.probabilities, strict=True))
+    return {
+        "prediction": found.prediction,
+        "probabilities": probabilities,
+        "score": found.scores[own],
+        "intercept": found.intercept[own],
+        "contributions": [
+            {
+                "term": name,
+                "values": dict(zip((names[feature] for feature in terms[t]), values, strict=True)),
+                "contribution": contributions[own],
+            }
+            for t, name, values, contributions in zip(
+                found.terms, found.names, found.values, found.contributions, strict=True
+            )
+        ],
+    }
 
-    For a wide model, only terms whose features the row has.
-    """
 
-    def __init__(self, model: AdditiveModel, row: Columns):
-        self.model, self.prediction = model, model.predict(row)[0]
-        terms, self.contributions = model.list_contributions(row).of_row(0)  # (T, K)
-        self.terms = terms.tolist()
-        self.scores = model.scores(row)[0]
-        self.probabilities = None if model.classes is None else model.predict_proba(row)[0]
-        self.values = _row_values(model, row, self.terms)
-        self.output = int(self.scores.argmax()) if model.n_outputs > 1 else 0
-        self.order = np.argsort(-np.abs(self.contributions[:, self.output]), kind="stable")
+def format_row(model: AdditiveModel, row: Columns) -> str:
+    """The prediction of a row and the contributions to the score of the predicted class, with bars."""
+    found = neuralbasis.explain.explain_local(model, row).row(0)
+    sizes = found.contributions[:, found.output]
+    largest = max(np.abs(sizes).max(initial=0.0), 1e-300)
+    rows, colours = [["intercept", format_number(found.intercept[found.output]), ""]], [""]
+    for t, values, size in zip(found.terms, found.values, sizes, strict=True):
+        cells = [_format_cell(model.encoder.axes[f], v) for f, v in zip(model.terms[t], values, strict=True)]
+        bar = "█" * math.ceil(BAR_WIDTH * abs(size) / largest - 1e-9)  # rounding errors add no block
+        rows.append([_truncate(" & ".join(cells)), f"{'+' if size > 0 else ''}{format_number(size)}", bar])
+        colours.append("green" if size > 0 else "red")
+    label = "score"
+    if model.classes is not None:
+        name = level_text(model.classes[1 if model.n_outputs == 1 else found.output])
+        label = f"log odds of {name}" if model.link == "logit" else f"score of {name}"
+    chance = "" if found.probabilities is None else f"probability {format_number(found.probabilities.max())}"
+    rows.append([label, format_number(found.scores[found.output]), ""])
+    rows.append(["prediction", _format_value(found.prediction), chance])
+    return align(rows, left=(0, 2), colours=[*colours, "", ""])
 
-    def to_dict(self) -> dict[str, Any]:
-        names, terms = self.model.encoder.names, self.model.terms
-        is_single = self.model.n_outputs == 1
-        return {
-            "prediction": self.prediction,
-            "probabilities": self._name_classes(self.probabilities),
-            "score": self.scores[0] if is_single else list(self.scores),
-            "intercept": self.model.intercept[0] if is_single else list(self.model.intercept),
-            "contributions": [
-                {
-                    "term": self.model.term_names[self.terms[place]],
-                    "values": {names[f]: self.values[f] for f in terms[self.terms[place]]},
-                    "contribution": self.contributions[place, 0] if is_single else list(self.contributions[place]),
-                }
-                for place in self.order
-            ],
-        }
 
-    def __str__(self) -> str:
-        found, names = self.contributions[:, self.output], self.model.encoder.names
-        largest = max(np.abs(found).max(initial=0.0), 1e-300)
-        rows = [["intercept", format_number(self.model.intercept[self.output]), ""]]
-        colours: list[str | None] = [None]
-        for size, t in ((found[place], self.terms[place]) for place in self.order):
-            values = [f"{names[f]} = {self._format_cell(f)}" for f in self.model.terms[t]]
-            text = f"{'+' if size > 0 else ''}{format_number(size)}"
-            rows.append([_truncate(" & ".join(values)), text, format_bar(abs(size) / largest)])
-            colours.append("green" if size > 0 else "red")
-        rows.append([self._name_score(), format_number(self.scores[self.output]), ""])
-        rows.append(["prediction", _format_value(self.prediction), self._format_probability()])
-        return align(rows, left=(0, 2), colours=[*colours, None, None])
+def _format_cell(axis: Axis, value: Any) -> str:
+    is_unseen = axis.levels is not None and value is not None and value not in axis.levels
+    return f"{axis.name} = {_format_value(value)}{' (never seen)' if is_unseen else ''}"
 
-    def _format_cell(self, feature: int) -> str:
-        value, levels = self.values[feature], self.model.encoder.axes[feature].levels
-        is_unseen = levels is not None and value is not None and value not in levels
-        return f"{_format_value(value)} (never seen)" if is_unseen else _format_value(value)
 
-    def _name_score(self) -> str:
-        if self.model.classes is None:
-            return "score"
-        label = level_text(self.model.classes[1 if self.model.n_outputs == 1 else self.output])
-        return f"log odds of {label}" if self.model.link == "logit" else f"score of {label}"
+def _format_value(value: Any) -> str:
+    if value is None:
+        return "missing"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
-    def _format_probability(self) -> str:
-        if self.probabilities is None:
-            return ""
-        return f"probability {format_number(self.probabilities.max())}"
 
-    def _name_classes(self, values: np.ndarray | None) -> dict[str, float] | None:
-        if values is None or self.model.classes is None:
-            return None
-        return dict(zip(map(level_text, self.model.classes), values, strict=True))
+def _truncate(text: str) -> str:
+    return text if len(text) <= MAX_NAME else f"{text[: MAX_NAME - 1]}…"
 
 
 def format_number(value: float) -> str:
@@ -160,67 +163,18 @@ def format_number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:#.4g}".removesuffix(".")
 
 
-def format_bar(share: float) -> str:
-    """A bar of this share of the full width; any share above 0 shows at least one block."""
-    return "█" * math.ceil(BAR_WIDTH * min(share, 1.0) - 1e-9)
-
-
-def align(
-    rows: Sequence[Sequence[str]], left: Sequence[int] = (0,), colours: Sequence[str | None] | None = None
-) -> str:
+def align(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,), colours: Sequence[str] = ()) -> str:
     """Escape and align cells in columns two spaces apart.
 
     left : indices of left-aligned columns; the others are right-aligned
-    colours : colour of the last cell of each row
+    colours : colour of the last cell of each row, "" for none
     """
     texts = [[escape(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     lines = []
-    for row, colour in zip(texts, colours or [None] * len(texts), strict=True):
+    for row, colour in zip(texts, colours or [""] * len(texts), strict=True):
         sides = zip(row, widths, strict=True)
         cells = [cell.ljust(width) if k in left else cell.rjust(width) for k, (cell, width) in enumerate(sides)]
-        cells[-1] = cells[-1].rstrip()
-        lines.append("  ".join([*cells[:-1], click.style(cells[-1], fg=colour) if colour else cells[-1]]).rstrip())
+        last = cells.pop().rstrip()
+        lines.append("  ".join([*cells, click.style(last, fg=colour) if colour else last]).rstrip())
     return "\n".join(lines)
-
-
-def _row_values(model: AdditiveModel, row: Columns, terms: Sequence[int]) -> dict[int, Any]:
-    """Value of each column of these terms: a number, the text of a level, or None for missing."""
-    values: dict[int, Any] = {}
-    for feature in {feature for t in terms for feature in model.terms[t]}:
-        column, axis = row[feature], model.encoder.axes[feature]
-        labels = column.to_labels() if axis.is_level else column
-        if labels.codes is None or labels.levels is None or not axis.is_level:
-            value = column.to_numbers().numbers
-            values[feature] = None if value is None or np.isnan(value[0]) else float(value[0])
-        else:
-            values[feature] = None if labels.codes[0] < 0 else labels.levels[labels.codes[0]]
-    return values
-
-
-def _format_value(value: Any) -> str:
-    if value is None:
-        return "missing"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _list_axis(axis: Axis) -> dict[str, Any]:
-    found = {"name": axis.name, "kind": axis.kind}
-    if axis.levels is not None:
-        return {**found, "levels": list(axis.levels)}
-    return {**found, "min": axis.knots[0], "max": axis.knots[-1]}
-
-
-def _truncate(text: str) -> str:
-    return text if len(text) <= MAX_NAME else f"{text[: MAX_NAME - 1]}…"
-
-
-def _plain(value: Any) -> Any:
-    """Convert to values that JSON can hold: Python numbers instead of NumPy's, None instead of NaN."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple, np.ndarray)):
-        return [_plain(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -51,16 +51,8 @@ class _Bootstrap:
 def regression_metrics(
     y: np.ndarray, prediction: np.ndarray, constant: float, weights: np.ndarray | None = None
 ) -> list[Metric]:
-    """R², root mean squared error and mean absolute error.
+    """R², root mean squared error and mean absolute error of predictions (N,); `constant` is the constant model's.
 
-    Parameters
-    ----------
-    y, prediction : (N,)
-    constant : prediction of the constant model
-    weights : (N,) weights of the rows, 1 by default
-
-    Examples
-    --------
     >>> y = np.arange(10.0)
     >>> [(m.name, m.value, round(m.constant, 3)) for m in regression_metrics(y, y + 1, y.mean())]
     [('R²', 0.8787878787878788, 0.0), ('RMSE', 1.0, 2.872), ('MAE', 1.0, 2.5)]
@@ -82,12 +74,9 @@ def classification_metrics(
 ) -> list[Metric]:
     """Log loss, area under the ROC curve (one class against the others, averaged) and accuracy.
 
-    Parameters
-    ----------
     codes : (N,) index of the class of each row
     probability : (N, classes)
     shares : (classes,) probabilities of the constant model
-    weights : (N,) weights of the rows, 1 by default
     """
     draws = _Bootstrap(np.ones(len(codes)) if weights is None else weights)
     is_class = codes[:, None] == np.arange(probability.shape[1])

@@ -1,15 +1,15 @@
-"""Options that commands share, and the parsing of their values.
+"""Options that commands share: click types and decorators, and the parsing and checking of their values.
 
-The first half holds click types and decorators for options of several commands. The second half turns the texts of the
-options of `fit` and `tune` into a `FitOptions` record. Values are read as Python literals where possible (`3`, `None`,
-`(64, 32)`), otherwise as text.
+Values of `fit` and `tune` are read as Python literals where possible (`3`, `None`, `(64, 32)`), otherwise as text.
 """
 
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,11 +18,12 @@ from ..encoding.axis import KINDS
 from .errors import CommandError, require_names
 
 if TYPE_CHECKING:
-    from .tables import CsvTable, Dialect, ParquetTable
+    from .tables import Dialect, OpenTable
 
 TABLE = click.Path(exists=True, dir_okay=False, allow_dash=True)
 MODEL = click.Path(exists=True, dir_okay=False)
 FILE = click.Path(dir_okay=False, allow_dash=True)
+OUTPUT = click.Path(dir_okay=False)
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 RESERVED = {  # parameters of the estimators that `--set` must not change -> what sets them
     "feature_names": "the file's header",
@@ -33,15 +34,16 @@ RESERVED = {  # parameters of the estimators that `--set` must not change -> wha
 }
 
 
-def table_options(command: Callable) -> Callable:
-    """Options for the format of a CSV file, for every command that reads one."""
-    for option in (
-        click.option("--missing", multiple=True, metavar="TEXT", help="Text to read as a missing value, such as '?'."),
-        click.option("--encoding", default="utf-8", help="Encoding of a CSV file."),
-        click.option("--delimiter", metavar="CHARACTER", help="Delimiter of a CSV file; detected by default."),
-    ):
-        command = option(command)
-    return command
+def group_options(*options: Callable) -> Callable:
+    """One decorator for several options; `--help` lists them in this order."""
+    return lambda command: reduce(lambda found, option: option(found), reversed(options), command)
+
+
+table_options = group_options(
+    click.option("--delimiter", metavar="CHARACTER", help="Delimiter of a CSV file; detected by default."),
+    click.option("--encoding", default="utf-8", help="Encoding of a CSV file."),
+    click.option("--missing", multiple=True, metavar="TEXT", help="Text to read as a missing value, such as '?'."),
+)
 
 
 def take_dialect(given: dict[str, Any]) -> Dialect:
@@ -51,7 +53,7 @@ def take_dialect(given: dict[str, Any]) -> Dialect:
     return Dialect(**{name: given.pop(name) for name in ("delimiter", "encoding", "missing")})
 
 
-def open_table(path: str, given: dict[str, Any]) -> CsvTable | ParquetTable:
+def open_table(path: str, given: dict[str, Any]) -> OpenTable:
     """Open a table until the command ends; removes the `table_options` from the given options."""
     from .tables import read_file
 
@@ -59,18 +61,32 @@ def open_table(path: str, given: dict[str, Any]) -> CsvTable | ParquetTable:
     return read_file(path, file, take_dialect(given))
 
 
+def check_output(path: str, *inputs: str) -> None:
+    """The folder must exist, and the output must not be one of the inputs."""
+    if path == "-":
+        return
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        raise CommandError(f"the folder {folder!r} of the output does not exist; create it first")
+    if any(os.path.exists(other) and os.path.realpath(other) == os.path.realpath(path) for other in inputs):
+        raise CommandError(f"{path} is read and cannot be written in the same run; name another output")
+
+
+def check_new(path: str, option: str, force: bool) -> None:
+    """The file must not exist, unless `--force` is given."""
+    if os.path.exists(path) and not force:
+        raise CommandError(f"{path} exists already; --force replaces it, {option} names another file")
+
+
 @dataclass(frozen=True)
 class FitOptions:
     """What to fit on a table, and how.
 
-    target, weights : names of columns
-    task : "auto", "regression" or "classification"
     test_size : share of the rows to hold out
     refit : whether to fit again on all rows
     exclude : columns to leave out, and "a & b" for pairs that the model must not contain
     feature_types : column -> "continuous", "nominal", "ordinal" or a list of levels
     parameters : parameters of the estimator
-    resume : whether to continue from checkpoints
     """
 
     target: str
@@ -83,21 +99,20 @@ class FitOptions:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     resume: bool = False
 
+    @property
+    def seed(self) -> int:
+        return self.parameters.get("random_state", 42)
+
     def choose_features(self, names: Sequence[str], place: str) -> list[str]:
         """Names of the columns that the model uses; `place` names the table in errors."""
         require_names([self.target, *([self.weights] if self.weights else [])], names, place)
-        dropped = {self.target, self.weights, *self.excluded_columns(names, place)}
-        features = [name for name in names if name not in dropped]
+        excluded = [name for name in split_names(self.exclude, names) if " & " not in name or name in names]
+        require_names(excluded, names, place)
+        features = [name for name in names if name not in {self.target, self.weights, *excluded}]
         require_names(self.feature_types, features, f"{place} (without the target and the excluded columns)")
         if not features:
             raise CommandError(f"{place} has no column beside the target; a model needs at least one")
         return features
-
-    def excluded_columns(self, names: Sequence[str], place: str) -> list[str]:
-        """Single columns in `exclude`; they are not read."""
-        excluded = [name for name in split_names(self.exclude, names) if " & " not in name or name in names]
-        require_names(excluded, names, place)
-        return excluded
 
     def excluded_terms(self, features: Sequence[str]) -> list[tuple[str, ...]]:
         """Pairs and triples in `exclude`."""
@@ -114,11 +129,11 @@ def split_names(texts: Iterable[str], known: Collection[str] = ()) -> list[str]:
     return [name for part in found for name in part if name]
 
 
-def read_pairs(texts: Iterable[str], option: str) -> dict[str, str]:
-    """Parse `name=value` texts at their last "=", since names may contain one."""
+def read_pairs(texts: Iterable[str], option: str, split: Callable = str.rpartition) -> dict[str, str]:
+    """Parse `name=value` texts, by default at the last "=", since names of columns may contain one."""
     found = {}
     for text in texts:
-        name, equals, value = text.rpartition("=")
+        name, equals, value = split(text, "=")
         if not equals or not name:
             raise CommandError(f"{option} expects name=value, not {text!r}")
         found[name] = value
@@ -165,14 +180,10 @@ def read_interactions(text: str) -> Any:
 
 
 def read_settings(texts: Iterable[str], known: Collection[str]) -> dict[str, Any]:
-    """Parse `--set name=value`; `known` are the parameters of the estimators."""
-    found: dict[str, Any] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise CommandError(f"--set expects name=value, not {text!r}")
+    """Parse `--set name=value`; `known` are the parameters of the estimators and their settings."""
+    found = read_pairs(texts, "--set", str.partition)
+    for name in found:
         if name in RESERVED:
             raise CommandError(f"--set {name} is not possible: it is set by {RESERVED[name]}")
         require_names([name], known, "an estimator", what="parameter")
-        found[name] = read_value(value)
-    return found
+    return {name: read_value(value) for name, value in found.items()}

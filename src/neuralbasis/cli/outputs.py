@@ -8,9 +8,8 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,7 +19,6 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from ..serialization.temporary_file import replace_when_done
-from .errors import CommandError
 from .terminal import echo_exact
 
 GROUP_ROWS, GROUP_BYTES = 1 << 16, 1 << 27  # size of a Parquet row group, whichever limit is reached first
@@ -31,57 +29,39 @@ STRUCTURAL = '[",\r\n]'  # texts with these characters must be quoted in CSV
 def open_output(path: str, names: Sequence[str]) -> Iterator[CsvOutput | ParquetOutput]:
     """Open an output for batches with these columns: a file, its format given by its suffix, or "-" (stdout)."""
     if path == "-":
-        yield CsvOutput(TerminalWriter() if sys.stdout.isatty() else sys.stdout.buffer, names)
+        yield CsvOutput(_write_to_terminal if sys.stdout.isatty() else sys.stdout.buffer.write, names)
         sys.stdout.flush()
         return
     with replace_when_done(path) as file:
         if path.endswith((".parquet", ".pq")):
-            output: CsvOutput | ParquetOutput = ParquetOutput(file, names)
+            output = ParquetOutput(file, names)
+            yield output
+            output.close()
         elif path.endswith(".gz"):
-            output = CsvOutput(gzip.GzipFile(fileobj=file, mode="wb", compresslevel=4, mtime=0), names)
+            with gzip.GzipFile(fileobj=file, mode="wb", compresslevel=4, mtime=0) as packed:
+                yield CsvOutput(packed.write, names)
         else:
-            output = CsvOutput(file, names)
-        yield output
-        output.close()
+            yield CsvOutput(file.write, names)
 
 
-def check_output(path: str, *inputs: str) -> None:
-    """The folder must exist, and the output must not be one of the inputs."""
-    folder = os.path.dirname(path) or "."
-    if path != "-" and not os.path.isdir(folder):
-        raise CommandError(f"the folder {folder!r} of the output does not exist; create it first")
-    if path != "-" and any(
-        os.path.exists(other) and os.path.realpath(other) == os.path.realpath(path) for other in inputs
-    ):
-        raise CommandError(f"{path} is read and cannot be written in the same run; name another output")
-
-
-class TerminalWriter:
-    """Binary file interface to a terminal; control characters are escaped."""
-
-    def write(self, data: bytes | memoryview) -> None:
-        echo_exact(bytes(data).decode())
+def _write_to_terminal(data: bytes | memoryview) -> None:
+    echo_exact(bytes(data).decode())
 
 
 class CsvOutput:
     """CSV writer that quotes texts only in batches that need it."""
 
-    def __init__(self, file: Any, names: Sequence[str]):
-        self._file = file
-        header = io.StringIO()
+    def __init__(self, write: Callable[[Any], Any], names: Sequence[str]):
+        self._write, header = write, io.StringIO()
         csv.writer(header, lineterminator="\n").writerow(names)
-        self._file.write(header.getvalue().encode())
+        self._write(header.getvalue().encode())
 
     def write(self, batch: pa.RecordBatch) -> None:
         style = "needed" if any(map(_must_quote, batch.columns)) else "none"
         options = pa.csv.WriteOptions(include_header=False, quoting_style=style, batch_size=8192)
         block = pa.BufferOutputStream()
         pa.csv.write_csv(batch, block, options)
-        self._file.write(memoryview(block.getvalue()))
-
-    def close(self) -> None:
-        if isinstance(self._file, gzip.GzipFile):
-            self._file.close()
+        self._write(memoryview(block.getvalue()))
 
 
 class ParquetOutput:
@@ -106,12 +86,10 @@ class ParquetOutput:
         self._writer.close()
 
     def _flush(self) -> None:
-        if not self._pending:
-            return
-        if self._writer is None:
-            self._writer = pa.parquet.ParquetWriter(self._file, self._pending[0].schema)
-        self._writer.write_table(pa.Table.from_batches(self._pending))
-        self._pending, self._n_rows, self._n_bytes = [], 0, 0
+        if self._pending:
+            self._writer = self._writer or pa.parquet.ParquetWriter(self._file, self._pending[0].schema)
+            self._writer.write_table(pa.Table.from_batches(self._pending))
+            self._pending, self._n_rows, self._n_bytes = [], 0, 0
 
 
 def _must_quote(column: pa.Array) -> bool:

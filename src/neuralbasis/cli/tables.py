@@ -60,16 +60,73 @@ class Dialect:
         return [*MISSING_TEXTS, *self.missing]
 
 
-class CsvTable:
-    """A CSV file, plain or gzip, or standard input ("-"). It can be read only once."""
+class OpenTable:
+    """A table to read whole or in batches; `place` names it in messages. All but `SourceTable` are read only once."""
+
+    names: Sequence[str]
+    n_rows: int | None = None
+    errors: tuple[type[Exception], ...] = ()  # errors of reading that become a `CommandError`
+
+    def __init__(self, place: str, dialect: Dialect):
+        self.place, self.dialect, self._n_read = place, dialect, 0
+
+    @property
+    def progress(self) -> float | None:
+        """Share of the table that was read, None if its size is unknown."""
+        return self._n_read / max(self.n_rows or 0, 1)
+
+    def require(self, names: Iterable[str]) -> None:
+        """Raise unless the table has each of these columns exactly once."""
+        names, count = list(names), Counter(self.names)
+        require_names(names, self.names, self.place)
+        if repeated := [name for name in names if count[name] > 1]:
+            message = f"has more than one column {list_names(repeated)}; give each column a unique name"
+            raise CommandError(f"{self.place} {message}")
+
+    def read(self, names: Sequence[str], texts: Collection[str] = ()) -> pa.Table:
+        """Read these columns of all rows; types of a CSV file are inferred, except for columns in `texts`."""
+        self.require(names)
+        with self.explain_errors():
+            return self._read(list(names), texts)
+
+    def batches(self, texts: Iterable[str], numbers: Iterable[str] = ()) -> Iterator[pa.RecordBatch]:
+        """Read these columns in batches; a CSV file has texts, which are not converted, and numbers."""
+        types = {**dict.fromkeys(texts, TEXT), **dict.fromkeys(numbers, NUMBER)}
+        self.require(types)
+        with self.explain_errors():
+            for batch in self._read_batches(types):
+                self._n_read += batch.num_rows
+                yield batch
+
+    @contextmanager
+    def explain_errors(self) -> Iterator[None]:
+        """Translate errors of Arrow and gzip into a `CommandError` that names file and column."""
+        try:
+            yield
+        except self.errors as error:
+            raise CommandError(f"{self.place}{self._describe(error)}") from error
+
+    def _describe(self, error: Exception) -> str:
+        return f": {' '.join(str(error).split())}"
+
+    def _read(self, names: list[str], texts: Collection[str]) -> pa.Table:
+        raise NotImplementedError
+
+    def _read_batches(self, types: Mapping[str, pa.DataType]) -> Iterable[pa.RecordBatch]:
+        raise NotImplementedError
+
+
+class CsvTable(OpenTable):
+    """A CSV file, plain or gzip, or standard input ("-")."""
+
+    errors = (pa.ArrowInvalid, UnicodeError, EOFError, zlib.error, gzip.BadGzipFile)
 
     def __init__(self, path: str, file: IO[bytes], dialect: Dialect):
-        self.place = "standard input" if path == "-" else path
+        super().__init__("standard input" if path == "-" else path, dialect)
         self._file, self._size = file, None if path == "-" else os.path.getsize(path)
-        self.dialect = dialect
-        with self._explain():
+        with self.explain_errors():
             stream: Any = gzip.GzipFile(fileobj=file) if path.endswith(".gz") else file
-            head = _read_head(stream)
+            head = stream.read(HEAD_BYTES)
             self._stream = io.BufferedReader(_PrefixedStream(head, stream))
             self.delimiter, self.names = _read_header(head, dialect)
         if not self.names:
@@ -77,147 +134,82 @@ class CsvTable:
 
     @property
     def progress(self) -> float | None:
-        """Share of the file that was read, None if its size is unknown."""
         return self._file.tell() / max(self._size, 1) if self._size is not None else None
 
-    def read(self, names: Sequence[str], texts: Collection[str] = ()) -> pa.Table:
-        """Read these columns of all rows; types are inferred, except for columns in `texts`."""
-        self.require(names)
-        convert = self._convert(names, dict.fromkeys(texts, TEXT), strings_can_be_null=True)
-        with self._explain():
-            return pa.csv.read_csv(self._stream, convert_options=convert, **self._options())
-
-    def batches(self, types: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
-        """Read columns of these types in batches; texts are not converted."""
-        self.require(types)
-        convert = self._convert(list(types), types, strings_can_be_null=False)
-        with self._explain():
-            yield from pa.csv.open_csv(self._stream, convert_options=convert, **self._options())
-
     def require(self, names: Iterable[str]) -> None:
-        """Raise unless the file has each of these columns exactly once."""
         names = list(names)
         if len(self.names) == 1:
             hint = f"{self.place} (its first line, {self.names[0]!r}, is a single column: check --delimiter)"
             require_names(names, self.names, hint)
-        require_names(names, self.names, self.place)
-        require_once(names, self.names, self.place)
+        super().require(names)
 
-    def _convert(self, names: Sequence[str], types: Mapping[str, pa.DataType], **options: Any) -> Any:
-        return pa.csv.ConvertOptions(
-            include_columns=list(names), column_types=dict(types), null_values=self.dialect.nulls, **options
-        )
+    def _read(self, names: list[str], texts: Collection[str]) -> pa.Table:
+        return pa.csv.read_csv(self._stream, **self._options(names, dict.fromkeys(texts, TEXT), True))
 
-    def _options(self) -> dict[str, Any]:
+    def _read_batches(self, types: Mapping[str, pa.DataType]) -> Iterable[pa.RecordBatch]:
+        return pa.csv.open_csv(self._stream, **self._options(list(types), types, False))
+
+    def _options(self, names: list[str], types: Mapping[str, pa.DataType], has_missing_texts: bool) -> dict[str, Any]:
         return {
             "read_options": pa.csv.ReadOptions(block_size=BLOCK_BYTES, encoding=self.dialect.encoding),
             "parse_options": pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+            "convert_options": pa.csv.ConvertOptions(
+                include_columns=names,
+                column_types=dict(types),
+                null_values=self.dialect.nulls,
+                strings_can_be_null=has_missing_texts,
+            ),
         }
 
-    @contextmanager
-    def _explain(self) -> Iterator[None]:
-        """Translate errors of Arrow and gzip into a `CommandError` that names file and column."""
-        try:
-            yield
-        except (pa.ArrowInvalid, UnicodeError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-            text = " ".join(str(error).split())
-            if found := _BAD_VALUE.search(str(error)):
-                name, value = self.names[int(found["column"])], found["value"]
-                text = (
-                    f"column {name!r} must hold numbers, but holds {value!r}; correct it, or pass --missing {value!r} "
-                    "to read it as missing"
-                )
-            elif "UTF8" in text or isinstance(error, UnicodeError):
-                text = f"the text is not {self.dialect.encoding}; name its encoding with --encoding, such as latin-1"
-            raise CommandError(f"{self.place}: {text}") from error
+    def _describe(self, error: Exception) -> str:
+        if found := _BAD_VALUE.search(str(error)):
+            return f": {_describe_text(self.names[int(found['column'])], found['value'])}"
+        if "UTF8" in str(error) or isinstance(error, UnicodeError):
+            return f": the text is not {self.dialect.encoding}; name its encoding with --encoding, such as latin-1"
+        return super()._describe(error)
 
 
-class ParquetTable:
+class ParquetTable(OpenTable):
     """A Parquet file; its own column types are kept."""
 
+    errors = (pa.ArrowInvalid, OSError)
+
     def __init__(self, path: str, file: IO[bytes], dialect: Dialect):
-        self.place, self.dialect = path, dialect
-        with self._explain():
+        super().__init__(path, dialect)
+        with self.explain_errors():
             self._file = pa.parquet.ParquetFile(file)
-        self.names = self._file.schema_arrow.names
-        self._n_read = 0
+        self.names, self.n_rows = self._file.schema_arrow.names, self._file.metadata.num_rows
 
-    @property
-    def progress(self) -> float | None:
-        return self._n_read / max(self._file.metadata.num_rows, 1)
+    def _read(self, names: list[str], texts: Collection[str]) -> pa.Table:
+        return self._file.read(names).select(names)
 
-    def read(self, names: Sequence[str], texts: Collection[str] = ()) -> pa.Table:
-        self.require(names)
-        with self._explain():
-            return self._file.read(list(names)).select(list(names))
+    def _read_batches(self, types: Mapping[str, pa.DataType]) -> Iterable[pa.RecordBatch]:
+        batches = self._file.iter_batches(BATCH_ROWS, columns=list(types))
+        return (batch.select(list(types)) for batch in batches)
 
-    def batches(self, types: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
-        self.require(types)
-        with self._explain():
-            for batch in self._file.iter_batches(BATCH_ROWS, columns=list(types)):
-                self._n_read += batch.num_rows
-                yield batch.select(list(types))
-
-    def require(self, names: Iterable[str]) -> None:
-        names = list(names)
-        require_names(names, self.names, self.place)
-        require_once(names, self.names, self.place)
-
-    @contextmanager
-    def _explain(self) -> Iterator[None]:
-        try:
-            yield
-        except (pa.ArrowInvalid, OSError) as error:
-            raise CommandError(
-                f"{self.place} is not a Parquet file that can be read: {' '.join(str(error).split())}"
-            ) from error
+    def _describe(self, error: Exception) -> str:
+        return f" is not a Parquet file that can be read{super()._describe(error)}"
 
 
-class SourceTable:
-    """Several files, or one larger than memory. Unlike the other tables, it can be read several times."""
+class SourceTable(OpenTable):
+    """Several files, or one larger than memory."""
 
     def __init__(self, source: Source, dialect: Dialect):
-        self.source, self.dialect, self.names, self.place = source, dialect, list(source.names), "the data"
-        self._n_read = 0
+        super().__init__("the data", dialect)
+        self.source, self.names, self.n_rows = source, source.names, source.n_rows
 
-    @property
-    def progress(self) -> float | None:
-        return self._n_read / max(self.source.n_rows or 0, 1)
-
-    def read(self, names: Sequence[str], texts: Collection[str] = ()) -> pa.Table:
-        self.require(names)
-        batches = [batch for piece in self.source.pieces for batch in self.source.read(piece, list(names))]
+    def _read(self, names: list[str], texts: Collection[str]) -> pa.Table:
+        batches = [batch for piece in self.source.pieces for batch in self.source.read(piece, names)]
         return pa.Table.from_batches(batches).unify_dictionaries()
 
-    def batches(self, types: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
-        self.require(types)
-        for piece in self.source.pieces:
-            for batch in self.source.read(piece, list(types), BATCH_ROWS):
-                self._n_read += batch.num_rows
-                yield batch
-
-    def require(self, names: Iterable[str]) -> None:
-        require_names(list(names), self.names, self.place)
+    def _read_batches(self, types: Mapping[str, pa.DataType]) -> Iterable[pa.RecordBatch]:
+        pieces = self.source.pieces
+        return (batch for piece in pieces for batch in self.source.read(piece, list(types), BATCH_ROWS))
 
 
-AnyTable = CsvTable | ParquetTable | SourceTable
-
-
-def read_file(path: str, file: IO[bytes], dialect: Dialect) -> CsvTable | ParquetTable:
+def read_file(path: str, file: IO[bytes], dialect: Dialect) -> OpenTable:
     """The table in an open file; .parquet and .pq are Parquet, all other suffixes CSV."""
     return (ParquetTable if path.endswith((".parquet", ".pq")) else CsvTable)(path, file, dialect)
-
-
-def require_once(names: Iterable[str], available: Sequence[str], place: str) -> None:
-    """Raise if one of these columns occurs more than once."""
-    count = Counter(available)
-    if repeated := [name for name in names if count[name] > 1]:
-        raise CommandError(f"{place} has more than one column {list_names(repeated)}; give each column a unique name")
-
-
-def needed_types(axes: Iterable[Axis]) -> dict[str, pa.DataType]:
-    """Types in which the columns of a model are read: text, which `read_batch` converts to numbers."""
-    return {axis.name: TEXT for axis in axes}
 
 
 def read_batch(batch: pa.RecordBatch, axes: Sequence[Axis], missing: Collection[str]) -> Columns:
@@ -232,7 +224,7 @@ def _parse_numbers(array: pa.Array, axis: Axis, missing: Collection[str]) -> pa.
     """Fast parsing of a numeric column read as text; unchanged if Arrow cannot parse all texts (see `respell`)."""
     if axis.is_level or not pa.types.is_string(array.type):
         return array
-    is_missing = pa.compute.is_in(array, value_set=pa.array(list(missing), pa.string()))
+    is_missing = pa.compute.is_in(array, value_set=pa.array(list(missing), TEXT))
     try:
         return pa.compute.if_else(is_missing, None, array).cast(NUMBER)
     except pa.ArrowInvalid:
@@ -248,27 +240,30 @@ def respell(column: Column, axis: Axis, missing: Collection[str]) -> Column:
     >>> found.levels, found.codes.tolist()
     (('3', '4'), [0, -1, 1])
     """
-    if axis.levels is not None:
-        column, known = column.to_labels(), set(axis.levels)
-    else:
-        known = {"0", "1"} if _is_flag(axis) else set()
-    if column.codes is None or column.levels is None:
+    if axis.levels is None and column.numbers is not None:
         return column
-    kept = [text for text in column.levels if text not in missing]
+    flags = ("0", "1") if set(axis.knots) <= {0.0, 1.0} else ()
+    known = set(flags if axis.levels is None else axis.levels)
+    codes, texts = column.to_labels()
+    kept = [text for text in texts if text not in missing]
     place = {text: code for code, text in enumerate(kept)}
-    places = np.array([*(place.get(text, -1) for text in column.levels), -1], dtype=np.int32)
+    places = np.array([*(place.get(text, -1) for text in texts), -1], dtype=np.int32)
     levels = tuple(next((s for s in _spellings(text, known) if s in known), text) for text in kept)
-    respelled = Column(column.name, None, places[column.codes], levels)
+    respelled = Column(column.name, None, places[codes], levels)
     if axis.is_level:
         return respelled
     numbers, facts = respelled.parse()
     if not facts.are_numbers:
-        raise CommandError(
-            f"column {axis.name!r} must hold numbers, but holds {facts.other!r}; correct it, or pass --missing "
-            f"{facts.other!r} to read it as missing"
-        )
+        raise CommandError(_describe_text(axis.name, facts.other))
     facts.require_numbers(axis.name)
-    return numbers
+    return Column(column.name, numbers)
+
+
+def _describe_text(name: str, text: str | None) -> str:
+    return (
+        f"column {name!r} must hold numbers, but holds {text!r}; correct it, or pass --missing {text!r} to read it as "
+        "missing"
+    )
 
 
 def _spellings(text: str, known: Collection[str]) -> Iterator[str]:
@@ -280,10 +275,6 @@ def _spellings(text: str, known: Collection[str]) -> Iterator[str]:
             return
     if known and set(known) <= {*TRUE, *FALSE}:
         yield from next((group for group in (TRUE, FALSE) if text in group), ())
-
-
-def _is_flag(axis: Axis) -> bool:
-    return not axis.is_level and set(axis.knots) <= {0.0, 1.0}
 
 
 class _PrefixedStream(io.RawIOBase):
@@ -300,13 +291,6 @@ class _PrefixedStream(io.RawIOBase):
         part = part or self._rest.read(len(buffer))
         buffer[: len(part)] = part
         return len(part)
-
-
-def _read_head(stream: Any) -> bytes:
-    head = b""
-    while len(head) < HEAD_BYTES and (part := stream.read(HEAD_BYTES - len(head))):
-        head += part
-    return head
 
 
 def _read_header(head: bytes, dialect: Dialect) -> tuple[str, list[str]]:

@@ -19,10 +19,6 @@ import numpy as np
 from .sparse import SparseMatrix
 from .text_numbers import LEADING_ZERO, TextFacts, parse_texts
 
-# By name: pandas' NA and NaT must be recognized without importing pandas.
-_MISSING_TYPES = {"NoneType", "NAType", "NaTType", "MaskedConstant"}
-_MAX_LISTED = 20
-
 
 @dataclass(frozen=True, eq=False)
 class Column:
@@ -49,66 +45,58 @@ class Column:
     ordered: bool = False
     declared: bool = False
 
-    def parse(self, weights: np.ndarray | None = None) -> tuple[Column, TextFacts]:
-        """The column as numbers, NaN where a text is not a number, and the facts of its texts, weighted by row.
+    def parse(self, weights: np.ndarray | None = None) -> tuple[np.ndarray, TextFacts]:
+        """(N,) The values as numbers, NaN where a text is not a number, and the facts of the texts, weighted by row.
 
         Examples
         --------
         >>> texts = Column("price", None, np.array([0, 1, 2, 1], dtype=np.int32), ("1,200", "40 %", "free"))
-        >>> column, facts = texts.parse()
-        >>> column.numbers, facts.n_others, facts.are_numbers
+        >>> numbers, facts = texts.parse()
+        >>> numbers, facts.n_others, facts.are_numbers
         (array([1200.,   40.,   nan,   40.]), 1.0, False)
         """
-        if self.codes is None or self.levels is None:
-            return self, TextFacts()
-        known = self.codes >= 0
-        mass = np.bincount(self.codes[known], None if weights is None else weights[known], len(self.levels))
-        numbers, facts = parse_texts(self.levels, mass)
-        return Column(self.name, np.r_[numbers, np.nan][self.codes]), facts  # code -1 (missing) picks the last
+        if self.numbers is not None:
+            return self.numbers, TextFacts()
+        codes, levels = self.to_labels()
+        numbers, facts = parse_texts(levels, weigh_codes(codes, len(levels), weights))
+        return np.r_[numbers, np.nan][codes], facts  # code -1 (missing) picks the last
 
-    def to_numbers(self) -> Column:
-        """The column as numbers; raises if many of its texts are not numbers.
+    def to_numbers(self, name: str | None = None) -> np.ndarray:
+        """(N,) The values as numbers; raises an error that names the column if many of its texts are not numbers."""
+        numbers, facts = self.parse()
+        facts.require_numbers(name or self.name)
+        return numbers
 
-        Examples
-        --------
-        >>> Column("size", None, np.array([1, -1, 0], dtype=np.int32), ("10", "2.5")).to_numbers().numbers
-        array([ 2.5,  nan, 10. ])
-        """
-        column, facts = self.parse()
-        facts.require_numbers(self.name)
-        return column
-
-    def to_labels(self) -> Column:
-        """The column as labels; levels of numbers are sorted by value, and integer-valued floats are named as integers.
+    def to_labels(self) -> tuple[np.ndarray, tuple[str, ...]]:
+        """Codes and levels; levels of numbers are sorted by value, and integer-valued floats are named as integers.
 
         Examples
         --------
-        >>> column = Column("grade", np.array([3.0, np.nan, 2.5])).to_labels()
-        >>> column.levels, column.codes
-        (('2.5', '3'), array([ 1, -1,  0], dtype=int32))
+        >>> Column("grade", np.array([3.0, np.nan, 2.5])).to_labels()
+        (array([ 1, -1,  0], dtype=int32), ('2.5', '3'))
         """
         if self.numbers is None:
-            return self
+            assert self.codes is not None
+            assert self.levels is not None
+            return self.codes, self.levels
         present = ~np.isnan(self.numbers)
         values, places = np.unique(self.numbers[present], return_inverse=True)
         codes = np.full(len(self.numbers), -1, dtype=np.int32)
         codes[present] = places
-        return Column(self.name, None, codes, tuple(map(level_text, values.tolist())))
+        return codes, tuple(map(level_text, values.tolist()))
 
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """A table; exactly one of `matrix`, `columns` and `sparse` is given.
+    """A table of N rows and D columns; exactly one of `matrix` (N, D), `columns` and `sparse` is given.
 
-    Attributes
-    ----------
-    names : tuple of D str
-    n_rows : int
-    matrix : ndarray of shape (N, D), float32 or float64, or None
-    columns : tuple of D Column or None
-    named : bool
-        False if the table has no names of its own and none were given.
-    sparse : SparseMatrix or None
+    `named` is False if the table has no names of its own and none were given.
+
+    Examples
+    --------
+    >>> table = Columns(("age", "size"), 2, matrix=np.array([[31.0, 1.5], [45.0, 2.0]]))
+    >>> table.select(["size", "age"]).names, table[1].numbers
+    (('size', 'age'), array([1.5, 2. ]))
     """
 
     names: tuple[str, ...]
@@ -133,14 +121,7 @@ class Columns:
         return (self[i] for i in range(len(self)))
 
     def select(self, names: Iterable[str]) -> Columns:
-        """The columns with these names, in this order.
-
-        Examples
-        --------
-        >>> table = Columns(("age", "size"), 2, matrix=np.array([[31.0, 1.5], [45.0, 2.0]]))
-        >>> table.select(["size", "age"]).names
-        ('size', 'age')
-        """
+        """The columns with these names, in this order."""
         names = tuple(names)
         if names == self.names:
             return self
@@ -161,7 +142,8 @@ class Columns:
 
 def is_missing(value: Any) -> bool:
     """Whether a Python object means "missing": None, NaN, NA, NaT or a masked value."""
-    if type(value).__name__ in _MISSING_TYPES:
+    # By name: pandas' NA and NaT must be recognized without importing pandas.
+    if type(value).__name__ in {"NoneType", "NAType", "NaTType", "MaskedConstant"}:
         return True
     if isinstance(value, Decimal):
         return value.is_nan()  # a signaling NaN must not be compared
@@ -199,15 +181,39 @@ def find_level(text: str, index_of: Mapping[str, float]) -> float:
     return math.nan if math.isnan(number) else index_of.get(level_text(number), -1.0)
 
 
-def list_names(names: Collection[str]) -> str:
-    """Quoted names for a message, shortened to the first 20."""
-    listed = ", ".join(map(repr, list(names)[:_MAX_LISTED]))
-    return listed if len(names) <= _MAX_LISTED else f"{listed} and {len(names) - _MAX_LISTED} more"
+def weigh_codes(codes: np.ndarray, n_levels: int, weights: np.ndarray | None) -> np.ndarray:
+    """(levels,) The weight of the rows of each level."""
+    return np.bincount(codes + 1, weights, n_levels + 1)[1:]  # code -1 (missing) is first
+
+
+def list_names(names: Collection[str], limit: int = 20) -> str:
+    """Quoted names for a message, shortened to the first `limit`."""
+    listed = ", ".join(map(repr, list(names)[:limit]))
+    return listed if len(names) <= limit else f"{listed} and {len(names) - limit} more"
 
 
 def describe_missing(missing: Sequence[str], given: Sequence[str]) -> str:
     """The error message for missing columns, with the nearest given name of each."""
     message = f"Missing column(s): {list_names(missing)}. The columns given: {list_names(given)}."
-    close = {name: get_close_matches(name, given, n=1) for name in missing[:_MAX_LISTED]}
+    close = {name: get_close_matches(name, given, n=1) for name in missing[:20]}
     hints = [f"{found[0]!r} may be {name!r}" for name, found in close.items() if found]
     return f"{message} Add or rename: {', '.join(hints)}." if hints else f"{message} Add them."
+
+
+def check_finite(name: str, values: np.ndarray) -> None:
+    """Raise for infinite values; NaN is missing."""
+    if np.isinf(values).any():
+        raise ValueError(
+            f"column {name!r} holds infinite values; neuralbasis expects finite numbers or missing values (NaN): "
+            "replace them, for example with NaN or with the largest finite value"
+        )
+
+
+def distinct_values(values: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct non-missing values in increasing order, and the weight of each."""
+    if weights is None:
+        distinct, counts = np.unique(values[~np.isnan(values)], return_counts=True)
+        return distinct, counts.astype(float)
+    known = ~np.isnan(values) & (weights > 0)
+    distinct, inverse = np.unique(values[known], return_inverse=True)
+    return distinct, np.bincount(inverse, weights[known], minlength=len(distinct))

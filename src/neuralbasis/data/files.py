@@ -1,9 +1,8 @@
 """Source: a table that can be read several times, piece by piece.
 
-In: files, folders, Arrow datasets, or iterables of record batches. Out: Arrow record batches; `read_column` converts
-their columns to `Column`. A piece is a row group of a Parquet file, a CSV file, or a whole iterable; pieces have a
-fixed order. Opening a source determines the types: from the schemas of Parquet files, from every row of CSV files.
-Errors name the file and the row group.
+In: files, folders, Arrow datasets, or iterables of record batches. Out: Arrow record batches, whose columns
+`read_column` converts. A piece is a row group of a Parquet file, a CSV file, or a whole iterable. Types come from the
+schemas of Parquet files and from every row of CSV files. Errors name the file and the row group.
 """
 
 from __future__ import annotations
@@ -31,12 +30,8 @@ from .columns import Column, is_missing, level_text
 from .frames import read_columns
 from .text_numbers import MISSING_TEXTS
 
-PARQUET, CSV = (".parquet", ".pq"), (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+SUFFIXES = (".parquet", ".pq", ".csv", ".csv.gz", ".tsv", ".tsv.gz")
 BATCH_ROWS = 1 << 17
-BLOCK_BYTES = 4 << 20  # of a CSV file, parsed at a time
-HEAD_BYTES = 1 << 16  # of a CSV file, searched for the delimiter
-DELIMITERS = ",;\t|"
-_BAD_VALUE = re.compile(r"column #(?P<column>\d+): .*?conversion error.*?invalid value '(?P<value>.*?)'", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -56,20 +51,11 @@ class Piece:
 
 
 class Source:
-    """A table in pieces that can be read several times.
-
-    Attributes
-    ----------
-    names : tuple of str
-        The columns.
-    pieces : tuple of Piece
-    local : bool
-        Whether the pieces belong to this process alone. Otherwise all processes see the same pieces and divide them.
-    """
+    """A table in pieces that can be read several times."""
 
     names: tuple[str, ...]
     pieces: tuple[Piece, ...]
-    local: bool = False
+    local: bool = False  # whether the pieces are this process's alone; otherwise all processes divide the same pieces
 
     def read(
         self, piece: Piece, names: Sequence[str] | None = None, batch_rows: int = BATCH_ROWS
@@ -99,11 +85,12 @@ class DatasetSource(Source):
 
     def __init__(self, dataset: Any, local: bool = False, counts: Mapping[str, int] | None = None):
         self.dataset, self.names, self.local = dataset, _check_names(dataset.schema.names), local
-        self._fragments = _list_fragments(dataset)
-        self.pieces = tuple(
-            Piece(getattr(fragment, "path", None), index, _count_rows(fragment, counts or {}), _row_group(fragment))
-            for index, fragment in enumerate(self._fragments)
-        )
+        self._fragments, pieces = _list_fragments(dataset), []
+        for index, fragment in enumerate(self._fragments):
+            path, groups = getattr(fragment, "path", None), getattr(fragment, "row_groups", None)
+            n_rows = (counts or {}).get(path or "") if groups is None else sum(group.num_rows for group in groups)
+            pieces.append(Piece(path, index, n_rows, groups[0].id if groups else None))
+        self.pieces = tuple(pieces)
 
     def read(
         self, piece: Piece, names: Sequence[str] | None = None, batch_rows: int = BATCH_ROWS
@@ -157,7 +144,6 @@ def open_source(X: Any, local: bool = False) -> Source | None:
 
     Examples
     --------
-    >>> import pyarrow as pa
     >>> source = open_source([pa.record_batch({"age": [31, 45]}), pa.record_batch({"age": [27]})])
     >>> source.names, [batch.num_rows for batch in source.read(source.pieces[0])]
     (('age',), [2, 1])
@@ -195,45 +181,41 @@ def open_files(
 ) -> DatasetSource:
     """The source of files, globs and folders; all Parquet or all CSV, all with the same columns.
 
-    Parameters
-    ----------
-    paths : paths, globs and folders
-    local : bool
-        Whether the rows belong to this process alone.
-    delimiter, encoding : str
-        Of CSV files; without a delimiter, the most frequent one of the first header.
-    missing : sequence of str
-        Texts of CSV files that mean "missing".
-    texts : collection of str
-        Columns of CSV files that stay text even if all of their values are numbers.
+    Without a delimiter, CSV files have the most frequent one of the first header. `missing` are texts of CSV files that
+    mean "missing"; the columns `texts` stay text even if all of their values are numbers.
     """
     listed = [_expand(os.fspath(path)) for path in paths]
     filesystem, files, root = listed[0][0], [file for _, found, _ in listed for file in found], listed[0][2]
     if elsewhere := [found[0] for other, found, _ in listed if other != filesystem]:
         raise ValueError(f"the files are in several stores, such as {files[0]} and {elsewhere[0]}; copy them into one")
-    kinds = {_kind(file) for file in files}
-    if len(kinds) > 1:
+    for file in files:
+        if not file.lower().endswith(SUFFIXES):
+            raise ValueError(f"{file} is neither Parquet nor CSV by its name; expected {', '.join(SUFFIXES)}")
+    are_csv = not files[0].lower().endswith(SUFFIXES[:2])
+    if any(file.lower().endswith(SUFFIXES[:2]) == are_csv for file in files):
         raise ValueError(f"the files are of several kinds, such as {files[0]} and {files[-1]}; give one kind at a time")
-    if kinds == {"parquet"}:
-        form = _parquet_format()
+    if not are_csv:
+        checked = pa.dataset.ParquetFragmentScanOptions(page_checksum_verification=True)
+        form = pa.dataset.ParquetFileFormat(default_fragment_scan_options=checked)
     else:
-        form = _csv_format(delimiter or _find_delimiter(filesystem, files[0], encoding), encoding, missing)
+        delimiter = delimiter or _find_delimiter(filesystem, files[0], encoding)
+        form = pa.dataset.CsvFileFormat(
+            parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            convert_options=pa.csv.ConvertOptions(null_values=list(missing), strings_can_be_null=True),
+            read_options=pa.csv.ReadOptions(block_size=4 << 20, encoding=encoding),
+        )
     options = {"filesystem": filesystem, "format": form}
     if root is not None and len(listed) == 1:
         options |= {"partitioning": "hive", "partition_base_dir": root}
-    first = _open_dataset(files[:1], options, files[0])
-    schema, counts = _unify(files, options, first.schema), None
-    if kinds == {"csv"}:
+    schema, counts = _unify(files, options), None
+    if are_csv:
         kept = [field.with_type(pa.string()) if field.name in texts else field for field in schema]
         schema, counts = _find_csv_types(files, options, pa.schema(kept))
     return DatasetSource(pa.dataset.dataset(files, schema=schema, **options), local, counts)
 
 
 def read_column(batch: pa.RecordBatch, name: str) -> Column:
-    """A column of a batch as `read_columns` would read it, except that float32 is kept and not copied.
-
-    Levels are in the order of the batch and include unused ones.
-    """
+    """A column as `read_columns` reads it, but float32 is kept, and levels are those of the batch, with unused ones."""
     array = batch.column(name)
     if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
         numbers = array.to_numpy(zero_copy_only=False)
@@ -298,16 +280,6 @@ def _list_fragments(dataset: Any) -> list[Any]:
     return found
 
 
-def _row_group(fragment: Any) -> int | None:
-    groups = getattr(fragment, "row_groups", None)
-    return groups[0].id if groups else None
-
-
-def _count_rows(fragment: Any, counts: Mapping[str, int]) -> int | None:
-    groups = getattr(fragment, "row_groups", None)
-    return counts.get(getattr(fragment, "path", "")) if groups is None else sum(group.num_rows for group in groups)
-
-
 def _expand(path: str) -> tuple[Any, list[str], str | None]:
     """The file system, the files of a path, glob or folder, and the folder."""
     if "://" in path:
@@ -325,50 +297,29 @@ def _expand(path: str) -> tuple[Any, list[str], str | None]:
     if info.type != pa.fs.FileType.Directory:
         return filesystem, [path], None
     inside = filesystem.get_file_info(pa.fs.FileSelector(path, recursive=True))
-    files = sorted(entry.path for entry in inside if entry.is_file and entry.path.lower().endswith((*PARQUET, *CSV)))
+    files = sorted(entry.path for entry in inside if entry.is_file and entry.path.lower().endswith(SUFFIXES))
     if not files:
         raise FileNotFoundError(f"the folder {path} has no Parquet or CSV file; check the path")
     return filesystem, files, path
 
 
-def _kind(file: str) -> str:
-    lower = file.lower()
-    if lower.endswith(PARQUET):
-        return "parquet"
-    if lower.endswith(CSV):
-        return "csv"
-    raise ValueError(f"{file} is neither Parquet nor CSV by its name; expected {', '.join((*PARQUET, *CSV))}")
-
-
-def _parquet_format() -> Any:
-    checked = pa.dataset.ParquetFragmentScanOptions(page_checksum_verification=True)
-    return pa.dataset.ParquetFileFormat(default_fragment_scan_options=checked)
-
-
-def _csv_format(delimiter: str, encoding: str, missing: Sequence[str]) -> Any:
-    return pa.dataset.CsvFileFormat(
-        parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-        convert_options=pa.csv.ConvertOptions(null_values=list(missing), strings_can_be_null=True),
-        read_options=pa.csv.ReadOptions(block_size=BLOCK_BYTES, encoding=encoding),
-    )
-
-
 def _find_delimiter(filesystem: Any, file: str, encoding: str) -> str:
     """The most frequent delimiter of the header."""
     with name_piece_in_errors(Piece(file, 0, None)), filesystem.open_input_stream(file) as stream:
-        header = stream.read(HEAD_BYTES).decode(encoding, errors="replace").lstrip("\r\n").partition("\n")[0]
-    return max(DELIMITERS, key=header.count)
+        header = stream.read(1 << 16).decode(encoding, errors="replace").lstrip("\r\n").partition("\n")[0]
+    return max(",;\t|", key=header.count)
 
 
-def _open_dataset(files: list[str], options: Mapping[str, Any], place: str) -> Any:
-    with name_piece_in_errors(Piece(place, 0, None)):
-        return pa.dataset.dataset(files, **options)
+def _read_schema(file: str, options: Mapping[str, Any]) -> Any:
+    with name_piece_in_errors(Piece(file, 0, None)):
+        return pa.dataset.dataset([file], **options).schema
 
 
-def _unify(files: Sequence[str], options: Mapping[str, Any], schema: Any) -> Any:
+def _unify(files: Sequence[str], options: Mapping[str, Any]) -> Any:
     """The schema of all files, which must have the same columns; different types of numbers are widened."""
+    schema = _read_schema(files[0], options)
     for file in files[1:]:
-        other = _open_dataset([file], options, file).schema
+        other = _read_schema(file, options)
         require_names(schema.names, other.names, file)
         require_names(other.names, schema.names, files[0])
         for field in other:
@@ -398,13 +349,10 @@ def _widen(one: Any, other: Any) -> Any:
 
 
 def _find_csv_types(files: Sequence[str], options: Mapping[str, Any], schema: Any) -> tuple[Any, dict[str, int]]:
-    """The schema of CSV files and the number of rows of each, from a pass over all rows.
-
-    A column becomes float64 or text as soon as a value does not fit in its type.
-    """
+    """The schema of CSV files and the rows of each; a column becomes float64 or text if a value does not fit."""
     counts: dict[str, int] = {}
     for file in files:
-        names = _open_dataset([file], options, file).schema.names
+        names = _read_schema(file, options).names
         while True:
             try:
                 with name_piece_in_errors(Piece(file, 0, None)):
@@ -412,10 +360,11 @@ def _find_csv_types(files: Sequence[str], options: Mapping[str, Any], schema: An
                     counts[file] = sum(batch.num_rows for batch in batches)
                 break
             except ValueError as error:
-                found = _BAD_VALUE.search(str(error.__cause__))
+                reason = str(error.__cause__)
+                found = re.search(r"column #(\d+): .*?conversion error.*?invalid value '", reason, re.DOTALL)
                 if found is None:
                     raise
-                place = schema.get_field_index(names[int(found["column"])])
+                place = schema.get_field_index(names[int(found[1])])
                 field = schema.field(place)
                 wider = pa.float64() if pa.types.is_integer(field.type) else pa.string()
                 schema = schema.set(place, field.with_type(wider))

@@ -1,31 +1,31 @@
 """Tables in memory to `Columns`; the only module that reads data frames.
 
-In: a NumPy array (plain, structured or masked), a SciPy sparse matrix, a pandas or polars frame, an Arrow table, a
-mapping of name -> 1-D array, or a list of rows. Out: `Columns`. Sparse tables stay sparse. Text stays text in every
-container. A column without a single value is numbers, all NaN.
+In: what `read_columns` lists. Out: `Columns`. Sparse tables stay sparse, and text stays text. Objects that are all real
+numbers become numbers, others with a text form become labels. Dates, nested values, bytes and complex numbers raise an
+error that names the column. A column without a single value is all NaN.
 """
 
 from __future__ import annotations
 
 import math
+import numbers
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set, Sized
+from datetime import timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..printable import escape
-from .arrays import NUMERIC, REAL, as_array, check_real, fill_masked, read_array, temporal_error, type_error
 from .columns import Column, Columns, is_missing, level_text, list_names
 from .sparse import SparseMatrix, is_sparse, read_entries, read_sparse
 
 if TYPE_CHECKING:
     from narwhals import DataFrame, Series
 
-_RESHAPE = (
-    "Reshape your data either using array.reshape(-1, 1) if your data has a single feature "
-    "or array.reshape(1, -1) if it contains a single sample."
-)
+NUMERIC = "fiub"  # NumPy's letters for float, signed, unsigned, bool
+REAL = (numbers.Real, Decimal, np.bool_)
 
 
 def read_columns(X: Any, names: Sequence[str] | None = None, absent: float = 0.0) -> Columns:
@@ -33,16 +33,12 @@ def read_columns(X: Any, names: Sequence[str] | None = None, absent: float = 0.0
 
     Parameters
     ----------
-    X : array, sparse matrix, data frame, Arrow table, mapping of name -> 1-D array, or list of rows
-        N rows, D columns. A pandas frame whose columns are all sparse with one fill value stays sparse.
+    X : NumPy array, SciPy sparse matrix, pandas or polars frame, Arrow table, mapping of name -> 1-D array, or rows
+        Arrays may be structured or masked. A pandas frame with all columns sparse and one fill value stays sparse.
     names : sequence of D str, optional
         Names for the columns, instead of the table's own. Without any, columns are ``feature_0000``, ...
     absent : float
         The value of the entries that a SciPy sparse matrix does not store; a frame has its own fill value.
-
-    Returns
-    -------
-    Columns
 
     Examples
     --------
@@ -59,9 +55,15 @@ def read_columns(X: Any, names: Sequence[str] | None = None, absent: float = 0.0
     if isinstance(X, Mapping):
         return _read_mapping(X, names)
     if isinstance(X, Sequence) and not isinstance(X, (str, bytes, bytearray, memoryview)):
-        return _read_ndarray(_read_list(X), names)
-    frame = _as_frame(X)
-    if frame is not None:
+        array = as_array(X)
+        lengths = {len(row) for row in X if isinstance(row, Sized) and not isinstance(row, (str, Mapping))}
+        if array.ndim == 1 and len(lengths) > 1:
+            raise ValueError(
+                "Expected 2D array, got rows of different lengths: "
+                f"from {min(lengths)} to {max(lengths)} values. Give every row one value per column."
+            )
+        return _read_ndarray(array, names)
+    if (frame := _as_frame(X)) is not None:
         return _read_frame(frame, names)
     if hasattr(X, "__array__"):
         return _read_ndarray(np.asarray(X), names)
@@ -96,11 +98,17 @@ def _read_ndarray(X: np.ndarray, names: Sequence[str] | None) -> Columns:
     if X.dtype.names is not None:
         return _read_mapping({field: X[field] for field in X.dtype.names}, names)
     check_real("X", X)
-    _check_two_dimensional(X)
+    # scikit-learn's messages: its estimator checks compare them, and its users know them.
+    if X.ndim < 2:
+        raise ValueError(
+            f"Expected 2D array, got {'scalar' if X.ndim == 0 else '1D'} array instead:\narray={X}.\n"
+            "Reshape your data either using array.reshape(-1, 1) if your data has a single feature "
+            "or array.reshape(1, -1) if it contains a single sample."
+        )
+    if X.ndim > 2:
+        raise ValueError(f"Found array with dim {X.ndim}, while dim <= 2 is required.")
     n_rows, n_columns = X.shape
-    _check_not_empty(n_rows, n_columns)
-    named = names is not None
-    names = _number_columns(n_columns, names)
+    named, names = names is not None, _choose_names(n_columns, names, n_rows)
     X = fill_masked(X)
     if X.dtype.kind in NUMERIC:
         is_single = X.dtype == np.float32  # kept: a wide table might not fit in memory in double precision
@@ -116,25 +124,13 @@ def _read_sparse_matrix(X: Any, names: Sequence[str] | None, absent: float) -> C
     if X.dtype.kind not in NUMERIC:
         raise TypeError(f"Expected a sparse matrix of numbers, got values of type {X.dtype}. Convert it to numbers.")
     n_rows, n_columns = X.shape
-    _check_not_empty(n_rows, n_columns)
-    named, names = names is not None, _number_columns(n_columns, names)
+    named, names = names is not None, _choose_names(n_columns, names, n_rows)
     return Columns(names, n_rows, named=named, sparse=read_sparse(X, names, absent))
 
 
-def _read_list(rows: Sequence[Any]) -> np.ndarray:
-    array = as_array(rows)
-    lengths = {len(row) for row in rows if isinstance(row, Sized) and not isinstance(row, (str, Mapping))}
-    if array.ndim == 1 and len(lengths) > 1:
-        raise ValueError(
-            "Expected 2D array, got rows of different lengths: "
-            f"from {min(lengths)} to {max(lengths)} values. Give every row one value per column."
-        )
-    return array
-
-
 def _read_mapping(X: Mapping[Any, Any], names: Sequence[str] | None) -> Columns:
-    names = _choose_names(list(X), names)
     arrays = [values if isinstance(values, np.ndarray) else as_array(values) for values in X.values()]
+    names = _choose_names(list(X), names, max(map(np.size, arrays), default=0))
     for name, array in zip(names, arrays, strict=True):
         if array.ndim != 1:
             raise ValueError(f"Column {name!r}: expected a 1-D sequence of values, got {array.ndim} dimension(s).")
@@ -143,10 +139,8 @@ def _read_mapping(X: Mapping[Any, Any], names: Sequence[str] | None) -> Columns:
                 f"Column {name!r} has {len(array)} value(s) but column {names[0]!r} has {len(arrays[0])}. "
                 "Give every column one value per row."
             )
-    n_rows = len(arrays[0]) if arrays else 0
-    _check_not_empty(n_rows, len(arrays))
     columns = tuple(read_array(name, array) for name, array in zip(names, arrays, strict=True))
-    return Columns(names, n_rows, columns=columns)
+    return Columns(names, len(arrays[0]), columns=columns)
 
 
 def _as_frame(X: Any) -> DataFrame[Any] | None:
@@ -169,11 +163,9 @@ def _as_frame(X: Any) -> DataFrame[Any] | None:
 
 
 def _read_frame(frame: DataFrame[Any], names: Sequence[str] | None) -> Columns:
-    n_rows, n_columns = frame.shape
-    names = _choose_names(frame.columns, names)
-    _check_not_empty(n_rows, n_columns)
-    sparse = _read_sparse_columns(frame, names)
-    if sparse is not None:
+    n_rows = len(frame)
+    names = _choose_names(frame.columns, names, n_rows)
+    if (sparse := _read_sparse_columns(frame, names)) is not None:
         return Columns(names, n_rows, sparse=sparse)
     columns = tuple(_read_series(name, series) for name, series in zip(names, frame.iter_columns(), strict=True))
     return Columns(names, n_rows, columns=columns)
@@ -231,8 +223,14 @@ def _read_labels(name: str, series: Series[Any]) -> Column:
         codes = np.nan_to_num(found, nan=-1).astype(np.int32)
     elif order is None:
         return Column(name, np.full(len(series), np.nan))
-    levels, codes = _name_levels(codes, values, order, ordered)
-    return Column(name, None, codes, levels, ordered, is_declared)
+    texts = [None if is_missing(value) else level_text(value) for value in values]  # equal texts become one level
+    levels = sorted({text for text in texts if text is not None})
+    if order is not None:
+        used, declared = set(levels), [level_text(value) for value in order if not is_missing(value)]
+        levels = [text for text in dict.fromkeys(declared) if ordered or text in used]
+    index_of = {text: i for i, text in enumerate(levels)}
+    indices = np.array([*(-1 if text is None else index_of[text] for text in texts), -1], dtype=np.int32)
+    return Column(name, None, indices[codes], tuple(levels), ordered, is_declared)  # code -1 (missing) picks the last
 
 
 def _find_declared_levels(series: Series[Any]) -> list[Any] | None:
@@ -249,34 +247,11 @@ def _find_declared_levels(series: Series[Any]) -> list[Any] | None:
     return None
 
 
-def _name_levels(
-    codes: np.ndarray, values: list[Any], declared: list[Any] | None, keep_unused: bool
-) -> tuple[tuple[str, ...], np.ndarray]:
-    """Levels and the codes into them, from codes into values; values with equal texts become one level.
-
-    Levels are in the declared order, or sorted if none is declared.
-    """
-    texts = [None if is_missing(value) else level_text(value) for value in values]
-    used = {text for text in texts if text is not None}
-    if declared is None:
-        levels = sorted(used)
-    else:
-        order = dict.fromkeys(level_text(value) for value in declared if not is_missing(value))
-        levels = [text for text in order if keep_unused or text in used]
-    index_of = {text: i for i, text in enumerate(levels)}
-    # Code -1 (missing) picks the last entry.
-    indices = np.array([*(-1 if text is None else index_of[text] for text in texts), -1], dtype=np.int32)
-    return tuple(levels), indices[codes]
-
-
-def _number_columns(count: int, names: Sequence[str] | None) -> tuple[str, ...]:
-    return _choose_names([f"feature_{i:04d}" for i in range(count)], names)
-
-
-def _choose_names(own: Sequence[Any], names: Sequence[str] | None) -> tuple[str, ...]:
-    """The given names, or the table's own; one per column and unique."""
+def _choose_names(own: Sequence[Any] | int, names: Sequence[str] | None, n_rows: int) -> tuple[str, ...]:
+    """The given names, or the table's own (or numbers, if it has only a number of columns); one per column, unique."""
     if names is not None and (not isinstance(names, Iterable) or isinstance(names, (str, Mapping, Set))):
         raise ValueError(f"feature_names must be a list of one name per column, not {names!r}.")
+    own = [f"feature_{i:04d}" for i in range(own)] if isinstance(own, int) else own
     chosen = tuple(map(str, own if names is None else names))
     if len(chosen) != len(own):
         raise ValueError(f"Expected one name per column: {len(own)} column(s), got {len(chosen)} name(s).")
@@ -286,23 +261,109 @@ def _choose_names(own: Sequence[Any], names: Sequence[str] | None) -> tuple[str,
             f"Expected unique column names, got more than once: {list_names(repeated)}. "
             "Rename the columns: each name must be unique."
         )
+    if n_rows == 0 or not chosen:
+        raise ValueError(
+            f"Found array with 0 {'sample' if n_rows == 0 else 'feature'}(s) (shape={(n_rows, len(chosen))}) while a "
+            "minimum of 1 is required. The table is empty: check how it was read or filtered."
+        )
     return chosen
 
 
-def _check_two_dimensional(X: np.ndarray) -> None:
-    # scikit-learn's messages: its estimator checks compare them, and its users know them.
-    if X.ndim < 2:
-        kind = "scalar" if X.ndim == 0 else "1D"
-        raise ValueError(f"Expected 2D array, got {kind} array instead:\narray={X}.\n{_RESHAPE}")
-    if X.ndim > 2:
-        raise ValueError(f"Found array with dim {X.ndim}, while dim <= 2 is required.")
+def read_array(name: str, values: np.ndarray) -> Column:
+    """One column from a 1-D array of any type."""
+    check_real(f"column {name!r}", values)
+    values = fill_masked(values)
+    if values.dtype.kind in "mM":
+        raise temporal_error(name, str(values.dtype))
+    if values.dtype.kind in NUMERIC:
+        return Column(name, np.asarray(values, dtype=np.float64))
+    return read_objects(name, values.astype(object))
 
 
-def _check_not_empty(n_rows: int, n_columns: int) -> None:
-    for count, unit in ((n_rows, "sample(s)"), (n_columns, "feature(s)")):
-        if count == 0:
-            shape = (n_rows, n_columns)
-            raise ValueError(
-                f"Found array with 0 {unit} (shape={shape}) while a minimum of 1 is required. "
-                "The table is empty: check how it was read or filtered."
-            )
+def read_objects(name: str, values: np.ndarray) -> Column:
+    """One column from a 1-D array of Python objects."""
+    present = np.ones(len(values), dtype=bool)
+    if set(map(type, values)) != {str}:
+        present = ~np.fromiter(map(is_missing, values), dtype=bool, count=len(values))
+    items = values[present]
+    kinds = set(map(type, items))
+    check_types(name, kinds)
+    if all(issubclass(kind, REAL) for kind in kinds):
+        parsed = np.full(len(values), np.nan)
+        parsed[present] = np.fromiter(map(to_float, items), dtype=np.float64, count=len(items))
+        return Column(name, parsed)
+    texts = items if kinds == {str} else list(map(level_text, items))
+    levels = sorted(set(texts))
+    index_of = {text: i for i, text in enumerate(levels)}
+    codes = np.full(len(values), -1, dtype=np.int32)
+    codes[present] = np.fromiter(map(index_of.__getitem__, texts), dtype=np.int32, count=len(texts))
+    return Column(name, None, codes, tuple(levels))
+
+
+def as_array(values: Any) -> np.ndarray:
+    """A NumPy array of numbers, or else of unchanged objects (NumPy alone would convert a None beside text to text)."""
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind in NUMERIC + "c":
+            return array
+    except ValueError:
+        pass  # ragged: an array of objects can hold it
+    return np.array(values, dtype=object)
+
+
+def fill_masked(array: np.ndarray) -> np.ndarray:
+    """A masked array as a plain one, with NaN or None for masked values; other arrays unchanged."""
+    if not isinstance(array, np.ma.MaskedArray):
+        return array
+    if array.dtype.kind in NUMERIC:
+        return np.ma.filled(array.astype(np.float64), np.nan)
+    filled = np.array(array.data, dtype=object)
+    filled[np.ma.getmaskarray(array)] = None
+    return filled
+
+
+def to_float(value: Any) -> float:
+    """A real number as float; integers beyond float64 become infinite, as float("1e400") does."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def check_real(what: str, values: Any) -> None:
+    """Raise for arrays of complex numbers."""
+    if values.dtype.kind == "c":
+        raise ValueError(
+            f"Complex data not supported: {what} holds {values.dtype} values. Give real and imaginary parts as columns."
+        )
+
+
+def check_types(name: str, kinds: set[type]) -> None:
+    """Raise for types of values that are neither numbers nor usable as the name of a level."""
+    for kind in kinds:
+        if issubclass(kind, (*REAL, str)) and kind is not np.timedelta64:  # which NumPy calls an integer
+            continue
+        if issubclass(kind, numbers.Complex):
+            raise ValueError(f"Complex data not supported: column {name!r} holds {kind.__name__} values.")
+        # strftime: dates and times of the standard library, and pandas' Timestamp and Period.
+        if hasattr(kind, "strftime") or issubclass(kind, (timedelta, np.datetime64, np.timedelta64)):
+            raise temporal_error(name, kind.__name__)
+        has_text = kind.__str__ is not object.__str__ or kind.__repr__ is not object.__repr__
+        if issubclass(kind, (Iterable, Sized)) or not has_text:
+            raise type_error(name, kind.__name__)
+
+
+def temporal_error(name: str, kind: str) -> TypeError:
+    """The error for dates and times."""
+    return TypeError(
+        f"Column {name!r}: expected numbers or labels, got dates or times ({kind}). Convert it to a number "
+        "(such as days since a date) or to parts (such as the month or the hour)."
+    )
+
+
+def type_error(name: str, kind: str) -> TypeError:
+    """The error for values that are neither numbers nor text."""
+    return TypeError(
+        f"Column {name!r} holds values of type {kind}: argument must be a string or a number. "
+        "Convert the column to numbers or text, or leave it out."
+    )

@@ -14,12 +14,9 @@ from typing import Any
 
 import numpy as np
 
-MAX_SAMPLE = 1 << 20  # rows
 MIN_SAMPLE = 1 << 14  # rows
-BASE_BYTES = 420 << 20  # Python, torch and compiled loops
-WORK_BYTES = 260 << 20  # batches, tables, and blocks of rows being loaded into a pool
+BASE_BYTES = (420 + 260) << 20  # Python, torch and compiled loops; batches, tables, and blocks being loaded
 CELL_BYTES = 40  # per value of a table that is fitted in memory, working copies included
-UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 
 @dataclass(frozen=True)
@@ -51,22 +48,14 @@ class Load:
 
 
 def divide_rows(n_rows: int, load: Load, limit: int, n_processes: int = 1) -> Division:
-    """The largest sample and the fewest pools with which every process stays below `limit` bytes.
-
-    Both are powers of two, so one cache serves many limits.
-
-    Examples
-    --------
-    >>> divide_rows(8_400_000, Load(28, 0, 4, 4), 2_000_000_000)
-    Division(n_sample=524288, n_pools=2)
-    """
-    room = limit - BASE_BYTES - WORK_BYTES
-    n_sample = MAX_SAMPLE
+    """The largest sample and fewest pools within `limit` bytes per process; powers of 2: a cache serves many limits."""
+    room = limit - BASE_BYTES
+    n_sample = 1 << 20  # rows; more would not improve what the sample is used for
     while n_sample > MIN_SAMPLE and n_sample * load.sample_bytes > room / 2:
         n_sample //= 2
     left = room - n_sample * load.sample_bytes
     if left < MIN_SAMPLE * load.pool_bytes:
-        least = BASE_BYTES + WORK_BYTES + 2 * MIN_SAMPLE * load.sample_bytes
+        least = BASE_BYTES + 2 * MIN_SAMPLE * load.sample_bytes
         raise ValueError(
             f"memory_limit leaves {limit / 1e9:.2f} GB, but a fit to {load.n_columns:,} columns needs about "
             f"{least / 1e9:.2f} GB; raise it, or use fewer columns"
@@ -81,25 +70,21 @@ def divide_rows(n_rows: int, load: Load, limit: int, n_processes: int = 1) -> Di
 
 def count_rows_in_memory(n_columns: int, limit: int) -> int:
     """Rows of a table that can be fitted in memory within `limit` bytes."""
-    return max(0, limit - BASE_BYTES - WORK_BYTES) // (CELL_BYTES * n_columns)
+    return max(0, limit - BASE_BYTES) // (CELL_BYTES * n_columns)
 
 
 def read_limit(limit: Any) -> int:
-    """Bytes of a `memory_limit`: a number, a text, or None for half of the free memory.
+    """Bytes of a `memory_limit`: a number, a text, or None for half of the free memory, shared by local processes.
 
-    Processes on one machine (`LOCAL_WORLD_SIZE`) share that half.
-
-    Examples
-    --------
     >>> read_limit("2GB"), read_limit("1.5 GiB"), read_limit(10**9)
     (2000000000, 1610612736, 1000000000)
     """
     if limit is None:
         return find_free_memory() // 2 // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     if isinstance(limit, str):
-        found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?)\s*([kmgt]i?)?b?\s*", limit.lower())
-        if found is not None:
-            return int(float(found[1]) * UNITS[found[2] or ""])
+        found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?)\s*([kmgt]?)(i?)b?\s*", limit.lower())
+        if found is not None and (found[2] or not found[3]):
+            return int(float(found[1]) * (1024 if found[3] else 1000) ** " kmgt".index(found[2] or " "))
     elif isinstance(limit, (int, float, np.integer)) and not isinstance(limit, bool) and 0 < limit < float("inf"):
         return int(limit)
     raise ValueError(f"memory_limit must be None, a number of bytes or a text such as '2GB', not {limit!r}")
@@ -107,12 +92,11 @@ def read_limit(limit: Any) -> int:
 
 def find_free_memory() -> int:
     """Bytes that this process may still allocate: the free memory of the machine, within the limit of its container."""
-    found = [_read_field(Path("/proc/meminfo"), "MemAvailable:") * 1024]
-    if not found[0] and hasattr(os, "sysconf"):
-        found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2]
-    group = Path("/sys/fs/cgroup")
-    most, used = _read_field(group / "memory.max"), _read_field(group / "memory.current")
-    return min([*found, *([most - used] if most else [])])
+    free = _read_field(Path("/proc/meminfo"), "MemAvailable:") * 1024
+    if not free and hasattr(os, "sysconf"):
+        free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    limit, used = (_read_field(Path("/sys/fs/cgroup", name)) for name in ("memory.max", "memory.current"))
+    return min(free, limit - used) if limit else free
 
 
 def _read_field(path: Path, name: str = "") -> int:

@@ -6,9 +6,9 @@ and thinned sketches are made per part, so they do not depend on the number of p
 
 from __future__ import annotations
 
-import queue
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -17,7 +17,6 @@ import pyarrow as pa
 from .files import Piece, Source
 
 N_PARTS = 24  # divisible by most small numbers of processes
-MAX_AHEAD = 2  # batches that are read before they are needed
 
 Item = TypeVar("Item")
 
@@ -50,46 +49,17 @@ def assign_parts(source: Source, rank: int, size: int) -> list[tuple[int, list[P
 
 
 def read_pieces(source: Source, pieces: Sequence[Piece], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Batches of pieces in their order, read ahead by another thread."""
-    return read_ahead(batch for piece in pieces for batch in source.read(piece, names))
-
-
-def read_ahead(items: Iterable[Item], depth: int = MAX_AHEAD) -> Iterator[Item]:
-    """The items, produced by another thread, up to `depth` of them before they are requested."""
-    waiting: queue.Queue[Any] = queue.Queue(depth)
-    stopped, end = threading.Event(), object()
-
-    def put(item: Any) -> None:
-        while not stopped.is_set():
-            try:
-                waiting.put(item, timeout=0.1)
-                return
-            except queue.Full:
-                continue
-
-    def work() -> None:
+    """Batches of pieces in their order; another thread reads up to two of them before they are requested."""
+    batches = (batch for piece in pieces for batch in source.read(piece, names))
+    with ThreadPoolExecutor(1) as pool:
+        waiting = deque(pool.submit(next, batches, None) for _ in range(2))
         try:
-            for item in items:
-                put((item, None))
-                if stopped.is_set():
-                    return
-            put((end, None))
-        except BaseException as error:
-            put((end, error))
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    try:
-        while True:
-            item, error = waiting.get()
-            if error is not None:
-                raise error
-            if item is end:
-                return
-            yield item
-    finally:
-        stopped.set()
-        thread.join()
+            while (batch := waiting.popleft().result()) is not None:
+                waiting.append(pool.submit(next, batches, None))
+                yield batch
+        finally:
+            for future in waiting:
+                future.cancel()
 
 
 def gather_results(group: Communicator, work: Callable[[], Item]) -> list[Item]:

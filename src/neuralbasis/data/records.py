@@ -11,48 +11,27 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import REAL, check_types, read_objects, to_float
 from .columns import describe_missing, find_level, is_missing, level_text
+from .frames import REAL, check_types, read_objects, to_float
 from .sparse import is_sparse
 from .text_numbers import parse_number
 
 
 def find_rows(X: Any) -> Sequence[Mapping[str, Any]] | None:
-    """The rows, if `X` is a mapping of name -> single value or a list of mappings; None for any other table.
-
-    Examples
-    --------
-    >>> find_rows({"age": 31})
-    [{'age': 31}]
-    >>> find_rows({"age": [31, 45]}) is None
-    True
-    """
+    """The rows, if `X` is a mapping of name -> single value or a list of mappings; None for any other table."""
     if isinstance(X, Mapping):  # SciPy's dok matrices are mappings too
-        return [X] if any(map(_is_single, X.values())) and not is_sparse(X) else None
+        is_series = [not isinstance(v, str) and (hasattr(v, "__len__") or hasattr(v, "__iter__")) for v in X.values()]
+        return None if all(is_series) or is_sparse(X) else [X]
     return X if isinstance(X, (list, tuple)) and len(X) > 0 and isinstance(X[0], Mapping) else None
 
 
 def read_rows(
     rows: Sequence[Mapping[str, Any]], names: Sequence[str], level_indices: Sequence[Mapping[str, float] | None]
 ) -> np.ndarray:
-    """Numbers (N, D) of rows given as mappings.
+    """(N, D) Numbers of rows given as mappings; NaN is missing, -1 an unknown level.
 
-    Parameters
-    ----------
-    rows : sequence of N mappings of name -> value
-        None and NaN are missing values.
-    names : sequence of D str
-        The columns to read.
-    level_indices : sequence of D mappings or None
-        For each column the index of every level, None for a column of numbers.
+    `level_indices` has for each column the index of every level, None for a column of numbers.
 
-    Returns
-    -------
-    ndarray of shape (N, D), float64
-        NaN is missing, -1 a level that is not in `level_indices`.
-
-    Examples
-    --------
     >>> read_rows([{"age": 31, "city": "Oslo"}, {"age": None, "city": "Bern"}], ["age", "city"], [None, {"Oslo": 0.0}])
     array([[31.,  0.],
            [nan, -1.]])
@@ -61,14 +40,8 @@ def read_rows(
     found = np.array([_read_row(row, names, level_indices, unparsed) for row in rows], dtype=np.float64)
     for index in unparsed:  # the share of such texts among all rows decides between a warning and an error
         values = np.array([*(row[names[index]] for row in rows), None], dtype=object)[:-1]
-        numbers = read_objects(names[index], values).to_numbers().numbers
-        assert numbers is not None
-        found[:, index] = numbers
+        found[:, index] = read_objects(names[index], values).to_numbers()
     return found
-
-
-def _is_single(value: Any) -> bool:
-    return isinstance(value, str) or not (hasattr(value, "__len__") or hasattr(value, "__iter__"))
 
 
 def _read_row(

@@ -23,20 +23,17 @@ class SparseMatrix:
     ----------
     starts : ndarray of shape (N + 1,), int64
         Where the entries of each row start.
-    column : ndarray of shape (entries,), int32
-        Increasing within a row.
-    value : ndarray of shape (entries,)
-        NaN is missing.
+    column, value : ndarray of shape (entries,), int32 and float
+        Columns increase within a row; the value NaN is missing.
     absent : float or ndarray of shape (D,)
         The value of all other cells, one for the table or one per column.
     n_columns : int
-        D.
 
     Examples
     --------
     >>> import numpy as np
     >>> table = SparseMatrix(np.array([0, 1, 3]), np.array([2, 0, 1], np.int32), np.array([5.0, 6.0, 7.0]), 0.0, 3)
-    >>> len(table), table.read_column(1).tolist(), table.take(np.array([1, 1])).value.tolist()
+    >>> len(table), table.read_column(1).tolist(), table[np.array([1, 1])].value.tolist()
     (2, [0.0, 7.0], [6.0, 7.0, 6.0, 7.0])
     """
 
@@ -54,16 +51,17 @@ class SparseMatrix:
         """(entries,) The row of every entry."""
         return np.repeat(np.arange(len(self)), np.diff(self.starts))
 
-    def take(self, rows: np.ndarray) -> SparseMatrix:
-        """These rows, in this order."""
-        starts, entries = find_entries(self.starts, rows)
+    def __getitem__(self, rows: np.ndarray | slice) -> SparseMatrix:
+        """These rows, in this order; the entries of consecutive rows (a slice) are not copied."""
+        if isinstance(rows, slice):
+            if rows == slice(None):
+                return self
+            first, last, _ = rows.indices(len(self))
+            starts = self.starts[first : last + 1] - self.starts[first]
+            entries: Any = slice(self.starts[first], self.starts[last])
+        else:
+            starts, entries = find_entries(self.starts, rows)
         return replace(self, starts=starts, column=self.column[entries], value=self.value[entries])
-
-    def take_slice(self, first: int, last: int) -> SparseMatrix:
-        """Rows first … last - 1, without copying their entries."""
-        starts = self.starts[first : last + 1]
-        entries = slice(starts[0], starts[-1])
-        return replace(self, starts=starts - starts[0], column=self.column[entries], value=self.value[entries])
 
     def select(self, columns: Sequence[int] | np.ndarray) -> SparseMatrix:
         """These columns, in this order."""
@@ -74,15 +72,11 @@ class SparseMatrix:
         row, column, value = self.row[keep], column[keep], self.value[keep]
         order = np.lexsort((column, row))
         starts = np.searchsorted(row, np.arange(len(self) + 1))
-        absent = self.absent if np.ndim(self.absent) == 0 else self.absent[columns]
-        return SparseMatrix(starts, column[order], value[order], absent, len(columns))
-
-    def by_column(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The entries sorted by column: where each column starts (D + 1,), their rows and their values."""
-        return self._by_column
+        return SparseMatrix(starts, column[order], value[order], self.absent_of(columns), len(columns))
 
     @cached_property
-    def _by_column(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def by_column(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The entries sorted by column: where each column starts (D + 1,), their rows and their values."""
         from scipy.sparse import csr_array
 
         matrix = csr_array((self.value, self.column, self.starts), shape=(len(self), self.n_columns)).tocsc()
@@ -90,7 +84,7 @@ class SparseMatrix:
 
     def read_column(self, column: int) -> np.ndarray:
         """(N,) All values of one column."""
-        starts, rows, values = self.by_column()
+        starts, rows, values = self.by_column
         entries = slice(starts[column], starts[column + 1])
         found = np.full(len(self), self.absent_of(column), dtype=self.value.dtype)
         found[rows[entries]] = values[entries]
@@ -98,18 +92,17 @@ class SparseMatrix:
 
     def read_block(self, columns: slice) -> np.ndarray:
         """(N, columns) All values of a range of columns."""
-        starts, rows, values = self.by_column()
+        starts, rows, values = self.by_column
         first, last, _ = columns.indices(self.n_columns)
         entries = slice(starts[first], starts[last])
         column = np.repeat(np.arange(last - first), np.diff(starts[first : last + 1]))
-        absent = self.absent if np.ndim(self.absent) == 0 else self.absent[first:last]
-        found = np.broadcast_to(np.asarray(absent, dtype=float), (len(self), last - first)).copy()
+        found = np.broadcast_to(np.asarray(self.absent_of(columns), float), (len(self), last - first)).copy()
         found[rows[entries], column] = values[entries]
         return found
 
-    def absent_of(self, column: int) -> float:
-        """The absent value of one column."""
-        return self.absent if np.ndim(self.absent) == 0 else self.absent[column]
+    def absent_of(self, columns: Any) -> Any:
+        """The absent value of one column, or of several unless the table has a single one."""
+        return self.absent if np.ndim(self.absent) == 0 else self.absent[columns]
 
 
 def find_entries(starts: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -132,15 +125,30 @@ def is_present(numbers: np.ndarray, absent: float) -> np.ndarray:
 def to_sparse(numbers: np.ndarray, absent: float) -> SparseMatrix:
     """A dense table (N, D) as a sparse one."""
     row, column = np.nonzero(is_present(numbers, absent))
-    starts = np.searchsorted(row, np.arange(len(numbers) + 1))
-    return SparseMatrix(
-        starts, column.astype(np.int32), numbers[row, column].astype(np.float64), absent, numbers.shape[1]
-    )
+    starts, value = np.searchsorted(row, np.arange(len(numbers) + 1)), numbers[row, column].astype(np.float64)
+    return SparseMatrix(starts, column.astype(np.int32), value, absent, numbers.shape[1])
 
 
 def read_sparse(X: Any, names: Sequence[str], absent: float) -> SparseMatrix:
     """Read a SciPy sparse matrix of any format and real type, without changing it; `names` are for errors."""
-    matrix = _to_rows(X)
+    if X.format in ("csr", "csc", "bsr"):
+        _check_compressed(X)  # before SciPy reads the indices
+        matrix = X.tocsr()
+    elif X.format == "lil":
+        matrix = X.tocsr()
+        _check_compressed(matrix)
+    else:
+        triplets = X.tocoo()
+        _check_range(triplets.row, X.shape[0], "row")
+        _check_range(triplets.col, X.shape[1], "column")
+        matrix = triplets.tocsr()
+    # SciPy caches its own check for sorted columns, which is wrong after a change in place.
+    step = np.diff(matrix.indices[: matrix.indptr[-1]])
+    inside = np.ones(len(step) + 1, dtype=bool)
+    inside[matrix.indptr[(matrix.indptr > 0) & (matrix.indptr < matrix.indptr[-1])] - 1] = False
+    if (step[inside[:-1]] <= 0).any():
+        matrix = type(matrix)((matrix.data, matrix.indices, matrix.indptr), shape=matrix.shape, copy=True)
+        matrix.sum_duplicates()
     starts, column, value = (np.asarray(part) for part in (matrix.indptr, matrix.indices, matrix.data))
     entries = slice(0, int(starts[-1]))  # SciPy allows unused room behind the last entry
     return _canonicalize(starts, column[entries], value[entries], absent, names)
@@ -175,29 +183,6 @@ def _canonicalize(
             "expects finite numbers or missing values (NaN): replace it before fitting or predicting"
         )
     return SparseMatrix(starts.astype(np.int64), column.astype(np.int32, copy=False), value, float(absent), len(names))
-
-
-def _to_rows(X: Any) -> Any:
-    """X as a CSR matrix with sorted, unique columns in every row; indices are checked before SciPy reads them."""
-    if X.format in ("csr", "csc", "bsr"):
-        _check_compressed(X)
-        matrix = X.tocsr()
-    elif X.format == "lil":
-        matrix = X.tocsr()
-        _check_compressed(matrix)
-    else:
-        triplets = X.tocoo()
-        _check_range(triplets.row, X.shape[0], "row")
-        _check_range(triplets.col, X.shape[1], "column")
-        matrix = triplets.tocsr()
-    # SciPy caches its own check for sorted columns, which is wrong after a change in place.
-    step = np.diff(matrix.indices[: matrix.indptr[-1]])
-    inside = np.ones(len(step) + 1, dtype=bool)
-    inside[matrix.indptr[(matrix.indptr > 0) & (matrix.indptr < matrix.indptr[-1])] - 1] = False
-    if (step[inside[:-1]] <= 0).any():
-        matrix = type(matrix)((matrix.data, matrix.indices, matrix.indptr), shape=matrix.shape, copy=True)
-        matrix.sum_duplicates()
-    return matrix
 
 
 def _check_compressed(X: Any) -> None:

@@ -18,10 +18,7 @@ from .sparse import SparseMatrix
 
 SMALL_TABLE = 10_000  # rows
 MAX_TARGET = 1e150  # its square does not overflow
-MAX_WEIGHT = 1e50  # of all rows; sums over several fits and products with scores do not overflow
 MIN_DEVIATION = 1e-290  # of a target; below, doubles lose digits
-MAX_EXPONENT = 53  # of the largest weight, base 2; larger integers are not exact in float64
-BLOCK_NUMBERS = 1 << 22  # numbers converted to double precision at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,14 +49,7 @@ def tidy_rows(
 ) -> tuple[np.ndarray | SparseMatrix, Sample]:
     """Drop rows of weight 0; repeat and sort the rows of a small table. Columns are identified by name."""
     rows, sample = order_rows(numbers, sample, names)
-    return take_rows(numbers, rows), sample
-
-
-def take_rows(numbers: np.ndarray | SparseMatrix, rows: np.ndarray | slice) -> np.ndarray | SparseMatrix:
-    """Some rows, or all of them without a copy."""
-    if isinstance(rows, slice):
-        return numbers
-    return numbers.take(rows) if isinstance(numbers, SparseMatrix) else numbers[rows]
+    return numbers[rows], sample
 
 
 def order_rows(
@@ -79,21 +69,17 @@ def order_rows(
 
 
 def digest_rows(numbers: np.ndarray | SparseMatrix, names: Sequence[str]) -> np.ndarray:
-    """(N,) A 64-bit digest of every row, independent of the order of columns.
-
-    The digest is the sum modulo 2⁶⁴ of a digest of every value and the rank of its column's name; 0 has the digest 0.
-    """
+    """(N,) The sum modulo 2⁶⁴ of a digest of every value and the rank of its column's name; 0 has the digest 0."""
     keys, digests = np.empty(len(names), dtype=np.uint64), np.zeros(len(numbers), dtype=np.uint64)
-    keys[sorted(range(len(names)), key=names.__getitem__)] = np.random.SeedSequence(0).generate_state(
-        len(names), np.uint64
-    )
+    ranked = sorted(range(len(names)), key=names.__getitem__)
+    keys[ranked] = np.random.SeedSequence(0).generate_state(len(names), np.uint64)
     with np.errstate(over="ignore"):
         if isinstance(numbers, SparseMatrix):
             absent = np.float64(numbers.absent).view(np.uint64)
             entries = numbers.starts, numbers.column, numbers.value.view(np.uint64)
             kernels.digest_stored(0, len(numbers), *entries, absent, keys, digests)
         else:
-            step = max(1, BLOCK_NUMBERS // len(names))
+            step = max(1, (1 << 22) // len(names))  # 32 MB in double precision
             for first in range(0, len(numbers), step):
                 block = np.ascontiguousarray(numbers[first : first + step], dtype=np.float64)
                 kernels.digest_rows(0, len(block), block.view(np.uint64), keys, digests[first : first + step])
@@ -140,7 +126,7 @@ def check_weights(weights: Any, n_rows: int) -> np.ndarray:
     if not (checked > 0).any():
         raise ValueError("sample_weight must contain at least one non-zero number; all weights are 0")
     exponent = int(np.frexp(checked.max())[1])
-    return checked if abs(exponent) <= MAX_EXPONENT else np.ldexp(checked, -exponent)
+    return checked if abs(exponent) <= 53 else np.ldexp(checked, -exponent)  # larger integers are not exact
 
 
 def find_deviation(values: np.ndarray, weights: np.ndarray) -> float:
@@ -152,10 +138,9 @@ def find_deviation(values: np.ndarray, weights: np.ndarray) -> float:
 
 def check_weight_sum(total: float) -> None:
     """Raise for weights whose sum a model file cannot hold."""
-    if not 1 / MAX_WEIGHT <= total <= MAX_WEIGHT:
+    if not 1e-50 <= total <= 1e50:  # sums over several fits and products with scores do not overflow
         raise ValueError(
-            f"sample_weight sums to {total:g}; expected a sum from {1 / MAX_WEIGHT:g} to {MAX_WEIGHT:g}: divide all "
-            "weights by their mean"
+            f"sample_weight sums to {total:g}; expected a sum from 1e-50 to 1e+50: divide all weights by their mean"
         )
 
 

@@ -2,7 +2,7 @@
 
 In: texts and their weights. Out: float64 numbers (NaN for missing and for other texts) and a `TextFacts` record, which
 counts the texts of each kind and writes the warnings and errors about them. A fit reads a text column as numbers if at
-least `NEARLY_ALL` of its texts are numbers (see `encoder.settle_texts`).
+least 90 % of its texts are numbers (see `encoder.settle_texts`).
 """
 
 from __future__ import annotations
@@ -15,33 +15,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-NEARLY_ALL = 0.9
 MISSING_TEXTS = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "nan", "NaN", "-nan", "-NaN", "null", "NULL")  # in CSV files
-# Lower-case texts that mean "missing" in a column of numbers.
-_MISSING_NUMBERS = {text.lower() for text in MISSING_TEXTS} | {"none", "?", "-", "."}
-_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+(\.[0-9]*)?")
+_MISSING_NUMBERS = {text.lower() for text in MISSING_TEXTS} | {"none", "?", "-", "."}  # in a column of numbers
 LEADING_ZERO = re.compile(r"\s*[+-]?0[0-9]+\s*")  # an identifier such as a ZIP code
 
 
 @dataclass(frozen=True)
 class TextFacts:
-    """What the texts of a column are.
+    """What the texts of a column are."""
 
-    Attributes
-    ----------
-    n_numbers, n_others : float
-        Weight of the texts that are numbers, and of those that are neither numbers nor missing.
-    is_padded : bool
-        Whether some text is an integer with a leading zero, which marks identifiers.
-    formatted, other : str or None
-        Examples of a number with separators or a percent sign, and of a text that is not a number.
-    """
-
-    n_numbers: float = 0.0
-    n_others: float = 0.0
-    is_padded: bool = False
-    formatted: str | None = None
-    other: str | None = None
+    n_numbers: float = 0.0  # weight of the texts that are numbers
+    n_others: float = 0.0  # weight of those that are neither numbers nor missing
+    is_padded: bool = False  # whether some text is an integer with a leading zero, which marks identifiers
+    formatted: str | None = None  # example of a number with separators or a percent sign
+    other: str | None = None  # example of a text that is not a number
 
     def __add__(self, more: TextFacts) -> TextFacts:
         return TextFacts(
@@ -55,12 +42,20 @@ class TextFacts:
     @property
     def are_numbers(self) -> bool:
         """Whether nearly all non-missing texts are numbers."""
-        return self.n_numbers >= NEARLY_ALL * (self.n_numbers + self.n_others)
+        return self.n_numbers >= 0.9 * (self.n_numbers + self.n_others)
 
     @property
     def look_like_numbers(self) -> bool:
         """Whether a column without a requested type is read as numbers: some texts are numbers, none an identifier."""
         return self.are_numbers and self.n_numbers > 0 and not self.is_padded
+
+    def settle(self, name: str, is_requested: bool) -> bool:
+        """Whether a fit reads a column without declared levels as numbers, which may be requested."""
+        if is_requested:
+            self.require_numbers(name)
+        elif self.look_like_numbers:
+            self._warn_of_numbers(name)
+        return is_requested or self.look_like_numbers
 
     def require_numbers(self, name: str) -> None:
         """Raise if many texts are not numbers, warn if some are not."""
@@ -72,8 +67,7 @@ class TextFacts:
         if self.n_others > 0:
             warnings.warn(f"column {name!r} holds numbers, but {self._describe_others()}", stacklevel=2)
 
-    def warn_of_numbers(self, name: str) -> None:
-        """Warn that a fit reads the texts of a column as numbers."""
+    def _warn_of_numbers(self, name: str) -> None:
         parts = [f"column {name!r} holds numbers as text and is read as numbers"]
         if self.formatted is not None:
             parts.append(f"{self.formatted!r} is read as {parse_number(self.formatted):.12g}")
@@ -106,7 +100,7 @@ def parse_number(text: str) -> float | None:
     if text.lower() in _MISSING_NUMBERS:
         return math.nan
     plain = text.removesuffix("%").rstrip()
-    if _THOUSANDS.fullmatch(plain):
+    if re.fullmatch(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+(\.[0-9]*)?", plain):  # thousands
         plain = plain.replace(",", "")
     if plain == text:
         return None

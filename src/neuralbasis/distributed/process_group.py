@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -23,8 +24,6 @@ Tensors = Mapping[int, Sequence[Tensor]]  # number of a group of members -> its 
 class ProcessGroup:
     """A single process.
 
-    Examples
-    --------
     >>> group = ProcessGroup()
     >>> group.rank, group.size, group.gather("here"), group.share(10)
     (0, 1, ['here'], slice(0, 10, None))
@@ -81,19 +80,23 @@ class TorchProcessGroup(ProcessGroup):
     @torch.no_grad()
     def spread(self, tensors: Tensors) -> None:
         self.sent += sum(tensor.nbytes for number in tensors if self.owns(number) for tensor in tensors[number])
-        flats = {number: torch.cat([tensor.reshape(-1) for tensor in own]) for number, own in tensors.items()}
-        _wait([distributed.broadcast(flat, number % self.size, async_op=True) for number, flat in flats.items()])
-        for number, flat in flats.items():
+        for number, received in self._exchange(distributed.broadcast, tensors).items():
             if not self.owns(number):
-                for tensor, received in zip(tensors[number], _split(flat, tensors[number]), strict=True):
-                    tensor.copy_(received)
+                for tensor, values in zip(tensors[number], received, strict=True):
+                    tensor.copy_(values)
 
     def collect(self, tensors: Tensors) -> Tensors:
         doubles = {number: [tensor.detach().double() for tensor in own] for number, own in tensors.items()}
         self.sent += sum(tensor.nbytes for number in doubles if not self.owns(number) for tensor in doubles[number])
-        flats = {number: torch.cat([tensor.reshape(-1) for tensor in own]) for number, own in doubles.items()}
-        _wait([distributed.reduce(flat, number % self.size, async_op=True) for number, flat in flats.items()])
-        return {number: _split(flat, doubles[number]) for number, flat in flats.items()}
+        return self._exchange(distributed.reduce, doubles)
+
+    def _exchange(self, operation: Callable[..., Any], tensors: Tensors) -> dict[int, list[Tensor]]:
+        """Broadcast from or reduce to the owner of each group of members, in one message per group."""
+        flats = {number: torch.cat([tensor.reshape(-1) for tensor in own]) for number, own in tensors.items()}
+        for work in [operation(flat, number % self.size, async_op=True) for number, flat in flats.items()]:
+            work.wait()
+        parts = {number: flat.split([tensor.numel() for tensor in tensors[number]]) for number, flat in flats.items()}
+        return {number: list(map(Tensor.view_as, parts[number], own)) for number, own in tensors.items()}
 
     def gather(self, value: Any) -> list[Any]:
         found = [None] * self.size
@@ -109,41 +112,26 @@ class TorchProcessGroup(ProcessGroup):
         distributed.barrier()
 
 
-def _wait(works: Sequence[Any]) -> None:
-    for work in works:
-        work.wait()
-
-
-def _split(flat: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Views of a flat tensor in the shapes of others."""
-    parts = flat.split([tensor.numel() for tensor in tensors])
-    return [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
-
-
 def find_process_group() -> ProcessGroup:
     """The processes started by torchrun, or an existing torch.distributed group; otherwise this process alone."""
     if not distributed.is_available():
         return ProcessGroup()
     if "TORCHELASTIC_RUN_ID" in os.environ and not distributed.is_initialized():
-        _join()
+        backend = "gloo"
+        if torch.cuda.is_available():  # each process takes the GPU of its local rank
+            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+            backend = "cpu:gloo,cuda:nccl"
+        distributed.init_process_group(backend)
+        atexit.register(_leave)
     if not distributed.is_initialized() or distributed.get_world_size() == 1:
         return ProcessGroup()
-    if _CURRENT.get("world") is not distributed.group.WORLD:
-        _CURRENT.update(world=distributed.group.WORLD, group=TorchProcessGroup())
-    return _CURRENT["group"]
+    return _find_connected(distributed.group.WORLD)
 
 
-_CURRENT: dict[str, Any] = {}  # one object while the processes are connected: it counts the bytes sent
-
-
-def _join() -> None:
-    """Connect to the processes of torchrun; each takes the GPU of its local rank, if there are any."""
-    backend = "gloo"
-    if torch.cuda.is_available():
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        backend = "cpu:gloo,cuda:nccl"
-    distributed.init_process_group(backend)
-    atexit.register(_leave)
+@lru_cache(maxsize=1)
+def _find_connected(_world: Any) -> TorchProcessGroup:
+    """One object while the processes are connected: it counts the bytes sent."""
+    return TorchProcessGroup()
 
 
 def _leave() -> None:

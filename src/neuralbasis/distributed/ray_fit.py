@@ -10,23 +10,28 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from ray import cluster_resources, train
 from ray.train import torch as torch_train
 
+from ..checks import require_integer
 from ..data.files import require_names
 from ..model.additive_model import load
 from ..model.summary import to_plain
+from ..readonly import freeze
+from ..settings import flatten
 from ..terms.term import Ranked
 from ..training.history import History
-from .ray_table import open_dataset
+from .ray_predict import open_dataset
 from .ray_worker import HISTORY_FILE, MODEL_FILE, WorkerTask, work
+
+if TYPE_CHECKING:
+    from ..estimators import Estimator
 
 READING_CPUS = 1.0  # that Ray Data needs in addition to the workers
 BLOCK_BYTES = 16 << 20  # small blocks give shards of similar size
@@ -54,18 +59,11 @@ class WholeShards(train.DataConfig):
 
 
 def ray(
-    estimator: Any,
-    data: Any,
-    target: str,
-    *,
-    sample_weight: str | None = None,
-    workers: int = 2,
-    resources_per_worker: Mapping[str, float] | None = None,
-    use_gpu: bool = False,
-    storage_path: str | os.PathLike[str] | None = None,
-    name: str | None = None,
+    estimator: Estimator, data: Any, target: str, *,
+    sample_weight: str | None = None, workers: int = 2, resources_per_worker: Mapping[str, float] | None = None,
+    use_gpu: bool = False, storage_path: str | os.PathLike[str] | None = None, name: str | None = None,
     max_failures: int = 3,
-) -> Any:
+) -> Estimator:  # fmt: skip
     """Fit an estimator on a Ray cluster.
 
     Every worker profiles and caches its part of the rows and trains on its part of every batch. The model is the same
@@ -75,23 +73,15 @@ def ray(
     Parameters
     ----------
     estimator : NeuralBasisRegressor or NeuralBasisClassifier
-        Its `memory_limit`, `cache_dir` and `checkpoint_every` apply to each worker.
-    data : str, path, list of them, or ray.data.Dataset
-        Parquet or CSV files or folders of them, local or in cloud storage ("s3://…").
-    target, sample_weight : str
-        Names of columns. The features are the estimator's `feature_names`, by default all other columns.
-    workers : int
-        Number of workers. Leave one CPU of the cluster free for reading.
-    resources_per_worker : dict, optional
-        For example {"CPU": 4, "memory": 8e9}; {"CPU": 1} by default. A worker uses one thread per CPU.
-    use_gpu : bool
-        Train on one GPU per worker.
-    storage_path : str or path, optional
-        Folder on a shared file system, or cloud address, for checkpoints and the model; Ray's default otherwise.
-    name : str, optional
-        Name of the run. A run with the same name, storage and data resumes an interrupted one.
-    max_failures : int
-        How often the workers may be restarted after a failure, from the last checkpoint.
+        The `memory_limit`, `cache_dir` and `checkpoint_every` of its `storage` apply to each worker.
+    data : ray.data.Dataset, or paths of Parquet or CSV files or folders of them, local or in cloud storage ("s3://…")
+    target, sample_weight : names of columns; the features are the estimator's `feature_names`, by default all others
+    workers : number of workers; leave one CPU of the cluster free for reading
+    resources_per_worker : such as {"CPU": 4, "memory": 8e9}, {"CPU": 1} by default; a worker uses one thread per CPU
+    use_gpu : train on one GPU per worker
+    storage_path : folder on a shared file system, or cloud address, for checkpoints and the model; by default Ray's
+    name : name of the run; a run with the same name, storage and data resumes an interrupted one
+    max_failures : how often the workers may be restarted after a failure, from the last checkpoint
 
     Returns
     -------
@@ -100,24 +90,30 @@ def ray(
     Examples
     --------
     >>> import neuralbasis
-    >>> model = neuralbasis.NeuralBasisClassifier(memory_limit="8GB")
-    >>> neuralbasis.distributed.ray(
-    ...     model,
-    ...     "s3://shop/clicks/",
-    ...     "bought",
-    ...     workers=16,
-    ...     resources_per_worker={"CPU": 4},
-    ...     storage_path="s3://shop/fits",
-    ... )  # doctest: +SKIP
+    >>> model = neuralbasis.NeuralBasisClassifier(storage={"memory_limit": "8GB"})
+    >>> neuralbasis.distributed.ray(model, "s3://shop/clicks/", "bought", workers=16)  # doctest: +SKIP
     """
-    if workers < 1:
-        raise ValueError(f"workers must be an integer of at least 1, not {workers!r}")
-    dataset, names = choose_columns(open_dataset(data), estimator.feature_names, target, sample_weight)
+    require_integer("workers", workers, 1)
+    dataset = open_dataset(data)
+    names, features = dataset.schema().names, estimator.feature_names
+    roles = [target] if sample_weight is None else [target, sample_weight]
+    require_names([*roles, *(features or ())], names, "the table")
+    if features is not None:
+        names = [*features, *roles]
+        dataset = dataset.select_columns(names)
     resources = {"CPU": 1, **(resources_per_worker or {})}
-    warn_if_no_cpu_left(workers * resources["CPU"])
+    requested, available = workers * resources["CPU"], cluster_resources().get("CPU", 0.0)
+    if requested + READING_CPUS > available:  # the workers would wait for rows forever, without an error of Ray
+        warnings.warn(
+            f"the workers request {requested:g} of the cluster's {available:g} CPUs, and reading needs "
+            f"{READING_CPUS:g} more; they will wait until the cluster grows: request fewer workers, or fewer CPUs in "
+            "resources_per_worker",
+            stacklevel=2,
+        )
+    task = WorkerTask(estimator, tuple(names), target, sample_weight, int(resources["CPU"]), use_gpu)
     trainer = torch_train.TorchTrainer(
         work,
-        train_loop_config={"task": WorkerTask(estimator, names, target, sample_weight, int(resources["CPU"]), use_gpu)},
+        train_loop_config={"task": task},
         torch_config=torch_train.TorchConfig(backend="cpu:gloo,cuda:nccl" if use_gpu else "gloo"),
         scaling_config=train.ScalingConfig(num_workers=workers, use_gpu=use_gpu, resources_per_worker=resources),
         run_config=train.RunConfig(
@@ -129,64 +125,33 @@ def ray(
         datasets={"train": dataset},
         dataset_config=WholeShards(),
     )
-    with raise_worker_errors():
-        result = trainer.fit()
-    assert result.checkpoint is not None  # every finished worker has reported the model
-    with result.checkpoint.as_directory() as folder:
-        return restore(estimator, Path(folder))
-
-
-def choose_columns(
-    dataset: Any, features: Sequence[str] | None, target: str, weight: str | None
-) -> tuple[Any, tuple[str, ...]]:
-    """Drop the columns that are not used; returns the dataset and the names of its columns."""
-    names = [target] if weight is None else [target, weight]
-    present = dataset.schema().names
-    require_names([*names, *(features or ())], present, "the table")
-    if features is None:
-        return dataset, tuple(present)
-    return dataset.select_columns([*features, *names]), (*features, *names)
-
-
-def warn_if_no_cpu_left(requested: float) -> None:
-    """Warn if no CPU is left for reading: the workers would wait for rows forever, without an error of Ray."""
-    available = cluster_resources().get("CPU", 0.0)
-    if requested + READING_CPUS > available:
-        warnings.warn(
-            f"the workers request {requested:g} of the cluster's {available:g} CPUs, and reading needs "
-            f"{READING_CPUS:g} more; they will wait until the cluster grows: request fewer workers, or fewer CPUs in "
-            "resources_per_worker",
-            stacklevel=3,
-        )
-
-
-@contextmanager
-def raise_worker_errors() -> Iterator[None]:
-    """Raise the error of a worker itself, with Ray's error as its cause."""
     try:
-        yield
+        result = trainer.fit()
     except train.TrainingFailedError as error:
         failures = getattr(error, "worker_failures", {})
         raised = [getattr(failure, "_base_exc", failure) for _, failure in sorted(failures.items())]
         plain = [found for found in raised if isinstance(found, (ValueError, TypeError, OSError))]
         if not plain:
             raise
-        raise type(plain[0])(str(plain[0])) from error
+        raise type(plain[0])(str(plain[0])) from error  # the error of a worker itself
+    assert result.checkpoint is not None  # every finished worker has reported the model
+    with result.checkpoint.as_directory() as folder:
+        _restore(estimator, Path(folder))
+    return estimator
 
 
-def restore(estimator: Any, folder: Path) -> Any:
+def _restore(estimator: Estimator, folder: Path) -> None:
     """Set the fitted attributes of the estimator from the report of the first worker."""
     record = json.loads((folder / HISTORY_FILE).read_text(encoding="utf-8"))
     model = load(folder / MODEL_FILE)
     assert model.summary is not None
-    parameters = to_plain(estimator.get_params(deep=False))  # the user's, not those of a worker
+    parameters = to_plain(flatten(estimator.get_params(deep=False)))  # the user's, not those of a worker
     estimator.model_ = replace(model, summary=replace(model.summary, parameters=parameters))
     estimator.history_ = History(**record["history"])
     estimator.interaction_ranking_ = [
         Ranked(name, tuple(features), *rest) for name, features, *rest in record["ranking"]
     ]
-    estimator.feature_names_in_ = np.array(model.encoder.names, dtype=object)
+    estimator.feature_names_in_ = freeze(np.array(model.encoder.names, dtype=object))
     estimator.n_features_in_, estimator._has_names = len(model.encoder.names), estimator.feature_names is None
     if model.classes is not None:
         estimator.classes_ = model.classes
-    return estimator

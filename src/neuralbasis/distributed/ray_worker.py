@@ -11,19 +11,22 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ray.train
 import ray.train.torch
 
+from ..data.files import Piece, Source
 from ..training.history import History
 from .process_group import find_process_group
-from .ray_table import ShardSource
 
+if TYPE_CHECKING:
+    from ..estimators import Estimator
+
+BATCH_ROWS = 1 << 16
 REPORT_SECONDS = 10.0  # between reports without a new checkpoint
 MODEL_FILE, HISTORY_FILE, STATE_FOLDER = "model.nbm", "fit.json", "state"
 
@@ -32,7 +35,7 @@ MODEL_FILE, HISTORY_FILE, STATE_FOLDER = "model.nbm", "fit.json", "state"
 class WorkerTask:
     """The task of a worker: an estimator to fit, the columns of the table and their roles, and its resources."""
 
-    estimator: Any
+    estimator: Estimator
     names: tuple[str, ...]
     target: str
     sample_weight: str | None
@@ -40,31 +43,38 @@ class WorkerTask:
     use_gpu: bool
 
 
+class ShardSource(Source):
+    """A worker's shard of a dataset, as one piece. Every pass reads it again, and all workers read at the same time."""
+
+    local = True
+
+    def __init__(self, shard: Any, names: tuple[str, ...]):
+        self.shard, self.names, self.pieces = shard, names, (Piece(None, 0, None),)
+
+    def read(self, piece: Piece, names: Sequence[str] | None = None, batch_rows: int = BATCH_ROWS) -> Iterator[Any]:
+        requested = list(self.names if names is None else names)
+        for block in self.shard.iter_batches(batch_size=None, batch_format="pyarrow"):
+            yield from block.select(requested).to_batches(max_chunksize=batch_rows)
+
+
 def work(config: dict[str, WorkerTask]) -> None:
     """Fit as one of several workers and report the model."""
-    task = config["task"]
+    task, context = config["task"], ray.train.get_context()
     source = ShardSource(ray.train.get_dataset_shard("train"), task.names)
-    with open_folder() as folder:
-        can_resume = fetch_checkpoint(folder)
-        estimator = prepare(task, folder)
-        estimator.fit(source, task.target, sample_weight=task.sample_weight, resume=can_resume)
-    report_model(estimator)
-
-
-@contextmanager
-def open_folder() -> Iterator[Path]:
-    """Temporary folder of this worker; a restarted worker uses the same path and clears what a killed one left."""
-    context = ray.train.get_context()
+    # A restarted worker uses the same path and clears what a killed one left.
     folder = Path(tempfile.gettempdir(), f"neuralbasis-{context.get_experiment_name()}-{context.get_world_rank()}")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700)
     try:
-        yield folder
+        can_resume = _fetch_checkpoint(folder)
+        estimator = _prepare(task, folder)
+        estimator.fit(source, task.target, sample_weight=task.sample_weight, resume=can_resume)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    _report_model(estimator)
 
 
-def fetch_checkpoint(folder: Path) -> bool:
+def _fetch_checkpoint(folder: Path) -> bool:
     """Copy the last checkpoint into a folder; False if there is none, or if it is that of a finished run."""
     last = ray.train.get_checkpoint()
     if last is None:
@@ -76,14 +86,14 @@ def fetch_checkpoint(folder: Path) -> bool:
     return True
 
 
-def prepare(task: WorkerTask, folder: Path) -> Any:
+def _prepare(task: WorkerTask, folder: Path) -> Estimator:
     """Set the estimator's threads, device, checkpoints and cache for this worker; only the first shows progress."""
-    estimator, requested = task.estimator, task.estimator.get_params(deep=False)
+    requested = task.estimator.get_params()
     rank, state = ray.train.get_context().get_world_rank(), folder / STATE_FOLDER
     state.mkdir(exist_ok=True)
-    return estimator.set_params(
-        checkpoint_dir=state,
-        cache_dir=Path(requested["cache_dir"] or folder, f"worker-{rank}"),
+    return task.estimator.set_params(
+        storage__checkpoint_dir=state,
+        storage__cache_dir=Path(requested["storage__cache_dir"] or folder, f"worker-{rank}"),
         callbacks=[Reporter(state), *(requested["callbacks"] or ())],  # first: one that stops training skips the rest
         n_jobs=max(1, task.cpus) if requested["n_jobs"] is None else requested["n_jobs"],
         device=str(ray.train.torch.get_device()) if task.use_gpu else requested["device"],
@@ -99,31 +109,29 @@ class Reporter:
     """
 
     def __init__(self, folder: Path):
-        self.folder, self.reported, self.last = folder, list_checkpoints(folder), -REPORT_SECONDS
+        self.folder, self.reported, self.last = folder, _list_checkpoints(folder), -REPORT_SECONDS
 
     def __call__(self, history: History) -> bool:
-        found, now = list_checkpoints(self.folder), time.monotonic()
+        found, now = _list_checkpoints(self.folder), time.monotonic()
         is_new, is_due = find_process_group().agree((found != self.reported, now - self.last >= REPORT_SECONDS))
         if is_new or is_due:
             self.reported, self.last = found, now
-            self._report(history, is_new and ray.train.get_context().get_world_rank() == 0)
+            metrics = {
+                "stage": history.stage[-1], "step": history.steps[-1], "loss": history.validation[-1],
+                "seconds": history.seconds[-1],
+            }  # fmt: skip
+            is_writer = is_new and ray.train.get_context().get_world_rank() == 0
+            checkpoint = ray.train.Checkpoint.from_directory(self.folder) if is_writer else None
+            ray.train.report(metrics, checkpoint=checkpoint)
         return False
 
-    def _report(self, history: History, with_checkpoint: bool) -> None:
-        metrics = {
-            "stage": history.stage[-1], "step": history.steps[-1], "loss": history.validation[-1],
-            "seconds": history.seconds[-1],
-        }  # fmt: skip
-        checkpoint = ray.train.Checkpoint.from_directory(self.folder) if with_checkpoint else None
-        ray.train.report(metrics, checkpoint=checkpoint)
 
-
-def list_checkpoints(folder: Path) -> list[tuple[str, int]]:
+def _list_checkpoints(folder: Path) -> list[tuple[str, int]]:
     """Names of the checkpoints and the times (ns) when they were written."""
     return sorted((file.name, file.stat().st_mtime_ns) for file in folder.glob("fit-*"))
 
 
-def report_model(estimator: Any) -> None:
+def _report_model(estimator: Estimator) -> None:
     """Report the model and the history of the fit; all workers have the same model, the first one writes it."""
     history = estimator.history_
     metrics = {"loss": history.validation[history.best] if history.best >= 0 else None, "seconds": history.seconds[-1]}

@@ -15,17 +15,13 @@ from functools import cached_property
 
 import numpy as np
 
-from ..data.numbers import check_finite, distinct_values
+from ..data.columns import check_finite, distinct_values
 from ..readonly import freeze, freeze_fields
 
 SCALINGS = ("quantile", "minmax", "gaussian")
 KINDS = ("continuous", "nominal", "ordinal")
-
-# DIFF: the paper scales by min-max alone or by quantiles alone. A blend keeps quantile resolution in the bulk and
-# gives the tails a share of the axis that grows with their length.
-MINMAX_SHARE = 0.35
-FREQUENT = 2.0  # a value is frequent if it has more than this many times the average weight of a knot
 MIN_GAP = float(np.finfo(np.float32).eps)  # between places, which are single precision
+_ONE_KNOT, _ONE_PLACE = freeze(np.zeros(1)), freeze(np.full(1, 0.5))
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,16 +31,13 @@ class Axis:
     Parameters
     ----------
     name : str
-        The column's name.
     kind : "continuous", "nominal" or "ordinal"
     knots : ndarray of shape (G,)
         Raw values in increasing order. For levels 0 … G - 1, or the ones that a coarser axis keeps.
     places : ndarray of shape (G,)
         Places in [0, 1], increasing.
-    levels : tuple of G str or None
-        Names of the levels, None for a continuous column.
-    mass : ndarray of shape (G,) or None
-        Training weight of the levels, None for a continuous column.
+    levels, mass : tuple of G str, ndarray of shape (G,)
+        Names and training weights of the levels, None for a continuous column.
 
     Examples
     --------
@@ -80,10 +73,7 @@ class Axis:
         return {level: float(index) for index, level in enumerate(self.levels or ())}
 
     def add_knots(self, values: np.ndarray) -> Axis:
-        """The same axis with further knots at these values; places are interpolated.
-
-        Values closer than `MIN_GAP` to a knot are left out.
-        """
+        """The axis with further knots at these values, interpolated; without those closer than `MIN_GAP` to a knot."""
         knots = np.union1d(self.knots, values)
         places = np.interp(knots, self.knots, self.places)
         gap = np.r_[np.inf, np.diff(places), np.inf]
@@ -107,12 +97,13 @@ class Axis:
         if len(self.knots) == 1:
             return self
         if len(self.knots) <= max_knots:
-            place = _separate(np.rint(self.places * last).astype(np.int64), last)
-            return replace(self, places=place / last)
+            return replace(self, places=_round_places(self.places, last))
         if self.levels is None:
-            keep = _find_nearest_knots(self.places, last)
-            place = _separate(np.rint(self.places[keep] * last).astype(np.int64), last)
-            return replace(self, knots=self.knots[keep], places=place / last)
+            even = np.arange(max_knots)  # keep the knots nearest to the even places; both ends stay
+            right = np.clip(np.searchsorted(self.places * last, even), 1, len(self.places) - 1)
+            is_left = even - self.places[right - 1] * last < self.places[right] * last - even
+            keep = np.unique(right - is_left)
+            return replace(self, knots=self.knots[keep], places=_round_places(self.places[keep], last))
         mass = np.ones(len(self.knots)) if self.mass is None else self.mass
         keep = np.sort(np.argsort(-mass, kind="stable")[:max_knots])
         levels = tuple(self.levels[index] for index in keep)
@@ -129,21 +120,8 @@ def continuous_axis(
 
 
 def given_axis(name: str, knots: Sequence[float], scaling: str = "quantile", max_knots: int = 193) -> Axis:
-    """The axis of a numeric column with given knots; places assume the same weight at each knot.
-
-    Examples
-    --------
-    >>> given_axis("age", [18, 30, 66], scaling="minmax").places.tolist()
-    [0.0, 0.25, 1.0]
-    """
-    try:
-        values = np.array([float(knot) for knot in knots])
-    except (TypeError, ValueError):
-        raise ValueError(f"knots of column {name!r} must be a list of numbers, not {knots!r}") from None
-    if len(values) == 0 or not np.isfinite(values).all() or (np.diff(values) <= 0).any():
-        raise ValueError(
-            f"knots of column {name!r} must be finite and increasing, at least one number, not {list(knots)!r}"
-        )
+    """The axis of a numeric column with given knots; places assume the same weight at each knot."""
+    values = np.asarray(knots, dtype=float)
     starts, mass = np.array([0, len(values)]), np.ones(len(values))
     return continuous_axes([name], starts, values, mass, scaling, max(max_knots, len(values)))[0]
 
@@ -151,10 +129,7 @@ def given_axis(name: str, knots: Sequence[float], scaling: str = "quantile", max
 def continuous_axes(
     names: Sequence[str], starts: np.ndarray, distinct: np.ndarray, mass: np.ndarray, scaling: str, max_knots: int
 ) -> list[Axis]:
-    """Axes of many numeric columns from their distinct values, finite and increasing, and the weight of each.
-
-    The values of column d are `distinct[starts[d]:starts[d + 1]]`.
-    """
+    """Axes of many columns; `distinct[starts[d]:starts[d + 1]]` are the values of column d, finite and increasing."""
     sizes = np.diff(starts)
     axes: dict[int, Axis] = {}
     for size in np.unique(sizes):  # columns with equally many values are computed together
@@ -163,14 +138,10 @@ def continuous_axes(
             name = names[columns[0]]
             raise ValueError(f"column {name!r} has only missing values; drop it or fill it before fitting")
         entries = starts[columns, None] + np.arange(size)
-        choose = _place_all if size <= max_knots else _place_some
-        knots, places = choose(distinct[entries], mass[entries], scaling, max_knots)
-        for column, column_knots, column_places in zip(columns.tolist(), knots, places, strict=True):
-            axes[column] = Axis(names[column], "continuous", column_knots, column_places)
+        found = _choose_knots(distinct[entries], mass[entries], scaling, max_knots)
+        for column, (knots, places) in zip(columns.tolist(), found, strict=True):
+            axes[column] = Axis(names[column], "continuous", knots, places)
     return [axes[column] for column in range(len(names))]
-
-
-_ONE_KNOT, _ONE_PLACE = freeze(np.zeros(1)), freeze(np.full(1, 0.5))
 
 
 def unused_axis(name: str) -> Axis:
@@ -187,33 +158,23 @@ def level_axis(name: str, kind: str, levels: Sequence[str], mass: np.ndarray | N
     return Axis(name, kind, np.arange(count, dtype=float), places, tuple(levels), mass)
 
 
-KnotsAndPlaces = tuple[Iterable[np.ndarray], Iterable[np.ndarray]]  # one array of each per column
-
-
-def _place_all(distinct: np.ndarray, mass: np.ndarray, scaling: str, max_knots: int) -> KnotsAndPlaces:
-    """Knots and places of n columns with few distinct values (n, G): every value is a knot."""
-    if distinct.shape[1] == 1:
-        return distinct, np.full(distinct.shape, 0.5)
-    scaled, last = _scale(distinct, mass, scaling), max_knots - 1
-    if scaling != "minmax":
-        return distinct, _separate(np.rint(scaled * last).astype(np.int64), last) / last
-    if (np.diff(scaled) >= MIN_GAP).all():
-        return distinct, scaled
-    knots, places = zip(*map(_drop_close, distinct, scaled), strict=True)
-    return knots, places
-
-
-def _place_some(distinct: np.ndarray, mass: np.ndarray, scaling: str, max_knots: int) -> KnotsAndPlaces:
-    """Knots and places of n columns with more than `max_knots` distinct values."""
-    if scaling == "minmax":
+def _choose_knots(
+    distinct: np.ndarray, mass: np.ndarray, scaling: str, max_knots: int
+) -> Iterable[tuple[np.ndarray, np.ndarray]]:
+    """Knots and places of n columns with equally many distinct values (n, G); up to `max_knots`, each is a knot."""
+    n_values = distinct.shape[1]
+    if n_values == 1:
+        return zip(distinct, np.full(distinct.shape, 0.5), strict=True)
+    if n_values > max_knots and scaling == "minmax":
         even = np.linspace(0.0, 1.0, max_knots)
-        ends = [(low * (1 - even) + high * even, high) for low, high in distinct[:, [0, -1]]]
-        found = [_drop_close(np.minimum(knots, high), even) for knots, high in ends]
-    else:
-        scaled = _scale(distinct, mass, scaling)
-        found = [_group_values(*column, max_knots) for column in zip(distinct, mass, scaled, strict=True)]
-    knots, places = zip(*found, strict=True)
-    return knots, places
+        ends = distinct[:, [0, -1]]
+        return [_drop_close(np.minimum(low * (1 - even) + high * even, high), even) for low, high in ends]
+    scaled = _scale(distinct, mass, scaling)
+    if n_values > max_knots:
+        return [_group_values(*column, max_knots) for column in zip(distinct, mass, scaled, strict=True)]
+    if scaling != "minmax":
+        return zip(distinct, _round_places(scaled, max_knots - 1), strict=True)
+    return map(_drop_close, distinct, scaled)
 
 
 def _scale(distinct: np.ndarray, mass: np.ndarray, scaling: str) -> np.ndarray:
@@ -230,7 +191,9 @@ def _scale(distinct: np.ndarray, mass: np.ndarray, scaling: str) -> np.ndarray:
 
         epsilon = np.finfo(float).eps  # the rank of a light value beside a heavy one rounds to 1
         return _stretch(ndtri(np.clip(rank, epsilon, 1 - epsilon)))
-    return _stretch((1 - MINMAX_SHARE) * _stretch(rank) + MINMAX_SHARE * minmax)
+    # DIFF: the paper scales by min-max alone or by quantiles alone. A blend keeps quantile resolution in the bulk and
+    # gives the tails a share of the axis that grows with their length.
+    return _stretch((1 - 0.35) * _stretch(rank) + 0.35 * minmax)
 
 
 def _stretch(values: np.ndarray) -> np.ndarray:
@@ -239,6 +202,8 @@ def _stretch(values: np.ndarray) -> np.ndarray:
 
 def _drop_close(knots: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Drop knots whose value or place equals that of the previous knot within rounding; both ends stay."""
+    if (knots[1:] > knots[:-1]).all() and (np.diff(places) >= MIN_GAP).all():
+        return knots, places
     keep = [0]
     for index in range(1, len(knots)):
         if knots[index] > knots[keep[-1]] and places[index] - places[keep[-1]] >= MIN_GAP:
@@ -253,9 +218,9 @@ def _group_values(
     """Round the values of a column to the evenly spaced places of the shared axis; at most one knot per place.
 
     A knot is the weighted median of the values at its place, so a value that dominates its place is itself a knot. If a
-    frequent value is alone at its place, the knots of both neighbouring places are the values nearest to it: the effect
-    of the frequent value does not leak to the values around it. A place between two frequent values has only one knot,
-    the value nearest to the second.
+    frequent value (twice the average weight of a knot) is alone at its place, the knots of both neighbouring places are
+    the values nearest to it: its effect does not leak to the values around it. A place between two frequent values has
+    only one knot, the value nearest to the second.
     """
     last = max_knots - 1
     place = np.rint(scaled * last).astype(np.int64)
@@ -265,22 +230,15 @@ def _group_values(
     group = np.add.reduceat(mass, starts)
     median = np.searchsorted(total, before + group / 2)
     ends = np.r_[starts[1:], len(distinct)] - 1
-    alone = (starts == ends) & (group > FREQUENT / max_knots * total[-1])
+    alone = (starts == ends) & (group > 2.0 / max_knots * total[-1])
     knot = np.clip(median, starts, ends)
     knot = np.where(np.r_[False, alone[:-1]] & ~alone, starts, knot)  # after a frequent value
     knot = np.where(np.r_[alone[1:], False] & ~alone, ends, knot)  # before one
     return distinct[knot], place[starts] / last
 
 
-def _separate(place: np.ndarray, last: int) -> np.ndarray:
-    """Make non-decreasing integers in 0 … last (…, G) strictly increasing by small moves; G is at most last + 1."""
-    count = np.arange(place.shape[-1])
-    return np.minimum(np.maximum.accumulate(place - count, axis=-1) + count, last - count[::-1])
-
-
-def _find_nearest_knots(places: np.ndarray, last: int) -> np.ndarray:
-    """Indices of the knots nearest to the even places 0 … last; both ends stay."""
-    even = np.arange(last + 1)
-    right = np.clip(np.searchsorted(places * last, even), 1, len(places) - 1)
-    nearest = right - (even - places[right - 1] * last < places[right] * last - even)
-    return np.unique(nearest)
+def _round_places(places: np.ndarray, last: int) -> np.ndarray:
+    """Round places (…, G) to multiples of 1 / last, and move those that coincide apart; G is at most last + 1."""
+    count = np.arange(places.shape[-1])
+    place = np.rint(places * last).astype(np.int64)
+    return np.minimum(np.maximum.accumulate(place - count, axis=-1) + count, last - count[::-1]) / last

@@ -1,10 +1,9 @@
 """Cache: the rows of a source as numbers on disk, divided at random into buckets; the second pass over a source.
 
-In: a `Source` and its `Profile`. Out: a `Cache`, from which blocks of rows are read. Rows are collected in memory up to
-`FLUSH_BYTES`, shuffled and divided among the buckets. Each flush appends one chunk to every bucket, column by column,
-in the smallest type that holds the column exactly. A bucket is therefore a random sample of all rows. Every process
-writes its own rows to its own files. The manifest, with a checksum of every chunk, is written last; a cache without a
-manifest is incomplete and is written again.
+In: a `Source` and its `Profile`. Out: a `Cache`, from which blocks of rows are read. Up to `FLUSH_BYTES` of rows are
+collected, shuffled and divided among the buckets, each of which is therefore a random sample of all rows. A flush
+appends one chunk to every bucket, by column, in the smallest exact types. Every process writes its own rows and, at
+last, its manifest; a cache without a manifest is incomplete and is written again. `CacheFolder` locks the folder.
 """
 
 from __future__ import annotations
@@ -13,14 +12,15 @@ import errno
 import hashlib
 import json
 import os
+import secrets
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,12 +29,11 @@ from ..data.counts import drop_rows, read_target
 from ..data.files import Source, read_column
 from ..data.parts import Communicator, assign_parts, gather_results, read_pieces
 from ..progress import open_bar
+from ..serialization.file_lock import FolderLock
 from .encoder import column_numbers
 from .profile import Profile, index_labels
 
-FORMAT = 1  # of the manifest and the chunks; a cache of another format is written again
 FLUSH_BYTES = 64 << 20
-DISK_FULL = errno.ENOSPC, errno.EDQUOT, errno.EFBIG  # no room on the disk, in the quota, or in a file
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +45,7 @@ class Block:
     weights: np.ndarray
 
 
-@dataclass(frozen=True)
-class Chunk:
+class Chunk(NamedTuple):
     """Consecutive rows of a bucket file, starting at byte `offset`."""
 
     offset: int
@@ -60,31 +58,14 @@ Chunks = tuple[tuple[Chunk, ...], ...]  # of each bucket
 
 @dataclass(frozen=True, eq=False)
 class Cache:
-    """The rows of this process on disk, and the number of rows of every process.
-
-    Parameters
-    ----------
-    folder : Path
-    rank : int
-        This process.
-    counts : ndarray of shape (processes, buckets)
-        Rows of each process in each bucket.
-    types : tuple of str
-        Types on disk: of the features, the target, and the weight if there is one.
-    is_classifier : bool
-        Whether targets are indices of classes.
-    has_weights : bool
-        Whether the last column is a weight.
-    chunks : tuple of tuples of Chunk
-        The chunks of each bucket.
-    """
+    """The rows of this process on disk, and the number of rows of every process."""
 
     folder: Path
     rank: int
-    counts: np.ndarray
-    types: tuple[str, ...]
-    is_classifier: bool
-    has_weights: bool
+    counts: np.ndarray  # (processes, buckets) rows
+    types: tuple[str, ...]  # on disk: of the features, the target, and the weight if there is one
+    is_classifier: bool  # whether targets are indices of classes
+    has_weights: bool  # whether the last column is a weight
     chunks: Chunks
     _verified: set[tuple[int, int]] = field(default_factory=set)  # (bucket, chunk) with a correct checksum
 
@@ -109,15 +90,25 @@ class Cache:
             begin += chunk.n_rows
         return Block(numbers, y, weights)
 
+    def read_sample(self, group: Communicator) -> Block:
+        """The rows of bucket 0 of all processes, by rank: the sample that stays in memory."""
+        own = self.read(0)
+        if group.size == 1:
+            return own
+        numbers = np.empty((int(self.counts[:, 0].sum()), own.numbers.shape[1]), order="F")
+        for index in range(numbers.shape[1]):  # one column at a time needs less memory
+            numbers[:, index] = np.concatenate(group.gather(own.numbers[:, index]))
+        return Block(numbers, np.concatenate(group.gather(own.y)), np.concatenate(group.gather(own.weights)))
+
     def _read_chunk(self, bucket: int, number: int, rows: slice, columns: Sequence[np.ndarray], start: int) -> None:
         """Copy rows of a chunk into columns, starting at index `start`."""
         chunk, path = self.chunks[bucket][number], bucket_path(self.folder, bucket, self.rank)
-        row_bytes = sum(np.dtype(kind).itemsize for kind in self.types)
-        data = np.empty(chunk.n_rows * row_bytes, dtype=np.uint8)
+        ends = np.cumsum([chunk.n_rows * np.dtype(kind).itemsize for kind in self.types])
+        data = np.empty(ends[-1], dtype=np.uint8)
         try:
-            with open(path, "rb", buffering=0) as file:
+            with open(path, "rb") as file:
                 file.seek(chunk.offset)
-                n_read = _fill(file, data.data)
+                n_read = file.readinto(data.data)
         except FileNotFoundError as error:
             raise _damage(path, "no longer exists") from error
         if n_read < len(data):
@@ -126,11 +117,9 @@ class Cache:
             if zlib.crc32(data.data) != chunk.checksum:
                 raise _damage(path, f"was changed (chunk {number} has another checksum)")
             self._verified.add((bucket, number))
-        offset, stop = 0, start + rows.stop - rows.start
-        for kind, column in zip(self.types, columns, strict=True):
-            size = chunk.n_rows * np.dtype(kind).itemsize
-            unpack(data[offset : offset + size].view(kind)[rows], column[start:stop])
-            offset += size
+        stop = start + rows.stop - rows.start
+        for kind, column, packed in zip(self.types, columns, np.split(data, ends[:-1]), strict=True):
+            unpack(packed.view(kind)[rows], column[start:stop])
 
 
 def make_cache(
@@ -145,34 +134,18 @@ def make_cache(
     first_bucket_rows: int | None = None,
     elsewhere: Callable[[], Path] | None = None,
 ) -> Cache:
-    """The cache of a source; an existing one is used if nothing has changed.
+    """The cache of a source; an existing one is used if nothing has changed, an older one is replaced.
 
-    Parameters
-    ----------
-    source : Source
-    profile : Profile
-        The result of the first pass.
-    folder : path
-        Created if it does not exist; files of an older cache in it are replaced.
-    n_buckets : int
-    seed : int
-    group : Communicator
-    threads : int
-    verbose : bool
-        Whether to show a progress bar.
-    first_bucket_rows : int, optional
-        Approximate number of rows, of all processes, in bucket 0; the other buckets divide the rest evenly.
-    elsewhere : callable, optional
-        Returns the folder to write to, if `folder` may only be read.
+    Bucket 0 holds about `first_bucket_rows` rows of all processes, if given; the other buckets divide the rest evenly.
+    `elsewhere` returns the folder to write to, if `folder` may only be read.
     """
     folder = Path(folder)
-    contents = CacheContents(source, profile, share_rows(profile.n_rows, n_buckets, first_bucket_rows), seed)
-    key = contents.describe(group.rank, group.size)
-    gather_results(group, contents.require_unchanged)
+    key = describe_cache(profile, share_rows(profile.n_rows, n_buckets, first_bucket_rows), seed, group)
+    gather_results(group, lambda: require_unchanged(source, profile))
     chunks = group.gather(read_manifest(folder, group.rank, key) if profile.fingerprint else None)
     if any(own is None for own in chunks):
         folder = folder if elsewhere is None else elsewhere()
-        chunks = gather_results(group, lambda: write_cache(contents, folder, key, group, threads, verbose))
+        chunks = gather_results(group, lambda: write_cache(source, profile, key, folder, group, threads, verbose))
     counts = np.array([[sum(chunk.n_rows for chunk in bucket) for bucket in own] for own in chunks if own])
     if counts.sum() != profile.n_rows:
         raise ValueError(
@@ -180,15 +153,22 @@ def make_cache(
             "again; give a source that returns the same rows each time"
         )
     is_classifier, has_weights = profile.classes is not None, profile.roles.weight is not None
-    return Cache(folder, group.rank, counts, contents.types, is_classifier, has_weights, chunks[group.rank])
+    return Cache(folder, group.rank, counts, tuple(key["types"]), is_classifier, has_weights, chunks[group.rank])
 
 
 def remove_cache(folder: str | os.PathLike[str]) -> None:
     """Remove the files of a cache, and its folder if it is then empty."""
     folder = Path(folder)
-    for pattern in ("bucket-*.rank-*.bin", "manifest.rank-*.json*", "profile.rank-*.*", ".profile.rank-*.part"):
-        for path in folder.glob(pattern):
-            path.unlink(missing_ok=True)
+    _remove(folder, "bucket-*.rank-*.bin", "manifest.rank-*.json*", "profile.rank-*.*", ".profile.rank-*.part")
+    _remove_if_empty(folder)
+
+
+def _remove(folder: Path, *patterns: str) -> None:
+    for path in chain.from_iterable(map(folder.glob, patterns)):
+        path.unlink(missing_ok=True)
+
+
+def _remove_if_empty(folder: Path) -> None:
     with suppress(OSError):  # not empty, or removed already
         folder.rmdir()
 
@@ -211,45 +191,28 @@ def manifest_path(folder: Path, rank: int) -> Path:
     return folder / f"manifest.rank-{rank}.json"
 
 
-@dataclass(frozen=True, eq=False)
-class CacheContents:
-    """What a cache holds: the rows of a source, described by its profile, in buckets with these shares (buckets,)."""
+def require_unchanged(source: Source, profile: Profile) -> None:
+    """Raise if the files changed since the first pass: other values may not fit in the types of the cache."""
+    if source.fingerprint() != profile.fingerprint:
+        raise ValueError("the files of the table changed while they were read; fit again when they no longer change")
 
-    source: Source
-    profile: Profile
-    shares: np.ndarray
-    seed: int
 
-    @property
-    def types(self) -> tuple[str, ...]:
-        """Types on disk: of the features, the target, and the weight if there is one."""
-        profile = self.profile
-        return (*profile.types, profile.target_type, *(["float64"] if profile.roles.weight is not None else []))
-
-    def require_unchanged(self) -> None:
-        """Raise if the files changed since the first pass: other values may not fit in the types of the cache."""
-        if self.source.fingerprint() != self.profile.fingerprint:
-            raise ValueError(
-                "the files of the table changed while they were read; fit again when they no longer change"
-            )
-
-    def describe(self, rank: int, size: int) -> dict[str, Any]:
-        """Everything that the bytes of a process's cache files depend on."""
-        profile, roles = self.profile, self.profile.roles
-        levels = [axis.levels for axis in profile.encoder.axes]
-        labels = None if profile.classes is None else profile.classes.tolist()
-        digest = hashlib.sha256(json.dumps([levels, labels]).encode()).hexdigest()
-        return {
-            "format": FORMAT,
-            "source": profile.fingerprint,
-            "columns": [*roles.features, roles.target, roles.weight],
-            "types": list(self.types),
-            "levels": digest,
-            "rows": profile.n_rows,
-            "shares": self.shares.tolist(),
-            "seed": self.seed,
-            "processes": [rank, size],
-        }
+def describe_cache(profile: Profile, shares: np.ndarray, seed: int, group: Communicator) -> dict[str, Any]:
+    """Everything that the bytes of a process's cache files depend on."""
+    roles = profile.roles
+    labels = None if profile.classes is None else profile.classes.tolist()
+    levels = json.dumps([[axis.levels for axis in profile.encoder.axes], labels])
+    return {
+        "format": 1,  # of the manifest and the chunks; a cache of another format is written again
+        "source": profile.fingerprint,
+        "columns": [*roles.features, roles.target, roles.weight],
+        "types": [*profile.types, profile.target_type, *([] if roles.weight is None else ["float64"])],
+        "levels": hashlib.sha256(levels.encode()).hexdigest(),
+        "rows": profile.n_rows,
+        "shares": shares.tolist(),
+        "seed": seed,
+        "processes": [group.rank, group.size],
+    }
 
 
 def read_manifest(folder: Path, rank: int, key: dict[str, Any]) -> Chunks | None:
@@ -266,27 +229,33 @@ def read_manifest(folder: Path, rank: int, key: dict[str, Any]) -> Chunks | None
 
 
 def write_cache(
-    contents: CacheContents, folder: Path, key: dict[str, Any], group: Communicator, threads: int, verbose: bool
+    source: Source,
+    profile: Profile,
+    key: dict[str, Any],
+    folder: Path,
+    group: Communicator,
+    threads: int,
+    verbose: bool,
 ) -> Chunks:
-    """Write the rows of this process's parts, then the manifest."""
-    source, n_buckets = contents.source, len(contents.shares)
-    parts = assign_parts(source, group.rank, group.size)
+    """Write the rows of this process's parts, then the manifest; `key` describes the cache."""
+    parts, rank = assign_parts(source, group.rank, group.size), group.rank
     total = sum(piece.n_rows or 0 for _, pieces in parts for piece in pieces)
-    bar = open_bar(total, "cache", "row", verbose and group.rank == 0)
-    with _clean_up(folder, group.rank), bar, ThreadPoolExecutor(threads) as pool, ExitStack() as stack:
-        files = [stack.enter_context(open(bucket_path(folder, b, group.rank), "wb", 0)) for b in range(n_buckets)]
-        writer = BucketWriter(contents, files, pool)
+    bar = open_bar(total, "cache", "row", verbose and rank == 0)
+    with _clean_up(folder, rank), bar, ThreadPoolExecutor(threads) as pool, ExitStack() as stack:
+        paths = [bucket_path(folder, bucket, rank) for bucket in range(len(key["shares"]))]
+        files = [stack.enter_context(open(path, "wb", 0)) for path in paths]
+        writer = BucketWriter(profile, key["types"], key["shares"], files, pool)
         for part, pieces in parts:
-            writer.start(np.random.default_rng([contents.seed, part]))
-            for batch in read_pieces(source, pieces, contents.profile.roles.names):
+            writer.rng = np.random.default_rng([key["seed"], part])
+            for batch in read_pieces(source, pieces, profile.roles.names):
                 writer.add(batch)
                 bar.update(batch.num_rows)
             writer.flush()
-        contents.require_unchanged()
+        require_unchanged(source, profile)
         chunks = tuple(map(tuple, writer.chunks))
         sizes = [os.fstat(file.fileno()).st_size for file in files]
-        manifest = {"key": key, "sizes": sizes, "chunks": [[list(vars(c).values()) for c in b] for b in chunks]}
-        path = manifest_path(folder, group.rank)
+        manifest = {"key": key, "sizes": sizes, "chunks": chunks}
+        path = manifest_path(folder, rank)
         path.with_suffix(".json.part").write_text(json.dumps(manifest))
         os.replace(path.with_suffix(".json.part"), path)
     return chunks
@@ -295,18 +264,15 @@ def write_cache(
 class BucketWriter:
     """Collects rows, and divides them among the bucket files at every flush."""
 
-    def __init__(self, contents: CacheContents, files: Sequence[Any], pool: Executor):
-        self.profile, self.types, self.shares = contents.profile, contents.types, contents.shares
-        self.files, self.pool = files, pool
+    def __init__(
+        self, profile: Profile, types: Sequence[str], shares: Sequence[float], files: Sequence[Any], pool: Executor
+    ):
+        self.profile, self.types, self.shares, self.files, self.pool = profile, types, shares, files, pool
+        self.rng = np.random.default_rng(0)  # shuffles the rows; each part of the source has its own
         self.chunks: list[list[Chunk]] = [[] for _ in files]
-        self.max_rows = max(1, FLUSH_BYTES // sum(np.dtype(kind).itemsize for kind in self.types))
-        self._waiting: list[list[np.ndarray]] = [[] for _ in self.types]
+        self.max_rows = max(1, FLUSH_BYTES // sum(np.dtype(kind).itemsize for kind in types))
+        self._waiting: list[list[np.ndarray]] = [[] for _ in types]
         self._n_waiting = 0
-        self._rng = np.random.default_rng(0)
-
-    def start(self, rng: np.random.Generator) -> None:
-        """Start a part of the source, with the generator that shuffles its rows."""
-        self._rng = rng
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Collect the rows of a batch."""
@@ -322,8 +288,8 @@ class BucketWriter:
         """Shuffle the collected rows and write them."""
         if self._n_waiting == 0:
             return
-        order = self._rng.permutation(self._n_waiting)
-        edges = np.r_[0, np.cumsum(self._rng.multinomial(self._n_waiting, self.shares))].tolist()
+        order = self.rng.permutation(self._n_waiting)
+        edges = np.r_[0, np.cumsum(self.rng.multinomial(self._n_waiting, self.shares))].tolist()
         columns = list(self.pool.map(lambda parts: np.concatenate(parts)[order], self._waiting))
         self._waiting, self._n_waiting = [[] for _ in self.types], 0
         parts = [[column[first:last] for column in columns] for first, last in pairwise(edges)]
@@ -345,7 +311,7 @@ class BucketWriter:
             axis, name = axes[index], axes[index].name
             column = read_column(batch, name)
             # No check of single batches: the profile has checked the texts of all batches together.
-            numbers = column_numbers(axis, column if axis.is_level else column.parse()[0])
+            numbers = column_numbers(axis, column) if axis.is_level else column.parse()[0]
             if profile.closed[index] and (numbers == -1).any():
                 raise _changed_rows(f"the column {name!r} has a level")
         elif index == len(axes):
@@ -385,32 +351,18 @@ def unpack(packed: np.ndarray, out: np.ndarray) -> None:
 @contextmanager
 def _clean_up(folder: Path, rank: int) -> Iterator[None]:
     """Remove the files of an older cache first, and those of this cache if writing fails."""
-
-    def remove() -> None:
-        manifest_path(folder, rank).unlink(missing_ok=True)
-        for path in folder.glob(f"bucket-*.rank-{rank}.bin"):
-            path.unlink(missing_ok=True)
-
+    patterns = f"manifest.rank-{rank}.json", f"bucket-*.rank-{rank}.bin"
     folder.mkdir(parents=True, exist_ok=True)
-    remove()
+    _remove(folder, *patterns)
     try:
         yield
     except BaseException as error:
-        remove()
-        if isinstance(error, OSError) and error.errno in DISK_FULL:
-            raise OSError(
-                error.errno,
-                f"the disk of the cache {folder} is full; free some space, or set cache_dir to another disk",
-            ) from error
+        _remove(folder, *patterns)
+        # no room on the disk, in the quota, or in a file
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            reason = f"the disk of the cache {folder} is full; free some space, or set cache_dir to another disk"
+            raise OSError(error.errno, reason) from error
         raise
-
-
-def _fill(file: Any, view: memoryview) -> int:
-    """Read until the view is full or the file ends; return the number of bytes."""
-    n_read = 0
-    while n_read < len(view) and (part := file.readinto(view[n_read:])):
-        n_read += part
-    return n_read
 
 
 def _changed_rows(what: str) -> ValueError:
@@ -422,3 +374,56 @@ def _changed_rows(what: str) -> ValueError:
 
 def _damage(path: Path, what: str) -> ValueError:
     return ValueError(f"the cache file {path} {what}; remove the folder {path.parent} and fit again")
+
+
+class CacheFolder:
+    """The folder of a fit's cache, locked for all its processes; other fits may use it at the same time.
+
+    One fit at a time writes to a folder (`is_own`). Fits that need the same cache read it together. A fit that needs
+    another cache while others read uses a private subfolder (`path` changes) and removes it at the end. The system
+    releases the locks of a killed process, and the next fit that writes removes the files it left.
+    """
+
+    def __init__(self, path: Path, group: Communicator):
+        self.path, self.group = path, group
+        self.is_private = False  # whether no other fit uses the folder
+        self._open()
+        if not self.is_own:
+            self.lock.share()
+        elif group.rank == 0:
+            remove_abandoned(path)
+
+    def _open(self) -> None:
+        self.lock = FolderLock(self.path, f".lock.rank-{self.group.rank}")
+        self.is_own = all(self.group.gather(self.lock.take_alone()))
+
+    def share(self) -> None:
+        """Let other fits read the folder."""
+        self.lock.share()
+        self.is_own = False
+
+    def keep_apart(self) -> Path:
+        """Move to a new private subfolder."""
+        self.lock.release()
+        self.path, self.is_private = self.path / f"cache-{self.group.agree(secrets.token_hex(4))}", True
+        self._open()
+        return self.path
+
+    def close(self, keep: bool) -> None:
+        """Release the folder; without `keep`, the last fit that uses it removes the cache."""
+        if self.is_private or (not keep and self.lock.is_last()):
+            remove_cache(self.path)
+        self.lock.release()
+        for path in (self.path, self.path.parent)[: 1 + self.is_private]:
+            _remove_if_empty(path)
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove the private folders of killed fits."""
+    for path in folder.glob("cache-*/.lock.rank-0"):
+        lock = FolderLock(path.parent, path.name)
+        if lock.take_alone():
+            remove_cache(path.parent)
+            _remove(path.parent, ".lock.rank-*")
+            _remove_if_empty(path.parent)
+        lock.release()

@@ -18,13 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from ..data.columns import Column, Columns, find_level, is_missing, level_text, list_names
-from ..data.numbers import check_finite
+from ..data.columns import Column, Columns, check_finite, find_level, is_missing, level_text, list_names, weigh_codes
 from ..data.sparse import SparseMatrix
 from .axis import KINDS, Axis, continuous_axes, continuous_axis, given_axis, level_axis
-
-MIN_CHECKED_ROWS = 20  # fewer rows may hold mostly unseen levels by chance
-MAX_UNSEEN = 0.5  # share of unseen levels above which the table probably has another coding
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,16 +45,21 @@ class Encoder:
         cls,
         columns: Columns,
         weights: np.ndarray | None = None,
-        feature_types: Sequence[Any] | None = None,
+        feature_types: Sequence[Any] | Mapping[str, Any] | None = None,
         scaling: str = "quantile",
         max_knots: int = 193,
-        knots: Mapping[str, Sequence[float]] | None = None,
     ) -> Encoder:
-        """Fit one axis per column; `feature_types` and `knots` are as in the estimators. See also `settle_texts`."""
-        types, knots = read_feature_types(feature_types, knots, columns.names)
+        """Fit one axis per column; `feature_types` is as in the estimators. See also `settle_texts`."""
+        types, knots = read_feature_types(feature_types, columns.names)
         weights = None if weights is None else _round_weights(weights)
         if columns.sparse is not None:
-            _check_sparse_types(columns.names, types)
+            for name, feature_type in zip(columns.names, types, strict=True):
+                if not (isinstance(feature_type, str) and feature_type in ("auto", "continuous")):
+                    raise ValueError(
+                        f"feature_types of column {name!r} is {feature_type!r}, but columns of a sparse table are "
+                        "numbers, 'auto' or 'continuous'; for levels give a dense table, such as a data frame or "
+                        "X.toarray()"
+                    )
             starts, distinct, mass = _weigh_values(columns.sparse, weights)
             axes = continuous_axes(columns.names, starts, distinct, mass, scaling, max_knots)
             given = {name: given_axis(name, values, scaling, max_knots) for name, values in knots.items()}
@@ -81,17 +82,12 @@ class Encoder:
     def warn_if_unseen(
         self, numbers: np.ndarray, read_column: Callable[[int], Column], features: Sequence[int] | None = None
     ) -> None:
-        """Warn of columns in which most levels are unseen. Small tables are not checked.
-
-        `numbers` (N, D) are those of all columns, or of `features` if given.
-        """
-        if len(numbers) < MIN_CHECKED_ROWS:
+        """Warn of columns with mostly unseen levels; `numbers` (N, D) are those of all columns, or of `features`."""
+        if len(numbers) < 20:  # they may hold mostly unseen levels by chance
             return
         for position, index in enumerate(range(len(self.axes)) if features is None else features):
-            if not self.axes[index].is_level:
-                continue
-            n_unseen = np.count_nonzero(numbers[:, position] == -1)
-            if n_unseen > 0 and n_unseen > MAX_UNSEEN * np.count_nonzero(numbers[:, position] >= -1):
+            found = numbers[:, position]
+            if self.axes[index].is_level and np.count_nonzero(found == -1) > 0.5 * np.count_nonzero(found >= -1):
                 warn_if_unseen(self.axes[index], read_column(index))
 
     def numbers(self, columns: Columns, features: Sequence[int] | None = None) -> Any:
@@ -101,7 +97,11 @@ class Encoder:
         if features is not None:
             return self.take(features).numbers(columns.take(features))
         if columns.sparse is not None:
-            _check_continuous(self.axes)
+            if odd := next((axis for axis in self.axes if axis.is_level), None):
+                raise ValueError(
+                    f"column {odd.name!r} is {odd.kind} in this model, but columns of a sparse table are continuous "
+                    "numbers; give a dense table, such as a data frame or X.toarray()"
+                )
             return columns.sparse
         if columns.matrix is not None and not any(axis.is_level for axis in self.axes):
             return columns.matrix.astype(np.float64, copy=False)
@@ -112,25 +112,33 @@ class Encoder:
 
 
 def read_feature_types(
-    feature_types: Sequence[Any] | None, knots: Mapping[str, Sequence[float]] | None, names: Sequence[str]
+    feature_types: Sequence[Any] | Mapping[str, Any] | None, names: Sequence[str]
 ) -> tuple[list[Any], dict[str, Sequence[float]]]:
-    """The requested type of each column, and the requested knots by name; a list of numbers gives knots."""
+    """The requested type of each column, and by name the knots of those with a list of numbers."""
     n_columns = len(names)
-    if isinstance(feature_types, (str, Mapping, Set)) or not isinstance(feature_types, (Iterable, type(None))):
-        raise ValueError(f"feature_types must be a list of one entry per column, not {feature_types!r}")
+    if isinstance(feature_types, Mapping):
+        if unknown := [name for name in feature_types if name not in names]:
+            close = get_close_matches(str(unknown[0]), names, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else "name columns of the table"
+            raise ValueError(f"feature_types names the column {unknown[0]!r}, which the table does not have; {hint}")
+        feature_types = [feature_types.get(name, "auto") for name in names]
+    if isinstance(feature_types, (str, Set)) or not isinstance(feature_types, (Iterable, type(None))):
+        raise ValueError(
+            f"feature_types must be a list of one entry per column, or a mapping of columns, not {feature_types!r}"
+        )
     types: list[Any] = ["auto"] * n_columns if feature_types is None else list(feature_types)
     if len(types) != n_columns:
         raise ValueError(f"feature_types has {len(types)} entries, but the table has {n_columns} columns")
-    found = dict(knots or {})
+    knots = {}
     for index, (name, feature_type) in enumerate(zip(names, types, strict=True)):
         if _lists_numbers(feature_type):
-            if name in found:
+            if not np.isfinite(feature_type).all() or (np.diff(feature_type) <= 0).any():
                 raise ValueError(
-                    f"column {name!r} has cut points in feature_types and knots in knots; give one of them"
+                    f"feature_types of column {name!r} lists numbers, which are cut points and must be finite and "
+                    f"increasing, not {list(feature_type)[:20]}; to list levels, write them as text"
                 )
-            _check_cut_points(name, feature_type)
-            types[index], found[name] = "continuous", feature_type
-    return types, found
+            types[index], knots[name] = "continuous", feature_type
+    return types, knots
 
 
 def _lists_numbers(feature_type: Any) -> bool:
@@ -140,56 +148,24 @@ def _lists_numbers(feature_type: Any) -> bool:
     return all(isinstance(value, Real) and not isinstance(value, (bool, np.bool_)) for value in feature_type)
 
 
-def _check_cut_points(name: str, values: Sequence[float]) -> None:
-    if not np.isfinite(values).all() or (np.diff(values) <= 0).any():
-        raise ValueError(
-            f"feature_types of column {name!r} lists numbers, which are cut points and must be finite and increasing, "
-            f"not {list(values)[:20]}; to list levels, write them as text"
-        )
-
-
-def settle_texts(columns: Columns, feature_types: Sequence[Any] | None, weights: np.ndarray | None) -> Columns:
+def settle_texts(
+    columns: Columns, feature_types: Sequence[Any] | Mapping[str, Any] | None, weights: np.ndarray | None
+) -> Columns:
     """The columns for a fit: text columns in which nearly all texts are numbers become numbers, with a warning.
 
     Columns with declared levels or a requested type are read as such.
-
-    Examples
-    --------
-    >>> from neuralbasis.data.frames import read_columns
-    >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("ignore")
-    ...     settle_texts(read_columns({"size": ["1,200", "35"], "zip": ["02134", "94105"]}), None, None)[0].numbers
-    array([1200.,   35.])
     """
     if columns.columns is None:
         return columns
-    types, _ = read_feature_types(feature_types, None, columns.names)
-    settled = [_settle_text(column, feature_type, weights) for column, feature_type in zip(columns, types, strict=True)]
+    types, _ = read_feature_types(feature_types, columns.names)
+    settled = list(columns)
+    for index, (column, feature_type) in enumerate(zip(columns, types, strict=True)):
+        may_be_numbers = ("continuous",) if column.declared else ("continuous", "auto")
+        if column.codes is not None and isinstance(feature_type, str) and feature_type in may_be_numbers:
+            numbers, facts = column.parse(weights)
+            if facts.settle(column.name, feature_type == "continuous"):
+                settled[index] = Column(column.name, numbers)
     return replace(columns, columns=tuple(settled))
-
-
-def _settle_text(column: Column, feature_type: Any, weights: np.ndarray | None) -> Column:
-    may_be_numbers = isinstance(feature_type, str) and (
-        feature_type == "continuous" or (feature_type == "auto" and not column.declared)
-    )
-    if column.codes is None or not may_be_numbers:
-        return column
-    numbers, facts = column.parse(weights)
-    if feature_type == "continuous":
-        facts.require_numbers(column.name)
-    elif facts.look_like_numbers:
-        facts.warn_of_numbers(column.name)
-    else:
-        return column
-    return numbers
-
-
-def check_knots(knots: Mapping[str, Sequence[float]] | None, names: Sequence[str]) -> None:
-    """Raise for given knots of a column that the table does not have."""
-    if unknown := [name for name in knots or {} if name not in names]:
-        close = get_close_matches(str(unknown[0]), names, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else "name columns of the table"
-        raise ValueError(f"knots are given for the column {unknown[0]!r}, which the table does not have; {hint}")
 
 
 def _round_weights(weights: np.ndarray) -> np.ndarray:
@@ -204,7 +180,7 @@ def _round_weights(weights: np.ndarray) -> np.ndarray:
 
 def _weigh_values(table: SparseMatrix, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Distinct non-missing values of all columns and the weight of each: starts (D + 1,), values, weights."""
-    starts, row, value = table.by_column()
+    starts, row, value = table.by_column
     column = np.repeat(np.arange(table.n_columns), np.diff(starts))
     row_weights = np.ones(len(table)) if weights is None else weights
     mass = row_weights[row]
@@ -223,24 +199,6 @@ def _weigh_values(table: SparseMatrix, weights: np.ndarray | None) -> tuple[np.n
     return np.r_[0, np.cumsum(sizes)], value[first], total
 
 
-def _check_sparse_types(names: Sequence[str], types: Sequence[Any]) -> None:
-    for name, feature_type in zip(names, types, strict=True):
-        if not (isinstance(feature_type, str) and feature_type in ("auto", "continuous")):
-            raise ValueError(
-                f"feature_types of column {name!r} is {feature_type!r}, but columns of a sparse table are numbers, "
-                "'auto' or 'continuous'; for levels give a dense table, such as a data frame or X.toarray()"
-            )
-
-
-def _check_continuous(axes: Sequence[Axis]) -> None:
-    for axis in axes:
-        if axis.is_level:
-            raise ValueError(
-                f"column {axis.name!r} is {axis.kind} in this model, but columns of a sparse table are continuous "
-                "numbers; give a dense table, such as a data frame or X.toarray()"
-            )
-
-
 def fit_axis(
     column: Column,
     feature_type: Any = "auto",
@@ -251,7 +209,6 @@ def fit_axis(
 ) -> Axis:
     """The axis of one column. Instead of all rows, `column` may hold its distinct values, with their weights."""
     if isinstance(feature_type, (list, tuple)):
-        _require_no_knots(column.name, knots)
         axis = level_axis(column.name, "ordinal", _requested_levels(column, feature_type))
         warn_if_unseen(axis, column, weights)
         return axis
@@ -263,37 +220,30 @@ def fit_axis(
     if feature_type == "auto":
         feature_type = "continuous" if column.numbers is not None else "ordinal" if column.ordered else "nominal"
     if feature_type == "continuous":
-        values = _read_numbers(column, column.name)
+        values = column.to_numbers()
         if weights is not None and np.isinf(values).any():
             weights = None  # infinite values are errors even in rows of weight 0
         if knots is None:
             return continuous_axis(column.name, values, weights, scaling, max_knots)
         check_finite(column.name, values)
         return given_axis(column.name, knots, scaling, max_knots)
-    _require_no_knots(column.name, knots)
-    codes, levels = _read_labels(column)
-    known = codes >= 0
-    mass = np.bincount(codes[known], None if weights is None else weights[known], minlength=len(levels))
+    codes, levels = column.to_labels()
+    mass = weigh_codes(codes, len(levels), weights)
     # Ordered levels are kept even if no row has them.
     keep = np.arange(len(levels)) if column.ordered else np.flatnonzero(mass > 0)
     return level_axis(column.name, feature_type, [levels[index] for index in keep], mass[keep])
-
-
-def _require_no_knots(name: str, knots: Sequence[float] | None) -> None:
-    if knots is not None:
-        raise ValueError(
-            f"knots are given for the column {name!r}, which holds levels; give knots to columns of numbers"
-        )
 
 
 def _requested_levels(column: Column, requested: Sequence[Any]) -> list[str]:
     """Names of the requested levels: none missing, none repeated, at least one of them in the column."""
     if any(map(is_missing, requested)):
         raise ValueError(f"feature_types of column {column.name!r} lists a missing value as a level: {requested!r}")
-    levels = [_level_name(column, level) for level in requested]
+    # 1.0 is the level "1", and so is True in a column of numbers.
+    are_flags = [column.numbers is not None and isinstance(level, (bool, np.bool_)) for level in requested]
+    levels = [level_text(float(level) if flag else level) for level, flag in zip(requested, are_flags, strict=True)]
     if repeated := [level for level, count in Counter(levels).items() if count > 1]:
         raise ValueError(f"feature_types of column {column.name!r} lists levels more than once: {repeated}")
-    _, present = _read_labels(column)
+    _, present = column.to_labels()
     if set(levels).isdisjoint(present):
         raise ValueError(
             f"feature_types of column {column.name!r} lists the levels {levels[:20]}, but the column holds none of "
@@ -302,17 +252,11 @@ def _requested_levels(column: Column, requested: Sequence[Any]) -> list[str]:
     return levels
 
 
-def _level_name(column: Column, level: Any) -> str:
-    """The name of a requested level: 1.0 is "1", and so is True in a column of numbers."""
-    is_number = column.numbers is not None and isinstance(level, (bool, np.bool_))
-    return level_text(float(level) if is_number else level)
-
-
 def column_numbers(axis: Axis, column: Column) -> np.ndarray:
     """(N,) Raw values of a continuous column, or indices of levels (NaN missing, -1 unseen)."""
     if axis.levels is None:
-        return _read_numbers(column, axis.name)
-    codes, levels = _read_labels(column)
+        return column.to_numbers(axis.name)
+    codes, levels = column.to_labels()
     return np.r_[_find_levels(axis, levels), np.nan][codes]  # code -1 (missing) picks the last
 
 
@@ -322,14 +266,13 @@ def _find_levels(axis: Axis, levels: Sequence[str]) -> np.ndarray:
 
 def warn_if_unseen(axis: Axis, column: Column, weights: np.ndarray | None = None) -> None:
     """Warn if the levels of most rows are unseen: the table probably has another coding."""
-    codes, levels = _read_labels(column)
+    codes, levels = column.to_labels()
     is_unseen = _find_levels(axis, levels) == -1
     if not is_unseen.any():
         return
-    known = codes >= 0
-    mass = np.bincount(codes[known], None if weights is None else weights[known], len(levels))
+    mass = weigh_codes(codes, len(levels), weights)
     share = mass[is_unseen].sum() / max(mass.sum(), np.finfo(float).tiny)
-    if share > MAX_UNSEEN:
+    if share > 0.5:
         example = levels[int(np.argmax(mass * is_unseen))]
         warnings.warn(
             f"column {axis.name!r}: {share:.1%} of the values are levels that the model does not know, such as "
@@ -337,18 +280,3 @@ def warn_if_unseen(axis: Axis, column: Column, weights: np.ndarray | None = None
             "levels in feature_types",
             stacklevel=2,
         )
-
-
-def _read_numbers(column: Column, name: str) -> np.ndarray:
-    """The numbers of a column; `name` is for errors and warnings."""
-    found, facts = column.parse()
-    facts.require_numbers(name)
-    assert found.numbers is not None
-    return found.numbers
-
-
-def _read_labels(column: Column) -> tuple[np.ndarray, tuple[str, ...]]:
-    labels = column.to_labels()
-    assert labels.codes is not None
-    assert labels.levels is not None
-    return labels.codes, labels.levels

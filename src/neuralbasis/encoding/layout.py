@@ -2,7 +2,8 @@
 
 In: axes of the columns and a list of terms. Out: `Layout`, which also encodes numbers (N, D) to positions (N, A). A
 term has one axis per feature: the column's own for a main effect, a coarser one nested in it for an interaction. All
-tables together are one array of cells; each table is a contiguous slice of it, last axis fastest.
+tables together are one array of cells; each table is a contiguous slice of it, last axis fastest. A guide table maps a
+value to the few knots around it, which shortens the search for its position.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from .. import kernels
 from ..data.sparse import SparseMatrix
 from ..terms.term import Term
 from .axis import Axis
-from .guide import join_guides
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Layout:
     """Flat description of A axes and T terms.
 
     The first axes are the main axes of all columns. The guide table of axis a starts at entry `guide_start[a]`, see
-    `guide.make_guide`. The axes of term t are `term_axis[term_start[t]:term_start[t + 1]]`. Its cells start at
+    `make_guide`. The axes of term t are `term_axis[term_start[t]:term_start[t + 1]]`. Its cells start at
     `term_offset[t]`; one step along its axis d is `term_stride[term_start[t] + d]` cells. An anchored term is zero for
     rows whose position on axis `skip_axis[t]` is `skip_place[t]`; `skip_axis` is -1 for other terms.
     """
@@ -105,11 +105,9 @@ class Layout:
         if isinstance(numbers, SparseMatrix):
             return self._encode_sparse(numbers, threads, dtype)
         positions: np.ndarray = np.empty((len(numbers), len(self.axes)), dtype=dtype)
-
-        def work(_part, first, last):
-            return kernels.locate_rows(first, last, numbers, *self.axis_arrays, positions)
-
-        raise_if_infinite(self.axes, kernels.share_rows(work, len(numbers), threads))
+        arrays = numbers, *self.axis_arrays, positions
+        bad = kernels.share_rows(lambda _, *rows: kernels.locate_rows(*rows, *arrays), len(numbers), threads)
+        raise_if_infinite(self.axes, bad)
         return positions
 
     def _encode_sparse(self, numbers: SparseMatrix, threads: int, dtype: type) -> SparseMatrix:
@@ -118,13 +116,10 @@ class Layout:
         axes_start = np.searchsorted(self.axis_column[axes], np.arange(numbers.n_columns + 1))
         starts = np.r_[0, np.cumsum(np.diff(axes_start)[numbers.column])][numbers.starts]
         axis, positions = np.empty(starts[-1], dtype=np.int32), np.empty(starts[-1], dtype=dtype)
-
-        def work(_part, first, last):
-            entries = numbers.starts, numbers.column, numbers.value[:, None]
-            found = starts, axis, positions
-            return kernels.locate_stored(first, last, *entries, axes_start, axes, *self.axis_arrays, *found)
-
-        raise_if_infinite(self.axes, kernels.share_rows(work, len(numbers), threads))
+        entries = numbers.starts, numbers.column, numbers.value[:, None]
+        arrays = *entries, axes_start, axes, *self.axis_arrays, starts, axis, positions
+        bad = kernels.share_rows(lambda _, *rows: kernels.locate_stored(*rows, *arrays), len(numbers), threads)
+        raise_if_infinite(self.axes, bad)
         keep = positions != absent[axis]  # a value beyond the last knot may have the position of the absent one
         starts, axis, positions = np.r_[0, np.cumsum(keep)][starts], axis[keep], positions[keep]
         return SparseMatrix(starts, axis, positions, absent, len(self.axes))
@@ -182,14 +177,12 @@ def _choose_axes(axes: Sequence[Axis], terms: Sequence[Term], max_knots: Mapping
         axis = axes[feature]
         for order in sorted(max_knots):  # each from the one before: axes are nested
             axis = coarse[order, feature] = axis.coarsen(max_knots[order])
-
-    def choose(term: Term) -> tuple[Axis, ...]:
+    found = []
+    for term in terms:
         own = tuple(axes[feature] for feature in term)
-        if sum(len(axis.knots) > 2 for axis in own) <= 1:
-            return own
-        return tuple(coarse[len(term), feature] for feature in term)
-
-    return [choose(term) for term in terms]
+        is_small = sum(len(axis.knots) > 2 for axis in own) <= 1
+        found.append(own if is_small else tuple(coarse[len(term), feature] for feature in term))
+    return found
 
 
 def flatten(
@@ -262,3 +255,64 @@ def raise_if_infinite(axes: Sequence[Axis], column: int) -> None:
             f"column {axes[column].name!r} holds an infinite value; neuralbasis expects finite numbers or missing "
             "values (NaN): replace it before fitting or predicting"
         )
+
+
+def join_guides(knots: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The guide tables of A axes in one array, where each starts (A,), and their lines (A, 3).
+
+    With very many axes, those with equally few knots share a table of one bucket: their search costs little, and guide
+    tables that exceed the processor's cache would not help.
+    """
+    few = 2 if len(knots) <= 2048 else 32
+    start_of: dict[int, int] = {}  # by number of knots if they share a table, otherwise by axis
+    tables: list[np.ndarray] = []
+    starts, lines, size = np.empty(len(knots), dtype=np.int64), np.zeros((len(knots), 3)), 0
+    for index, axis_knots in enumerate(knots):
+        key = len(axis_knots) if len(axis_knots) <= few else -1 - index
+        if key not in start_of:
+            table, lines[index] = make_guide(axis_knots, few)
+            tables.append(table)
+            start_of[key], size = size, size + len(table)
+        starts[index] = start_of[key]
+    return np.concatenate(tables), starts, lines
+
+
+def make_guide(knots: np.ndarray, few: int = 2) -> tuple[np.ndarray, tuple[float, float, float]]:
+    """The guide table of one axis (buckets + 1 entries) and its line value -> bucket (start, scale, last bucket).
+
+    A value v lies in bucket j = (v - start) · scale, clipped to 0 … last bucket, and between knots guide[j] and
+    guide[j + 1]. Up to `few` knots share one bucket. Buckets are even over a range of knots, and the outermost also
+    hold the values outside. Among several ranges, the one that leaves the fewest knots to search is chosen, so long
+    tails do not crowd the bulk into one bucket. Rounding is harmless: one monotone line maps knots and values.
+    """
+    last = len(knots) - 1
+    if last < few:
+        return np.array([0, max(last - 1, 0)], dtype=np.int32), (0.0, 0.0, 0.0)
+    n_buckets = min(16 * len(knots), 2048)
+    lows, highs = (0.0, 0.1, 0.25), [share / 20 for share in range(10, 21)]  # shares of the knots
+    low, high = knots[np.array([(int(last * low), math.ceil(last * high)) for low in lows for high in highs]).T]
+    with np.errstate(over="ignore", divide="ignore"):
+        scale = (n_buckets - 1) / (high - low)
+    # Each line maps low to the first bucket and high to the last; 0 · (value - 0) is never NaN.
+    lines = np.where(np.isfinite(scale)[:, None], np.stack([low, scale], axis=1), 0.0)
+    some = knots[:: -(-len(knots) // 4096)]  # enough to compare the lines
+    best = int(np.argmin(_count_search(_find_buckets(some, lines, n_buckets))))
+    size = np.bincount(_find_buckets(knots, lines[best : best + 1], n_buckets)[0], minlength=n_buckets)
+    before = np.r_[0, np.cumsum(size)]  # knots in earlier buckets
+    return np.clip(before - 1, 0, last - 1).astype(np.int32), (*lines[best].tolist(), n_buckets - 1.0)
+
+
+def _find_buckets(knots: np.ndarray, lines: np.ndarray, n_buckets: int) -> np.ndarray:
+    """(L, G) Bucket of every knot by each line."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        places = (knots - lines[:, :1]) * lines[:, 1:]
+    return np.nan_to_num(places, nan=0.0).clip(0, n_buckets - 1).astype(np.int64)
+
+
+def _count_search(buckets: np.ndarray) -> np.ndarray:
+    """(L,) Steps of binary searches for all knots within their buckets."""
+    is_first = np.ones(buckets.shape, dtype=bool)
+    is_first[:, 1:] = buckets[:, 1:] != buckets[:, :-1]
+    first = np.flatnonzero(is_first)
+    size = np.diff(np.r_[first, buckets.size])
+    return np.add.reduceat(size * np.log2(1 + size), np.searchsorted(first, np.arange(len(buckets)) * buckets.shape[1]))

@@ -19,10 +19,7 @@ from ..data.sparse import SparseMatrix, find_entries
 from ..readonly import freeze, freeze_fields
 from ..terms.term import Term
 from .axis import Axis, continuous_axis
-from .layout import lay_out
-
-MAX_POOLED = 4_000_000  # values that determine the knots of the shared axis
-CHUNK_ENTRIES = 1 << 22  # entries per chunk
+from .layout import Layout, lay_out
 
 
 def pool_axis(
@@ -34,8 +31,8 @@ def pool_axis(
     as the largest value of a frequent one.
     """
     pooled, row = table.value, table.row
-    if len(pooled) > MAX_POOLED:
-        chosen = np.linspace(0, len(pooled) - 1, MAX_POOLED).astype(np.int64)
+    if len(pooled) > 4_000_000:  # enough to determine the knots
+        chosen = np.linspace(0, len(pooled) - 1, 4_000_000).astype(np.int64)
         pooled, row = pooled[chosen], row[chosen]
     if not np.isfinite(pooled).any():
         if math.isnan(table.absent):
@@ -61,21 +58,11 @@ def _with_absent(axis: Axis, absent: float) -> Axis:
 
 @dataclass(frozen=True, eq=False)
 class SparseCodes:
-    """The terms of one order o that N rows touch, E entries in total.
+    """The terms of one order o that N rows touch, E entries in total."""
 
-    Parameters
-    ----------
-    starts : ndarray of shape (N + 1,)
-        Where the entries of each row start.
-    term : ndarray of shape (E,)
-        Index of the term.
-    position : ndarray of shape (E, o)
-        Positions on the shared axis, see `axis`.
-    """
-
-    starts: np.ndarray
-    term: np.ndarray
-    position: np.ndarray
+    starts: np.ndarray  # (N + 1,) where the entries of each row start
+    term: np.ndarray  # (E,) index of the term
+    position: np.ndarray  # (E, o) on the shared axis, see `axis`
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -86,8 +73,8 @@ class SparseCodes:
         return SparseCodes(starts, self.term[entries], self.position[entries])
 
     def chunks(self) -> Iterator[tuple[SparseCodes, np.ndarray]]:
-        """The codes in chunks of rows, without a copy, and the row of each entry of a chunk."""
-        step = max(1, CHUNK_ENTRIES * len(self) // max(len(self.term), 1))
+        """The codes in chunks of rows (about four million entries), without a copy, and the row of each entry."""
+        step = max(1, (1 << 22) * len(self) // max(len(self.term), 1))
         for first in range(0, len(self), step):
             starts = self.starts[first : first + step + 1]
             own = slice(starts[0], starts[-1])
@@ -97,11 +84,8 @@ class SparseCodes:
     def blend(self, bases: np.ndarray, side: int, threads: int = 1) -> np.ndarray:
         """(E, B) Bases (side ** o, B), interpolated at the positions of all entries."""
         out = np.empty((len(self.term), bases.shape[1]), dtype=bases.dtype)
-
-        def work(_part: int, first: int, last: int) -> int:
-            return kernels.blend_bases(first, last, self.position, side, bases, out)
-
-        kernels.share_rows(work, len(self.term), threads)
+        arrays = self.position, side, bases, out
+        kernels.share_rows(lambda _, *rows: kernels.blend_bases(*rows, *arrays), len(self.term), threads)
         return out
 
     def sort(self, count: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -116,32 +100,17 @@ class SparseCodes:
 
     def add_scores(self, blend: np.ndarray, coefficients: np.ndarray, out: np.ndarray, threads: int = 1) -> None:
         """Add the contributions of all entries to the scores of their rows, out (N, K)."""
-
-        def work(_part: int, first: int, last: int) -> int:
-            return kernels.add_entries(first, last, self.starts, self.term, blend, coefficients, out)
-
-        kernels.share_rows(work, len(self), threads, min_rows=16)
+        arrays = self.starts, self.term, blend, coefficients, out
+        kernels.share_rows(lambda _, *rows: kernels.add_entries(*rows, *arrays), len(self), threads, min_rows=16)
 
 
 @dataclass(frozen=True, eq=False)
 class CodeFinder:
-    """Finds the sparse codes of rows for the T terms of one order o.
+    """Finds the sparse codes of rows for the T terms of one order o."""
 
-    Parameters
-    ----------
-    axis : Axis
-        The shared axis.
-    absent : float
-        The absent value, one of the knots unless it is NaN.
-    features : ndarray of shape (T, o)
-        Features of the terms, sorted.
-    n_columns : int
-        Columns of the table.
-    """
-
-    axis: Axis
-    absent: float
-    features: np.ndarray
+    axis: Axis  # shared by all columns
+    absent: float  # the absent value, one of the knots unless it is NaN
+    features: np.ndarray  # (T, o) of the terms, sorted
     n_columns: int
 
     def __post_init__(self):
@@ -182,26 +151,22 @@ class CodeFinder:
         return freeze(np.ascontiguousarray(self.features[:, 1:].T, dtype=np.uint32))
 
     @cached_property
-    def _layout(self):
+    def _layout(self) -> Layout:
         return lay_out([self.axis], [(0,)], {})
 
     def find(self, table: SparseMatrix, threads: int = 1) -> SparseCodes:
         """The codes of all rows; values must be finite or missing."""
         entry_position = self._layout.encode(table.value[:, None], threads)[:, 0]
-        count = np.zeros(len(table), dtype=np.int64)
-        entries = table.starts, table.column
-
-        def count_codes(_part: int, first: int, last: int) -> int:
-            return kernels.count_entries(first, last, *entries, self.group, self.others, count)
-
-        kernels.share_rows(count_codes, len(table), threads, min_rows=256)
-        starts = np.r_[0, np.cumsum(count)]
-        term = np.empty(starts[-1], dtype=np.int32)
-        position = np.empty((starts[-1], self.features.shape[1]), dtype=np.float32)
+        ends = np.zeros(len(table), dtype=np.int64)
+        term, position = np.empty(0, dtype=np.int32), np.empty((0, self.features.shape[1]), dtype=np.float32)
 
         def list_codes(_part: int, first: int, last: int) -> int:
-            arrays = (*entries, entry_position, self.group, self.others, starts, term, position)
-            return kernels.list_entries(first, last, *arrays)
+            entries = table.starts, table.column, entry_position
+            return kernels.list_entries(first, last, *entries, self.group, self.others, ends, term, position)
 
+        kernels.share_rows(list_codes, len(table), threads, min_rows=256)  # counts the codes of each row
+        starts = np.r_[0, np.cumsum(ends)]
+        ends = starts[:-1].copy()
+        term, position = np.empty(starts[-1], term.dtype), np.empty((starts[-1], position.shape[1]), position.dtype)
         kernels.share_rows(list_codes, len(table), threads, min_rows=256)
         return SparseCodes(starts, term, position)

@@ -11,7 +11,7 @@ its mean weighted by exp(f) is at least its absolute loss.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -25,7 +25,7 @@ from ..model.shapes import AnyShape, Shape, TiedShape
 from ..printable import escape
 from .explanation import Explanation, Value, find_output, plain_values, read_table, to_python
 from .pictures import read_picture
-from .terms import Leaning, TermView, view_shape
+from .terms import ClassView, Leaning, TermView, list_leanings, view_term
 
 MAX_CONTRIBUTIONS = 1 << 23  # rows × terms × scores; above, only the score of the class is computed
 
@@ -62,7 +62,7 @@ def explain_class(
         raise ValueError(f"n_terms must be 1 or more; got {n_terms!r}")
     output, sign = find_output(found, label)
     table = None if X is None else read_table(found, X)
-    raised, lowered = (_estimate(found, output, sign, side) for side in (1, -1))
+    raised, lowered = _estimate(found, output, sign)
     gains = raised if table is None else _average(found, table, output, sign)
     rival = None if table is None else _find_rival(found, table, output, sign)
     return ClassExplanation(
@@ -114,12 +114,12 @@ class ClassExplanation(Explanation):
     @property
     def speaks_for(self) -> tuple[Leaning, ...]:
         """The terms that raise the score of the class most: largest gains first."""
-        return self._name(self.gains, self._order_for)
+        return list_leanings(self.names, self.gains, self._order_for)
 
     @property
     def speaks_against(self) -> tuple[Leaning, ...]:
         """The terms that lower the score of the class most: largest losses first."""
-        return self._name(self.losses, self._order_against)
+        return list_leanings(self.names, self.losses, self._order_against)
 
     @property
     def tells_apart(self) -> tuple[Leaning, ...]:
@@ -127,7 +127,7 @@ class ClassExplanation(Explanation):
         if self.rival_gains is None:
             return ()
         lead = self.gains - self.rival_gains
-        return self._name(lead, self._rank(lead))
+        return list_leanings(self.names, lead, self._rank(lead))
 
     @cached_property
     def terms_for(self) -> tuple[TermView, ...]:
@@ -150,7 +150,7 @@ class ClassExplanation(Explanation):
     def view(self, term: int) -> TermView:
         """The view of a term, for the score of this class only."""
         shape = take_output(self.model.shapes[term], *find_output(self.model, self.label))
-        return view_shape(self.model, term, shape)
+        return view_term(self.model, term, shape)
 
     def values(self, term: TermView) -> tuple[tuple[Value, ...], ...]:
         """The values of each column of a term in the rows of the class; empty without rows."""
@@ -187,16 +187,9 @@ class ClassExplanation(Explanation):
         order = np.argsort(-sizes, kind="stable")[: self.n_terms].tolist()
         return [t for t in order if sizes[t] > 0]
 
-    def _name(self, sizes: np.ndarray, terms: Sequence[int]) -> tuple[Leaning, ...]:
-        return tuple(Leaning(self.names[t], float(sizes[t])) for t in terms)
-
     def __str__(self) -> str:
-        lines = [("for", self.speaks_for), ("against", self.speaks_against)]
-        label = escape(str(self.label))
-        texts = [f"{word} {label}: {', '.join(map(str, found))}" for word, found in lines]
-        if self.tells_apart:
-            texts.append(f"from {escape(str(self.rival))}: {', '.join(map(str, self.tells_apart))}")
-        return "\n".join(texts)
+        apart = f"\nfrom {escape(str(self.rival))}: {', '.join(map(str, self.tells_apart))}"
+        return f"{ClassView(self.label, self.speaks_for, self.speaks_against)}{apart if self.tells_apart else ''}"
 
     def __repr__(self) -> str:
         return f"ClassExplanation({self.label!r}, {self.n_rows} rows)"
@@ -240,16 +233,15 @@ def _find_rival(model: AdditiveModel, table: Columns, output: int, sign: int) ->
     return labels[int(mean.argmax())]
 
 
-def _estimate(model: AdditiveModel, output: int, sign: int, side: int) -> np.ndarray:
-    """(T,) mean contribution of each term over training rows weighted by exp(side · contribution)."""
-    return np.array([_tilted_mean(*_read_cells(shape, output, sign), side) for shape in model.shapes])
-
-
-def _read_cells(shape: AnyShape, output: int, sign: int) -> tuple[np.ndarray, np.ndarray]:
-    """Scores and weights of the cells with training rows."""
-    weights = shape.weights
-    scores = take_output(shape, output).scores[..., 0] if isinstance(shape, TiedShape) else shape.scores[..., output]
-    return sign * scores[weights > 0], weights[weights > 0]
+def _estimate(model: AdditiveModel, output: int, sign: int) -> np.ndarray:
+    """(2, T) mean contribution of each term over training rows, weighted by exp(contribution) and by its inverse."""
+    found = []
+    for shape in model.shapes:
+        is_tied, weights = isinstance(shape, TiedShape), shape.weights
+        scores = take_output(shape, output).scores[..., 0] if is_tied else shape.scores[..., output]
+        rows = sign * scores[weights > 0], weights[weights > 0]
+        found.append([_tilted_mean(*rows, 1), _tilted_mean(*rows, -1)])
+    return np.array(found).reshape(-1, 2).T
 
 
 def _tilted_mean(scores: np.ndarray, weights: np.ndarray, side: int) -> float:

@@ -10,7 +10,7 @@ merged into one model of main effects, with the models as its members.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -56,7 +56,11 @@ def stability(models: Any, weighted: bool = True, X: Any = None) -> Stability:
     shapes = {name: shape for name, shape in _main_effects(model).items() if shape.members is not None}
     if not shapes:
         raise ValueError("this model does not store the tables of its members; pass a list of models instead")
-    table = {} if X is None else _read_table(found[0], X)
+    table: dict[str, Column] = {}
+    if X is not None:
+        columns = found[0].find_columns(X)
+        found[0].encoder.numbers(columns)  # raises if the table does not match the model
+        table = dict(zip(found[0].encoder.names, columns, strict=True))
     points, weights, curves = [], [], []
     for name, shape in shapes.items():
         counts = _choose_points(shape, weighted, table.get(name))
@@ -134,7 +138,7 @@ def _merge(models: Sequence[AdditiveModel]) -> AdditiveModel:
     names = [name for name in mains[0] if all(name in shapes for shapes in mains)]
     if not names:
         raise ValueError("stability compares main effects; the models have no main effect in common")
-    shapes = [_merge_shapes([one[name] for one in mains], (feature,)) for feature, name in enumerate(names)]
+    shapes = [_merge_shapes([one[name] for one in mains], feature) for feature, name in enumerate(names)]
     intercept = np.mean([model.intercept for model in models], axis=0)
     encoder = Encoder(tuple(shape.axes[0] for shape in shapes))
     return AdditiveModel(encoder, intercept, tuple(shapes), models[0].link, models[0].classes, models[0].n_jobs)
@@ -144,13 +148,18 @@ def _main_effects(model: AdditiveModel) -> dict[str, AnyShape]:
     return {model.encoder.names[shape.term[0]]: shape for shape in model.shapes if len(shape.term) == 1}
 
 
-def _merge_shapes(shapes: Sequence[AnyShape], term: tuple[int, ...]) -> Shape:
+def _merge_shapes(shapes: Sequence[AnyShape], feature: int) -> Shape:
     """One shape on the union of the knots or levels: every shape is exact there, and linear between them."""
     axis = _merge_axes([shape.axes[0] for shape in shapes])
-    members = np.stack([_move_scores(shape, axis) for shape in shapes], axis=1)  # (cells, M, K)
+    cells, tables, weights = list_cells(axis), [], []
+    for shape in shapes:
+        inner = _read_curve(shape.axes[0], shape.scores, cells)
+        tables.append(np.concatenate([shape.scores[:1], inner, shape.scores[-1:]]))
+        own = dict(zip(list_cells(shape.axes[0]), shape.weights[1:-1].tolist(), strict=True))
+        weights.append([shape.weights[0], *(own.get(value, 0.0) for value in cells), shape.weights[-1]])
+    members = np.stack(tables, axis=1)  # (cells, M, K)
     spread = members.std(axis=1, ddof=1) if len(shapes) > 1 else np.zeros_like(members[:, 0])
-    weights = np.mean([_move_weights(shape, axis) for shape in shapes], axis=0)
-    return Shape(term, (axis,), members.mean(axis=1), spread, weights, members)
+    return Shape((feature,), (axis,), members.mean(axis=1), spread, np.mean(weights, axis=0), members)
 
 
 def _merge_axes(axes: Sequence[Axis]) -> Axis:
@@ -165,18 +174,6 @@ def _merge_axes(axes: Sequence[Axis]) -> Axis:
     return replace(first, knots=knots, places=np.linspace(0.0, 1.0, len(knots)) if len(knots) > 1 else first.places)
 
 
-def _move_scores(shape: AnyShape, axis: Axis) -> np.ndarray:
-    """(cells, K) scores of a main effect on the cells of another axis; the missing and unseen cells are kept."""
-    inner = _read_curve(shape.axes[0], shape.scores, list_cells(axis))
-    return np.concatenate([shape.scores[:1], inner, shape.scores[-1:]])
-
-
-def _move_weights(shape: AnyShape, axis: Axis) -> np.ndarray:
-    own = dict(zip(list_cells(shape.axes[0]), shape.weights[1:-1].tolist(), strict=True))
-    inner = [own.get(value, 0.0) for value in list_cells(axis)]
-    return np.array([shape.weights[0], *inner, shape.weights[-1]])
-
-
 def _read_members(shape: AnyShape, points: Sequence[Value]) -> np.ndarray:
     """(M, P, K) shapes of the members at the points."""
     members = np.asarray(shape.members)
@@ -188,30 +185,26 @@ def _read_curve(axis: Axis, scores: np.ndarray, points: Sequence[Value]) -> np.n
     """(P, C) values of a table (cells, C) at the points, by the interpolation of the model."""
     shape = Shape((0,), (axis,), scores, np.zeros_like(scores), np.zeros(len(scores)))
     alone = AdditiveModel(Encoder((axis,)), np.zeros(scores.shape[1]), (shape,), "identity")
-    column = _make_column(axis, points)
+    if axis.is_level:
+        codes = {level: code for code, level in enumerate(dict.fromkeys(str(v) for v in points if v is not None))}
+        own = np.array([codes.get(str(v), -1) for v in points], dtype=np.int32)
+        column = Column(axis.name, None, own, tuple(codes))
+    else:
+        column = Column(axis.name, np.array(points, dtype=float))  # None becomes NaN
     return alone.contributions(Columns((axis.name,), len(points), columns=(column,)))[:, 0]
 
 
-def _make_column(axis: Axis, points: Sequence[Value]) -> Column:
-    if not axis.is_level:
-        return Column(axis.name, np.array(points, dtype=float))  # None becomes NaN
-    levels = tuple(dict.fromkeys(str(value) for value in points if value is not None))
-    codes = {level: code for code, level in enumerate(levels)}
-    return Column(axis.name, None, np.array([codes.get(str(v), -1) for v in points], dtype=np.int32), levels)
-
-
-def _read_table(model: AdditiveModel, X: Any) -> dict[str, Column]:
-    columns = model.find_columns(X)
-    model.encoder.numbers(columns)  # raises if the table does not match the model
-    return dict(zip(model.encoder.names, columns, strict=True))
-
-
 def _choose_points(shape: AnyShape, weighted: bool, column: Column | None) -> dict[Value, float]:
-    """Points of a main effect, and their weights."""
-    axis, counts = shape.axes[0], _count_rows(shape)
+    """Points of a main effect, and their weights; missing comes first, numbers are in ascending order."""
+    axis, counts = shape.axes[0], dict[Value, float]()
     if column is not None:
-        counts = _count_values(axis, column)
-    elif not weighted and not axis.is_level:
+        found = Counter(plain_values(axis, column))
+        order = list(found) if axis.is_level else sorted(found, key=lambda value: (value is not None, value))
+        counts = {value: float(found[value]) for value in order}
+    elif weighted or axis.is_level:
+        counts = {None: float(shape.weights[0])} if shape.weights[0] > 0 else {}
+        counts |= zip(list_cells(axis), shape.weights[1:-1].tolist(), strict=True)
+    else:
         steps = np.linspace(0.0, 1.0, N_POINTS)  # two products: the difference of huge knots would overflow
         counts = dict.fromkeys((axis.knots[0] * (1 - steps) + axis.knots[-1] * steps).tolist(), 1.0)
     if not weighted:
@@ -219,20 +212,3 @@ def _choose_points(shape: AnyShape, weighted: bool, column: Column | None) -> di
     if not counts:
         raise ValueError(f"column {axis.name!r} of X has only missing values; omit X or add other rows")
     return counts if any(counts.values()) else dict.fromkeys(counts, 1.0)
-
-
-def _count_rows(shape: AnyShape) -> dict[Value, float]:
-    """Training weight of all knots or levels, and of the missing value if it occurs."""
-    counts: dict[Value, float] = {None: float(shape.weights[0])} if shape.weights[0] > 0 else {}
-    return counts | dict(zip(list_cells(shape.axes[0]), shape.weights[1:-1].tolist(), strict=True))
-
-
-def _count_values(axis: Axis, column: Column) -> dict[Value, float]:
-    """Number of occurrences of each value; missing first, then numbers in ascending order."""
-    counts: Mapping[Value, int] = Counter(plain_values(axis, column))
-    order = list(counts) if axis.is_level else sorted(counts, key=_sort_key)
-    return {value: float(counts[value]) for value in order}
-
-
-def _sort_key(value: Any) -> float:
-    return -np.inf if value is None else value

@@ -58,9 +58,14 @@ def name_outputs(model: AdditiveModel) -> tuple[str, ...]:
     return tuple(map(str, output_labels(model)))
 
 
+def list_labels(model: AdditiveModel) -> list[Any]:
+    """The classes, or the names of the scores of a regression."""
+    return list(name_outputs(model)) if model.classes is None else model.classes.tolist()
+
+
 def find_output(model: AdditiveModel, label: Any) -> tuple[int, int]:
     """Index of the score of a class, and its sign: -1 for the first of two classes, which share one score."""
-    labels = list(name_outputs(model) if model.classes is None else model.classes.tolist())
+    labels = list_labels(model)
     if label not in labels:
         raise ValueError(f"the model has no class {label!r}; its classes are {labels[:20]}")
     place = labels.index(label)
@@ -78,12 +83,10 @@ def read_table(model: AdditiveModel, X: Any) -> Columns:
 def plain_values(axis: Axis, column: Column) -> tuple[Value, ...]:
     """Raw values of a column: numbers or names of levels, None for missing."""
     if axis.is_level:
-        labels = column.to_labels()
-        assert labels.codes is not None
-        names = (*(labels.levels or ()), None)  # code -1 is missing and selects the last
-        return tuple(names[code] for code in labels.codes)
-    numbers = column.parse()[0].numbers  # the model has already warned about text or rejected it
-    assert numbers is not None
+        codes, levels = column.to_labels()
+        names = (*levels, None)  # code -1 is missing and selects the last
+        return tuple(names[code] for code in codes)
+    numbers, _ = column.parse()  # the model has already warned about text or rejected it
     return tuple(None if number != number else number for number in numbers.tolist())
 
 

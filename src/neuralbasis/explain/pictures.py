@@ -103,12 +103,9 @@ class PictureExplanation(Explanation):
     @property
     def sights(self) -> tuple[Sight, ...]:
         """The terms with the largest absolute contributions, strongest first."""
-        row = self.row
-        order = np.argsort(-np.abs(row.contributions[:, self.output]), kind="stable")[: self.n_terms]
-        sizes = row.contributions[:, self.output].tolist()
-        return tuple(
-            Sight(row.names[i], row.values[i], sizes[i], self._find_heat(row.terms[i])) for i in order.tolist()
-        )
+        row, sizes = self.row, self.row.contributions[:, self.output]
+        order = np.argsort(-np.abs(sizes), kind="stable")[: self.n_terms]
+        return tuple(Sight(row.names[i], row.values[i], float(sizes[i]), self._find_heat(row.terms[i])) for i in order)
 
     def _find_heat(self, term: int) -> np.ndarray | None:
         grids = [self.heat.get(self.columns[feature]) for feature in self.model.terms[term]]

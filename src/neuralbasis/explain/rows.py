@@ -25,7 +25,6 @@ from ..model.additive_model import AdditiveModel, find_model
 from ..model.factors import Contributions
 from .explanation import Explanation, Value, plain_values, squeeze, to_python
 
-MISSING = "missing"  # in the text of the values of an interaction
 MANY_COLUMNS = 10_000  # above, only columns that are part of a term are read
 
 
@@ -221,7 +220,9 @@ def _read_values(model: AdditiveModel, table: Any, rows: Sequence[Mapping[str, A
         used = sorted({feature for term in model.terms for feature in term})
         values = _read_table([axes[feature] for feature in used], table.take(used))
         return [dict(zip(used, row, strict=True)) for row in values]
-    return _read_table(axes, table) if rows is None else _read_rows(axes, rows)
+    if rows is None:
+        return _read_table(axes, table)
+    return tuple(tuple(_plain_value(axis, row[axis.name]) for axis in axes) for row in rows)
 
 
 class _SparseRow(Mapping[int, Value]):
@@ -249,10 +250,6 @@ def _read_table(axes: Sequence[Axis], columns: Columns) -> tuple[tuple[Value, ..
     return tuple(zip(*[plain_values(axis, column) for axis, column in zip(axes, columns, strict=True)], strict=True))
 
 
-def _read_rows(axes: Sequence[Axis], rows: Sequence[Mapping[str, Any]]) -> tuple[tuple[Value, ...], ...]:
-    return tuple(tuple(_plain_value(axis, row[axis.name]) for axis in axes) for row in rows)
-
-
 def _plain_value(axis: Axis, value: Any) -> Value:
     if is_missing(value):
         return None
@@ -266,7 +263,7 @@ def _join_values(values: Sequence[Value]) -> Value:
     """The raw value of a main effect; the values of an interaction as text."""
     if len(values) == 1:
         return values[0]
-    return " & ".join(MISSING if value is None else level_text(value) for value in values)
+    return " & ".join("missing" if value is None else level_text(value) for value in values)
 
 
 def _check_actual(y: Any, n_rows: int) -> np.ndarray | None:

@@ -22,7 +22,7 @@ from ..model.scorecard import find_term, reachable_cells
 from ..model.shapes import AnyShape, LowRankShape, mean_size
 from ..printable import escape
 from ..readonly import freeze
-from .explanation import Explanation, find_output, list_cells, squeeze
+from .explanation import Explanation, find_output, list_cells, list_labels, squeeze
 
 
 def explain_global(model: Any) -> GlobalExplanation:
@@ -45,8 +45,7 @@ def explain_global(model: Any) -> GlobalExplanation:
     """
     if isinstance(model, GlobalExplanation):
         return model
-    model = find_model(model)
-    return GlobalExplanation(model)
+    return GlobalExplanation(find_model(model))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -139,7 +138,7 @@ class GlobalExplanation(Explanation):
     @cached_property
     def terms(self) -> Sequence[TermView]:
         """A view of each term, created on access."""
-        return Lazy(cache(partial(_view_term, self.model)), len(self.model.shapes))
+        return Lazy(cache(partial(view_term, self.model)), len(self.model.shapes))
 
     @cached_property
     def order(self) -> tuple[int, ...]:
@@ -184,17 +183,17 @@ class GlobalExplanation(Explanation):
         >>> {label: view.speaks_for[0].name for label, view in found.items()}
         {'cars': 'engine', 'religion': 'prayer', 'sport': 'goal'}
         """
-        return {label: self._view_class(label, n) for label in self.classes or self.outputs}
+        views = {}
+        for label in list_labels(self.model):
+            found = self._class_leanings(label)
+            order = np.argsort(-found, kind="stable")
+            ends = [t for t in order[:n] if found[t] > 0], [t for t in order[::-1][:n] if found[t] < 0]
+            views[label] = ClassView(label, *(list_leanings(self.names, found, end) for end in ends))
+        return views
 
     def terms_at(self, indices: Iterable[int]) -> list[TermView]:
         """Views of the terms with these indices."""
         return [self.terms[int(index)] for index in indices]
-
-    def _view_class(self, label: Any, n: int) -> ClassView:
-        found = self._class_leanings(label)
-        order = np.argsort(-found, kind="stable")
-        ends = [t for t in order[:n] if found[t] > 0], [t for t in order[::-1][:n] if found[t] < 0]
-        return ClassView(label, *(tuple(Leaning(self.names[t], float(found[t])) for t in end) for end in ends))
 
     def _class_leanings(self, label: Any) -> np.ndarray:
         """(T,) leanings of all terms for one class; the first of two classes has the negated score."""
@@ -232,7 +231,20 @@ class GlobalExplanation(Explanation):
         """
         if key is not None:
             return write_frame(self.model.scorecard(key).to_rows())
-        return write_frame([self._list_term(term) for term in self.terms])
+        lines, outputs = [], self.outputs
+        for term in self.terms:
+            line = {
+                "term": term.name,
+                "columns": term.columns,
+                "importance": term.importance,
+                "spread": term.importance_spread,
+                "lowest": term.low,
+                "highest": term.high,
+            }
+            if len(outputs) > 1:
+                line |= {f"importance for {name}": float(term.importances[k]) for k, name in enumerate(outputs)}
+            lines.append(line)
+        return write_frame(lines)
 
     def _list_importances(self) -> dict[str, Any]:
         scores = self.model.importances()
@@ -245,33 +257,22 @@ class GlobalExplanation(Explanation):
             "lower_bounds": (scores - spread).tolist(),
         }
 
-    def _list_term(self, term: TermView) -> dict[str, Any]:
-        line = {
-            "term": term.name,
-            "columns": term.columns,
-            "importance": term.importance,
-            "spread": term.importance_spread,
-            "lowest": term.low,
-            "highest": term.high,
-        }
-        if len(self.outputs) == 1:
-            return line
-        classes = zip(self.outputs, term.importances.tolist(), strict=True)
-        return line | {f"importance for {output}": importance for output, importance in classes}
-
     def __repr__(self) -> str:
         return f"GlobalExplanation({len(self.terms)} terms, {self.link})"
 
 
-def _view_term(model: AdditiveModel, index: int) -> TermView:
-    return view_shape(model, index, model.shapes[index])
+def list_leanings(names: Sequence[str], sizes: np.ndarray, terms: Iterable[int]) -> tuple[Leaning, ...]:
+    return tuple(Leaning(names[t], float(sizes[t])) for t in terms)
 
 
-def view_shape(model: AdditiveModel, index: int, shape: AnyShape) -> TermView:
-    """The view of a term with this table, which may hold only some of its scores."""
-    scores = shape.scores
-    reachable = scores[tuple(reachable_cells(axis) for axis in shape.axes)]
-    importances, leanings = _importances_and_leanings(shape)
+def view_term(model: AdditiveModel, index: int, shape: AnyShape | None = None) -> TermView:
+    """The view of a term; `shape`, if given, holds only some of its scores."""
+    shape = model.shapes[index] if shape is None else shape
+    reachable = shape.scores[tuple(reachable_cells(axis) for axis in shape.axes)]
+    if isinstance(shape, LowRankShape):
+        importances, leanings = shape.factors.importances[shape.index], shape.factors.leanings[shape.index]
+    else:
+        importances, leanings = shape.importances, freeze(lean(shape.scores, shape.weights))
     return TermView(
         index=index,
         name=model.term_names[index],
@@ -283,13 +284,6 @@ def view_shape(model: AdditiveModel, index: int, shape: AnyShape) -> TermView:
         low=float(reachable.min()),
         high=float(reachable.max()),
     )
-
-
-def _importances_and_leanings(shape: AnyShape) -> tuple[np.ndarray, np.ndarray]:
-    """(K,) importances and (K,) leanings of a term."""
-    if isinstance(shape, LowRankShape):
-        return shape.factors.importances[shape.index], shape.factors.leanings[shape.index]
-    return shape.importances, freeze(lean(shape.scores, shape.weights))
 
 
 def _spread_importance(shape: AnyShape) -> float:

@@ -14,14 +14,7 @@ from typing import Any
 
 from ..lazy import find_name
 
-_MODULES = {
-    "to_c": "c",
-    "to_excel": "excel",
-    "to_json": "json",
-    "to_onnx": "onnx",
-    "to_python": "python",
-    "to_sql": "sql",
-}
+_MODULES = {f"to_{module}": module for module in ("c", "excel", "json", "onnx", "python", "sql")}
 __all__ = sorted(_MODULES)
 
 

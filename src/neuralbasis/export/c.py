@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from importlib import resources
 from typing import Any
 
-from .plain import PlainColumn, PlainModel, describe, name_outputs, read_level_number, refuse_nul, wrap, write_file
+from ..encoding.axis import Axis
+from .plain import PlainModel, describe, name_outputs, read_level_number, refuse_nul, wrap, write_file
 
 
 def to_c(model: Any, path: str | os.PathLike | None = None) -> str:
@@ -77,15 +78,17 @@ def _write_model(plain: PlainModel) -> str:
     )
 
 
-def _write_levels(columns: Sequence[PlainColumn]) -> list[str]:
+def _write_levels(columns: Sequence[Axis]) -> list[str]:
     """Levels of each column sorted by their bytes, for a binary search with `strcmp`."""
     arrays = []
     for index, column in enumerate(columns):
         if column.levels is not None:
-            entries = sorted((level.encode(), code) for code, level in enumerate(column.levels))
-            items = [f"{{{_quote(text.decode())}, {_write_number(text.decode())}, {code}}}" for text, code in entries]
+            items = []
+            for code, level in sorted(enumerate(column.levels), key=lambda entry: entry[1].encode()):
+                number = read_level_number(level)
+                items.append(f"{{{_quote(level)}, {'NAN' if number is None else number}, {code}}}")
             arrays.append(_array(f"static const struct level levels_{index}", items))
-    pointers = ["NULL" if column.levels is None else f"levels_{index}" for index, column in enumerate(columns)]
+    pointers = [f"levels_{index}" if column.is_level else "NULL" for index, column in enumerate(columns)]
     counts = [str(len(column.levels or ())) for column in columns]
     return [
         *arrays,
@@ -94,19 +97,11 @@ def _write_levels(columns: Sequence[PlainColumn]) -> list[str]:
     ]
 
 
-def _write_number(level: str) -> str:
-    number = read_level_number(level)
-    return "NAN" if number is None else repr(number)
-
-
 def _write_axes(plain: PlainModel) -> list[str]:
-    arrays = [
-        _array(f"static const double knots_{index}", map(repr, axis.knots)) for index, axis in enumerate(plain.axes)
-    ]
-    items = [
-        f"{{{axis.column}, {int(axis.levels is not None)}, knots_{index}, {len(axis.knots)}}}"
-        for index, axis in enumerate(plain.axes)
-    ]
+    arrays, items = [], []
+    for index, (axis, column) in enumerate(zip(plain.axes, plain.axis_column, strict=True)):
+        arrays.append(_array(f"static const double knots_{index}", map(repr, axis.knots.tolist())))
+        items.append(f"{{{column}, {int(axis.is_level)}, knots_{index}, {len(axis.knots)}}}")
     return [*arrays, _array("static const struct axis model_axes", items)]
 
 

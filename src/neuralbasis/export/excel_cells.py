@@ -7,30 +7,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from openpyxl.cell.cell import Cell
-    from openpyxl.worksheet.worksheet import Worksheet
+from openpyxl.cell.cell import Cell
+from openpyxl.styles import Alignment, Font, PatternFill
+from openpyxl.utils import get_column_letter as letter
+from openpyxl.worksheet.hyperlink import Hyperlink
+from openpyxl.worksheet.worksheet import Worksheet
 
 MAX_TEXT, MAX_SHEET_NAME = 32_767, 31  # limits of Excel, in characters
 MAX_WIDTH = 40  # of a column, in characters
-HEADER, INPUT, RESULT = "D9E1F2", "FFF2CC", "E2EFDA"
-LOW, MIDDLE, HIGH = "5A8AC6", "FFFFFF", "F8696B"
-TEXT, WHOLE, PERCENT = "@", "0", "0.0%"
-FONT = "Calibri"
+HEADER, FONT = "D9E1F2", "Calibri"
+TEXT = "@"  # number format
 
 # The file format escapes these characters as _xHHHH_, and the underscore of a text that only looks like an escape.
 _ESCAPED = re.compile("[\x00-\x08\x0b-\x1f\ufffe\uffff]|_(?=x[0-9A-Fa-f]{4}_)")
 # Sheet names cannot be escaped: LibreOffice decodes _xHHHH_ in them, but not in the formulas that refer to them.
 _NOT_IN_NAMES = re.compile(rf"[\[\]:*?/\\\x00-\x1f]|{_ESCAPED.pattern}")
-
-
-def letter(column: int) -> str:
-    """Letters of a column: 28 is "AB"."""
-    from openpyxl.utils import get_column_letter
-
-    return get_column_letter(column)
 
 
 def reference(sheet: str, lines: range, columns: range) -> str:
@@ -87,11 +80,9 @@ def put(sheet: Worksheet, line: int, column: int, value: Any, style: str | None 
 
 def put_headers(sheet: Worksheet, line: int, first: int, texts: Iterable[Any]) -> None:
     """Store headers side by side, from the column `first` on."""
-    from openpyxl.styles import Alignment, Font
-
     for column, text in enumerate(texts, first):
         cell = put(sheet, line, column, text, TEXT if isinstance(text, str) else None)
-        cell.font, cell.fill = Font(FONT, bold=True), fill(HEADER)
+        cell.font, cell.fill = Font(FONT, bold=True), PatternFill("solid", HEADER)
         cell.alignment = Alignment(horizontal="center", vertical="top", wrap_text=True)
         needed = min(max(10, len(str(text)) + 2), MAX_WIDTH)
         width = sheet.column_dimensions[letter(column)]
@@ -100,8 +91,6 @@ def put_headers(sheet: Worksheet, line: int, first: int, texts: Iterable[Any]) -
 
 def put_title(sheet: Worksheet, title: str, note: str = "") -> None:
     """Put a title on a sheet, which prints on the width of one page."""
-    from openpyxl.styles import Font
-
     sheet.sheet_properties.pageSetUpPr.fitToPage = True
     sheet.page_setup.orientation, sheet.page_setup.fitToHeight = "landscape", 0
     put(sheet, 1, 1, title, TEXT).font = Font(FONT, bold=True, size=14)
@@ -110,18 +99,8 @@ def put_title(sheet: Worksheet, title: str, note: str = "") -> None:
 
 def link_to(cell: Cell, sheet: str) -> None:
     """Let a cell open another sheet."""
-    from openpyxl.styles import Font
-    from openpyxl.worksheet.hyperlink import Hyperlink
-
     cell.hyperlink = Hyperlink(ref="", location=f"{_quote(sheet)}!A1")
     cell.font = Font(FONT, color="0563C1", underline="single")
-
-
-def fill(colour: str) -> Any:
-    """A plain background."""
-    from openpyxl.styles import PatternFill
-
-    return PatternFill("solid", colour)
 
 
 def widen(sheet: Worksheet, texts: Iterable[Any]) -> None:

@@ -16,6 +16,7 @@ from .excel_cells import letter
 
 FIRST_LINE = 5  # of the rows on "Predict" and "Positions"
 FIRST_KNOT = 3  # line of the first knot on "Axes"
+Position = tuple[str, str | None]  # columns of "Positions" for an axis: the cell, and the share of the next one if any
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class PredictColumns:
     classes : labels of the classes, None for a regression
     inputs, scores, probabilities : columns of these
     contributions : for each output, one column per term
-    n_rows, n_blank : number of lines with a row, and of empty lines below
+    lines, n_rows : lines for rows, and the number of those that have one; the others are empty
     """
 
     classes: list[Any] | None
@@ -33,20 +34,15 @@ class PredictColumns:
     scores: range
     probabilities: range
     contributions: list[range]
+    lines: range
     n_rows: int
-    n_blank: int
-
-    @property
-    def lines(self) -> range:
-        return range(FIRST_LINE, FIRST_LINE + self.n_rows + self.n_blank)
 
 
 def place_columns(model: AdditiveModel, n_rows: int, n_blank: int) -> PredictColumns:
     """Predictions first, where they stay visible, then the values of the row, then scores and contributions."""
     n_inputs, n_outputs, n_terms = len(model.encoder.axes), model.n_outputs, len(model.shapes)
     if model.link == "identity":
-        classes, first = None, n_outputs + 1
-        probabilities = range(0)
+        classes, probabilities, first = None, range(0), n_outputs + 1
     else:
         classes = [0, 1] if model.classes is None else model.classes.tolist()
         probabilities = range(2, 2 + len(classes))
@@ -55,7 +51,8 @@ def place_columns(model: AdditiveModel, n_rows: int, n_blank: int) -> PredictCol
     scores = range(1, first) if classes is None else range(inputs.stop, inputs.stop + n_outputs)
     start = max(inputs.stop, scores.stop)
     contributions = [range(start + k * n_terms, start + (k + 1) * n_terms) for k in range(n_outputs)]
-    return PredictColumns(classes, inputs, scores, probabilities, contributions, n_rows, n_blank)
+    lines = range(FIRST_LINE, FIRST_LINE + n_rows + n_blank)
+    return PredictColumns(classes, inputs, scores, probabilities, contributions, lines, n_rows)
 
 
 @dataclass(frozen=True)
@@ -84,37 +81,22 @@ class AxisCells:
 
 
 @dataclass(frozen=True)
-class PositionColumns:
-    """Columns of "Positions" for one axis: the cell of each row, and the share of the next cell, if there is one."""
-
-    cell: str
-    share: str | None
-
-    def at(self, line: int, upper: int) -> str:
-        """The cell, or with `upper` the next one."""
-        return f"Positions!{self.cell}{line}" + "+1" * upper
-
-    def weight(self, line: int, upper: int) -> list[str]:
-        """The factor of that cell, none for levels."""
-        if self.share is None:
-            return []
-        return [f"Positions!{self.share}{line}" if upper else f"(1-Positions!{self.share}{line})"]
-
-
-@dataclass(frozen=True)
 class TermCells:
     """References to the table of a term, one per output, and the number of cells along each axis."""
 
     cells: list[str]
     sizes: list[int]
 
-    def look_up(self, output: int, positions: Sequence[PositionColumns], line: int) -> str:
+    def look_up(self, output: int, positions: Sequence[Position], line: int) -> str:
         """The contribution of a row: the cells around its position, each times its weight."""
         corners = []
-        for corner in product(*[(0, 1) if position.share else (0,) for position in positions]):
-            pairs = list(zip(positions, corner, strict=True))
-            weights = [weight for position, upper in pairs for weight in position.weight(line, upper)]
-            *leading, last = (position.at(line, upper) for position, upper in pairs)
+        for corner in product(*[(0, 1) if share else (0,) for _, share in positions]):
+            weights, cells = [], []
+            for (cell, share), upper in zip(positions, corner, strict=True):
+                cells.append(f"Positions!{cell}{line}" + "+1" * upper)
+                if share:
+                    weights.append(f"Positions!{share}{line}" if upper else f"(1-Positions!{share}{line})")
+            *leading, last = cells
             at = leading[0] if leading else last
             for size, inner in zip(self.sizes[1:-1], leading[1:], strict=True):
                 at = f"({at}-1)*{size}+{inner}"

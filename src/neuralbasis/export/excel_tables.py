@@ -7,35 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from openpyxl.chart import Reference, ScatterChart, Series
+from openpyxl.formatting.rule import ColorScaleRule, DataBarRule
+from openpyxl.worksheet.worksheet import Worksheet
 
 from ..encoding.axis import Axis
 from ..encoding.layout import Layout
 from ..model.additive_model import AdditiveModel
-from ..model.scorecard import number_format, output_labels, reachable_cells, score_name
-from .excel_cells import (
-    HIGH,
-    LOW,
-    MIDDLE,
-    PERCENT,
-    TEXT,
-    WHOLE,
-    letter,
-    link_to,
-    put,
-    put_headers,
-    put_title,
-    reference,
-    widen,
-)
+from ..model.scorecard import number_format, output_labels, reachable_scores, score_name
+from ..model.shapes import AnyShape
+from .excel_cells import TEXT, letter, link_to, put, put_headers, put_title, reference, widen
 from .excel_formulas import FIRST_KNOT, AxisCells, TermCells
 
-if TYPE_CHECKING:
-    from openpyxl.worksheet.worksheet import Worksheet
-
 FIRST_CELL = 4  # line of the first cell on a term's sheet
+LOW, MIDDLE, HIGH = "5A8AC6", "FFFFFF", "F8696B"  # colours
 
 
 def write_axes(sheet: Worksheet, layout: Layout) -> list[AxisCells]:
@@ -58,30 +46,25 @@ def write_axes(sheet: Worksheet, layout: Layout) -> list[AxisCells]:
     return found
 
 
-def write_term(sheet: Worksheet, model: AdditiveModel, index: int) -> TermCells:
+def write_term(sheet: Worksheet, model: AdditiveModel, index: int, style: str) -> TermCells:
     """Write the table of a term: one line per cell of a main effect, one grid per output of an interaction."""
-    shape, name = model.shapes[index], model.term_names[index]
-    put_title(sheet, name)
+    shape = model.shapes[index]
+    put_title(sheet, model.term_names[index])
     link_to(put(sheet, 2, 1, "all terms"), "Terms")
-    inner = tuple(reachable_cells(axis) for axis in shape.axes)
-    scores, spread, weights = shape.scores[inner], shape.spread[inner], shape.weights[inner]
     ticks = [_name_cells(axis) for axis in shape.axes]
     if len(shape.axes) == 1:
-        cells = _write_curve(sheet, model, ticks[0], scores, spread, weights)
-        if not shape.axes[0].is_level and len(ticks[0]) > 2:
-            _draw_curve(sheet, model.n_outputs, len(ticks[0]))
+        cells = _write_curve(sheet, model, shape, ticks[0], style)
     else:
-        cells = _write_grids(sheet, model, [model.encoder.names[f] for f in shape.term], ticks, scores)
-    return TermCells(cells, list(weights.shape))
+        cells = _write_grids(sheet, model, shape, ticks, style)
+    return TermCells(cells, [len(names) for names in ticks])
 
 
 def _name_cells(axis: Axis) -> list[Any]:
-    if axis.levels is None:
-        return ["missing", *axis.knots.tolist()]
-    return ["missing", *axis.levels, "any other"]
+    """Names of the cells that a row can occupy."""
+    return ["missing", *(axis.knots.tolist() if axis.levels is None else (*axis.levels, "any other"))]
 
 
-def score_style(model: AdditiveModel) -> str:
+def find_style(model: AdditiveModel) -> str:
     """The number format of all scores, with enough digits for the largest contribution."""
     largest = max((float(np.abs(shape.scores).max()) for shape in model.shapes), default=0.0)
     spec = number_format(largest or float(np.abs(model.intercept).max()))
@@ -89,36 +72,34 @@ def score_style(model: AdditiveModel) -> str:
 
 
 def _write_curve(
-    sheet: Worksheet,
-    model: AdditiveModel,
-    ticks: Sequence[Any],
-    scores: np.ndarray,
-    spread: np.ndarray,
-    weights: np.ndarray,
+    sheet: Worksheet, model: AdditiveModel, shape: AnyShape, ticks: Sequence[Any], style: str
 ) -> list[str]:
     """Write a main effect and return the references to its scores, one per output."""
-    n_outputs, style, total = model.n_outputs, score_style(model), float(weights.sum()) or 1.0
-    labels = output_labels(model)
-    put_headers(sheet, FIRST_CELL - 1, 1, ["value", *labels, *["±"] * n_outputs, "rows", "share of rows"])
-    for cell, tick in enumerate(ticks):
-        line = FIRST_CELL + cell
+    n_outputs, n_cells = model.n_outputs, len(ticks)
+    put_headers(sheet, FIRST_CELL - 1, 1, ["value", *output_labels(model), *["±"] * n_outputs, "rows", "share of rows"])
+    numbers = np.concatenate([shape.scores, shape.spread], axis=1)[:n_cells].tolist()
+    weights = shape.weights[:n_cells].tolist()
+    total = float(shape.weights[:n_cells].sum()) or 1.0
+    for line, (tick, row, weight) in enumerate(zip(ticks, numbers, weights, strict=True), FIRST_CELL):
         put(sheet, line, 1, tick, TEXT if isinstance(tick, str) else None)
-        for column, score in enumerate([*scores[cell].tolist(), *spread[cell].tolist()], 2):
-            put(sheet, line, column, score, style)
-        put(sheet, line, 2 + 2 * n_outputs, float(weights[cell]), WHOLE)
-        put(sheet, line, 3 + 2 * n_outputs, float(weights[cell]) / total, PERCENT)
+        for column, number in enumerate(row, 2):
+            put(sheet, line, column, number, style)
+        put(sheet, line, 2 + 2 * n_outputs, weight, "0")
+        put(sheet, line, 3 + 2 * n_outputs, weight / total, "0.0%")
     sheet.freeze_panes = f"B{FIRST_CELL}"
     widen(sheet, ticks)
-    lines = range(FIRST_CELL, FIRST_CELL + len(ticks))
+    if not shape.axes[0].is_level and n_cells > 2:
+        _draw_curve(sheet, n_outputs, n_cells)
+    lines = range(FIRST_CELL, FIRST_CELL + n_cells)
     return [reference(sheet.title, lines, range(2 + k, 3 + k)) for k in range(n_outputs)]
 
 
 def _write_grids(
-    sheet: Worksheet, model: AdditiveModel, names: Sequence[str], ticks: Sequence[Sequence[Any]], scores: np.ndarray
+    sheet: Worksheet, model: AdditiveModel, shape: AnyShape, ticks: Sequence[Sequence[Any]], style: str
 ) -> list[str]:
     """Write an interaction and return the references to its grids. The last feature runs across, the others down."""
+    names, scores = [model.encoder.names[f] for f in shape.term], reachable_scores(shape)
     found, line, n_leading = [], FIRST_CELL - 1, len(names) - 1
-    style = score_style(model)
     across = range(n_leading + 1, n_leading + 1 + len(ticks[-1]))
     for k, label in enumerate(output_labels(model)):
         put_headers(sheet, line, 1, [*names[:-1], *[""] * len(ticks[-1])])
@@ -139,8 +120,6 @@ def _write_grids(
 
 
 def _colour(sheet: Worksheet, cells: str, largest: float) -> None:
-    from openpyxl.formatting.rule import ColorScaleRule
-
     ends = {"start_value": -largest, "mid_value": 0, "end_value": largest}
     kinds = dict.fromkeys(("start_type", "mid_type", "end_type"), "num")
     rule = ColorScaleRule(**kinds, **ends, start_color=LOW, mid_color=MIDDLE, end_color=HIGH)
@@ -149,8 +128,6 @@ def _colour(sheet: Worksheet, cells: str, largest: float) -> None:
 
 def _draw_curve(sheet: Worksheet, n_outputs: int, n_cells: int) -> None:
     """A chart of the scores at the knots."""
-    from openpyxl.chart import Reference, ScatterChart, Series
-
     chart = ScatterChart(style=13)
     chart.width, chart.height = 18, 9
     chart.scatterStyle = "lineMarker"
@@ -168,30 +145,25 @@ def _draw_curve(sheet: Worksheet, n_outputs: int, n_cells: int) -> None:
     sheet.add_chart(chart, f"{letter(6 + 2 * n_outputs)}{FIRST_CELL - 1}")
 
 
-def write_index(sheet: Worksheet, model: AdditiveModel, sheet_names: Sequence[str]) -> list[str]:
+def write_index(sheet: Worksheet, model: AdditiveModel, sheet_names: Sequence[str], style: str) -> list[str]:
     """Write the intercepts and the terms by importance, and return the references to the intercepts."""
-    from openpyxl.formatting.rule import DataBarRule
-
     put_title(sheet, "Terms", f"{score_name(model)} = intercept + the contribution of every term")
-    line, intercepts, style = 4, [], score_style(model)
-    for label, start in zip(output_labels(model), model.intercept.tolist(), strict=True):
+    intercepts = []
+    for line, (label, start) in enumerate(zip(output_labels(model), model.intercept.tolist(), strict=True), 4):
         put_headers(sheet, line, 1, ["intercept" if model.n_outputs == 1 else f"intercept of {label}"])
         put(sheet, line, 2, start, style)
         intercepts.append(f"Terms!$B${line}")
-        line += 1
-    line += 1
+    line += 2
     put_headers(sheet, line, 1, ["term", "kind", "lowest", "highest", "importance"])
     sheet.freeze_panes = f"A{line + 1}"
     importances = model.importances()
     for t in np.argsort(-importances, kind="stable").tolist():
         line += 1
-        shape = model.shapes[t]
-        scores = shape.scores[tuple(reachable_cells(axis) for axis in shape.axes)]
+        shape, scores = model.shapes[t], reachable_scores(model.shapes[t])
         link_to(put(sheet, line, 1, model.term_names[t], TEXT), sheet_names[t])
         put(sheet, line, 2, shape.axes[0].kind if len(shape.axes) == 1 else {2: "pair"}.get(len(shape.axes), "triple"))
-        for column, number in enumerate((scores.min(), scores.max()), 3):
+        for column, number in enumerate((scores.min(), scores.max(), importances[t]), 3):
             put(sheet, line, column, float(number), style)
-        put(sheet, line, 5, float(importances[t]), style)
     if len(sheet_names):
         bars = DataBarRule(start_type="num", start_value=0, end_type="max", end_value=None, color=LOW)
         sheet.conditional_formatting.add(f"E{line - len(sheet_names) + 1}:E{line}", bars)

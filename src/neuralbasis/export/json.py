@@ -7,7 +7,9 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from .plain import PlainAxis, PlainModel, PlainTerm, describe, write_file
+from ..model.additive_model import find_model
+from ..model.residuals import Residuals
+from .plain import describe, write_file
 
 FORMAT = "neuralbasis tables 1"
 RULE = (
@@ -54,33 +56,42 @@ def to_json(model: Any, path: str | os.PathLike | None = None) -> str:
     True
     """
     plain = describe(model)
+    axes = [
+        {"column": axis.name} | ({"knots": axis.knots.tolist()} if axis.levels is None else {"levels": axis.levels})
+        for axis in plain.axes
+    ]
+    terms = [{"name": term.name, "axes": term.axes, "table": term.table.tolist()} for term in plain.terms]
     entries = {
         "format": _write(FORMAT),
-        "rule": _write_list([_write(line) for line in RULE]),
+        "rule": _write_list(RULE),
         "link": _write(plain.link),
         "classes": _write(plain.classes),
         "intercept": _write(plain.intercept),
         "columns": _write([column.name for column in plain.columns]),
-        "axes": _write_list([_write(_describe_axis(plain, axis)) for axis in plain.axes]),
-        "terms": _write_list([_write(_describe_term(term)) for term in plain.terms]),
+        "axes": _write_list(axes),
+        "terms": _write_list(terms),
+        "residuals": _write(_describe_residuals(find_model(model).residuals)),
     }
     text = ",\n".join(f'  "{key}": {value}' for key, value in entries.items())
     return write_file(path, f"{{\n{text}\n}}\n")
 
 
-def _describe_axis(plain: PlainModel, axis: PlainAxis) -> dict[str, Any]:
-    column = plain.columns[axis.column].name
-    return {"column": column, "knots": axis.knots} if axis.levels is None else {"column": column, "levels": axis.levels}
-
-
-def _describe_term(term: PlainTerm) -> dict[str, Any]:
-    return {"name": term.name, "axes": term.axes, "table": term.table.tolist()}
+def _describe_residuals(residuals: Residuals | None) -> dict[str, Any] | None:
+    if residuals is None:
+        return None
+    rule = (
+        "Interval of coverage c: in each region, read the quantiles at the probabilities (1 - c) / 2 and (1 + c) / 2, "
+        "linear between those given. Read both at the score, linear between the centres of the regions and constant "
+        "outside, and add them to the score."
+    )
+    arrays = {name: getattr(residuals, name).tolist() for name in ("centres", "probabilities", "quantiles")}
+    return {"rule": rule, **arrays}
 
 
 def _write(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
-def _write_list(items: Sequence[str]) -> str:
+def _write_list(items: Sequence[Any]) -> str:
     """One item per line: terms can be searched, and a diff shows the items that changed."""
-    return "[\n" + ",\n".join(f"    {item}" for item in items) + "\n  ]" if items else "[]"
+    return "[\n" + ",\n".join(f"    {_write(item)}" for item in items) + "\n  ]" if items else "[]"

@@ -1,4 +1,4 @@
-"""Plain model: columns, axes and tables as tuples, the common input of all text exports.
+"""Plain model: columns, axes and tables as lists, the common input of all text exports.
 
 In: an AdditiveModel, or an estimator with one as `model_`. Out: the columns that terms use, the axes of these columns,
 each once, and one table per term. A column without terms is not exported.
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..data.columns import level_text
+from ..encoding.axis import Axis
 from ..model.additive_model import AdditiveModel, find_model
 from ..serialization.temporary_file import replace_when_done
 
@@ -22,57 +23,36 @@ MAX_NUMBERS = 10_000_000
 Label = bool | int | float | str
 
 
-@dataclass(frozen=True)
-class PlainColumn:
-    """A column's name and all its levels, None for a continuous one."""
-
-    name: str
-    levels: tuple[str, ...] | None
-
-
-@dataclass(frozen=True)
-class PlainAxis:
-    """An axis of a column: its own, or a coarser one that keeps some of the knots or levels.
-
-    column : index of the column
-    knots : increasing raw values, or for levels their indices among those of the column
-    levels : the levels that this axis keeps, None for a continuous column
-    """
-
-    column: int
-    knots: tuple[float, ...]
-    levels: tuple[str, ...] | None
-
-    @property
-    def n_cells(self) -> int:
-        return len(self.knots) + 2
-
-
 @dataclass(frozen=True, eq=False)
 class PlainTerm:
-    """A term's name, the indices of its axes and its table (c_1, …, c_o, K)."""
+    """A term's name, the indices of its axes, and its table (c_1, …, c_o, K).
+
+    strides : distance in cells of two neighbours along each axis
+    """
 
     name: str
-    axes: tuple[int, ...]
+    axes: list[int]
+    strides: list[int]
     table: np.ndarray
-
-    @property
-    def strides(self) -> tuple[int, ...]:
-        """Distance in cells of two neighbours along each axis; the last axis is contiguous."""
-        cells = self.table.shape[:-1]
-        return tuple(int(np.prod(cells[d + 1 :])) for d in range(len(cells)))
 
 
 @dataclass(frozen=True, eq=False)
 class PlainModel:
-    """A whole model. `classes` is None for a regression."""
+    """A whole model.
 
-    columns: tuple[PlainColumn, ...]
-    axes: tuple[PlainAxis, ...]
-    terms: tuple[PlainTerm, ...]
-    intercept: tuple[float, ...]
+    columns : the own axis of each column, with its name and all its levels
+    axes : the axes of the terms: those of the columns, or coarser ones that keep some of the knots or levels
+    axis_column : index of the column of each axis
+    classes : None for a regression
+    """
+
+    columns: list[Axis]
+    axes: list[Axis]
+    axis_column: list[int]
+    terms: list[PlainTerm]
+    intercept: list[float]
     link: str
-    classes: tuple[Label, ...] | None
+    classes: list[Label] | None
 
 
 def find_exportable(model: Any) -> AdditiveModel:
@@ -93,29 +73,23 @@ def describe(model: Any) -> PlainModel:
     if found.link == "identity" and found.n_outputs > 1:
         raise ValueError(f"this export writes regressions of one output, but the model has {found.n_outputs}")
     used = sorted({feature for term in found.terms for feature in term})
-    own = [found.encoder.axes[feature] for feature in used]
-    column_of = {feature: column for column, feature in enumerate(used)}
-    axes: dict[int, PlainAxis] = {}
-    for shape in found.shapes:
-        for feature, axis in zip(shape.term, shape.axes, strict=True):
-            axes.setdefault(id(axis), PlainAxis(column_of[feature], tuple(axis.knots.tolist()), axis.levels))
-    index_of = {key: index for index, key in enumerate(axes)}
-    terms = [
-        PlainTerm(name, tuple(index_of[id(axis)] for axis in shape.axes), shape.scores)
-        for name, shape in zip(found.term_names, found.shapes, strict=True)
-    ]
+    features = {axis: feature for shape in found.shapes for feature, axis in zip(shape.term, shape.axes, strict=True)}
+    index_of = {axis: index for index, axis in enumerate(features)}
+    labels = None if found.classes is None else [x if isinstance(x, Label) else str(x) for x in found.classes.tolist()]
+    terms = []
+    for name, shape in zip(found.term_names, found.shapes, strict=True):
+        cells = [axis.n_cells for axis in shape.axes]
+        strides = [math.prod(cells[d + 1 :]) for d in range(len(cells))]
+        terms.append(PlainTerm(name, [index_of[axis] for axis in shape.axes], strides, shape.scores))
     return PlainModel(
-        columns=tuple(PlainColumn(axis.name, axis.levels) for axis in own),
-        axes=tuple(axes.values()),
-        terms=tuple(terms),
-        intercept=tuple(found.intercept.tolist()),
+        columns=[found.encoder.axes[feature] for feature in used],
+        axes=list(features),
+        axis_column=np.searchsorted(used, list(features.values())).tolist(),
+        terms=terms,
+        intercept=found.intercept.tolist(),
         link=found.link,
-        classes=None if found.classes is None else tuple(map(_plain_label, found.classes.tolist())),
+        classes=labels,
     )
-
-
-def _plain_label(label: Any) -> Label:
-    return label if isinstance(label, (bool, int, float, str)) else str(label)
 
 
 def read_level_number(level: str) -> float | None:
@@ -134,7 +108,7 @@ def read_level_number(level: str) -> float | None:
 def name_outputs(plain: PlainModel) -> list[str]:
     """Names of the results besides `prediction`: scores, then probabilities. A regression has none.
 
-    >>> name_outputs(PlainModel((), (), (), (0.0,), "logit", ("no", "yes")))
+    >>> name_outputs(PlainModel([], [], [], [], [0.0], "logit", ["no", "yes"]))
     ['score', 'probability']
     """
     if plain.classes is None:

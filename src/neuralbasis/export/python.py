@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from importlib import resources
 from typing import Any
 
-from .plain import PlainAxis, PlainModel, PlainTerm, describe, wrap, write_file
+from ..encoding.axis import Axis
+from .plain import PlainModel, PlainTerm, describe, wrap, write_file
 
 
 def to_python(model: Any, path: str | os.PathLike | None = None) -> str:
@@ -47,23 +48,22 @@ def to_python(model: Any, path: str | os.PathLike | None = None) -> str:
 def _write_model(plain: PlainModel) -> str:
     return (
         f"LINK = {plain.link!r}\n"
-        f"CLASSES = {None if plain.classes is None else list(plain.classes)!r}\n"
-        f"INTERCEPT = {list(plain.intercept)!r}\n"
-        f"AXES = [\n{''.join(_write_axis(plain, axis) for axis in plain.axes)}]\n"
+        f"CLASSES = {plain.classes!r}\n"
+        f"INTERCEPT = {plain.intercept!r}\n"
+        f"AXES = [\n{''.join(map(_write_axis, plain.axes))}]\n"
         f"TERMS = [\n{''.join(map(_write_term, plain.terms))}]\n"
     )
 
 
-def _write_axis(plain: PlainModel, axis: PlainAxis) -> str:
-    name = plain.columns[axis.column].name
+def _write_axis(axis: Axis) -> str:
     if axis.levels is None:
-        return f"    ({name!r}, [\n{_wrap(axis.knots)}\n    ], None),\n"
-    return f"    ({name!r}, None, [\n{_wrap(axis.levels)}\n    ]),\n"
+        return f"    ({axis.name!r}, [\n{_wrap(axis.knots.tolist())}\n    ], None),\n"
+    return f"    ({axis.name!r}, None, [\n{_wrap(axis.levels)}\n    ]),\n"
 
 
 def _write_term(term: PlainTerm) -> str:
     table = _wrap(term.table.ravel().tolist())
-    return f"    ({term.name!r}, {list(term.axes)}, {list(term.strides)}, [\n{table}\n    ]),\n"
+    return f"    ({term.name!r}, {term.axes}, {term.strides}, [\n{table}\n    ]),\n"
 
 
 def _wrap(values: Iterable[float | str]) -> str:

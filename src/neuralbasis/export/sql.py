@@ -11,21 +11,12 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise, product
 from typing import Any, NamedTuple
 
-from .plain import (
-    Label,
-    PlainAxis,
-    PlainModel,
-    PlainTerm,
-    describe,
-    name_outputs,
-    read_level_number,
-    refuse_nul,
-    write_file,
-)
+from ..encoding.axis import Axis
+from .plain import Label, PlainModel, PlainTerm, describe, name_outputs, read_level_number, refuse_nul, write_file
 
 
 class Step(NamedTuple):
@@ -95,23 +86,15 @@ class _Select:
 
     materialized = "AS"
     greatest = "greatest"
+    to_number: str  # of a value {0}, as the next two
+    level_number: str  # the number if a level is stored as one, else NULL
+    level_text: str  # the text if a level is stored as text, else NULL
 
     def __init__(self, plain: PlainModel, table: str, keep: Sequence[str]):
         self.plain, self.table, self.keep = plain, table, keep
         self.kept = [f"k{index}" for index in range(len(keep))]
         self.outputs = range(len(plain.intercept))
         self.tables = [self.write_cells(term) for term in plain.terms]
-
-    def to_number(self, value: str) -> str:
-        raise NotImplementedError
-
-    def level_number(self, value: str) -> str:
-        """The number if a level is stored as one, else NULL."""
-        raise NotImplementedError
-
-    def level_text(self, value: str) -> str:
-        """The text if a level is stored as text, else NULL."""
-        raise NotImplementedError
 
     def locate(self) -> list[Step]:
         """Steps from model_numbers to model_cells."""
@@ -120,36 +103,36 @@ class _Select:
     def write_table(self, numbers: Sequence[str]) -> str:
         raise NotImplementedError
 
-    def read_table(self, name: str, numbers: Sequence[str], index: str) -> str:
+    def read_table(self, term: int, index: str) -> str:
         """The number at an index, which starts at 0."""
         raise NotImplementedError
 
     def write(self) -> str:
+        tables = [f"{self.write_table(numbers)} AS t{index}" for index, numbers in enumerate(self.tables)]
         steps = [
             Step("model_numbers", "AS", self.read_columns(), f"{_name(self.table)} AS data"),
             *self.locate(),
-            Step("model_tables", "AS", self.write_tables(), ""),
+            Step("model_tables", "AS", tables, ""),
             Step("model_scores", self.materialized, self.sum_terms(), "model_tables CROSS JOIN model_cells"),
             *self.exponentiate(),
         ]
         if self.table.lower() in {step.name for step in steps}:
             raise ValueError(f"the SELECT itself uses the name {self.table!r}; pass a view of another name as table")
         written = ",\n".join(f"{step.name} {step.keyword} (\n{_select(step.items, step.source)}\n)" for step in steps)
-        return f"WITH {written}\n{_select(self.write_results(), steps[-1].name)}\n"
+        names = [*self.keep, *name_outputs(self.plain), "prediction"]
+        items = zip([*self.kept, *self.write_outputs()], names, strict=True)
+        return f"WITH {written}\n{_select([f'{item} AS {_name(name)}' for item, name in items], steps[-1].name)}\n"
 
     def read_columns(self) -> list[str]:
         items = [f"data.{_name(name)} AS {short}" for name, short in zip(self.keep, self.kept, strict=True)]
         for index, column in enumerate(self.plain.columns):
             value = f"data.{_name(column.name)}"
             if column.levels is None:
-                items.append(f"{self.to_number(value)} AS x{index}")
+                items.append(f"{self.to_number.format(value)} AS x{index}")
             else:
-                items.append(f"{self.level_text(value)} AS x{index}")
-                items.append(f"{self.level_number(value)} AS n{index}")
-        return items or ["1"]
-
-    def write_tables(self) -> list[str]:
-        return [f"{self.write_table(numbers)} AS t{index}" for index, numbers in enumerate(self.tables)] or ["1"]
+                items.append(f"{self.level_text.format(value)} AS x{index}")
+                items.append(f"{self.level_number.format(value)} AS n{index}")
+        return items
 
     def write_cells(self, term: PlainTerm) -> list[str]:
         """All numbers of a table, and zeros for cells beyond it, which are read with weight 0."""
@@ -166,7 +149,7 @@ class _Select:
         for output in self.outputs:
             parts = [_number(self.plain.intercept[output])]
             parts += [self.look_up(index, output) for index in range(len(self.plain.terms))]
-            items.append(f"{_fold(parts, _add)} AS s{output}")
+            items.append(f"{_fold(parts)} AS s{output}")
         return items
 
     def look_up(self, index: int, output: int) -> str:
@@ -176,30 +159,24 @@ class _Select:
         cell = " + ".join(f"{stride} * i{axis}" for stride, axis in zip(term.strides, term.axes, strict=True))
         parts = []
         for corner in product((0, 1), repeat=len(continuous)):
-            ahead = sum(stride for upper, (stride, _) in zip(corner, continuous, strict=True) if upper)
-            where = f"{len(self.outputs)} * ({cell} + {ahead}) + {output}"
-            value = self.read_table(f"t{index}", self.tables[index], where)
+            ahead = sum(upper * stride for upper, (stride, _) in zip(corner, continuous, strict=True))
+            value = self.read_table(index, f"{len(self.outputs)} * ({cell} + {ahead}) + {output}")
             pairs = zip(corner, continuous, strict=True)
             weights = [share if upper else f"(1 - {share})" for upper, (_, share) in pairs]
             parts.append(" * ".join([*weights, value]))
-        return _fold(parts, _add)
+        return _fold(parts)
 
     def exponentiate(self) -> list[Step]:
         """Steps from scores to exponentials for more than two classes, relative to the largest: none overflows."""
         if self.plain.link != "mlogit":
             return []
         scores = [f"s{output}" for output in self.outputs]
-        top = _fold(scores, lambda left, right: f"{self.greatest}({left}, {right})")
+        top = _fold(scores, self.greatest + "({}, {})")
         odds = [f"exp({score} - top) AS e{output}" for output, score in enumerate(scores)]
         return [
             Step("model_tops", self.materialized, [*self.kept, *scores, f"{top} AS top"], "model_scores"),
             Step("model_odds", self.materialized, [*self.kept, *scores, "top", *odds], "model_tops"),
         ]
-
-    def write_results(self) -> list[str]:
-        names = [*self.keep, *name_outputs(self.plain), "prediction"]
-        items = [*self.kept, *self.write_outputs()]
-        return [f"{item} AS {_name(name)}" for item, name in zip(items, names, strict=True)]
 
     def write_outputs(self) -> list[str]:
         classes = self.plain.classes
@@ -209,7 +186,7 @@ class _Select:
         if self.plain.link == "logit":
             probability = "CASE WHEN s0 >= 0 THEN 1e0 ELSE exp(s0) END / (1e0 + exp(-abs(s0)))"
             return ["s0", probability, f"CASE WHEN s0 > 0 THEN {labels[1]} ELSE {labels[0]} END"]
-        total = _fold([f"e{output}" for output in self.outputs], _add)
+        total = _fold([f"e{output}" for output in self.outputs])
         first = " ".join(f"WHEN s{output} = top THEN {labels[output]}" for output in self.outputs)
         shares = [f"e{output} / {total}" for output in self.outputs]
         return [*(f"s{output}" for output in self.outputs), *shares, f"CASE {first} END"]
@@ -223,35 +200,30 @@ class _SQLite(_Select):
 
     materialized = "AS MATERIALIZED"  # otherwise SQLite repeats an inner expression wherever it is used
     greatest = "max"
-
-    def to_number(self, value: str) -> str:
-        return f"CAST(NULLIF({value}, '') AS REAL)"  # an imported CSV file has '' for an empty cell
-
-    def level_number(self, value: str) -> str:
-        return f"CASE WHEN typeof({value}) IN ('integer', 'real') THEN {value} END"
-
-    def level_text(self, value: str) -> str:
-        return f"CASE WHEN typeof({value}) = 'text' THEN {value} || '' END"  # drops the collation of the column
+    to_number = "CAST(NULLIF({0}, '') AS REAL)"  # an imported CSV file has '' for an empty cell
+    level_number = "CASE WHEN typeof({0}) IN ('integer', 'real') THEN {0} END"
+    level_text = "CASE WHEN typeof({0}) = 'text' THEN {0} || '' END"  # drops the collation of the column
 
     def locate(self) -> list[Step]:
         positions, cells = list(self.kept), list(self.kept)
         for index, axis in enumerate(self.plain.axes):
-            positions.append(f"{_find_level(axis) if axis.levels else _find_position(axis)} AS p{index}")
+            find = _find_level if axis.is_level else _find_position
+            positions.append(f"{find(axis, self.plain.axis_column[index])} AS p{index}")
             cells.append(f"CAST(p{index} AS INTEGER) AS i{index}")
             if axis.levels is None:
                 cells.append(f"p{index} - CAST(p{index} AS INTEGER) AS u{index}")
         return [
-            Step("model_positions", self.materialized, positions or ["1"], "model_numbers"),
-            Step("model_cells", "AS", cells or ["1"], "model_positions"),
+            Step("model_positions", self.materialized, positions, "model_numbers"),
+            Step("model_cells", "AS", cells, "model_positions"),
         ]
 
     def write_table(self, numbers: Sequence[str]) -> str:
         width = max(map(len, numbers))
         return "CAST('" + "".join(number.ljust(width) for number in numbers) + "' AS BLOB)"
 
-    def read_table(self, name: str, numbers: Sequence[str], index: str) -> str:
-        width = max(map(len, numbers))
-        return f"CAST(substr({name}, {width} * ({index}) + 1, {width}) AS REAL)"
+    def read_table(self, term: int, index: str) -> str:
+        width = max(map(len, self.tables[term]))
+        return f"CAST(substr(t{term}, {width} * ({index}) + 1, {width}) AS REAL)"
 
 
 class _DuckDB(_Select):
@@ -261,49 +233,47 @@ class _DuckDB(_Select):
     rest of every list.
     """
 
-    numeric = "regexp_matches(typeof({0}), '^(U?(TINY|SMALL|BIG|HUGE)?INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL.*|BOOLEAN)$')"
-
-    def to_number(self, value: str) -> str:
-        return f"NULLIF(CAST({value} AS DOUBLE), CAST('nan' AS DOUBLE))"
-
-    def level_number(self, value: str) -> str:
-        number = f"NULLIF(TRY_CAST({value} AS DOUBLE), CAST('nan' AS DOUBLE))"
-        return f"CASE WHEN {self.numeric.format(value)} THEN {number} END"
-
-    def level_text(self, value: str) -> str:
-        return f"CASE WHEN NOT {self.numeric.format(value)} THEN CAST({value} AS VARCHAR) END"
+    is_numeric = (
+        "regexp_matches(typeof({0}), '^(U?(TINY|SMALL|BIG|HUGE)?INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL.*|BOOLEAN)$')"
+    )
+    to_number = "NULLIF(CAST({0} AS DOUBLE), CAST('nan' AS DOUBLE))"
+    level_number = f"CASE WHEN {is_numeric} THEN NULLIF(TRY_CAST({{0}} AS DOUBLE), CAST('nan' AS DOUBLE)) END"
+    level_text = f"CASE WHEN NOT {is_numeric} THEN CAST({{0}} AS VARCHAR) END"
 
     def locate(self) -> list[Step]:
         axes = [(index, axis) for index, axis in enumerate(self.plain.axes) if axis.levels is None]
         knots = [f"{self.write_table(list(map(_number, axis.knots)))} AS g{index}" for index, axis in axes]
-        first = [f"{_find_level(axis) if axis.levels else 1} AS i{i}" for i, axis in enumerate(self.plain.axes)]
-        steps: list[Step] = [
-            Step("model_knots", "AS", knots or ["1"], ""),
-            Step("model_search_0", "AS", ["*", *first], "model_knots CROSS JOIN model_numbers"),
+        starts = ["*"]
+        for index, axis in enumerate(self.plain.axes):
+            starts.append(f"{_find_level(axis, self.plain.axis_column[index]) if axis.is_level else 1} AS i{index}")
+        steps = [
+            Step("model_knots", "AS", knots, ""),
+            Step("model_search_0", "AS", starts, "model_knots CROSS JOIN model_numbers"),
         ]
         left = {index: len(axis.knots) - 1 for index, axis in axes}
         while max(left.values(), default=0) > 1:
-            halves = [self.halve(index, axis.column, left[index]) for index, axis in axes if left[index] > 1]
+            halves = [self.halve(index, left[index]) for index, _ in axes if left[index] > 1]
             name, items = f"model_search_{len(steps) - 1}", [f"* REPLACE ({', '.join(halves)})"]
             steps.append(Step(name, "AS", items, steps[-1].name))
             left = {index: size - size // 2 for index, size in left.items()}
         cells = [item for index, axis in enumerate(self.plain.axes) for item in self.write_position(index, axis)]
-        return [*steps, Step("model_cells", "AS", [*self.kept, *cells] or ["1"], steps[-1].name)]
+        return [*steps, Step("model_cells", "AS", [*self.kept, *cells], steps[-1].name)]
 
-    def halve(self, index: int, column: int, size: int) -> str:
-        ahead = f"i{index} + {size // 2}"
+    def halve(self, index: int, size: int) -> str:
+        ahead, column = f"i{index} + {size // 2}", self.plain.axis_column[index]
         return f"CASE WHEN g{index}[{ahead}] <= x{column} THEN {ahead} ELSE i{index} END AS i{index}"
 
-    def write_position(self, index: int, axis: PlainAxis) -> list[str]:
+    def write_position(self, index: int, axis: Axis) -> list[str]:
         """Cell and share. Outside the knots, the share is clipped to [0, 1]."""
         if axis.levels is not None:
             return [f"i{index}"]
-        cell, value, knots = f"i{index}", f"x{axis.column}", f"g{index}"
+        cell, value, knots = f"i{index}", f"x{self.plain.axis_column[index]}", f"g{index}"
+        is_missing = f"{value} IS NULL"
         low, high = f"{knots}[{cell}]", f"{knots}[{cell} + 1]"
-        if not all(math.isfinite(after - before) for before, after in pairwise(axis.knots)):  # see _write_pieces
+        widths = [after - before for before, after in pairwise(axis.knots.tolist())]
+        if not all(map(math.isfinite, widths)):  # see _find_position
             value, low, high = f"{value} / 2", f"{low} / 2", f"{high} / 2"
         share = f"least(greatest(({value} - {low}) / ({high} - {low}), 0e0), 1e0)" if len(axis.knots) > 1 else "0e0"
-        is_missing = f"x{axis.column} IS NULL"
         return [
             f"CASE WHEN {is_missing} THEN 0 ELSE {cell} END AS {cell}",
             f"CASE WHEN {is_missing} THEN 0e0 ELSE {share} END AS u{index}",
@@ -312,42 +282,36 @@ class _DuckDB(_Select):
     def write_table(self, numbers: Sequence[str]) -> str:
         return f"CAST('[{', '.join(numbers)}]' AS DOUBLE[])"  # DuckDB plans it much faster than a list of expressions
 
-    def read_table(self, name: str, _numbers: Sequence[str], index: str) -> str:
-        return f"{name}[{index} + 1]"
+    def read_table(self, term: int, index: str) -> str:
+        return f"t{term}[{index} + 1]"
 
 
 DIALECTS: dict[str, type[_Select]] = {"sqlite": _SQLite, "duckdb": _DuckDB}
 
 
-def _find_position(axis: PlainAxis) -> str:
+def _find_position(axis: Axis, column: int) -> str:
     """A CASE that computes cell + share of a number on an axis."""
-    value = f"x{axis.column}"
-    pieces = ["1e0", *_write_pieces(value, axis.knots), f"{len(axis.knots)}e0"]
-    return f"CASE WHEN {value} IS NULL THEN 0e0 ELSE {_search(value, list(map(_number, axis.knots)), pieces)} END"
-
-
-def _find_level(axis: PlainAxis) -> str:
-    """A CASE that finds the cell of a level, stored as text or as a number."""
-    assert axis.levels is not None
-    value, number, unseen = f"x{axis.column}", f"n{axis.column}", str(axis.n_cells - 1)
-    texts = sorted((level.encode(), str(1 + cell)) for cell, level in enumerate(axis.levels))
-    by_text = _match(value, [(_text(level.decode()), cell) for level, cell in texts], unseen)
-    read = [(read_level_number(level), str(1 + cell)) for cell, level in enumerate(axis.levels)]
-    known = sorted((level, cell) for level, cell in read if level is not None)
-    by_number = _match(number, [(_number(level), cell) for level, cell in known], unseen)
-    return f"CASE WHEN {value} IS NOT NULL THEN {by_text} WHEN {number} IS NOT NULL THEN {by_number} ELSE 0 END"
-
-
-def _write_pieces(value: str, knots: Sequence[float]) -> list[str]:
-    """Cell + share between each knot and the next."""
-    pieces = []
-    for index, (low, high) in enumerate(pairwise(knots)):
+    value, pieces = f"x{column}", ["1e0"]
+    for cell, (low, high) in enumerate(pairwise(axis.knots.tolist()), 1):
         if math.isfinite(high - low):
             distance, width = f"({value} - {_number(low)})", high - low
         else:  # halved: the difference of huge knots would overflow
             distance, width = f"({value} / 2 - {_number(low / 2)})", high / 2 - low / 2
-        pieces.append(f"{index + 1} + {distance} / {_number(width)}")
-    return pieces
+        pieces.append(f"{cell} + {distance} / {_number(width)}")
+    pieces.append(f"{len(axis.knots)}e0")
+    return f"CASE WHEN {value} IS NULL THEN 0e0 ELSE {_search(value, list(map(_number, axis.knots)), pieces)} END"
+
+
+def _find_level(axis: Axis, column: int) -> str:
+    """A CASE that finds the cell of a level, stored as text or as a number."""
+    assert axis.levels is not None
+    value, number, unseen = f"x{column}", f"n{column}", str(axis.n_cells - 1)
+    cells = list(enumerate(axis.levels, 1))
+    texts = sorted(cells, key=lambda item: item[1].encode())
+    by_text = _match(value, [(_text(level), str(cell)) for cell, level in texts], unseen)
+    numbers = sorted((read, cell) for cell, level in cells if (read := read_level_number(level)) is not None)
+    by_number = _match(number, [(_number(read), str(cell)) for read, cell in numbers], unseen)
+    return f"CASE WHEN {value} IS NOT NULL THEN {by_text} WHEN {number} IS NOT NULL THEN {by_number} ELSE 0 END"
 
 
 def _match(value: str, options: Sequence[tuple[str, str]], other: str) -> str:
@@ -366,20 +330,16 @@ def _search(value: str, cuts: Sequence[str], leaves: Sequence[str]) -> str:
     return f"CASE WHEN {value} < {cuts[middle]} THEN {below} ELSE {above} END"
 
 
-def _fold(items: Sequence[str], join: Callable[[str, str], str]) -> str:
+def _fold(items: Sequence[str], join: str = "({} + {})") -> str:
     """Join all items pairwise, which nests the expression to the logarithm of their number only."""
     if len(items) == 1:
         return items[0]
     middle = len(items) // 2
-    return join(_fold(items[:middle], join), _fold(items[middle:], join))
-
-
-def _add(left: str, right: str) -> str:
-    return f"({left} + {right})"
+    return join.format(_fold(items[:middle], join), _fold(items[middle:], join))
 
 
 def _select(items: Sequence[str], source: str) -> str:
-    listed = ",\n".join(f"  {item}" for item in items)
+    listed = ",\n".join(f"  {item}" for item in items or ["1"])
     return f"SELECT\n{listed}" + (f"\nFROM {source}" if source else "")
 
 

@@ -7,8 +7,6 @@ twice as long.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from threading import Lock
 
@@ -24,14 +22,14 @@ class _SingleThread:
     def reset(self) -> None:
         self.lock, self.count = Lock(), 0
 
-    def enter(self) -> None:
+    def __enter__(self) -> None:
         with self.lock:
             if self.count == 0:
                 _free_limits()
                 self.limit = _find_blas().limit(limits=1)
             self.count += 1
 
-    def leave(self) -> None:
+    def __exit__(self, *_error: object) -> None:
         with self.lock:
             self.count -= 1
             if self.count == 0:
@@ -45,14 +43,9 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_SINGLE_THREAD.reset)  # another thread may hold the lock at the fork
 
 
-@contextmanager
-def hold_blas() -> Iterator[None]:
-    """Limit BLAS to one thread, in the whole process, until the last thread has left this context."""
-    _SINGLE_THREAD.enter()
-    try:
-        yield
-    finally:
-        _SINGLE_THREAD.leave()
+def hold_blas() -> _SingleThread:
+    """Context that limits BLAS to one thread, in the whole process, until the last thread has left it."""
+    return _SINGLE_THREAD
 
 
 @cache

@@ -156,15 +156,10 @@ def cut_pairs(
 ):
     """One round of boosting: cut the table of every pair in four pieces; each takes its Newton step times `rate`.
 
-    Parameters
-    ----------
-    positions, cells : (A, N) of the rows on the axes, and the cells nearest to them
-    pairs : (P, 2) axes of each pair
-    sizes, nominal : (A,) number of cells of each axis, and whether they have no order
-    ridge, least : added to the curvature of a piece, and the smallest curvature that a piece needs
-    slope, curvature, moved : (N,) of the loss at the rows' scores; slope and score changes are updated
-    tables, offsets : cells of all pairs, each pair from its offset on; updated
-    seed : of the random cuts, above 0
+    positions, cells (A, N) of the rows on the axes, and the cells nearest to them; pairs (P, 2) of axes; sizes, nominal
+    (A,) number of cells of each axis, and whether they have no order. A piece needs the curvature `least`, and `ridge`
+    is added to it. slope, curvature (N,) of the loss at the rows' scores; slope and the score changes moved (N,) are
+    updated, and so are `tables`, the cells of all pairs, each pair from its offset on. seed is above 0.
     """
     for p in range(len(pairs)):
         first, second = pairs[p]

@@ -9,18 +9,17 @@ from __future__ import annotations
 import numpy as np
 
 from .compiled import BLOCK, njit
-from .predict import _add_term, _add_terms, _locate_column
+from .interpolation import add_term
+from .predict import locate_column
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def take_rows(first, last, positions, rows, out):
     """positions (N, A) of rows[first:last] -> out (A, b)."""
-    for block in range(first, last, 64):
-        end = min(block + 64, last)
-        for i in range(block, end):
-            row = rows[i]
-            for axis in range(out.shape[0]):
-                out[axis, i] = positions[row, axis]
+    for i in range(first, last):
+        row = rows[i]
+        for axis in range(out.shape[0]):
+            out[axis, i] = positions[row, axis]
     return -1
 
 
@@ -29,92 +28,13 @@ def gather_rows(
     first, last, taken, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, table, per_term, out
 ):
     """Forward pass: add look-ups at positions taken (A, b) to out (b, 1, C), or (b, T, C) if `per_term`."""
+    terms = term_start, term_axis, term_stride, term_offset, skip_axis, skip_place
     for block in range(first, last, BLOCK):
         size = min(BLOCK, last - block)
         position = taken[:, block : block + size]
-        _add_terms(
-            position, size, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, table, per_term,
-            out, block,
-        )  # fmt: skip
+        for term in range(len(term_offset)):
+            add_term(term, position, size, terms, table, per_term, out, block, None)
     return -1
-
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
-def _scatter_main(position, grad, where, offset, out):
-    """Add the gradients grad[:, where] of a main effect's rows to its cells."""
-    for i in range(len(position)):
-        whole = np.floor(position[i])
-        share = position[i] - whole
-        cell = offset + int(whole)
-        if share == 0.0:
-            for c in range(out.shape[1]):
-                out[cell, c] += grad[i, where, c]
-        else:
-            for c in range(out.shape[1]):
-                part = share * grad[i, where, c]
-                out[cell, c] += grad[i, where, c] - part
-                out[cell + 1, c] += part
-
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
-def _scatter_interaction(taken, axes, strides, grad, where, offset, skip_axis, skip_place, out):
-    """The same for an interaction, with the corners of `_add_interaction`.
-
-    The loop is repeated here because an inlined call would count references to the arrays for every row.
-    """
-    n_leading = len(axes) - 2
-    row_axis, column_axis, down = axes[n_leading], axes[n_leading + 1], strides[n_leading]
-    one = taken.dtype.type(1)
-    for i in range(taken.shape[1]):
-        if skip_axis >= 0 and taken[skip_axis, i] == skip_place:
-            continue
-        row, column = np.floor(taken[row_axis, i]), np.floor(taken[column_axis, i])
-        low, right = taken[row_axis, i] - row, taken[column_axis, i] - column
-        for corner in range(1 << n_leading):
-            cell = offset + int(row) * down + int(column)
-            share = one
-            for d in range(n_leading):
-                whole = np.floor(taken[axes[d], i])
-                part = taken[axes[d], i] - whole
-                upper = corner >> d & 1
-                share *= part if upper else one - part
-                cell += (int(whole) + (upper and part > 0.0)) * strides[d]
-            if share == 0.0:
-                continue
-            if low == 0.0 and right == 0.0:
-                for c in range(out.shape[1]):
-                    out[cell, c] += share * grad[i, where, c]
-            elif low == 0.0 or right == 0.0:
-                step, part = (1, right) if low == 0.0 else (down, low)
-                for c in range(out.shape[1]):
-                    slope = share * grad[i, where, c]
-                    out[cell, c] += slope - part * slope
-                    out[cell + step, c] += part * slope
-            else:
-                w11 = share * low * right
-                w10, w01 = share * low - w11, share * right - w11
-                w00 = share - w10 - w01 - w11
-                for c in range(out.shape[1]):
-                    slope = grad[i, where, c]
-                    out[cell, c] += w00 * slope
-                    out[cell + 1, c] += w01 * slope
-                    out[cell + down, c] += w10 * slope
-                    out[cell + down + 1, c] += w11 * slope
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _scatter_term(
-    term, taken, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, grad, where, out
-):
-    """Add the gradients grad[:, where] of the rows taken (A, b) to the cells of one term."""
-    low, high = term_start[term], term_start[term + 1]
-    if high - low == 1:
-        _scatter_main(taken[term_axis[low]], grad, where, term_offset[term], out)
-    else:
-        axes, strides = term_axis[low:high], term_stride[low:high]
-        _scatter_interaction(
-            taken, axes, strides, grad, where, term_offset[term], skip_axis[term], skip_place[term], out
-        )
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -125,11 +45,9 @@ def scatter_rows(
 
     Threads share terms, not rows: one thread sums each cell, always in the same order.
     """
+    terms = term_start, term_axis, term_stride, term_offset, skip_axis, skip_place
     for term in range(first, last):
-        where = term if per_term else 0
-        _scatter_term(
-            term, taken, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, grad, where, out
-        )
+        add_term(term, taken, taken.shape[1], terms, out, per_term, grad, 0, True)
     return -1
 
 
@@ -143,17 +61,14 @@ def locate_stored(
     A row's entries start at begins[row]. The axes of column c are axes[axes_start[c]:axes_start[c + 1]]; values
     (entries, 1). Returns the column of an infinite value, or -1.
     """
+    layout = axis_start, axis_level, knots, guide, guide_start, guide_line
     found = np.empty(1)
     for row in range(first, last):
         place = begins[row]
         for e in range(starts[row], starts[row + 1]):
             for j in range(axes_start[column[e]], axes_start[column[e] + 1]):
                 a = axes[j]
-                start = axis_start[a]
-                if not _locate_column(
-                    values, 0, e, 1, axis_level[a], knots, start, axis_start[a + 1] - start, guide, guide_start,
-                    guide_line, a, found,
-                ):  # fmt: skip
+                if not locate_column(values, 0, e, 1, layout, a, found):
                     return axis_column[a]
                 axis[place], positions[place] = a, found[0]
                 place += 1
@@ -180,6 +95,7 @@ def gather_stored(
     terms that an entry affects are looked up, each once (see `layout.list_touches`), so the cost is proportional to the
     number of entries.
     """
+    terms = term_start, term_axis, term_stride, term_offset, skip_axis, skip_place
     place = absent.copy().reshape(-1, 1)  # positions of one row on all axes
     for i in range(first, last):
         low, high = starts[rows[i]], starts[rows[i] + 1]
@@ -192,10 +108,7 @@ def gather_stored(
                     where = term if per_term else 0
                     for k in range(out.shape[2]):
                         out[i, where, k] -= at_absent[term, k]
-                    _add_term(
-                        term, place, 1, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, table,
-                        out, i, where,
-                    )  # fmt: skip
+                    add_term(term, place, 1, terms, table, per_term, out, i, None)
         for e in range(low, high):
             place[axis[e], 0] = absent[axis[e]]
     return -1
@@ -212,6 +125,7 @@ def scatter_stored(
     The gradients of affected rows are subtracted from `rest`; the remainder belongs to the cell where all values are
     absent. If no row remains, it is dropped, because it would be pure rounding error.
     """
+    terms = term_start, term_axis, term_stride, term_offset, skip_axis, skip_place
     place = absent.copy().reshape(-1, 1)
     for i in range(len(rows)):
         low, high = starts[rows[i]], starts[rows[i] + 1]
@@ -225,15 +139,10 @@ def scatter_stored(
                     n_rows[term] -= 1
                     for c in range(out.shape[1]):
                         rest[0, term, c] -= grad[i, where, c]
-                    _scatter_term(
-                        term, place, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place,
-                        grad[i : i + 1], where, out,
-                    )  # fmt: skip
+                    add_term(term, place, 1, terms, out, per_term, grad, i, True)
         for e in range(low, high):
             place[axis[e], 0] = absent[axis[e]]
     for term in range(first, last):
         if n_rows[term] > 0:
-            _scatter_term(
-                term, place, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, rest, term, out
-            )
+            add_term(term, place, 1, terms, out, True, rest, 0, True)
     return -1

@@ -1,7 +1,6 @@
 """Prediction: find a row's position on its axes, look up its terms, sum them.
 
-`Layout` in `encoding.layout` describes the arrays of axes and terms, `encoding.axis` the positions. A term of order o
-interpolates linearly between the 2^o cells around a row's position.
+`Layout` in `encoding.layout` describes the arrays of axes and terms, `encoding.axis` the positions.
 """
 
 from __future__ import annotations
@@ -9,17 +8,19 @@ from __future__ import annotations
 import numpy as np
 
 from .compiled import BLOCK, njit
-
-HUGE = 1e308  # a larger difference of knots may have overflowed
+from .interpolation import add_term
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _locate_column(numbers, column, first, size, level, knots, start, count, guide, starts, lines, axis, out):
+def locate_column(numbers, column, first, size, axes, axis, out):
     """Write positions out[:size] of the rows from `first` on, for one column on one axis; False if a value is infinite.
 
-    The bucket of a value in the guide table (from `starts[axis]` on, see `layout.make_guide`) limits the search to few
-    knots. There are no calls in the loop: an inlined call would count references to the arrays for every value.
+    The bucket of a value in the guide table (see `layout.make_guide`) limits the search to few knots. There are no
+    calls in the loop: an inlined call would count references to the arrays for every value.
     """
+    axis_start, axis_level, knots, guide, starts, lines = axes
+    start, level = axis_start[axis], axis_level[axis]
+    count = axis_start[axis + 1] - start
     smallest, largest = knots[start], knots[start + count - 1]
     entry, low_edge, scale, top = starts[axis], lines[axis, 0], lines[axis, 1], lines[axis, 2]
     for i in range(size):
@@ -50,7 +51,7 @@ def _locate_column(numbers, column, first, size, level, knots, start, count, gui
             while knots[start + low + 1] <= value:  # largest knot not above the value
                 low += 1
             left, right = knots[start + low], knots[start + low + 1]
-            if right - left > HUGE:
+            if right - left > 1e308:  # a larger difference may have overflowed
                 value, left, right = value / 2, left / 2, right / 2
             out[i] = 1.0 + low + (value - left) / (right - left)
     return True
@@ -61,106 +62,16 @@ def locate_rows(
     first, last, numbers, axis_column, axis_start, axis_level, knots, guide, guide_start, guide_line, positions
 ):
     """numbers (N, D) -> positions (N, A) of rows first … last - 1; returns the column of an infinite value, or -1."""
+    axes = axis_start, axis_level, knots, guide, guide_start, guide_line
     found = np.empty(BLOCK)
     for block in range(first, last, BLOCK):
         size = min(BLOCK, last - block)
         for axis in range(len(axis_column)):
-            start = axis_start[axis]
-            if not _locate_column(
-                numbers, axis_column[axis], block, size, axis_level[axis], knots, start, axis_start[axis + 1] - start,
-                guide, guide_start, guide_line, axis, found,
-            ):  # fmt: skip
+            if not locate_column(numbers, axis_column[axis], block, size, axes, axis, found):
                 return axis_column[axis]
             for i in range(size):
                 positions[block + i, axis] = found[i]
     return -1
-
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
-def _add_main(position, size, table, offset, out, first, where):
-    """Add a main effect's contributions to `size` rows of out from `first` on."""
-    for i in range(size):
-        whole = np.floor(position[i])  # unlike an integer, it keeps the arithmetic in single precision
-        share = position[i] - whole
-        cell = offset + int(whole)
-        if share == 0.0:
-            for k in range(table.shape[1]):
-                out[first + i, where, k] += table[cell, k]
-        else:
-            for k in range(table.shape[1]):
-                value = table[cell, k]
-                out[first + i, where, k] += value + share * (table[cell + 1, k] - value)
-
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
-def _add_interaction(position, axes, strides, size, table, offset, skip_axis, skip_place, out, first, where):
-    """The same for a term of two or more axes: bilinear along the last two, summed over the corners of the others."""
-    n_leading = len(axes) - 2
-    row_axis, column_axis, down = axes[n_leading], axes[n_leading + 1], strides[n_leading]
-    one = position.dtype.type(1)
-    for i in range(size):
-        if skip_axis >= 0 and position[skip_axis, i] == skip_place:
-            continue
-        row, column = np.floor(position[row_axis, i]), np.floor(position[column_axis, i])
-        low, right = position[row_axis, i] - row, position[column_axis, i] - column
-        for corner in range(1 << n_leading):
-            cell = offset + int(row) * down + int(column)
-            share = one
-            for d in range(n_leading):
-                whole = np.floor(position[axes[d], i])
-                part = position[axes[d], i] - whole
-                upper = corner >> d & 1
-                share *= part if upper else one - part
-                cell += (int(whole) + (upper and part > 0.0)) * strides[d]
-            if share == 0.0:
-                continue
-            if low == 0.0 and right == 0.0:
-                for k in range(table.shape[1]):
-                    out[first + i, where, k] += share * table[cell, k]
-            elif low == 0.0 or right == 0.0:
-                step, part = (1, right) if low == 0.0 else (down, low)
-                for k in range(table.shape[1]):
-                    value = table[cell, k]
-                    out[first + i, where, k] += share * (value + part * (table[cell + step, k] - value))
-            else:
-                w11 = share * low * right
-                w10, w01 = share * low - w11, share * right - w11
-                w00 = share - w10 - w01 - w11
-                for k in range(table.shape[1]):
-                    out[first + i, where, k] += (
-                        w00 * table[cell, k] + w01 * table[cell + 1, k]
-                        + w10 * table[cell + down, k] + w11 * table[cell + down + 1, k]
-                    )  # fmt: skip
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _add_term(
-    term, position, size, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, table, out, first,
-    where,
-):  # fmt: skip
-    """Add one term to `size` rows of out from `first` on."""
-    low, high = term_start[term], term_start[term + 1]
-    if high - low == 1:
-        _add_main(position[term_axis[low]], size, table, term_offset[term], out, first, where)
-    else:
-        axes, strides = term_axis[low:high], term_stride[low:high]
-        _add_interaction(
-            position, axes, strides, size, table, term_offset[term], skip_axis[term], skip_place[term], out, first,
-            where,
-        )  # fmt: skip
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _add_terms(
-    position, size, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, table, per_term, out, first
-):
-    """Add all terms to a block of rows, one term after another: its table stays in the cache."""
-    for term in range(len(term_offset)):
-        where = term if per_term else 0
-        _add_term(
-            term, position, size, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, table, out,
-            first, where,
-        )  # fmt: skip
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -169,21 +80,17 @@ def score_rows(
     term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, table, per_term, out,
 ):  # fmt: skip
     """Add the contributions of raw rows to out (N, 1, K), or (N, T, K) if `per_term`; returns as `locate_rows`."""
+    axes = axis_start, axis_level, knots, guide, guide_start, guide_line
+    terms = term_start, term_axis, term_stride, term_offset, skip_axis, skip_place
     n_axes = len(axis_column)
     position = np.empty((n_axes, min(BLOCK, last - first)))
     for block in range(first, last, BLOCK):
         size = min(BLOCK, last - block)
         for axis in range(n_axes):
-            start = axis_start[axis]
-            if not _locate_column(
-                numbers, axis_column[axis], block, size, axis_level[axis], knots, start, axis_start[axis + 1] - start,
-                guide, guide_start, guide_line, axis, position[axis],
-            ):  # fmt: skip
+            if not locate_column(numbers, axis_column[axis], block, size, axes, axis, position[axis]):
                 return axis_column[axis]
-        _add_terms(
-            position, size, term_start, term_axis, term_stride, term_offset, skip_axis, skip_place, table, per_term,
-            out, block,
-        )  # fmt: skip
+        for term in range(len(term_offset)):  # one after another: its table stays in the cache
+            add_term(term, position, size, terms, table, per_term, out, block, None)
     return -1
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from .compiled import njit
 
-MISSING_BITS, SIGN_BIT = 0x7FF0000000000000, 0x8000000000000000
+SIGN_BIT = 0x8000000000000000
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -32,7 +32,7 @@ def _digest(bits, key):
     """
     if bits == np.uint64(0) or bits == np.uint64(SIGN_BIT):
         return np.uint64(0)
-    if bits & np.uint64(SIGN_BIT - 1) > np.uint64(MISSING_BITS):
+    if bits & np.uint64(SIGN_BIT - 1) > np.uint64(0x7FF0000000000000):  # NaN
         bits = np.uint64(SIGN_BIT - 1)
     return _scramble(bits + key)
 

@@ -95,15 +95,14 @@ def find_view(sums, limits):
             part = sums[n_bins, k]
             both = total + part
             by_missing += total * total / known + part * part / missing - both * both / (known + missing)
-    row = 1 if missing > 0.0 else 0
-    best, view = line + by_missing - limits[row, 0], 0
-    if line + parabola + by_missing - limits[row, 1] > best:
-        best, view = line + parabola + by_missing - limits[row, 1], 1
-    if groups + by_missing - limits[row, 2] > best:
-        best, view = groups + by_missing - limits[row, 2], 2
     jump, before = _find_jump(sums, known)
-    if jump + by_missing - limits[row, 3] > best:
-        best, view = jump + by_missing - limits[row, 3], 3 + before
+    amounts = line, line + parabola, groups, jump
+    row = 1 if missing > 0.0 else 0
+    best, view = -np.inf, 0
+    for v in range(4):
+        excess = amounts[v] + by_missing - limits[row, v]
+        if excess > best:
+            best, view = excess, v if v < 3 else 3 + before
     return best, view
 
 

@@ -11,49 +11,32 @@ from .compiled import njit
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def count_entries(first, last, starts, column, group, others, count):
-    """Count the entries of each row first … last - 1.
+def list_entries(first, last, starts, column, place, group, others, ends, term, position):
+    """Write the entries of rows first … last - 1: term (E,) and position (E, o).
 
-    starts (N + 1,) and column (S,) are the stored values; the terms whose first feature is column c are
-    group[c] … group[c + 1] - 1, and others (o - 1, T) are their other features.
+    starts (N + 1,) and column (S,) are the stored values, place (S,) their positions. The terms whose first feature is
+    column c are group[c] … group[c + 1] - 1, and others (o - 1, T) are their other features. ends (N,) come in with the
+    first entry of each row and go out with the one after the last. If `term` is empty, entries are counted only.
     """
-    seen = np.zeros(len(group) - 1, dtype=np.bool_)
-    for i in range(first, last):
-        for s in range(starts[i], starts[i + 1]):
-            seen[column[s]] = True
-        for s in range(starts[i], starts[i + 1]):
-            for t in range(group[column[s]], group[column[s] + 1]):
-                found = 1
-                for d in range(len(others)):
-                    if not seen[others[d, t]]:
-                        found = 0
-                count[i] += found
-        for s in range(starts[i], starts[i + 1]):
-            seen[column[s]] = False
-    return -1
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def list_entries(first, last, starts, column, place, group, others, entry_starts, term, position):
-    """Write the entries of the same rows: term (E,) and position (E, o), given the values' positions place (S,)."""
     where = np.full(len(group) - 1, -1, dtype=np.int64)
     for i in range(first, last):
-        for s in range(starts[i], starts[i + 1]):
+        e, marked = ends[i], starts[i + 1] if len(others) > 0 else starts[i]  # main effects need no marks
+        for s in range(starts[i], marked):
             where[column[s]] = s
-        e = entry_starts[i]
         for s in range(starts[i], starts[i + 1]):
             for t in range(group[column[s]], group[column[s] + 1]):
                 found = True
                 for d in range(len(others)):
                     if where[others[d, t]] < 0:
                         found = False
-                if found:
+                if found and len(term) > 0:
                     term[e] = t
                     position[e, 0] = place[s]
                     for d in range(len(others)):
                         position[e, d + 1] = place[where[others[d, t]]]
-                    e += 1
-        for s in range(starts[i], starts[i + 1]):
+                e += found
+        ends[i] = e
+        for s in range(starts[i], marked):
             where[column[s]] = -1
     return -1
 
@@ -61,20 +44,34 @@ def list_entries(first, last, starts, column, place, group, others, entry_starts
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def blend_bases(first, last, position, side, bases, out):
     """Interpolate the bases (side ** o, B) linearly at the positions of entries first … last - 1; writes out (E, B)."""
+    if position.shape[1] != 2:
+        out[first:last] = 0
+        _add_corners(first, last, position, side, bases, out, None)
+        return -1
+    for e in range(first, last):  # special case of pairs: the general loop would dominate the time of a prediction
+        down, right = np.floor(position[e, 0]), np.floor(position[e, 1])
+        low, far = position[e, 0] - down, position[e, 1] - right
+        cell = int(down) * side + int(right)
+        below, beside = (side if low > 0 else 0), (1 if far > 0 else 0)
+        for b in range(bases.shape[1]):
+            top = bases[cell, b] + far * (bases[cell + beside, b] - bases[cell, b])
+            bottom = bases[cell + below, b] + far * (bases[cell + below + beside, b] - bases[cell + below, b])
+            out[e, b] = top + low * (bottom - top)
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def pull_bases(position, side, grad, out):
+    """Adjoint of `blend_bases`: add grad (E, B) to the cells, out (side ** o, B)."""
+    _add_corners(0, len(position), position, side, out, grad, True)
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def _add_corners(first, last, position, side, bases, entries, adjoint):
+    """Add the cells of `bases` around each position to `entries`, or the adjoint; see `interpolation`."""
     n_axes, one = position.shape[1], bases.dtype.type(1)
     for e in range(first, last):
-        if n_axes == 2:  # special case: the loops below would dominate the time of a prediction
-            down, right = np.floor(position[e, 0]), np.floor(position[e, 1])
-            low, far = position[e, 0] - down, position[e, 1] - right
-            cell = int(down) * side + int(right)
-            below, beside = (side if low > 0 else 0), (1 if far > 0 else 0)
-            for b in range(bases.shape[1]):
-                top = bases[cell, b] + far * (bases[cell + beside, b] - bases[cell, b])
-                bottom = bases[cell + below, b] + far * (bases[cell + below + beside, b] - bases[cell + below, b])
-                out[e, b] = top + low * (bottom - top)
-            continue
-        for b in range(bases.shape[1]):
-            out[e, b] = 0
         for corner in range(1 << n_axes):
             cell, share = 0, one
             for d in range(n_axes):
@@ -85,27 +82,10 @@ def blend_bases(first, last, position, side, bases, out):
                 cell = cell * side + int(whole) + (upper and part > 0)
             if share > 0:
                 for b in range(bases.shape[1]):
-                    out[e, b] += share * bases[cell, b]
-    return -1
-
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
-def pull_bases(position, side, grad, out):
-    """Adjoint of `blend_bases`: add grad (E, B) to the cells, out (side ** o, B)."""
-    n_axes, one = position.shape[1], out.dtype.type(1)
-    for e in range(len(position)):
-        for corner in range(1 << n_axes):
-            cell, share = 0, one
-            for d in range(n_axes):
-                whole = np.floor(position[e, d])
-                part = position[e, d] - whole
-                upper = corner >> d & 1
-                share *= part if upper else one - part
-                cell = cell * side + int(whole) + (upper and part > 0)
-            if share > 0:
-                for b in range(out.shape[1]):
-                    out[cell, b] += share * grad[e, b]
-    return -1
+                    if adjoint is None:
+                        entries[e, b] += share * bases[cell, b]
+                    else:
+                        bases[cell, b] += share * entries[e, b]
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})

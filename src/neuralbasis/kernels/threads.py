@@ -25,16 +25,9 @@ if hasattr(os, "register_at_fork"):
 def share_rows(work: Callable[[int, int, int], int], n_rows: int, threads: int, min_rows: int = MIN_ROWS) -> int:
     """Call `work(part, first, last)` on contiguous parts of the rows, one per thread; returns the largest result.
 
-    The parts depend only on `n_rows` and `threads`, which keeps sums reproducible.
+    The parts depend only on the numbers given, which keeps sums reproducible. Fewer threads are used if a part would
+    have less than `min_rows` rows.
 
-    Parameters
-    ----------
-    work : called with the number of the part and its rows first … last - 1
-    n_rows : number of rows
-    threads : number of threads; fewer are used if a part would have less than `min_rows` rows
-
-    Examples
-    --------
     >>> share_rows(lambda part, first, last: last - first, 10_000, threads=2)
     5000
     """

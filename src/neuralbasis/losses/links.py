@@ -18,14 +18,10 @@ def inverse_link(link: str, scores: np.ndarray) -> np.ndarray:
     if link == "identity":
         return scores[:, 0] if scores.shape[1] == 1 else scores
     if link == "logit":
-        positive = _sigmoid(scores[:, 0])
+        tail = np.exp(-np.abs(scores[:, 0]))  # never overflows
+        positive = np.where(scores[:, 0] >= 0, 1.0, tail) / (1.0 + tail)
         return np.column_stack([1.0 - positive, positive])
     if link == "mlogit":
         odds = np.exp(scores - scores.max(axis=1, keepdims=True))
         return odds / odds.sum(axis=1, keepdims=True)
     raise ValueError(f"link must be one of {LINKS}, not {link!r}")
-
-
-def _sigmoid(scores: np.ndarray) -> np.ndarray:
-    tail = np.exp(-np.abs(scores))  # never overflows
-    return np.where(scores >= 0, 1.0, tail) / (1.0 + tail)

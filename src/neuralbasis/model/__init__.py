@@ -2,7 +2,8 @@
 
 `additive_model` (predictions), `shapes` and `factors` (tables, dense and low-rank), `predictor` (arrays for the
 kernels), `predictions` (predictions as named columns), `purify`, `merge`, `summary` (how the model was fitted),
-`scorecard` and `term_table` (a model as text), `interpolation` (between knots, in NumPy).
+`residuals` (prediction intervals), `scorecard` and `term_table` (a model as text), `interpolation` (between knots, in
+NumPy).
 """
 
 from __future__ import annotations

@@ -30,10 +30,11 @@ from ..readonly import freeze_fields
 from ..serialization.model_file import read_fields, write_model
 from ..terms.term import Term, term_name
 from . import predictor
-from .factors import Contributions, LowRankPredictor, fill_contributions, join_contributions
+from .factors import Contributions, Factors, LowRankPredictor, fill_contributions, join_contributions
 from .predictor import TablePredictor, make_predictors, take_rows
+from .residuals import Residuals
 from .scorecard import Scorecard, describe, scorecard
-from .shapes import AnyShape, LowRankShape
+from .shapes import AnyShape, LowRankShape, square_spreads
 from .summary import Summary
 
 CACHED_NUMBERS = 1 << 16  # scores to which the link is applied at a time: they stay in the cache
@@ -58,6 +59,7 @@ class AdditiveModel:
     classes : labels of the classes, None for regression
     n_jobs : number of threads; None and -1 use all cores
     summary : how the model was fitted, None if it was built by hand
+    residuals : residuals of held-out rows, for `predict_interval` of a regression; None if there are none
 
     Examples
     --------
@@ -77,6 +79,7 @@ class AdditiveModel:
     classes: np.ndarray | None = None
     n_jobs: int | None = None
     summary: Summary | None = None
+    residuals: Residuals | None = None
     _is_plain: bool = field(init=False, repr=False)
     _places: tuple[Mapping[str, float] | None, ...] = field(init=False, repr=False)
     _used: list[int] | None = field(init=False, repr=False)  # columns that terms contain, None for all
@@ -152,13 +155,17 @@ class AdditiveModel:
     def store(self, X: Any) -> SparseMatrix:
         """Rows of a wide model as a sparse matrix."""
         numbers = self._numbers(X)
-        absent = next(part.factors.finder.absent for part in self._predictors if isinstance(part, LowRankPredictor))
-        return to_sparse(numbers, absent) if isinstance(numbers, np.ndarray) else numbers
+        return to_sparse(numbers, self.factors[0].finder.absent) if isinstance(numbers, np.ndarray) else numbers
 
     @cached_property
+    def factors(self) -> tuple[Factors, ...]:
+        """Terms of a wide model, one entry for each order; none for other models."""
+        return tuple(part.factors for part in self._predictors if isinstance(part, LowRankPredictor))
+
+    @property
     def is_wide(self) -> bool:
         """Whether any term is stored in factors."""
-        return any(isinstance(part, LowRankPredictor) for part in self._predictors)
+        return len(self.factors) > 0
 
     def predict(self, X: Any) -> np.ndarray:
         """(N,) values of a regression, or labels of the most probable class."""
@@ -181,6 +188,49 @@ class AdditiveModel:
             self._softmax(scores)
             return scores
         return inverse_link(self.link, scores)
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
+        """(N, 2) lower and upper bound of the target of a regression; see `NeuralBasisRegressor.predict_interval`.
+
+        Examples
+        --------
+        >>> from neuralbasis import NeuralBasisRegressor
+        >>> x = np.linspace(0, 1, 300)
+        >>> y = x + np.random.default_rng(0).uniform(-0.1, 0.1, 300)
+        >>> model = NeuralBasisRegressor(max_steps=100).fit({"size": x}, y).model_
+        >>> model.predict_interval({"size": [0.2, 0.8]}, coverage=0.8).round(1).tolist()
+        [[0.1, 0.3], [0.7, 0.9]]
+        """
+        return self.find_residuals().interval(self.scores(X)[:, 0], coverage)
+
+    def find_residuals(self) -> Residuals:
+        """The residuals of held-out rows; an error says what to do if there are none."""
+        if self.classes is not None or self.n_outputs > 1:
+            raise AttributeError("predict_interval needs a regression; a model of classes has predict_proba")
+        if self.residuals is None:
+            raise ValueError(
+                "predict_interval needs residuals of held-out rows, and this model has none: it was fitted with "
+                "validation_size=0, merged, built by hand, or saved by an older version; fit it with held-out rows, "
+                "such as validation_size=0.15, or update a merged model with new rows"
+            )
+        return self.residuals
+
+    def predict_with_uncertainty(self, X: Any) -> np.ndarray:
+        """(N, 2) score and its deviation over the members, (N, K, 2) with three classes or more.
+
+        The deviation is the root of the sum over all terms of the squared `spread`, whose squares are
+        interpolated between knots like scores. It measures how far members differ, not how far the target scatters
+        around the score, which is what `predict_interval` measures.
+        """
+        errors = np.sqrt(np.maximum(self._variances[1].scores(X), 0.0)) * self._variances[0]
+        found = np.stack([self.scores(X), errors], axis=2)
+        return found[:, 0] if self.n_outputs == 1 else found
+
+    @cached_property
+    def _variances(self) -> tuple[float, AdditiveModel]:
+        """A unit, and a model whose scores are the sums of all squared spreads in this unit."""
+        unit, shapes = square_spreads(self.shapes, self.encoder)
+        return unit, replace(self, intercept=np.zeros(self.n_outputs), shapes=shapes, residuals=None)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to one file for `neuralbasis.load`. The format uses no pickle; reading it needs no torch.

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -128,6 +129,36 @@ class Factors:
         )
         return replace(self, sizes=np.maximum(np.abs(mean) + excess / self.total, 0.0))
 
+    def renumber(self, place: np.ndarray) -> Factors:
+        """The same terms with column i as column place[i]."""
+        features = place[self.finder.features]
+        order = np.lexsort(features.T[::-1])
+        number = np.empty_like(order)
+        number[order] = np.arange(len(order))
+        return replace(
+            self,
+            finder=replace(self.finder, features=features[order]),
+            coefficients=self.coefficients[order],
+            deviations=self.deviations[order],
+            **join_cells(len(self), [(number, self.cells, self, 1.0)], len(self.bases)),
+            sizes=None if self.sizes is None else self.sizes[order],
+        )
+
+    def correct(self, correction: Factors, share: float) -> Factors:
+        """The factors plus a share of a correction that was learned from other rows, on the same terms and bases.
+
+        The variance is that share of the correction's and the rest of their own, as for tables.
+        """
+        deviations = np.hypot(np.sqrt(1 - share) * self.deviations, np.sqrt(share) * correction.deviations)
+        parts = [(np.arange(len(self)), part.cells, part, 1.0) for part in (self, correction)]
+        return replace(
+            self,
+            coefficients=self.coefficients + np.float32(share) * correction.coefficients,
+            deviations=deviations.astype(np.float32),
+            **join_cells(len(self), parts, len(self.bases)),
+            sizes=None,
+        )
+
     def _sum_by_term(
         self, codes: SparseCodes, weights: np.ndarray, transform: Callable[[np.ndarray, np.ndarray], np.ndarray]
     ) -> np.ndarray:
@@ -165,7 +196,7 @@ class Factors:
             count = np.zeros(len(self), np.int64)
             for start in range(first, last, BLOCK_ROWS):
                 end = min(start + BLOCK_ROWS, last)
-                codes, blend = self.find(rows.take_slice(start, end))
+                codes, blend = self.find(rows[start:end])
                 if is_large:
                     kernels.add_sorted_entries(*codes.sort(count), blend, self.coefficients, out[start:end])
                 else:
@@ -173,6 +204,25 @@ class Factors:
             return -1
 
         kernels.share_rows(work, len(rows), threads, min_rows=64)
+
+
+def join_cells(
+    n_terms: int, parts: Sequence[tuple[np.ndarray, np.ndarray, Factors, float]], n_cells: int
+) -> dict[str, Any]:
+    """Cells with training rows of several factors, their weights added up.
+
+    parts : (terms, cells, factors, weight) the new index of each term of the factors, the new cell of each of their
+        `cells`, and a factor of their weights
+    """
+    keys = [np.repeat(terms, np.diff(part.cell_starts)) * n_cells + cells for terms, cells, part, _ in parts]
+    weights = [weight * part.weights for _, _, part, weight in parts]
+    found, place = np.unique(np.concatenate(keys), return_inverse=True)
+    return {
+        "cells": (found % n_cells).astype(parts[0][1].dtype),
+        "weights": np.bincount(place, np.concatenate(weights), minlength=len(found)),
+        "cell_starts": np.searchsorted(found, np.arange(n_terms + 1) * n_cells),
+        "total": sum(weight * part.total for *_, part, weight in parts),
+    }
 
 
 @dataclass(frozen=True, eq=False)

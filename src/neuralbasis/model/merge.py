@@ -17,13 +17,18 @@ from typing import Any
 
 import numpy as np
 
-from ..encoding.axis import Axis, level_axis
+from ..encoding.axis import Axis
 from ..encoding.encoder import Encoder
 from ..terms.term import Term
 from .additive_model import AdditiveModel, find_model
-from .purify import Table, is_silent, purify
-from .shapes import LowRankShape, Shape
+from .density import is_silent, smooth_density
+from .merge_factors import merge_factors
+from .purify import Table, purify
+from .resampling import distribute, join_axes, multiply_axes, resample_axis
+from .shapes import AnyShape, Shape, make_shapes
 from .summary import Summary, read_clock
+
+_Merged = tuple[Encoder, np.ndarray, tuple[AnyShape, ...]]
 
 
 def merge(models: Sequence[Any], weights: Sequence[float] | None = None) -> AdditiveModel:
@@ -54,21 +59,37 @@ def merge(models: Sequence[Any], weights: Sequence[float] | None = None) -> Addi
     if len(found) == 1:
         return found[0]
     _check_compatible(found)
-    first = found[0]
-    axes = tuple(_join_axes([model.encoder.axes[d] for model in found]) for d in range(len(first.encoder.axes)))
-    terms = sorted({term for model in found for term in model.terms}, key=lambda term: (len(term), term))
-    rows = counts * [count_rows(model) for model in found]
-    intercepts, shapes = np.stack([model.intercept for model in found]), []
+    first, summary = found[0], _join_summaries([model.summary for model in found], counts)
+    encoder, intercept, shapes = (_merge_wide if first.is_wide else _merge_tables)(found, counts)
+    return AdditiveModel(encoder, intercept, shapes, first.link, first.classes, first.n_jobs, summary)
+
+
+def _merge_tables(models: Sequence[AdditiveModel], counts: np.ndarray) -> _Merged:
+    axes = tuple(join_axes(own) for own in zip(*(model.encoder.axes for model in models), strict=True))
+    terms = sorted({term for model in models for term in model.terms}, key=lambda term: (len(term), term))
+    rows = counts * [count_rows(model) for model in models]
+    intercepts, shapes = np.stack([model.intercept for model in models]), []
     for term in terms:
-        own, tables = _resample_term(term, [_find(model, term) for model in found], axes, rows, counts)
+        own, tables = _resample_term(term, [_find(model, term) for model in models], axes, rows, counts)
         if len(term) == 1:
-            moves = _align(tables, _resample_axis(*own, *own).widths)
+            moves = _align(tables, resample_axis(*own, *own).widths)
             tables = [replace(table, scores=table.scores + move) for table, move in zip(tables, moves, strict=True)]
             intercepts -= moves
         shapes.append(_average(term, own, tables, rows))
     shapes, intercept = centre_shapes(shapes, np.average(intercepts, axis=0, weights=rows))
-    summary = _join_summaries([model.summary for model in found], counts)
-    return AdditiveModel(Encoder(axes), intercept, tuple(shapes), first.link, first.classes, first.n_jobs, summary)
+    return Encoder(axes), intercept, tuple(shapes)
+
+
+def _merge_wide(models: Sequence[AdditiveModel], counts: np.ndarray) -> _Merged:
+    """Terms of a wide model are not centred but 0 where a value is absent: the intercept is the score of such a row."""
+    rows = counts * [model.factors[0].total for model in models]
+    by_order = [{part.order: part for part in model.factors} for model in models]
+    orders = sorted({order for found in by_order for order in found})
+    factors = [merge_factors([found.get(order) for found in by_order], rows, counts) for order in orders]
+    axis = factors[0].finder.axis
+    encoder = Encoder(tuple(replace(axis, name=name) for name in models[0].encoder.names))
+    intercept = np.average([model.intercept for model in models], axis=0, weights=rows)
+    return encoder, intercept, make_shapes(factors, encoder)
 
 
 def _read_models(models: Sequence[Any], weights: Sequence[float] | None) -> tuple[list[AdditiveModel], np.ndarray]:
@@ -84,12 +105,11 @@ def _read_models(models: Sequence[Any], weights: Sequence[float] | None) -> tupl
             f"weights must be one number of at least 0 for each of the {len(found)} models, not all 0; got {weights!r}"
         )
     kept = [model for model, count in zip(found, counts, strict=True) if count > 0]
-    for model in kept:
-        if any(isinstance(shape, LowRankShape) for shape in model.shapes):
-            raise ValueError(
-                "models of very wide sparse tables keep their terms in factors and cannot be merged; fit one model on "
-                "all rows instead"
-            )
+    if len({model.is_wide for model in kept}) > 1:
+        raise ValueError(
+            "models of very wide sparse tables keep their terms in factors and can only be merged with each other; fit "
+            "one model on all rows instead"
+        )
     return [kept[0], *[_reorder(model, kept[0].encoder.names) for model in kept[1:]]], counts[counts > 0]
 
 
@@ -101,12 +121,16 @@ def _reorder(model: AdditiveModel, names: Sequence[str]) -> AdditiveModel:
     if set(own) != set(names):
         odd = sorted(set(own) ^ set(names))
         raise ValueError(f"models to merge must have the same columns; only some of them have {', '.join(odd)}")
-    place = {feature: list(names).index(name) for feature, name in enumerate(own)}
+    number = {name: index for index, name in enumerate(names)}
+    place = np.array([number[name] for name in own])
+    encoder = model.encoder.take(np.argsort(place).tolist())
+    if model.is_wide:
+        return replace(model, encoder=encoder, shapes=make_shapes([f.renumber(place) for f in model.factors], encoder))
     shapes = []
     for shape in model.shapes:
-        term = [place[feature] for feature in shape.term]
+        term = place[list(shape.term)].tolist()
         shapes.append(_transpose(plain_shape(shape), term, np.argsort(term)))
-    return replace(model, encoder=model.encoder.take([own.index(name) for name in names]), shapes=tuple(shapes))
+    return replace(model, encoder=encoder, shapes=tuple(shapes))
 
 
 def _transpose(shape: Shape, term: Sequence[int], order: np.ndarray) -> Shape:
@@ -154,72 +178,6 @@ def count_rows(model: AdditiveModel) -> float:
     return max((float(shape.weights.sum()) for shape in model.shapes), default=1.0)
 
 
-def _join_axes(axes: Sequence[Axis], main: Axis | None = None) -> Axis:
-    """The union of the knots or levels; levels follow the column's `main` axis, or the order of the models.
-
-    Places are evenly spaced, since only training reads them.
-    """
-    first = axes[0]
-    if not first.is_level:
-        knots = np.unique(np.concatenate([axis.knots for axis in axes]))
-        return replace(first, knots=knots, places=_even(len(knots)))
-    names = list(dict.fromkeys(level for axis in axes for level in axis.levels or ()))
-    mass = [sum(_mass_of(axis, name) for axis in axes) for name in names]
-    if main is None:
-        return level_axis(first.name, first.kind, names, np.array(mass))
-    number = {level: index for index, level in enumerate(main.levels or ())}
-    order = np.argsort([number[name] for name in names])
-    joined = level_axis(first.name, first.kind, [names[k] for k in order], np.array(mass)[order])
-    return replace(joined, knots=np.array([float(number[names[k]]) for k in order]))
-
-
-def _even(count: int) -> np.ndarray:
-    return np.linspace(0.0, 1.0, count) if count > 1 else np.array([0.5])
-
-
-def _mass_of(axis: Axis, level: str) -> float:
-    levels = axis.levels or ()
-    if level not in levels:
-        return 0.0
-    return 1.0 if axis.mass is None else float(axis.mass[levels.index(level)])
-
-
-@dataclass(frozen=True)
-class _Resampling:
-    """How the cells of a new axis are interpolated from those of an old axis of the same column.
-
-    values : (new cells, old cells) weights that sum to 1 in each row
-    inside : (new cells,) whether the cell lies within the knots or levels of the old axis
-    widths : (old cells,) length of the column that a cell covers; 1 for levels
-    """
-
-    values: np.ndarray
-    inside: np.ndarray
-    widths: np.ndarray
-
-
-def _resample_axis(old: Axis, new: Axis) -> _Resampling:
-    n_old, n_new = old.n_cells, new.n_cells
-    values, inside, widths = np.zeros((n_new, n_old)), np.ones(n_new, dtype=bool), np.ones(n_old)
-    values[0, 0] = values[-1, -1] = 1.0
-    cells = np.arange(1, n_new - 1)
-    if old.is_level:
-        number = {level: index for index, level in enumerate(old.levels or ())}
-        place = np.array([number.get(level, n_old - 2) for level in new.levels or ()])
-        values[cells, place + 1] = 1.0
-        inside[cells] = place < n_old - 2
-        return _Resampling(values, inside, widths)
-    position = np.interp(new.knots, old.knots, np.arange(1.0, n_old - 1))
-    left = np.minimum(position.astype(int), n_old - 2)
-    values[cells, left] += 1 - (position - left)
-    values[cells, np.minimum(left + 1, n_old - 2)] += position - left
-    inside[cells] = (new.knots >= old.knots[0]) & (new.knots <= old.knots[-1])
-    if len(old.knots) > 1:
-        gaps = np.diff(old.knots)
-        widths[1:-1] = np.maximum((np.r_[gaps, gaps[-1]] + np.r_[gaps[0], gaps]) / 2, np.finfo(float).tiny)
-    return _Resampling(values, inside, widths)
-
-
 @dataclass(frozen=True)
 class _ResampledTable:
     """One model's table of a term, resampled on the joined axes.
@@ -247,7 +205,7 @@ def _resample_term(
     """
     known = [shape for shape in found if shape is not None]
     axes = tuple(
-        mains[feature] if len(term) == 1 else _join_axes([shape.axes[d] for shape in known], mains[feature])
+        mains[feature] if len(term) == 1 else join_axes([shape.axes[d] for shape in known], mains[feature])
         for d, feature in enumerate(term)
     )
     own = {
@@ -288,35 +246,22 @@ def _average(term: Term, axes: tuple[Axis, ...], tables: Sequence[_ResampledTabl
 
 def _resample(shape: Shape, axes: Sequence[Axis], count: float) -> _ResampledTable:
     """A shape on other axes; `count` is the weight of one row."""
-    steps = [_resample_axis(old, new) for old, new in zip(shape.axes, axes, strict=True)]
+    steps = [resample_axis(old, new) for old, new in zip(shape.axes, axes, strict=True)]
     inside = reduce(np.multiply.outer, [step.inside.astype(float) for step in steps])
     density = count * shape.weights / reduce(np.multiply.outer, [step.widths for step in steps])
     return _ResampledTable(
-        _multiply_axes(shape.scores, [step.values for step in steps]),
-        _multiply_axes(shape.spread, [step.values for step in steps]),
-        _multiply_axes(density, [step.values for step in steps]) * inside,
-        _multiply_axes(count * shape.weights, [_distribute(step) for step in steps]),
+        multiply_axes(shape.scores, [step.values for step in steps]),
+        multiply_axes(shape.spread, [step.values for step in steps]),
+        multiply_axes(density, [step.values for step in steps]) * inside,
+        multiply_axes(count * shape.weights, [distribute(step) for step in steps]),
     )
 
 
-def _distribute(step: _Resampling) -> np.ndarray:
-    """(new cells, old cells) shares in which the weight of an old cell goes to the new cells that read it."""
-    shares = step.values * step.inside[:, None]
-    return shares / np.maximum(shares.sum(axis=0), np.finfo(float).tiny)
-
-
-def _multiply_axes(table: np.ndarray, matrices: Sequence[np.ndarray]) -> np.ndarray:
-    """A matrix product along each of the first axes."""
-    for d, matrix in enumerate(matrices):
-        table = np.moveaxis(np.tensordot(matrix, table, (1, d)), 0, d)
-    return table
-
-
 def centre_shapes(shapes: Sequence[Shape], intercept: np.ndarray) -> tuple[list[Shape], np.ndarray]:
-    """Purify shapes over their training weights; cells without a basis and without rows are set to 0."""
+    """Purify shapes over the density of their rows; cells without a basis and without rows are set to 0."""
     tables = [Table(shape.term, shape.axes, shape.scores, shape.weights) for shape in shapes]
     spread = {shape.term: shape.spread for shape in shapes}
-    pure, intercept = purify(tables, intercept)
+    pure, intercept = purify(tables, intercept, smooth_density)
     centred = []
     for table in sorted(pure, key=lambda table: (len(table.term), table.term)):
         scores = np.where(is_silent(table.axes, table.weights)[..., None], 0.0, table.values)

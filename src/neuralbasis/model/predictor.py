@@ -310,11 +310,9 @@ class TablePredictor:
 
 def take_rows(numbers: np.ndarray | SparseMatrix, rows: slice | np.ndarray) -> Any:
     """Select rows; consecutive rows are a view."""
-    if isinstance(rows, np.ndarray):
-        if rows[-1] - rows[0] != len(rows) - 1:
-            return numbers.take(rows) if isinstance(numbers, SparseMatrix) else numbers[rows]
+    if isinstance(rows, np.ndarray) and rows[-1] - rows[0] == len(rows) - 1:
         rows = slice(int(rows[0]), int(rows[-1]) + 1)
-    return numbers.take_slice(rows.start, rows.stop) if isinstance(numbers, SparseMatrix) else numbers[rows]
+    return numbers[rows]
 
 
 def _read_column(numbers: np.ndarray | SparseMatrix, column: int) -> np.ndarray:
@@ -340,7 +338,7 @@ def lean(scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def _positions(values: np.ndarray, axis: Axis) -> np.ndarray:
-    """(N,) positions of a column's values on an axis; `kernels._locate` in NumPy."""
+    """(N,) positions of a column's values on an axis; `kernels.predict.locate_column` in NumPy."""
     count = len(axis.knots)
     if axis.is_level:
         found = np.minimum(np.searchsorted(axis.knots, np.nan_to_num(values, nan=-1.0)), count - 1)

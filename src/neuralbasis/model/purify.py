@@ -2,10 +2,11 @@
 
     f_ij(x_i, x_j) = c + a_i(x_i) + b_j(x_j) + r_ij(x_i, x_j)          Σ_j w_ij r_ij = Σ_i w_ij r_ij = 0
 
-In: tables of all members with training weights, and an intercept. Out: purified tables and intercept with the same
-scores. From the highest order down, the weighted least squares projection of a table on sums of functions of fewer
-features is subtracted from it and added to the tables of those features; the mean goes to the intercept. Cells without
-weight are changed in the same way, so no score changes.
+In: tables of all members with training weights, an intercept, and the density w of a table (`smooth_density`; by
+default the training weights). Out: purified tables and intercept with the same scores. From the highest order down, the
+weighted least squares projection of a table on sums of functions of fewer features is subtracted from it and added to
+the tables of those features; the mean goes to the intercept. Cells of density 0 are changed in the same way, so no
+score changes.
 """
 
 from __future__ import annotations
@@ -14,74 +15,45 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from itertools import combinations
+from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 
 from ..encoding.axis import Axis
+from ..terms.margins import divide
 from ..terms.term import Term
 from .interpolation import bracket_knots
 
 STACK = 1 << 18  # numbers to process at a time: they stay in the cache
-MIN_GAP = 1e-12  # an eigenvalue this close to 1 marks a disconnected block of cells; rounding hides smaller gaps
-MIN_SHARE = 1e-13  # weights below this share of the largest are set to 0: their sums would be rounding errors
-TOLERANCE = 1e-12  # largest weighted mean along an axis, relative to the table's largest value
-MAX_STEPS = 2000  # of conjugate gradients; real data need about 100
+ROUNDING = 1e-12  # limit of weighted means along an axis relative to the largest value; rounding hides smaller gaps
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """The values of one term for all members, before they are averaged.
-
-    Parameters
-    ----------
-    term : increasing feature indices
-    axes : one axis per feature
-    values : (c_1, …, c_o, C) in C channels; along each axis: missing, knots, unseen
-    weights : (c_1, …, c_o) training weight of each cell
-    mix : None, or (C, E): the term contributes values @ mix (tied classes: C shapes, weighted for each class)
-    """
+    """The values of one term for all members, before they are averaged."""
 
     term: Term
     axes: tuple[Axis, ...]
-    values: np.ndarray
-    weights: np.ndarray
-    mix: np.ndarray | None = None
+    values: np.ndarray  # (c_1, …, c_o, C) in C channels; along each axis: missing, knots, unseen
+    weights: np.ndarray  # (c_1, …, c_o) training weight of each cell
+    mix: np.ndarray | None = None  # (C, E): the term contributes values @ mix (tied: C shapes, weighted for each class)
 
     def to_outputs(self) -> np.ndarray:
         """(c_1, …, c_o, E) contributions of the term."""
         return self.values if self.mix is None else self.values @ self.mix
 
 
-def purify(tables: Sequence[Table], intercept: np.ndarray) -> tuple[list[Table], np.ndarray]:
+Density = Callable[[Sequence[Axis], np.ndarray], np.ndarray]
+
+
+def purify(
+    tables: Sequence[Table], intercept: np.ndarray, density: Density = lambda _axes, weights: weights
+) -> tuple[list[Table], np.ndarray]:
     """Make the weighted sums of all tables along every axis zero without changing any score.
 
     The knots of a term must be a subset of those of its smaller terms. Smaller terms that are absent are created and
-    follow the given ones. Nothing is changed in place.
-
-    Parameters
-    ----------
-    tables : one per term
-    intercept : (E,)
-
-    Returns
-    -------
-    tables : list of Table
-    intercept : (E,)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from neuralbasis.encoding.axis import level_axis
-    >>> axes = tuple(level_axis(name, "nominal", ["no", "yes"]) for name in "ab")
-    >>> weights, values = np.zeros((4, 4)), np.zeros((4, 4, 1))
-    >>> weights[1:3, 1:3] = 1.0
-    >>> values[1:3, 1:3, 0] = [[0.0, 2.0], [4.0, 10.0]]
-    >>> (pair, a, b), intercept = purify([Table((0, 1), axes, values, weights)], np.zeros(1))
-    >>> intercept.tolist(), a.values[1:3, 0].tolist(), b.values[1:3, 0].tolist()
-    ([4.0], [-3.0, 3.0], [-2.0, 2.0])
-    >>> pair.values[1:3, 1:3, 0].tolist()
-    [[1.0, -1.0], [-1.0, 1.0]]
+    follow the given ones. Nothing is changed in place. The intercept has the shape (E,).
     """
     _check_channels(tables, len(intercept))
     found = _add_parents(tables, len(intercept))
@@ -89,22 +61,12 @@ def purify(tables: Sequence[Table], intercept: np.ndarray) -> tuple[list[Table],
     for order in range(max(map(len, found), default=0), 0, -1):
         terms = sorted(term for term in found if len(term) == order)  # sums must not depend on the order of tables
         for stack in _stack_equal_shapes([_add_projections(found[term], pending.pop(term, [])) for term in terms]):
-            pure, projections = _split(stack)
+            pure, projections = _split(stack, density)
             found.update((table.term, table) for table in pure)
             for part in projections:
                 pending[part.term].append(part)
     constant = Table((), (), np.asarray(intercept, dtype=float), np.ones(()))
     return list(found.values()), _add_projections(constant, pending[()]).values
-
-
-def is_silent(axes: Sequence[Axis], weights: np.ndarray) -> np.ndarray:
-    """(c_1, …, c_o) cells without a basis and without training rows; they contribute 0."""
-    based = np.ones(weights.shape, dtype=bool)
-    for d, axis in enumerate(axes):
-        is_knot = np.zeros(axis.n_cells, dtype=bool)
-        is_knot[1:-1] = len(axes) > 1 or axis.kind != "nominal"
-        based &= is_knot.reshape([-1 if k == d else 1 for k in range(len(axes))])
-    return ~based & (weights == 0)
 
 
 def _check_channels(tables: Sequence[Table], n_outputs: int) -> None:
@@ -125,23 +87,22 @@ def _add_parents(tables: Sequence[Table], n_outputs: int) -> dict[Term, Table]:
     given = {table.term: table for table in tables}
     made: dict[Term, Table] = {}
     for order in range(max(map(len, given), default=0), 1, -1):
-        makers: dict[Term, tuple[Table, int]] = {}
+        options: dict[Term, list[tuple[Table, int]]] = defaultdict(list)
         children = [table for table in (given | made).values() if len(table.term) == order]
-        for child in sorted(children, key=lambda table: table.term):
-            for d in range(order):
-                parent = _drop(child.term, d)
-                if parent not in given and (parent not in makers or _size(child, d) > _size(*makers[parent])):
-                    makers[parent] = child, d
-        made |= {term: _make_parent(*makers[term], n_outputs) for term in makers}
+        for child, d in product(sorted(children, key=lambda table: table.term), range(order)):
+            options[_drop(child.term, d)].append((child, d))
+        finest = {term: max(found, key=_size) for term, found in options.items() if term not in given}
+        made |= {term: _make_parent(*found, n_outputs) for term, found in finest.items()}
     return given | {term: made[term] for term in sorted(made, key=lambda term: (len(term), term))}
 
 
-def _drop(term: Term, without: int) -> Term:
-    return term[:without] + term[without + 1 :]
+def _drop(parts: tuple[Any, ...], without: int) -> tuple[Any, ...]:
+    return parts[:without] + parts[without + 1 :]
 
 
-def _size(child: Table, without: int) -> int:
+def _size(option: tuple[Table, int]) -> int:
     """Cells of the table that remains when one axis is dropped."""
+    child, without = option
     return child.weights.size // child.weights.shape[without]
 
 
@@ -150,8 +111,7 @@ def _make_parent(child: Table, without: int, n_outputs: int) -> Table:
     weights = child.weights.sum(axis=without)
     mix = None if child.mix is None else np.zeros((0, n_outputs))
     values = np.zeros((*weights.shape, n_outputs if mix is None else 0))
-    axes = child.axes[:without] + child.axes[without + 1 :]
-    return Table(_drop(child.term, without), axes, values, weights, mix)
+    return Table(_drop(child.term, without), _drop(child.axes, without), values, weights, mix)
 
 
 def _add_projections(table: Table, projections: Sequence[Table]) -> Table:
@@ -217,20 +177,20 @@ def _stack_equal_shapes(tables: Sequence[Table]) -> list[list[Table]]:
     return stacks
 
 
-def _split(stack: Sequence[Table]) -> tuple[list[Table], list[Table]]:
+def _split(stack: Sequence[Table], density: Density) -> tuple[list[Table], list[Table]]:
     """Split tables of equal shape into purified tables and their projections on all smaller terms.
 
     Each projection goes directly to its term. Passing a main effect of a triple through a pair would leave traces of
     opposite sign in cells without weight.
     """
     values = np.stack([table.values for table in stack], dtype=float)  # (n, c_1, …, c_o, C)
-    weights = np.stack([table.weights for table in stack], dtype=float)
+    weights = np.stack([density(table.axes, table.weights) for table in stack], dtype=float)
     cells = tuple(range(1, weights.ndim))
-    weights[weights < MIN_SHARE * weights.max(axis=cells, keepdims=True)] = 0.0
+    weights[weights < 1e-13 * weights.max(axis=cells, keepdims=True)] = 0.0  # their sums would be rounding errors
     scale = np.where(weights[..., None] > 0, np.abs(values), 0.0).max(axis=cells)[:, None]  # (n, 1, C)
     parts = []
     for size in range(len(cells)):
-        for kept, part in _project(values, weights, size, TOLERANCE * scale).items():
+        for kept, part in _project(values, weights, size, ROUNDING * scale).items():
             for table, own in zip(stack, part, strict=True):
                 term, axes = tuple(table.term[d] for d in kept), tuple(table.axes[d] for d in kept)
                 parts.append(Table(term, axes, own, np.empty(0), table.mix))
@@ -250,7 +210,7 @@ class _Sums:
         self.kept = list(combinations(features, size))
         dropped = [tuple(1 + d for d in features if d not in kept) for kept in self.kept]
         margins = [weights.sum(axis=axes, keepdims=True)[..., None] for axes in dropped]
-        self.roots = [np.divide(1.0, np.sqrt(m), out=np.zeros_like(m), where=m > 0) for m in margins]
+        self.roots = [divide(np.ones_like(margin), np.sqrt(margin)) for margin in margins]
         self.flat_roots = np.concatenate([root.reshape(len(weights), -1, 1) for root in self.roots], axis=1)
         self.bounds = np.cumsum([margin[0].size for margin in margins])[:-1]
 
@@ -307,7 +267,7 @@ def _factor_pairs(sums: _Sums) -> Callable[[np.ndarray], np.ndarray]:
     turned = np.swapaxes(joint, 1, 2)
     eigenvalues, vectors = np.linalg.eigh(turned @ joint)
     gap = 1.0 - eigenvalues[..., None]
-    is_block = gap < MIN_GAP
+    is_block = gap < ROUNDING
 
     def solve(margins: np.ndarray) -> np.ndarray:
         first, second = np.split(margins, [n_rows], axis=1)
@@ -324,25 +284,20 @@ def _solve_by_steps(sums: _Sums, tolerance: np.ndarray, margins: np.ndarray) -> 
     """Conjugate gradients on the normal equations, with separate step sizes for every table and channel."""
     functions, residual, direction = np.zeros_like(margins), margins, margins
     energy, is_open = _energy(margins), np.full(tolerance.shape, True)
-    for _ in range(MAX_STEPS):
+    for _ in range(2000):  # real data need about 100
         image = sums.gather(reduce(np.add, sums.parts(direction)))
         curvature = (direction * image).sum(axis=1, keepdims=True)
-        is_open &= curvature > MIN_GAP * _energy(direction)  # otherwise only rounding is left
+        is_open &= curvature > ROUNDING * _energy(direction)  # otherwise only rounding is left
         is_open &= (np.abs(residual) * sums.flat_roots).max(axis=1, keepdims=True) > tolerance
         if not is_open.any():
             break
-        step = _divide(energy, np.where(is_open, curvature, 0.0))
+        step = divide(energy, np.where(is_open, curvature, 0.0))
         functions += step * direction
         residual = residual - step * image
         before, energy = energy, _energy(residual)
-        direction = residual + _divide(energy, before) * direction
+        direction = residual + divide(energy, before) * direction
     return functions
 
 
 def _energy(functions: np.ndarray) -> np.ndarray:
     return (functions**2).sum(axis=1, keepdims=True)
-
-
-def _divide(above: np.ndarray, below: np.ndarray) -> np.ndarray:
-    """0 where the divisor is not positive."""
-    return np.divide(above, below, out=np.zeros_like(above), where=below > 0)

@@ -105,7 +105,7 @@ def describe(model: Any) -> str:
     importances = model.importances()
     order = np.argsort(-importances, kind="stable")
     shown = order[:MAX_TERMS]
-    names = [_shorten(model.term_names[t], MAX_NAME) for t in shown]
+    names = [_shorten(model.term_names[t]) for t in shown]
     hidden = len(order) - len(shown)
     lines = [*_format_formula(model, shown, names, hidden), "", *_format_terms(model, shown, names, importances)]
     if hidden:
@@ -129,7 +129,7 @@ class Scorecard:
     heading: str = ""
 
     def __str__(self) -> str:
-        outputs = _shorten_labels(self.outputs)
+        outputs = [_shorten(str(label)) for label in self.outputs]
         texts = ["\n".join(_format_table(table, outputs)) for table in self.tables]
         return "\n\n".join([self.heading, *texts] if self.heading else texts)
 
@@ -164,9 +164,12 @@ def find_term(model: Any, term: Any) -> int:
 
 def score_name(model: Any) -> str:
     """What the score of a model means, in words."""
-    if model.link == "logit":
-        return f"log odds of {_quote_label(model.classes[1])}" if model.classes is not None else "log odds"
-    return "score of a class" if model.link == "mlogit" else "prediction"
+    if model.link != "logit":
+        return "score of a class" if model.link == "mlogit" else "prediction"
+    if model.classes is None:
+        return "log odds"
+    label, text = model.classes[1], _shorten(str(model.classes[1]))
+    return f'log odds of "{text}"' if isinstance(label, str) else f"log odds of {text}"
 
 
 def number_format(largest: float, digits: int = DIGITS) -> str:
@@ -184,14 +187,14 @@ def reachable_cells(axis: Axis) -> slice:
     return slice(None) if axis.is_level else slice(-1)
 
 
-def _reachable_scores(shape: AnyShape) -> np.ndarray:
+def reachable_scores(shape: AnyShape) -> np.ndarray:
     return shape.scores[tuple(reachable_cells(axis) for axis in shape.axes)]
 
 
 def _largest_score(model: Any, chosen: Sequence[int] | np.ndarray) -> float:
     """Largest absolute score of all terms; of the chosen terms only if the model has more than `MAX_TABLES`."""
     terms = chosen if len(model.shapes) > MAX_TABLES else range(len(model.shapes))
-    return max((float(np.abs(_reachable_scores(model.shapes[t])).max()) for t in terms), default=0.0)
+    return max((float(np.abs(reachable_scores(model.shapes[t])).max()) for t in terms), default=0.0)
 
 
 def output_labels(model: Any) -> tuple[Any, ...]:
@@ -201,16 +204,7 @@ def output_labels(model: Any) -> tuple[Any, ...]:
     return tuple(range(model.n_outputs)) if model.classes is None else tuple(model.classes.tolist())
 
 
-def _shorten_labels(labels: Sequence[Any]) -> list[str]:
-    return [_shorten(str(label), MAX_NAME) for label in labels]
-
-
-def _quote_label(label: Any) -> str:
-    text = _shorten(str(label), MAX_NAME)
-    return f'"{text}"' if isinstance(label, str) else text
-
-
-def _shorten(text: str, width: int) -> str:
+def _shorten(text: str, width: int = MAX_NAME) -> str:
     """Escape control characters and replace the middle of a long text by an ellipsis.
 
     >>> _shorten("total of outstanding debts in thousands", 20)
@@ -232,8 +226,8 @@ def _format_heading(model: Any, spec: str) -> str:
     if model.n_outputs == 1:
         first = [f"{score_name(model)} = {_format_number(model.intercept[0], spec)} + {tables}"]
     else:
-        named = zip(_shorten_labels(output_labels(model)), model.intercept, strict=True)
-        starts = "; ".join(f"{name}: {_format_number(start, spec)}" for name, start in named)
+        named = zip(output_labels(model), model.intercept, strict=True)
+        starts = "; ".join(f"{_shorten(str(label))}: {_format_number(start, spec)}" for label, start in named)
         first = [f"{score_name(model)} = its intercept + {tables}", *wrap(f"intercepts: {starts}", WIDTH)]
     legend = "± is the spread over the members; rows and share are those of the training table"
     return "\n".join([*first, *_link_lines(model), legend])
@@ -241,8 +235,7 @@ def _format_heading(model: Any, spec: str) -> str:
 
 def _link_lines(model: Any) -> list[str]:
     if model.link == "logit":
-        of = f" of {_quote_label(model.classes[1])}" if model.classes is not None else ""
-        return [f"probability{of} = 1 / (1 + exp(-log odds))"]
+        return [f"{score_name(model).replace('log odds', 'probability', 1)} = 1 / (1 + exp(-log odds))"]
     if model.link == "mlogit":
         return [f"probability of a class = exp(its score) / sum of exp(score) over the {model.n_outputs} classes"]
     return []
@@ -265,7 +258,7 @@ def _format_terms(model: Any, shown: np.ndarray, names: Sequence[str], importanc
     importance_spec = number_format(float(importances.max(initial=0.0)), DIGITS - 1)
     rows = [("term", "kind", "lowest", "highest", "importance", "")]
     for t, name in zip(shown, names, strict=True):
-        scores, bar = _reachable_scores(model.shapes[t]), round(MAX_BAR * importances[t] / (importances.max() or 1.0))
+        scores, bar = reachable_scores(model.shapes[t]), round(MAX_BAR * importances[t] / (importances.max() or 1.0))
         low, high = _format_number(scores.min(), spec), _format_number(scores.max(), spec)
         importance = _format_number(importances[t], importance_spec)
         rows.append((name, _term_kind(model.shapes[t].axes), low, high, importance, "#" * bar))
@@ -287,7 +280,8 @@ def _format_table(table: TermTable, outputs: Sequence[str]) -> list[str]:
     if len(table.axes) > 1:
         lines += _format_grids(table, outputs)
     elif table.axes[0].is_level:
-        lines += _format_levels(table, outputs)
+        levels = [([label], [place]) for place, label in enumerate(_cell_labels(table, 0))]
+        lines += _format_lines(table, ["level"], levels, outputs)
     else:
         lines += _format_ranges(table, outputs)
     return lines + _omission_notes(table)
@@ -298,7 +292,7 @@ def _omission_notes(table: TermTable) -> list[str]:
     notes = []
     for axis, cells, column in zip(table.axes, table.cells, table.columns, strict=True):
         if axis.is_level and (hidden := axis.n_cells - len(cells)):
-            notes.append(f"left out: the {hidden} rarest levels of {_shorten(column, MAX_NAME)}")
+            notes.append(f"left out: the {hidden} rarest levels of {_shorten(column)}")
     if table.error > STRAIGHT * np.abs(table.scores).max():
         notes.append(f"thinned: printed scores are up to {table.error:.2g} from the model's")
     return notes
@@ -306,32 +300,35 @@ def _omission_notes(table: TermTable) -> list[str]:
 
 def _format_ranges(table: TermTable, outputs: Sequence[str]) -> list[str]:
     """One line per linear segment: its ends and the scores there."""
-    at, scores, spec = _format_knots(table, 0), table.scores, table.spec
-    ends = [("missing", "", 0, 0), ("below", at[0], 1, 1)]
-    ends += [(at[i], at[i + 1], i + 1, i + 2) for i in range(len(at) - 1)]
-    ends += [(at[-1], "above", len(at), len(at))]
-    rows = []
-    for start, stop, left, right in ends:
-        texts = [_format_segment(scores[left, k], scores[right, k], left != right, spec) for k in range(len(outputs))]
-        spread = _format_number(table.spread[[left, right]].max(), spec)
-        rows.append(([start, stop], texts, [spread, *_format_weight(table, left if start != "below" else None)]))
+    at = _format_knots(table, 0)
+    ends = [(["missing", ""], [0]), (["below", at[0]], [1])]
+    ends += [([at[i], at[i + 1]], [i + 1, i + 2]) for i in range(len(at) - 1)]
+    ends += [([at[-1], "above"], [len(at)])]
     rule = "between two ends: score = left + (value - from) / (to - from) × (right - left)"
-    return [*_format_blocks((["from", "to"], outputs, ["±", "rows", "share"]), rows), *([rule] if len(at) > 1 else [])]
+    return [*_format_lines(table, ["from", "to"], ends, outputs), *([rule] if len(at) > 1 else [])]
 
 
-def _format_levels(table: TermTable, outputs: Sequence[str]) -> list[str]:
+def _format_lines(
+    table: TermTable, names: Sequence[str], ends: Sequence[tuple[list[str], list[int]]], outputs: Sequence[str]
+) -> list[str]:
+    """Lines given by their labels and cells, one or two: scores, largest spread, training rows and their share."""
     rows = []
-    for place, name in enumerate(_cell_labels(table, 0)):
-        texts = [_format_number(score, table.spec) for score in table.scores[place]]
-        spread = _format_number(table.spread[place].max(), table.spec)
-        rows.append(([name], texts, [spread, *_format_weight(table, place)]))
-    return _format_blocks((["level"], outputs, ["±", "rows", "share"]), rows)
+    for labels, places in ends:
+        texts = [
+            " to ".join(_format_number(table.scores[p, k], table.spec) for p in places) for k in range(len(outputs))
+        ]
+        weight, digits = float(table.weights[places[0]]), ".0f" if table.total >= 1 else ".3g"
+        rates = [f"{weight:{digits}}", f"{100 * weight / (table.total or 1.0):.1f}%"]
+        spread = _format_number(table.spread[places].max(), table.spec)
+        is_below = len(labels) == 2 and labels[0] == "below"  # the next line has its rows
+        rows.append((labels, texts, [spread, *(["", ""] if is_below else rates)]))
+    return _format_blocks((names, outputs, ["±", "rows", "share"]), rows)
 
 
 def _format_grids(table: TermTable, outputs: Sequence[str]) -> list[str]:
     """A grid over the last two columns, for each output and each cell of the preceding columns."""
     labels = [_cell_labels(table, d) for d in range(len(table.axes))]
-    *leading, down, across = [_shorten(column, MAX_NAME) for column in table.columns]
+    *leading, down, across = [_shorten(column) for column in table.columns]
     lines = [f"± at most {_format_number(table.spread.max(), table.spec)}; interpolate linearly along each column"]
     for place, k in product(np.ndindex(*table.weights.shape[:-2]), range(len(outputs))):
         where = [f"{column} = {labels[d][place[d]]}" for d, column in enumerate(leading)]
@@ -360,24 +357,12 @@ def _format_blocks(header: Row, rows: Sequence[Row]) -> list[str]:
     return lines
 
 
-def _format_segment(left: float, right: float, is_sloped: bool, spec: str) -> str:
-    return f"{_format_number(left, spec)} to {_format_number(right, spec)}" if is_sloped else _format_number(left, spec)
-
-
-def _format_weight(table: TermTable, place: int | None) -> list[str]:
-    """Number of training rows and their share; empty for the range below the first knot (`place` is None)."""
-    if place is None:
-        return ["", ""]
-    weight = float(table.weights[place])
-    return [f"{weight:.0f}" if table.total >= 1 else f"{weight:.3g}", f"{100 * weight / (table.total or 1.0):.1f}%"]
-
-
 def _cell_labels(table: TermTable, d: int) -> list[str]:
     """Labels of the printed cells along an axis."""
     axis = table.axes[d]
     if axis.levels is None:
         return [MISSING, *_format_knots(table, d)]
-    levels = [_shorten(axis.levels[cell - 1], MAX_NAME) for cell in table.cells[d][1:-1]]
+    levels = [_shorten(axis.levels[cell - 1]) for cell in table.cells[d][1:-1]]
     return [MISSING, *(repr(level) if level in (MISSING, UNSEEN) else level for level in levels), UNSEEN]
 
 

@@ -194,6 +194,27 @@ def mean_size(scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.average(np.abs(scores[is_used]), axis=0, weights=weights[is_used])
 
 
+def square_spreads(shapes: Sequence[AnyShape], encoder: Encoder) -> tuple[float, tuple[AnyShape, ...]]:
+    """The largest spread, and shapes whose scores are the squared spreads in this unit.
+
+    Squares in the unit of the target could overflow or underflow.
+    """
+    tables = [shape for shape in shapes if not isinstance(shape, LowRankShape)]
+    spreads = [np.asarray(shape.spread) for shape in tables]
+    factors = list(dict.fromkeys(shape.factors for shape in shapes if isinstance(shape, LowRankShape)))
+    sizes = [float(values.max()) for values in (*spreads, *(part.deviations for part in factors))]
+    unit = max(sizes, default=0.0) or 1.0
+    squares = [
+        Shape(shape.term, shape.axes, (spread / unit) ** 2, np.zeros_like(spread), shape.weights)
+        for shape, spread in zip(tables, spreads, strict=True)
+    ]
+    squared = [
+        replace(part, bases=part.bases**2, coefficients=(part.deviations / np.float32(unit)) ** 2, sizes=None)
+        for part in factors
+    ]
+    return unit, (*squares, *make_shapes(squared, encoder))
+
+
 def make_shapes(factors: Sequence[Factors], encoder: Encoder) -> tuple[LowRankShape, ...]:
     """One shape per term, in the order of the factors, on axes with the knots of the factors."""
     shapes: list[LowRankShape] = []

@@ -68,19 +68,20 @@ def read_clock() -> str:
 def find_versions() -> dict[str, str]:
     """Versions of neuralbasis, Python and the packages of `PACKAGES` that are installed."""
     found = {"neuralbasis": __version__, "python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:  # absent, or installed under another name
-            continue
-    return found
+    return found | {package: number for package in PACKAGES if (number := find_version(package)) is not None}
+
+
+def find_version(package: str) -> str | None:
+    """Version of a package; None if it is absent, or installed under another name."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def to_plain(value: Any, depth: int = MAX_DEPTH) -> Any:
     """Convert a value to one that JSON can hold.
 
-    Examples
-    --------
     >>> to_plain({"hidden": (64, 32), "rate": np.float32(0.5), "limit": float("inf"), "basis": np.sin})
     {'hidden': [64, 32], 'rate': 0.5, 'limit': None, 'basis': 'sin'}
     """

@@ -22,29 +22,17 @@ STRAIGHT = 1e-12  # knots this close to a straight line are dropped, relative to
 
 @dataclass(frozen=True, eq=False)
 class TermTable:
-    """The printed cells of one term.
-
-    Parameters
-    ----------
-    columns : names of the term's columns
-    axes : one axis per column
-    cells : indices of the printed cells along each axis
-    scores, spread : (p_1, …, p_o, K) at the printed cells
-    weights : (p_1, …, p_o) training weight; a printed knot includes the weight of the dropped knots that follow it
-    total : training weight of all cells
-    spec : format specification of a score
-    error : largest difference between the model and the interpolated printed scores
-    """
+    """The printed cells of one term."""
 
     columns: tuple[str, ...]
     axes: tuple[Axis, ...]
-    cells: tuple[np.ndarray, ...]
-    scores: np.ndarray
-    spread: np.ndarray
-    weights: np.ndarray
-    total: float
-    spec: str
-    error: float
+    cells: tuple[np.ndarray, ...]  # indices of the printed cells along each axis
+    scores: np.ndarray  # (p_1, …, p_o, K) at the printed cells
+    spread: np.ndarray  # (p_1, …, p_o, K)
+    weights: np.ndarray  # (p_1, …, p_o) of training; a printed knot includes the weight of the dropped knots after it
+    total: float  # training weight of all cells
+    spec: str  # format specification of a score
+    error: float  # largest difference between the model and the interpolated printed scores
 
     @property
     def name(self) -> str:

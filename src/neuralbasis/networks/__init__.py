@@ -1,8 +1,7 @@
-"""Networks: families of shared basis functions h_k, and the net that combines them (`basis_net`)."""
+"""Networks: families of shared basis functions h_k (`basis`, `mlp`), and the net that combines them (`basis_net`)."""
 
-from .basis import Basis
-from .linear_start import LinearStartBasis
-from .mlp import MLPBasis
-from .spline import SplineBasis
+from .basis import Basis, SplineBasis
+from .basis_net import BasisNet, OrderPoints, Points
+from .mlp import LinearStartBasis, MLPBasis
 
-__all__ = ["Basis", "LinearStartBasis", "MLPBasis", "SplineBasis"]
+__all__ = ["Basis", "BasisNet", "LinearStartBasis", "MLPBasis", "OrderPoints", "Points", "SplineBasis"]

@@ -1,4 +1,4 @@
-"""Basis: the interface of a family of shared basis functions.
+"""Basis, the interface of a family of shared basis functions, and SplineBasis, the classical fixed one.
 
 A basis turns places into values: points (P, o) in [0, 1]^o with weights (P,) -> (Q, P, B): B functions of Q independent
 copies (members × subnets) at P points.
@@ -38,8 +38,34 @@ class Basis(nn.Module):
         return sum(parameter.numel() for parameter in self.parameters()) // self.n_copies
 
 
-def weighted_moments(values: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and variance (Q, 1, H) of values (Q, P, H) over points with `weight` (P,)."""
-    share = weight / weight.sum()
-    mean = torch.matmul(share, values).unsqueeze(1)
-    return mean, torch.matmul(share, (values - mean).square()).unsqueeze(1)
+class SplineBasis(Basis):
+    """Cubic B-splines with evenly spaced knots; tensor products of shorter bases for interactions. No parameters.
+
+    Examples
+    --------
+    >>> basis = SplineBasis(1, 8, 2)
+    >>> values = basis(torch.linspace(0, 1, 5)[:, None], torch.ones(5))
+    >>> values.shape, bool(torch.allclose(values.sum(-1), torch.ones(2, 5)))
+    (torch.Size([2, 5, 8]), True)
+    """
+
+    separable = True
+
+    def __init__(self, n_inputs: int, n_bases: int, n_copies: int):
+        self.per_axis = max(4, round(n_bases ** (1 / n_inputs)))
+        super().__init__(n_inputs, self.per_axis**n_inputs, n_copies)
+
+    def forward(self, points: Tensor, weight: Tensor) -> Tensor:
+        values = torch.ones(len(points), 1, dtype=points.dtype, device=points.device)
+        for axis in range(self.n_inputs):
+            along = self._along_axis(points[:, axis])
+            values = (values[:, :, None] * along[:, None, :]).flatten(1)
+        return values.expand(self.n_copies, -1, -1)
+
+    def _along_axis(self, place: Tensor) -> Tensor:
+        """(P,) -> (P, per_axis): the cubic B-spline around each of the evenly spaced centres."""
+        centres = torch.arange(self.per_axis, dtype=place.dtype, device=place.device) - 1
+        distance = (place[:, None] * (self.per_axis - 3) - centres).abs()
+        inner = 2 / 3 - distance**2 + distance**3 / 2
+        outer = (2 - distance).clamp(min=0) ** 3 / 6
+        return torch.where(distance < 1, inner, outer)

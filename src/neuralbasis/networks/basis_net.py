@@ -21,18 +21,25 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from . import Basis
+from .basis import Basis
 
-# Adam moves every parameter by about the learning rate. A shape sums many bases, a level is one parameter: without this
-# factor, levels of strong nominal columns would not reach their values in a few hundred steps.
-FREE_SCALE = 5.0
-MIX_FLOOR = 0.02  # mean square of weights below which their ridge does not grow
-MAX_ROWS, BLOCK_NUMBERS = 65_536, 1 << 24  # rows processed at a time, fewer if they have many numbers
+RIDGE_FLOOR = 0.02  # mean square of values below which their ridge does not grow
 
 
 def count_block_rows(numbers: int) -> int:
     """Rows to process at a time if each has `numbers` numbers."""
-    return max(1, min(MAX_ROWS, BLOCK_NUMBERS // numbers))
+    return max(1, min(65_536, (1 << 24) // numbers))
+
+
+@dataclass(frozen=True, eq=False)
+class CellGroup:
+    """Some cells of one order, their points and terms, and for each cell its point and term among these."""
+
+    cells: Tensor
+    points: Tensor
+    terms: Tensor
+    point: Tensor
+    term: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,36 +54,25 @@ class OrderPoints:
     @cached_property
     def groups(self) -> tuple[CellGroup, ...]:
         """Groups of cells whose terms have similar sizes, if a product per group saves most of the work."""
+
+        def collect(cells: Tensor) -> CellGroup:
+            points, point = self.point[cells].unique(return_inverse=True)
+            terms, term = self.term[cells].unique(return_inverse=True)
+            return CellGroup(cells, points, terms, point, term)
+
+        def work(groups: Sequence[CellGroup]) -> int:
+            return sum(len(group.points) * len(group.terms) for group in groups)
+
         size = torch.bincount(self.term).clamp(min=1)[self.term]
         bucket = (size.float().log2() / 2).round().long()
-        groups = tuple(self._group(torch.nonzero(bucket == value)[:, 0]) for value in bucket.unique())
-        whole = self._group(torch.arange(len(self.term), device=self.term.device))
-        return groups if 4 * sum(group.work for group in groups) < whole.work else (whole,)
+        groups = tuple(collect(torch.nonzero(bucket == value)[:, 0]) for value in bucket.unique())
+        whole = (collect(torch.arange(len(self.term), device=self.term.device)),)
+        return groups if 4 * work(groups) < work(whole) else whole
 
     @cached_property
     def restore(self) -> Tensor:
         """Index of every cell in the concatenated groups."""
         return torch.cat([group.cells for group in self.groups]).argsort()
-
-    def _group(self, cells: Tensor) -> CellGroup:
-        points, point = self.point[cells].unique(return_inverse=True)
-        terms, term = self.term[cells].unique(return_inverse=True)
-        return CellGroup(cells, points, terms, point, term)
-
-
-@dataclass(frozen=True, eq=False)
-class CellGroup:
-    """Some cells of one order, their points and terms, and for each cell its point and term among these."""
-
-    cells: Tensor
-    points: Tensor
-    terms: Tensor
-    point: Tensor
-    term: Tensor
-
-    @property
-    def work(self) -> int:
-        return len(self.points) * len(self.terms)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,17 +104,9 @@ class BasisNet(nn.Module):
     free_mask: Tensor | None
 
     def __init__(
-        self,
-        bases: Mapping[int, Basis],
-        n_terms: Mapping[int, int],
-        n_free: int,
-        n_members: int,
-        n_outputs: int,
-        n_subnets: int = 1,
-        tied: bool = False,
-        basis_dropout: float = 0.0,
-        ridge: float = 0.0,
-    ):
+        self, bases: Mapping[int, Basis], n_terms: Mapping[int, int], n_free: int, n_members: int, n_outputs: int,
+        n_subnets: int = 1, tied: bool = False, basis_dropout: float = 0.0, ridge: float = 0.0,
+    ):  # fmt: skip
         super().__init__()
         self.n_members, self.n_outputs, self.n_subnets = n_members, n_outputs, n_subnets
         self.tied, self.basis_dropout, self.ridge = tied, basis_dropout, ridge
@@ -147,11 +135,7 @@ class BasisNet(nn.Module):
 
     @torch.no_grad()
     def draw_mixes(self, size: float, generator: torch.Generator) -> None:
-        """Draw random weights of terms in classes, with mean 0 over the classes.
-
-        Equal weights would never train: adding a number to the scores of all classes changes no probability, so shapes
-        get no gradient, and neither do the weights of shapes that are 0.
-        """
+        """Draw random weights of terms in classes, with mean 0 over the classes. Equal weights would never train."""
         for mix in self.mixes.values():
             mix.copy_(size * torch.randn(mix.shape, generator=generator))
             mix.sub_(mix.mean(dim=2, keepdim=True))
@@ -191,25 +175,18 @@ class BasisNet(nn.Module):
             sizes = [mix.shape[1] for mix in self.mixes.values()]
             for mix, part in zip(self.mixes.values(), grad.split(sizes, dim=1), strict=True):
                 power = mix.detach().square().mean(dim=(1, 2), keepdim=True)
-                add_gradient(mix, part + self.ridge / (power + MIX_FLOOR) * mix.detach())
+                add_gradient(mix, part + self.ridge / (power + RIDGE_FLOOR) * mix.detach())
 
     def mix(self) -> Tensor:
         """Weights (M · S, T, K) of tied terms in the classes, terms by order."""
         return torch.cat(list(self.mixes.values()), dim=1)
 
-    @property
-    def outer(self) -> list[Tensor]:
-        """What scores need besides a table: intercepts and the weights of tied classes."""
-        return [self.intercept.detach(), *(mix.detach() for mix in self.mixes.values())]
-
-    def blank_table(self, points: Points) -> Tensor:
-        """Memory for a table that another process computes."""
-        return self.zero.new_empty(len(points.source), self.zero.shape[1])
-
     def table(self, points: Points) -> Tensor:
         """All cells of all terms, (cells, C)."""
         parts = [self._cells(order, chosen) for order, chosen in points.orders.items()]
-        free = FREE_SCALE * (self.free if self.free_mask is None else self.free * self.free_mask)
+        # Adam moves every parameter by about the learning rate. A shape sums many bases, a level is one parameter:
+        # without a factor, levels of strong nominal columns would not reach their values in a few hundred steps.
+        free = 5 * (self.free if self.free_mask is None else self.free * self.free_mask)
         return _Pick.apply(torch.cat([*parts, free, self.zero]), 0, points.source)
 
     def _cells(self, order: int, points: OrderPoints) -> Tensor:
@@ -217,7 +194,7 @@ class BasisNet(nn.Module):
         values = self.bases[key](points.places, points.weight)  # (M·S, P, B)
         values = functional.dropout(values, self.basis_dropout, self.training)
         coefficients = self.coefficients[key].unflatten(2, (-1, 1 if self.tied else self.n_outputs))  # (M·S, B, T, L)
-        cells = _multiply_groups(values, coefficients, points)  # (M·S, cells, L)
+        cells = multiply_cells(values, coefficients, points)  # (M·S, cells, L)
         if self.tied:
             cells = cells + self.offsets[key].transpose(1, 2).index_select(1, points.term)
         if (mask := getattr(self, f"term_mask_{order}")) is not None:
@@ -257,6 +234,7 @@ class BasisNet(nn.Module):
 
 
 def add_gradient(parameter: nn.Parameter, grad: Tensor) -> None:
+    """Add to a parameter's gradient, which may not exist yet."""
     parameter.grad = grad if parameter.grad is None else parameter.grad.add_(grad)
 
 
@@ -278,21 +256,18 @@ class _Pick(torch.autograd.Function):
         return grad.new_zeros(ctx.shape).index_copy_(ctx.dim, index, grad), None, None
 
 
-def _multiply_groups(values: Tensor, coefficients: Tensor, points: OrderPoints) -> Tensor:
+def multiply_cells(values: Tensor, coefficients: Tensor, points: OrderPoints) -> Tensor:
     """h(point of a cell) · a(term of a cell): values (Q, P, B), coefficients (Q, B, T, L) -> (Q, cells, L)."""
-    if len(points.groups) == 1 and len(points.groups[0].terms) == coefficients.shape[2]:
-        return _multiply(values, coefficients, points.groups[0])
-    parts = [
-        _multiply(values.index_select(1, group.points), coefficients.index_select(2, group.terms), group)
-        for group in points.groups
-    ]
-    return _Pick.apply(torch.cat(parts, dim=1), 1, points.restore)
-
-
-def _multiply(values: Tensor, coefficients: Tensor, group: CellGroup) -> Tensor:
-    n_points, (n_terms, n_values) = values.shape[1], coefficients.shape[2:]
-    if n_points * n_terms <= values.shape[2] * len(group.term):  # less memory than a row of bases for every cell
-        product = torch.bmm(values, coefficients.flatten(2)).view(len(values), n_points * n_terms, n_values)
-        return _Pick.apply(product, 1, group.point * n_terms + group.term)
-    chosen = coefficients.index_select(2, group.term)
-    return torch.einsum("qcb,qbcl->qcl", values.index_select(1, group.point), chosen)
+    is_whole = len(points.groups) == 1 and len(points.groups[0].terms) == coefficients.shape[2]
+    parts = []
+    for group in points.groups:
+        h = values if is_whole else values.index_select(1, group.points)
+        a = coefficients if is_whole else coefficients.index_select(2, group.terms)
+        n_points, (n_terms, n_values) = h.shape[1], a.shape[2:]
+        if n_points * n_terms <= h.shape[2] * len(group.term):  # less memory than a row of bases for every cell
+            product = torch.bmm(h, a.flatten(2)).view(len(h), n_points * n_terms, n_values)
+            parts.append(_Pick.apply(product, 1, group.point * n_terms + group.term))
+        else:
+            chosen = a.index_select(2, group.term)
+            parts.append(torch.einsum("qcb,qbcl->qcl", h.index_select(1, group.point), chosen))
+    return parts[0] if is_whole else _Pick.apply(torch.cat(parts, dim=1), 1, points.restore)

@@ -2,7 +2,8 @@
 
     h = (h_1 … h_B):  [0, 1]^o -> R^B        PAPER §3.2: hidden 256-128-128, batch norm, ReLU, dropout
 
-Members and subnets are copies with their own weights, evaluated by batched matrix products.
+Members and subnets are copies with their own weights, evaluated by batched matrix products. LinearStartBasis adds what
+the network learns to given functions.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .basis import Basis, weighted_moments
+from .basis import Basis
 
 
 class MLPBasis(Basis):
@@ -79,9 +80,8 @@ class MLPBasis(Basis):
         frequency = (0.25 * (highest / 0.25) ** (steps / max(count - 1, 1))).clamp(max=highest)
         direction = torch.randn(self.n_copies, self.n_inputs, count, generator=generator)
         direction = direction / direction.norm(dim=1, keepdim=True)
-        phase = 2 * math.pi * torch.rand(self.n_copies, 1, count, generator=generator)
         self.register_buffer("frequency", 2 * math.pi * frequency * direction)
-        self.register_buffer("phase", phase)
+        self.register_buffer("phase", 2 * math.pi * torch.rand(self.n_copies, 1, count, generator=generator))
         self.register_buffer("amplitude", (1 + frequency) ** -decay)
 
     def forward(self, points: Tensor, weight: Tensor) -> Tensor:
@@ -93,8 +93,8 @@ class MLPBasis(Basis):
                 values = self._normalise(values, weight, layer)
             if layer < last:
                 values = functional.relu(values)
-            if layer < last and self.dropout:  # torch copies the values even at dropout 0
-                values = functional.dropout(values, self.dropout, self.training)
+                if self.dropout:  # torch copies the values even at dropout 0
+                    values = functional.dropout(values, self.dropout, self.training)
         return values
 
     def _inputs(self, points: Tensor) -> Tensor:
@@ -109,11 +109,49 @@ class MLPBasis(Basis):
         return inputs
 
     def _normalise(self, values: Tensor, weight: Tensor, layer: int) -> Tensor:
-        """Batch norm over points weighted by their rows.
+        """Batch norm of values (Q, P, H) over points weighted by their rows.
 
         DIFF: no running averages. The weights of the training rows are known, so the moments are exact during and after
         training.
         """
-        mean, variance = weighted_moments(values, weight)
+        share = weight / weight.sum()
+        mean = torch.matmul(share, values).unsqueeze(1)
+        variance = torch.matmul(share, (values - mean).square()).unsqueeze(1)
         scale = torch.rsqrt(variance + 1e-5) * self.gains[layer]
         return torch.addcmul(self.shifts[layer] - mean * scale, values, scale)
+
+
+class LinearStartBasis(MLPBasis):
+    """An MLPBasis, one copy, whose outputs are added to given functions.
+
+    With many columns and few values of each, coefficients of simple functions (the value itself, whether it is present)
+    learn quickly; the network then bends these functions.
+
+    Parameters
+    ----------
+    start : (P, B) values of the given functions at the points where the basis will be evaluated; a function that is
+        zero there starts as the network's output
+    n_inputs, max_frequency, generator : see `MLPBasis`
+
+    Examples
+    --------
+    >>> points = torch.linspace(0, 1, 5)[:, None]
+    >>> basis = LinearStartBasis(torch.cat([points, points**2], dim=1), n_inputs=1)
+    >>> bool((basis(points, torch.ones(5))[0] == torch.cat([points, points**2], dim=1)).all())
+    True
+    """
+
+    start: Tensor
+
+    def __init__(
+        self, start: Tensor, n_inputs: int, max_frequency: float = 32.0, generator: torch.Generator | None = None
+    ):
+        size = start.shape[1]
+        super().__init__(n_inputs, size, 1, (32, 32), 16, max_frequency, 2.0, batch_norm=False, generator=generator)
+        self.register_buffer("start", start)
+        is_given = (start != 0).any(dim=0)
+        self.weights[-1].data[..., is_given] = 0
+        self.biases[-1].data[..., is_given] = 0
+
+    def forward(self, points: Tensor, weight: Tensor) -> Tensor:
+        return self.start + super().forward(points, weight)

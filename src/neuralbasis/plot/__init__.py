@@ -15,11 +15,10 @@ PNG, SVG or PDF file. Figures are made without pyplot, and matplotlib is importe
 from .bars import importances, leanings, stability, waterfall
 from .bases import bound
 from .canvas import COLOURS
-from .classes import class_shapes
 from .comparison import compare
-from .overlays import picture
 from .pairs import push, slices
 from .panels import by_class, grid, shape, shapes
+from .pictures import class_shapes, picture
 
 __all__ = [
     "COLOURS",

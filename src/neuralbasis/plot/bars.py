@@ -21,6 +21,7 @@ from .canvas import (
     format_number,
     format_signed,
     format_values,
+    note_hidden,
     open_canvas,
     plain,
 )
@@ -46,17 +47,14 @@ def importances(
     ----------
     model : AdditiveModel, fitted estimator or GlobalExplanation
     n : number of terms
-    path : file to write, ending in .png, .svg or .pdf; None writes no file
-    width : width of the figure in inches
+    path, width : see `shapes`
     """
     explanation = explain_global(model)
     chosen = explanation.top(check_count(n))
+    values, spread = np.array([(term.importance, term.importance_spread) for term in chosen]).reshape(-1, 2).T
     with open_canvas(path) as figure:
-        figure.set_size_inches(inches := choose_width(width, 6.0), 0.8 + BAR_INCHES * len(chosen))
-        axes = figure.subplots()
-        spread = [term.importance_spread for term in chosen]
-        _draw_values(axes, [term.name for term in chosen], [term.importance for term in chosen], spread, inches)
-        note = _hidden_note(len(explanation.terms) - len(chosen), "term")
+        axes = _draw_values(figure, choose_width(width, 6.0), 0.8, [term.name for term in chosen], values, spread)
+        note = note_hidden("\n", len(explanation.terms) - len(chosen), "term")
         axes.set_xlabel(f"mean |{choose_scale(explanation).unit}|{note}")
     return figure
 
@@ -80,10 +78,9 @@ def leanings(
     ----------
     model : AdditiveModel, fitted estimator or GlobalExplanation of a classifier
     n : number of terms for each class
-    path : file to write, ending in .png, .svg or .pdf; None writes no file
     classes : labels of the classes to draw; None draws all
     against : whether to also draw the terms that lower the score of a class
-    width : width of the figure in inches
+    path, width : see `shapes`
     """
     found = explain_global(model).by_class(check_count(n))
     chosen = list(found) if classes is None else list(classes)
@@ -120,20 +117,17 @@ def stability(
     ----------
     models : list of models, one model whose members are compared, or a result of `explain.stability`
     n : number of columns
-    path : file to write, ending in .png, .svg or .pdf; None writes no file
     weighted : see `explain.stability`
-    width : width of the figure in inches
+    path, width : see `shapes`
     """
     found = models if isinstance(models, Stability) else measure_stability(models, weighted)
     by_column = found.by_column
     order = np.argsort(-by_column, kind="stable")[: check_count(n)]
+    names, unknown = [found.columns[i] for i in order], np.full(len(order), np.nan)
     with open_canvas(path) as figure:
-        figure.set_size_inches(inches := choose_width(width, 6.0), 0.9 + BAR_INCHES * len(order))
-        axes = figure.subplots()
-        nothing = [np.nan] * len(order)
-        _draw_values(axes, [found.columns[i] for i in order], by_column[order].tolist(), nothing, inches)
+        axes = _draw_values(figure, choose_width(width, 6.0), 0.9, names, by_column[order], unknown)
         axes.axvline(found.overall, color=GREY, linewidth=1, linestyle="--")
-        note = _hidden_note(len(by_column) - len(order), "column")
+        note = note_hidden("\n", len(by_column) - len(order), "column")
         axes.set_xlabel(f"standard deviation over {found.n_models} models (dashed: mean of all columns){note}")
     return figure
 
@@ -154,9 +148,8 @@ def waterfall(
     explained : LocalExplanation, AdditiveModel or fitted estimator
     row : index of the row in the explanation; for a model, the row itself: a dict or a table of one row
     n : number of terms; all others share one bar
-    path : file to write, ending in .png, .svg or .pdf; None writes no file
     label : class whose score is explained, for three or more classes; None takes the predicted class
-    width : width of the figure in inches
+    path, width : see `shapes`
 
     Examples
     --------
@@ -168,29 +161,30 @@ def waterfall(
     ['colour = red', 'intercept']
     """
     local, view = _find_row(explained, row)
-    output = _find_output(local, view, label)
+    if label is not None and len(view.intercept) == 1:
+        raise ValueError("label needs a model with three or more classes; this model has a single score: omit it")
+    output = view.output if label is None else find_class(local, label, "label")
     names, steps = list_steps(view, output, check_count(n))
     with open_canvas(path) as figure:
         inches = choose_width(width, 6.0)
         figure.set_size_inches(inches, 1.0 + BAR_INCHES * (len(steps) + 2))
-        axes = figure.subplots()
-        draw_waterfall(axes, [plain(name, int(6 * inches)) for name in names], float(view.intercept[output]), steps)
-        axes.set_xlabel(score_label(local, output))
+        draw_waterfall(figure.subplots(), local, output, [plain(name, int(6 * inches)) for name in names], steps)
         figure.suptitle(describe_prediction(local, view, output))
     return figure
 
 
 def _draw_values(
-    axes: Axes, names: Sequence[str], values: Sequence[float], spread: Sequence[float], inches: float
-) -> None:
+    figure: Figure, inches: float, margin: float, names: Sequence[str], values: np.ndarray, spread: np.ndarray
+) -> Axes:
     """Horizontal bars with their numbers, the first on top; a spread of NaN is unknown."""
-    places = np.arange(len(names))
+    figure.set_size_inches(inches, margin + BAR_INCHES * len(names))
+    axes, places = figure.subplots(), np.arange(len(names))
     axes.barh(places, values, color=COLOURS[0], height=0.7)
     known = np.isfinite(spread)
     if known.any():
         look: dict[str, Any] = {"fmt": "none", "ecolor": "black", "elinewidth": 1.0, "capsize": 2}
-        axes.errorbar(np.array(values)[known], places[known], xerr=np.array(spread)[known], **look)
-    ends = np.array(values) + np.nan_to_num(spread)
+        axes.errorbar(values[known], places[known], xerr=spread[known], **look)
+    ends = values + np.nan_to_num(spread)
     for place, end, value in zip(places, ends, values, strict=True):
         text = axes.annotate(
             format_number(value), (end, place), (4, 0), textcoords="offset points", va="center", color=GREY
@@ -199,6 +193,7 @@ def _draw_values(
     axes.set_yticks(places, [plain(name, int(6 * inches)) for name in names])
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set_xlim(0, 1.14 * ends.max(initial=0.0) or 1.0)
+    return axes
 
 
 def _draw_leanings(axes: Axes, label: str, bars: Sequence[Leaning], inches: float) -> None:
@@ -212,10 +207,6 @@ def _draw_leanings(axes: Axes, label: str, bars: Sequence[Leaning], inches: floa
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.locator_params(axis="x", nbins=3)
-
-
-def _hidden_note(hidden: int, noun: str) -> str:
-    return f"\n{hidden:,} weaker {noun}{'s' * (hidden > 1)} not shown" if hidden else ""
 
 
 def _find_row(explained: Any, row: Any) -> tuple[LocalExplanation, RowView]:
@@ -232,14 +223,6 @@ def _find_row(explained: Any, row: Any) -> tuple[LocalExplanation, RowView]:
     return local, local.row(0)
 
 
-def _find_output(local: LocalExplanation, view: RowView, label: Any) -> int:
-    if label is None:
-        return view.output
-    if len(view.intercept) == 1:
-        raise ValueError("label needs a model with three or more classes; this model has a single score: omit it")
-    return find_class(local, label, "label")
-
-
 def list_steps(view: RowView, output: int, n: int) -> tuple[list[str], np.ndarray]:
     """Names and contributions of the n largest terms, and the sum of all others."""
     found = view.contributions[:, output]
@@ -252,14 +235,13 @@ def list_steps(view: RowView, output: int, n: int) -> tuple[list[str], np.ndarra
     return names, steps
 
 
-def draw_waterfall(axes: Axes, names: Sequence[str], start: float, steps: np.ndarray) -> None:
+def draw_waterfall(axes: Axes, local: LocalExplanation, output: int, names: Sequence[str], steps: np.ndarray) -> None:
     """Bars that each start where the previous one ended, between the intercept (top) and the score (bottom)."""
-    ends = start + np.cumsum(steps)
-    begins = np.r_[start, ends[:-1]]
-    places = np.arange(len(steps)) + 1
+    start = float(local.intercept[output])
+    path = np.r_[start, start + np.cumsum(steps)]
+    begins, ends = path[:-1], path[1:]
     colours = [RAISES if step > 0 else LOWERS for step in steps]
-    axes.barh(places, steps, 0.7, begins, color=colours)
-    path = np.r_[start, ends]
+    axes.barh(np.arange(len(steps)) + 1, steps, 0.7, begins, color=colours)
     for place, at in enumerate(path):
         axes.plot([at, at], [place - 0.35 * (place > 0), place + 1 + 0.35 * (place < len(steps))], **CONNECTOR)
     axes.plot([start], [0], "o", color=GREY, markersize=4)
@@ -272,9 +254,10 @@ def draw_waterfall(axes: Axes, names: Sequence[str], start: float, steps: np.nda
     axes.set_ylim(len(path) + 0.6, -0.6)
     room = float(np.ptp(path)) or 1.0
     axes.set_xlim(path.min() - 0.04 * room, path.max() + 0.16 * room)
+    axes.set_xlabel(_score_label(local, output))
 
 
-def score_label(local: LocalExplanation, output: int) -> str:
+def _score_label(local: LocalExplanation, output: int) -> str:
     if local.link == "logit":
         return "log odds" if local.classes is None else f"log odds of {plain(local.classes[1], 20)}"
     return "prediction" if len(local.intercept) == 1 else f"score of {plain(local.outputs[output], 20)}"
@@ -282,13 +265,10 @@ def score_label(local: LocalExplanation, output: int) -> str:
 
 def describe_prediction(local: LocalExplanation, view: RowView, output: int) -> str:
     """The title of a row: its prediction, and the actual value if it is known."""
-    actual = "" if view.actual is None else f", actual {plain(_write_label(view.actual), 20)}"
+    known = format_number(view.actual) if isinstance(view.actual, float) else view.actual
+    actual = "" if view.actual is None else f", actual {plain(known, 20)}"
     if local.classes is None or view.probabilities is None:
         return f"prediction {format_number(view.prediction)}{actual}"
     column = 1 if local.link == "logit" else output
     chance = f"probability of {plain(local.classes[column], 20)} {view.probabilities[column]:.3f}"
     return f"{chance}, predicted {plain(view.prediction, 20)}{actual}"
-
-
-def _write_label(value: Any) -> str:
-    return format_number(value) if isinstance(value, float) else str(value)

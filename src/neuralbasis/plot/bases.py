@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..explain.basis_bound import Bound, Decay, best_n_bases, generalization_bound
-from .canvas import GREY, add_legend, choose_width, label_axis, line_style, open_canvas
+from ..explain.basis_bound import Decay, best_n_bases, generalization_bound
+from .canvas import COLOURS, GREY, add_legend, choose_width, label_axis, line_style, open_canvas
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-MOST_COLUMNS = 10**5
 
 
 def bound(
@@ -36,9 +33,8 @@ def bound(
     ----------
     n_columns : values of D, a curve for each
     n_rows : N
-    path : file to write, ending in .png, .svg or .pdf; None writes no file
     decay, weight_norm : see `generalization_bound`
-    width : width of the figure in inches
+    path, width : see `shapes`
 
     Examples
     --------
@@ -53,32 +49,21 @@ def bound(
         figure.set_size_inches(inches := choose_width(width, 6.5), 0.4 * inches)
         left, right = figure.subplots(1, 2)
         counts = np.arange(1, 2 * find_best(max(n_columns)) + 3)
-        handles = [_draw_bound(left, order, counts, find_bound(counts, n)) for order, n in enumerate(n_columns)]
-        _draw_floor(left, float(find_bound(1, 1).chance), counts[-1])
-        left.set(xlabel="B, bases", title=f"N = {n_rows:,} rows")
+        handles = []
+        for order, n in enumerate(n_columns):
+            total = find_bound(counts, n).total
+            best = int(total.argmin())
+            left.plot(counts[best], total[best], "o", color=line_style(order)["color"], markersize=4)
+            handles += left.plot(counts, total, **line_style(order))
+        floor = float(find_bound(1, 1).chance)  # this part of the bound does not depend on the number of bases
+        left.axhline(floor, color=GREY, linewidth=0.8)
+        left.annotate("chance", (counts[-1], floor), (0, 2), textcoords="offset points", ha="right", color=GREY)
+        left.set(yscale="log", ylim=(0.8 * floor, 200 * floor), xlabel="B, bases", title=f"N = {n_rows:,} rows")
         label_axis(left, "y", "bound on the loss")
-        _draw_best(right, find_best)
+        columns = np.unique(np.geomspace(1, 1e5, 200).round().astype(int))
+        right.plot(columns, [find_best(int(n)) for n in columns], drawstyle="steps-mid", color=COLOURS[0])
+        right.set(xscale="log", ylim=(0, None), xlabel="D, columns", title="B with the lowest bound")
+        right.locator_params(axis="y", integer=True)
+        label_axis(right, "y", "B, bases")
         add_legend(figure, handles, [f"D = {columns:,}" for columns in n_columns], "")
     return figure
-
-
-def _draw_bound(axes: Axes, order: int, counts: np.ndarray, found: Bound) -> Any:
-    """A curve with a dot at its lowest value."""
-    best = int(found.total.argmin())
-    axes.plot(counts[best], found.total[best], "o", color=line_style(order)["color"], markersize=4)
-    return axes.plot(counts, found.total, **line_style(order))[0]
-
-
-def _draw_floor(axes: Axes, floor: float, right: int) -> None:
-    """The part of the bound that does not depend on the number of bases."""
-    axes.axhline(floor, color=GREY, linewidth=0.8)
-    axes.annotate("chance", (right, floor), (0, 2), textcoords="offset points", ha="right", color=GREY)
-    axes.set(yscale="log", ylim=(0.8 * floor, 200 * floor))
-
-
-def _draw_best(axes: Axes, find_best: Callable[[int], int]) -> None:
-    columns = np.unique(np.geomspace(1, MOST_COLUMNS, 200).round().astype(int))
-    axes.plot(columns, [find_best(int(n)) for n in columns], drawstyle="steps-mid", color=line_style(0)["color"])
-    axes.set(xscale="log", ylim=(0, None), xlabel="D, columns", title="B with the lowest bound")
-    axes.locator_params(axis="y", integer=True)
-    label_axis(axes, "y", "B, bases")

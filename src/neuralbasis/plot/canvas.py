@@ -48,10 +48,7 @@ STYLE: dict[Any, Any] = {
 def open_canvas(path: str | os.PathLike[str] | None = None, panel: float = 3.0) -> Iterator[Figure]:
     """An empty figure; with a path, the file is written when the block ends, completely or not at all.
 
-    Parameters
-    ----------
-    path : file to write, ending in .png, .svg or .pdf; None writes no file
-    panel : width of a panel in inches, which decides the font size
+    `panel` is the width of a panel in inches, which decides the font size.
     """
     try:
         from matplotlib import rc_context
@@ -59,14 +56,16 @@ def open_canvas(path: str | os.PathLike[str] | None = None, panel: float = 3.0) 
         from .figure import NotebookFigure
     except ImportError as error:
         raise ImportError('plots need matplotlib: pip install "neuralbasis[plot]"') from error
-    kind = "" if path is None else _read_format(path)
+    ending = FORMATS[0] if path is None else Path(path).suffix.lower()
+    if ending not in FORMATS:
+        raise ValueError(f"path must end in one of {', '.join(FORMATS)}; got {str(path)!r}")
     size = 8.0 if panel >= NARROW else 7.0
     with rc_context({**STYLE, "font.size": size, "axes.titlesize": size + 1, "legend.title_fontsize": size}):
         figure = NotebookFigure(layout="constrained")
         yield figure
         if path is not None:
             with replace_when_done(path) as file:
-                figure.savefig(file, format=kind)
+                figure.savefig(file, format=ending[1:])
 
 
 def choose_width(width: float | None, default: float) -> float:
@@ -75,13 +74,6 @@ def choose_width(width: float | None, default: float) -> float:
     if not MIN_WIDTH <= width <= 100:
         raise ValueError(f"width must be {MIN_WIDTH:g} to 100 inches, not {width!r}")
     return float(width)
-
-
-def _read_format(path: str | os.PathLike[str]) -> str:
-    ending = Path(path).suffix.lower()
-    if ending not in FORMATS:
-        raise ValueError(f"path must end in one of {', '.join(FORMATS)}; got {os.fspath(path)!r}")
-    return ending[1:]
 
 
 def plain(text: Any, max_length: int) -> str:
@@ -99,10 +91,10 @@ def plain(text: Any, max_length: int) -> str:
     return "".join(letter if ord(letter) in known else placeholder for letter in line).replace("$", r"\$")
 
 
-def wrap_name(name: str, inches: float, n_lines: int = 2) -> str:
-    """A name wrapped to at most `n_lines` lines."""
+def wrap_name(name: str, inches: float) -> str:
+    """A name wrapped to at most two lines."""
     room = max(8, int(0.85 * CHARS_PER_INCH * inches))  # titles have a slightly larger font
-    return "\n".join(wrap_lines(plain(name, n_lines * room - 4), room)[:n_lines])
+    return "\n".join(wrap_lines(plain(name, 2 * room - 4), room)[:2])
 
 
 def wrap_lines(text: str, room: int) -> list[str]:
@@ -165,6 +157,11 @@ def format_values(values: Sequence[float | str | None]) -> str:
     return ", ".join(value if isinstance(value, str) else format_value(value) for value in named)
 
 
+def note_hidden(before: str, count: int, noun: str) -> str:
+    """How many terms or columns are not drawn; empty if all are."""
+    return f"{before}{count:,} weaker {noun}{'s' * (count > 1)} not shown" if count else ""
+
+
 def line_style(index: int) -> dict[str, Any]:
     """Colour and dashes of the line of the class, slice or model with this index."""
     return {"color": COLOURS[index % len(COLOURS)], "linestyle": DASHES[(index + index // len(COLOURS)) % len(DASHES)]}
@@ -194,7 +191,7 @@ def add_legend(figure: Figure, handles: list[Any], labels: list[str], title: str
     figure.legend(handles, labels, loc="outside lower center", title=title, ncols=columns)
 
 
-def axes_inches(axes: Axes, direction: Literal["x", "y"] = "x") -> float:
+def axes_inches(axes: Axes, direction: Literal["x", "y"]) -> float:
     """Approximate width or height of a panel, before the layout is computed."""
     return (axes.bbox.width if direction == "x" else axes.bbox.height) / axes.figure.dpi
 

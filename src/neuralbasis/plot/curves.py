@@ -8,13 +8,13 @@ there are none. Missing values have a marker in a strip at the left.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .canvas import COLOURS, GREY, bar_style, line_style
-from .plot_axis import FEW_KNOTS, PlotAxis, cell_edges, draw_plot_axis, draw_strip, make_plot_axis
+from .plot_axis import FEW_KNOTS, PlotAxis, cell_edges, draw_plot_axis, make_plot_axis
 from .scale import ScaledTerm
 
 if TYPE_CHECKING:
@@ -27,58 +27,41 @@ MAX_MEMBER_CURVES = 3  # with more curves in a panel, their members overlap
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """A main effect, ready to draw.
+    """A main effect, ready to draw."""
 
-    Parameters
-    ----------
-    scaled : its numbers
-    plot_axis : its x axis
-    colour_indices : a colour for each drawn class
-    shows_members : whether each member is drawn as a line
-    """
-
-    scaled: ScaledTerm
+    scaled: ScaledTerm  # its members are None unless they are drawn
     plot_axis: PlotAxis
-    colour_indices: Sequence[int]
-    shows_members: bool = False
-
-    @property
-    def limits(self) -> tuple[float, float]:
-        """Lowest and highest drawn value, including members or spread."""
-        scaled, cells = self.scaled, self.plot_axis.visible_cells
-        cells = np.r_[0, cells] if self.plot_axis.has_missing else cells
-        mean, spread = scaled.mean[cells], scaled.spread[cells]
-        parts = [mean - spread, mean + spread, scaled.base]
-        if self.shows_members and scaled.members is not None:
-            parts.append(scaled.members[cells])
-        return min(float(part.min()) for part in parts), max(float(part.max()) for part in parts)
+    colour_indices: Sequence[int]  # a colour for each drawn class
 
 
 def make_curve(scaled: ScaledTerm, colour_indices: Sequence[int], n_curves: int = 0) -> Curve:
     """`n_curves`: number of curves in the panel, if other models are drawn too."""
     plot_axis = make_plot_axis(scaled.term.axes[0], scaled.term.weights, with_counts=True)
-    shows_members = (
-        scaled.members is not None and plot_axis.labels is None and (n_curves or len(scaled.base)) <= MAX_MEMBER_CURVES
-    )
-    return Curve(scaled, plot_axis, colour_indices, shows_members)
+    if plot_axis.labels is not None or (n_curves or len(scaled.base)) > MAX_MEMBER_CURVES:
+        scaled = replace(scaled, members=None)
+    return Curve(scaled, plot_axis, colour_indices)
 
 
 def choose_limits(curves: Iterable[Curve]) -> tuple[float, float]:
-    """Range of the y axis that several curves share."""
-    lows, highs = zip(*(curve.limits for curve in curves), strict=True)
-    low, high = min(lows), max(highs)
+    """Range of the y axis that several curves share, including members and spread."""
+    drawn: list[np.ndarray] = []
+    for curve in curves:
+        scaled, axis = curve.scaled, curve.plot_axis
+        cells = axis.cells[(axis.positions >= axis.low) & (axis.positions <= axis.high)]
+        cells = np.r_[0, cells] if axis.has_missing else cells
+        mean, spread = scaled.mean[cells], scaled.spread[cells]
+        drawn += [mean - spread, mean + spread, scaled.base]
+        drawn += [] if scaled.members is None else [scaled.members[cells]]
+    low, high = min(float(part.min()) for part in drawn), max(float(part.max()) for part in drawn)
     margin = 0.05 * (high - low) or 1.0
     return low - margin, high + margin
 
 
-def draw_curve(axes: Axes, curve: Curve) -> list[Any]:
-    """Draw into a panel whose y range is set; returns a legend handle for each class."""
-    draw_background(axes, curve)
-    return draw_marks(axes, curve)
-
-
 def draw_background(axes: Axes, curve: Curve) -> None:
-    """Axis, density of the training rows, and the line at a contribution of 0."""
+    """Axis, density of the training rows, line at a contribution of 0, and strip for missing values at the left.
+
+    The y range of the panel must be set.
+    """
     term, plot_axis = curve.scaled.term, curve.plot_axis
     draw_density(axes, plot_axis, term.weights)
     bases = curve.scaled.base
@@ -87,7 +70,12 @@ def draw_background(axes: Axes, curve: Curve) -> None:
         axes.axhline(base, color=GREY if is_shared else line_style(order)["color"], linewidth=0.6, linestyle=":")
     draw_plot_axis(axes, plot_axis, "x")
     if plot_axis.has_missing:
-        draw_strip(axes, plot_axis, term.weights[0] / term.weights.sum())
+        left, right = plot_axis.strip
+        axes.axvline(right, color=GREY, linewidth=0.6)
+        axes.set_xlim(left, plot_axis.high)
+        text = f"missing {100 * (term.weights[0] / term.weights.sum()):.3g}%"
+        place: dict[str, Any] = {"transform": axes.get_xaxis_transform(), "rotation": 90, "ha": "center", "va": "top"}
+        axes.text(left + 0.25 * (right - left), 0.98, text, fontsize=7, color=GREY, **place)
 
 
 def draw_marks(axes: Axes, curve: Curve) -> list[Any]:
@@ -115,28 +103,24 @@ def draw_density(axes: Axes, plot_axis: PlotAxis, weights: np.ndarray) -> None:
 
 
 def _draw_lines(axes: Axes, curve: Curve) -> list[Any]:
+    from matplotlib.collections import LineCollection
+
     scaled, plot_axis = curve.scaled, curve.plot_axis
     handles = []
     for k, order in enumerate(curve.colour_indices):
         look = line_style(order)
         at, mean = plot_axis.polyline(scaled.mean[plot_axis.cells, k])
         spread = plot_axis.polyline(scaled.spread[plot_axis.cells, k])[1]
-        if curve.shows_members and scaled.members is not None:
-            _draw_members(axes, *plot_axis.polyline(scaled.members[plot_axis.cells, :, k]), look["color"])
+        if scaled.members is not None:
+            members = plot_axis.polyline(scaled.members[plot_axis.cells, :, k])[1].T
+            alpha = float(np.clip(4 / len(members), 0.1, 0.45))  # more members are drawn fainter
+            faint: dict[str, Any] = {"colors": look["color"], "alpha": alpha, "linewidths": 0.6}
+            axes.add_collection(LineCollection([np.c_[at, one] for one in members], **faint), autolim=False)
         elif spread.any():
             axes.fill_between(at, mean - spread, mean + spread, color=look["color"], alpha=0.2, linewidth=0)
         marker = "." if len(at) <= FEW_KNOTS and not plot_axis.is_stepped else None
         handles += axes.plot(at, mean, linewidth=1.8, marker=marker, markersize=6, **look)
     return handles
-
-
-def _draw_members(axes: Axes, at: np.ndarray, members: np.ndarray, colour: str) -> None:
-    """Members (P, M) as faint lines; more members are drawn fainter."""
-    from matplotlib.collections import LineCollection
-
-    lines = np.stack([np.broadcast_to(at[:, None], members.shape), members], axis=-1).swapaxes(0, 1)
-    alpha = float(np.clip(4 / len(lines), 0.1, 0.45))
-    axes.add_collection(LineCollection(list(lines), colors=colour, alpha=alpha, linewidths=0.6), autolim=False)
 
 
 def _draw_bars(axes: Axes, curve: Curve) -> list[Any]:

@@ -16,46 +16,35 @@ import numpy as np
 from ..encoding.axis import Axis
 from ..explain import TermView
 from .canvas import GREY, format_value, label_axis, plain
-from .plot_axis import PlotAxis, draw_plot_axis, make_plot_axis
+from .plot_axis import PlotAxis, cell_edges, draw_plot_axis, make_plot_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLOUR_MAP = "RdBu_r"
 REACH = 20  # a cell is near a row if at most 1 / REACH of the column's knots lie between them
 GAP = 0.25  # share of the strip that separates it from the map
 
 
 @dataclass(frozen=True, eq=False)
 class Map:
-    """A table over two axes, ready to draw.
+    """A table over two axes, ready to draw."""
 
-    Parameters
-    ----------
-    names : names of the two columns
-    plot_axes : x and y axis
-    values : (c_1, c_2, …) all cells of the table
-    is_empty : (c_1, c_2) whether no training row is near
-    """
-
-    names: tuple[str, str]
-    plot_axes: tuple[PlotAxis, PlotAxis]
-    values: np.ndarray
-    is_empty: np.ndarray
+    names: list[str]
+    plot_axes: list[PlotAxis]  # x and y
+    values: np.ndarray  # (c_1, c_2, …) all cells of the table
+    is_empty: np.ndarray  # (c_1, c_2) whether no training row is near
 
     @property
     def limit(self) -> float:
         """Largest absolute value of the drawn cells that are near training rows."""
-        seen = np.ix_(*(np.r_[0, r.cells] if r.has_missing else r.cells for r in self.plot_axes))
-        drawn = np.abs(self.values[seen])[~self.is_empty[seen]]
-        return float(drawn.max(initial=0.0))
+        return float(self.select_drawn(np.where(self.is_empty, 0.0, np.abs(self.values))).max())
 
     @property
     def edges(self) -> list[np.ndarray]:
         """Edges of the drawn cells along both axes, with a strip and a gap for missing values before the first cell."""
         found = []
         for plot_axis in self.plot_axes:
-            edges, (left, right) = plot_axis.edges, plot_axis.strip
+            edges, (left, right) = cell_edges(plot_axis.positions), plot_axis.strip
             if plot_axis.has_missing:
                 edges = np.r_[left, right - GAP * (right - left), edges.clip(plot_axis.low, plot_axis.high)]
             found.append(edges)
@@ -71,12 +60,17 @@ class Map:
         return drawn
 
 
-def make_map(term: TermView, values: np.ndarray, weights: np.ndarray, kept: Sequence[int] = (0, 1)) -> Map:
-    """A map of `values` (c_1, c_2, …) over two axes of a term; `weights` (c_1, c_2) is the training weight."""
-    axes, around = [term.axes[d] for d in kept], range(len(term.axes))
-    x, y = (make_plot_axis(term.axes[d], term.weights.sum(axis=tuple(o for o in around if o != d))) for d in kept)
-    names = plain(term.columns[kept[0]], 28), plain(term.columns[kept[1]], 28)
-    return Map(names, (x, y), values, find_empty(axes, weights))
+def make_map(
+    term: TermView, values: np.ndarray, weights: np.ndarray | None = None, kept: Sequence[int] = (0, 1)
+) -> Map:
+    """A map of `values` (c_1, c_2, …) over two axes of a term.
+
+    For a part of a triple, `weights` (c_1, c_2) is its training weight.
+    """
+    axes, around = [term.axes[d] for d in kept], set(range(len(term.axes)))
+    plot_axes = [make_plot_axis(term.axes[d], term.weights.sum(axis=tuple(around - {d}))) for d in kept]
+    names = [plain(term.columns[d], 28) for d in kept]
+    return Map(names, plot_axes, values, find_empty(axes, term.weights if weights is None else weights))
 
 
 def find_empty(axes: Sequence[Axis], weights: np.ndarray) -> np.ndarray:
@@ -94,9 +88,8 @@ def find_empty(axes: Sequence[Axis], weights: np.ndarray) -> np.ndarray:
 
 def draw_map(axes: Axes, panel: Map, limit: float) -> Any:
     """Draw a heat map from -limit to limit; returns the mesh for a colour bar."""
-    edges = panel.edges
-    look: dict[str, Any] = {"cmap": COLOUR_MAP, "vmin": -limit, "vmax": limit, "rasterized": True}
-    mesh = axes.pcolormesh(*edges, panel.select_drawn(panel.values).T, **look)
+    look: dict[str, Any] = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit, "rasterized": True}
+    mesh = axes.pcolormesh(*panel.edges, panel.select_drawn(panel.values).T, **look)
     draw_contours(axes, panel, panel.values, [-limit / 3, limit / 3])
     finish_map(axes, panel)
     return mesh
@@ -111,7 +104,7 @@ def finish_map(axes: Axes, panel: Map) -> None:
         low = plot_axis.strip[0] if plot_axis.has_missing else max(plot_axis.low, edges[0])
         hides_levels = len(plot_axis.labels or ()) > len(plot_axis.positions)  # the last label counts them
         axes.set(**{f"{direction}lim": (low, plot_axis.high if hides_levels else min(plot_axis.high, edges[-1]))})
-        label_axis(axes, direction, f"{name} ({plot_axis.note})" if plot_axis.is_cut else name)
+        label_axis(axes, direction, f"{name} ({plot_axis.note})" if plot_axis.note else name)
         if plot_axis.has_missing:
             _label_strip(axes, plot_axis, direction)
     axes.spines[:].set_visible(False)
@@ -149,12 +142,10 @@ def _hatch_empty(axes: Axes, panel: Map) -> None:
     if not len(left):
         return
     x, y = panel.edges
-    corners = np.stack([
-        np.stack([x[left], x[left + 1], x[left + 1], x[left], x[left]], axis=1),
-        np.stack([y[foot], y[foot], y[foot + 1], y[foot + 1], y[foot]], axis=1),
-    ], axis=2)  # fmt: skip
+    around = left + np.array([[0], [1], [1], [0], [0]]), foot + np.array([[0], [0], [1], [1], [0]])  # (5, cells)
+    corners = np.stack([x[around[0]], y[around[1]]], axis=-1)
     codes = np.tile([Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY], len(left))
-    path = Path(corners.reshape(-1, 2), codes)
+    path = Path(corners.swapaxes(0, 1).reshape(-1, 2), codes)
     axes.add_patch(PathPatch(path, facecolor=(1, 1, 1, 0.65), edgecolor=GREY, hatch="////", linewidth=0))
 
 
@@ -166,28 +157,35 @@ def add_colour_bar(figure: Any, mesh: Any, axes: Sequence[Axes], unit: str) -> N
     bar.outline.set_visible(False)
 
 
-def split_triple(term: TermView, values: np.ndarray, count: int) -> list[tuple[str, Map]]:
-    """A triple as maps of two columns at some values of the third, each with its title.
+def make_maps(term: TermView, values: np.ndarray, count: int) -> list[tuple[str, Map]]:
+    """A pair as one map, a triple as maps of two columns at `count` values of the third, each with its title.
 
-    `values` (c_1, c_2, c_3). The third column is a column of levels if there is one, otherwise the last column.
+    `values` (c_1, c_2, …). The third column is a column of levels if there is one, otherwise the last column.
     """
+    if len(term.columns) == 2:
+        return [("", make_map(term, values))]
+    if len(term.columns) > 3:
+        raise ValueError(f"figures show terms of up to three columns; {term.name!r} has {len(term.columns)}")
     across = next((d for d in (2, 1, 0) if term.axes[d].is_level), 2)
     kept = [d for d in range(3) if d != across]
     found = []
-    for cell, text in choose_levels(term.axes[across], term.weights.sum(axis=tuple(kept)), count):
-        weights = term.weights.take(cell, axis=across)
-        panel = make_map(term, values.take(cell, axis=across), weights, kept)
-        found.append((f"{plain(term.columns[across], 20)} = {text}", panel))
+    for index in choose_knots(term.axes[across], term.weights.sum(axis=tuple(kept)), count):
+        drawn, weights = (table.take(index + 1, axis=across) for table in (values, term.weights))
+        title = f"{plain(term.columns[across], 20)} = {name_knot(term.axes[across], index)}"
+        found.append((title, make_map(term, drawn, weights, kept)))
     return found
 
 
-def choose_levels(axis: Axis, weights: np.ndarray, count: int) -> list[tuple[int, str]]:
-    """Some cells of an axis and their names: the most frequent levels, or knots at evenly spaced quantiles."""
+def choose_knots(axis: Axis, weights: np.ndarray, count: int) -> list[int]:
+    """Indices of the most frequent levels, or of knots at evenly spaced quantiles."""
     inner = weights[1:-1]
-    if axis.levels is not None:
-        kept = np.sort(np.argsort(-inner, kind="stable")[:count])
-        return [(index + 1, plain(axis.levels[index], 20)) for index in kept.tolist()]
+    if axis.is_level:
+        return np.sort(np.argsort(-inner, kind="stable")[:count]).tolist()
     share = (np.cumsum(inner) - inner / 2) / max(inner.sum(), np.finfo(float).tiny)
     wanted = (np.arange(count) + 0.5) / count
-    kept = np.unique(np.searchsorted(share, wanted).clip(max=len(inner) - 1))
-    return [(index + 1, format_value(axis.knots[index])) for index in kept.tolist()]
+    return np.unique(np.searchsorted(share, wanted).clip(max=len(inner) - 1)).tolist()
+
+
+def name_knot(axis: Axis, index: int) -> str:
+    """The value of a knot, or the name of a level."""
+    return format_value(axis.knots[index]) if axis.levels is None else plain(axis.levels[index], 20)

@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..encoding.axis import Axis
-from ..explain import GlobalExplanation, TermView, explain_global
+from ..explain import TermView, explain_global
 from .canvas import COLOURS, GREY, add_legend, choose_width, fade, line_style, open_canvas, plain
 from .curves import draw_density
-from .maps import Map, choose_levels, draw_contours, find_empty, finish_map, format_value, make_map
-from .plot_axis import PlotAxis, draw_plot_axis, make_plot_axis
-from .scale import Scale, add_mains, choose_scale, find_pair
+from .maps import Map, choose_knots, draw_contours, find_empty, finish_map, make_map, name_knot
+from .plot_axis import draw_plot_axis, make_plot_axis
+from .scale import ScaledTerm, choose_class, choose_scale, find_pair
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 MAX_COLOURS = 6  # classes with a colour; the others are grey
+TOTAL_NOTE = " and their main effects"
 
 
 def slices(
@@ -48,11 +49,9 @@ def slices(
     along : the column on the x axis; None takes the first continuous column
     levels : number of curves, at evenly spaced quantiles or at the most frequent levels of the other column; or a list
         of its values, each moved to the nearest knot
-    path : file to write, ending in .png, .svg or .pdf; None writes no file
     label : the class, for three or more classes; None takes the class for which the pair is strongest
     total : whether to add the main effects of the two columns
-    scale : "score" or "probability", see `shapes`
-    width : width of the figure in inches
+    path, scale, width : see `shapes`
 
     Examples
     --------
@@ -65,16 +64,16 @@ def slices(
     ('time', 3)
     """
     explanation = explain_global(model)
-    term = find_pair(explanation, pair)
-    along_axis = _find_side(term, along)
-    drawn = _choose_class(explanation, term, label, scale)
+    term = find_pair(explanation, pair, total)
+    side = _find_side(term, along)
+    drawn = choose_scale(explanation, choose_class(explanation, term, label), scale)
     with open_canvas(path) as figure:
         figure.set_size_inches(inches := choose_width(width, 5.0), max(0.6 * inches, 2.0))
         axes = figure.subplots()
-        handles, names = _draw_slices(axes, term, drawn, along_axis, levels, total)
-        axes.set(xlabel=plain(term.columns[along_axis], 40), ylabel=drawn.unit)
-        axes.set_title(plain(term.name, 50) + _total_note(total) + drawn.class_note)
-        add_legend(figure, handles, names, plain(term.columns[1 - along_axis], 40))
+        handles, names = _draw_slices(axes, drawn.apply(term), side, levels)
+        axes.set(xlabel=plain(term.columns[side], 40), ylabel=drawn.unit)
+        axes.set_title(plain(term.name, 50) + TOTAL_NOTE * bool(total) + drawn.class_note)
+        add_legend(figure, handles, names, plain(term.columns[1 - side], 40))
     return figure
 
 
@@ -95,20 +94,19 @@ def push(
     ----------
     model : AdditiveModel, fitted estimator or GlobalExplanation of a classifier
     pair : its name ("age & income"), its index, or a tuple of columns
-    path : file to write, ending in .png, .svg or .pdf; None writes no file
     total : whether to add the main effects of the two columns
-    width : width of the figure in inches
+    path, width : see `shapes`
     """
     explanation = explain_global(model)
     if explanation.classes is None:
         raise ValueError("push needs a classifier; this model is a regression: use shape(model, pair)")
-    term = find_pair(explanation, pair)
-    scores = add_mains(explanation, term) if total else term.scores
+    term = find_pair(explanation, pair, total)
     with open_canvas(path) as figure:
         figure.set_size_inches(inches := choose_width(width, 4.6), max(0.75 * inches, 2.0))
         axes = figure.subplots()
-        handles, names = _draw_push(axes, make_map(term, push_strength(scores), term.weights), explanation.classes)
-        axes.set_title(plain(term.name, 50) + _total_note(total))
+        panel = make_map(term, push_strength(term.scores))
+        handles, names = _draw_push(axes, panel, explanation.classes)
+        axes.set_title(plain(term.name, 50) + TOTAL_NOTE * bool(total))
         if handles:
             add_legend(figure, handles, names, "favours")
     return figure
@@ -135,7 +133,9 @@ def _draw_push(axes: Axes, panel: Map, classes: Sequence[Any]) -> tuple[list[Any
     drawn = np.ix_(*(plot_axis.cells for plot_axis in panel.plot_axes))
     near = np.where(panel.is_empty[drawn], 0.0, strength[drawn])
     mass = np.bincount(winner[drawn].ravel(), near.ravel(), minlength=len(classes))
-    palette = _choose_palette(mass)
+    heaviest = [k for k in np.argsort(-mass, kind="stable").tolist() if mass[k] > 0][:MAX_COLOURS]
+    is_few = len(classes) <= MAX_COLOURS  # then a class has the colour of its curves
+    palette = {k: COLOURS[k if is_few else place] for place, k in enumerate(sorted(heaviest))}
     share = (strength / (near.max(initial=0.0) or 1.0)).clip(max=1)
     colours = fade(GREY, share)
     for k, colour in palette.items():
@@ -152,13 +152,6 @@ def _draw_push(axes: Axes, panel: Map, classes: Sequence[Any]) -> tuple[list[Any
     return handles, [*names, *([f"{hidden} others"] if hidden else [])]
 
 
-def _choose_palette(mass: np.ndarray) -> dict[int, str]:
-    """Colours of the most favoured classes; with few classes, the same colours as their curves."""
-    heaviest = [k for k in np.argsort(-mass, kind="stable").tolist() if mass[k] > 0][:MAX_COLOURS]
-    has_own = len(mass) <= MAX_COLOURS
-    return {k: COLOURS[k if has_own else place] for place, k in enumerate(sorted(heaviest))}
-
-
 def _label_class(axes: Axes, panel: Map, strength: np.ndarray, name: str) -> None:
     """Write the name of a class at the drawn cell (P, Q) with the strongest effect."""
     from matplotlib.patheffects import withStroke
@@ -172,31 +165,25 @@ def _label_class(axes: Axes, panel: Map, strength: np.ndarray, name: str) -> Non
 
 
 def _draw_slices(
-    axes: Axes, term: TermView, scale: Scale, along: int, levels: int | Sequence[Any], total: bool
+    axes: Axes, scaled: ScaledTerm, along: int, levels: int | Sequence[Any]
 ) -> tuple[list[Any], list[str]]:
-    across = 1 - along
-    scaled = scale.apply(term, add_mains(scale.explanation, term) if total else term.scores)
-    tables = scaled.mean[..., 0], ~find_empty(term.axes, term.weights)
-    values, is_near = (np.moveaxis(table, along, 0) for table in tables)
-    plot_axis = make_plot_axis(term.axes[along], term.weights.sum(axis=across))
+    """Draw thin lines, thick where training rows are near; returns legend handles and names of the slices."""
+    term, across = scaled.term, 1 - along
+    weights = term.weights.sum(axis=across)
+    plot_axis = make_plot_axis(term.axes[along], weights)
     chosen = _choose_slices(term.axes[across], term.weights.sum(axis=along), levels)
-    draw_density(axes, plot_axis, term.weights.sum(axis=across))
+    draw_density(axes, plot_axis, weights)
     axes.axhline(scaled.base[0], color=GREY, linewidth=0.6, linestyle=":")
-    colours = _choose_colours(term.axes[across], len(chosen))
-    handles = [
-        _draw_slice(axes, plot_axis, values[plot_axis.cells, cell], is_near[plot_axis.cells, cell], look)
-        for (cell, _), look in zip(chosen, colours, strict=True)
-    ]
+    tables = scaled.mean[..., 0], ~find_empty(term.axes, term.weights)
+    values, is_near = (np.moveaxis(table, along, 0)[plot_axis.cells] for table in tables)
+    handles = []
+    for index, look in zip(chosen, _choose_colours(term.axes[across], len(chosen)), strict=True):
+        at, line = plot_axis.polyline(values[:, index + 1])
+        _, near = plot_axis.polyline(is_near[:, index + 1])
+        axes.plot(at, line, linewidth=0.5, **look)
+        handles += axes.plot(at, np.where(near, line, np.nan), linewidth=2.0, **look)
     draw_plot_axis(axes, plot_axis, "x")
-    return handles, [text for _, text in chosen]
-
-
-def _draw_slice(axes: Axes, plot_axis: PlotAxis, values: np.ndarray, is_near: np.ndarray, look: dict[str, Any]) -> Any:
-    """A thin line, thick where training rows are near."""
-    at, line = plot_axis.polyline(values)
-    near = plot_axis.polyline(is_near)[1]
-    axes.plot(at, line, linewidth=0.5, **look)
-    return axes.plot(at, np.where(near, line, np.nan), linewidth=2.0, **look)[0]
+    return handles, [name_knot(term.axes[across], index) for index in chosen]
 
 
 def _choose_colours(axis: Axis, count: int) -> list[dict[str, Any]]:
@@ -217,28 +204,16 @@ def _find_side(term: TermView, along: str | None) -> int:
     return term.columns.index(along)
 
 
-def _choose_class(explanation: GlobalExplanation, term: TermView, label: Any, kind: str) -> Scale:
-    if label is not None:
-        return choose_scale(explanation, [label], kind)
-    scale = choose_scale(explanation, None, kind)
-    return scale.select(int(term.importances.argmax())) if scale.is_multiclass else scale
-
-
-def _choose_slices(axis: Axis, weights: np.ndarray, levels: int | Sequence[Any]) -> list[tuple[int, str]]:
-    """Cells of the other column, with their names."""
+def _choose_slices(axis: Axis, weights: np.ndarray, levels: int | Sequence[Any]) -> list[int]:
+    """Indices of knots or levels of the other column."""
     if isinstance(levels, (int, np.integer)):
         if not 1 <= levels <= 10:
             raise ValueError(f"levels must be 1 to 10 curves, or a list of values; got {levels!r}")
-        return choose_levels(axis, weights, int(levels))
+        return choose_knots(axis, weights, int(levels))
     if axis.levels is None:
-        cells = [int(np.abs(axis.knots - float(value)).argmin()) for value in levels]
-        return [(cell + 1, format_value(axis.knots[cell])) for cell in cells]
+        return [int(np.abs(axis.knots - float(value)).argmin()) for value in levels]
     unknown = [level for level in levels if str(level) not in axis.levels]
     if unknown:
         known = ", ".join(map(repr, axis.levels[:20]))
         raise ValueError(f"column {axis.name!r} has no level {unknown[0]!r} in this pair; its levels are {known}")
-    return [(axis.levels.index(str(level)) + 1, plain(level, 20)) for level in levels]
-
-
-def _total_note(total: bool) -> str:
-    return " and their main effects" if total else ""
+    return [axis.levels.index(str(level)) for level in levels]

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..explain import GlobalExplanation, TermView, explain_global
-from .canvas import add_legend, choose_width, format_number, label_axis, line_style, open_canvas, plain
-from .curves import Curve, choose_limits, draw_curve, make_curve
-from .maps import Map, add_colour_bar, draw_map, make_map, split_triple
+from .canvas import add_legend, choose_width, format_number, label_axis, line_style, note_hidden, open_canvas, plain
+from .curves import Curve, choose_limits, draw_background, draw_marks, make_curve
+from .maps import Map, add_colour_bar, draw_map, make_maps
 from .scale import Scale, choose_scale
 
 if TYPE_CHECKING:
@@ -157,33 +156,20 @@ def by_class(
     parts = [drawn.select(output) for output in drawn.outputs]
     layout = choose_layout(len(parts), width, panel=2.8)
     with open_canvas(path, layout.panel) as figure:
-        panels = [Panel(part.labels[0], _make_contents(chosen, part)[0][1]) for part in parts]
+        panels = [Panel(part.labels[0], _make_panels(chosen, part)[0].content) for part in parts]
         draw_panels(figure, [panels], drawn.select(drawn.outputs[0]), False, layout, plain(chosen.name, 60))
     return figure
 
 
-@dataclass(frozen=True, eq=False)
-class Panel:
-    """A curve or a map with its title."""
-
+class Panel(NamedTuple):
     title: str
     content: Curve | Map
 
 
-@dataclass(frozen=True)
-class PanelLayout:
-    """Arrangement of panels in a figure.
-
-    Parameters
-    ----------
-    across : maximum number of panels in a row
-    panel : width of a panel in inches
-    width : width of the figure in inches, None to fit the panels
-    """
-
-    across: int
-    panel: float
-    width: float | None = None
+class PanelLayout(NamedTuple):
+    across: int  # maximum number of panels in a row
+    panel: float  # width of a panel in inches
+    width: float | None = None  # width of the figure in inches, None to fit the panels
 
 
 def check_count(n: int) -> int:
@@ -206,41 +192,30 @@ def _write_formula(explanation: GlobalExplanation, count: int) -> str:
     name = "log odds" if explanation.link == "logit" else "score"
     many = len(explanation.intercept) > 1
     start = "intercept of the class" if many else format_number(float(explanation.intercept[0]))
-    hidden = len(explanation.terms) - count
-    rest = f" and {hidden:,} weaker term{'s' * (hidden > 1)} not shown" if hidden else ""
+    rest = note_hidden(" and ", len(explanation.terms) - count, "term")
     return f"{name} = {start} + sum of {'this term' if count == 1 else f'these {count} terms'}{rest}"
 
 
-def _make_contents(term: TermView, scale: Scale) -> list[tuple[str, Curve | Map]]:
-    """The panels of a term, each with the last line of its title."""
+def _make_panels(term: TermView, scale: Scale) -> list[Panel]:
+    """The panels of a term; their titles are the value of the third column and the class, or empty."""
     if len(term.columns) == 1:
-        return [("", make_curve(scale.apply(term), scale.colour_indices))]
-    strongest = _find_strongest(term, scale)
-    part = scale.select(strongest)
-    scaled = part.apply(term)
-    values = scaled.mean[..., 0] - scaled.base[0]
-    whose = f"for {part.labels[0]}" if len(scale.outputs) > 1 else ""
-    if len(term.columns) == 2:
-        return [(whose, make_map(term, values, term.weights))]
-    if len(term.columns) > 3:
-        raise ValueError(f"figures show terms of up to three columns; {term.name!r} has {len(term.columns)}")
-    return [(", ".join(filter(None, [text, whose])), panel) for text, panel in split_triple(term, values, N_SLICES)]
+        return [Panel("", make_curve(scale.apply(term), scale.colour_indices))]
+    whose = ""
+    if len(scale.outputs) > 1:
+        scale = scale.select(max(scale.outputs, key=lambda output: float(term.importances[output])))
+        whose = f"for {scale.labels[0]}"
+    scaled = scale.apply(term)
+    maps = make_maps(term, scaled.mean[..., 0] - scaled.base[0], N_SLICES)
+    return [Panel(", ".join(filter(None, [text, whose])), content) for text, content in maps]
 
 
-def _find_strongest(term: TermView, scale: Scale) -> int:
-    """The drawn class for which a term is most important."""
-    if not scale.is_multiclass:
-        return scale.outputs[0]
-    return max(scale.outputs, key=lambda output: float(term.importances[output]))
-
-
-def _title_panels(term: TermView, contents: Sequence[tuple[str, Curve | Map]], inches: float) -> list[Panel]:
-    """Titles: name and importance on the first panel, on two lines if needed, and the last line on every panel."""
+def _title_panels(term: TermView, panels: Sequence[Panel], inches: float) -> list[Panel]:
+    """Add name and importance to the title of the first panel, on two lines if needed."""
     room = int(12 * inches)
     name, importance = plain(term.name, room), f"(importance {format_number(term.importance)})"
     first = f"{name} {importance}" if len(name) + len(importance) < room else f"{name}\n{importance}"
-    titles = [[first] * (place == 0) + [last] * bool(last) for place, (last, _) in enumerate(contents)]
-    return [Panel("\n".join(title), content) for title, (_, content) in zip(titles, contents, strict=True)]
+    title = "\n".join(filter(None, [first, panels[0].title]))
+    return [panels[0]._replace(title=title), *panels[1:]]
 
 
 def _draw_terms(
@@ -254,7 +229,7 @@ def _draw_terms(
     if not terms:
         raise ValueError("there is no term to draw; name at least one in `terms`")
     with open_canvas(path, layout.panel) as figure:
-        groups = [_title_panels(term, _make_contents(term, scale), layout.panel) for term in terms]
+        groups = [_title_panels(term, _make_panels(term, scale), layout.panel) for term in terms]
         draw_panels(figure, groups, scale, free_y, layout, heading)
     return figure
 
@@ -267,19 +242,18 @@ def draw_panels(
     maps = [list(group) for group in groups if isinstance(group[0].content, Map)]
     fits = sum(map(len, maps)) <= -len(curves) % layout.across
     blocks = [curves + maps] if fits else [block for block in (curves, maps) if block]
-    placed = [_place(block, layout.across) for block in blocks]
+    placed = [place_panels(block, layout.across) for block in blocks]
     n_rows = [places[-1][0] + 1 for places in placed]
     n_columns = 1 + max(column for places in placed for _, column, _ in places)
     width = layout.width or n_columns * layout.panel + 0.4
     figure.set_size_inches(width, sum(n_rows) * (0.72 * layout.panel + 0.35) + 0.4)
     if heading:
         figure.suptitle(heading)
-    parts = (
-        figure.subfigures(len(blocks), 1, height_ratios=n_rows, squeeze=False)[:, 0] if len(blocks) > 1 else [figure]
-    )
+    parts: Any = figure.subfigures(len(blocks), 1, height_ratios=n_rows) if len(blocks) > 1 else [figure]
+    units = scale.unit, "change in probability" if scale.kind == "probability" else scale.unit
     for part, places, count in zip(parts, placed, n_rows, strict=True):
-        draw_block(part, places, (count, n_columns), (scale.unit, scale.map_unit), free_y)
-    if curves and scale.is_multiclass and len(scale.outputs) > 1:
+        draw_block(part, places, (count, n_columns), units, free_y)
+    if curves and len(scale.outputs) > 1:
         _add_classes(figure, scale)
 
 
@@ -290,25 +264,18 @@ def draw_block(
 
     `units` are the labels of curves and of maps. Returns the matplotlib axes of each panel.
     """
-    curves: list[tuple[Axes, Curve]] = []
-    maps: list[tuple[Axes, Map]] = []
-    drawn = []
-    for row, column, panel in places:
-        axes = part.add_subplot(*size, row * size[1] + column + 1)
-        axes.set_title(panel.title)
-        drawn.append(axes)
-        if isinstance(panel.content, Curve):
-            curves.append((axes, panel.content))
-        else:
-            maps.append((axes, panel.content))
-    if curves:
+    drawn = [
+        (part.add_subplot(*size, row * size[1] + column + 1, title=panel.title), panel.content)
+        for row, column, panel in places
+    ]
+    if curves := [(axes, content) for axes, content in drawn if isinstance(content, Curve)]:
         _draw_curves(curves, units[0], free_y)
-    if maps:
+    if maps := [(axes, content) for axes, content in drawn if isinstance(content, Map)]:
         _draw_maps(part, maps, units[1], free_y)
-    return drawn
+    return [axes for axes, _ in drawn]
 
 
-def _place(groups: Sequence[Sequence[Panel]], across: int) -> list[tuple[int, int, Panel]]:
+def place_panels(groups: Sequence[Sequence[Panel]], across: int) -> list[tuple[int, int, Panel]]:
     """Row and column of each panel; a group of several panels has rows of its own."""
     places, row, column = [], 0, 0
     for group in groups:
@@ -325,7 +292,8 @@ def _draw_curves(panels: Sequence[tuple[Axes, Curve]], unit: str, free_y: bool) 
     shared, rows = choose_limits(curve for _, curve in panels), set()
     for axes, curve in panels:
         axes.set_ylim(choose_limits([curve]) if free_y else shared)
-        draw_curve(axes, curve)
+        draw_background(axes, curve)
+        draw_marks(axes, curve)
         axes.set_xlabel(curve.plot_axis.note)
         row = axes.get_subplotspec().rowspan.start  # type: ignore[union-attr]
         if row not in rows:
@@ -336,13 +304,10 @@ def _draw_curves(panels: Sequence[tuple[Axes, Curve]], unit: str, free_y: bool) 
 
 
 def _draw_maps(part: Any, panels: Sequence[tuple[Axes, Map]], unit: str, free_y: bool) -> None:
-    shared = max(content.limit for _, content in panels) or 1.0
-    for axes, content in panels:
-        mesh = draw_map(axes, content, (content.limit or 1.0) if free_y else shared)
-        if free_y:
-            add_colour_bar(part, mesh, [axes], unit)
-    if not free_y:
-        add_colour_bar(part, mesh, [axes for axes, _ in panels], unit)
+    for group in [[panel] for panel in panels] if free_y else [panels]:
+        limit = max(content.limit for _, content in group) or 1.0
+        meshes = [draw_map(axes, content, limit) for axes, content in group]
+        add_colour_bar(part, meshes[-1], [axes for axes, _ in group], unit)
 
 
 def _add_classes(figure: Figure, scale: Scale) -> None:

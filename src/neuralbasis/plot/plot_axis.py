@@ -8,12 +8,12 @@ rows have missing values, the missing cell is drawn in a strip at the low end.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from ..encoding.axis import Axis
-from .canvas import CHARS_PER_INCH, GREY, axes_inches, plain
+from .canvas import CHARS_PER_INCH, axes_inches, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,47 +27,21 @@ STRIP = 0.16  # width of the strip for missing values, as a share of the range
 
 @dataclass(frozen=True, eq=False)
 class PlotAxis:
-    """The drawn part of an axis.
+    """The drawn part of an axis."""
 
-    Parameters
-    ----------
-    cells : (P,) drawn cells of the table
-    positions : (P,) raw values of knots, or 0 … P - 1 for levels
-    low, high : ends of the drawn range
-    labels : tick labels of levels, None for a continuous column
-    is_cut : whether knots in the tails lie outside the range
-    is_stepped : whether each value is drawn with width 1: levels and whole numbers
-    has_missing : whether training rows have missing values
-    """
-
-    cells: np.ndarray
-    positions: np.ndarray
-    low: float
+    cells: np.ndarray  # (P,) drawn cells of the table
+    positions: np.ndarray  # (P,) raw values of knots, or 0 … P - 1 for levels
+    low: float  # ends of the drawn range
     high: float
-    labels: list[str] | None = None
-    is_cut: bool = False
-    is_stepped: bool = False
-    has_missing: bool = False
-
-    @property
-    def visible_cells(self) -> np.ndarray:
-        """The cells inside the drawn range."""
-        return self.cells[(self.positions >= self.low) & (self.positions <= self.high)]
-
-    @property
-    def edges(self) -> np.ndarray:
-        """(P + 1,) edges of the cells, half way between neighbouring positions."""
-        return cell_edges(self.positions)
+    labels: list[str] | None = None  # tick labels of levels, None for a continuous column
+    note: str = ""  # says that knots in the tails lie outside the range
+    is_stepped: bool = False  # whether each value is drawn with width 1: levels and whole numbers
+    has_missing: bool = False  # whether training rows have missing values
 
     @property
     def strip(self) -> tuple[float, float]:
         """Both ends of the strip for missing values."""
         return self.low - STRIP * (self.high - self.low), self.low
-
-    @property
-    def note(self) -> str:
-        """Says that the tails are cut; empty otherwise."""
-        return f"central {1 - 2 * TAIL:.0%} of rows" if self.is_cut else ""
 
     def polyline(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Values (P, …) of the cells -> positions (Q,) and values (Q, …) of the line that shows them."""
@@ -77,10 +51,7 @@ class PlotAxis:
 
 
 def make_plot_axis(axis: Axis, weights: np.ndarray, with_counts: bool = False) -> PlotAxis:
-    """Choose the drawn part of an axis; `weights` (cells,) is the training weight along it.
-
-    With `with_counts`, the labels of levels include the weight.
-    """
+    """Choose the drawn part of an axis from its training weight (cells,), which labels of levels may include."""
     inner, has_missing = weights[1:-1], bool(weights[0] > 0)
     if axis.levels is None:
         return _make_continuous_axis(axis.knots, inner, has_missing)
@@ -98,12 +69,12 @@ def make_plot_axis(axis: Axis, weights: np.ndarray, with_counts: bool = False) -
 
 def _make_continuous_axis(knots: np.ndarray, weights: np.ndarray, has_missing: bool) -> PlotAxis:
     low, high = _choose_range(knots, weights)
-    is_cut = bool(low > knots[0] or high < knots[-1])
+    note = f"central {1 - 2 * TAIL:.0%} of rows" if low > knots[0] or high < knots[-1] else ""
     is_stepped = 2 <= len(knots) <= MAX_STEPS and bool((knots == np.rint(knots)).all())
     margin = 0.03 * (high - low) or 0.5
     margin = max(margin, 0.6) if is_stepped else margin
     cells = np.arange(len(knots)) + 1
-    return PlotAxis(cells, knots, low - margin, high + margin, None, is_cut, is_stepped, has_missing)
+    return PlotAxis(cells, knots, low - margin, high + margin, None, note, is_stepped, has_missing)
 
 
 def _choose_range(knots: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
@@ -142,37 +113,19 @@ def _format_count(weight: float) -> str:
 
 
 def draw_plot_axis(axes: Axes, plot_axis: PlotAxis, direction: Literal["x", "y"]) -> None:
-    """Set range and ticks in the direction "x" or "y"."""
+    """Set range and ticks; the names of levels are slanted if they would overlap."""
     axes.set(**{f"{direction}lim": (plot_axis.low, plot_axis.high)})
-    if plot_axis.labels is not None:
-        _draw_levels(axes, plot_axis.labels, direction)
-        return
     line = axes.xaxis if direction == "x" else axes.yaxis
-    if len(plot_axis.positions) <= 2:  # such as a flag with the values 0 and 1
+    labels, inches = plot_axis.labels, axes_inches(axes, direction)
+    if labels is not None:
+        letters = len(labels) * (1 + max(len(line) for label in labels for line in label.split("\n")))
+        if direction == "y" or letters <= CHARS_PER_INCH * inches:
+            line.set_ticks(np.arange(len(labels)), labels)
+        else:
+            slanted = [label.replace("\n", ": ") for label in labels]
+            line.set_ticks(np.arange(len(labels)), slanted, rotation=45, ha="right", rotation_mode="anchor")
+    elif len(plot_axis.positions) <= 2:  # such as a flag with the values 0 and 1
         line.set_ticks(plot_axis.positions)
-        return
-    room = axes_inches(axes, direction)
-    axes.locator_params(axis=direction, nbins=max(2, min(6, int(2.5 * room))), integer=plot_axis.is_stepped)
-    line.set_ticks([tick for tick in line.get_majorticklocs() if plot_axis.low <= tick <= plot_axis.high])
-
-
-def _draw_levels(axes: Axes, labels: list[str], direction: Literal["x", "y"]) -> None:
-    """Tick labels of levels, slanted if they would overlap."""
-    if direction == "y":
-        axes.set_yticks(np.arange(len(labels)), labels)
-        return
-    letters = len(labels) * (1 + max(len(line) for label in labels for line in label.split("\n")))
-    if letters <= CHARS_PER_INCH * axes_inches(axes):
-        axes.set_xticks(np.arange(len(labels)), labels)
-        return
-    slanted = [label.replace("\n", ": ") for label in labels]
-    axes.set_xticks(np.arange(len(labels)), slanted, rotation=45, ha="right", rotation_mode="anchor")
-
-
-def draw_strip(axes: Axes, plot_axis: PlotAxis, share: float) -> None:
-    """The strip for missing values left of a curve, separated by a line; `share` of the rows are missing."""
-    left, right = plot_axis.strip
-    axes.axvline(right, color=GREY, linewidth=0.6)
-    axes.set_xlim(left, plot_axis.high)
-    place: dict[str, Any] = {"transform": axes.get_xaxis_transform(), "rotation": 90, "ha": "center", "va": "top"}
-    axes.text(left + 0.25 * (right - left), 0.98, f"missing {100 * share:.3g}%", fontsize=7, color=GREY, **place)
+    else:
+        axes.locator_params(axis=direction, nbins=max(2, min(6, int(2.5 * inches))), integer=plot_axis.is_stepped)
+        line.set_ticks([tick for tick in line.get_majorticklocs() if plot_axis.low <= tick <= plot_axis.high])

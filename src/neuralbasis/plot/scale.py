@@ -15,9 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from ..encoding.axis import Axis
 from ..explain import GlobalExplanation, TermView
+from ..explain.explanation import list_labels
 from ..losses.links import inverse_link
+from ..model.additive_model import AdditiveModel
+from ..model.shapes import Shape
 from .canvas import plain
 
 MAX_CLASSES = 10
@@ -26,40 +28,23 @@ SCALES = ("score", "probability")
 
 @dataclass(frozen=True, eq=False)
 class ScaledTerm:
-    """The numbers of one term on the scale of a figure.
-
-    Parameters
-    ----------
-    term : the term
-    mean : (c_1, …, c_o, k) value of each cell for the k drawn classes
-    spread : standard deviation over the members, same shape; 0 if it is unknown
-    members : (c_1, …, c_o, M, k) values of the members, or None
-    base : (k,) value at a contribution of 0
-    """
+    """The numbers of one term on the scale of a figure, for the k drawn classes."""
 
     term: TermView
-    mean: np.ndarray
-    spread: np.ndarray
-    members: np.ndarray | None
-    base: np.ndarray
+    mean: np.ndarray  # (c_1, …, c_o, k) value of each cell
+    spread: np.ndarray  # standard deviation over the members, same shape; 0 if it is unknown
+    members: np.ndarray | None  # (c_1, …, c_o, M, k)
+    base: np.ndarray  # (k,) value at a contribution of 0
 
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """Which classes are drawn, and in what unit.
-
-    Parameters
-    ----------
-    explanation : the model
-    outputs : indices of the drawn scores or probabilities
-    kind : "score" or "probability"
-    reference : index of the class that the others are compared with, or None
-    """
+    """Which classes are drawn, and in what unit."""
 
     explanation: GlobalExplanation
-    outputs: tuple[int, ...]
-    kind: str = "score"
-    reference: int | None = None
+    outputs: tuple[int, ...]  # indices of the drawn scores or probabilities
+    kind: str = "score"  # or "probability"
+    reference: int | None = None  # index of the class that the others are compared with
 
     @property
     def is_multiclass(self) -> bool:
@@ -74,7 +59,7 @@ class Scale:
     @property
     def labels(self) -> list[str]:
         """Names of the drawn classes."""
-        return [plain(_list_labels(self.explanation)[output], 20) for output in self.outputs]
+        return [plain(list_labels(self.explanation.model)[output], 20) for output in self.outputs]
 
     @property
     def class_note(self) -> str:
@@ -94,19 +79,10 @@ class Scale:
         classes = self.explanation.classes
         return "contribution to log odds" + ("" if classes is None else f" of {plain(classes[1], 20)}")
 
-    @property
-    def map_unit(self) -> str:
-        """Label of the colour bar of a map, which shows the change that a term makes."""
-        return "change in probability" if self.kind == "probability" else self.unit
-
     def select(self, *outputs: int) -> Scale:
         return replace(self, outputs=outputs)
 
-    def apply(self, term: TermView, scores: np.ndarray | None = None) -> ScaledTerm:
-        """Convert a term; `scores` (c_1, …, c_o, K), if given, replace its own and have no members or spread."""
-        if scores is not None:
-            mean = self._convert(scores)
-            return ScaledTerm(term, mean, np.zeros_like(mean), None, self.base)
+    def apply(self, term: TermView) -> ScaledTerm:
         mean, members = self._convert(term.scores), None
         if term.members is not None and term.members.shape[-2] > 1:
             members = self._convert(term.members)
@@ -114,11 +90,8 @@ class Scale:
             spread = term.spread[..., list(self.outputs)]
         else:
             spread = np.zeros_like(mean) if members is None else members.std(axis=-2, ddof=1)
-        return ScaledTerm(term, mean, spread, members, self.base)
-
-    @property
-    def base(self) -> np.ndarray:
-        return self._convert(np.zeros((1, len(self.explanation.intercept))))[0]
+        base = self._convert(np.zeros((1, len(self.explanation.intercept))))[0]
+        return ScaledTerm(term, mean, spread, members, base)
 
     def _convert(self, scores: np.ndarray) -> np.ndarray:
         """Scores (…, K) -> drawn values (…, k)."""
@@ -157,40 +130,36 @@ def choose_scale(
 
 def find_class(explanation: Any, label: Any, argument: str) -> int:
     """Index of a class, in any kind of explanation."""
-    known = _list_labels(explanation)
+    known = list_labels(explanation.model)
     if label not in known:
         raise ValueError(f"{argument} contains {label!r}; the model's classes are {known[:20]}")
     return known.index(label)
 
 
-def _list_labels(explanation: Any) -> list[Any]:
-    return list(explanation.outputs if explanation.classes is None else explanation.classes)
+def choose_class(explanation: GlobalExplanation, term: TermView, label: Any) -> list[Any] | None:
+    """The label, or the class for which a term is strongest; None for a model with a single score."""
+    if label is None and len(explanation.intercept) > 1:
+        label = list_labels(explanation.model)[int(term.importances.argmax())]
+    return None if label is None else [label]
 
 
-def add_mains(explanation: GlobalExplanation, term: TermView) -> np.ndarray:
-    """(c_1, …, c_o, K) scores of a term plus the main effects of its columns, on the cells of the term."""
-    total = np.array(term.scores)
-    for d, (column, axis) in enumerate(zip(term.columns, term.axes, strict=True)):
-        feature = (explanation.columns.index(column),)
-        if feature in explanation.model.terms:
-            main = explanation.find(explanation.model.terms.index(feature))
-            shape = [1] * len(term.axes)
-            shape[d] = axis.n_cells
-            total += _read_main(main, axis).reshape(*shape, -1)
-    return total
+def _add_mains(model: AdditiveModel, pair: TermView) -> TermView:
+    """The pair with the main effects of its columns added to its scores."""
+    total = np.array(pair.scores)
+    for d, feature in enumerate(model.terms[pair.index]):
+        if (feature,) in model.terms:
+            main = model.shapes[model.terms.index((feature,))]
+            total += np.expand_dims(main.axes[0].carry(main.scores, pair.axes[d]), 1 - d)
+    shape = Shape(pair.shape.term, pair.axes, total, np.zeros_like(total), pair.weights)
+    return replace(pair, shape=shape)
 
 
-def _read_main(main: TermView, axis: Axis) -> np.ndarray:
-    """(cells, K) a main effect at the cells of a coarser axis, whose knots are a subset of its own."""
-    cells = 1 + np.searchsorted(main.axes[0].knots, axis.knots)
-    return main.scores[np.r_[0, cells, main.axes[0].n_cells - 1]]
-
-
-def find_pair(explanation: GlobalExplanation, pair: Any) -> TermView:
+def find_pair(explanation: GlobalExplanation, pair: Any, total: bool) -> TermView:
+    """A pair; with `total`, the main effects of its columns are added to its scores."""
     term = explanation.find(pair)
     if len(term.columns) != 2:
         names = zip(explanation.names, explanation.model.terms, strict=True)
         pairs = [name for name, features in names if len(features) == 2]
         listed = ", ".join(repr(name) for name in pairs[:10]) or "none"
         raise ValueError(f"expected a pair; got {term.name!r}. The model's pairs are: {listed}")
-    return term
+    return _add_mains(explanation.model, term) if total else term

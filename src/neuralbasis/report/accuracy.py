@@ -26,30 +26,29 @@ def describe_accuracy(model: AdditiveModel, table: Columns, y: Any) -> dict[str,
         raise ValueError(f"y must have one value for each of the {table.n_rows} rows of X; got shape {actual.shape}")
     predicted = inverse_link(model.link, model.scores(table))
     if model.classes is None:
-        return {"n": table.n_rows, **_measure_regression(actual, predicted)}
-    return {"n": table.n_rows, **_measure_classes(_find_codes(model.classes, actual), predicted)}
+        found = _measure_regression(actual, predicted)
+    else:
+        found = _measure_classes(_find_codes(model.classes, actual), predicted)
+    return {"n": table.n_rows, **found, "measures": [[name, float(v)] for name, v in found["measures"].items()]}
 
 
-def _measure_regression(actual: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
+def _measure_regression(y: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
     from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
-    actual = _read_numbers(actual)
+    actual = np.asarray(y, dtype=float)
+    if not np.isfinite(actual).all():
+        raise ValueError("y contains missing or infinite values; remove these rows")
     if predicted.ndim > 1:
         raise ValueError(f"y is compared with a single output; this model has {predicted.shape[1]}: omit y")
+    has_variance = len(actual) > 1 and np.ptp(actual) > 0
     measures = {
+        **({"R²": r2_score(actual, predicted)} if has_variance else {}),
         "RMSE": root_mean_squared_error(actual, predicted),
         "mean error": mean_absolute_error(actual, predicted),
     }
-    if len(actual) > 1 and np.ptp(actual) > 0:
-        measures = {"R²": r2_score(actual, predicted), **measures}
     shown = np.random.default_rng(0).permutation(len(actual))[:MAX_POINTS]
     points = np.column_stack([predicted, actual - predicted])[shown]
-    return {
-        "measures": _list_measures(measures),
-        "bins": [_bin(predicted, actual)],
-        "points": points.tolist(),
-        "bars": None,
-    }
+    return {"measures": measures, "bins": [_bin(predicted, actual)], "points": points.tolist(), "bars": None}
 
 
 def _measure_classes(codes: np.ndarray, probability: np.ndarray) -> dict[str, Any]:
@@ -58,41 +57,28 @@ def _measure_classes(codes: np.ndarray, probability: np.ndarray) -> dict[str, An
     n_classes = probability.shape[1]
     is_class = codes[:, None] == np.arange(n_classes)
     measures = {
-        "accuracy": float((probability.argmax(axis=1) == codes).mean()),
+        "accuracy": (probability.argmax(axis=1) == codes).mean(),
         "log loss": log_loss(codes, probability, labels=range(n_classes)),
     }
-    drawn = [1] if n_classes == 2 else range(n_classes)
-    if is_class.any(axis=0).all():
-        measures["AUROC"] = np.mean([roc_auc_score(is_class[:, k], probability[:, k]) for k in drawn])
-    bins = [_bin(probability[:, k], is_class[:, k].astype(float)) for k in drawn]
-    bars = [[_count_bars(probability[side, k]) for side in (is_class[:, k], ~is_class[:, k])] for k in drawn]
-    return {"measures": _list_measures(measures), "bins": bins, "points": None, "bars": bars}
+    bins, bars, areas = [], [], []
+    for is_own, p in list(zip(is_class.T, probability.T, strict=True))[1 if n_classes == 2 else 0 :]:
+        bins.append(_bin(p, is_own.astype(float)))
+        bars.append([np.histogram(p[side], N_BARS, (0.0, 1.0))[0].tolist() for side in (is_own, ~is_own)])
+        if is_class.any(axis=0).all():
+            areas.append(roc_auc_score(is_own, p))
+    if areas:
+        measures["AUROC"] = np.mean(areas)
+    return {"measures": measures, "bins": bins, "points": None, "bars": bars}
 
 
 def _bin(predicted: np.ndarray, actual: np.ndarray) -> list[list[float]]:
     """(mean prediction, observed mean, its standard error, number of rows) of each bin."""
     n_bins = max(1, min(N_BINS, len(actual) // MIN_BIN))
     parts = np.array_split(np.argsort(predicted, kind="stable"), n_bins)
-    errors = [actual[part].std() / np.sqrt(len(part)) for part in parts]
     return [
-        [float(predicted[part].mean()), float(actual[part].mean()), float(error), len(part)]
-        for part, error in zip(parts, errors, strict=True)
+        [float(predicted[part].mean()), float(own.mean()), float(own.std() / np.sqrt(len(part))), len(part)]
+        for part, own in ((part, actual[part]) for part in parts)
     ]
-
-
-def _count_bars(probability: np.ndarray) -> list[int]:
-    return np.histogram(probability, N_BARS, (0.0, 1.0))[0].tolist()
-
-
-def _list_measures(measures: dict[str, Any]) -> list[list[Any]]:
-    return [[name, float(value)] for name, value in measures.items()]
-
-
-def _read_numbers(actual: np.ndarray) -> np.ndarray:
-    numbers = np.asarray(actual, dtype=float)
-    if not np.isfinite(numbers).all():
-        raise ValueError("y contains missing or infinite values; remove these rows")
-    return numbers
 
 
 def _find_codes(classes: np.ndarray, actual: np.ndarray) -> np.ndarray:

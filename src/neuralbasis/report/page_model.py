@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..data.columns import Columns
-from ..encoding.encoder import Encoder
 from ..model.additive_model import AdditiveModel
 from ..model.shapes import AnyShape, LowRankShape, Shape, TiedShape
 
@@ -25,8 +24,6 @@ MAX_TABLES = 2_000_000  # in the tables of any other model
 class PageModel:
     """Some or all terms of a model.
 
-    Parameters
-    ----------
     model : model of these terms and their columns, with dense tables
     features : indices of its columns in the whole model
     n_hidden : number of terms that are not on the page
@@ -56,8 +53,7 @@ def choose_page_model(model: AdditiveModel, rows: Columns | None) -> PageModel:
     features = tuple(sorted({feature for shape in chosen for feature in shape.term}))
     place = {feature: index for index, feature in enumerate(features)}
     shapes = tuple(replace(shape, term=tuple(place[feature] for feature in shape.term)) for shape in chosen)
-    encoder = Encoder(tuple(model.encoder.axes[feature] for feature in features))
-    small = replace(model, encoder=encoder, shapes=shapes)
+    small = replace(model, encoder=model.encoder.take(features), shapes=shapes)
     return PageModel(small, features, len(model.shapes) - len(shapes), n_columns, model.is_wide)
 
 

@@ -15,9 +15,8 @@ import numpy as np
 from ..data.columns import level_text
 from ..encoding.axis import Axis
 from ..explain import GlobalExplanation, TermView
-from ..model.additive_model import AdditiveModel
 from ..model.shapes import TiedShape
-from ..model.summary import to_plain
+from ..model.summary import Summary, to_plain
 from .page_model import PageModel
 
 MAX_MEMBER_NUMBERS = 600_000  # of all terms, most important first: the file stays small enough to send
@@ -63,16 +62,36 @@ class Pack:
         return np.concatenate([np.empty(0, self.TYPES[kind]), *self._arrays[kind]])
 
 
+class AxisList:
+    """Axes of the page, each stored once: interactions share the coarser axis of a column."""
+
+    def __init__(self, pack: Pack):
+        self.items: list[dict[str, Any]] = []
+        self._pack = pack
+        self._known: dict[tuple[int | str, bytes], int] = {}
+
+    def add(self, column: int | str, axis: Axis, knots: np.ndarray, /, **facts: Any) -> int:
+        """Index of the axis of a column; `knots` are those that the page reads."""
+        key = column, axis.knots.tobytes()
+        if key not in self._known:
+            self._known[key] = len(self.items)
+            self.items.append({**facts, "knots": self._pack.add_exact(knots), "count": len(knots)})
+        return self._known[key]
+
+
 def describe_model(
     page_model: PageModel, explanation: GlobalExplanation, pack: Pack, title: str | None
 ) -> dict[str, Any]:
     """The data of the page, without rows."""
     model = page_model.model
-    axes, indices = _list_axes(model, pack)
+    axes, indices = AxisList(pack), []
+    for shape in model.shapes:
+        pairs = zip(shape.term, shape.axes, strict=True)
+        indices.append([axes.add(feature, axis, axis.knots, column=feature) for feature, axis in pairs])
     keeps = _choose_members(explanation.terms)
     terms = [
-        describe_term(view, shape.term, indices, keep, pack)
-        for view, shape, keep in zip(explanation.terms, model.shapes, keeps, strict=True)
+        describe_term(view, shape.term, own, keep, pack)
+        for view, shape, own, keep in zip(explanation.terms, model.shapes, indices, keeps, strict=True)
     ]
     own = {view.columns[0]: view.weights for view in explanation.terms if len(view.columns) == 1}
     target = None if model.summary is None else model.summary.target
@@ -84,31 +103,16 @@ def describe_model(
         "outputs": [level_text(label) for label in explanation.outputs],
         "intercept": explanation.intercept.tolist(),
         "columns": [_describe_column(axis, own.get(axis.name)) for axis in model.encoder.axes],
-        "axes": axes,
+        "axes": axes.items,
         "terms": terms,
         "wide": page_model.is_wide,
         "hidden": page_model.n_hidden,
         "allColumns": page_model.n_columns,
-        "summary": None if model.summary is None else _describe_summary(model),
+        "summary": None if model.summary is None else _describe_summary(model.summary),
         "rows": None,
         "accuracy": None,
         "evidence": None,
     }
-
-
-def _list_axes(model: AdditiveModel, pack: Pack) -> tuple[list[dict[str, Any]], dict[int, int]]:
-    """The distinct axes, and the index of each axis object: interactions share the coarser axis of a column."""
-    axes: list[dict[str, Any]] = []
-    known: dict[tuple[int, bytes], int] = {}
-    indices: dict[int, int] = {}
-    for shape in model.shapes:
-        for feature, axis in zip(shape.term, shape.axes, strict=True):
-            key = feature, axis.knots.tobytes()
-            if key not in known:
-                known[key] = len(axes)
-                axes.append({"column": feature, "knots": pack.add_exact(axis.knots), "count": len(axis.knots)})
-            indices[id(axis)] = known[key]
-    return axes, indices
 
 
 def _choose_members(views: Sequence[TermView]) -> list[bool]:
@@ -122,14 +126,14 @@ def _choose_members(views: Sequence[TermView]) -> list[bool]:
 
 
 def describe_term(
-    view: TermView, term: Sequence[int], indices: Mapping[int, int], has_members: bool, pack: Pack
+    view: TermView, columns: Sequence[int], axes: Sequence[int], has_members: bool, pack: Pack
 ) -> dict[str, Any]:
     members = np.moveaxis(view.members, -2, 0) if has_members and view.members is not None else None
     tied = view.shape if isinstance(view.shape, TiedShape) else None
     return {
         "name": view.name,
-        "columns": list(term),
-        "axes": [indices[id(axis)] for axis in view.axes],
+        "columns": list(columns),
+        "axes": axes,
         "scores": pack.add_exact(view.scores if tied is None else tied.values),
         "mix": None if tied is None else [len(tied.mix), pack.add_exact(tied.mix.mean(axis=1))],
         "spread": pack.add_steps(view.spread),
@@ -160,9 +164,7 @@ def _find_typical(axis: Axis, weights: np.ndarray | None) -> float:
     return float(axis.knots[np.searchsorted(np.cumsum(inner), inner.sum() / 2)])
 
 
-def _describe_summary(model: AdditiveModel) -> dict[str, Any]:
-    found = model.summary
-    assert found is not None
+def _describe_summary(found: Summary) -> dict[str, Any]:
     return {
         "estimator": found.estimator,
         "rows": found.n_rows,

@@ -21,17 +21,10 @@ from .temporary_file import replace_when_done
 
 SUMS = "SHA256SUMS"
 MAX_BYTES = 1 << 31  # of the file, and of all its entries unpacked
-MAX_ENTRIES = 32
-MAX_DIRECTORY = 8192  # bytes of the zip's list of entries
 MAX_RATIO = 50  # of an entry's size to its size in the file; data that compresses better is stored uncompressed
 FREE_BYTES = 1 << 18  # entries up to this size may exceed MAX_RATIO
-TRIED_BYTES = 1 << 20  # first bytes of a long entry, compressed to decide whether compression is worth its time
 
 _END = struct.Struct("<4s4H2LH")  # the last record of a zip
-_HEADER_BYTES = 30  # of an entry, before its name
-_ZIP_ERRORS = (  # raised by zipfile for damaged files
-    zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, OverflowError, RuntimeError, ValueError
-)  # fmt: skip
 
 
 class DocumentError(ValueError):
@@ -44,7 +37,12 @@ def write_archive(path: str | os.PathLike[str], entries: Mapping[str, bytes]) ->
     The new file is read back before it replaces an older one.
     """
     with replace_when_done(path) as file:
-        _write_zip(file, {**entries, SUMS: _write_sums(entries)})
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, data in {**entries, SUMS: _write_sums(entries)}.items():
+                info = zipfile.ZipInfo(name)  # dated 1980: the bytes must depend neither on the day …
+                info.create_system, info.external_attr = 3, 0o644 << 16  # … nor on the machine
+                info.compress_type = _choose_compression(data)
+                archive.writestr(info, data)
         file.flush()
         if read_archive(file) != entries:
             raise OSError(f"{os.fspath(path)} could not be written: the bytes read back differ from those written")
@@ -53,35 +51,31 @@ def write_archive(path: str | os.PathLike[str], entries: Mapping[str, bytes]) ->
 def read_archive(file: BinaryIO) -> dict[str, bytes]:
     """All entries of a file except the sums, which must be right."""
     _check_end(file)
+    found = {}
     try:
         with zipfile.ZipFile(file) as archive:
-            entries = {info.orig_filename: info for info in archive.infolist()}
-            if len(entries) < len(archive.infolist()):
-                raise DocumentError("two of its entries have the same name")
-            _check_sizes(entries)
-            _check_offsets(archive.infolist(), archive.start_dir)
-            found = {name: _read_entry(archive, info) for name, info in entries.items()}
+            _check_entries(archive)
+            for info in archive.infolist():
+                with archive.open(info) as stream:  # without a limit, a forged size would unpack all of it
+                    found[info.orig_filename] = data = stream.read(info.file_size)
+                if len(data) != info.file_size:
+                    raise DocumentError(f"its entry {info.orig_filename!r:.80} is shorter than its stated size")
     except DocumentError:
         raise
-    except _ZIP_ERRORS as error:
+    except (
+        zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, OverflowError, RuntimeError,
+        ValueError,
+    ) as error:  # fmt: skip
         raise DocumentError(f"it is truncated or damaged ({error})") from None
     if found.pop(SUMS, None) != _write_sums(found):
         raise DocumentError(f"its contents do not agree with its checksums in {SUMS}: it is damaged, or was changed")
     return found
 
 
-def _write_zip(file: BinaryIO, entries: Mapping[str, bytes]) -> None:
-    with zipfile.ZipFile(file, "w") as archive:
-        for name, data in entries.items():
-            info = zipfile.ZipInfo(name)  # dated 1980: the bytes must depend neither on the day …
-            info.create_system, info.external_attr = 3, 0o644 << 16  # … nor on the machine
-            info.compress_type = _choose_compression(data)
-            archive.writestr(info, data)
-
-
 def _choose_compression(data: bytes) -> int:
     """Stored if it is long and compresses badly, or compresses so well that `read_archive` would refuse it."""
-    if len(data) > TRIED_BYTES and len(zlib.compress(data[:TRIED_BYTES])) > 0.75 * TRIED_BYTES:
+    tried = 1 << 20  # first bytes of a long entry, which show whether compression is worth its time
+    if len(data) > tried and len(zlib.compress(data[:tried])) > 0.75 * tried:
         return zipfile.ZIP_STORED
     return zipfile.ZIP_DEFLATED if len(data) <= _max_size(len(zlib.compress(data))) else zipfile.ZIP_STORED
 
@@ -107,39 +101,30 @@ def _check_end(file: BinaryIO) -> None:
         raise DocumentError("it is truncated, or it is not a file of neuralbasis")
     _, disk, first_disk, here, count, length, start, comment = _END.unpack(tail[-_END.size :])
     is_whole = (disk, first_disk, comment) == (0, 0, 0) and here == count and start + length + _END.size == size
-    if not is_whole or tail.startswith(b"PK\6\7") or count > MAX_ENTRIES or length > MAX_DIRECTORY:
+    if not is_whole or tail.startswith(b"PK\6\7") or count > 32 or length > 8192:
         raise DocumentError("its list of entries is not one that neuralbasis writes")
 
 
-def _check_offsets(infos: list[zipfile.ZipInfo], end: int) -> None:
-    """Entries must fill the file without gaps. Only then are their packed sizes, which limit memory, real bytes."""
-    offset = 0
+def _check_entries(archive: zipfile.ZipFile) -> None:
+    """Check the stated sizes before anything is unpacked.
+
+    Entries must fill the file without gaps. Only then are their packed sizes, which limit memory, real bytes.
+    """
+    infos, offset = archive.infolist(), 0
+    if len({info.orig_filename for info in infos}) < len(infos):
+        raise DocumentError("two of its entries have the same name")
     for info in infos:
-        if info.header_offset != offset:
-            name = f"{info.orig_filename!r:.80}"
-            raise DocumentError(f"its entry {name} overlaps another one, or is outside of the file")
-        offset += _HEADER_BYTES + len(info.orig_filename) + info.compress_size
-    if offset != end:
-        raise DocumentError("its entries overlap one another, or do not fill the file")
-
-
-def _check_sizes(entries: Mapping[str, zipfile.ZipInfo]) -> None:
-    """Check the stated sizes before anything is unpacked."""
-    for name, info in entries.items():
+        entry = f"its entry {info.orig_filename!r:.80}"
         if info.flag_bits or info.extra or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise DocumentError(f"its entry {name!r:.80} is encrypted, or compressed by another method than deflate")
+            raise DocumentError(f"{entry} is encrypted, or compressed by another method than deflate")
         if info.file_size > _max_size(info.compress_size):
             raise DocumentError(
-                f"its entry {name!r:.80} would unpack to {info.file_size:,} bytes, more than {MAX_RATIO} times its size"
+                f"{entry} would unpack to {info.file_size:,} bytes, more than {MAX_RATIO} times its size"
             )
-    total = sum(info.file_size for info in entries.values())
-    if total > MAX_BYTES:
+        if info.header_offset != offset:
+            raise DocumentError(f"{entry} overlaps another one, or is outside of the file")
+        offset += 30 + len(info.orig_filename) + info.compress_size  # 30 bytes come before the name
+    if (total := sum(info.file_size for info in infos)) > MAX_BYTES:
         raise DocumentError(f"it would unpack to {total:,} bytes; the limit is {MAX_BYTES:,}")
-
-
-def _read_entry(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    with archive.open(info) as stream:
-        data = stream.read(info.file_size)  # without a limit, a forged size would unpack all of it
-    if len(data) != info.file_size:
-        raise DocumentError(f"its entry {info.orig_filename!r:.80} is shorter than its stated size")
-    return data
+    if offset != archive.start_dir:
+        raise DocumentError("its entries overlap one another, or do not fill the file")

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .archive import DocumentError
-from .limits import MAX_BASE, MAX_COEFFICIENT, MAX_COLUMNS, MAX_SCORE, MAX_TABLE, MAX_WEIGHT
+from .records import MAX_COLUMNS, MAX_SCORE, MAX_TABLE, MAX_WEIGHT
 
 
 class ArrayType(NamedTuple):
@@ -29,6 +29,7 @@ class ArrayType(NamedTuple):
 _FLOATS = ("<f4", "<f8")
 _INTEGERS = ("|u1", "<u2", "<u4")
 _COUNTS = (*_INTEGERS, *_FLOATS)
+MAX_BASE, MAX_COEFFICIENT = 1e9, 1e25  # a sum of MAX_BASES products of the two is finite in single precision
 ARRAYS = {
     "knots": ArrayType(_FLOATS, -np.finfo(float).max, np.finfo(float).max),
     "places": ArrayType(_FLOATS, 0.0, 1.0),
@@ -47,30 +48,24 @@ ARRAYS = {
     "cells": ArrayType(_INTEGERS, 0, MAX_TABLE, "i8"),
     "cell_counts": ArrayType(_INTEGERS, 0, MAX_TABLE, "i8"),
     "cell_weights": ArrayType(_COUNTS, 0.0, MAX_WEIGHT),
+    "residual_centres": ArrayType(_FLOATS, -MAX_SCORE, MAX_SCORE),
+    "residual_probabilities": ArrayType(_FLOATS, 0.0, 1.0),
+    "residual_quantiles": ArrayType(_FLOATS, -MAX_SCORE, MAX_SCORE),
 }
 
 
 def write_arrays(pieces: Mapping[str, Sequence[np.ndarray]]) -> tuple[dict[str, str], dict[str, bytes]]:
-    """The type of each array, and the entries that hold the arrays.
-
-    Parameters
-    ----------
-    pieces : for every name of `ARRAYS` the parts of the array in order, of any shape
-    """
+    """The type of each array, and the entries that hold the arrays; `pieces` has their parts in order, of any shape."""
     types, entries = {}, {}
     for name, (allowed, _, _, memory) in ARRAYS.items():
         parts = (np.asarray(piece, dtype=memory).ravel() for piece in pieces[name])
         values = np.concatenate([np.empty(0, memory), *parts])
         if len(values):
-            types[name] = kind = _choose_type(values, allowed)
-            entries[f"{name}.npy"] = _write_header(kind, len(values)) + values.astype(kind).tobytes()
+            with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+                exact = (kind for kind in allowed if (values.astype(kind) == values).all())
+                types[name] = kind = next(exact, allowed[-1])
+                entries[f"{name}.npy"] = _write_header(kind, len(values)) + values.astype(kind).tobytes()
     return types, entries
-
-
-def _choose_type(values: np.ndarray, types: Sequence[str]) -> str:
-    """The first type that holds all values exactly, or else the last."""
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        return next((kind for kind in types if (values.astype(kind) == values).all()), types[-1])
 
 
 def _write_header(kind: str, length: int) -> bytes:
@@ -100,13 +95,9 @@ class ArrayReader:
 def read_arrays(
     entries: dict[str, bytes], types: Mapping[str, Any], lengths: Mapping[str, int]
 ) -> dict[str, ArrayReader]:
-    """A reader for every name of `ARRAYS`. The entries are used up.
+    """A reader for every name of `ARRAYS`, with the types of the JSON and the lengths that it implies.
 
-    Parameters
-    ----------
-    entries : of the archive, without the JSON
-    types : the type of each array, as the JSON has it
-    lengths : of every array, as the JSON implies it
+    The entries (of the archive, without the JSON) are used up.
     """
     needed = [name for name in ARRAYS if lengths[name] or name in types]
     if types.keys() != set(needed) or entries.keys() != {f"{name}.npy" for name in needed}:

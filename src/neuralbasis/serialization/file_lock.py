@@ -15,31 +15,11 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-NAME = ".lock"
-
 
 class FolderLock:
-    """A lock on a folder, which is created if needed. One holder has it exclusively, or several share it.
+    """A lock on a folder, which is created if needed. One holder has it exclusively, or several share it."""
 
-    Parameters
-    ----------
-    folder : the folder to lock
-    name : name of the lock file in it
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     one, other = FolderLock(folder), FolderLock(folder)
-    ...     granted = [one.take_alone(), other.take_alone()]
-    ...     one.release()
-    ...     granted += [other.take_alone()]
-    ...     other.release()
-    >>> granted
-    [True, False, True]
-    """
-
-    def __init__(self, folder: str | os.PathLike[str], name: str = NAME):
+    def __init__(self, folder: str | os.PathLike[str], name: str = ".lock"):
         self.path, self.file = Path(folder, name), -1
 
     def take_alone(self) -> bool:
@@ -66,22 +46,18 @@ class FolderLock:
 
     def _take(self, kind: int) -> bool:
         while True:
-            if self.file < 0 and not self._open():
-                continue
+            if self.file < 0:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                try:
+                    self.file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+                except FileNotFoundError:  # another holder removed the folder meanwhile
+                    continue
             if not self._flock(kind):
                 return False
             if self._is_present():
                 return True
             os.close(self.file)  # the previous holder removed the file
             self.file = -1
-
-    def _open(self) -> bool:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            self.file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
-        except FileNotFoundError:  # another holder removed the folder meanwhile
-            return False
-        return True
 
     def _flock(self, kind: int) -> bool:
         try:

@@ -13,7 +13,9 @@ from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from .archive import DocumentError
-from .limits import MAX_DIGITS, MAX_DOCUMENT, MAX_VALUES
+
+MAX_DOCUMENT = 1 << 26  # bytes of a JSON entry
+MAX_VALUES = 4_000_000  # approximate number of values in it
 
 Record = TypeVar("Record")
 
@@ -34,9 +36,9 @@ def parse_json(data: bytes, name: str) -> Any:
 
 
 def parse_int(text: str) -> int:
-    """An integer of at most `MAX_DIGITS` digits."""
-    if len(text) > MAX_DIGITS:
-        raise ValueError(f"an integer of {len(text)} digits; the limit is {MAX_DIGITS}")
+    """An integer of at most 20 digits."""
+    if len(text) > 20:
+        raise ValueError(f"an integer of {len(text)} digits; the limit is 20")
     return int(text)
 
 
@@ -55,23 +57,7 @@ def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def read_record(record: type[Record], value: Any, what: str) -> Record:
-    """A record from a JSON object with exactly its fields.
-
-    Parameters
-    ----------
-    record : a NamedTuple or dataclass with annotated fields
-    value : what the JSON holds
-    what : name of the object in error messages
-
-    Examples
-    --------
-    >>> from typing import NamedTuple
-    >>> class Point(NamedTuple):
-    ...     x: float
-    ...     name: str | None
-    >>> read_record(Point, {"name": None, "x": 3}, "a point")
-    Point(x=3, name=None)
-    """
+    """A NamedTuple or dataclass from a JSON object with exactly its fields; `what` names the object in errors."""
     plain: type = record  # mypy: type[Record] is not Hashable
     types = _field_types(plain)
     if type(value) is not dict or value.keys() != types.keys():

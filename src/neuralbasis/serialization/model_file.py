@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from reprlib import repr as shorten
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -21,20 +21,26 @@ from .. import __version__
 from ..encoding.axis import Axis
 from ..model.summary import to_plain
 from .archive import MAX_BYTES, DocumentError, read_archive, write_archive
-from .class_labels import describe_classes, read_classes
-from .json_checks import parse_int, parse_json, read_record
-from .limits import MAX_COLUMNS, MAX_DOCUMENT, MAX_KNOTS, MAX_TABLE, MAX_VALUES
+from .json_checks import MAX_DOCUMENT, MAX_VALUES, parse_int, parse_json, read_record
 from .model_reader import make_fields
 from .model_writer import SavableModel, describe_columns, describe_model
-from .old_formats import upgrade
-from .records import ModelRecord
+from .records import (
+    MAX_COLUMNS,
+    MAX_KNOTS,
+    MAX_TABLE,
+    AxisRecord,
+    ColumnRun,
+    ModelRecord,
+    describe_classes,
+    read_classes,
+)
 
 # To change the format:
 # 1. Raise FORMAT and let `model_writer` write the new form only.
-# 2. Let `old_formats.upgrade` bring the previous form to the new one: every old format stays readable.
+# 2. Let `upgrade` bring the previous form to the new one: every old format stays readable.
 # 3. Run `python -m tests.formats.make`. It adds a file of the new format to tests/formats; a test reads all of them.
 # `document.json` of every format has "format" and "neuralbasis", the version that wrote it.
-FORMAT = 3
+FORMAT = 4
 
 MODEL_JSON = "document.json"
 
@@ -78,11 +84,6 @@ def read_entries(entries: dict[str, bytes]) -> dict[str, Any]:
     if text is None:
         raise DocumentError(f"it has no {MODEL_JSON}: it is not a model of neuralbasis")
     document = parse_json(text, MODEL_JSON)
-    _check_format(document)
-    return make_fields(read_record(ModelRecord, upgrade(document), MODEL_JSON), entries)
-
-
-def _check_format(document: Any) -> None:
     found = document.get("format") if type(document) is dict else None
     if type(found) is not int or found < 1:
         raise DocumentError(f"its {MODEL_JSON} states no format")
@@ -91,6 +92,37 @@ def _check_format(document: Any) -> None:
             f"it has format {found}, written by neuralbasis {shorten(document.get('neuralbasis'))}; neuralbasis "
             f"{__version__} reads formats up to {FORMAT}: upgrade neuralbasis"
         )
+    return make_fields(read_record(ModelRecord, upgrade(document), MODEL_JSON), entries)
+
+
+class OldColumn(NamedTuple):
+    """A column of format 1. Its axis is the one of the same index."""
+
+    name: str
+    kind: str
+    levels: list[str] | None
+
+
+def upgrade(document: dict[str, Any]) -> dict[str, Any]:
+    """The JSON of any format in the present form. Only the fields that change are checked here."""
+    if document["format"] < 4:
+        document = {"residuals": None} | document
+    if document["format"] < 3:  # without measured importances
+        for name in ("terms", "factors"):
+            if type(items := document.get(name)) is list:
+                marked = [{"is_measured": False} | item if type(item) is dict else item for item in items]
+                document = document | {name: marked}
+    columns, axes = document.get("columns"), document.get("axes")
+    if document["format"] > 1 or "factors" in document or type(columns) is not list or type(axes) is not list:
+        return document
+    runs = []  # of format 1, which has columns apart from their axes, and no factors
+    for index, item in enumerate(columns):
+        column = read_record(OldColumn, item, "a column")
+        axis = read_record(AxisRecord, axes[index], "an axis") if index < len(axes) else None
+        if axis is None or axis.column != index:
+            raise DocumentError("its first axes are not those of its columns")
+        runs.append(ColumnRun([column.name], column.kind, column.levels, axis.n_knots, axis.has_mass)._asdict())
+    return document | {"columns": runs, "axes": axes[len(runs) :], "factors": []}
 
 
 def check_labels(classes: np.ndarray | None) -> None:
@@ -103,7 +135,7 @@ def check_labels(classes: np.ndarray | None) -> None:
         raise ValueError(f"y has labels that no model can be saved with: {error}; write them as short text") from None
 
 
-def check_columns(axes: Sequence[Axis], parameters: Any, n_terms: float) -> None:
+def check_columns(axes: Sequence[Axis], parameters: Mapping[str, object], n_terms: float) -> None:
     """Refuse columns and parameters that a file cannot hold beside so many terms.
 
     The estimate of the JSON is an upper bound: it counts two coarser axes for a column.

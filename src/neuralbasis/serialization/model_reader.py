@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from reprlib import repr as shorten
 from typing import Any
 
@@ -17,11 +16,11 @@ from ..encoding.axis import Axis
 from ..encoding.encoder import Encoder
 from ..encoding.sparse_codes import CodeFinder
 from ..model.factors import Factors
+from ..model.residuals import Residuals
 from ..model.shapes import Shape, TiedShape, make_shapes
 from ..model.summary import MAX_DEPTH, Summary
 from .archive import DocumentError
 from .arrays import ArrayReader, read_arrays
-from .class_labels import read_classes
 from .json_checks import is_shallow, read_record
 from .records import (
     AxisRecord,
@@ -29,8 +28,9 @@ from .records import (
     FactorsRecord,
     ModelRecord,
     ModelSizes,
-    TermRecord,
+    ResidualsRecord,
     count_numbers,
+    read_classes,
     read_sizes,
 )
 
@@ -42,11 +42,14 @@ def make_fields(record: ModelRecord, entries: dict[str, bytes]) -> dict[str, Any
     sizes = read_sizes(record)
     arrays = read_arrays(entries, record.arrays, count_numbers(sizes))
     columns = [axis for run in sizes.runs for axis in _make_columns(run, arrays)]
-    axes = [*columns, *(_make_coarse(columns[coarse.column], coarse, arrays) for coarse in sizes.coarse)]
+    pairs = [(columns[coarse.column], coarse) for coarse in sizes.coarse]
+    axes = [*columns, *(_make_axis(own.name, own.kind, own.levels, coarse, arrays) for own, coarse in pairs)]
     encoder = Encoder(tuple(columns))
     tables = tuple(_make_tables(sizes, axes, arrays))
     factors = [_make_factors(part, encoder, arrays, sizes.n_outputs) for part in sizes.factors]
-    _check_terms_differ(tables, factors)
+    terms = {frozenset(shape.term) for shape in tables}
+    if terms and any(frozenset(term) in terms for part in factors for term in part.finder.features.tolist()):
+        raise DocumentError("two of its terms have the same features")
     return {
         "encoder": encoder,
         "intercept": np.array(record.intercept, dtype=float),
@@ -54,59 +57,50 @@ def make_fields(record: ModelRecord, entries: dict[str, bytes]) -> dict[str, Any
         "link": record.link,
         "classes": read_classes(record.link, sizes.n_outputs, record.classes),
         "summary": None if record.summary is None else _make_summary(record.summary),
+        "residuals": None if sizes.residuals is None else _make_residuals(sizes.residuals, arrays),
     }
 
 
 def _make_columns(run: ColumnRun, arrays: Arrays) -> list[Axis]:
     """The axes of a run. They share their arrays."""
-    name = run.names[0]
-    first = _make_axis(name, run.kind, run.n_knots, run.has_mass, arrays)
-    knots, places, mass = first.knots, first.places, first.mass
-    if run.levels is not None and len(knots) != len(run.levels):
-        raise DocumentError(f"knots of column {shorten(name)} are not its levels")
-    levels = None if run.levels is None else _take_levels(name, run.levels, knots)
-    return [Axis(name, run.kind, knots, places, levels, mass) for name in run.names]
+    first = _make_axis(run.names[0], run.kind, run.levels, run, arrays)
+    if run.levels is not None and len(first.knots) != len(run.levels):
+        raise DocumentError(f"knots of column {shorten(first.name)} are not its levels")
+    return [Axis(name, first.kind, first.knots, first.places, first.levels, first.mass) for name in run.names]
 
 
-def _make_coarse(own: Axis, record: AxisRecord, arrays: Arrays) -> Axis:
-    axis = _make_axis(own.name, own.kind, record.n_knots, record.has_mass, arrays)
-    return axis if own.levels is None else replace(axis, levels=_take_levels(own.name, own.levels, axis.knots))
-
-
-def _make_axis(name: str, kind: str, n_knots: int, has_mass: bool, arrays: Arrays) -> Axis:
-    """An axis without its levels."""
-    knots, places = arrays["knots"].take(n_knots), arrays["places"].take(n_knots)
+def _make_axis(
+    name: str, kind: str, levels: Sequence[str] | None, record: ColumnRun | AxisRecord, arrays: Arrays
+) -> Axis:
+    """An axis of a column with these levels. It keeps the levels whose indices are its knots."""
+    knots, places = arrays["knots"].take(record.n_knots), arrays["places"].take(record.n_knots)
     if (knots[1:] <= knots[:-1]).any() or (places[1:] < places[:-1]).any():
         raise DocumentError(f"knots of column {shorten(name)} do not increase")
-    return Axis(name, kind, knots, places, None, arrays["mass"].take(n_knots) if has_mass else None)
-
-
-def _take_levels(name: str, levels: Sequence[str], knots: np.ndarray) -> tuple[str, ...]:
-    """The levels of a column that an axis keeps: its knots are their indices."""
-    if knots[0] < 0 or knots[-1] >= len(levels) or (knots % 1 != 0).any():
-        raise DocumentError(f"knots of column {shorten(name)} are not its levels")
-    return tuple(levels[int(knot)] for knot in knots)
+    if levels is not None:
+        if knots[0] < 0 or knots[-1] >= len(levels) or (knots % 1 != 0).any():
+            raise DocumentError(f"knots of column {shorten(name)} are not its levels")
+        levels = tuple(levels[int(knot)] for knot in knots)
+    return Axis(name, kind, knots, places, levels, arrays["mass"].take(record.n_knots) if record.has_mass else None)
 
 
 def _make_tables(sizes: ModelSizes, axes: Sequence[Axis], arrays: Arrays) -> Iterator[Shape | TiedShape]:
+    n_outputs = sizes.n_outputs
     for term in sizes.terms:
-        shape = _make_table(term, tuple(axes[axis] for axis in term.axes), arrays, sizes.n_outputs)
-        yield shape.measure(arrays["sizes"].take(sizes.n_outputs)) if term.is_measured else shape
-
-
-def _make_table(term: TermRecord, axes: tuple[Axis, ...], arrays: Arrays, n_outputs: int) -> Shape | TiedShape:
-    features, cells = tuple(term.features), [axis.n_cells for axis in axes]
-    weights = arrays["weights"].take(*cells)
-    if term.tied:
-        values, mix = arrays["tables"].take(*cells, term.tied[0]), arrays["mix"].take(*term.tied, n_outputs)
-        return TiedShape(features, axes, values, mix, weights)
-    scores, spread = arrays["tables"].take(*cells, n_outputs), arrays["spread"].take(*cells, n_outputs)
-    members = arrays["members"].take(*cells, term.n_members, n_outputs) if term.n_members else None
-    return Shape(features, axes, scores, spread, weights, members)
+        features, own = tuple(term.features), tuple(axes[axis] for axis in term.axes)
+        cells = [axis.n_cells for axis in own]
+        weights = arrays["weights"].take(*cells)
+        if term.tied:
+            values, mix = arrays["tables"].take(*cells, term.tied[0]), arrays["mix"].take(*term.tied, n_outputs)
+            shape: Shape | TiedShape = TiedShape(features, own, values, mix, weights)
+        else:
+            scores, spread = arrays["tables"].take(*cells, n_outputs), arrays["spread"].take(*cells, n_outputs)
+            members = arrays["members"].take(*cells, term.n_members, n_outputs) if term.n_members else None
+            shape = Shape(features, own, scores, spread, weights, members)
+        yield shape.measure(arrays["sizes"].take(n_outputs)) if term.is_measured else shape
 
 
 def _make_factors(record: FactorsRecord, encoder: Encoder, arrays: Arrays, n_outputs: int) -> Factors:
-    axis = _make_axis("", "continuous", record.n_knots, False, arrays)
+    axis = _make_axis("", "continuous", None, AxisRecord(0, record.n_knots, False), arrays)
     absent = math.nan if record.absent is None else float(record.absent)
     if not math.isnan(absent) and absent not in axis.knots:
         raise DocumentError(f"the absent value {absent:g} of factors is not among their knots")
@@ -160,10 +154,15 @@ def _check_cells(factors: Factors) -> None:
         raise DocumentError("a term of factors has more weight than all training rows")
 
 
-def _check_terms_differ(tables: Sequence[Shape | TiedShape], factors: Sequence[Factors]) -> None:
-    terms = {frozenset(shape.term) for shape in tables}
-    if terms and any(frozenset(term) in terms for part in factors for term in part.finder.features.tolist()):
-        raise DocumentError("two of its terms have the same features")
+def _make_residuals(record: ResidualsRecord, arrays: Arrays) -> Residuals:
+    centres = arrays["residual_centres"].take(record.n_regions)
+    probabilities = arrays["residual_probabilities"].take(record.n_probabilities)
+    quantiles = arrays["residual_quantiles"].take(*record)
+    if (centres[1:] <= centres[:-1]).any() or (probabilities[1:] <= probabilities[:-1]).any():
+        raise DocumentError("centres or probabilities of its residuals do not increase")
+    if (quantiles[:, 1:] < quantiles[:, :-1]).any():
+        raise DocumentError("quantiles of its residuals decrease")
+    return Residuals(centres, probabilities, quantiles)
 
 
 def _make_summary(summary: dict[str, Any]) -> Summary:

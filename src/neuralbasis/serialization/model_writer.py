@@ -16,12 +16,12 @@ import numpy as np
 from ..encoding.axis import Axis
 from ..encoding.encoder import Encoder
 from ..model.factors import Factors
+from ..model.residuals import Residuals
 from ..model.shapes import AnyShape, LowRankShape, Shape, TiedShape
 from ..model.summary import Summary
 from .archive import DocumentError
 from .arrays import write_arrays
-from .class_labels import describe_classes
-from .records import AxisRecord, ColumnRun, FactorsRecord, TermRecord
+from .records import AxisRecord, ColumnRun, FactorsRecord, ResidualsRecord, TermRecord, describe_classes
 
 Pieces = dict[str, list[np.ndarray]]  # parts of each array, in order
 
@@ -41,26 +41,34 @@ class SavableModel(Protocol):
     def classes(self) -> np.ndarray | None: ...
     @property
     def summary(self) -> Summary | None: ...
+    @property
+    def residuals(self) -> Residuals | None: ...
 
 
 def describe_model(model: SavableModel) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Fields of a `ModelRecord` except the versions, and the entries that hold the arrays."""
     tables, factors = _split_shapes(model.shapes)
     columns = model.encoder.axes
-    runs = _find_runs(columns)
-    coarse, index_of = _number_axes(columns, tables)
-    axes = [*(run[0] for run in runs), *(axis for _, axis in coarse), *(part.finder.axis for part in factors)]
-    types, arrays = write_arrays(_collect_axes(axes) | _collect_tables(tables) | _collect_factors(factors))
+    runs, own = _find_runs(columns), set(columns)  # axes are compared by identity
+    pairs = [pair for shape in tables for pair in zip(shape.axes, shape.term, strict=True)]
+    coarse = {axis: column for axis, column in pairs if axis not in own}
+    index_of = {axis: index for index, axis in enumerate([*columns, *coarse])}
+    axes = [*(run[0] for run in runs), *coarse, *(part.finder.axis for part in factors)]
+    pieces = {"knots": [axis.knots for axis in axes], "places": [axis.places for axis in axes]}
+    pieces["mass"] = [axis.mass for axis in axes if axis.mass is not None]
+    pieces |= _collect_tables(tables) | _collect_factors(factors) | _collect_residuals(model.residuals)
+    types, arrays = write_arrays(pieces)
     content = {
         "link": model.link,
         "intercept": np.asarray(model.intercept, dtype=float).tolist(),
         "classes": None if model.classes is None else describe_classes(model.classes),
         "columns": [_describe_run(run) for run in runs],
-        "axes": [_describe_coarse(axis, column, columns[column]) for column, axis in coarse],
-        "terms": [_describe_term(shape, [index_of[id(axis)] for axis in shape.axes]) for shape in tables],
+        "axes": [_describe_coarse(axis, column, columns[column]) for axis, column in coarse.items()],
+        "terms": [_describe_term(shape, [index_of[axis] for axis in shape.axes]) for shape in tables],
         "factors": [_describe_factors(part) for part in factors],
         "arrays": types,
         "summary": None if model.summary is None else asdict(model.summary),
+        "residuals": None if model.residuals is None else ResidualsRecord(*model.residuals.quantiles.shape)._asdict(),
     }
     return content, arrays
 
@@ -84,36 +92,15 @@ def _split_shapes(shapes: Sequence[AnyShape]) -> tuple[list[Shape | TiedShape], 
 def _find_runs(axes: Sequence[Axis]) -> list[list[Axis]]:
     runs: list[list[Axis]] = []
     for axis in axes:
-        if runs and _differs_in_name_only(runs[-1][-1], axis):
+        if runs:
+            last = runs[-1][-1]
+            pairs = [(last.knots, axis.knots), (last.places, axis.places), (last.mass, axis.mass)]
+            same = (a is b or (a is not None and b is not None and np.array_equal(a, b)) for a, b in pairs)
+        if runs and (last.kind, last.levels) == (axis.kind, axis.levels) and all(same):
             runs[-1].append(axis)
         else:
             runs.append([axis])
     return runs
-
-
-def _differs_in_name_only(one: Axis, other: Axis) -> bool:
-    pairs = [(one.knots, other.knots), (one.places, other.places), (one.mass, other.mass)]
-    same = (a is b or (a is not None and b is not None and np.array_equal(a, b)) for a, b in pairs)
-    return (one.kind, one.levels) == (other.kind, other.levels) and all(same)
-
-
-def _number_axes(
-    axes: Sequence[Axis], shapes: Sequence[Shape | TiedShape]
-) -> tuple[list[tuple[int, Axis]], dict[int, int]]:
-    """Coarser axes, each with its column, and the index of every axis by its identity."""
-    index_of = {id(axis): index for index, axis in enumerate(axes)}
-    coarse: list[tuple[int, Axis]] = []
-    for shape in shapes:
-        for feature, axis in zip(shape.term, shape.axes, strict=True):
-            if id(axis) not in index_of:
-                index_of[id(axis)] = len(axes) + len(coarse)
-                coarse.append((feature, axis))
-    return coarse, index_of
-
-
-def _collect_axes(axes: Sequence[Axis]) -> Pieces:
-    masses = [axis.mass for axis in axes if axis.mass is not None]
-    return {"knots": [axis.knots for axis in axes], "places": [axis.places for axis in axes], "mass": masses}
 
 
 def _collect_tables(shapes: Sequence[Shape | TiedShape]) -> Pieces:
@@ -141,6 +128,11 @@ def _collect_factors(factors: Sequence[Factors]) -> Pieces:
         "cell_counts": [np.diff(part.cell_starts) for part in factors],
         "cell_weights": [part.weights for part in factors],
     }
+
+
+def _collect_residuals(residuals: Residuals | None) -> Pieces:
+    names = ("centres", "probabilities", "quantiles")
+    return {f"residual_{name}": [] if residuals is None else [getattr(residuals, name)] for name in names}
 
 
 def _round(values: np.ndarray) -> np.ndarray:

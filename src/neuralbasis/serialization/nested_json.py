@@ -9,16 +9,17 @@ forged files: callers must check the content before they use it.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Mapping
 from math import prod
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from .archive import DocumentError, read_archive, write_archive
-from .limits import MAX_VALUES  # a value takes up to a hundred bytes of memory
+from .json_checks import MAX_VALUES  # a value takes up to a hundred bytes of memory
 
 FORMAT = 2  # raise it with every change; files of other formats are refused
 DTYPES = {"<f4", "<f8", "<i4", "<i8", "|u1", "|b1"}
@@ -42,13 +43,13 @@ def read_nested(path: str | os.PathLike[str]) -> dict[str, Any]:
         content = json.loads(text)
         if not isinstance(content, dict) or content.pop("format") != FORMAT:
             raise DocumentError("it was written by another version of neuralbasis")
-        arrays = _ArrayBytes(entries["arrays.bin"])
+        arrays = io.BytesIO(entries["arrays.bin"])
         found = _unpack(content, arrays)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         if isinstance(error, DocumentError):
             raise
         raise DocumentError(f"it is not a state of neuralbasis ({type(error).__name__}: {error})") from None
-    if arrays.offset < len(arrays.data):
+    if arrays.read(1):
         raise DocumentError("its arrays.bin holds more bytes than its arrays")
     return found
 
@@ -73,26 +74,19 @@ def _pack(value: Any, arrays: list[np.ndarray]) -> Any:
     return [_pack(item, arrays) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def _unpack(value: Any, arrays: _ArrayBytes) -> Any:
-    if isinstance(value, dict):
-        if value.keys() == {"array"}:
-            return arrays.take(*value["array"])
+def _unpack(value: Any, arrays: BinaryIO) -> Any:
+    """Plain values with their arrays, which are taken from the bytes one after the other."""
+    if isinstance(value, list):
+        return [_unpack(item, arrays) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() != {"array"}:
         return {name: _unpack(item, arrays) for name, item in value.items()}
-    return [_unpack(item, arrays) for item in value] if isinstance(value, list) else value
-
-
-class _ArrayBytes:
-    """Takes arrays from bytes, one after the other."""
-
-    def __init__(self, data: bytes):
-        self.data, self.offset = data, 0
-
-    def take(self, kind: str, shape: list[int]) -> np.ndarray:
-        if kind not in DTYPES or any(type(side) is not int or side < 0 for side in shape):
-            raise ValueError(f"no array of {kind!r:.40} and shape {shape!r:.80}")
-        count, dtype = prod(shape), np.dtype(kind)
-        start, self.offset = self.offset, self.offset + count * dtype.itemsize
-        if self.offset > len(self.data):
-            raise ValueError("an array is truncated")
-        found = np.frombuffer(self.data, dtype, count, start).reshape(shape)
-        return found.astype(dtype.newbyteorder("="))  # a writable copy
+    kind, shape = value["array"]
+    if kind not in DTYPES or any(type(side) is not int or side < 0 for side in shape):
+        raise ValueError(f"no array of {kind!r:.40} and shape {shape!r:.80}")
+    dtype = np.dtype(kind)
+    data = arrays.read(prod(shape) * dtype.itemsize)
+    if len(data) < prod(shape) * dtype.itemsize:
+        raise ValueError("an array is truncated")
+    return np.frombuffer(data, dtype).reshape(shape).astype(dtype.newbyteorder("="))  # a writable copy

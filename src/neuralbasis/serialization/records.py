@@ -1,7 +1,8 @@
 """Records: what `document.json` of a model file holds, and how many numbers the arrays beside it must have.
 
 In: values of the JSON. Out: a `ModelRecord` and `ModelSizes`, both checked. Arrays are read only afterwards, with the
-lengths that `count_numbers` gives, so a file cannot request more memory than its own size.
+lengths that `count_numbers` gives, so a file cannot request more memory than its own size. The limits are checked
+before training, when a file is written and when it is read. Class labels keep their NumPy type.
 """
 
 from __future__ import annotations
@@ -13,11 +14,27 @@ from itertools import accumulate
 from reprlib import repr as shorten
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..encoding.axis import KINDS
 from ..lazy import Lazy
+from ..losses.links import LINKS
 from .archive import DocumentError
 from .json_checks import check_list, read_record
-from .limits import MAX_BASES, MAX_COLUMNS, MAX_KNOTS, MAX_ORDER, MAX_SCORE, MAX_TABLE, MAX_TERMS, MAX_WEIGHT
+
+MAX_COLUMNS = 1 << 20
+MAX_KNOTS = 1 << 22  # of one axis: positions above 2^24 are not exact in single precision
+MAX_TERMS = 1 << 21  # stored as factors; the size of the JSON limits the terms stored as tables
+MAX_ORDER = 6  # a row reads 2^order cells of a term
+MAX_TABLE = 1 << 26  # numbers in the full table of a term that is stored as factors
+MAX_BASES = 10_000
+MAX_LABELS = 1 << 24  # characters of all class labels, each as long as the longest
+MAX_SCORE = 1e200  # no sum of scores and no product with a weight overflows
+MAX_WEIGHT = 1e100
+
+LABEL_TYPES: dict[str, tuple[type, ...]] = {"str": (str,), "bool": (bool,), "object": (str, bool, int, float)}
+LABEL_TYPES |= {f"{sign}int{bits}": (int,) for sign in ("", "u") for bits in (8, 16, 32, 64)}
+LABEL_TYPES |= {f"float{bits}": (float,) for bits in (16, 32, 64)}
 
 
 class ModelRecord(NamedTuple):
@@ -34,6 +51,7 @@ class ModelRecord(NamedTuple):
     factors: list[Any]
     arrays: dict[str, str]
     summary: dict[str, Any] | None
+    residuals: dict[str, Any] | None
 
 
 class ColumnRun(NamedTuple):
@@ -55,40 +73,37 @@ class AxisRecord(NamedTuple):
 
 
 class TermRecord(NamedTuple):
-    """A term stored as a table.
-
-    n_members : number of members whose tables are stored
-    tied : numbers of shapes and members if classes are tied
-    is_measured : whether an importance is stored
-    """
+    """A term stored as a table."""
 
     features: list[int]
     axes: list[int]
-    n_members: int
-    tied: list[int] | None
-    is_measured: bool
+    n_members: int  # whose tables are stored
+    tied: list[int] | None  # numbers of shapes and members if classes are tied
+    is_measured: bool  # whether an importance is stored
 
 
 class FactorsRecord(NamedTuple):
-    """All terms of one order, stored as factors.
-
-    n_cells : number of cells with training rows, over all terms
-    absent : absent value of the sparse columns, None for a missing value
-    total : weight of all training rows
-    """
+    """All terms of one order, stored as factors."""
 
     order: int
     n_terms: int
     n_bases: int
     n_knots: int
-    n_cells: int
-    absent: float | None
-    total: float
+    n_cells: int  # with training rows, over all terms
+    absent: float | None  # value of the sparse columns, None for a missing value
+    total: float  # weight of all training rows
     is_measured: bool
 
     @property
     def table_cells(self) -> int:
         return (self.n_knots + 2) ** self.order
+
+
+class ResidualsRecord(NamedTuple):
+    """Sizes of the quantiles of residuals."""
+
+    n_regions: int
+    n_probabilities: int
 
 
 class ModelSizes(NamedTuple):
@@ -100,6 +115,7 @@ class ModelSizes(NamedTuple):
     terms: list[TermRecord]
     factors: list[FactorsRecord]
     n_outputs: int
+    residuals: ResidualsRecord | None
 
 
 def read_sizes(record: ModelRecord) -> ModelSizes:
@@ -116,7 +132,7 @@ def read_sizes(record: ModelRecord) -> ModelSizes:
     every: list[ColumnRun | AxisRecord | FactorsRecord] = [*runs, *coarse, *factors]
     if any(axis.n_knots > MAX_KNOTS for axis in every):
         raise DocumentError(f"an axis has more than {MAX_KNOTS:,} knots")
-    return ModelSizes(runs, coarse, axes, terms, factors, n_outputs)
+    return ModelSizes(runs, coarse, axes, terms, factors, n_outputs, _read_residuals(record.residuals))
 
 
 def _read_runs(columns: list[Any]) -> list[ColumnRun]:
@@ -124,7 +140,9 @@ def _read_runs(columns: list[Any]) -> list[ColumnRun]:
     names = check_list([name for run in runs for name in run.names], "names of columns", (str,), unique=True)
     if len(names) > MAX_COLUMNS:
         raise DocumentError(f"it has {len(names):,} columns; a model has at most {MAX_COLUMNS:,}")
-    for run in (run for run in runs if run.names):
+    if not all(run.names for run in runs):
+        raise DocumentError("one of its axes belongs to no column")
+    for run in runs:
         name = run.names[0]
         if run.kind not in KINDS or (run.levels is None) != (run.kind == "continuous"):
             raise DocumentError(f"column {shorten(name)} has kind {shorten(run.kind)}, which contradicts its levels")
@@ -132,8 +150,6 @@ def _read_runs(columns: list[Any]) -> list[ColumnRun]:
             check_list(run.levels, f"levels of column {shorten(name)}", (str,), unique=True)
         if run.n_knots < 1:
             raise DocumentError(f"column {shorten(name)} has no knots")
-    if not all(run.names for run in runs):
-        raise DocumentError("one of its axes belongs to no column")
     return runs
 
 
@@ -155,24 +171,20 @@ def _list_axes(runs: Sequence[ColumnRun], coarse: Sequence[AxisRecord]) -> Seque
 def _read_terms(items: list[Any], axes: Sequence[AxisRecord]) -> list[TermRecord]:
     terms = [read_record(TermRecord, item, "a term") for item in items]
     for term in terms:
-        _check_term(term, axes)
+        features, tied = term.features, term.tied
+        check_list(features, "features of a term", (int,), unique=True)
+        check_list(term.axes, "axes of a term", (int,))
+        if len(term.axes) > MAX_ORDER or any(not 0 <= axis < len(axes) for axis in term.axes):
+            raise DocumentError(f"a term has too many features, or an axis that does not exist: {shorten(features)}")
+        if features != [axes[axis].column for axis in term.axes]:
+            raise DocumentError(f"the axes of a term are not those of its features {shorten(features)}")
+        if tied is not None and (len(check_list(tied, "sizes of tied classes", (int,))) != 2 or min(tied) < 1):
+            raise DocumentError(f"tied classes need a number of shapes and one of members, not {shorten(tied)}")
+        if term.n_members < 0 or (term.n_members and tied):
+            raise DocumentError(f"a term cannot have {term.n_members:,} members")
     if len({frozenset(term.features) for term in terms}) < len(terms):
         raise DocumentError("two of its terms have the same features")
     return terms
-
-
-def _check_term(term: TermRecord, axes: Sequence[AxisRecord]) -> None:
-    check_list(term.features, "features of a term", (int,), unique=True)
-    check_list(term.axes, "axes of a term", (int,))
-    features, tied = term.features, term.tied
-    if len(term.axes) > MAX_ORDER or any(not 0 <= axis < len(axes) for axis in term.axes):
-        raise DocumentError(f"a term has too many features, or an axis that does not exist: {shorten(features)}")
-    if features != [axes[axis].column for axis in term.axes]:
-        raise DocumentError(f"the axes of a term are not those of its features {shorten(features)}")
-    if tied is not None and (len(check_list(tied, "sizes of tied classes", (int,))) != 2 or min(tied) < 1):
-        raise DocumentError(f"tied classes need a number of shapes and one of members, not {shorten(tied)}")
-    if term.n_members < 0 or (term.n_members and tied):
-        raise DocumentError(f"a term cannot have {term.n_members:,} members")
 
 
 def _read_factors(items: list[Any], n_outputs: int) -> list[FactorsRecord]:
@@ -189,6 +201,15 @@ def _read_factors(items: list[Any], n_outputs: int) -> list[FactorsRecord]:
     return found
 
 
+def _read_residuals(item: dict[str, Any] | None) -> ResidualsRecord | None:
+    if item is None:
+        return None
+    found, limit = read_record(ResidualsRecord, item, "the residuals"), 1000
+    if not (1 <= found.n_regions <= limit and 2 <= found.n_probabilities <= limit):
+        raise DocumentError(f"residuals have 1 to {limit:,} regions and 2 to {limit:,} probabilities, not {found}")
+    return found
+
+
 def count_numbers(sizes: ModelSizes) -> dict[str, int]:
     """Length of every array."""
     cells = [(math.prod(sizes.axes[axis].n_knots + 2 for axis in term.axes), term) for term in sizes.terms]
@@ -197,6 +218,7 @@ def count_numbers(sizes: ModelSizes) -> dict[str, int]:
     n_knots = sum(axis.n_knots for axis in axes) + sum(part.n_knots for part in factors)
     n_coefficients = sum(part.n_terms * part.n_bases for part in factors) * n_outputs
     n_cells = sum(part.n_cells for part in factors)
+    n_regions, n_probabilities = sizes.residuals or (0, 0)
     return {
         "knots": n_knots,
         "places": n_knots,
@@ -215,4 +237,46 @@ def count_numbers(sizes: ModelSizes) -> dict[str, int]:
         "cells": n_cells,
         "cell_counts": sum(part.n_terms for part in factors),
         "cell_weights": n_cells,
+        "residual_centres": n_regions,
+        "residual_probabilities": n_probabilities,
+        "residual_quantiles": n_regions * n_probabilities,
     }
+
+
+class ClassesRecord(NamedTuple):
+    """Class labels in JSON."""
+
+    dtype: str
+    labels: list[Any]
+
+
+def describe_classes(classes: np.ndarray) -> dict[str, Any]:
+    """Labels as JSON values."""
+    kind = "str" if classes.dtype.kind == "U" else classes.dtype.name
+    labels = [label.item() if isinstance(label, np.generic) else label for label in classes.tolist()]
+    odd = [label for label in labels if type(label) not in LABEL_TYPES.get(kind, ())]
+    if odd or kind not in LABEL_TYPES:
+        raise DocumentError(f"classes must be text, numbers or booleans, not {odd[:1]} ({classes.dtype})")
+    return ClassesRecord(kind, labels)._asdict()
+
+
+def read_classes(link: str, n_outputs: int, classes: Any) -> np.ndarray | None:
+    """Labels in their own type. Their number must match the link."""
+    if link not in LINKS or (link == "logit" and n_outputs != 1):
+        raise DocumentError(f"link {shorten(link)} does not go with {n_outputs} outputs; links are {', '.join(LINKS)}")
+    if classes is None:
+        return None
+    kind, labels = read_record(ClassesRecord, classes, "the classes")
+    check_list(labels, "labels of classes", LABEL_TYPES.get(kind, ()), unique=True)
+    if len(labels) != {"logit": 2, "mlogit": n_outputs}.get(link):
+        raise DocumentError(f"link {shorten(link)} with {n_outputs} outputs does not go with {len(labels)} classes")
+    if kind == "str" and len(labels) * max(map(len, labels)) > MAX_LABELS:  # NumPy pads text to the longest label
+        raise DocumentError(f"labels of classes are too long: more than {MAX_LABELS:,} characters")
+    try:
+        with np.errstate(over="raise"):
+            found = np.array(labels, dtype=kind)
+    except (OverflowError, FloatingPointError):
+        found = np.empty(0)
+    if found.tolist() != labels:  # out of range, rounded, or text that ends in NUL, which NumPy drops
+        raise DocumentError(f"labels of classes do not fit into {kind}: {shorten(labels)}")
+    return found

@@ -19,29 +19,14 @@ try:
 except ImportError:  # pragma: no cover - Windows, where abandoned files stay
     fcntl = None  # type: ignore[assignment]
 
-MAX_NAME = 200  # bytes of the target's name in the temporary name; most systems allow 255 in all
-
 
 @contextmanager
 def replace_when_done(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a temporary file for writing and reading. It replaces the target if the block ends without an error.
 
     The new file has the mode, the group and, where the system permits it, the owner of the old one; without an old one,
-    the umask decides. Only users who may read the target can read the temporary file.
-
-    Parameters
-    ----------
-    path : the target; a link is followed, and a device or pipe is written directly
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     target = pathlib.Path(folder, "note.txt")
-    ...     with replace_when_done(target) as file:
-    ...         _ = file.write(b"whole")
-    ...     target.read_text()
-    'whole'
+    the umask decides. Only users who may read the target can read the temporary file. A link is followed, and a device
+    or pipe is written directly.
     """
     if os.path.exists(path) and not os.path.isfile(path):  # a device or a pipe
         with open(path, "wb") as device:
@@ -51,7 +36,7 @@ def replace_when_done(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     folder, name = os.path.split(target)
     if not os.path.isdir(folder):
         raise FileNotFoundError(f"cannot write {os.fspath(path)!r}: the folder {folder!r} does not exist")
-    prefix = f".{os.fsdecode(os.fsencode(name)[:MAX_NAME])}."
+    prefix = f".{os.fsdecode(os.fsencode(name)[:200])}."  # most systems allow 255 bytes in all
     _remove_abandoned(folder, prefix)
     replaced = os.stat(target) if os.path.exists(target) else None
     file, temporary = _open_locked(os.path.join(folder, prefix), 0o666 if replaced is None else 0o600)

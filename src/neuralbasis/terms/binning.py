@@ -15,29 +15,18 @@ from ..data.sparse import SparseMatrix
 from ..encoding.axis import Axis
 from ..encoding.layout import line_up
 
-MAX_BINS = 16
-BLOCK_COLUMNS = 16  # columns read at a time: whole cache lines of positions
-
 
 @dataclass(frozen=True, eq=False)
 class Bins:
-    """Binned columns.
+    """Binned columns."""
 
-    Parameters
-    ----------
-    codes : (D, N) uint8, bin of every row
-    mass : (D, max_bins) weight of every bin
-    n_known : (D,) number of bins of known values; they come first, in the order of the axis, or of decreasing weight
-        for nominal columns
-    n_bins : (D,) number of bins: one more than `n_known` if values are missing
-    ordered : (D,) whether neighbouring bins hold similar values
-    """
-
-    codes: np.ndarray
-    mass: np.ndarray
-    n_known: np.ndarray
-    n_bins: np.ndarray
-    ordered: np.ndarray
+    codes: np.ndarray  # (D, N) uint8, bin of every row
+    mass: np.ndarray  # (D, max_bins) weight of every bin
+    n_known: (
+        np.ndarray
+    )  # (D,) bins of known values; they come first, in the order of the axis, or nominal of the weight
+    n_bins: np.ndarray  # (D,) number of bins: one more than `n_known` if values are missing
+    ordered: np.ndarray  # (D,) whether neighbouring bins hold similar values
 
     @property
     def max_bins(self) -> int:
@@ -76,7 +65,7 @@ def bin_columns(
     positions: np.ndarray | SparseMatrix,
     axes: Sequence[Axis],
     weights: np.ndarray | None = None,
-    max_bins: int = MAX_BINS,
+    max_bins: int = 16,
     threads: int = 1,
 ) -> Bins:
     """Bin columns, given the positions (N, D) of the rows on the columns' own axes.
@@ -91,8 +80,8 @@ def bin_columns(
     counts = np.zeros((2, n_columns), dtype=np.int64)
 
     def work(_part, first, last):
-        for block in range(first, last, BLOCK_COLUMNS):
-            columns = range(block, min(block + BLOCK_COLUMNS, last))
+        for block in range(first, last, 16):  # whole cache lines of positions
+            columns = range(block, min(block + 16, last))
             for column, values in zip(columns, line_up(positions, columns), strict=True):
                 n_known, n_bins = _bin_column(values, axes[column], weights, max_bins, codes[column])
                 counts[:, column] = n_known, n_bins

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import chdtri
@@ -22,51 +22,31 @@ from ..data.target import is_whole
 from ..encoding.axis import continuous_axis
 
 N_BINS = 2 * kernels.N_GROUPS  # bins of known values; missing values have one more
-DEGREES_OF_FREEDOM = np.array([1, 2, kernels.N_GROUPS - 1, 1])  # of the views: line, parabola, groups, jump
-N_TRIED = np.array([1, 1, 1, N_BINS - 1])  # variants of each view: a jump may be at any edge
-BLOCK_VALUES = 1 << 22  # values binned at a time
 MAX_ROWS = 20_000  # a sample of this size is used if there are more rows
-MAX_OUTPUTS = 8  # leading principal directions of the residuals of many classes
-MAX_LEADING = 2000  # strongest columns, measured again after every step; all others are measured once per round
-ROUNDS = 5, 10, 20, 40, 80, 160, 320, 640  # steps after which all columns are measured again
-RIDGES = 0.03, 0.3, 1.0  # penalties of the joint fit, times the variance of a contrast: few strong or many weak effects
-MAX_SHARE = 0.5  # contrasts per row in the joint fit
-MIN_VOTES = 2  # members that must select a column
-STRETCH = 2.0  # steps relative to the best number of steps: the network shrinks weak columns further
 
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """Selected columns.
+    """Selected columns."""
 
-    features : (F,) columns, increasing
-    member_mask : (F, M) whether a member selected the column
-    """
-
-    features: np.ndarray
-    member_mask: np.ndarray
+    features: np.ndarray  # (F,) columns, increasing
+    member_mask: np.ndarray  # (F, M) whether a member selected the column
 
 
 @dataclass(frozen=True, eq=False)
 class BinnedColumns:
-    """Columns in few bins.
+    """Columns in few bins."""
 
-    codes : (D, N) bin of every row, `N_BINS` for missing values
-    noise_limits : (2, views) see `kernels.find_view`
-    """
-
-    codes: np.ndarray
-    noise_limits: np.ndarray
+    codes: np.ndarray  # (D, N) bin of every row, `N_BINS` for missing values
+    noise_limits: np.ndarray  # (2, views) see `kernels.find_view`
     threads: int = 1
 
     def measure(self, data: np.ndarray, n_members: int) -> np.ndarray:
         """Strengths (D, M) of the columns, given weights and weighted residuals (N, M · (1 + K))."""
         strengths = np.empty((len(self.codes), n_members))
-
-        def work(_part, first, last):
-            return kernels.weigh_columns(first, last, self.codes, data, self.noise_limits, strengths)
-
-        kernels.share_rows(work, len(self.codes), self.threads, min_rows=256)
+        arrays = self.codes, data, self.noise_limits, strengths
+        n_columns, threads = len(self.codes), self.threads
+        kernels.share_rows(lambda _, *part: kernels.weigh_columns(*part, *arrays), n_columns, threads, min_rows=256)
         return strengths
 
 
@@ -89,28 +69,10 @@ def select_columns(
     numbers : (any, D) raw values of the columns, NaN for missing values, float32 or float64
     rows : (N,) rows of `numbers` to use; the arrays below follow this order
     residuals : (N, K) negative gradient of the loss at the constant model
-    weights : (N,) of the rows
     held_out : (N, M) rows that a member must not use
     names : of the columns; ties between equal columns are resolved in the order of names
     candidates : columns that may be selected; None: all
     max_terms : number of columns to select; None: as many as the held-out rows support
-    threads : number of threads
-    rng : draws a sample if there are more than 20,000 rows
-
-    Returns
-    -------
-    selection : the columns and the members that selected each
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(200, 1000)).astype(np.float32)
-    >>> y = X[:, 7] + np.abs(X[:, 30]) + 0.3 * rng.normal(size=200)
-    >>> held_out = np.arange(200)[:, None] % 5 == np.arange(3)
-    >>> names = [f"c{i}" for i in range(1000)]
-    >>> found = select_columns(X, np.arange(200), y[:, None], np.ones(200), held_out, names, max_terms=2)
-    >>> found.features.tolist(), found.member_mask.all()
-    ([7, 30], np.True_)
     """
     if len(rows) > MAX_ROWS:
         part = np.sort((rng or np.random.default_rng(0)).choice(len(rows), MAX_ROWS, replace=False))
@@ -118,47 +80,54 @@ def select_columns(
     by_name = np.array(sorted(range(len(names)) if candidates is None else candidates, key=names.__getitem__))
     weights = weights if is_whole(weights) else weights / weights.mean()
     residuals = _centre(residuals, weights)
-    freedom = max(1, residuals.shape[1] - 1) * np.stack([DEGREES_OF_FREEDOM, DEGREES_OF_FREEDOM + 1])
-    noise_limits = np.asarray(chdtri(freedom, np.minimum(0.5, 1 / len(by_name)) / N_TRIED))
-    columns = BinnedColumns(bin_raw_columns(numbers, rows, weights, names, by_name, threads), noise_limits, threads)
-    trials = [[_Pursuit.start(residuals, weights, held, ridge) for held in held_out.T] for ridge in RIDGES]
+    codes = bin_raw_columns(numbers, rows, weights, names, by_name, threads)
+    columns = BinnedColumns(codes, _limit_noise(len(codes), residuals.shape[1]), threads)
+    ridges = 0.03, 0.3, 1.0  # times the variance of a contrast: few strong or many weak effects
+    trials = [[_Pursuit(residuals, weights, held, ridge) for held in held_out.T] for ridge in ridges]
     lengths = [_run(pursuits, columns, max_terms) for pursuits in trials]
     best = int(np.argmin([_mean_losses(pursuits).min() for pursuits in trials]))
     pursuits, length = trials[best], lengths[best]
-    chosen = sorted(_elect(pursuits, length, max_terms), key=by_name.__getitem__)
+    count = max(1, _count_elected(pursuits, length)) if max_terms is None else max_terms
+    chosen = sorted(_rank_picked(pursuits, length)[:count], key=by_name.__getitem__)
     member_mask = [[column in pursuit.picked[:length] for pursuit in pursuits] for column in chosen]
     return Selection(by_name[chosen], np.array(member_mask, dtype=bool))
 
 
-def _elect(pursuits: Sequence[_Pursuit], length: int, max_terms: int | None) -> list[int]:
-    """Columns by decreasing number of votes, earlier picks first; without `max_terms`, all with enough votes."""
-    votes = _count_votes(pursuits, length)
-    ranks = {
-        column: sum(p.picked.index(column) if column in p.picked[:length] else length for p in pursuits)
-        for column in votes
-    }
-    ranked = sorted(votes, key=lambda column: (-votes[column], ranks[column], column))
-    if max_terms is not None:
-        return ranked[:max_terms]
-    return [column for column in ranked if _is_elected(votes[column], pursuits)] or ranked[:1]
+def _limit_noise(n_columns: int, n_outputs: int) -> np.ndarray:
+    """(2, views) amounts that the strongest of all columns explains if all are noise, see `kernels.find_view`."""
+    freedom = np.array([1, 2, kernels.N_GROUPS - 1, 1])  # of a line, a parabola, groups, a jump
+    n_tried = np.array([1, 1, 1, N_BINS - 1])  # variants of each view: a jump may be at any edge
+    rate = np.minimum(0.5, 1 / n_columns) / n_tried
+    return np.asarray(chdtri(max(1, n_outputs - 1) * np.stack([freedom, freedom + 1]), rate))
 
 
 def _count_votes(pursuits: Sequence[_Pursuit], length: int) -> Counter[int]:
     return Counter(column for pursuit in pursuits for column in pursuit.picked[:length])
 
 
-def _is_elected(votes: int, pursuits: Sequence[_Pursuit]) -> bool:
-    """A column that only one of several members selects is usually noise."""
-    return votes >= min(MIN_VOTES, len(pursuits))
+def _count_elected(pursuits: Sequence[_Pursuit], length: int) -> int:
+    """Columns with enough votes: one that only one of several members selects is usually noise."""
+    return sum(votes >= min(2, len(pursuits)) for votes in _count_votes(pursuits, length).values())
+
+
+def _rank_picked(pursuits: Sequence[_Pursuit], length: int) -> list[int]:
+    """Columns by decreasing number of votes, earlier picks first."""
+    votes = _count_votes(pursuits, length)
+    ranks = {
+        column: sum(p.picked.index(column) if column in p.picked[:length] else length for p in pursuits)
+        for column in votes
+    }
+    return sorted(votes, key=lambda column: (-votes[column], ranks[column], column))
 
 
 def _centre(residuals: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Centred residuals; those of many classes along their leading principal directions."""
     centred = residuals - np.average(residuals, axis=0, weights=weights)
-    if centred.shape[1] <= MAX_OUTPUTS:
+    max_outputs = 8
+    if centred.shape[1] <= max_outputs:
         return centred
     directions = np.linalg.eigh((centred * weights[:, None]).T @ centred)[1]
-    return centred @ directions[:, -MAX_OUTPUTS:]
+    return centred @ directions[:, -max_outputs:]
 
 
 def bin_raw_columns(
@@ -174,7 +143,7 @@ def bin_raw_columns(
     place = np.full(len(names), -1)
     place[by_name] = np.arange(len(by_name))
     row_weights = None if (weights == weights[0]).all() else weights
-    step = max(1, BLOCK_VALUES // len(numbers))
+    step = max(1, (1 << 22) // len(numbers))  # columns binned at a time, about 4 million values
 
     def work(_part, first, last):
         for begin in range(first, last, step):
@@ -221,7 +190,7 @@ def _bin_values(values: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
 
 def _run(pursuits: Sequence[_Pursuit], columns: BinnedColumns, max_terms: int | None) -> int:
     """Advance the pursuits of all members; returns the number of steps to keep."""
-    for n_steps in ROUNDS:
+    for n_steps in (5 << k for k in range(8)):  # after this many steps, all columns are measured again
         data = np.ascontiguousarray(np.concatenate([pursuit.data() for pursuit in pursuits], axis=1))
         strengths = columns.measure(data, len(pursuits))
 
@@ -237,7 +206,8 @@ def _run(pursuits: Sequence[_Pursuit], columns: BinnedColumns, max_terms: int | 
             if enough or length < n_steps:
                 return enough[0] if enough else length
             continue
-        best = max(1, round(STRETCH * int(np.argmin(_mean_losses(pursuits)))))
+        # Twice the best number of steps: the network shrinks weak columns further.
+        best = max(1, 2 * int(np.argmin(_mean_losses(pursuits))))
         if best <= length or length < n_steps:
             return min(best, length)
     return length
@@ -249,31 +219,17 @@ def _mean_losses(pursuits: Sequence[_Pursuit]) -> np.ndarray:
     return np.mean([pursuit.losses[:length] for pursuit in pursuits], axis=0)
 
 
-def _count_elected(pursuits: Sequence[_Pursuit], length: int) -> int:
-    return sum(_is_elected(votes, pursuits) for votes in _count_votes(pursuits, length).values())
-
-
-@dataclass(eq=False)
 class _Pursuit:
     """Orthogonal matching pursuit of one member: its picked columns, their residuals, the loss of its held-out rows."""
 
-    target: np.ndarray  # (N, K)
-    ridge: float
-    weights: np.ndarray  # (N,), 0 for held-out rows
-    held_out_weights: np.ndarray  # (N,), 0 for training rows
-    residuals: np.ndarray  # (N, K)
-    design: np.ndarray  # (N, contrasts)
-    picked: list[int] = field(default_factory=list)
-    losses: list[float] = field(default_factory=list)
-    is_full: bool = False
-
-    @classmethod
-    def start(cls, residuals: np.ndarray, weights: np.ndarray, held: np.ndarray, ridge: float) -> _Pursuit:
-        own, held_out = np.where(held, 0.0, weights), np.where(held, weights, 0.0)
-        centred = residuals - np.average(residuals, axis=0, weights=own)
-        pursuit = cls(centred, ridge, own, held_out, centred, np.empty((len(centred), 0)))
-        pursuit.losses.append(pursuit.loss())
-        return pursuit
+    def __init__(self, residuals: np.ndarray, weights: np.ndarray, held_out: np.ndarray, ridge: float):
+        self.ridge = ridge
+        self.weights, self.held_out_weights = np.where(held_out, 0.0, weights), np.where(held_out, weights, 0.0)
+        self.target = self.residuals = residuals - np.average(residuals, axis=0, weights=self.weights)  # (N, K)
+        self.design = np.empty((len(residuals), 0))  # (N, contrasts)
+        self.picked: list[int] = []
+        self.losses = [self.loss()]
+        self.is_full = False
 
     def loss(self) -> float:
         total = (self.held_out_weights[:, None] * self.residuals**2).sum()
@@ -288,7 +244,8 @@ class _Pursuit:
 
     def advance(self, columns: BinnedColumns, strengths: np.ndarray, n_steps: int) -> None:
         """Add the strongest columns until there are `n_steps`."""
-        leading = np.sort(np.argsort(-strengths, kind="stable")[:MAX_LEADING])
+        # The 2000 strongest columns are measured again after every step; all others are measured once per round.
+        leading = np.sort(np.argsort(-strengths, kind="stable")[:2000])
         few = BinnedColumns(columns.codes[leading], columns.noise_limits)
         waiting = ~np.isin(leading, self.picked)
         while len(self.picked) < n_steps and waiting.any() and not self.is_full:
@@ -309,7 +266,7 @@ class _Pursuit:
         self.residuals = self.target - self.design @ np.linalg.solve(square, weighted.T @ self.target)
         self.picked.append(column)
         self.losses.append(self.loss())
-        self.is_full = self.design.shape[1] > MAX_SHARE * np.count_nonzero(self.weights)
+        self.is_full = 2 * self.design.shape[1] > int(np.count_nonzero(self.weights))  # two rows per contrast
 
 
 def _make_contrasts(codes: np.ndarray, view: int, weights: np.ndarray) -> np.ndarray:

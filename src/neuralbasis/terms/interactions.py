@@ -18,32 +18,22 @@ import numpy as np
 from .. import kernels
 from .binning import Bins
 from .margins import fit_margins
-from .noise import NoiseLevel, standardize
-from .strength import Views, make_views, measure_strengths, split_last_axis
+from .strength import NoiseLevel, Views, make_views, measure_strengths, split_last_axis, standardize
 from .term import Term
 
-TRIPLE_BINS = 6
-MIN_OUTPUTS = 16  # to limit work, sample rows rather than keep fewer outputs than this
 MAX_WORK = 2e10  # rows × candidates × outputs
-MAX_REMEASURED = 4096  # leading candidates, measured again after a pick
 BLOCK = 64  # most terms measured at a time; fewer if there are many outputs
 
 
-def list_triples(pairs: Iterable[Sequence[int]], strong: bool = True) -> list[Term]:
-    """Triples with all three pairs (strong heredity), or at least two (weak heredity), among `pairs`.
-
-    >>> list_triples([(0, 1), (1, 2), (0, 2), (2, 3)])
-    [(0, 1, 2)]
-    >>> list_triples([(0, 1), (1, 2), (0, 2), (2, 3)], strong=False)
-    [(0, 1, 2), (0, 2, 3), (1, 2, 3)]
-    """
+def list_triples(pairs: Iterable[Sequence[int]]) -> list[Term]:
+    """Triples with all three pairs among `pairs`."""
     known = {(min(pair), max(pair)) for pair in pairs}
     partners: dict[int, set[int]] = {}
     for a, b in known:
         partners.setdefault(a, set()).add(b)
         partners.setdefault(b, set()).add(a)
     found = {tuple(sorted((a, *two))) for a, others in partners.items() for two in combinations(sorted(others), 2)}
-    return sorted(term for term in found if not strong or known.issuperset(combinations(term, 2)))
+    return sorted(term for term in found if known.issuperset(combinations(term, 2)))
 
 
 def rank_terms(
@@ -71,35 +61,19 @@ def rank_terms(
 
     Parameters
     ----------
-    bins : binned columns, see `bin_columns`
     residuals : (N, K) negative gradient of the loss at the main effects: y - score, y - p, one-hot - p
     weights : (N,) of the rows, as in the loss; integers count rows, other weights are relative
     candidates : (T, 2) pairs or (T, 3) triples of columns; None: all pairs
     variances : (N, K) expected squares of the residuals up to a factor, p (1 - p) for classes; None: equal in all rows
-    threads : number of threads
     max_work : limit of rows × candidates × outputs; above it, a sample of the rows is used
-    rng : draws that sample
 
     Returns
     -------
     strengths : (T,) mean over the outputs, each divided by its own standard deviation. If `max_work` requires it, many
         outputs are first replaced by their leading principal directions, at least 16.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from neuralbasis.encoding.axis import continuous_axis
-    >>> from neuralbasis.encoding.layout import lay_out
-    >>> from neuralbasis.terms.binning import bin_columns
-    >>> X = np.random.default_rng(0).normal(size=(2000, 3))
-    >>> y = X[:, 0] * X[:, 2] + np.random.default_rng(1).normal(size=2000)  # the product is half of the variance
-    >>> layout = lay_out([continuous_axis(name, column) for name, column in zip("abc", X.T)], [(0,), (1,), (2,)], {})
-    >>> bins = bin_columns(layout.encode(X), layout.axes)
-    >>> abs(rank_terms(bins, y[:, None], candidates=[(0, 1), (0, 2), (1, 2)]).round(2)).tolist()
-    [0.0, 0.44, 0.0]
     """
-    terms = _check_candidates(candidates, len(bins.codes))
-    return _prepare(bins, residuals, weights, variances, terms, threads, max_work, rng).measure(terms)
+    screening = _prepare(bins, residuals, weights, variances, candidates, threads, max_work, rng)
+    return screening.measure(screening.terms)
 
 
 def noise_threshold(
@@ -115,9 +89,7 @@ def noise_threshold(
 
     Rates above 1 are expected numbers of candidates above the threshold. The result has the shape of `rate`.
     """
-    terms = _check_candidates(candidates, len(bins.codes))
-    noise = _prepare(bins, residuals, weights, variances, terms, 1, max_work, None).noise
-    return np.zeros(np.shape(rate)) if noise is None or not len(terms) else noise.threshold(len(terms), rate)
+    return _prepare(bins, residuals, weights, variances, candidates, 1, max_work, None).threshold(rate)
 
 
 def pick_terms(
@@ -139,30 +111,16 @@ def pick_terms(
     which would displace a weaker, independent interaction. Therefore the effect of a picked term, the mean of each
     cell shrunk according to the strength, is subtracted from the residuals before the next pick.
 
-    Parameters
-    ----------
-    min_strength : picking ends below it; None: the threshold that noise rarely exceeds
-    strengths : of the candidates, if `rank_terms` has already measured them
-    Others : see `rank_terms`
-
-    Returns
-    -------
-    terms : in the order of picking
-    strengths : of each term when it was picked, as shares of the initial variance
+    Picking ends at `min_strength`; None: at the strength that the strongest of all candidates exceeds at a rate of 0.1
+    if all are noise. `strengths` are those of `rank_terms`, if it has already measured them; other parameters as there.
+    Returns the terms in the order of picking, and the strength of each when it was picked, as a share of the initial
+    variance.
     """
-    terms = _check_candidates(candidates, len(bins.codes))
-    screening = _prepare(bins, residuals, weights, variances, terms, threads, max_work, rng)
-    strengths = screening.measure(terms) if strengths is None else strengths
-    if min_strength is None:
-        noise = screening.noise
-        min_strength = 0.0 if noise is None or not len(terms) else float(noise.threshold(len(terms)))
-    leading = np.argsort(-strengths, kind="stable")[:MAX_REMEASURED]
-    return _pick(screening, terms[leading], strengths[leading], n_terms, max(min_strength, 0.0))
-
-
-def _pick(
-    screening: _Screening, terms: np.ndarray, strengths: np.ndarray, n_terms: int, min_strength: float
-) -> tuple[list[Term], np.ndarray]:
+    screening = _prepare(bins, residuals, weights, variances, candidates, threads, max_work, rng)
+    strengths = screening.measure(screening.terms) if strengths is None else strengths
+    min_strength = max(float(screening.threshold(0.1)) if min_strength is None else min_strength, 0.0)
+    leading = np.argsort(-strengths, kind="stable")[:4096]  # the others are not measured again after a pick
+    terms, strengths = screening.terms[leading], strengths[leading]
     measured = np.zeros(len(terms), dtype=np.int64)  # number of picks before the last measurement
     picked: list[int] = []
     found: list[float] = []
@@ -171,7 +129,7 @@ def _pick(
         if strengths[best] <= min_strength:
             break
         if measured[best] < len(picked):  # strengths rarely grow after a pick: measure the leading ones only
-            again = np.argsort(-strengths, kind="stable")[: BLOCK * screening.threads]
+            again = np.argsort(-strengths, kind="stable")[: BLOCK * threads]
             again = again[measured[again] < len(picked)]
             strengths[again], measured[again] = screening.measure(terms[again]), len(picked)
             continue
@@ -196,13 +154,20 @@ def _check_candidates(candidates: Sequence[Sequence[int]] | np.ndarray | None, n
 
 @dataclass(eq=False)
 class _Screening:
-    """Binned rows with their weights and residuals (N, 1 + K); picked terms are subtracted from the residuals."""
+    """Candidates, binned rows, and their weights and residuals (N, 1 + K), from which picked terms are subtracted."""
 
+    terms: np.ndarray
     bins: Bins
     data: np.ndarray
     noise: NoiseLevel | None
     views: Views
     threads: int
+
+    def threshold(self, rate: float | np.ndarray) -> np.ndarray:
+        """Strength that the strongest candidate exceeds at this rate if all are noise."""
+        if self.noise is None or not len(self.terms):
+            return np.zeros(np.shape(rate))
+        return self.noise.threshold(len(self.terms), rate)
 
     def measure(self, terms: np.ndarray) -> np.ndarray:
         """Strengths of terms (T, order)."""
@@ -238,23 +203,24 @@ def _prepare(
     residuals: np.ndarray,
     weights: np.ndarray | None,
     variances: np.ndarray | None,
-    terms: np.ndarray,
+    candidates: Sequence[Sequence[int]] | np.ndarray | None,
     threads: int,
     max_work: float,
     rng: np.random.Generator | None,
 ) -> _Screening:
     """Sample rows and project outputs to stay below `max_work`, then standardize the residuals."""
+    terms = _check_candidates(candidates, len(bins.codes))
     limit = max_work / max(len(terms), 1)  # rows × outputs
-    max_outputs = max(int(limit / len(residuals)), MIN_OUTPUTS)
+    max_outputs = max(int(limit / len(residuals)), 16)  # rather sample rows than keep fewer outputs
     n_rows = max(int(limit / min(residuals.shape[1], max_outputs)), 1)
     if n_rows < len(residuals):
         rows = np.sort((rng or np.random.default_rng(0)).permutation(len(residuals))[:n_rows])
         bins, residuals = bins.take(rows), residuals[rows]
         weights, variances = (None if values is None else values[rows] for values in (weights, variances))
     if terms.shape[1] == 3:
-        bins = bins.merge(TRIPLE_BINS)
+        bins = bins.merge(6)
     data, noise = standardize(residuals, weights, variances, max_outputs)
-    return _Screening(bins, data, noise, make_views(bins, terms.shape[1]), threads)
+    return _Screening(terms, bins, data, noise, make_views(bins, terms.shape[1]), threads)
 
 
 def _sum_cells(terms: np.ndarray, bins: Bins, data: np.ndarray) -> np.ndarray:

@@ -20,35 +20,29 @@ class Margins:
 
     The means of the first margin, over F, are eliminated directly. The other margins, P for every F, contain the last
     axis; they solve a small system with P · L unknowns.
-
-    weight : (T, F, L), total : (T, F) its sums over L, share : (T, F, L) weight / total
-    links : (F, P) which of the other margins a cell belongs to
-    first : (T, C, F) sums of the first margin
-    target, solution : (T, C, P · L) of the system
-    freedom : (T,) remaining degrees of freedom
     """
 
-    weight: np.ndarray
-    total: np.ndarray
-    share: np.ndarray
-    links: np.ndarray
-    first: np.ndarray
-    target: np.ndarray
-    solution: np.ndarray
-    freedom: np.ndarray
+    weight: np.ndarray  # (T, F, L)
+    total: np.ndarray  # (T, F) sums of the weight over L
+    share: np.ndarray  # (T, F, L) weight / total
+    links: np.ndarray  # (F, P) which of the other margins a cell belongs to
+    first: np.ndarray  # (T, C, F) sums of the first margin
+    target: np.ndarray  # (T, C, P · L) of the system
+    solution: np.ndarray  # (T, C, P · L) of the system
+    freedom: np.ndarray  # (T,) remaining degrees of freedom
 
     def remove_from(self, sums: np.ndarray) -> np.ndarray:
         """Residual of the leading sums (T, …, F, L)."""
         n_terms, n_sums, _, n_last = sums.shape
         fit = self.links @ self.solution[:, :n_sums].reshape(n_terms, n_sums, -1, n_last)
-        means = _divide(self.first[:, :n_sums], self.total[:, None]) - (fit * self.share[:, None]).sum(axis=3)
+        means = divide(self.first[:, :n_sums], self.total[:, None]) - (fit * self.share[:, None]).sum(axis=3)
         fit += means[..., None]
         fit *= self.weight[:, None]
         return sums - fit
 
     def explained_products(self, rows: list[int]) -> np.ndarray:
         """(T, rows, C) inner products of some of the sums with all sums, restricted to the span of the margins."""
-        first = _divide(self.first[:, rows], self.total[:, None]) @ np.swapaxes(self.first, 1, 2)
+        first = divide(self.first[:, rows], self.total[:, None]) @ np.swapaxes(self.first, 1, 2)
         return first + self.target[:, rows] @ np.swapaxes(self.solution, 1, 2)
 
 
@@ -56,7 +50,7 @@ def fit_margins(weight: np.ndarray, sums: np.ndarray, order: int) -> Margins:
     """Fit the margins of terms of this order to sums (T, C, F, L) with weights (T, F, L)."""
     links = _link_margins(order, weight.shape[2])
     total, first = weight.sum(axis=2), sums.sum(axis=3)
-    share = _divide(weight, total[..., None])
+    share = divide(weight, total[..., None])
     spread = (links[:, :, None] * share[:, :, None]).reshape(*total.shape, -1)  # (T, F, P · L)
     target = (links.T @ sums).reshape(*sums.shape[:2], -1) - first @ spread
     system = _normal_equations(weight, spread, links)
@@ -65,7 +59,7 @@ def fit_margins(weight: np.ndarray, sums: np.ndarray, order: int) -> Margins:
     return Margins(weight, total, share, links, first, target, np.swapaxes(solution, 1, 2), freedom)
 
 
-def _divide(values: np.ndarray, by: np.ndarray) -> np.ndarray:
+def divide(values: np.ndarray, by: np.ndarray) -> np.ndarray:
     """0 where the divisor is 0."""
     return np.divide(values, by, out=np.zeros_like(values), where=by > 0)
 

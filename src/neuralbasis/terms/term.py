@@ -23,31 +23,20 @@ EXPECTED = {
 
 
 def term_name(term: Term, names: Sequence[str]) -> str:
-    """Name of a term.
-
-    >>> term_name((0, 2), ["age", "sex", "income"])
-    'age & income'
-    """
+    """Name of a term, such as "age & income"."""
     return " & ".join(names[feature] for feature in term)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The terms of a model, as requested.
+    """The terms of a model, as requested."""
 
-    features : columns that are not excluded
-    listed : interactions requested by name
-    n_pairs, n_triples : numbers of further interactions to find; infinite for all
-    excluded : terms that must be neither in the model nor part of a larger term
-    is_automatic : whether only interactions stronger than noise are kept
-    """
-
-    features: tuple[int, ...]
-    listed: tuple[Term, ...]
-    n_pairs: float
+    features: tuple[int, ...]  # columns that are not excluded
+    listed: tuple[Term, ...]  # interactions requested by name
+    n_pairs: float  # further interactions to find; infinite for all
     n_triples: float
-    excluded: frozenset[Term]
-    is_automatic: bool = False
+    excluded: frozenset[Term]  # terms that must be neither in the model nor part of a larger term
+    is_automatic: bool = False  # whether only interactions stronger than noise are kept
 
     @property
     def must_search(self) -> bool:
@@ -128,14 +117,6 @@ def plan_terms(interactions: Any, triples: Any, exclude: Any, names: Sequence[st
     exclude : columns and tuples of columns that must not be in the model, or None
     names : of all columns
     automatic : number of pairs that "auto" stands for
-
-    Examples
-    --------
-    >>> plan = plan_terms([("b", "a")], 0, None, ["a", "b", "c"])
-    >>> plan.mains, plan.listed
-    ([(0,), (1,), (2,)], ((0, 1),))
-    >>> plan_terms("3x", 0, ["c"], ["a", "b", "c"]).n_pairs
-    9
     """
     known = {name: index for index, name in enumerate(names)}
     excluded = frozenset(_parse_excluded(exclude, known))
@@ -146,7 +127,7 @@ def plan_terms(interactions: Any, triples: Any, exclude: Any, names: Sequence[st
     if isinstance(interactions, (str, Real)):
         n_pairs = _count_terms("interactions", interactions, len(names), automatic)
     elif isinstance(interactions, Iterable) and getattr(interactions, "ndim", 1) != 0:
-        n_pairs, listed = 0, [parse_term(term, known) for term in interactions]
+        n_pairs, listed = 0, [_parse_term(term, known) for term in interactions]
     else:
         raise ValueError(f"interactions must be {EXPECTED['interactions']}, not {interactions!r}")
     plan = Plan(
@@ -187,26 +168,20 @@ def _parse_excluded(exclude: Any, names: Mapping[str, int]) -> list[Term]:
         return []
     if isinstance(exclude, str) or not isinstance(exclude, Iterable):
         raise ValueError(f"exclude must be a list of columns or tuples of columns, not {exclude!r}")
-    return [
-        (_feature_index(part, names, "exclude"),) if isinstance(part, (str, Integral)) else _parse_part(part, names)
-        for part in exclude
-    ]
+    columns = ((part,) if isinstance(part, (str, Integral)) else part for part in exclude)
+    return [_parse_term(term, names, "exclude") for term in columns]
 
 
-def _parse_part(part: Any, names: Mapping[str, int]) -> Term:
-    requested: Any = tuple(part) if isinstance(part, Iterable) else part  # an iterator can be read only once
-    if isinstance(requested, tuple) and len(requested) == 1:
-        return (_feature_index(requested[0], names, "exclude"),)
-    return parse_term(requested, names, "exclude")
+def _parse_term(term: Any, names: Mapping[str, int], parameter: str = "interactions") -> Term:
+    """A tuple of two or three different column names or indices -> a Term; `names` maps all columns to indices.
 
-
-def parse_term(term: Any, names: Mapping[str, int], parameter: str = "interactions") -> Term:
-    """A tuple of two or three different column names or indices -> a Term; `names` maps all columns to indices."""
+    `exclude` may also name single columns.
+    """
     if isinstance(term, str) or not isinstance(term, Iterable):
         raise ValueError(f"{parameter} must hold tuples of column names or indices, not {term!r}")
     requested = tuple(term)
     features = sorted(_feature_index(part, names, parameter) for part in requested)
-    if len(features) not in (2, 3):
+    if len(features) not in (2, 3) and not (parameter == "exclude" and len(features) == 1):
         raise ValueError(f"{parameter}: an interaction joins two or three columns; {requested!r} has {len(features)}")
     if len(set(features)) < len(features):
         raise ValueError(f"{parameter}: an interaction joins different columns; {requested!r} names one twice")

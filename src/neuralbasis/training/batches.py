@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -20,31 +20,16 @@ from .engines import ExactEngine, GridEngine
 from .rows import Rows
 
 
-class HasCopies(Protocol):
-    """`Pool` or `Rows`: batches only need to know how often each row is drawn."""
-
-    @property
-    def copies(self) -> np.ndarray: ...
-
-
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Rows of a pool that this process holds, with their targets, weights and scores.
-
-    engine : reads these rows
-    target : (N,)
-    shares : (N, M) weight of each row in each member's loss, with mean 1 over the table
-    init : (N, 1 or M, K) scores of earlier stages
-    copies : (all rows of the pool,) how often each is drawn
-    first : index of the first of these rows in the pool
-    """
+    """Rows of a pool that this process holds, with their targets, weights and scores."""
 
     engine: GridEngine | ExactEngine
-    target: Tensor
-    shares: Tensor
-    init: Tensor | None
-    copies: np.ndarray
-    first: int = 0
+    target: Tensor  # (N,)
+    shares: Tensor  # (N, M) weight of each row in each member's loss, with mean 1 over the table
+    init: Tensor | None  # (N, 1 or M, K) scores of earlier stages
+    copies: np.ndarray  # (all rows of the pool,) how often each is drawn
+    first: int = 0  # index of the first of these rows in the pool
 
     def hold(self, batch: np.ndarray) -> np.ndarray:
         """The rows of a batch that this process holds, as indices into them."""
@@ -72,13 +57,12 @@ def share_pool(engine: GridEngine | ExactEngine, rows: Rows, group: ProcessGroup
 class Batches:
     """Draws batches: every row of a pool as often as it has copies, then from the next pool.
 
-    Rows that are too few for a last batch come first in the next draw from the same pool, and are dropped before
-    another one.
+    Rows left after the last batch come first in the next draw from the same pool; another pool drops them.
     """
 
-    def __init__(self, pools: Iterator[HasCopies], size: int, n_steps: int, rng: np.random.Generator):
+    def __init__(self, pools: Iterator[Pool | Rows], size: int, n_steps: int, rng: np.random.Generator):
         self.pools, self.max_size, self.steps_left, self.rng = pools, size, n_steps, rng
-        self.pool: HasCopies | None = None
+        self.pool: Pool | Rows | None = None
         self.size, self.n_pools, self.n_drawn = 1, 0, 0  # pools so far, and batches of the current one
         self.waiting: np.ndarray = np.empty(0, dtype=np.int32)
         self.shuffled_from: Any = None  # rows left before the last shuffle, and the generator's state
@@ -87,17 +71,14 @@ class Batches:
         """At most `count` batches, all from `pool`; at least one until all steps are done."""
         count = min(count, self.steps_left)
         if count and len(self.waiting) < self.size:
-            self._refill()
+            before, self.pool = self.pool, next(self.pools)
+            self.n_pools += 1
+            self._shuffle(self.waiting if self.pool is before else self.waiting[:0], self.pool.copies)
         count = min(count, len(self.waiting) // self.size)
         drawn, self.waiting = np.split(self.waiting, [count * self.size])
         self.steps_left -= count
         self.n_drawn += count
         return list(drawn.astype(np.int64).reshape(count, self.size))
-
-    def _refill(self) -> None:
-        before, self.pool = self.pool, next(self.pools)
-        self.n_pools += 1
-        self._shuffle(self.waiting if self.pool is before else self.waiting[:0], self.pool.copies)
 
     def _shuffle(self, left: np.ndarray, copies: np.ndarray) -> None:
         self.shuffled_from, self.n_drawn = (left, self.rng.bit_generator.state), 0
@@ -109,10 +90,8 @@ class Batches:
     def state(self) -> dict[str, Any]:
         """What another `Batches` of the same pools needs to continue from here; small for pools of any size."""
         left, rng = self.shuffled_from
-        return {
-            "n_pools": self.n_pools, "n_drawn": self.n_drawn, "steps_left": self.steps_left,
-            "left": left.astype(np.int64), "rng": rng,
-        }  # fmt: skip
+        counts = {name: getattr(self, name) for name in ("n_pools", "n_drawn", "steps_left")}
+        return {**counts, "left": left.astype(np.int64), "rng": rng}
 
     def form(self) -> dict[str, Any]:
         """The form of a state."""
@@ -124,22 +103,17 @@ class Batches:
         n_done, n_pools, n_drawn = self.steps_left - state["steps_left"], state["n_pools"], state["n_drawn"]
         require(state["steps_left"] >= 0 and 1 <= n_pools <= n_done, "the number of batches or pools is out of range")
         self.n_pools, self.steps_left = n_pools, state["steps_left"]
-        skip = getattr(self.pools, "skip", None)
-        if skip is not None:
-            skip(self.n_pools - 1)
+        if hasattr(self.pools, "skip"):
+            self.pools.skip(n_pools - 1)
         self.pool = next(self.pools)
         set_generator(self.rng, state["rng"])
-        self._shuffle(check_rows(state["left"], self.pool.copies), self.pool.copies)
+        left, copies = state["left"], self.pool.copies
+        is_inside = len(left) == 0 or (left.min() >= 0 and left.max() < len(copies))
+        require(is_inside, f"a row number is out of range: the pool has {len(copies):,} rows")
+        require(bool((np.bincount(left, minlength=len(copies)) <= copies).all()), "a row number occurs too often")
+        self._shuffle(left, copies)
         require(0 < n_drawn <= min(n_done, len(self.waiting) // self.size), "the number of batches is out of range")
         self.n_drawn, self.waiting = n_drawn, self.waiting[n_drawn * self.size :]
-
-
-def check_rows(rows: np.ndarray, copies: np.ndarray) -> np.ndarray:
-    """Row numbers from a file: each must be in the pool, and occur at most as often as it has copies."""
-    is_inside = len(rows) == 0 or (rows.min() >= 0 and rows.max() < len(copies))
-    require(is_inside, f"a row number is out of range: the pool has {len(copies):,} rows")
-    require(bool((np.bincount(rows, minlength=len(copies)) <= copies).all()), "a row number occurs too often")
-    return rows
 
 
 def set_generator(rng: np.random.Generator, state: dict[str, Any]) -> None:

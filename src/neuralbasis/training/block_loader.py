@@ -22,34 +22,28 @@ from .engines import GridEngine
 from .rows import Rows
 from .stage import Stage
 
-BLOCK_ROWS = 1 << 17
-
 
 @dataclass(frozen=True, eq=False)
 class BlockLoader:
-    """The rows of a table that are not in its sample, in a cache on disk.
-
-    n_rows : all rows, including those of the sample
-    mean_weight : of all rows
-    seed : of the order of the pools
-    """
+    """The rows of a table that are not in its sample, in a cache on disk."""
 
     cache: Cache
     group: ProcessGroup
-    n_rows: int
-    mean_weight: float
-    seed: int
+    n_rows: int  # all rows, including those of the sample
+    mean_weight: float  # of all rows
+    seed: int  # of the order of the pools
     threads: int
 
     def pools(self, grid: GridEngine, stages: Sequence[Stage], loss: Loss, rows: Rows) -> Pools:
         """An endless iterator over pools for a stage on this grid; `rows` are those of the sample."""
-        return Pools(_Buffer(self, grid, stages, loss, rows), self._order(len(stages)))
 
-    def _order(self, n_stages: int) -> Iterator[int]:
-        """All buckets again and again, in a new order in every pass."""
-        rng, buckets = np.random.default_rng([self.seed, n_stages]), np.arange(1, self.cache.counts.shape[1])
-        while True:
-            yield from rng.permutation(buckets).tolist()
+        def list_buckets() -> Iterator[int]:
+            """All buckets again and again, in a new order in every pass."""
+            rng, buckets = np.random.default_rng([self.seed, len(stages)]), np.arange(1, self.cache.counts.shape[1])
+            while True:
+                yield from rng.permutation(buckets).tolist()
+
+        return Pools(_Buffer(self, grid, stages, loss, rows), list_buckets())
 
 
 class Pools:
@@ -83,7 +77,10 @@ class _Buffer:
 
     def __init__(self, loader: BlockLoader, grid: GridEngine, stages: Sequence[Stage], loss: Loss, rows: Rows):
         self.loader, self.grid, self.stages, self.loss = loader, grid, stages, loss
-        self.copies, self.mean_copies = count_copies(rows, loss), float(rows.copies.mean())
+        self.copies, self.mean_copies = None, float(rows.copies.mean())
+        if loss.link != "identity" and bool((rows.copies != 1).any()):
+            self.copies = np.full(max(2, loss.n_outputs), rows.copies.max(), dtype=np.uint8)  # of each class
+            self.copies[rows.target.cpu().numpy().astype(np.int64)] = rows.copies
         size = int(loader.cache.counts[loader.cache.rank, 1:].max())
         n_members, n_outputs = rows.held_out.shape[1], loss.n_outputs
         self.positions = np.empty((size, len(grid.layout.axes)), dtype=np.float32)
@@ -96,8 +93,8 @@ class _Buffer:
         cache, device = self.loader.cache, self.grid.device
         counts = cache.counts[:, bucket]
         size, drawn = int(counts[cache.rank]), np.ones(int(counts[cache.rank]), dtype=np.uint8)
-        for first in range(0, size, BLOCK_ROWS):
-            own = slice(first, min(first + BLOCK_ROWS, size))
+        for first in range(0, size, 1 << 17):
+            own = slice(first, min(first + (1 << 17), size))
             self._put(cache.read(bucket, own.start, own.stop), own, drawn)
         if self.copies is not None:
             drawn = np.concatenate(self.loader.group.gather(drawn))
@@ -126,12 +123,3 @@ class _Buffer:
                 scores = stage.read(stage.grid.layout.encode(block.numbers, threads)).add_scores(scores)
             assert scores is not None
             self.init[own] = scores.cpu()
-
-
-def count_copies(rows: Rows, loss: Loss) -> np.ndarray | None:
-    """(classes,) how often a row of each class is drawn, as in the sample; None if all are drawn once."""
-    if loss.link == "identity" or bool((rows.copies == 1).all()):
-        return None
-    copies = np.full(max(2, loss.n_outputs), rows.copies.max(), dtype=np.uint8)
-    copies[rows.target.cpu().numpy().astype(np.int64)] = rows.copies
-    return copies

@@ -1,14 +1,15 @@
 """Compile: stages of trained tables + axes -> AdditiveModel.
 
-Stages are evaluated on the knots of every term and added. The tables of each member are purified over the training rows
-(effects of fewer features move to their own terms, means to the intercept). The model is the mean over members, its
-spread their standard deviation.
+Stages are evaluated on the knots of every term and added. The tables of each member are purified over the density of
+the training rows (effects of fewer features move to their own terms, means to the intercept). The model is the mean
+over members, its spread their standard deviation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -17,25 +18,26 @@ from threadpoolctl import threadpool_limits
 from ..encoding.encoder import Encoder
 from ..losses.loss import Loss
 from ..model.additive_model import AdditiveModel
-from ..model.purify import Table, is_silent, purify
+from ..model.density import is_silent, smooth_density
+from ..model.purify import Table, purify
 from ..model.shapes import Shape, TiedShape
 from ..model.summary import Summary
 from ..terms.term import Term
 from .stage import Stage
 
 MAX_NUMBERS = 50_000_000  # above, tables of tied classes stay low-rank
-MAX_KEPT = 5_000_000  # numbers of the members' main effects; above, only their spread is kept
 
 
 def compile_model(
     stages: Sequence[Stage], encoder: Encoder, loss: Loss, classes: np.ndarray | None = None,
-    n_jobs: int | None = None, summary: Summary | None = None,
+    n_jobs: int | None = None, summary: Summary | None = None, n_rows: float | None = None,
 ) -> AdditiveModel:  # fmt: skip
-    """Tables of all terms on the grids' knots, in the target's unit."""
+    """Tables of all terms on the grids' knots, in the target's unit; see `smooth_density` for `n_rows`."""
     n_members, n_outputs = len(stages[0].intercept), loss.n_outputs
-    tables, intercepts = compile_members(stages)
+    tables, intercepts = compile_members(stages, n_rows)
     ordered = sorted(tables, key=lambda table: (len(table.term), table.term))
-    keep = sum(table.values.size for table in ordered if len(table.term) == 1) <= MAX_KEPT
+    # Members of larger main effects are not kept, only their spread.
+    keep = sum(table.values.size for table in ordered if len(table.term) == 1) <= 5_000_000
     shapes = [_make_shape(table, loss.unit, n_members, n_outputs, keep) for table in ordered]
     intercept = intercepts.reshape(n_members, n_outputs).mean(axis=0) * loss.unit + loss.shift
     if n_outputs > 1:
@@ -44,12 +46,12 @@ def compile_model(
     return AdditiveModel(encoder, intercept, tuple(shapes), loss.link, classes, n_jobs, summary)
 
 
-def compile_members(stages: Sequence[Stage]) -> tuple[list[Table], np.ndarray]:
+def compile_members(stages: Sequence[Stage], n_rows: float | None = None) -> tuple[list[Table], np.ndarray]:
     """Purified tables of all members, channels (M · K), and their intercepts (M · K,), in the unit of the loss."""
     intercepts = np.sum([stage.intercept.double().cpu().numpy() for stage in stages], axis=0)
     tables = _merge(table for stage in stages for table in _read_tables(stage))
     with threadpool_limits(1):  # more threads slow many small solves down
-        return purify(tables, intercepts.ravel())
+        return purify(tables, intercepts.ravel(), partial(smooth_density, n_rows=n_rows))
 
 
 def _read_tables(stage: Stage) -> Iterator[Table]:

@@ -17,14 +17,12 @@ import torch
 from ..config import LARGE_TABLE, PRESETS, FitConfig
 from ..data.target import Sample
 from ..encoding.axis import Axis
-from ..encoding.layout import Layout
 from ..encoding.sparse_codes import CodeFinder
 from ..losses.loss import Loss
-from ..networks import Basis, LinearStartBasis, MLPBasis, SplineBasis
-from ..networks.basis_net import BasisNet
+from ..networks import Basis, BasisNet, LinearStartBasis, MLPBasis, SplineBasis
+from ..networks.basis_net import Points
 from ..terms.term import Plan, Term, plan_terms
 from .engines import GridEngine
-from .low_rank import LearningRates
 from .members import Settings
 from .penalties import CURVATURE
 
@@ -32,36 +30,13 @@ from .penalties import CURVATURE
 # inputs, a smaller network without batch norm and with coefficients for each class was faster and at least as accurate.
 SMOOTHNESS = {CURVATURE: (10.0, 100.0), 1: (3.0, 3.0), 2: (60.0, 5.0), 3: (60.0, 5.0)}  # strength, floor; see `Penalty`
 MAX_FREQUENCY = {1: 32.0, 2: 8.0, 3: 8.0}  # periods over the axis, by order of the term
-FREQUENCY_DECAY = 1.5
-MIN_STEPS, INTERACTION_STEPS = 140, (300, 2500)
-AUTO_PAIRS = {"regression": 5, "classes": 3, "large": 5}  # times the number of columns; classes of a large table
-MAX_AUTO_PAIRS = 300
-AUTO_CHANCE = 0.3  # probability of selecting any interaction if all are noise; with many rows, the false discovery rate
-MAX_SCREENED = {2: 500, 3: 90}  # columns in which interactions of an order are searched
+MIN_STEPS = 140  # of main effects
 KNOTS: dict[int, tuple[int, ...]] = {2: (49, 25, 17, 13, 9, 5), 3: (13, 9, 7, 5, 4, 3)}  # all nest in 193
 FEW_ROWS = 10_000  # up to which automatic pairs must be stronger than all noise, and weaker ones get steps
-MAX_PICKED = 20  # interactions selected one after the other; the others keep their first rank
-SMALL_TABLE = 2000
-MIN_ANCHOR = 0.8  # share of rows with one value from which interactions are anchored there
-MAX_ACTIVE = 40  # interactions active in a row from which the learning rate shrinks
 MAX_NUMBERS = 7e6  # cells × members × outputs of interactions, at most
 MAX_FREE = 1e6  # terms × members × classes beyond which classes are tied
-MANY_CLASSES, MAX_FREE_MANY = (
-    50,
-    1e5,
-)  # a lower limit for many classes, which have few rows each and learn more when tied
-TIED_SIZE, TIED_RIDGE = (
-    1.0,
-    0.5,
-)  # initial size of the weights of tied classes, and their ridge, over the number of rows
-MAX_SCORES = 1e8  # rows × classes beyond which "auto" means no pairs: screening needs the scores of all rows
 WIDE_KNOTS = {1: 65, 2: 17, 3: 9}  # of the axis that all columns of a wide table share
 WIDE_BASES = {1: 4, 2: 2, 3: 2}  # of wide tables, by order of the term
-WIDE_EPOCHS = 4, 4, 8, 16  # of wide tables, for each round
-WIDE_GAIN = 0.02  # relative fall of the validation loss below which a round is the last
-WIDE_NUMBERS, WIDE_SHARE = 20_000, 0.9  # terms × outputs, and share of absent values, from which a table is wide
-MIN_WIDE, WIDE = 100, 0.25  # columns, and columns for each row, beyond which columns are chosen before training
-STAGES = {1: "main effects", 2: "pairs", 3: "triples"}
 
 
 def count_numbers(config: FitConfig, plan: Plan, classes: np.ndarray | None, n_rows: int) -> float:
@@ -76,45 +51,50 @@ def count_numbers(config: FitConfig, plan: Plan, classes: np.ndarray | None, n_r
 def count_terms(config: FitConfig, n_rows: int) -> float:
     """Number of columns up to which all get a main effect."""
     if isinstance(config.max_terms, str):
-        return max(MIN_WIDE, WIDE * n_rows)
+        return max(100, 0.25 * n_rows)
     return config.max_terms or math.inf
 
 
 def make_plan(config: FitConfig, names: Sequence[str], classes: np.ndarray | None, n_rows: int) -> Plan:
-    """The requested terms; the number of "auto" pairs is a multiple of the number of columns."""
-    kind = "regression" if classes is None else "classes" if n_rows < LARGE_TABLE else "large"
-    automatic = min(math.ceil(AUTO_PAIRS[kind] * PRESETS[config.preset].pairs * len(names)), MAX_AUTO_PAIRS)
-    if classes is not None and n_rows * len(classes) > MAX_SCORES:
+    """The requested terms; "auto" pairs are a multiple of the number of columns, at most 300.
+
+    They are none where the scores of all rows and classes, which screening needs, would be too many.
+    """
+    multiple = 3 if classes is not None and n_rows < LARGE_TABLE else 5
+    automatic = min(math.ceil(multiple * PRESETS[config.preset].pairs * len(names)), 300)
+    if classes is not None and n_rows * len(classes) > 1e8:
         automatic = 0
     return plan_terms(config.interactions, config.triples, config.exclude, names, automatic)
 
 
 def choose_tied(config: FitConfig, n_terms: float, n_outputs: int) -> bool:
-    """Whether classes are tied: by default if coefficients for each class would be too many."""
-    if config.tied_classes is not None:
-        return bool(config.tied_classes)
-    limit = MAX_FREE if n_outputs < MANY_CLASSES else min(MAX_FREE, MAX_FREE_MANY)
+    """Whether classes are tied: by default if coefficients for each class would be too many.
+
+    The limit is lower for many classes, which have few rows each and learn more when tied.
+    """
+    if config.network.tied_classes is not None:
+        return bool(config.network.tied_classes)
+    limit = MAX_FREE if n_outputs < 50 else MAX_FREE / 10
     return n_outputs > 1 and n_terms * n_outputs * config.outer_bags > limit
 
 
 def count_channels(config: FitConfig, n_terms: float, n_outputs: int) -> int:
     """Numbers per cell of a stage with `n_terms` terms."""
     tied = choose_tied(config, n_terms, n_outputs)
-    return config.outer_bags * (config.n_subnets if tied else n_outputs)
+    return config.outer_bags * (config.network.n_subnets if tied else n_outputs)
 
 
 def choose_knots(
     config: FitConfig, axes: Sequence[Axis], terms: Sequence[Term], n_rows: int, n_outputs: int
 ) -> dict[int, int]:
     """Knots of a column by order of the term: fewer for few rows and for large tables."""
+    requested = config.max_interaction_bins
+    if requested is not None:
+        return {2: requested, 3: max(2, round(requested / 4))}
     knots, channels = {}, count_channels(config, len(terms), n_outputs)
     for order, sizes in KNOTS.items():
-        requested = config.max_interaction_bins
-        if requested is not None:
-            knots[order] = requested if order == 2 else max(2, round(requested / 4))
-            continue
         counts = np.array([[len(axes[f].knots) for f in term] for term in terms if len(term) == order])
-        sizes = sizes[max(PRESETS[config.preset].coarser, int(n_rows < SMALL_TABLE)) :]
+        sizes = sizes[max(PRESETS[config.preset].coarser, int(n_rows < 2000)) :]
         fitting = [k for k in sizes if np.minimum(counts, k).prod(axis=-1).sum() * channels <= MAX_NUMBERS]
         knots[order] = fitting[0] if fitting else sizes[-1]
     return knots
@@ -128,81 +108,88 @@ def make_net(
     generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
     orders = [len(term) for term in grid.layout.terms]
     bases = {order: _make_basis(config, order, orders.count(order), generator) for order in sorted(set(orders))}
+    if callable(config.network.basis):
+        _check_values(bases, grid.points)
     tied = choose_tied(config, len(orders), loss.n_outputs)
-    ridge = choose_smoothness(config) * TIED_RIDGE / n_rows if loss.n_outputs > 1 else 0.0
+    ridge = choose_smoothness(config) * 0.5 / n_rows if loss.n_outputs > 1 else 0.0
     net = BasisNet(
         bases, {order: orders.count(order) for order in bases}, grid.cells.n_free, config.outer_bags,
-        loss.n_outputs, config.n_subnets, tied, config.basis_dropout, ridge,
+        loss.n_outputs, config.network.n_subnets, tied, config.network.basis_dropout, ridge,
     )  # fmt: skip
     if tied and loss.n_outputs > 1:
-        net.draw_mixes(TIED_SIZE / math.sqrt(net.n_subnets), generator)
+        net.draw_mixes(1 / math.sqrt(net.n_subnets), generator)
     if sample is not None:
         net.intercept.data.add_(torch.from_numpy(loss.first_score(sample)))
     return net.to(grid.device)
 
 
-def choose_bases(config: FitConfig, n_terms: int) -> int:
-    """B; "auto" grows with the logarithm of the number of main effects.
-
-    PAPER appendix: the error of B shared bases for D shapes falls like D · exp(-B^γ), so B = O(log D) are enough.
-
-    >>> from types import SimpleNamespace
-    >>> [choose_bases(SimpleNamespace(n_bases=None), n_terms) for n_terms in (1, 10, 1000, 100_000)]
-    [8, 18, 38, 59]
-    """
-    return round(8 + 4.4 * math.log(n_terms)) if config.n_bases is None else config.n_bases
-
-
 def _make_basis(config: FitConfig, order: int, n_terms: int, generator: torch.Generator) -> Basis:
-    copies = config.outer_bags * config.n_subnets
-    n_bases = choose_bases(config, n_terms) if order == 1 else config.n_interaction_bases
-    if callable(config.basis):
-        return config.basis(order, n_bases, copies, generator)
-    if config.basis == "spline":
+    copies, n_bases = config.outer_bags * config.network.n_subnets, config.network.n_interaction_bases
+    if order == 1:
+        n_bases = choose_bases(n_terms) if config.network.n_bases is None else config.network.n_bases
+    network = config.network
+    if callable(network.basis):
+        return network.basis(order, n_bases, copies, generator)
+    if network.basis == "spline":
         return SplineBasis(order, n_bases, copies)
     return MLPBasis(
-        order, n_bases, copies, config.hidden, config.fourier, MAX_FREQUENCY[order],
-        FREQUENCY_DECAY, config.batch_norm, config.dropout, generator,
+        order, n_bases, copies, network.hidden, network.fourier, MAX_FREQUENCY[order], 1.5, network.batch_norm,
+        network.dropout, generator,
     )  # fmt: skip
 
 
-def make_wide_basis(config: FitConfig, finder: CodeFinder, generator: torch.Generator) -> Basis:
+def choose_bases(n_terms: int) -> int:
+    """B for this number of main effects.
+
+    PAPER appendix: the error of B shared bases for D shapes falls like D · exp(-B^γ), so B = O(log D) are enough.
+
+    >>> [choose_bases(n_terms) for n_terms in (1, 10, 1000, 100_000)]
+    [8, 18, 38, 59]
+    """
+    return round(8 + 4.4 * math.log(n_terms))
+
+
+def _check_values(bases: dict[int, Basis], points: Points) -> None:
+    """Refuse a basis of the user that is not finite at the knots."""
+    for order, basis in bases.items():
+        chosen = points.orders[order]
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):  # the basis may draw random numbers
+            values = basis.eval()(chosen.places.cpu(), chosen.weight.cpu())
+        basis.train()
+        if not bool(values.isfinite().all()):
+            is_wrong = ~values.isfinite().all(dim=2).all(dim=0)
+            place = ", ".join(f"{each:g}" for each in chosen.places.cpu()[is_wrong][0].tolist())
+            raise ValueError(
+                f"the basis {type(basis).__name__} of order {order} returned values that are not finite, such as at "
+                f"the point ({place}); all its values on [0, 1] must be finite numbers"
+            )
+
+
+def make_wide_basis(finder: CodeFinder, generator: torch.Generator) -> Basis:
     """A basis that starts with the value itself (a product in interactions), 1 where present, and random others."""
     cells, order = finder.inner_cells, finder.features.shape[1]
     value = finder.axis.knots[cells - 1] - (0.0 if math.isnan(finder.absent) else finder.absent)
     value = np.ldexp(value, -math.frexp(np.abs(value).max(initial=0.0))[1])  # squares of huge values would overflow
     product = reduce(np.multiply.outer, [value] * order).ravel()
     size = math.sqrt((product**2).sum() / max(len(product), 1)) or 1.0
-    start = np.zeros((len(product), WIDE_BASES[order]))
+    start = np.zeros((len(product), WIDE_BASES[order]), dtype=np.float32)
     start[:, 0], start[:, 1] = product / size, 1.0
-    return LinearStartBasis(
-        torch.from_numpy(start.astype(np.float32)), order, max_frequency=MAX_FREQUENCY[order], generator=generator
-    )
+    return LinearStartBasis(torch.from_numpy(start), order, MAX_FREQUENCY[order], generator)
 
 
 def make_wide_settings(config: FitConfig, n_rows: int, n_drawn: int) -> list[Settings]:
     """Settings of successive rounds, which end when the held-out loss stops falling; one round if epochs or steps are
     given."""
-    batch_size = config.batch_size
+    batch_size = config.network.batch_size
     if batch_size is None:
         batch_size = int(2 ** np.clip(round(math.log2(max(n_rows, 2) / 300)), 5, 10))
     usual = replace(make_settings(config, n_rows, n_drawn), batch_size=batch_size, n_checkpoints=2)
     if config.max_steps is not None:
         return [usual]
-    given = config.max_epochs
-    epochs = [PRESETS[config.preset].steps * count for count in WIDE_EPOCHS] if given is None else [given]
+    given = config.network.max_epochs
+    epochs = [PRESETS[config.preset].steps * count for count in (4, 4, 8, 16)] if given is None else [given]
     steps = [max(1, math.ceil(count * n_drawn / min(batch_size, n_drawn))) for count in epochs]
     return [replace(usual, max_steps=count) for count in steps]
-
-
-def make_learning_rates(config: FitConfig) -> LearningRates:
-    """Of wide tables."""
-    return LearningRates(rate=0.08, base_rate=0.003, ridge=0.01, output_penalty=config.output_penalty)
-
-
-def count_active(layout: Layout) -> float:
-    """Mean number of interactions that contribute to a row."""
-    return sum(1 - layout.anchored_share(index) for index, term in enumerate(layout.terms) if len(term) > 1)
 
 
 def make_settings(
@@ -212,48 +199,42 @@ def make_settings(
     """Settings of a stage; an epoch draws `n_drawn` rows.
 
     "auto" batch sizes follow the number of rows; "auto" steps follow the number of rows and their information. Adam
-    moves every coefficient equally, so scores move faster the more interactions are active in a row: the rate shrinks.
+    moves every coefficient equally, so scores move faster the more interactions are active in a row: the rate shrinks
+    if they are more than 40.
     """
-    batch_size = choose_batch_size(n_rows, 1 if tied else order)
-    batch_size = batch_size if config.batch_size is None else config.batch_size
+    batch_size = (
+        choose_batch_size(n_rows, 1 if tied else order)
+        if config.network.batch_size is None
+        else config.network.batch_size
+    )
     max_steps = config.max_steps
     if max_steps is None:
         usual = choose_steps(n_rows, order, config.classifier, information)
         max_steps = max(MIN_STEPS if order == 1 else 1, round(PRESETS[config.preset].steps * usual))
-    if config.max_epochs is not None:
-        max_steps = max(1, math.ceil(config.max_epochs * n_drawn / min(batch_size, n_drawn)))
-    tolerance, factor = config.early_stopping_tolerance, choose_smoothness(config)
+    if config.network.max_epochs is not None:
+        max_steps = max(1, math.ceil(config.network.max_epochs * n_drawn / min(batch_size, n_drawn)))
+    tolerance, factor = config.network.early_stopping_tolerance, choose_smoothness(config)
+    kind = {1: "main effects", 2: "pairs", 3: "triples"}[order] if config.network.staged else "all terms"
     return Settings(
-        learning_rate=config.learning_rate * min(1.0, math.sqrt(MAX_ACTIVE / max(n_active, 1.0))),
-        weight_decay=config.weight_decay,
+        learning_rate=config.learning_rate * min(1.0, math.sqrt(40 / max(n_active, 1.0))),
+        weight_decay=config.network.weight_decay,
         batch_size=batch_size,
         max_steps=max_steps,
         early_stopping_rounds=config.early_stopping_rounds,
         early_stopping_tolerance=None if tolerance is None else float(tolerance),
         smoothness={kind: (factor * strength, floor) for kind, (strength, floor) in SMOOTHNESS.items()},
-        output_penalty=config.output_penalty,
+        output_penalty=config.network.output_penalty,
         time_limit=config.time_limit,
         verbose=bool(config.verbose),
         callbacks=tuple(config.callbacks or ()),
-        stage=title or (STAGES[order] if config.staged else "all terms"),
+        stage=title or kind,
     )
 
 
 def choose_smoothness(config: FitConfig) -> float:
     """Strength of the penalties as a multiple of the default."""
-    automatic = 1.0 if config.engine == "grid" else 0.0
+    automatic = 1.0 if config.network.engine == "grid" else 0.0
     return automatic if config.smoothness is None else float(config.smoothness)
-
-
-def list_chances(n_rows: int, n_terms: int) -> np.ndarray:
-    """Expected number of noise candidates as strong as the first, the second, …; with many rows as in Benjamini and
-    Hochberg (1995)."""
-    return AUTO_CHANCE * (np.arange(1, n_terms + 1) if n_rows > FEW_ROWS else np.ones(n_terms))
-
-
-def see_all_rows(settings: Settings, n_drawn: int) -> Settings:
-    """At least as many steps as are needed to draw every row once."""
-    return replace(settings, max_steps=max(settings.max_steps, math.ceil(n_drawn / settings.batch_size)))
 
 
 def choose_batch_size(n_rows: int, order: int = 1) -> int:
@@ -273,5 +254,5 @@ def choose_steps(n_rows: int, order: int = 1, classes: bool = False, information
     limit. The steps of interactions depend on the rows' information: a rare class supports fewer of them.
     """
     if order > 1:
-        return int(np.clip(200 * (information * n_rows / 1000) ** 0.45, *INTERACTION_STEPS))
+        return int(np.clip(200 * (information * n_rows / 1000) ** 0.45, 300, 2500))
     return int(np.clip(400 * (n_rows / 1000) ** 0.45, MIN_STEPS if classes else 400, 2500))

@@ -7,36 +7,26 @@ values cost nothing. Both make `Points` for `BasisNet.table`; the forward pass i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..data.sparse import SparseMatrix
-from ..encoding.axis import Axis
 from ..encoding.layout import Layout, anchor_position
 from ..networks.basis_net import OrderPoints, Points
 from .lookup import CompiledLookUp, LookUp, choose_lookup
 
-CPU = torch.device("cpu")
-
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """The kind of every cell of a layout: a value of the bases, a free parameter, or always zero.
+    """The kind of every cell of a layout: a value of the bases, a free parameter, or always zero."""
 
-    free : (cells,) index among the free cells, -1 otherwise
-    based : (cells,) True where the value comes from the bases
-    places : for each term (cells of the term, order) places of its cells; NaN where there is none
-    """
-
-    free: np.ndarray
-    based: np.ndarray
-    places: tuple[np.ndarray, ...]
+    free: np.ndarray  # (cells,) index among the free cells, -1 otherwise
+    based: np.ndarray  # (cells,) True where the value comes from the bases
+    places: tuple[np.ndarray, ...]  # for each term (its cells, order) places of its cells, NaN outside the knots
 
     @property
     def n_free(self) -> int:
@@ -50,14 +40,16 @@ def describe_cells(layout: Layout) -> Cells:
     same model.
     """
     is_free, based, places = [], [], []
-    for index, term in enumerate(layout.terms):
+    for index in range(len(layout.terms)):
         axes = layout.axes_of(index)
-        knots, unseen, place = _describe_main(axes[0]) if len(axes) == 1 else _describe_interaction(axes)
-        nominal = len(term) == 1 and axes[0].kind == "nominal"
-        is_used = ~find_anchored(layout, index) if len(term) > 1 else True
+        cell = np.indices(layout.table_shape(index)).reshape(len(axes), -1)  # along each axis: missing, knots, unseen
+        last = np.array([[axis.n_cells - 1] for axis in axes])
+        knots, unseen = ((cell > 0) & (cell < last)).all(axis=0), (cell == last).any(axis=0)
+        nominal, is_used = len(axes) == 1 and axes[0].kind == "nominal", ~find_anchored(layout, index)
         based.append(is_used & knots & (not nominal))
         is_free.append(is_used & ~unseen & (nominal | ~knots))
-        places.append(place)
+        along = zip(axes, cell, strict=True)
+        places.append(np.stack([np.r_[np.nan, axis.places, np.nan][one] for axis, one in along], axis=1))
     free = np.concatenate(is_free)
     return Cells(np.where(free, np.cumsum(free) - 1, -1), np.concatenate(based), tuple(places))
 
@@ -74,27 +66,6 @@ def find_anchored(layout: Layout, index: int) -> np.ndarray:
     return found.ravel()
 
 
-def _describe_main(axis: Axis) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Which cells are knots, which are for unseen values, and their places (cells, 1), NaN where there is none."""
-    knots, unseen, places = (
-        np.ones(axis.n_cells, dtype=bool), np.zeros(axis.n_cells, dtype=bool), np.full((axis.n_cells, 1), np.nan)
-    )  # fmt: skip
-    knots[0] = knots[-1] = False
-    unseen[-1] = True
-    places[1:-1, 0] = axis.places
-    return knots, unseen, places
-
-
-def _describe_interaction(axes: Sequence[Axis]) -> tuple[Any, Any, np.ndarray]:
-    """The same for a table: all its axes are at knots, any of them is at the unseen cell, places (cells, o)."""
-    parts = zip(*map(_describe_main, axes), strict=True)
-    knots, unseen, places = (
-        np.stack([grid.ravel() for grid in np.meshgrid(*(one.ravel() for one in part), indexing="ij")], axis=1)
-        for part in parts
-    )
-    return knots.all(axis=1), unseen.any(axis=1), places
-
-
 class GridEngine:
     """Points at the knots, weighted by the rows: `weights` (N,) at `positions` (N, A)."""
 
@@ -105,10 +76,21 @@ class GridEngine:
         self.threads = threads
         self.cells = describe_cells(layout)
         self.lookup = choose_lookup(positions, layout, threads, self.device)
-        self.cell_weight = weigh_cells(layout, positions, weights, threads)
-        self.points = self._knots()
+        self.cell_weight = self._weigh_cells(weights)
+        self.points = self._find_knots()
 
-    def _knots(self) -> Points:
+    def _weigh_cells(self, weights: np.ndarray) -> np.ndarray:
+        """(cells,) weight of the rows on each cell, shared between neighbouring knots as interpolation does."""
+        layout = replace(self.layout, skip_axis=np.full(len(self.layout.terms), -1))
+        lookup = choose_lookup(self.positions, layout, self.threads, torch.device("cpu"))
+        total = torch.zeros(layout.n_cells, 1, dtype=torch.float64)
+        for first in range(0, len(weights), 65536):
+            rows = np.arange(first, min(first + 65536, len(weights)))
+            weight = torch.from_numpy(weights[rows, None, None]).double()
+            total += lookup.scatter(lookup.take(rows), weight, layout.n_cells)
+        return total[:, 0].numpy()
+
+    def _find_knots(self) -> Points:
         """Distinct places of all based cells, and the source of every cell."""
         layout, cells = self.layout, self.cells
         source = np.full(layout.n_cells, -1, dtype=np.int64)
@@ -156,8 +138,7 @@ class GridEngine:
 
     def take(self, own: slice) -> GridEngine:
         """The same knots, read by some of the rows."""
-        positions, rows = self.positions, range(len(self.positions))[own]
-        return self.read(positions.take(np.array(rows)) if isinstance(positions, SparseMatrix) else positions[own])
+        return self.read(self.positions[own])
 
     def batch(self, rows: np.ndarray) -> tuple[Points, LookUp, np.ndarray]:
         """Points to evaluate and how these rows read them."""
@@ -172,7 +153,7 @@ class ExactEngine:
 
     def batch(self, rows: np.ndarray) -> tuple[Points, LookUp, np.ndarray]:
         grid, layout, device = self.grid, self.grid.layout, self.grid.device
-        positions = grid.positions.take(rows) if isinstance(grid.positions, SparseMatrix) else grid.positions[rows]
+        positions = grid.positions[rows]
         pieces: dict[int, list[tuple[np.ndarray, np.ndarray, int]]] = {}
         found, count = [], 0
         for order in sorted({len(term) for term in layout.terms}):
@@ -180,14 +161,18 @@ class ExactEngine:
             for rank, term in enumerate(terms):
                 where, on_axes, times = _read_term(positions, layout, term)
                 based, place, fixed = self._places(term, on_axes)
-                distinct, inverse, _ = _distinct_rows(place[based])
+                distinct, inverse = _distinct_rows(place[based])
                 index = np.empty(len(on_axes))
                 index[based], index[~based] = count + inverse, -1 - fixed[~based]
                 found.append((term, where, index))
                 weight = np.bincount(inverse, times[based], minlength=len(distinct))
                 pieces.setdefault(order, []).append((distinct, weight, rank))
                 count += len(distinct)
-        orders = {order: _join(parts, device) for order, parts in pieces.items()}
+        orders = {}
+        for order, parts in pieces.items():
+            distinct, weight = (np.concatenate([part[item] for part in parts]) for item in (0, 1))
+            term_of = np.repeat([rank for *_, rank in parts], [len(part[0]) for part in parts])
+            orders[order] = order_points(distinct, weight, term_of, device)
         source = torch.arange(count + grid.cells.n_free + 1, device=device)
         # Missing, unseen and nominal cells follow the based ones.
         found = [(term, where, np.where(index < 0, count - 1 - index, index)) for term, where, index in found]
@@ -196,10 +181,8 @@ class ExactEngine:
     def _places(self, term: int, on_axes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """For one term and positions (n, o): are they based, their places, and otherwise the index of the free cell."""
         layout, cells = self.grid.layout, self.grid.cells
-        span = slice(layout.term_start[term], layout.term_start[term + 1])
-        axes = layout.axes_of(term)
-        floor = on_axes.astype(np.int64)
-        cell = layout.term_offset[term] + floor @ layout.term_stride[span]
+        span, axes = slice(layout.term_start[term], layout.term_start[term + 1]), layout.axes_of(term)
+        cell = layout.term_offset[term] + on_axes.astype(np.int64) @ layout.term_stride[span]
         place = np.stack(
             [np.interp(on_axes[:, d], np.arange(1, len(a.knots) + 1), a.places) for d, a in enumerate(axes)], axis=1
         )
@@ -236,7 +219,7 @@ def _read_term(
     if not isinstance(positions, SparseMatrix):
         rows = np.arange(len(positions))
         return rows, positions[:, axes], np.ones(len(rows))
-    starts, row, value = positions.by_column()
+    starts, row, value = positions.by_column
     pieces = [slice(starts[axis], starts[axis + 1]) for axis in axes]
     rows = np.unique(np.concatenate([row[piece] for piece in pieces]))
     on_axes = np.tile(positions.absent[axes], (len(rows) + 1, 1))
@@ -264,47 +247,19 @@ def _store_cells(found: list[tuple[int, np.ndarray, np.ndarray]], n_rows: int) -
 
 def order_points(place: np.ndarray, weight: np.ndarray, term: np.ndarray, device: torch.device) -> OrderPoints:
     """Cells (places, weight, term) of one order -> their distinct points."""
-    distinct, point, _ = _distinct_rows(place)
+    distinct, point = _distinct_rows(place)
     total = np.bincount(point, weight, minlength=len(distinct))
     if total.sum() == 0:  # only missing values: any weight will do
         total[:] = 1.0
-    return OrderPoints(
-        _tensor(distinct, device), _tensor(_scale_near_one(total), device), torch.from_numpy(term).to(device),
-        torch.from_numpy(point).to(device),
-    )  # fmt: skip
+    total = np.ldexp(total, -np.frexp(total.max(initial=0.0))[1])  # a power of 2, to fit single precision
+    arrays = distinct.astype(np.float32), total.astype(np.float32), term, point
+    return OrderPoints(*(torch.from_numpy(array).to(device) for array in arrays))
 
 
-def _scale_near_one(weight: np.ndarray) -> np.ndarray:
-    """Weights times a power of 2, to fit single precision."""
-    return np.ldexp(weight, -np.frexp(weight.max(initial=0.0))[1])
-
-
-def weigh_cells(
-    layout: Layout, positions: np.ndarray | SparseMatrix, weights: np.ndarray, threads: int = 1
-) -> np.ndarray:
-    """(cells,) weight of the rows on each cell, shared between neighbouring knots as interpolation does."""
-    lookup = choose_lookup(positions, replace(layout, skip_axis=np.full(len(layout.terms), -1)), threads, CPU)
-    total = torch.zeros(layout.n_cells, 1, dtype=torch.float64)
-    for first in range(0, len(positions), 65536):
-        rows = np.arange(first, min(first + 65536, len(positions)))
-        total += lookup.scatter(lookup.take(rows), torch.from_numpy(weights[rows, None, None]).double(), layout.n_cells)
-    return total[:, 0].numpy()
-
-
-def _join(parts: list[tuple[np.ndarray, np.ndarray, int]], device: torch.device) -> OrderPoints:
-    place = np.concatenate([distinct for distinct, _, _ in parts])
-    weight = np.concatenate([times for _, times, _ in parts])
-    term = np.repeat([rank for _, _, rank in parts], [len(distinct) for distinct, _, _ in parts])
-    return order_points(place, weight, term, device)
-
-
-def _distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    if rows.shape[1] == 1:
-        distinct, inverse, times = np.unique(rows[:, 0], return_inverse=True, return_counts=True)
-        return distinct[:, None], inverse, times
-    distinct, inverse, times = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
-    return distinct, inverse.ravel(), times
-
-
-def _tensor(values: np.ndarray, device: torch.device) -> Tensor:
-    return torch.from_numpy(values.astype(np.float32)).to(device)
+def _distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct rows in order, and the index of each row among them."""
+    if rows.shape[1] == 1:  # faster
+        distinct, inverse = np.unique(rows[:, 0], return_inverse=True)
+        return distinct[:, None], inverse
+    distinct, inverse = np.unique(rows, axis=0, return_inverse=True)
+    return distinct, inverse.ravel()

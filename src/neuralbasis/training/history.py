@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any
 
-STOPPED_BY = "schedule", "early_stopping", "time_limit", "callback"
-
 
 @dataclass
 class History:
@@ -52,7 +50,7 @@ class History:
             all(len(state[name]) == n_checkpoints for name in ("stage", "validation", "seconds"))
             and all(0 < one <= other < 2**53 for one, other in pairwise([1, *steps]))
             and -1 <= state["best"] < n_checkpoints
-            and state["stopped_by"] in STOPPED_BY
+            and state["stopped_by"] in ("schedule", "early_stopping", "time_limit", "callback")
             and all(map(math.isfinite, [*state["seconds"], state["passed"]]))
         )
 

@@ -6,7 +6,7 @@ indexing on other devices.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -34,12 +34,13 @@ class CompiledLookUp:
         self.arrays, self.n_terms = (*layout.term_arrays, *layout.skips), len(layout.terms)
         shares = [1.0 - layout.anchored_share(index) for index in range(self.n_terms)]
         self.effort = np.r_[0.0, np.cumsum(np.array(shares) * 2.0 ** np.diff(layout.term_start) + 0.1)]
+        self.row_work: float = self.n_terms
 
     def take(self, rows: np.ndarray) -> Any:
         """Positions (A, b) of a batch."""
         taken = np.empty((self.positions.shape[1], len(rows)), dtype=np.float32)
 
-        def work(_part, first, last):
+        def work(_part: int, first: int, last: int) -> int:
             return kernels.take_rows(first, last, self.positions, rows, taken)
 
         kernels.share_rows(work, len(rows), self._threads(taken.size), min_rows=1)
@@ -47,35 +48,33 @@ class CompiledLookUp:
 
     def gather(self, taken: np.ndarray, table: Tensor, per_term: bool = False) -> Tensor:
         """table (cells, C) -> sums over the terms (b, 1, C), or contributions (b, T, C) of each term."""
-        cells = table.numpy()
-        out = np.zeros((taken.shape[1], self.n_terms if per_term else 1, cells.shape[1]))
-
-        def work(_part, first, last):
-            return kernels.gather_rows(first, last, taken, *self.arrays, cells, per_term, out)
-
-        kernels.share_rows(work, len(out), self._threads(taken.shape[1] * cells.shape[1] * self.n_terms), min_rows=1)
+        cells, n_rows = table.numpy(), taken.shape[-1]
+        out, work = self._start_gather(taken, cells, per_term)
+        kernels.share_rows(work, n_rows, self._threads(int(n_rows * cells.shape[1] * self.row_work)), min_rows=1)
         return torch.from_numpy(out).to(table.dtype)
 
     def scatter(self, taken: np.ndarray, grad: Tensor, n_cells: int) -> Tensor:
-        """Gradient of the result of `gather` -> gradient (cells, C) of the table."""
-        slopes, per_term = grad.contiguous().double().numpy(), grad.shape[1] > 1
+        """Gradient of the result of `gather` -> gradient (cells, C) of the table; terms are shared by equal effort."""
+        slopes = grad.contiguous().double().numpy()
         out = np.zeros((n_cells, slopes.shape[2]))
-
-        def work(_part, first, last):
-            return kernels.scatter_rows(first, last, taken, *self.arrays, slopes, per_term, out)
-
-        self._share_terms(work, taken.shape[1] * slopes.shape[2] * self.n_terms)
-        return torch.from_numpy(out).to(grad.dtype)
-
-    def _share_terms(self, work: Callable[[int, int, int], int], size: int) -> None:
-        """Split the terms between threads by equal effort."""
-        threads = self._threads(size)
+        work = self._start_scatter(taken, slopes, grad.shape[1] > 1, out)
+        threads = self._threads(int(len(slopes) * slopes.shape[2] * self.row_work))
         edges = np.searchsorted(self.effort, self.effort[-1] * np.arange(threads + 1) / threads)
         kernels.share_work(work, np.minimum(edges, self.n_terms))  # rounding may move the last edge past the end
+        return torch.from_numpy(out).to(grad.dtype)
 
     def _threads(self, work: int) -> int:
         """Threads worth starting for `work` numbers."""
         return max(1, min(self.threads, work // MIN_WORK))
+
+    def _start_gather(self, taken: np.ndarray, cells: np.ndarray, per_term: bool) -> tuple[np.ndarray, Callable]:
+        out = np.zeros((taken.shape[1], self.n_terms if per_term else 1, cells.shape[1]))
+        arrays = taken, *self.arrays, cells, per_term, out
+        return out, lambda _part, first, last: kernels.gather_rows(first, last, *arrays)
+
+    def _start_scatter(self, taken: np.ndarray, slopes: np.ndarray, per_term: bool, out: np.ndarray) -> Callable:
+        arrays = taken, *self.arrays, slopes, per_term, out
+        return lambda _part, first, last: kernels.scatter_rows(first, last, *arrays)
 
 
 class SparseLookUp(CompiledLookUp):
@@ -90,36 +89,23 @@ class SparseLookUp(CompiledLookUp):
         counts = np.bincount(positions.column, minlength=len(positions.absent))
         effort = np.add.reduceat(counts[layout.term_axis], layout.term_start[:-1])
         self.effort = np.r_[0.0, np.cumsum(effort * 2.0 ** np.diff(layout.term_start) + 1)]
-        self.touched = max(1.0, self.effort[-1] / max(len(positions), 1))  # work per row
+        self.row_work = max(1.0, self.effort[-1] / max(len(positions), 1))
 
     def take(self, rows: np.ndarray) -> np.ndarray:
         return rows
 
-    def gather(self, taken: np.ndarray, table: Tensor, per_term: bool = False) -> Tensor:
-        cells = table.numpy()
+    def _start_gather(self, taken: np.ndarray, cells: np.ndarray, per_term: bool) -> tuple[np.ndarray, Callable]:
         at_absent = np.zeros((1, self.n_terms, cells.shape[1]))
         kernels.gather_rows(0, 1, self.absent, *self.arrays, cells, True, at_absent)
         out = np.tile(at_absent if per_term else at_absent.sum(axis=1, keepdims=True), (len(taken), 1, 1))
+        arrays = taken, *self.stored, *self.arrays, cells, at_absent[0], per_term, out
+        return out, lambda _part, first, last: kernels.gather_stored(first, last, *arrays)
 
-        def work(_part, first, last):
-            arrays = *self.stored, *self.arrays, cells, at_absent[0]
-            return kernels.gather_stored(first, last, taken, *arrays, per_term, out)
-
-        kernels.share_rows(work, len(out), self._threads(int(len(out) * self.touched * cells.shape[1])), min_rows=1)
-        return torch.from_numpy(out).to(table.dtype)
-
-    def scatter(self, taken: np.ndarray, grad: Tensor, n_cells: int) -> Tensor:
-        slopes, per_term = grad.contiguous().double().numpy(), grad.shape[1] > 1
-        out, rest = np.zeros((n_cells, slopes.shape[2])), np.empty((1, self.n_terms, slopes.shape[2]))
+    def _start_scatter(self, taken: np.ndarray, slopes: np.ndarray, per_term: bool, out: np.ndarray) -> Callable:
+        rest, n_rows = np.empty((1, self.n_terms, slopes.shape[2])), np.full(self.n_terms, len(taken))
         rest[:] = slopes.sum(axis=0)
-        n_rows = np.full(self.n_terms, len(taken))
-
-        def work(_part, first, last):
-            arrays = *self.stored, *self.arrays, slopes, per_term, rest, n_rows, out
-            return kernels.scatter_stored(first, last, taken, *arrays)
-
-        self._share_terms(work, int(len(taken) * self.touched * slopes.shape[2]))
-        return torch.from_numpy(out).to(grad.dtype)
+        arrays = taken, *self.stored, *self.arrays, slopes, per_term, rest, n_rows, out
+        return lambda _part, first, last: kernels.scatter_stored(first, last, *arrays)
 
 
 class TorchLookUp:
@@ -146,7 +132,7 @@ class TorchLookUp:
             out.index_add_(0, cell, share[:, None] * grad[:, term if grad.shape[1] > 1 else 0])
         return out
 
-    def _corners(self, places: Tensor):
+    def _corners(self, places: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
         """(term, cell, weight) of every corner of every term for all rows of a batch."""
         layout = self.layout
         whole = places.long()
@@ -173,6 +159,5 @@ def choose_lookup(positions: np.ndarray | SparseMatrix, layout: Layout, threads:
         if device.type != "cpu":
             raise ValueError(f"device={str(device)!r} cannot train on a sparse table: set device='cpu'")
         return SparseLookUp(positions, layout, threads)
-    return (
-        CompiledLookUp(positions, layout, threads) if device.type == "cpu" else TorchLookUp(positions, layout, device)
-    )
+    is_cpu = device.type == "cpu"
+    return CompiledLookUp(positions, layout, threads) if is_cpu else TorchLookUp(positions, layout, device)

@@ -1,7 +1,7 @@
 """The training loop: epochs of shuffled batches, AdamW with a cosine schedule, early stopping, the best state kept.
 
 All members are trained at once on the same batches. Each holds out rows of its own for validation, which have weight 0
-in its loss. `train_net` changes nothing but the net and the history.
+in its loss.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import repeat
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,19 +17,14 @@ import torch
 from torch import Tensor
 
 from ..distributed.process_group import SINGLE_PROCESS, ProcessGroup
-from ..losses.loss import Loss
-from ..networks.basis_net import BasisNet
 from ..progress import Bar, open_bar
-from .batches import Batches, Pool, set_generator, share_pool
+from .batches import Batches, set_generator
 from .checkpointer import NO_CHECKPOINTS, Checkpointer, StateError, require
-from .engines import ExactEngine, GridEngine
 from .history import History
-from .members import Members, Settings
-from .rows import Rows, standard_error
+from .members import Settings
+from .rows import standard_error
 
-MAX_ROUND, MAX_SECONDS = 64, 0.1  # batches and seconds between two checks of the time limit
 _LOSSES = "losses_before", "lowest_losses", "best_losses"
-_N_TWISTER = 624  # words in the state of torch's generator
 
 
 class Learners(Protocol):
@@ -48,22 +42,6 @@ class Learners(Protocol):
     def resume(self, state: dict[str, Any], /) -> None: ...
 
 
-def train_net(
-    net: BasisNet, grid: GridEngine, engine: GridEngine | ExactEngine, rows: Rows, loss: Loss,
-    settings: Settings, history: History, rng: np.random.Generator, group: ProcessGroup = SINGLE_PROCESS,
-    pools: Iterator[Pool] | None = None, checkpointer: Checkpointer = NO_CHECKPOINTS,
-) -> bool:  # fmt: skip
-    """Fit `net` in place and extend the history; False if a stage after the first does not lower the held-out loss.
-
-    The net is validated on `rows` and trained on `pools`, by default the same rows.
-    """
-    if pools is None:
-        pools = repeat(share_pool(engine, rows, group))
-    batches = Batches(pools, settings.batch_size, settings.max_steps, rng)
-    with Members(net, grid, engine, rows, loss, settings, group) as members:
-        return run_loop(members, batches, settings, history, group, checkpointer)
-
-
 def run_loop(
     learners: Learners, batches: Batches, settings: Settings, history: History, group: ProcessGroup = SINGLE_PROCESS,
     checkpointer: Checkpointer = NO_CHECKPOINTS,
@@ -78,7 +56,8 @@ def run_loop(
             started = time.monotonic()
             learners.advance(batches.pool, drawn, stopping.noise)
             bar.update(len(drawn))
-            size = min(2 * size, MAX_ROUND) if time.monotonic() - started < MAX_SECONDS else max(1, size // 2)
+            # The time limit is checked after each round of batches, at least every 0.1 seconds or so.
+            size = min(2 * size, 64) if time.monotonic() - started < 0.1 else max(1, size // 2)
             size = group.agree(size)
             is_over = stopping.is_due and stopping.validate(bar)
             checkpointer.note(state)
@@ -94,17 +73,16 @@ class _LoopState:
         self.learners, self.stopping, self.batches = learners, stopping, batches
 
     def form(self) -> dict[str, Any]:
-        """The form of a state, from the state before the first step; dropout draws from torch's generator."""
-        return {
-            "learners": self.learners.state(), "stopping": self.stopping.form(), "batches": self.batches.form(),
-            "rng": self.batches.rng.bit_generator.state, "dropout": torch.get_rng_state().numpy(),
-        }  # fmt: skip
+        """The form of a state, from the state before the first step."""
+        return self._join(self.stopping.form(), self.batches.form())
 
     def capture(self) -> dict[str, Any]:
-        return {
-            "learners": self.learners.state(), "stopping": self.stopping.state(), "batches": self.batches.state(),
-            "rng": self.batches.rng.bit_generator.state, "dropout": torch.get_rng_state().numpy(),
-        }  # fmt: skip
+        return self._join(self.stopping.state(), self.batches.state())
+
+    def _join(self, stopping: dict[str, Any], batches: dict[str, Any]) -> dict[str, Any]:
+        """The parts of a state; dropout draws from torch's generator."""
+        generators = {"rng": self.batches.rng.bit_generator.state, "dropout": torch.get_rng_state().numpy()}
+        return {"learners": self.learners.state(), "stopping": stopping, "batches": batches, **generators}
 
     def restore(self, state: dict[str, Any], is_over: bool) -> None:
         """Continue from a state; a run that is over needs no more batches."""
@@ -124,7 +102,8 @@ def set_torch_generator(state: np.ndarray) -> None:
     torch does not check enough for memory safety: it reads `left` words from word `next` on, also past the end.
     """
     left, following = int(state[8:12].view(np.int32)[0]), int(state[16:24].view(np.uint64)[0])
-    require(1 <= left <= _N_TWISTER and left + following <= _N_TWISTER + 1, "the state of torch's generator is wrong")
+    n_words = 624  # of the Mersenne twister
+    require(1 <= left <= n_words and left + following <= n_words + 1, "the state of torch's generator is wrong")
     try:
         torch.set_rng_state(torch.from_numpy(state))
     except RuntimeError as error:
@@ -147,15 +126,12 @@ class _EarlyStopping:
         self.noise, history.stopped_by = 1.0, "schedule"
         learners.keep()
         if learners.validates:
-            self._start()
-
-    def _start(self) -> None:
-        loss = float(self.losses_before.sum())
-        if self.n_before:
-            self.lowest = loss
-        else:
-            self.history.constant = loss
-        self._estimate_noise(loss)
+            loss = float(self.losses_before.sum())
+            if self.n_before:
+                self.lowest = loss
+            else:
+                history.constant = loss
+            self._estimate_noise(loss)
 
     @property
     def improved(self) -> bool:
@@ -175,9 +151,8 @@ class _EarlyStopping:
 
     @property
     def is_due(self) -> bool:
-        return (
-            self.learners.steps % self.every == 0 or self.learners.steps == self.settings.max_steps or self._is_late()
-        )
+        steps = self.learners.steps
+        return steps % self.every == 0 or steps == self.settings.max_steps or self._is_late()
 
     def validate(self, bar: Bar) -> bool:
         """Compute the validation loss of the averaged values; True when training should stop."""
@@ -226,11 +201,9 @@ class _EarlyStopping:
         return {**known, **losses, "history": self.history.state()}
 
     def form(self) -> dict[str, Any]:
-        """The form of a state."""
         return {**self.state(), "history": self.history.form()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue from a state."""
         history, n_before = state["history"], state["n_before"]
         require(self.history.accepts(history), "the history is not one of a fit")
         is_inside = 0 <= n_before <= len(history["steps"]) and -1 <= state["best_before"] < n_before

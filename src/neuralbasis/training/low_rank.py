@@ -1,9 +1,9 @@
-"""Low-rank training for wide sparse tables, where evaluating the tables of all terms in every step would be too slow.
+"""LowRankNet: shared bases on one axis with coefficients for every term of a wide sparse table, and its training.
 
     score = f_0 + Σ_codes Σ_b h_b(x) a_tb      codes: terms whose features are all present in a row, see `sparse_codes`
 
-The bases are evaluated on the cells of one shared axis; a code interpolates between them, and the coefficients of its
-term turn the result into scores. A step costs as much as its batch has codes: it does not touch other coefficients, and
+The bases are evaluated on the cells of the axis; a code interpolates between them, and the coefficients of its term
+turn the result into scores. A step costs as much as its batch has codes: it does not touch other coefficients, and
 their ridge is applied when they are next touched. All members share the bases and have their own coefficients.
 """
 
@@ -25,62 +25,65 @@ from ..losses.loss import Loss
 from ..networks import Basis
 from ..networks.basis_net import add_gradient
 from .checkpointer import require, require_bounded
-from .members import Settings, WithGradient, schedule
-from .optimizer import FlatAdamW
+from .members import FlatAdamW, Settings, WithGradient, schedule
 from .rows import Rows
 
 CHUNK = 8192  # rows scored at a time
-SCALES = -1.5, 1.5  # range of the logarithm of the scale
 
 
 @dataclass(frozen=True)
 class LearningRates:
-    """Learning rates and penalties of a `LowRankNet`.
+    """Learning rates and penalties of a `LowRankNet`."""
 
-    rate, base_rate : of the coefficients and of the bases, at the maximum of the schedule
-    ridge, output_penalty : see `find_ridge`
-    """
-
-    rate: float
-    base_rate: float
-    ridge: float
-    output_penalty: float
+    rate: float = 0.08  # of the coefficients, at the maximum of the schedule
+    base_rate: float = 0.003  # of the bases
+    ridge: float = 0.01  # see `find_ridge`
+    output_penalty: float = 0.0
 
 
 class LowRankNet(nn.Module):
     """Bases by order on the cells of a shared axis, intercepts (M, K), coefficients by order (T, B, M · K).
 
-    Parameters
-    ----------
-    finders : order of a term -> the terms of that order, and their axis
-    bases : order of a term -> its Basis, one copy
-    mass : order of a term -> (cells,) mean number of codes of a row on each cell
-    n_members, n_outputs : M, K
+    `finders` have the terms of each order and their axis, `mass` (cells,) the mean number of codes of a row on each
+    cell. A basis is trained, or fixed: a table (cells, B) of its values. It has one copy.
     """
 
     def __init__(
-        self, finders: Mapping[int, CodeFinder], bases: Mapping[int, Basis], mass: Mapping[int, np.ndarray],
+        self, finders: Mapping[int, CodeFinder], bases: Mapping[int, Basis | Tensor], mass: Mapping[int, np.ndarray],
         n_members: int, n_outputs: int,
     ):  # fmt: skip
         super().__init__()
         self.finders, self.n_members, self.n_outputs = dict(finders), n_members, n_outputs
-        self.bases = nn.ModuleDict({str(order): basis for order, basis in bases.items()})
+        self.bases = nn.ModuleDict({str(order): basis for order, basis in bases.items() if isinstance(basis, Basis)})
+        self.fixed = {order: table for order, table in bases.items() if isinstance(table, Tensor)}
+        sizes = {order: basis.n_bases if isinstance(basis, Basis) else basis.shape[1] for order, basis in bases.items()}
         self.intercept = nn.Parameter(torch.zeros(n_members, n_outputs))
-        self.missing = nn.Parameter(torch.ones(1, bases[1].n_bases))
+        self.missing = nn.Parameter(torch.ones(1, 0 if 1 in self.fixed else sizes[1]))
         self.coefficients = {
-            order: np.zeros((len(finder.features), bases[order].n_bases, n_members * n_outputs), np.float32)
+            order: np.zeros((len(finder.features), sizes[order], n_members * n_outputs), np.float32)
             for order, finder in finders.items()
         }
         self.points = {order: _Cells(finder, mass[order]) for order, finder in finders.items()}
 
     def table(self, order: int) -> Tensor:
         """(cells, B): values of the bases on all cells, with mean square 1 over the codes of a row."""
-        points = self.points[order]
-        values = self.bases[str(order)](points.places, points.weight)[0]
-        if points.has_missing:
-            values = torch.cat([values, self.missing])
-        values = values * ((points.mass[:, None] * values.square()).sum(dim=0) + 1e-12).rsqrt()
+        points, values = self.points[order], self._values(order)
+        values = values * self._normalize(order, values)
         return values.new_zeros(points.n_cells, values.shape[1]).index_copy(0, points.cells, values)
+
+    def scale(self, order: int) -> Tensor:
+        """(B,) factors by which `table` multiplies the values of the bases."""
+        return self._normalize(order, self._values(order))
+
+    def _values(self, order: int) -> Tensor:
+        points = self.points[order]
+        if order in self.fixed:
+            return self.fixed[order][points.cells]
+        values = self.bases[str(order)](points.places, points.weight)[0]
+        return torch.cat([values, self.missing]) if points.has_missing else values
+
+    def _normalize(self, order: int, values: Tensor) -> Tensor:
+        return ((self.points[order].mass[:, None] * values.square()).sum(dim=0) + 1e-12).rsqrt()
 
 
 class _Cells:
@@ -125,7 +128,7 @@ class _CoefficientLearner:
 
     def __init__(self, net: LowRankNet, order: int, codes: SparseCodes, ridge: np.ndarray, threads: int):
         self.net, self.order, self.codes, self.threads = net, order, codes, threads
-        self.values, self.ridge = net.coefficients[order], ridge
+        self.values, self.ridge, self.side = net.coefficients[order], ridge, net.finders[order].side
         n_terms = len(self.values)
         self.power, self.seen, self.clock = np.zeros(n_terms), np.zeros(n_terms), 0.0
         self.count = np.zeros(n_terms, np.int64)
@@ -135,22 +138,22 @@ class _CoefficientLearner:
         self.batch, self.table = self.codes.take(rows), self.net.table(self.order)
         self.sorted = self.batch.sort(self.count)
         self.shrink(self.sorted[0])
-        side = self.net.finders[self.order].side
-        self.blend = self.batch.blend(self.table.detach().numpy(), side, self.threads)
+        self.blend = self.batch.blend(self.table.detach().numpy(), self.side, self.threads)
         self.batch.add_scores(self.blend, self.values, scores, self.threads)
 
     def end(self, slope: np.ndarray, rate: float) -> None:
         """Move the coefficients against the slope (b, C) of the scores, and add the gradient of the bases."""
-        back = np.empty_like(self.blend)
+        back, is_fixed = np.empty_like(self.blend), not self.table.requires_grad
 
         def work(_part: int, first: int, last: int) -> int:
             return kernels.step_terms(first, last, *self.sorted, self.blend, slope, self.values, self.power, rate, back)
 
         kernels.share_rows(work, len(self.sorted[0]), self.threads, min_rows=256)
-        grad = np.zeros(self.table.shape, np.float32)
-        kernels.pull_bases(self.batch.position, self.net.finders[self.order].side, back, grad)
-        WithGradient.apply(self.table, torch.from_numpy(grad / self.net.n_members)).backward()
         self.clock += rate
+        if not is_fixed:
+            grad = np.zeros(self.table.shape, np.float32)
+            kernels.pull_bases(self.batch.position, self.side, back, grad)
+            WithGradient.apply(self.table, torch.from_numpy(grad / self.net.n_members)).backward()
 
     def state(self) -> dict[str, Any]:
         return {"values": self.values, "power": self.power, "seen": self.seen, "clock": self.clock}
@@ -171,10 +174,8 @@ class _CoefficientLearner:
 
     def add_scores(self, rows: np.ndarray, scores: np.ndarray) -> None:
         chosen = self.codes.take(rows)
-        table = self.net.table(self.order).numpy()
-        chosen.add_scores(
-            chosen.blend(table, self.net.finders[self.order].side, self.threads), self.values, scores, self.threads
-        )
+        blend = chosen.blend(self.net.table(self.order).numpy(), self.side, self.threads)
+        chosen.add_scores(blend, self.values, scores, self.threads)
 
 
 class LowRankMembers:
@@ -205,10 +206,9 @@ class LowRankMembers:
         """A step for every batch."""
         for batch in batches:
             self.steps += 1
-            share = schedule(self.steps / self.settings.max_steps)
-            self._step(batch, self.rates.rate * share, self.rates.base_rate * share)
+            self._step(batch, schedule(self.steps / self.settings.max_steps))
 
-    def _step(self, batch: np.ndarray, rate: float, base_rate: float) -> None:
+    def _step(self, batch: np.ndarray, rate_share: float) -> None:
         where = torch.from_numpy(batch)
         target, init = self.rows.take(where)
         scores = self._intercepts(len(batch))
@@ -218,8 +218,8 @@ class LowRankMembers:
         add_gradient(self.net.intercept, slope.sum(dim=0))
         flat = slope.reshape(len(batch), -1).numpy()
         for learner in self.learners:
-            learner.end(flat, rate)
-        self.optimizer.step(base_rate)
+            learner.end(flat, self.rates.rate * rate_share)
+        self.optimizer.step(self.rates.base_rate * rate_share)
 
     def _intercepts(self, n_rows: int) -> np.ndarray:
         return np.tile(self.net.intercept.detach().numpy().ravel(), (n_rows, 1))
@@ -237,27 +237,30 @@ class LowRankMembers:
         if not self.validates:
             return torch.empty(0)
         self._catch_up()
-        given, added, target = self._score_held()
+        target, init = self.rows.take(torch.from_numpy(self.held))
+        given, terms = self._given(self._intercepts(len(self.held)), init), self.sum_terms(self.held)
         some = slice(None, None, max(1, len(self.held) // CHUNK))
 
         def lose(scale: float, part: slice) -> Tensor:
-            losses = self.loss.loss(given[part].double() + scale * added[part], target[part])
+            losses = self.loss.loss(given[part].double() + scale * terms[part], target[part])
             return (losses * self.held_weights[part]).sum(1)
 
-        found = minimize_scalar(lambda power: float(lose(math.exp(power), some).sum()), bounds=SCALES, method="bounded")
+        found = minimize_scalar(
+            lambda log: float(lose(math.exp(log), some).sum()), bounds=(-1.5, 1.5), method="bounded"
+        )
         self.scale = math.exp(found.x)
         return lose(self.scale, slice(None))
 
-    def _score_held(self) -> tuple[Tensor, Tensor, Tensor]:
-        """All held-out rows: scores without the terms, what the terms add, both (H, M, K), and targets."""
-        scores = np.zeros((len(self.held), self.net.n_members * self.net.n_outputs), np.float32)
+    @torch.no_grad()
+    def sum_terms(self, rows: np.ndarray) -> Tensor:
+        """(rows, M, K) contributions of all terms together."""
+        added = np.zeros((len(rows), self.net.n_members * self.net.n_outputs), np.float32)
         learners = [learner for learner in self.learners if learner.values.any()]  # the others add 0
-        for first in range(0, len(self.held), CHUNK):
+        for first in range(0, len(rows), CHUNK):
             chunk = slice(first, first + CHUNK)
             for learner in learners:
-                learner.add_scores(self.held[chunk], scores[chunk])
-        target, init = self.rows.take(torch.from_numpy(self.held))
-        return self._given(self._intercepts(len(scores)), init), self._given(scores, None), target
+                learner.add_scores(rows[chunk], added[chunk])
+        return self._given(added, None)
 
     def _catch_up(self) -> None:
         for learner in self.learners:
@@ -283,7 +286,6 @@ class LowRankMembers:
         }  # fmt: skip
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Continue from a state."""
         kept, self.steps, self.scale = state["kept"], state["steps"], state["scale"]
         scales = [self.scale, kept["scale"], *(found["clock"] + 1 for found in state["learners"])]
         require(all(0 < scale < math.inf for scale in scales), "a scale or a learning rate is out of range")

@@ -9,7 +9,7 @@ threads: matrix products of another size round differently, and a seed must give
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, field
@@ -20,18 +20,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from .. import kernels
 from ..distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from ..losses.loss import Loss
 from ..networks.basis_net import BasisNet, Points
 from .batches import Pool
 from .checkpointer import require, require_bounded
 from .engines import ExactEngine, GridEngine
-from .lookup import LookUp
-from .optimizer import FlatAdamW
 from .penalties import Penalty, Smoothness, adapt_smoothness
 from .rows import Rows
 
-REFRESH = 10  # steps between two updates of the weights of penalties
 N_GROUPS = 2  # the overhead of calls would dominate a step of smaller groups
 
 
@@ -95,8 +93,19 @@ class Members:
     def advance(self, pool: Pool, batches: Sequence[np.ndarray], noise: float) -> None:
         """Train all members on these batches of a pool."""
         if pool is not self.pool:
-            self._use(pool)
-        self._each(lambda groups: advance(groups, batches, noise))
+            self.pool = pool
+            for group, ends in zip(self.groups, pairwise(self.edges), strict=True):
+                group.pool = pool if len(self.groups) == 1 else pool.part(*ends, group.grid.threads)
+
+        def work(groups: Sequence[MemberGroup]) -> None:
+            for rows in batches:
+                for group in groups:
+                    group.refresh(noise)
+                compute_gradients(groups, rows)
+                for group in groups:
+                    group.move()
+
+        self._each(work)
 
     def validation_losses(self) -> Tensor:
         """(held-out rows,) parts of the validation loss of the averaged nets: the mean over members of their losses."""
@@ -122,17 +131,10 @@ class Members:
         return {"groups": [group.state() for group in self.groups]}
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Continue from a state."""
         steps = state["groups"][0]["step"]
         for group, found in zip(self.groups, state["groups"], strict=True):
             require(found["step"] == found["optimizer"]["steps"] == steps, "groups differ in steps")
             group.resume(found)
-
-    def _use(self, pool: Pool) -> None:
-        """Hand every group its members' part of a pool."""
-        self.pool = pool
-        for group, ends in zip(self.groups, pairwise(self.edges), strict=True):
-            group.pool = pool if len(self.groups) == 1 else pool.part(*ends, group.grid.threads)
 
     def _each(self, work: Callable[[Sequence[MemberGroup]], Any]) -> list[Any]:
         """Results of `work` for the groups of each thread; the first runs in this thread."""
@@ -146,39 +148,32 @@ class Members:
 def count_groups(net: BasisNet, engine: GridEngine | ExactEngine) -> int:
     """Groups of members; one if they cannot be separated: dropout draws from one global stream of random numbers, and
     the exact engine looks points up for all members."""
-    if isinstance(engine, ExactEngine) or engine.device.type != "cpu":
+    if isinstance(engine, ExactEngine) or engine.device.type != "cpu" or net.basis_dropout:
         return 1
-    random = net.basis_dropout or any(getattr(basis, "dropout", 0.0) for basis in net.bases.values())
-    return 1 if random or not all(map(_is_separable, net.bases.values())) else min(net.n_members, N_GROUPS)
-
-
-def _is_separable(basis: nn.Module) -> bool:
-    """Whether a basis declares it, and all its tensors have the copies as first dimension."""
-    tensors = [*basis.parameters(), *basis.buffers()]
-    return getattr(basis, "separable", False) and all(t.shape[:1] == (basis.n_copies,) for t in tensors)
+    for basis in net.bases.values():
+        tensors = [*basis.parameters(), *basis.buffers()]
+        has_copies = all(tensor.shape[:1] == (basis.n_copies,) for tensor in tensors)
+        if getattr(basis, "dropout", 0.0) or not getattr(basis, "separable", False) or not has_copies:
+            return 1
+    return min(net.n_members, N_GROUPS)
 
 
 @dataclass(eq=False)
 class MemberGroup:
-    """Some members with their net, penalty and optimiser. The process that owns the group evaluates and moves its net.
-
-    rows : those that members hold out for validation
-    held : indices of the rows that any member of the ensemble holds out
-    pool : rows that batches are drawn from
-    """
+    """Some members with their net, penalty and optimiser; the process that owns the group moves its net."""
 
     net: BasisNet
     grid: GridEngine
-    rows: Rows
+    rows: Rows  # those that members hold out for validation
     penalty: Penalty
     loss: Loss
     settings: Settings
-    held: np.ndarray
+    held: np.ndarray  # indices of the rows that any member of the ensemble holds out
     processes: ProcessGroup = SINGLE_PROCESS
     number: int = 0
     step: int = 0
     kept: Tensor = field(default_factory=lambda: torch.empty(0))
-    pool: Pool = field(init=False)
+    pool: Pool = field(init=False)  # rows that batches are drawn from
 
     def __post_init__(self) -> None:
         settings, net = self.settings, self.net
@@ -191,31 +186,10 @@ class MemberGroup:
         return self.processes.owns(self.number)
 
     def refresh(self, noise: float) -> None:
-        """Update the weights of the penalties every `REFRESH` steps."""
-        if self.is_owned and self.step % REFRESH == 0:
+        """Update the weights of the penalties every 10 steps."""
+        if self.is_owned and self.step % 10 == 0:
             with torch.no_grad():
                 self.penalty.refresh(self.net.table(self.grid.points), noise, self.step / self.settings.max_steps)
-
-    def find_gradients(self, batch: Batch, table: Tensor) -> list[Tensor]:
-        """Gradients of a batch: of the table, a histogram over its cells, and of all else that scores depend on."""
-        net, pool, lookup, where = self.net, self.pool, batch.lookup, batch.where
-        parts = lookup.gather(batch.taken, table, net.tied).to(lookup.sums)
-        with torch.no_grad():
-            scores = net.combine(parts)
-        slope = self.loss.slope(scores if pool.init is None else scores + pool.init[where], batch.target)
-        pull, own = net.pull(parts, slope * (pool.shares[where] / batch.size)[..., None])
-        return [lookup.scatter(batch.taken, pull, len(table)), *own]
-
-    def add_gradients(self, batch: Batch, table: Tensor, total: Tensor, *own: Tensor) -> None:
-        """Add the gradients of all rows and of the penalty, back through the net."""
-        self.net.add_gradients(own)
-        values, grad = table.detach(), total.to(table.dtype)
-        if isinstance(self.pool.engine, GridEngine):
-            self.penalty.add_gradient(values, grad)
-        else:
-            times = batch.lookup.scatter(batch.taken, values.new_ones(batch.size, 1, 1), len(values))
-            self.penalty.add_exact_gradient(values, grad, times / batch.size)
-        WithGradient.apply(table, grad).backward()
 
     def move(self) -> None:
         """Take a step along the gradients."""
@@ -226,10 +200,8 @@ class MemberGroup:
     def state(self) -> dict[str, Any]:
         if self.step == 0:
             self.refresh(1.0)  # the state includes weights of penalties from the first step on
-        optimizer, penalty = self.optimizer.state(), self.penalty.state()
-        kept = self.kept.cpu().numpy()
-        state = {"step": self.step, "optimizer": optimizer, "penalty": penalty, "kept": kept}
-        return self.processes.agree(state, self.number)
+        parts = {"optimizer": self.optimizer.state(), "penalty": self.penalty.state()}
+        return self.processes.agree({"step": self.step, **parts, "kept": self.kept.cpu().numpy()}, self.number)
 
     def resume(self, state: dict[str, Any]) -> None:
         self.step, self.kept = state["step"], torch.from_numpy(state["kept"]).to(self.grid.device)
@@ -264,57 +236,96 @@ class MemberGroup:
         return self.processes.sum(found)
 
 
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """The rows of a batch that a process holds: where in the pool, positions and targets; `size` counts all rows."""
-
-    size: int
-    where: Tensor
-    points: Points
-    lookup: LookUp
-    taken: Any
-    target: Tensor
-
-
-def take_batch(pool: Pool, rows: np.ndarray) -> Batch:
-    held = pool.hold(rows)
-    points, lookup, index = pool.engine.batch(held)
-    where = torch.from_numpy(held).to(pool.target.device)
-    return Batch(len(rows), where, points, lookup, lookup.take(index), pool.target[where])
-
-
-def advance(groups: Sequence[MemberGroup], batches: Sequence[np.ndarray], noise: float) -> None:
-    """One step of all groups together for every batch of rows."""
-    for rows in batches:
-        for group in groups:
-            group.refresh(noise)
-        compute_gradients(groups, rows)
-        for group in groups:
-            group.move()
-
-
 def compute_gradients(groups: Sequence[MemberGroup], rows: np.ndarray) -> None:
     """One batch: the tables forward, the rows' gradients as histograms over their cells, and back through the nets.
 
     Every process has histograms of the rows it holds. Their sum is that of the batch; the owner of a group gets it.
     """
-    batch = take_batch(groups[0].pool, rows)
-    tables = make_tables(groups, batch.points)
-    found = {
-        group.number: group.find_gradients(batch, table.detach()) for group, table in zip(groups, tables, strict=True)
-    }
+    pool, size = groups[0].pool, len(rows)
+    held = pool.hold(rows)
+    points, lookup, index = pool.engine.batch(held)
+    taken, where = lookup.take(index), torch.from_numpy(held).to(pool.target.device)
+    target, tables, found = pool.target[where], make_tables(groups, points), {}
+    for group, table in zip(groups, tables, strict=True):
+        net, init = group.net, group.pool.init
+        parts = lookup.gather(taken, table.detach(), net.tied).to(lookup.sums)
+        with torch.no_grad():
+            scores = net.combine(parts)
+        slope = group.loss.slope(scores if init is None else scores + init[where], target)
+        pull, own = net.pull(parts, slope * (group.pool.shares[where] / size)[..., None])
+        found[group.number] = [lookup.scatter(taken, pull, len(table)), *own]
     sums = groups[0].processes.collect(found)
     for group, table in zip(groups, tables, strict=True):
         if group.is_owned:
-            group.add_gradients(batch, table, *sums[group.number])
+            total, *own = sums[group.number]
+            values, grad = table.detach(), total.to(table.dtype)
+            group.net.add_gradients(own)
+            if isinstance(pool.engine, GridEngine):
+                group.penalty.add_gradient(values, grad)
+            else:
+                times = lookup.scatter(taken, values.new_ones(size, 1, 1), len(values))
+                group.penalty.add_exact_gradient(values, grad, times / size)
+            WithGradient.apply(table, grad).backward()
 
 
 def make_tables(groups: Sequence[MemberGroup], points: Points) -> list[Tensor]:
     """The nets' tables, evaluated by their owners and sent to all processes with all else that scores depend on."""
-    tables = [group.net.table(points) if group.is_owned else group.net.blank_table(points) for group in groups]
-    sent = {group.number: [table.detach(), *group.net.outer] for group, table in zip(groups, tables, strict=True)}
+    tables, sent = [], {}
+    for group in groups:
+        net = group.net
+        tables.append(
+            net.table(points) if group.is_owned else net.zero.new_empty(len(points.source), net.zero.shape[1])
+        )
+        sent[group.number] = [tensor.detach() for tensor in (tables[-1], net.intercept, *net.mixes.values())]
     groups[0].processes.spread(sent)
     return tables
+
+
+class FlatAdamW:
+    """AdamW (decoupled weight decay) on one flat vector; every parameter is a view of it.
+
+    `average` is the exponential mean of the values over `averaging` steps. DIFF: it is kept, not the last values.
+    torch.optim would import torch's compiler (seconds in a fresh process) and loop over tensors.
+    """
+
+    betas, epsilon = (0.9, 0.99), 1e-8
+    moving = "values", "mean", "square", "average"
+
+    def __init__(self, parameters: Iterable[nn.Parameter], weight_decay: float, averaging: float):
+        self.parameters = [p for p in parameters if p.numel() and p.requires_grad]
+        self.values = torch.cat([p.detach().reshape(-1) for p in self.parameters])
+        self.grad, self.mean, self.square = (torch.zeros_like(self.values) for _ in range(3))
+        sizes = [p.numel() for p in self.parameters]
+        for p, value, grad in zip(self.parameters, self.values.split(sizes), self.grad.split(sizes), strict=True):
+            p.data, p.grad = value.view_as(p), grad.view_as(p)
+        self.weight_decay, self.averaging, self.steps = weight_decay, averaging, 0
+        self.average = self.values.clone()
+
+    def state(self) -> dict[str, Any]:
+        return {"steps": self.steps, **{name: getattr(self, name).cpu().numpy() for name in self.moving}}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        require(0 <= state["steps"] < 2**31, "the optimiser's number of steps is out of range")
+        self.steps = state["steps"]
+        for name in self.moving:
+            getattr(self, name).copy_(torch.from_numpy(state[name]))
+
+    def step(self, rate: float) -> None:
+        """Move along the accumulated gradients, then set them to 0."""
+        self.steps += 1
+        (first, second), share = self.betas, 1 / min(self.steps, self.averaging + 1)
+        bias = 1 - first**self.steps, 1 - second**self.steps
+        if kernels.NUMBA and self.values.device.type == "cpu":
+            arrays = (array.numpy() for array in (self.grad, self.mean, self.square, self.values, self.average))
+            kernels.step_adam(*arrays, first, second, *bias, rate, rate * self.weight_decay, self.epsilon, share)
+            return
+        self.mean.lerp_(self.grad, 1 - first)
+        self.square.mul_(second).addcmul_(self.grad, self.grad, value=1 - second)
+        self.values.mul_(1 - rate * self.weight_decay)
+        scale = (self.square / bias[1]).sqrt_().add_(self.epsilon)
+        self.values.addcdiv_(self.mean, scale, value=-rate / bias[0])
+        self.average.lerp_(self.values, share)
+        self.grad.zero_()
 
 
 class WithGradient(torch.autograd.Function):

@@ -2,49 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import repeat
 
-from ..terms.term import Term
-from .codes import Codes
-from .defaults import count_active, make_net, make_settings, see_all_rows
+import numpy as np
+
+from ..distributed.process_group import SINGLE_PROCESS, ProcessGroup
+from ..losses.loss import Loss
+from ..networks.basis_net import BasisNet
+from .batches import Batches, Pool, share_pool
+from .checkpointer import NO_CHECKPOINTS, Checkpointer
+from .codes import Codes, Run
+from .defaults import make_net, make_settings
 from .engines import ExactEngine, GridEngine
-from .loop import train_net
+from .history import History
+from .loop import run_loop
+from .members import Members, Settings
 from .rows import Rows
-from .run import Run
 from .stage import Stage
 
 
 def learn_network(
     codes: Codes, run: Run, grid: GridEngine, rows: Rows, before: Sequence[Stage], title: str | None = None
 ) -> tuple[Stage, bool]:
-    """Train a network for the terms of a grid.
+    """Train a network for the terms of a grid, on rows with the scores of the stages `before`.
 
-    Parameters
-    ----------
-    grid : terms and their knots
-    rows : with the scores of earlier stages
-    before : these stages; rows that are loaded from disk need their scores
-    title : of the stage in the history; by default the kind of its terms
-
-    Returns
-    -------
-    the stage, and whether it lowers the held-out loss; the first stage always does
+    Returns the stage, and whether it lowers the held-out loss; the first stage always does. `title` names it in the
+    history.
     """
-    config, loss = run.config, codes.loss
-    terms: Sequence[Term] = grid.layout.terms
+    config, loss, layout = run.config, codes.loss, grid.layout
     net = make_net(config, grid, loss, None if before else codes.sample, rows.n_effective, run.rng)
     if rows.member_mask is not None:
         net.set_member_mask(*grid.find_member_mask(rows.member_mask))
-    order = max(len(term) for term in terms) if before else 1
+    order = max(len(term) for term in layout.terms) if before else 1
     n_drawn = round(rows.copies.mean() * codes.n_rows)
-    active = count_active(grid.layout)
-    settings = make_settings(config, codes.n_rows, n_drawn, order, active, net.tied, rows.information, title)
-    blocks = None
-    if codes.loader is not None:
-        settings = see_all_rows(settings, n_drawn)
-        blocks = codes.loader.pools(grid, before, loss, rows)
-    engine = grid if config.engine == "grid" else ExactEngine(grid)
+    # Mean number of interactions that contribute to a row.
+    n_active = sum(1 - layout.anchored_share(index) for index, term in enumerate(layout.terms) if len(term) > 1)
+    settings = make_settings(config, codes.n_rows, n_drawn, order, n_active, net.tied, rows.information, title)
+    pools = None
+    if codes.loader is not None:  # draw every row at least once
+        settings = replace(settings, max_steps=max(settings.max_steps, math.ceil(n_drawn / settings.batch_size)))
+        pools = codes.loader.pools(grid, before, loss, rows)
+    engine = grid if config.network.engine == "grid" else ExactEngine(grid)
     improved = train_net(
-        net, grid, engine, rows, loss, settings, run.history, run.rng, run.group, blocks, run.checkpointer
+        net, grid, engine, rows, loss, settings, run.history, run.rng, run.group, pools, run.checkpointer
     )
-    return Stage.of(net, grid), improved
+    return Stage(grid, net.intercept.detach(), net=net), improved
+
+
+def train_net(
+    net: BasisNet, grid: GridEngine, engine: GridEngine | ExactEngine, rows: Rows, loss: Loss,
+    settings: Settings, history: History, rng: np.random.Generator, group: ProcessGroup = SINGLE_PROCESS,
+    pools: Iterator[Pool] | None = None, checkpointer: Checkpointer = NO_CHECKPOINTS,
+) -> bool:  # fmt: skip
+    """Fit `net` in place and extend the history; False if a stage after the first does not lower the held-out loss.
+
+    The net is validated on `rows` and trained on `pools`, by default the same rows.
+    """
+    if pools is None:
+        pools = repeat(share_pool(engine, rows, group))
+    batches = Batches(pools, settings.batch_size, settings.max_steps, rng)
+    with Members(net, grid, engine, rows, loss, settings, group) as members:
+        return run_loop(members, batches, settings, history, group, checkpointer)

@@ -24,15 +24,10 @@ from torch.nn import functional
 
 from .. import kernels
 from ..encoding.axis import Axis
+from ..networks.basis_net import RIDGE_FLOOR
 from .engines import GridEngine
 from .lookup import CompiledLookUp
 
-RIDGE_FLOOR = 0.02
-REACH = 8, 24  # window of the curvature: knots on either side, or the divisor of the number of knots
-RAMP = 0.9  # share of the steps during which local weights grow
-N_BLOCKS = 6  # pieces of an axis
-REFERENCE_ROWS = 3000  # for which the strength of the curvature penalty is given
-MIN_FACTOR, GROWTH = 0.3, 0.3  # its smallest factor, for few rows, and the power of its growth with more rows
 CURVATURE = 0  # its key in `Smoothness`; the other keys are orders of terms
 Smoothness = Mapping[int, tuple[float, float]]  # order of a term (slopes) or CURVATURE -> strength and floor
 
@@ -61,8 +56,7 @@ class Edges:
     def add_gradient(self, strength: Tensor, table: Tensor, grad: Tensor) -> None:
         """Add the gradient of Σ_b ½ strength_b ∫ |∇f|² over every block, strength (blocks, C)."""
         if self.compiled:
-            arrays = (*self.arrays, strength, table, grad)
-            kernels.pull_edges(*(array.numpy() for array in arrays))
+            kernels.pull_edges(*(array.numpy() for array in (*self.arrays, strength, table, grad)))
             return
         left, right, block, inverse = self.arrays
         pull = strength[block] * inverse[:, None] * (table[right] - table[left])
@@ -107,10 +101,11 @@ def adapt_smoothness(smoothness: Smoothness, n_rows: float, information: float) 
     """Penalties for `n_rows` rows with this `information` (low if one class is rare).
 
     With little information, slopes are penalised more. Curvature is penalised more with more information: few rows
-    hardly support a bend, and the penalty would remove it; many rows support small bends despite the penalty.
+    hardly support a bend, and the penalty would remove it; many rows support small bends despite the penalty. Its
+    strength is given for 3,000 rows.
     """
-    slope_factor, amount = 1 / math.sqrt(information), n_rows * information / REFERENCE_ROWS
-    bend_factor = max(MIN_FACTOR, min(amount, amount**GROWTH))
+    slope_factor, amount = 1 / math.sqrt(information), n_rows * information / 3000
+    bend_factor = max(0.3, min(amount, amount**0.3))
     return {
         kind: (bend_factor * strength, floor) if kind == CURVATURE else (slope_factor * strength, slope_factor * floor)
         for kind, (strength, floor) in smoothness.items()
@@ -145,7 +140,7 @@ class Penalty:
     def refresh(self, table: Tensor, noise: Tensor | float, progress: float = 1.0) -> None:
         """Adapt the weights of the penalties to the current shapes; `noise` is a number or one (C,) per channel."""
         scale = noise / self.n_rows
-        grown = min(1.0, progress / RAMP)
+        grown = min(1.0, progress / 0.9)  # local weights grow during 90 % of the steps
         if self.bends is not None:
             self.bend = 2 * scale * grown * self.bend_strength / (self.bends.curvature(table) + self.bend_floor + 1e-12)
         if self.edges is not None:
@@ -156,7 +151,6 @@ class Penalty:
         self.ridge = self.weight * (scale / (power / self.group_weight + RIDGE_FLOOR))[self.group]
 
     def state(self) -> dict[str, np.ndarray]:
-        """The current weights."""
         return {name: getattr(self, name).cpu().numpy() for name in ("bend", "smooth", "ridge") if hasattr(self, name)}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
@@ -175,11 +169,8 @@ class Penalty:
             grad += 2 * self.output_penalty * self.share * table
 
     def add_exact_gradient(self, table: Tensor, grad: Tensor, share: Tensor) -> None:
-        """For the exact engine: no smoothness, no ridge on interactions.
-
-        The free cells precede the last cell; `share` (cells, 1) of a batch.
-        """
-        if self.n_free:
+        """The same for the exact engine, without smoothness or ridge on interactions; `share` (cells, 1) of a batch."""
+        if self.n_free:  # these cells precede the last one
             own = slice(len(table) - self.n_free - 1, len(table) - 1)
             grad[own] += self.ridge[: self.n_free] * table[own]
         if self.output_penalty:
@@ -187,11 +178,8 @@ class Penalty:
 
 
 def find_edges(grid: GridEngine) -> tuple[np.ndarray, ...]:
-    """Neighbouring based cells along every axis with an order: left, right, width, block; and for every block its term
-    and its share of the term.
-
-    The width is the distance of their places times the number of parallel lines: sums over edges are integrals.
-    """
+    """Neighbouring based cells along every axis with an order: left, right, width, block; for every block its term and
+    its share of it. The width is the distance times the number of parallel lines: sums over edges are integrals."""
     layout, found, terms, count = grid.layout, [], [], 0
     for index in range(len(layout.terms)):
         shape, start, axes = layout.table_shape(index), layout.cells_of(index).start, layout.axes_of(index)
@@ -218,11 +206,11 @@ def find_edges(grid: GridEngine) -> tuple[np.ndarray, ...]:
 
 
 def find_blocks(axes: Sequence[Axis]) -> np.ndarray:
-    """Block of every cell of a table: the ordered axes of an interaction are cut into up to `N_BLOCKS` pieces."""
+    """Block of every cell of a table: the ordered axes of an interaction are cut into up to 6 pieces."""
     block = np.zeros((), dtype=np.int64)
     for axis in axes:
         n_knots = len(axis.knots)
-        n = 1 if axis.kind == "nominal" or len(axes) == 1 else int(np.clip(n_knots // 4, 1, N_BLOCKS))
+        n = 1 if axis.kind == "nominal" or len(axes) == 1 else int(np.clip(n_knots // 4, 1, 6))
         block = block[..., None] * n + np.clip((np.arange(axis.n_cells) - 1) * n // n_knots, 0, n - 1)
     return block
 
@@ -237,7 +225,7 @@ def find_bends(grid: GridEngine) -> tuple[np.ndarray, ...]:
         if len(term) > 1 or axis.kind == "nominal" or size < 1:
             continue
         gap, inner = np.diff(axis.places), np.arange(size)
-        reach = max(REACH[0], size // REACH[1])
+        reach = max(8, size // 24)
         low, high = count + np.maximum(inner - reach, 0), count + np.minimum(inner + reach + 1, size)
         cell = layout.cells_of(index).start + 2 + inner
         found.append((cell, gap[:-1], gap[1:], (gap[:-1] + gap[1:]) / 2, low, high))

@@ -12,31 +12,19 @@ from torch import Tensor
 from ..data.target import Sample
 from ..losses.loss import Loss
 
-RARE_SHARE, MAX_COPIES = 0.05, 50  # classes below this share of the rows are drawn more often
-
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Training rows beside their positions, on the device of the net.
+    """Training rows beside their positions, on the device of the net."""
 
-    target : (N,)
-    weights : (N,) with mean 1
-    held_out : (N, M) rows that each member validates on
-    n_effective : number of observations
-    information : of a row, see `Loss.information`
-    copies : (N,) how often a row is drawn in an epoch
-    init : (N, 1 or M, K) given scores
-    member_mask : (D, M) columns that each member uses; None: all
-    """
-
-    target: Tensor
-    weights: Tensor
-    held_out: Tensor
-    n_effective: float
-    information: float
-    copies: np.ndarray
-    init: Tensor | None = None
-    member_mask: Tensor | None = None
+    target: Tensor  # (N,)
+    weights: Tensor  # (N,) with mean 1
+    held_out: Tensor  # (N, M) rows that each member validates on
+    n_effective: float  # number of observations
+    information: float  # of a row, see `Loss.information`
+    copies: np.ndarray  # (N,) how often a row is drawn in an epoch
+    init: Tensor | None = None  # (N, 1 or M, K) given scores
+    member_mask: Tensor | None = None  # (D, M) columns that each member uses; None: all
 
     @property
     def all_validate(self) -> bool:
@@ -65,6 +53,12 @@ class Rows:
         return replace(
             self, target=self.target.cpu(), weights=self.weights.cpu(), held_out=self.held_out.cpu(), init=init
         )
+
+    def mean_residual(self) -> Tensor:
+        """(M, 1) mean residual of a regression at the given scores, over the rows that each member learns from."""
+        assert self.init is not None
+        shares = self.weights[:, None] * ~self.held_out
+        return ((shares * (self.target[:, None] - self.init[:, 0])).sum(dim=0) / shares.sum(dim=0))[:, None]
 
     def validation_parts(self, index: Tensor | slice = slice(None)) -> Tensor:
         """(N, M) weight of each loss in the validation loss: the mean over members of each member's mean over the rows
@@ -98,15 +92,10 @@ def hold_out(
         return held
     parts = max(2, math.ceil(n_rows / size))
     for member in range(n_members):
-        if member % parts == 0:
-            order = _balanced_order(strata, rng)
+        if member % parts == 0:  # by stratum, shuffled within it: every k-th row is a balanced sample
+            order = np.lexsort((rng.random(n_rows), strata))
         held[order[member % parts :: parts], member] = True
     return held
-
-
-def _balanced_order(strata: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Rows sorted by stratum and shuffled within it: every k-th row is a balanced sample."""
-    return np.lexsort((rng.random(len(strata)), strata))
 
 
 def copy_rare(strata: np.ndarray) -> np.ndarray:
@@ -116,8 +105,8 @@ def copy_rare(strata: np.ndarray) -> np.ndarray:
     often keeps the expected gradient and removes most of that noise.
     """
     _, inverse, count = np.unique(strata, return_inverse=True, return_counts=True)
-    rare = min(RARE_SHARE, 0.5 / len(count))  # with very many classes, a small share is not rare
-    copies = np.clip(rare * len(strata) / count, 1, MAX_COPIES).astype(np.int64)
+    rare = min(0.05, 0.5 / len(count))  # with very many classes, a small share is not rare
+    copies = np.clip(rare * len(strata) / count, 1, 50).astype(np.int64)
     return copies[inverse]
 
 

@@ -15,23 +15,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import kernels
 from ..config import FitConfig
 from ..encoding.axis import Axis
 from ..encoding.layout import Anchor, Layout, lay_out
 from ..model.additive_model import AdditiveModel
 from ..model.summary import Summary
 from ..terms.term import Ranked, Term
-from .codes import Codes
+from .codes import Codes, Run
 from .compile import compile_model
-from .defaults import FEW_ROWS, MIN_ANCHOR, choose_knots
+from .defaults import FEW_ROWS, choose_knots
 from .engines import GridEngine
 from .history import History
 from .lookup import choose_lookup
 from .network_learner import learn_network
 from .rows import Rows
-from .run import Run
-from .screen import Screened, list_all, screen
+from .screen import Screened, list_all, screen, screen_all
 from .shares import Proposal, choose_shares
 from .stage import Stage
 from .step_learner import learn_steps, subdivide
@@ -40,13 +38,16 @@ from .wide import WideTrainer
 # Order of the terms of a stage -> the learners that propose tables for them, in the order of the stages.
 SCHEDULE = {1: ("network", "steps"), 2: ("network", "steps"), 3: ("network",)}
 STEP_SHARE = 0.5  # usual share of boosted steps; the network has the rest
-MIN_BEND = 0.05  # in the unit of the scores: shapes that bend less between two knots need no further knots
 
 
 class Ensemble(Protocol):
-    """What training gives: the ranking of interactions, and tables that compile to a model."""
+    """What training gives: the ranking of interactions, and tables that compile to a model.
+
+    A regression also gives the rows with the scores of all members.
+    """
 
     ranking: list[Ranked]
+    rows: Rows
 
     def compile(self, codes: Codes, config: FitConfig, summary: Summary) -> AdditiveModel: ...
 
@@ -55,12 +56,12 @@ def train(codes: Codes, run: Run) -> Ensemble:
     """Train what is planned."""
     if codes.wide:
         wide = WideTrainer(codes, run)
-        wide.fit(codes.plan)
+        wide.fit()
         return wide
     trainer = Trainer(codes, run, codes.rows)
     if codes.layout is not None:
         trainer.correct(codes.layout)
-    elif run.config.staged:
+    elif run.config.network.staged:
         trainer.fit_stages()
     else:
         trainer.fit_together()
@@ -69,24 +70,19 @@ def train(codes: Codes, run: Run) -> Ensemble:
 
 @dataclass(eq=False)
 class Trainer:
-    """Terms of a table, trained stage by stage.
-
-    rows : with the scores of the stages so far
-    stages : tables in the order in which they were trained; several may have the same terms
-    knots : knots of interactions by order; larger terms nest in them
-    shares : of each term, summed over the learners
-    """
+    """Terms of a table, trained stage by stage."""
 
     codes: Codes
     run: Run
-    rows: Rows
-    stages: list[Stage] = field(default_factory=list)
-    knots: dict[int, int] = field(default_factory=dict)
+    rows: Rows  # with the scores of the stages so far
+    stages: list[Stage] = field(default_factory=list)  # in the order of training; several may have the same terms
+    knots: dict[int, int] = field(default_factory=dict)  # of interactions by order; larger terms nest in them
     ranking: list[Ranked] = field(default_factory=list)
-    shares: dict[Term, float] = field(default_factory=dict)
+    shares: dict[Term, float] = field(default_factory=dict)  # of each term, summed over the learners
 
     def compile(self, codes: Codes, config: FitConfig, summary: Summary) -> AdditiveModel:
-        model = compile_model(self.stages, codes.encoder, codes.loss, codes.classes, config.n_jobs, summary)
+        n_rows = codes.rows.n_effective
+        model = compile_model(self.stages, codes.encoder, codes.loss, codes.classes, config.n_jobs, summary, n_rows)
         return model.measure(codes.numbers, codes.sample.weights)
 
     def fit_stages(self) -> None:
@@ -94,9 +90,10 @@ class Trainer:
         self._add_main_effects()
         pairs: list[Term] = []
         for order, learners in SCHEDULE.items():
-            if order == 1 or self._is_over or not self.codes.plan.has_order(order):
+            if order == 1 or self.run.is_over or not self.codes.plan.has_order(order):
                 continue
-            found = screen(self.codes, self.run.config, order, self.rows, self.stages[0], pairs, self.run.rng)
+            measure = self.stages[0].measure_main_effects
+            found = screen(self.codes, self.run.config, order, self.rows, measure, pairs, self.run.rng)
             kept = self._add_interactions(order, found, "steps" in learners)
             pairs = kept if order == 2 else pairs
             self.ranking += [ranked._replace(chosen=ranked.features in kept) for ranked in found.ranking]
@@ -108,10 +105,8 @@ class Trainer:
         if plan.must_search:
             scout = Trainer(codes, replace(self.run, history=History()), self.rows)
             scout._add_main_effects()
-            pairs = screen(codes, self.run.config, 2, scout.rows, scout.stages[0], (), self.run.rng)
-            triples = screen(codes, self.run.config, 3, scout.rows, scout.stages[0], pairs.terms, self.run.rng)
-            terms = [*plan.mains, *pairs.terms, *triples.terms]
-            self.ranking = pairs.ranking + triples.ranking
+            found = screen_all(codes, self.run, scout.rows, scout.stages[0].measure_main_effects)
+            terms, self.ranking = [*plan.mains, *found.terms], found.ranking
         stage, _ = learn_network(codes, self.run, self._lay_out(terms, self._choose_knots(terms)), self.rows, [])
         self._append(stage)
 
@@ -122,8 +117,7 @@ class Trainer:
         assert start is not None
         offset = start.new_zeros(rows.held_out.shape[1], loss.n_outputs)
         if loss.link == "identity":  # a new mean may be far away
-            shares, rest = rows.weights[:, None] * ~rows.held_out, rows.target[:, None] - start[:, 0]
-            offset = ((shares * rest).sum(dim=0) / shares.sum(dim=0))[:, None]
+            offset = rows.mean_residual()
             rows = replace(rows, init=start + offset)
         stage, _ = learn_network(codes, self.run, grid, rows, [], "update")
         stage = replace(stage, intercept=stage.intercept + offset)
@@ -141,7 +135,9 @@ class Trainer:
         stage, _ = learn_network(codes, self.run, grid, self.rows, [])
         base = torch.from_numpy(codes.loss.first_score(codes.sample)).to(stage.intercept).expand_as(stage.intercept)
         fine = self._subdivide(grid) if self._may_step else grid
-        steps = self._learn_steps(fine, 1, self._add_constant(base))
+        init = base.expand(len(self.rows.target), *base.shape)
+        rows = replace(self.rows, init=init.clone() if self.rows.init is None else init + self.rows.init)
+        steps = self._learn_steps(fine, 1, rows)
         if steps is not None and (fit := self._choose_shares([stage.move(fine), steps], base)) is not None:
             values = fit[0].table() + fit[1].table()
             stage = self._thin(replace(fit[0], values=values), grid.layout.axes)
@@ -175,7 +171,7 @@ class Trainer:
         for stage in stages:
             self._append(stage)
             self.knots |= {order: knots[order]}
-        return sorted({tuple(sorted(term)) for stage in stages for term in stage.grid.layout.terms if len(term) > 1})
+        return sorted({term for stage in stages for term in stage.terms if len(term) > 1})
 
     def _choose_shares(
         self, proposed: Sequence[Stage], base: Tensor | None = None, weaker: Sequence[Term] = ()
@@ -190,7 +186,7 @@ class Trainer:
             return None
         shape = proposed[0].intercept.shape
         base = torch.zeros(shape) if base is None else base.cpu()
-        steps = {term: STEP_SHARE for stage in proposed if stage.net is None for term in _list_terms(stage)}
+        steps = {term: STEP_SHARE for stage in proposed if stage.net is None for term in stage.terms}
         steps |= dict.fromkeys(weaker, 0.0)
         proposals = [self._propose(stage, base, steps, len(proposed)) for stage in proposed]
         start = base if rows.init is None else base + rows.init
@@ -201,21 +197,24 @@ class Trainer:
         intercept, stages = base, []
         for stage, proposal, shares in zip(proposed, proposals, fit.shares, strict=True):
             intercept = intercept + float(shares[0]) * proposal.constant.view(shape)
-            stages.append(Stage(stage.grid, torch.zeros_like(stage.intercept), _scale(stage, proposal.table, shares)))
-            for index, (term, share) in enumerate(zip(_list_terms(stage), shares[1:], strict=True)):
-                is_zero = not bool(proposal.table[stage.grid.layout.cells_of(index)].any())
-                self.shares[term] = self.shares.get(term, 0.0) + (0.0 if is_zero else float(share))
+            values = torch.empty_like(proposal.table)
+            for index, (term, share) in enumerate(zip(stage.terms, shares[1:].tolist(), strict=True)):
+                cells = stage.grid.layout.cells_of(index)
+                values[cells] = share * proposal.table[cells]
+                is_zero = not bool(proposal.table[cells].any())
+                self.shares[term] = self.shares.get(term, 0.0) + (0.0 if is_zero else share)
+            stages.append(Stage(stage.grid, torch.zeros_like(stage.intercept), values.to(stage.grid.device)))
         return [replace(stages[0], intercept=intercept.to(stages[0].grid.device)), *stages[1:]]
 
     def _propose(self, stage: Stage, base: Tensor, steps: Mapping[Term, float], n_proposed: int) -> Proposal:
         """A stage as a proposal; `steps` has the usual share of the steps of each term, the network has the rest."""
         table, mean = _centre(stage)
-        lookup = choose_lookup(stage.grid.positions, stage.grid.layout, self._threads, torch.device("cpu"))
+        lookup = choose_lookup(stage.grid.positions, stage.grid.layout, self.run.threads, torch.device("cpu"))
         if stage.net is None:
-            constant, usual = stage.intercept.cpu().flatten(), [steps[term] for term in _list_terms(stage)]
+            constant, usual = stage.intercept.cpu().flatten(), [steps[term] for term in stage.terms]
         else:
             constant = (stage.intercept.cpu() - base).flatten()
-            usual = [1 - steps.get(term, 0.0) for term in _list_terms(stage)]
+            usual = [1 - steps.get(term, 0.0) for term in stage.terms]
         return Proposal(table, constant + mean, lookup, self.codes.usual * np.array([1 / n_proposed, *usual]))
 
     def _learn_steps(self, grid: GridEngine, order: int, rows: Rows) -> Stage | None:
@@ -225,7 +224,7 @@ class Trainer:
         rows, shape = rows.cpu(), (rows.held_out.shape[1], self.codes.loss.n_outputs)
         start = torch.zeros(1, *shape) if rows.init is None else rows.init
         start = start.expand(len(rows.target), *shape)
-        values = learn_steps(grid, order, start, rows, self.codes.loss, self._threads, self.run.group)
+        values = learn_steps(grid, order, start, rows, self.codes.loss, self.run.threads, self.run.group)
         if values is None or not values.any():
             return None
         return Stage(grid, torch.zeros(shape, device=grid.device), values.to(grid.device))
@@ -234,27 +233,12 @@ class Trainer:
     def _may_step(self) -> bool:
         """Steps need all rows in memory, held-out rows and all columns in all members; they know no output penalty."""
         config, rows = self.run.config, self.rows
-        if self.codes.loader is not None:
-            return False
-        may = bool(config.refine) and not config.output_penalty and not self._is_over
-        return may and rows.member_mask is None and rows.all_validate
-
-    @property
-    def _is_over(self) -> bool:
-        return self.run.history.stopped_by in ("time_limit", "callback")
-
-    @property
-    def _threads(self) -> int:
-        return kernels.count_threads(self.run.config.n_jobs)
+        may = bool(config.boosted_steps) and not config.network.output_penalty and not self.run.is_over
+        return may and self.codes.loader is None and rows.member_mask is None and rows.all_validate
 
     def _append(self, stage: Stage) -> None:
         self.stages.append(stage)
         self.rows = replace(self.rows, init=stage.add_scores(self.rows.init))
-
-    def _add_constant(self, base: Tensor) -> Rows:
-        """The rows with a constant (M, K) added to their scores."""
-        init = base.expand(len(self.rows.target), *base.shape)
-        return replace(self.rows, init=init.clone() if self.rows.init is None else init + self.rows.init)
 
     def _choose_knots(self, terms: Sequence[Term]) -> dict[int, int]:
         codes = self.codes
@@ -265,11 +249,12 @@ class Trainer:
         return self._make_grid(lay_out(self.codes.encoder.axes, terms, knots, self._find_anchors()))
 
     def _make_grid(self, layout: Layout) -> GridEngine:
-        positions = layout.encode(self.codes.numbers, self._threads)
-        return GridEngine(layout, positions, self.codes.sample.weights, self._threads, self.run.config.device)
+        threads = self.run.threads
+        positions = self.codes.encode(layout, threads)
+        return GridEngine(layout, positions, self.codes.sample.weights, threads, self.run.config.device)
 
     def _find_anchors(self) -> dict[int, Anchor]:
-        """Values that most rows of a column have; none before the main effects are trained."""
+        """Values that at least 80 % of the rows of a column have; none before the main effects are trained."""
         if not self.stages:
             return {}
         grid, anchors = self.stages[0].grid, {}
@@ -277,7 +262,7 @@ class Trainer:
             if len(term) == 1:
                 weight, axis = grid.cell_weight[grid.layout.cells_of(index)], grid.layout.axes_of(index)[0]
                 top, share = int(weight[1:-1].argmax()), float(weight[1:-1].max() / weight.sum())
-                if share >= MIN_ANCHOR:
+                if share >= 0.8:
                     anchors[term[0]] = Anchor(float(axis.knots[top]), share)
         return anchors
 
@@ -300,23 +285,20 @@ class Trainer:
             lines = np.stack([np.interp(axis.knots, knots, each) for each in values[known].T], axis=1)
             bend, between = np.zeros(len(knots) + 1), np.searchsorted(knots, axis.knots)
             np.maximum.at(bend, between, np.abs(values - lines).max(axis=1))
-            thin[feature] = axes[feature].add_knots(axis.knots[bend[between] > MIN_BEND])
+            # Shapes that bend less between two knots, in the unit of the scores, need no further knots.
+            thin[feature] = axes[feature].add_knots(axis.knots[bend[between] > 0.05])
         return stage.move(self._make_grid(lay_out(thin, layout.terms, {})))
 
     def _drop_zeros(self, stage: Stage, requested: Sequence[Term], knots: dict[int, int]) -> Stage | None:
         """The stage without interactions that are zero and not requested; None if none is left."""
         layout, table = stage.grid.layout, stage.table()
         kept = {
-            term for index, term in enumerate(_list_terms(stage))
+            term for index, term in enumerate(stage.terms)
             if len(term) == 1 or term in requested or bool(table[layout.cells_of(index)].any())
         }  # fmt: skip
         if all(len(term) == 1 for term in kept):
             return None
         return stage if len(kept) == len(layout.terms) else stage.select(kept, self._lay_out(sorted(kept), knots))
-
-
-def _list_terms(stage: Stage) -> list[Term]:
-    return [tuple(sorted(term)) for term in stage.grid.layout.terms]
 
 
 def _centre(stage: Stage) -> tuple[Tensor, Tensor]:
@@ -332,12 +314,3 @@ def _centre(stage: Stage) -> tuple[Tensor, Tensor]:
         table[cells] -= mean
         total += mean
     return table.float(), total.float()
-
-
-def _scale(stage: Stage, table: Tensor, shares: np.ndarray) -> Tensor:
-    """The tables times the shares of their terms, of which the first is the constant's."""
-    sizes = [stage.grid.layout.cells_of(index) for index in range(len(stage.grid.layout.terms))]
-    scaled = torch.empty_like(table)
-    for cells, share in zip(sizes, shares[1:], strict=True):
-        scaled[cells] = float(share) * table[cells]
-    return scaled.to(stage.grid.device)

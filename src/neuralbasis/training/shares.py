@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -26,27 +27,27 @@ from .rows import Rows
 
 COMMON, OWN = 0.25, 0.2  # prior deviations of shares: of a proposal, and of its terms around it
 MIN_SHARE = 0.05  # of the largest usual share; smaller shares are 0: what they add cannot be seen in a picture
-N_STEPS = 5  # of Newton's method
 MAX_ROWS = 20_000  # held-out rows that the shares are fitted on
 MAX_TERMS = 500  # above, all terms of a proposal have one share
 BLOCK_NUMBERS = 1 << 22  # contributions that are looked up at a time
-EXACT = 1e-12  # loss of a regression that leaves nothing to learn
+
+
+class Proposed(Protocol):
+    """What a learner proposes: contributions to which shares apply, and the prior means of these shares."""
+
+    @property
+    def usual(self) -> np.ndarray: ...
+    def read(self, rows: np.ndarray, n_members: int, pooled: bool) -> Tensor: ...
 
 
 @dataclass(frozen=True, eq=False)
 class Proposal:
-    """Tables of some terms, and a constant.
+    """Tables of some terms, and a constant."""
 
-    table : (cells, M · K)
-    constant : (M · K,)
-    lookup : how rows read the table
-    usual : (1 + T,) prior means of the shares, first of the constant
-    """
-
-    table: Tensor
-    constant: Tensor
-    lookup: LookUp
-    usual: np.ndarray
+    table: Tensor  # (cells, M · K)
+    constant: Tensor  # (M · K,)
+    lookup: LookUp  # how rows read the table
+    usual: np.ndarray  # (1 + T,) prior means of the shares, first of the constant
 
     def read(self, rows: np.ndarray, n_members: int, pooled: bool) -> Tensor:
         """(rows, shares, M, K) the constant and the contributions of all terms; their sum if they are pooled."""
@@ -70,20 +71,20 @@ class SharedFit:
 
 
 def choose_shares(
-    proposals: Sequence[Proposal], start: Tensor, rows: Rows, loss: Loss, width: float = 1.0
+    proposals: Sequence[Proposed], start: Tensor, rows: Rows, loss: Loss, width: float = 1.0
 ) -> SharedFit:
     """Fit the shares of all proposals to the rows that members hold out.
 
-    Parameters
-    ----------
-    proposals : tables of members that each hold some rows out
     start : (N, M, K) scores without the proposals
     width : factor of the prior deviations
     """
     pooled = sum(len(proposal.usual) for proposal in proposals) > MAX_TERMS
     usual = [proposal.usual.mean(keepdims=True) if pooled else proposal.usual for proposal in proposals]
     judge = _HeldOutRows(proposals, start, rows, loss, pooled)
-    precision = block_diag(*[_prior_precision(len(each)) for each in usual]) / width**2
+    # Of each proposal the inverse of the covariance COMMON² + OWN² · I.
+    common = [COMMON**2 / (OWN**2 + len(each) * COMMON**2) for each in usual]
+    parts = [(np.eye(len(each)) - part) / OWN**2 for each, part in zip(usual, common, strict=True)]
+    precision = block_diag(*parts) / width**2
     shares = judge.fit(np.concatenate(usual), precision)
     before, after = judge.loss(np.zeros_like(shares)), judge.loss(shares)
     if after >= before:
@@ -94,15 +95,10 @@ def choose_shares(
     return SharedFit(parts, before, after)
 
 
-def _prior_precision(count: int) -> np.ndarray:
-    """Inverse of the covariance COMMON² + OWN² · I."""
-    return (np.eye(count) - COMMON**2 / (OWN**2 + count * COMMON**2)) / OWN**2
-
-
 class _HeldOutRows:
     """Rows that members hold out, and the contributions of each member to its own."""
 
-    def __init__(self, proposals: Sequence[Proposal], start: Tensor, rows: Rows, loss: Loss, pooled: bool):
+    def __init__(self, proposals: Sequence[Proposed], start: Tensor, rows: Rows, loss: Loss, pooled: bool):
         held = np.flatnonzero(rows.held_out.any(dim=1).numpy())
         self.held = held[:: -(-len(held) // MAX_ROWS)]
         self.n_rows = rows.n_effective * len(held) / len(rows.target)
@@ -112,9 +108,10 @@ class _HeldOutRows:
     def fit(self, usual: np.ndarray, precision: np.ndarray) -> np.ndarray:
         """Shares with the largest posterior, by Newton's method within their bounds."""
         shares, is_linear = usual, self.loss_of.link == "identity"
-        for _ in range(N_STEPS):
+        for _ in range(5):
             loss, slope, curvature = self._measure(shares)
-            scale = self.n_rows / (2 * max(loss, EXACT) if is_linear else 1)  # to the unit of a log likelihood
+            # To the unit of a log likelihood; a regression without loss leaves nothing to learn.
+            scale = self.n_rows / (2 * max(loss, 1e-12) if is_linear else 1)
             root = np.linalg.cholesky(scale * curvature + precision).T
             pull = scale * slope + precision @ (shares - usual)
             shares = lsq_linear(root, root @ shares - np.linalg.solve(root.T, pull), bounds=(0, 1)).x

@@ -16,23 +16,17 @@ from .engines import GridEngine
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """Tables of some terms.
+    """Tables of some terms."""
 
-    grid : how rows read the tables
-    intercept : (M, K)
-    values : (cells, C) all tables, None for the network's own
-    net : the network, None if the tables stand alone; it mixes the tables of tied classes
-    """
+    grid: GridEngine  # how rows read the tables
+    intercept: Tensor  # (M, K)
+    values: Tensor | None = None  # (cells, C) all tables, None for the network's own
+    net: BasisNet | None = None  # None if the tables stand alone; it mixes the tables of tied classes
 
-    grid: GridEngine
-    intercept: Tensor
-    values: Tensor | None = None
-    net: BasisNet | None = None
-
-    @classmethod
-    def of(cls, net: BasisNet, grid: GridEngine) -> Stage:
-        """The stage of a trained network."""
-        return cls(grid, net.intercept.detach(), None, net)
+    @property
+    def terms(self) -> list[Term]:
+        """Terms in the order of the tables, the features of each sorted."""
+        return [tuple(sorted(term)) for term in self.grid.layout.terms]
 
     @property
     def tied(self) -> bool:
@@ -45,6 +39,16 @@ class Stage:
             return self.values
         assert self.net is not None
         return self.net.eval().table(self.grid.points)
+
+    def measure_main_effects(self) -> dict[int, float]:
+        """Variance of the main effect of each column over the rows."""
+        layout, table, found = self.grid.layout, self.table().cpu().double().numpy(), {}
+        for index, (feature, *_) in enumerate(layout.terms):
+            cells = layout.cells_of(index)
+            weights, values = self.grid.cell_weight[cells], table[cells]
+            centred = values - np.average(values, axis=0, weights=weights)
+            found[feature] = float(np.average((centred**2).mean(axis=1), weights=weights))
+        return found
 
     def move(self, grid: GridEngine) -> Stage:
         """The same main effects on a grid with other knots."""
@@ -59,8 +63,8 @@ class Stage:
 
     def select(self, terms: Collection[Term], grid: GridEngine) -> Stage:
         """Some of the terms, on a grid of these alone."""
-        layout, table = self.grid.layout, self.table()
-        cells = [layout.cells_of(index) for index, term in enumerate(layout.terms) if tuple(sorted(term)) in terms]
+        table = self.table()
+        cells = [self.grid.layout.cells_of(index) for index, term in enumerate(self.terms) if term in terms]
         return replace(self, grid=grid, values=torch.cat([table[own] for own in cells]))
 
     def read(self, positions: np.ndarray) -> Stage:
@@ -76,11 +80,9 @@ class Stage:
         scores = torch.empty(n_rows, *self.intercept.shape, device=self.grid.device)
         for first in range(0, n_rows, step):
             rows = np.arange(first, min(first + step, n_rows))
-            scores[first : first + len(rows)] = self._combine(lookup.gather(lookup.take(rows), table, self.tied))
+            found = lookup.gather(lookup.take(rows), table, self.tied)
+            if self.net is not None and self.net.tied:
+                scores[first : first + len(rows)] = self.net.combine(found)
+            else:
+                scores[first : first + len(rows)] = found.view(len(found), *self.intercept.shape) + self.intercept
         return scores if init is None else scores.add_(init)
-
-    def _combine(self, found: Tensor) -> Tensor:
-        if self.tied:
-            assert self.net is not None
-            return self.net.combine(found)
-        return found.view(len(found), *self.intercept.shape) + self.intercept

@@ -9,7 +9,7 @@ between knots that are finer than those of the bases.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 
@@ -20,44 +20,38 @@ from torch import Tensor
 from .. import kernels
 from ..distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from ..encoding.axis import Axis
-from ..encoding.layout import Layout, line_up
+from ..encoding.layout import line_up
 from ..losses.loss import Loss, bound_curvature
 from .engines import GridEngine
 from .rows import Rows
 
-RATE, MAX_ROUNDS, PATIENCE = 0.2, 300, 20  # part of a Newton step; rounds at most, and without a lower loss
-LEAST, RIDGE = 4.0, 4.0  # rows that a piece needs, and that are added to it, in units of the largest curvature of a row
+MAX_ROUNDS, PATIENCE = 300, 20  # rounds at most, and without a lower loss
+MIN_WEIGHT = 4.0  # rows that a piece needs, and that are added to it, in units of the largest curvature of a row
 MAX_WORK = 1e8  # rows × terms × members × outputs above which nothing is boosted
 MAX_ADDED = 8  # knots between two of the bases
-KERNELS = {1: kernels.cut_columns, 2: kernels.cut_pairs}
 
 
 @dataclass(frozen=True, eq=False)
 class StepTables:
-    """Terms of one order that can be cut.
-
-    order : of the terms
-    offsets : (P,) where each term's table starts among all cells of the layout
-    axes : (P, order)
-    positions, cells : (A, N) of the rows on the axes, and the cells nearest to them
-    sizes, nominal : (A,) cells of each axis, and whether they have no order
-    n_cells : of the layout
-    """
+    """Terms of one order that can be cut."""
 
     order: int
-    offsets: np.ndarray
-    axes: np.ndarray
-    positions: np.ndarray
-    cells: np.ndarray
-    sizes: np.ndarray
-    nominal: np.ndarray
-    n_cells: int
+    offsets: np.ndarray  # (P,) where each term's table starts among all cells of the layout
+    axes: np.ndarray  # (P, order)
+    positions: np.ndarray  # (A, N) of the rows on the axes
+    cells: np.ndarray  # (A, N) nearest to the positions
+    sizes: np.ndarray  # (A,) cells of each axis
+    nominal: np.ndarray  # (A,) whether the cells have no order
+    n_cells: int  # of the layout
 
 
 def find_step_tables(grid: GridEngine, order: int) -> StepTables | None:
     """Terms of this order whose columns have no anchor; None if there are none."""
     layout = grid.layout
-    found = [index for index, term in enumerate(layout.terms) if len(term) == order and not _is_anchored(layout, term)]
+    found = [
+        index for index, term in enumerate(layout.terms)
+        if len(term) == order and not any(feature in layout.anchors for feature in term)
+    ]  # fmt: skip
     if not found:
         return None
     axes = np.array([layout.term_axis[layout.term_start[index] :][:order] for index in found])
@@ -69,10 +63,6 @@ def find_step_tables(grid: GridEngine, order: int) -> StepTables | None:
     return StepTables(
         order, layout.term_offset[found], places.reshape(axes.shape), positions, cells, sizes, nominal, layout.n_cells
     )
-
-
-def _is_anchored(layout: Layout, term: tuple[int, ...]) -> bool:
-    return any(feature in layout.anchors for feature in term)
 
 
 def subdivide(axis: Axis, values: np.ndarray) -> Axis:
@@ -93,6 +83,7 @@ class Booster:
         self.tables, self.scores, self.rows, self.loss = tables, scores, rows, loss
         self.held = torch.nonzero(rows.held_out[:, 0])[:, 0]
         self.weights = (rows.weights * ~rows.held_out[:, 0]).double().numpy()
+        self.unit = 1.0 if loss.link == "identity" else 0.25  # the largest curvature of a row
         self.rounds, self.is_bounded = 0, False
         self.first_curvature = self._sum_curvature()
         self.values = np.zeros((scores.shape[1], tables.n_cells))
@@ -126,25 +117,20 @@ class Booster:
         self.rounds += 1
 
     def _cut(self, seed: int) -> None:
-        tables = self.tables
+        tables, kernel = self.tables, kernels.cut_columns if self.tables.order == 1 else kernels.cut_pairs
         slopes = self.loss.slope(self.scores[:, None], self.rows.target)[:, 0].double().numpy()
         curvature = self._find_curvature()
         # As curvature shrinks, lower the minimum weight of a piece in proportion; otherwise separable classes leave
         # nothing to cut.
-        least = LEAST * self.unit * np.minimum(curvature.sum(axis=1) / self.first_curvature, 1) ** 2
+        least = MIN_WEIGHT * self.unit * np.minimum(curvature.sum(axis=1) / self.first_curvature, 1) ** 2
         for k, bend in enumerate(curvature):
             moved = np.zeros(len(slopes))
             with np.errstate(over="ignore"):  # without numba, random numbers are drawn by integers that wrap around
-                KERNELS[tables.order](
-                    tables.positions, tables.cells, tables.axes, tables.sizes, tables.nominal, RIDGE * self.unit,
-                    least[k], RATE, slopes[:, k] * self.weights, bend, self.values[k], tables.offsets, moved, seed,
+                kernel(
+                    tables.positions, tables.cells, tables.axes, tables.sizes, tables.nominal, MIN_WEIGHT * self.unit,
+                    least[k], 0.2, slopes[:, k] * self.weights, bend, self.values[k], tables.offsets, moved, seed,
                 )  # fmt: skip
             self.scores[:, k] += torch.from_numpy(moved)
-
-    @property
-    def unit(self) -> float:
-        """The largest curvature of a row."""
-        return 1.0 if self.loss.link == "identity" else 0.25
 
     def _find_curvature(self) -> np.ndarray:
         """(K, N) of the loss, times the rows' weights."""
@@ -164,19 +150,10 @@ def learn_steps(
     grid: GridEngine, order: int, scores: Tensor, rows: Rows, loss: Loss, threads: int,
     group: ProcessGroup = SINGLE_PROCESS,
 ) -> Tensor | None:  # fmt: skip
-    """Boost the terms of this order from given scores.
+    """Boost the terms of this order from scores (N, M, K); other terms of the grid stay 0.
 
-    Parameters
-    ----------
-    grid : where rows read the tables
-    order : 1 for main effects, 2 for pairs; other terms of the grid stay 0
-    scores : (N, M, K) to start from
-    rows : every member must hold some out
-    threads, group : members are shared among threads, and among processes
-
-    Returns
-    -------
-    (cells, M · K) tables at the round with the lowest held-out loss; None if there is nothing to boost, or too much
+    Returns tables (cells, M · K) at the round with the lowest held-out loss; None if there is nothing to boost, or too
+    much. Every member must hold rows out; members are shared among threads and processes.
     """
     tables = find_step_tables(grid, order)
     n_rows, n_members, n_outputs = scores.shape
@@ -186,9 +163,15 @@ def learn_steps(
         m: Booster(tables, scores[:, m].clone(), rows.part(m, m + 1), loss)
         for m in range(n_members)[group.share(n_members)]
     }
+
+    def work(_part: int, first: int, last: int) -> int:
+        for m in list(boosters)[first:last]:
+            boosters[m].cut((boosters[m].rounds + 1) * n_members + m)
+        return -1
+
     lowest, waited = _sum_losses(boosters, n_members, group), 0
-    for number in range(1, MAX_ROUNDS + 1):
-        _cut_members(boosters, number * n_members, threads)
+    for _ in range(MAX_ROUNDS):
+        kernels.share_rows(work, len(boosters), threads, 1)
         if (now := _sum_losses(boosters, n_members, group)) < lowest:
             lowest, waited = now, 0
             for booster in boosters.values():
@@ -200,18 +183,6 @@ def learn_steps(
     for m, table in chain.from_iterable(kept.items() for kept in group.gather(own)):
         values[m] = table
     return torch.from_numpy(values.reshape(-1, tables.n_cells).T.astype(np.float32))
-
-
-def _cut_members(boosters: Mapping[int, Booster], seed: int, threads: int) -> None:
-    """One round of each member."""
-    members: Sequence[int] = list(boosters)
-
-    def work(_part: int, first: int, last: int) -> int:
-        for m in members[first:last]:
-            boosters[m].cut(seed + m)
-        return -1
-
-    kernels.share_rows(work, len(members), threads, 1)
 
 
 def _sum_losses(boosters: Mapping[int, Booster], n_members: int, group: ProcessGroup) -> float:

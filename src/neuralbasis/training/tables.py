@@ -7,7 +7,7 @@ compiles what was trained to a model. `fit` asks nothing else of it.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,46 +22,38 @@ from ..data.columns import Columns
 from ..data.files import Source
 from ..data.memory import Division, Load, count_rows_in_memory, divide_rows, read_limit
 from ..data.sparse import SparseMatrix, is_present, to_sparse
-from ..data.target import Sample, check_weight_sum, order_rows, take_rows, tidy_rows
+from ..data.target import Sample, check_weight_sum, order_rows, tidy_rows
 from ..distributed.process_group import ProcessGroup, find_process_group
 from ..encoding.axis import Axis, unused_axis
-from ..encoding.cache_folder import CacheFolder
-from ..encoding.disk_cache import Cache, make_cache
-from ..encoding.encoder import Encoder, check_knots, settle_texts
-from ..encoding.loading import LoadedTable, read_sample_rows, read_table
-from ..encoding.profile import Profile, Roles, make_profile
+from ..encoding.disk_cache import Cache, CacheFolder, make_cache
+from ..encoding.encoder import Encoder, settle_texts
+from ..encoding.profile import LoadedTable, Profile, ProfileOptions, Roles, make_profile, read_table
 from ..encoding.sparse_codes import pool_axis
 from ..losses.loss import Loss, choose_loss
 from ..model.additive_model import AdditiveModel
 from ..model.summary import Summary
-from ..terms.features import Selection, select_columns
+from ..terms.features import select_columns
 from ..terms.term import Plan
 from .block_loader import BlockLoader
 from .checkpointer import NO_CHECKPOINTS, Checkpointer
 from .codes import Codes
-from .defaults import WIDE_KNOTS, WIDE_NUMBERS, WIDE_SHARE, count_terms
+from .defaults import WIDE_KNOTS, count_terms
 from .rows import Rows, place_rows
 from .schedule import Ensemble
 
-WIDE_UNITS = 1e-25, 1e15  # deviations of a target whose coefficients single precision, and a file, hold
-
 
 class TableSource(Protocol):
-    """A table that has been opened.
-
-    names, n_rows, classes : columns, rows, labels (None for a regression)
-    target : name of the target, if it has one
-    """
+    """A table that has been opened."""
 
     @property
     def names(self) -> Sequence[str]: ...
     @property
     def n_rows(self) -> int: ...
     @property
-    def classes(self) -> np.ndarray | None: ...
+    def classes(self) -> np.ndarray | None: ...  # None for a regression
     @property
-    def target(self) -> str | None: ...
-    def kind(self, config: FitConfig, plan: Plan) -> str: ...
+    def target(self) -> str | None: ...  # name of the target, if it has one
+    def kinds(self, config: FitConfig, plan: Plan) -> Collection[str]: ...  # "wide", "update": see `config.UNREAD`
     def encode(self, config: FitConfig, plan: Plan, rng: np.random.Generator) -> Codes: ...
     def compile(self, ensemble: Ensemble, codes: Codes, config: FitConfig, summary: Summary) -> AdditiveModel: ...
 
@@ -74,14 +66,10 @@ class TrainingTable(Protocol):
     ) -> AbstractContextManager[TableSource]: ...
 
 
-@dataclass(frozen=True, eq=False)
-class MemoryTable:
-    """Columns in memory with their target; every process has all of them."""
+class InMemory:
+    """Names and rows of a table whose columns are in memory."""
 
     columns: Columns
-    sample: Sample
-    classes: np.ndarray | None
-    target: str | None = None
 
     @property
     def names(self) -> Sequence[str]:
@@ -90,6 +78,16 @@ class MemoryTable:
     @property
     def n_rows(self) -> int:
         return self.columns.n_rows
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryTable(InMemory):
+    """Columns in memory with their target; every process has all of them."""
+
+    columns: Columns
+    sample: Sample
+    classes: np.ndarray | None
+    target: str | None = None
 
     @contextmanager
     def open(
@@ -100,11 +98,10 @@ class MemoryTable:
         check_processes(config, columns, group)
         yield replace(self, columns=columns)
 
-    def kind(self, config: FitConfig, plan: Plan) -> str:
-        return "wide" if self._is_wide(config, plan) else ""
+    def kinds(self, config: FitConfig, plan: Plan) -> Collection[str]:
+        return ["wide"] if self._is_wide(config, plan) else []
 
     def encode(self, config: FitConfig, plan: Plan, rng: np.random.Generator) -> Codes:
-        check_knots(config.knots, self.names)
         if self._is_wide(config, plan):
             return self._share_axis(config, plan, rng)
         if len(plan.features) > count_terms(config, self.n_rows):
@@ -123,42 +120,39 @@ class MemoryTable:
         return Codes(encoder, numbers, sample, loss, rows, plan, *known)
 
     def _is_wide(self, config: FitConfig, plan: Plan) -> bool:
-        """Has the table so many columns, and rows so few values, that terms are trained in low rank?
+        """Whether terms are trained in low rank: 20,000 terms × outputs, and at most a tenth of the values present.
 
         The rule reads what the table holds, not its container. Other bases, engines and scalings need whole tables.
         """
         columns, n_classes = self.columns, 2 if self.classes is None else len(self.classes)
-        plain = config.scaling == "auto" and config.engine == "grid" and config.basis == "mlp" and not config.knots
-        plain = plain and not config.tied_classes and str(config.device) == "cpu"
+        network = config.network
+        plain = network.scaling is None and network.engine == "grid" and network.basis == "mlp"
+        plain = plain and not network.tied_classes and str(config.device) == "cpu"
         if not plain or columns.columns is not None or config.feature_types is not None:
             return False
-        if (len(plan.features) + len(plan.listed)) * max(1, n_classes - 1) < WIDE_NUMBERS:
+        if (len(plan.features) + len(plan.listed)) * max(1, n_classes - 1) < 20_000:
             return False
         if columns.sparse is not None:
             present = len(columns.sparse.value)
         else:
             assert columns.matrix is not None
-            present = int(is_present(columns.matrix, config.absent_value).sum())
-        return bool(present <= (1 - WIDE_SHARE) * columns.n_rows * len(columns))
+            present = int(is_present(columns.matrix, config.storage.absent_value).sum())
+        return bool(present <= (1 - 0.9) * columns.n_rows * len(columns))
 
     def _share_axis(self, config: FitConfig, plan: Plan, rng: np.random.Generator) -> Codes:
         """Codes of a very wide sparse table: one axis for all columns."""
-        if plan.n_triples or (plan.n_pairs and not plan.is_automatic):
-            raise ValueError(
-                f"interactions={config.interactions!r} and triples={config.triples!r} request a search, but "
-                f"interactions are not searched in a table with {len(self.columns):,} columns, nearly all of whose "
-                "values are absent; list them as tuples of columns"
-            )
+        if plan.is_automatic and not plan.n_triples:
+            plan = replace(plan, n_pairs=0)  # pairs of a wide table are searched on request only
         stored = self.columns.sparse
         if stored is None:
             assert self.columns.matrix is not None
-            stored = to_sparse(self.columns.matrix, config.absent_value)
+            stored = to_sparse(self.columns.matrix, config.storage.absent_value)
         weights = None if (self.sample.weights == 1).all() else self.sample.weights
         axis = pool_axis(stored, weights, max_knots=min(config.max_bins, WIDE_KNOTS[1]))
         encoder = Encoder(tuple(Axis(name, axis.kind, axis.knots, axis.places) for name in self.names))
         numbers, tidy = tidy_rows(stored, self.sample, self.names)
         loss, rows = place_sample(tidy, self.classes, config, rng)
-        low, high = WIDE_UNITS
+        low, high = 1e-25, 1e15
         if not low <= loss.unit <= high:
             raise ValueError(
                 f"the target's standard deviation is {loss.unit:.1e}, but a model of a very wide sparse table keeps "
@@ -175,9 +169,13 @@ class MemoryTable:
         assert numbers is not None
         order, tidy = order_rows(numbers, self.sample, columns.names)
         loss, rows = place_sample(tidy, self.classes, config, rng)
+        judges = rows
+        if not bool(rows.held_out.any()):  # hold a seventh out for the selection alone
+            child = rng.spawn(1)[0]
+            judges = place_rows(tidy, loss, max(3, config.outer_bags), 1 / 7, child, config.device)
         found = select_columns(
             numbers, np.arange(columns.n_rows)[order], -loss.first_slope(tidy), tidy.weights,
-            hold_out_rows(rows, tidy, loss, config, rng), columns.names, plan.features,
+            judges.held_out.cpu().numpy(), columns.names, plan.features,
             None if isinstance(config.max_terms, str) else config.max_terms, kernels.count_threads(config.n_jobs),
             rng.spawn(1)[0],
         )  # fmt: skip
@@ -187,9 +185,12 @@ class MemoryTable:
         if whole is None:
             axes = dict(zip(features, encoder.axes, strict=True))
             whole = Encoder(tuple(axes.get(f) or unused_axis(name) for f, name in enumerate(columns.names)))
-        if bool(rows.held_out.any()):
-            rows = replace(rows, member_mask=find_member_mask(found, features))
-        codes = self._make_codes(encoder, take_rows(encoder.numbers(few), order), tidy, plan, loss, rows)
+        if bool(rows.held_out.any()):  # members use the columns they selected, and all that only interactions need
+            selected = dict(zip(found.features.tolist(), found.member_mask, strict=True))
+            everyone = np.ones(found.member_mask.shape[1], dtype=bool)
+            mask = np.stack([selected.get(feature, everyone) for feature in features])
+            rows = replace(rows, member_mask=None if mask.all() else torch.from_numpy(mask))
+        codes = self._make_codes(encoder, encoder.numbers(few)[order], tidy, plan, loss, rows)
         return replace(codes, features=features, whole=whole)
 
 
@@ -204,11 +205,22 @@ class FileTable:
     def open(
         self, config: FitConfig, group: ProcessGroup, seed: int, checkpointer: Checkpointer
     ) -> Iterator[CachedTable]:
-        """The first pass: axes, rows and classes."""
-        check_in_memory(config, self.roles)
+        """The first pass: axes, rows and classes. What needs the whole table in memory is refused."""
+        n_columns = len(self.roles.features)
+        if config.network.engine == "exact":
+            raise ValueError(
+                "engine='exact' needs the table in memory, but it is larger than memory_limit; set engine='grid'"
+            )
+        if isinstance(config.max_terms, int) and config.max_terms < n_columns:
+            raise ValueError(
+                f"max_terms={config.max_terms} needs the table in memory to choose among {n_columns:,} columns, but it "
+                "is larger than memory_limit; list the columns to take in feature_names"
+            )
         with open_folder(config, self.source, group) as folder:
-            threads, path = kernels.count_threads(config.n_jobs), config.cache_path
-            profile = make_profile(self.source, self.roles, config.classifier, config, group, threads, path)
+            threads, path = kernels.count_threads(config.n_jobs), config.storage.cache_path
+            scaling = config.network.scaling or "quantile"
+            options = ProfileOptions(config.feature_types, scaling, config.max_bins, bool(config.verbose))
+            profile = make_profile(self.source, self.roles, config.classifier, options, group, threads, path)
             check_weight_sum(profile.weight_sum)
             limit = choose_limit(config, checkpointer, group)
             yield CachedTable(self.source, profile, folder, group, seed, limit)
@@ -241,14 +253,14 @@ class CachedTable:
     def target(self) -> str:
         return self.profile.roles.target
 
-    def kind(self, config: FitConfig, plan: Plan) -> str:
-        return ""
+    def kinds(self, config: FitConfig, plan: Plan) -> Collection[str]:
+        return []
 
     def encode(self, config: FitConfig, plan: Plan, rng: np.random.Generator) -> Codes:
         """The second pass: numbers on disk; a random sample of the rows stays in memory and stands for all."""
         profile, division = self.profile, self._divide(config, plan)
         cache = self._find_cache(config, division)
-        block = read_sample_rows(cache, self.group)
+        block = cache.read_sample(self.group)
         numbers, tidy = tidy_rows(block.numbers, Sample(block.y, block.weights), profile.encoder.names)
         if profile.classes is not None and len(found := np.unique(tidy.y)) < 2:
             raise ValueError(
@@ -303,15 +315,14 @@ def read_in_memory(
     group = find_process_group()
     if source.local and group.size > 1:
         return None
-    return read_table(
-        source, roles, count_rows_in_memory(len(roles.features), choose_limit(config, checkpointer, group))
-    )  # fmt: skip
+    limit = choose_limit(config, checkpointer, group)
+    return read_table(source, roles, count_rows_in_memory(len(roles.features), limit))
 
 
 def choose_limit(config: FitConfig, checkpointer: Checkpointer, group: ProcessGroup) -> int:
     """Bytes that a process may hold: as given, or what was free when the fit began."""
-    limit = group.agree(read_limit(config.memory_limit))
-    return checkpointer.choose("limit", limit) if config.memory_limit is None else limit
+    limit = group.agree(read_limit(config.storage.memory_limit))
+    return checkpointer.choose("limit", limit) if config.storage.memory_limit is None else limit
 
 
 def check_processes(config: FitConfig, columns: Columns, group: ProcessGroup) -> None:
@@ -322,23 +333,10 @@ def check_processes(config: FitConfig, columns: Columns, group: ProcessGroup) ->
             f"{group.size} processes fit one model together, so all of them must have the same table, but one has "
             f"{sizes[0][0]:,} rows × {len(sizes[0][1]):,} columns and another {other[0]:,} × {len(other[1]):,}"
         )
-    if group.size > 1 and config.engine == "exact":
+    if group.size > 1 and config.network.engine == "exact":
         raise ValueError(
             "engine='exact' trains in one process: its tables are those of a batch; set engine='grid', or start one "
             f"process instead of {group.size}"
-        )
-
-
-def check_in_memory(config: FitConfig, roles: Roles) -> None:
-    """Refuse what needs the whole table in memory."""
-    if config.engine == "exact":
-        raise ValueError(
-            "engine='exact' needs the table in memory, but it is larger than memory_limit; set engine='grid'"
-        )
-    if isinstance(config.max_terms, int) and config.max_terms < len(roles.features):
-        raise ValueError(
-            f"max_terms={config.max_terms} needs the table in memory to choose among {len(roles.features):,} "
-            "columns, but it is larger than memory_limit; list the columns to take in feature_names"
         )
 
 
@@ -348,7 +346,7 @@ def open_folder(config: FitConfig, source: Source, group: ProcessGroup) -> Itera
 
     A fit with checkpoints that fails leaves the cache for the fit that resumes it.
     """
-    path = config.cache_path or Path(tempfile.mkdtemp(prefix="neuralbasis-"))
+    path = config.storage.cache_path or Path(tempfile.mkdtemp(prefix="neuralbasis-"))
     folder, is_over = CacheFolder(path, group), False
     try:
         if not group.agree(source.fingerprint()):  # no way to know whether a cache holds these rows
@@ -356,7 +354,7 @@ def open_folder(config: FitConfig, source: Source, group: ProcessGroup) -> Itera
         yield folder
         is_over = True
     finally:
-        folder.close(config.keep_cache or not (is_over or config.checkpoint_dir is None))
+        folder.close(config.storage.keep_cache or not (is_over or config.storage.checkpoint_dir is None))
 
 
 def place_sample(
@@ -369,23 +367,4 @@ def place_sample(
 
 def fit_encoder(columns: Columns, sample: Sample, config: FitConfig) -> Encoder:
     weights = None if (sample.weights == 1).all() else sample.weights
-    knots = {name: values for name, values in (config.knots or {}).items() if name in columns.names}
-    return Encoder.fit(columns, weights, config.feature_types, config.axis_scaling, config.max_bins, knots)
-
-
-def hold_out_rows(
-    rows: Rows, sample: Sample, loss: Loss, config: FitConfig, rng: np.random.Generator
-) -> np.ndarray:  # fmt: skip
-    """(N, M) rows that each member holds out; a seventh for the selection alone if they hold out none."""
-    if not bool(rows.held_out.any()):
-        child = rng.spawn(1)[0]
-        rows = place_rows(sample, loss, max(3, config.outer_bags), 1 / 7, child, config.device)
-    return rows.held_out.cpu().numpy()
-
-
-def find_member_mask(found: Selection, features: Sequence[int]) -> torch.Tensor | None:
-    """(features, M) columns that each member uses: those it selected, and all that only interactions need."""
-    selected = dict(zip(found.features.tolist(), found.member_mask, strict=True))
-    everyone = np.ones(found.member_mask.shape[1], dtype=bool)
-    mask = np.stack([selected.get(feature, everyone) for feature in features])
-    return None if mask.all() else torch.from_numpy(mask)
+    return Encoder.fit(columns, weights, config.feature_types, config.network.scaling or "quantile", config.max_bins)

@@ -9,50 +9,44 @@ there: to 1 where the data have changed, to 0 where a correction is noise. Train
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..config import FitConfig
-from ..data.columns import Columns
+from ..data.columns import Columns, weigh_codes
 from ..data.target import Sample, tidy_rows
 from ..distributed.process_group import ProcessGroup
 from ..encoding.axis import Axis, level_axis
 from ..encoding.encoder import Encoder
 from ..encoding.layout import Layout, flatten
 from ..losses.loss import Loss, choose_loss
-from ..losses.squared_error import SquaredError
 from ..model.additive_model import AdditiveModel
+from ..model.density import is_silent
 from ..model.merge import centre_shapes, count_rows, plain_shape
-from ..model.purify import Table, is_silent
-from ..model.shapes import LowRankShape, Shape
+from ..model.purify import Table
+from ..model.shapes import Shape, make_shapes
 from ..model.summary import Summary
 from ..terms.term import Plan
 from .checkpointer import Checkpointer
 from .codes import Codes
 from .compile import compile_members
-from .rows import place_rows
+from .rows import Rows, place_rows
 from .schedule import Ensemble, Trainer
+from .tables import InMemory
+from .wide import WideTrainer
 
 
 @dataclass(frozen=True, eq=False)
-class UpdateTable:
+class UpdateTable(InMemory):
     """New rows of a fitted model, with its columns in its order."""
 
     model: AdditiveModel
     columns: Columns
     sample: Sample
     target: str | None = None
-
-    @property
-    def names(self) -> Sequence[str]:
-        return self.columns.names
-
-    @property
-    def n_rows(self) -> int:
-        return self.columns.n_rows
 
     @property
     def classes(self) -> np.ndarray | None:
@@ -62,42 +56,66 @@ class UpdateTable:
     def open(
         self, config: FitConfig, group: ProcessGroup, seed: int, checkpointer: Checkpointer
     ) -> Iterator[UpdateTable]:
-        if any(isinstance(shape, LowRankShape) for shape in self.model.shapes):
-            raise ValueError("a model of a very wide sparse table, whose terms are kept in factors, cannot be updated")
         yield self
 
-    def kind(self, config: FitConfig, plan: Plan) -> str:
-        return "update"
+    def kinds(self, config: FitConfig, plan: Plan) -> Collection[str]:
+        return ["update", *(["wide"] if self.model.is_wide else [])]
 
     def encode(self, config: FitConfig, plan: Plan, rng: np.random.Generator) -> Codes:
         """The rows on the model's axes, to which new levels are added, and with the model's scores."""
         given = self.model.scores(self.columns)
         sample = replace(self.sample, init=given if self.sample.init is None else given + self.sample.init)
+        if self.model.is_wide:
+            return self._encode_wide(sample, config, rng)
         used = sorted({feature for term in self.model.terms for feature in term})
         known = learn_levels(_renumber(self.model, used), self.columns.take(used), sample.weights)
         numbers, tidy = tidy_rows(known.encoder.numbers(self.columns.take(used)), sample, known.encoder.names)
-        loss = _choose_loss(tidy, self.classes)
-        rows = place_rows(tidy, loss, config.outer_bags, config.validation_size, rng, config.device)
-        n_old, n_new = count_rows(known), float(tidy.weights.sum())
+        loss, rows = self._place_rows(tidy, config, rng)
         whole = Encoder(tuple(dict(zip(used, known.encoder.axes, strict=True)).get(f, axis) for f, axis in
                               enumerate(self.model.encoder.axes)))  # fmt: skip
         plan = Plan(tuple(range(len(used))), (), 0, 0, frozenset())
         return Codes(
             known.encoder, numbers, tidy, loss, rows, plan, self.classes, self.n_rows, len(self.columns), used, whole,
-            layout=lay_out_model(known), usual=n_new / (n_old + n_new),
+            layout=lay_out_model(known), usual=_find_share(count_rows(known), tidy),
         )  # fmt: skip
+
+    def _encode_wide(self, sample: Sample, config: FitConfig, rng: np.random.Generator) -> Codes:
+        """The rows of a wide model."""
+        factors, encoder = self.model.factors, self.model.encoder
+        numbers, tidy = tidy_rows(self.model.store(self.columns), sample, encoder.names)
+        loss, rows = self._place_rows(tidy, config, rng)
+        terms = [term for term in self.model.terms if len(term) > 1]
+        mains = tuple(term[0] for term in self.model.terms if len(term) == 1)
+        return Codes(
+            encoder, numbers, tidy, loss, rows, Plan(mains, tuple(terms), 0, 0, frozenset()), self.classes, self.n_rows,
+            len(self.columns), wide=True, factors=factors, usual=_find_share(factors[0].total, tidy),
+        )  # fmt: skip
+
+    def _place_rows(self, tidy: Sample, config: FitConfig, rng: np.random.Generator) -> tuple[Loss, Rows]:
+        # The correction of a regression has to find a new mean: held-out rows must confirm it as well.
+        loss = replace(choose_loss(tidy, self.classes), shift=0.0)
+        return loss, place_rows(tidy, loss, config.outer_bags, config.validation_size, rng, config.device)
 
     def compile(self, ensemble: Ensemble, codes: Codes, config: FitConfig, summary: Summary) -> AdditiveModel:
         """The model plus its corrections."""
+        if isinstance(ensemble, WideTrainer):
+            return replace(
+                self.model, intercept=self.model.intercept + ensemble.intercept, summary=self._add(summary),
+                shapes=make_shapes(ensemble.factors, self.model.encoder),
+            )  # fmt: skip
         assert isinstance(ensemble, Trainer)
         assert codes.features is not None
         assert codes.whole is not None
-        tables, intercepts = compile_members(ensemble.stages)
+        tables, intercepts = compile_members(ensemble.stages, codes.rows.n_effective)
         known = _renumber(learn_levels(self.model, self.columns, self.sample.weights), codes.features)
-        shapes = [
-            _add(_find(known, table), table, ensemble.shares.get(table.term, codes.usual), codes.loss.unit)
-            for table in tables
-        ]
+        found = {shape.term: plain_shape(shape) for shape in known.shapes}
+        shapes = []
+        for table in tables:
+            shape = found.get(table.term)
+            if shape is None:  # the model has no such term
+                zeros = np.zeros((*table.weights.shape, known.n_outputs))
+                shape = Shape(table.term, table.axes, zeros, zeros, np.zeros_like(table.weights))
+            shapes.append(_add(shape, table, ensemble.shares.get(table.term, codes.usual), codes.loss.unit))
         moves = intercepts.reshape(-1, codes.loss.n_outputs).mean(axis=0) * codes.loss.unit
         if len(moves) > 1:  # only differences between classes matter
             moves = moves - moves.mean()
@@ -119,9 +137,10 @@ class UpdateTable:
         )  # fmt: skip
 
 
-def _choose_loss(sample: Sample, classes: np.ndarray | None) -> Loss:
-    """The correction has to find a new mean of a regression's target: held-out rows must confirm it as well."""
-    return choose_loss(sample, classes) if classes is not None else replace(SquaredError.of(sample), shift=0.0)
+def _find_share(n_old: float, new: Sample) -> float:
+    """Share of the new rows among all rows."""
+    n_new = float(new.weights.sum())
+    return n_new / (n_old + n_new)
 
 
 def lay_out_model(model: AdditiveModel) -> Layout:
@@ -132,14 +151,6 @@ def lay_out_model(model: AdditiveModel) -> Layout:
         turned.append((tuple(shape.term[d] for _, d in by_name), tuple(shape.axes[d] for _, d in by_name)))
     turned.sort(key=lambda item: (len(item[0]), [names[feature] for feature in item[0]]))
     return flatten(model.encoder.axes, [term for term, _ in turned], [axes for _, axes in turned])
-
-
-def _find(model: AdditiveModel, table: Table) -> Shape:
-    """What the model says of a term; nothing, if it has none."""
-    if table.term in model.terms:
-        return plain_shape(model.shapes[model.terms.index(table.term)])
-    zeros = np.zeros((*table.weights.shape, model.n_outputs))
-    return Shape(table.term, table.axes, zeros, zeros, np.zeros_like(table.weights))
 
 
 def _add(shape: Shape, table: Table, share: float, unit: float) -> Shape:
@@ -168,25 +179,17 @@ def learn_levels(model: AdditiveModel, columns: Columns, weights: np.ndarray) ->
     axes = list(model.encoder.axes)
     for feature, axis in enumerate(axes):
         if axis.kind == "nominal" and axis.levels is not None:
-            labels = columns[feature].to_labels()
-            assert labels.codes is not None
-            assert labels.levels is not None
-            known = labels.codes >= 0
-            mass = np.bincount(labels.codes[known], weights[known], minlength=len(labels.levels))
-            axes[feature] = _add_levels(axis, dict(zip(labels.levels, mass.tolist(), strict=True)))
+            codes, names = columns[feature].to_labels()
+            counts = dict(zip(names, weigh_codes(codes, len(names), weights).tolist(), strict=True))
+            levels = set(axis.levels)
+            new = {level: count for level, count in counts.items() if level not in levels and count > 0}
+            if new:
+                own = np.ones(len(axis.levels)) if axis.mass is None else axis.mass
+                mass = np.r_[own, list(new.values())]
+                axes[feature] = level_axis(axis.name, axis.kind, [*axis.levels, *new], mass)
     plain = [plain_shape(shape) for shape in model.shapes]
     shapes = [_widen(shape, axes[shape.term[0]]) if len(shape.term) == 1 else shape for shape in plain]
     return replace(model, encoder=Encoder(tuple(axes)), shapes=tuple(shapes))
-
-
-def _add_levels(axis: Axis, mass: dict[str, float]) -> Axis:
-    """The axis with the levels of this mass that it has not, behind its own."""
-    known = set(axis.levels or ())
-    new = {level: count for level, count in mass.items() if level not in known and count > 0}
-    if not new:
-        return axis
-    own = np.ones(len(known)) if axis.mass is None else axis.mass
-    return level_axis(axis.name, axis.kind, [*(axis.levels or ()), *new], np.r_[own, list(new.values())])
 
 
 def _widen(shape: Shape, axis: Axis) -> Shape:

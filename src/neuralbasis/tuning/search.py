@@ -16,19 +16,21 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from numbers import Real
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from ..checks import is_integer, is_number, require, require_integer
 from ..progress import open_bar
 
 if TYPE_CHECKING:
     from optuna import Study
     from optuna.distributions import BaseDistribution
-    from optuna.samplers import BaseSampler
-    from optuna.trial import FrozenTrial
+
+    Dimension: TypeAlias = tuple[BaseDistribution, dict[Any, Any]]  # and the values of the labels of a list
+    Dimensions: TypeAlias = dict[str, Dimension]
 
 # PAPER §4.3 and appendix: ranges of the random search, which used the validation part of each data set.
 DROPOUTS = [0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
@@ -40,62 +42,32 @@ PAPER_RANGES: dict[str, Any] = {
     "basis_dropout": DROPOUTS,
 }
 SAMPLERS = ("random", "tpe")
-_STUDY = "neuralbasis"
 _PLAIN = (str, bool, int, float, type(None))  # values that a journal can hold; others are stored as their repr
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One trial of settings and its result.
+    """One trial of settings and its result."""
 
-    number : index of the trial, from 0
-    settings : name -> value; empty if nothing was changed
-    loss : NaN if the trial failed
-    seconds : duration of the measurement
-    error : reason of the failure, or None
-    """
-
-    number: int
-    settings: Mapping[str, Any]
-    loss: float
+    number: int  # from 0
+    settings: Mapping[str, Any]  # empty if nothing was changed
+    loss: float  # NaN if the trial failed
     seconds: float
-    error: str | None = None
+    error: str | None = None  # reason of the failure
 
 
 def search(
-    measure: Callable[[dict[str, Any]], float],
-    space: Mapping[str, Any],
-    *,
-    n_trials: int = 20,
-    time_limit: float | None = None,
-    sampler: str = "random",
-    storage: str | os.PathLike[str] | None = None,
-    random_state: int = 42,
-    unchanged: bool = False,
-    identity: Mapping[str, str] | None = None,
-    verbose: bool = False,
-) -> list[Trial]:
-    """Measure settings drawn from a space.
+    measure: Callable[[dict[str, Any]], float], space: Mapping[str, Any], *, n_trials: int = 20,
+    time_limit: float | None = None, sampler: str = "random", storage: str | os.PathLike[str] | None = None,
+    random_state: int = 42, unchanged: bool = False, identity: Mapping[str, str] | None = None, verbose: bool = False,
+) -> list[Trial]:  # fmt: skip
+    """Measure settings drawn from a space, a mapping from a name to values as described above.
 
-    Parameters
-    ----------
-    measure : takes settings and returns a loss; an exception makes the trial a failed one, with a warning
-    space : name -> a list of values, (low, high), or (low, high, "log"); integers if both ends are integers
-    n_trials : total number of trials, including those in `storage`
-    time_limit : seconds after which no trial starts; the first trial of a search always runs
-    sampler : "random", or "tpe", which learns from previous trials
-    storage : file of trials; a run with an existing file continues its search
-    random_state : seed; the same seed gives the same trials
-    unchanged : whether the first trial has empty settings; if it fails, its exception is raised
-    identity : name -> text of everything else that the losses depend on; a file with another identity is refused
-    verbose : show a progress bar with the smallest loss
+    An exception of `measure` makes the trial a failed one, with a warning. `n_trials` includes those in the file
+    `storage`; a run with an existing file continues its search, unless its `identity` (everything else that the losses
+    depend on) differs. No trial but the first starts after `time_limit` seconds. If `unchanged`, the first trial has
+    empty settings, and its exception is raised. `tune` documents the other parameters.
 
-    Returns
-    -------
-    list of Trial
-
-    Examples
-    --------
     >>> trials = search(lambda s: (s["x"] - 3) ** 2, {"x": (0.0, 10.0)}, n_trials=50)
     >>> len(trials), abs(best_trial(trials).settings["x"] - 3) < 0.5
     (50, True)
@@ -103,15 +75,24 @@ def search(
     check_limits(n_trials, time_limit, sampler, random_state)
     mine = {**(identity or {}), "space": repr(dict(space)), "sampler": sampler, "random_state": repr(random_state)}
     with _quiet_optuna():
+        from optuna.samplers import RandomSampler, TPESampler
+
         dimensions = {name: _read_dimension(name, values) for name, values in space.items()}
-        runner = _TrialRunner(_open_study(storage, mine), dimensions, sampler, random_state, unchanged)
-        with open_bar(n_trials, "trials", "trial", verbose, min(runner.n_done, n_trials)) as bar:
+        study = _open_study(storage, mine)
+        trials = _list_trials(study, dimensions)
+        with open_bar(n_trials, "trials", "trial", verbose, min(len(trials), n_trials)) as bar:
             end = time.monotonic() + (math.inf if time_limit is None else time_limit)
-            while runner.n_done < n_trials and (runner.n_done == 0 or time.monotonic() < end):
-                runner.run(measure)
+            while len(trials) < n_trials and (not trials or time.monotonic() < end):
+                seed = int(np.random.SeedSequence([random_state, len(trials)]).generate_state(1)[0])
+                study.sampler = RandomSampler(seed) if sampler == "random" else TPESampler(seed=seed)
+                _run_trial(study, measure, dimensions, len(trials), is_unchanged=unchanged and not trials)
+                trials = _list_trials(study, dimensions)
                 bar.update()
-                bar.set_postfix_str(_describe(runner.list_trials(), end - time.monotonic()))
-        return runner.list_trials()
+                losses = [trial.loss for trial in trials if trial.error is None]
+                best = f"best {min(losses):.5g}" if losses else "all failed"
+                left = "" if math.isinf(end) else f", {max(0, end - time.monotonic()):.0f} s left"
+                bar.set_postfix_str(best + left)
+        return trials
 
 
 def best_trial(trials: Sequence[Trial]) -> Trial:
@@ -122,75 +103,48 @@ def best_trial(trials: Sequence[Trial]) -> Trial:
     return min(done, key=lambda trial: trial.loss)
 
 
-@dataclass(frozen=True, eq=False)
-class Dimension:
-    """One name of a space: its Optuna distribution, and the values of the labels of a list."""
+def _run_trial(
+    study: Study, measure: Callable[[dict[str, Any]], float], dimensions: Dimensions, number: int, is_unchanged: bool
+) -> None:
+    """Draw settings, measure them and store the trial."""
+    from optuna.trial import TrialState
 
-    distribution: BaseDistribution
-    values: dict[Any, Any] = field(default_factory=dict)  # label -> value
+    trial = study.ask({} if is_unchanged else {name: distribution for name, (distribution, _) in dimensions.items()})
+    settings, started = _read_settings(trial.params, dimensions), time.monotonic()
+    loss, error = math.nan, None
+    try:
+        loss = float(measure(settings))
+        if not math.isfinite(loss):
+            error = f"a loss of {loss}"
+    except Exception as problem:
+        if is_unchanged:
+            raise
+        error = f"{type(problem).__name__}: {' '.join(str(problem).split())}"
+    trial.set_user_attr("error", error)
+    trial.set_user_attr("seconds", time.monotonic() - started)
+    if error is None:
+        study.tell(trial, loss)
+    else:
+        study.tell(trial, state=TrialState.FAIL)
+        warnings.warn(f"trial {number} failed with {error}; the search continues", stacklevel=3)
 
-    def read(self, drawn: Any) -> Any:
-        """The value of what Optuna drew."""
-        return self.values.get(drawn, drawn)
+
+def _list_trials(study: Study, dimensions: Dimensions) -> list[Trial]:
+    """Trials that were completed or failed; a trial that was killed has no seconds."""
+    found = study.get_trials(deepcopy=False)
+    finished = [trial for trial in found if trial.state.is_finished() and "seconds" in trial.user_attrs]
+    return [
+        Trial(
+            number, _read_settings(trial.params, dimensions), math.nan if trial.value is None else trial.value,
+            trial.user_attrs["seconds"], trial.user_attrs["error"],
+        )
+        for number, trial in enumerate(finished)
+    ]  # fmt: skip
 
 
-@dataclass(eq=False)
-class _TrialRunner:
-    """Draws settings, measures them and stores the trials in a study."""
-
-    study: Study
-    dimensions: Mapping[str, Dimension]
-    sampler: str
-    random_state: int
-    unchanged: bool
-
-    @property
-    def n_done(self) -> int:
-        return len(self._finished())
-
-    def run(self, measure: Callable[[dict[str, Any]], float]) -> None:
-        """Run and store the next trial."""
-        from optuna.trial import TrialState
-
-        number = self.n_done
-        is_unchanged = self.unchanged and number == 0
-        self.study.sampler = _make_sampler(self.sampler, self.random_state, number)
-        space = {} if is_unchanged else {name: d.distribution for name, d in self.dimensions.items()}
-        trial = self.study.ask(space)
-        settings, started = self._read(trial.params), time.monotonic()
-        loss, error = math.nan, None
-        try:
-            loss = float(measure(settings))
-            if not math.isfinite(loss):
-                error = f"a loss of {loss}"
-        except Exception as problem:
-            if is_unchanged:
-                raise
-            error = f"{type(problem).__name__}: {' '.join(str(problem).split())}"
-        trial.set_user_attr("error", error)
-        trial.set_user_attr("seconds", time.monotonic() - started)
-        if error is None:
-            self.study.tell(trial, loss)
-        else:
-            self.study.tell(trial, state=TrialState.FAIL)
-            warnings.warn(f"trial {number} failed with {error}; the search continues", stacklevel=3)
-
-    def list_trials(self) -> list[Trial]:
-        return [
-            Trial(
-                number, self._read(found.params), math.nan if found.value is None else found.value,
-                found.user_attrs["seconds"], found.user_attrs["error"],
-            )
-            for number, found in enumerate(self._finished())
-        ]  # fmt: skip
-
-    def _finished(self) -> list[FrozenTrial]:
-        """Trials that were completed or failed; a trial that was killed has no seconds."""
-        trials = self.study.get_trials(deepcopy=False)
-        return [trial for trial in trials if trial.state.is_finished() and "seconds" in trial.user_attrs]
-
-    def _read(self, drawn: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: dimension.read(drawn[name]) for name, dimension in self.dimensions.items() if name in drawn}
+def _read_settings(drawn: Mapping[str, Any], dimensions: Dimensions) -> dict[str, Any]:
+    """The values of what Optuna drew."""
+    return {name: values.get(drawn[name], drawn[name]) for name, (_, values) in dimensions.items() if name in drawn}
 
 
 def _open_study(storage: str | os.PathLike[str] | None, identity: Mapping[str, str]) -> Study:
@@ -202,7 +156,7 @@ def _open_study(storage: str | os.PathLike[str] | None, identity: Mapping[str, s
 
     try:
         kept = InMemoryStorage() if storage is None else JournalStorage(JournalFileBackend(os.fspath(storage)))
-        study = create_study(storage=kept, study_name=_STUDY, direction="minimize", load_if_exists=True)
+        study = create_study(storage=kept, study_name="neuralbasis", direction="minimize", load_if_exists=True)
     except (ValueError, KeyError, TypeError) as error:  # lines that are not JSON, or not Optuna's
         raise ValueError(
             f"storage {os.fspath(storage or '')!r} is not a file of trials; name a new file, or one that a search wrote"
@@ -220,25 +174,18 @@ def _open_study(storage: str | os.PathLike[str] | None, identity: Mapping[str, s
     return study
 
 
-def _make_sampler(kind: str, random_state: int, number: int) -> BaseSampler:
-    from optuna.samplers import RandomSampler, TPESampler
-
-    seed = int(np.random.SeedSequence([random_state, number]).generate_state(1)[0])
-    return RandomSampler(seed) if kind == "random" else TPESampler(seed=seed)
-
-
 def _read_dimension(name: str, choices: Any) -> Dimension:
     """Read one item of a space: a list of values or a range."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if isinstance(choices, list) and choices:
         values = {value if isinstance(value, _PLAIN) else repr(value): value for value in choices}
-        return Dimension(CategoricalDistribution(tuple(values)), values)
+        return CategoricalDistribution(tuple(values)), values
     if isinstance(choices, tuple) and len(choices) in (2, 3) and _is_range(*choices):
         low, high, is_log = choices[0], choices[1], len(choices) == 3
-        if isinstance(low, Integral) and isinstance(high, Integral):
-            return Dimension(IntDistribution(int(low), int(high), log=is_log))
-        return Dimension(FloatDistribution(float(low), float(high), log=is_log))
+        if is_integer(low) and is_integer(high):
+            return IntDistribution(int(low), int(high), log=is_log), {}
+        return FloatDistribution(float(low), float(high), log=is_log), {}
     raise ValueError(
         f"space of {name!r} must be a list of values, (low, high) or (low, high, 'log') with low < high (and above 0 "
         f"for 'log'), not {choices!r}"
@@ -246,20 +193,16 @@ def _read_dimension(name: str, choices: Any) -> Dimension:
 
 
 def _is_range(low: Any, high: Any, kind: Any = None) -> bool:
-    is_number = all(isinstance(end, Real) and not isinstance(end, bool) and math.isfinite(end) for end in (low, high))
-    return is_number and bool(low < high) and (kind is None or (kind == "log" and bool(low > 0)))
+    is_increasing = is_number(low) and is_number(high) and bool(low < high)
+    return is_increasing and (kind is None or (kind == "log" and bool(low > 0)))
 
 
 def check_limits(n_trials: Any, time_limit: Any, sampler: Any, random_state: Any) -> None:
     """Raise on the first invalid argument of a search."""
-    if not isinstance(n_trials, Integral) or isinstance(n_trials, bool) or n_trials < 1:
-        raise ValueError(f"n_trials must be an integer of at least 1, not {n_trials!r}")
-    if time_limit is not None and not (isinstance(time_limit, Real) and float(time_limit) > 0):
-        raise ValueError(f"time_limit must be None or seconds above 0, not {time_limit!r}")
-    if sampler not in SAMPLERS:
-        raise ValueError(f"sampler must be one of {SAMPLERS}, not {sampler!r}")
-    if not isinstance(random_state, Integral) or isinstance(random_state, bool) or int(random_state) < 0:
-        raise ValueError(f"random_state must be an integer of at least 0, not {random_state!r}")
+    require_integer("n_trials", n_trials, 1)
+    require("time_limit", time_limit, lambda v: isinstance(v, Real) and float(v) > 0, "seconds above 0", "None or ")
+    require("sampler", sampler, lambda v: v in SAMPLERS, f"one of {SAMPLERS}")
+    require_integer("random_state", random_state, 0)
 
 
 @contextmanager
@@ -275,14 +218,3 @@ def _quiet_optuna() -> Iterator[None]:
         yield
     finally:
         logging.set_verbosity(before)
-
-
-def _describe(trials: Sequence[Trial], seconds_left: float) -> str:
-    """The smallest loss and, if there is a limit, the time left to start trials.
-
-    >>> _describe([Trial(0, {}, 0.5, 1.0)], 12.3), _describe([Trial(0, {}, math.nan, 1.0, "no")], math.inf)
-    ('best 0.5, 12 s left', 'all failed')
-    """
-    losses = [trial.loss for trial in trials if trial.error is None]
-    best = f"best {min(losses):.5g}" if losses else "all failed"
-    return best if math.isinf(seconds_left) else f"{best}, {max(0, seconds_left):.0f} s left"

@@ -10,18 +10,23 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import get_scorer
 
+from ..checks import require
 from ..data.target import check_weights, hold_out
 from ..model.summary import to_plain
 from ..printable import escape
+from ..settings import NetworkConfig, nest
 from .search import PAPER_RANGES, Trial, best_trial, check_limits, search
+
+if TYPE_CHECKING:
+    from ..estimators import Estimator
 
 # Parameters that can matter at the defaults; docs/defaults.md reports how little a search gains.
 DEFAULT_SPACE: dict[str, Any] = {
@@ -29,29 +34,23 @@ DEFAULT_SPACE: dict[str, Any] = {
     "learning_rate": (0.005, 0.08, "log"),
     "interactions": [0, "auto"],
     "max_bins": [17, 49, 193],
-    "n_bases": [16, 32, 64],
+    "network__n_bases": [16, 32, 64],
 }
 MIN_PROBABILITY = 1e-15
 MAX_LISTED = 10  # trials to print
+Rows = tuple[Any, np.ndarray, np.ndarray]  # a table, its target and the weights of its rows
 _NEUTRAL = ("verbose", "n_jobs", "device", "callbacks")  # parameters that do not change the loss
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Tuning:
-    """Result of a search. It prints as a table of the best trials.
+    """Result of a search. It prints as a table of the best trials."""
 
-    estimator : estimator with the best settings, fitted on all rows (not fitted if `refit=False`)
-    best : the trial with the smallest loss
-    trials : all trials in their order
-    loss_name : name of the loss
-    drawn : parameters that had more than one value to draw from
-    """
-
-    estimator: Any
-    best: Trial
+    estimator: Estimator  # with the best settings, fitted unless `refit=False`
+    best: Trial  # the one with the smallest loss
     trials: list[Trial]
     loss_name: str
-    drawn: tuple[str, ...]
+    drawn: tuple[str, ...]  # parameters that had more than one value to draw from
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One record per trial, such as for `pandas.DataFrame(tuning.to_rows())`."""
@@ -66,13 +65,15 @@ class Tuning:
         rows = [["trial", self.loss_name, "seconds", *self.drawn]]
         for t in ranked[:MAX_LISTED]:
             loss = "failed" if t.error is not None else f"{t.loss:#.5g}"
-            values = [_format_value(t.settings[name]) if name in t.settings else "unchanged" for name in self.drawn]
-            rows.append([str(t.number), loss, f"{t.seconds:.1f}", *values])
+            values = [t.settings.get(name, "unchanged") for name in self.drawn]
+            texts = [f"{value:.4g}" if isinstance(value, float) else str(value) for value in values]
+            rows.append([str(t.number), loss, f"{t.seconds:.1f}", *texts])
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         seconds = sum(t.seconds for t in self.trials)
-        lines = [
-            f"{len(self.trials)} trials, {len(failed)} failed, {seconds:.0f} s; the best is trial {self.best.number}"
-        ]
-        lines += ["", *_align(rows)]
+        best = f"the best is trial {self.best.number}"
+        lines = [f"{len(self.trials)} trials, {len(failed)} failed, {seconds:.0f} s; {best}", ""]
+        for row in rows:
+            lines.append("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
         if len(ranked) > MAX_LISTED:
             lines.append(f"… and {len(ranked) - MAX_LISTED} more")
         lines += [f"trial {t.number} failed with {t.error}" for t in failed]
@@ -82,23 +83,12 @@ class Tuning:
 
 
 def tune(
-    estimator: Any,
-    X: Any,
-    y: Any,
-    space: str | Mapping[str, Any] = "default",
-    *,
-    n_trials: int = 20,
-    time_limit: float | None = None,
-    sample_weight: Any = None,
-    validation: tuple[Any, Any] | None = None,
-    validation_size: float = 0.2,
-    scoring: str | Callable | None = None,
-    sampler: str = "random",
-    storage: str | os.PathLike[str] | None = None,
-    refit: bool = True,
-    verbose: bool = True,
+    estimator: Estimator, X: Any, y: Any, space: str | Mapping[str, Any] = "default",
+    *, n_trials: int = 20, time_limit: float | None = None, sample_weight: Any = None,
+    validation: tuple[Any, Any] | None = None, validation_size: float = 0.2, scoring: str | Callable | None = None,
+    sampler: str = "random", storage: str | os.PathLike[str] | None = None, refit: bool = True, verbose: bool = True,
     random_state: int = 42,
-) -> Tuning:
+) -> Tuning:  # fmt: skip
     """Choose parameters of an estimator by the loss on rows that are held out once.
 
     The defaults rarely need tuning: on the tables of docs/defaults.md, a search gained nothing.
@@ -140,30 +130,44 @@ def tune(
     check_limits(n_trials, time_limit, sampler, random_state)
     chosen = _read_space(space, estimator)
     train, held = _split_rows(estimator, X, y, sample_weight, validation, validation_size, random_state)
-    evaluator = SettingsEvaluator(estimator, train, held, scoring)
+    if scoring is None:
+        loss_name = "log loss" if is_classifier(estimator) else "RMSE"
+    else:
+        loss_name = f"−{scoring if isinstance(scoring, str) else to_plain(scoring)}"
+    parameters = {name: to_plain(v) for name, v in estimator.get_params(deep=False).items() if name not in _NEUTRAL}
+    rows = [part.tolist() for _, *parts in (train, held) for part in parts]
+    identity = {  # everything that the losses depend on except the settings
+        "estimator": f"{type(estimator).__name__} {parameters}",
+        "rows": hashlib.sha256(repr(rows).encode()).hexdigest(),
+        "scoring": loss_name,
+    }
     trials = search(
-        evaluator.measure, chosen, n_trials=n_trials, time_limit=time_limit, sampler=sampler, storage=storage,
-        random_state=random_state, unchanged=True, identity=evaluator.identify(), verbose=verbose,
+        lambda settings: _compute_loss(clone(estimator).set_params(**settings).fit(*train), *held, scoring),
+        chosen, n_trials=n_trials, time_limit=time_limit, sampler=sampler, storage=storage, random_state=random_state,
+        unchanged=True, identity=identity, verbose=verbose,
     )  # fmt: skip
     best = best_trial(trials)
     tuned = clone(estimator).set_params(**best.settings)
     if refit:
         tuned.fit(X, y, sample_weight=sample_weight)
     drawn = tuple(name for name, choices in chosen.items() if len(choices) > 1)
-    return Tuning(tuned, best, trials, evaluator.loss_name, drawn)
+    return Tuning(tuned, best, trials, loss_name, drawn)
 
 
-def _read_space(space: str | Mapping[str, Any], estimator: Any) -> Mapping[str, Any]:
+def _read_space(space: str | Mapping[str, Any], estimator: Estimator) -> Mapping[str, Any]:
     """The space as a checked mapping; a named space without the parameters that are not at their default."""
-    known = estimator.get_params(deep=False)
+    known = estimator.get_params()
     if isinstance(space, str):
         if space not in ("default", "paper"):
             raise ValueError(f"space must be 'default', 'paper' or a dict of parameters, not {space!r}")
-        defaults = type(estimator)().get_params(deep=False)
-        named = DEFAULT_SPACE if space == "default" else _make_paper_space()
+        named = DEFAULT_SPACE
+        if space == "paper":
+            fixed = {name: [value] for name, value in nest(NetworkConfig.PRESETS["paper"]).items()}
+            # DIFF: the output penalty is a sum over the terms, the paper's is a mean; the range suits both.
+            named = {**fixed, "outer_bags": [1], **nest(PAPER_RANGES)}
+        defaults = type(estimator)().get_params()
         space = {name: choices for name, choices in named.items() if known[name] == defaults[name]}
-    unknown = [name for name in space if name not in known]
-    if unknown:
+    if unknown := [name for name in space if name not in known]:
         raise ValueError(
             f"space must name parameters of {type(estimator).__name__}, such as 'smoothness', not "
             f"{', '.join(map(repr, unknown))}"
@@ -173,70 +177,10 @@ def _read_space(space: str | Mapping[str, Any], estimator: Any) -> Mapping[str, 
     return space
 
 
-def _make_paper_space() -> dict[str, Any]:
-    """The fixed settings of the paper and the ranges of the others.
-
-    DIFF: the output penalty is a sum over the terms, the paper's is a mean; the range is wide enough for both.
-    """
-    from ..config import PAPER  # brings torch
-
-    return {**{name: [value] for name, value in PAPER.items()}, **PAPER_RANGES}
-
-
-@dataclass(frozen=True, eq=False)
-class WeightedRows:
-    """A table, its target and the weights of its rows."""
-
-    X: Any
-    y: np.ndarray
-    weights: np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
-class SettingsEvaluator:
-    """Fits settings of an estimator on training rows and measures the loss on held-out rows."""
-
-    estimator: Any
-    train: WeightedRows
-    held: WeightedRows
-    scoring: str | Callable | None
-
-    def measure(self, settings: Mapping[str, Any]) -> float:
-        """Loss of the settings on the held-out rows."""
-        rows = self.train
-        return self._compute_loss(clone(self.estimator).set_params(**settings).fit(rows.X, rows.y, rows.weights))
-
-    def _compute_loss(self, model: Any) -> float:
-        rows = self.held
-        if self.scoring is not None:
-            return -float(get_scorer(self.scoring)(model, rows.X, rows.y, sample_weight=rows.weights))
-        if not is_classifier(model):
-            return math.sqrt(np.average((rows.y - model.predict(rows.X)) ** 2, weights=rows.weights))
-        codes = np.searchsorted(model.classes_, rows.y).clip(max=len(model.classes_) - 1)
-        probability = model.predict_proba(rows.X)[np.arange(len(codes)), codes] * (model.classes_[codes] == rows.y)
-        return float(np.average(-np.log(np.maximum(probability, MIN_PROBABILITY)), weights=rows.weights))
-
-    @property
-    def loss_name(self) -> str:
-        if self.scoring is None:
-            return "log loss" if is_classifier(self.estimator) else "RMSE"
-        return f"−{self.scoring if isinstance(self.scoring, str) else to_plain(self.scoring)}"
-
-    def identify(self) -> dict[str, str]:
-        """Everything that the losses depend on except the settings, for the file of trials."""
-        parameters = {n: to_plain(v) for n, v in self.estimator.get_params(deep=False).items() if n not in _NEUTRAL}
-        rows = [part.tolist() for rows in (self.train, self.held) for part in (rows.y, rows.weights)]
-        return {
-            "estimator": f"{type(self.estimator).__name__} {parameters}",
-            "rows": hashlib.sha256(repr(rows).encode()).hexdigest(),
-            "scoring": self.loss_name,
-        }
-
-
 def _split_rows(
-    estimator: Any, X: Any, y: Any, sample_weight: Any, validation: tuple[Any, Any] | None, validation_size: float,
-    random_state: int,
-) -> tuple[WeightedRows, WeightedRows]:  # fmt: skip
+    estimator: Estimator, X: Any, y: Any, sample_weight: Any,
+    validation: tuple[Any, Any] | None, validation_size: float, random_state: int,
+) -> tuple[Rows, Rows]:  # fmt: skip
     """Rows to fit on and rows to measure on; without `validation`, both are the same table with other weights."""
     y = np.asarray(y)
     weights = check_weights(sample_weight, len(y))
@@ -244,19 +188,20 @@ def _split_rows(
         if not (isinstance(validation, (tuple, list)) and len(validation) == 2):
             raise ValueError(f"validation must be None or a pair (X, y), not a {type(validation).__name__}")
         other = np.asarray(validation[1])
-        return WeightedRows(X, y, weights), WeightedRows(validation[0], other, np.ones(len(other)))
-    if not 0 < validation_size < 1:
-        raise ValueError(f"validation_size must be a share between 0 and 1, not {validation_size!r}")
+        return (X, y, weights), (validation[0], other, np.ones(len(other)))
+    require("validation_size", validation_size, lambda v: 0 < v < 1, "a share between 0 and 1")
     is_held = hold_out(y, validation_size, is_classifier(estimator), random_state) & (weights > 0)
     if not is_held.any():
         raise ValueError(f"validation_size={validation_size!r} of {len(y)} rows holds none out; give a larger share")
-    return WeightedRows(X, y, weights * ~is_held), WeightedRows(X, y, weights * is_held)
+    return (X, y, weights * ~is_held), (X, y, weights * is_held)
 
 
-def _format_value(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _align(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+def _compute_loss(model: Any, X: Any, y: np.ndarray, weights: np.ndarray, scoring: str | Callable | None) -> float:
+    """Loss of a fitted estimator on held-out rows."""
+    if scoring is not None:
+        return -float(get_scorer(scoring)(model, X, y, sample_weight=weights))
+    if not is_classifier(model):
+        return math.sqrt(np.average((y - model.predict(X)) ** 2, weights=weights))
+    codes = np.searchsorted(model.classes_, y).clip(max=len(model.classes_) - 1)
+    probability = model.predict_proba(X)[np.arange(len(codes)), codes] * (model.classes_[codes] == y)
+    return float(np.average(-np.log(np.maximum(probability, MIN_PROBABILITY)), weights=weights))

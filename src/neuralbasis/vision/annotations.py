@@ -9,10 +9,10 @@ parts; `ATTRIBUTE_PARTS` does.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,19 +30,13 @@ _NOUN_VALUES = ("dagger", "needle", "cone")  # values that need "-shaped" before
 
 
 class Locations(NamedTuple):
-    """L located parts, as arrays of shape (L,).
+    """L located parts, as arrays of shape (L,)."""
 
-    image : index of the picture
-    part : index of the part
-    x, y : pixels from the upper left corner of the upright picture
-    row : row of `present` that describes the location
-    """
-
-    image: np.ndarray
-    part: np.ndarray
-    x: np.ndarray
+    image: np.ndarray  # index of the picture
+    part: np.ndarray  # index of the part
+    x: np.ndarray  # pixels from the upper left corner of the upright picture
     y: np.ndarray
-    row: np.ndarray
+    row: np.ndarray  # row of `present` that describes the location
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,16 +79,12 @@ class Annotations:
         return found
 
     def select(self, chosen: np.ndarray) -> Annotations:
-        """Annotations of the pictures at these indices or where this mask is true.
-
-        Parts, concepts and classes are unchanged.
-        """
+        """Annotations of the pictures at these indices or where this mask is true; names are unchanged."""
         chosen = np.arange(len(self.images))[chosen]
         new_index = np.full(len(self.images), -1)
         new_index[chosen] = np.arange(len(chosen))
-        rows = np.flatnonzero(new_index[self.row_images] >= 0)
-        new_row = np.full(len(self.row_images), -1)
-        new_row[rows] = np.arange(len(rows))
+        rows = new_index[self.row_images] >= 0
+        new_row = np.cumsum(rows) - 1
         kept = Locations(*(field[new_index[self.locations.image] >= 0] for field in self.locations))
         return replace(
             self,
@@ -114,41 +104,30 @@ class Annotations:
         )
 
 
-class NamedConcept(NamedTuple):
-    """Name of a concept and the parts at which it is visible."""
+def index_values(values: Iterable[Hashable]) -> dict[Any, int]:
+    """Distinct values in their order, each with its index."""
+    return {value: k for k, value in enumerate(dict.fromkeys(values))}
 
-    name: str
-    parts: tuple[str, ...]
+
+def group_rows(index: np.ndarray, count: int) -> list[np.ndarray]:
+    """Rows with each index 0 … count - 1."""
+    order = np.argsort(index, kind="stable")
+    return np.split(order, np.searchsorted(index[order], np.arange(1, count)))
 
 
 def merge_sides(part: str) -> str:
-    """PAPER §A: left and right instances are the same part.
-
-    >>> [merge_sides(part) for part in ("left wing", "Right Leg", "wing_left", "tail")]
-    ['wing', 'leg', 'wing', 'tail']
-    """
+    """PAPER §A: left and right instances are the same part: "left wing" and "wing_right" are "wing"."""
     words = part.strip().lower().replace("_", " ").split()
     return " ".join([word for word in words if word not in ("left", "right")] or words)
 
 
-def name_concept(attribute: str, parts: Sequence[str]) -> NamedConcept | None:
-    """The concept of a CUB attribute, named as in the paper; None if it belongs to no part.
+def name_concept(attribute: str, parts: Sequence[str]) -> tuple[str, tuple[str, ...]] | None:
+    """Name of a CUB attribute as in the paper, and the parts at which it is visible; None if it belongs to no part.
 
-    Examples
-    --------
-    >>> name_concept("has_wing_pattern::striped", ["wing", "tail"])
-    NamedConcept(name='striped wing', parts=('wing',))
-    >>> (
-    ...     name_concept("has_bill_shape::needle", ["beak"]).name,
-    ...     name_concept("has_tail_shape::forked_tail", ["tail"]).name,
-    ... )
-    ('needle-shaped beak', 'forked tail')
-    >>> name_concept("has_bill_length::longer_than_head", ["beak"]).name
-    'beak longer than head'
+    >>> name_concept("has_bill_shape::needle", ["beak"]), name_concept("has_size::small_(5_-_9_in)", ["wing"])
+    (('needle-shaped beak', ('beak',)), None)
     >>> name_concept("has_upperparts_color::olive", ["back", "wing", "tail"])
-    NamedConcept(name='olive upperparts', parts=('back', 'wing'))
-    >>> name_concept("has_size::small_(5_-_9_in)", ["wing"]) is None
-    True
+    ('olive upperparts', ('back', 'wing'))
     """
     found = _ATTRIBUTE.fullmatch(attribute)
     if found is None:
@@ -158,9 +137,11 @@ def name_concept(attribute: str, parts: Sequence[str]) -> NamedConcept | None:
     visible = tuple(part for part in ATTRIBUTE_PARTS.get(where, (where,)) if part in parts)
     if not visible:
         return None
-    if found["kind"] == "length":
-        return NamedConcept(f"{where} {value}", visible)
     words = value.replace(f"-{where}", f" {where}").split()
-    if words[-1] in (where, f"{where}s"):
-        return NamedConcept(" ".join(words), visible)
-    return NamedConcept(f"{value}-shaped {where}" if value in _NOUN_VALUES else f"{value} {where}", visible)
+    if found["kind"] == "length":
+        name = f"{where} {value}"
+    elif words[-1] in (where, f"{where}s"):
+        name = " ".join(words)
+    else:
+        name = f"{value}-shaped {where}" if value in _NOUN_VALUES else f"{value} {where}"
+    return name, visible

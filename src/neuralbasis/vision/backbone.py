@@ -17,6 +17,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -59,16 +60,10 @@ class Backbone:
     """
 
     def __init__(
-        self,
-        network: Any,
-        side: int = 448,
-        mean: tuple[float, ...] = IMAGENET_MEAN,
-        std: tuple[float, ...] = IMAGENET_STD,
-        resample: int = BICUBIC,
-        name: str = "",
-        device: str = "cpu",
+        self, network: Any, side: int = 448, mean: tuple[float, ...] = IMAGENET_MEAN,
+        std: tuple[float, ...] = IMAGENET_STD, resample: int = BICUBIC, name: str = "", device: str = "cpu",
         revision: str | None = None,
-    ):
+    ):  # fmt: skip
         self.side, self.mean, self.std, self.resample = side, tuple(mean), tuple(std), resample
         self.name, self.device, self.revision = name, device, revision
         network = network.eval().requires_grad_(False).float()  # weights may be stored in half precision
@@ -79,19 +74,12 @@ class Backbone:
             raise ValueError(f"the device {device!r} is not available; use 'cpu' or another one ({error})") from error
         can_interpolate = "interpolate_pos_encoding" in inspect.signature(network.forward).parameters
         self._forward_options = {"interpolate_pos_encoding": True} if can_interpolate else {}
-        self._digest: str | None = None
-        self._shape: tuple[int, int, int] | None = None
 
     @classmethod
     def load(
-        cls,
-        name: str | os.PathLike[str],
-        side: int = 448,
-        device: str = "cpu",
-        *,
-        allow_download: bool = False,
+        cls, name: str | os.PathLike[str], side: int = 448, device: str = "cpu", *, allow_download: bool = False,
         revision: str | None = None,
-    ) -> Backbone:
+    ) -> Backbone:  # fmt: skip
         """Load a backbone from a local folder with config.json and model.safetensors, or from the Hugging Face hub.
 
         Pickled weights (.bin, .pt) are refused, and code in a model's repository is never run.
@@ -105,18 +93,21 @@ class Backbone:
         revision : commit, tag or branch on the hub; the latest by default. `backbone.revision` is its commit.
         """
         name = os.fspath(name)
-        if is_local := _is_folder(name):
+        # Network paths, which a concept file could name, are never accessed.
+        if is_local := not name.startswith(("//", "\\\\")) and os.path.isdir(name):
             name = os.path.abspath(name)  # a concept file records it
-        elif not _HUB_NAME.fullmatch(name):
-            raise FileNotFoundError(f"there is no folder {name!r}: expected config.json and model.safetensors in it")
-        elif not allow_download:
-            raise FileNotFoundError(
-                f"there is no folder {name!r}: expected config.json and model.safetensors in it; to download the model "
-                "of that name from the Hugging Face hub, set allow_download=True (--download)"
-            )
+        elif not allow_download or not _HUB_NAME.fullmatch(name):
+            reason = f"there is no folder {name!r}: expected config.json and model.safetensors in it"
+            hint = "to download the model of that name from the Hugging Face hub, set allow_download=True (--download)"
+            raise FileNotFoundError(f"{reason}; {hint}" if _HUB_NAME.fullmatch(name) else reason)
         access = {"local_files_only": is_local, "trust_remote_code": False, "revision": revision or "main"}
         try:
-            network, info = _load_network(name, access)
+            with _silence_transformers():
+                config = transformers.AutoConfig.from_pretrained(name, **access)
+                if getattr(config, "use_pretrained_backbone", False):
+                    raise ValueError("its config.json refers to the weights of another model")
+                options = {"use_safetensors": True, "output_loading_info": True, "ignore_mismatched_sizes": True}
+                network, info = transformers.AutoModel.from_pretrained(name, config=config, **options, **access)
             preprocessing = _read_preprocessor(name, access)
         except Exception as error:  # each library raises its own exceptions
             text = " ".join(str(error).split())
@@ -133,28 +124,21 @@ class Backbone:
         commit = None if is_local else getattr(network.config, "_commit_hash", None)
         return cls(network, side, name=name, device=device, revision=commit, **preprocessing)
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, int, int]:
         """(C, h, w): features and the grid of patches."""
-        if self._shape is None:
-            self._shape = self.features(np.zeros((1, self.side, self.side, 3), dtype=np.uint8)).shape[1:]
-        return self._shape
+        return self.features(np.zeros((1, self.side, self.side, 3), dtype=np.uint8)).shape[1:]
 
-    @property
+    @cached_property
     def digest(self) -> str:
-        """SHA-256 of the weights, the network's settings and the preprocessing.
-
-        Backbones with the same digest compute the same features.
-        """
-        if self._digest is None:
-            digest = hashlib.sha256(repr((self.side, self.mean, self.std, self.resample)).encode())
-            digest.update(type(self.network).__name__.encode())
-            digest.update(json.dumps(_list_settings(self.network), sort_keys=True, default=str).encode())
-            for key, tensor in self.network.state_dict().items():
-                digest.update(key.encode())
-                digest.update(np.ascontiguousarray(tensor.cpu().float().numpy()).tobytes())
-            self._digest = digest.hexdigest()
-        return self._digest
+        """SHA-256 of weights, settings and preprocessing. Backbones with the same digest compute the same features."""
+        digest = hashlib.sha256(repr((self.side, self.mean, self.std, self.resample)).encode())
+        digest.update(type(self.network).__name__.encode())
+        digest.update(json.dumps(_list_settings(self.network), sort_keys=True, default=str).encode())
+        for key, tensor in self.network.state_dict().items():
+            digest.update(key.encode())
+            digest.update(np.ascontiguousarray(tensor.cpu().float().numpy()).tobytes())
+        return digest.hexdigest()
 
     def features(self, pixels: np.ndarray) -> np.ndarray:
         """(n, side, side, 3) bytes -> (n, C, h, w) float16."""
@@ -166,8 +150,10 @@ class Backbone:
     def prepare(self, pixels: np.ndarray) -> torch.Tensor:
         """(n, side, side, 3) bytes -> (n, 3, side, side), normalised by `mean` and `std`."""
         batch = torch.tensor(np.asarray(pixels), device=self.device).permute(0, 3, 1, 2).float()
-        scale = torch.tensor([255.0 * value for value in self.std], device=self.device).reshape(1, 3, 1, 1)
-        shift = torch.tensor([255.0 * value for value in self.mean], device=self.device).reshape(1, 3, 1, 1)
+        shift, scale = (
+            torch.tensor([255.0 * value for value in values], device=self.device).reshape(1, 3, 1, 1)
+            for values in (self.mean, self.std)
+        )
         return (batch - shift) / scale
 
     def forward(self, batch: torch.Tensor) -> torch.Tensor:
@@ -195,31 +181,13 @@ def _silence_transformers() -> Iterator[None]:
 
 
 def _list_settings(network: Any) -> dict[str, Any]:
-    """Settings of the network that differ from their defaults.
-
-    Defaults are left out because later versions of transformers add settings, which would change the digest.
-    """
+    """Settings of the network that differ from their defaults, because later versions of transformers add settings."""
     config = getattr(network, "config", None)
     if config is None:
         return {}
     defaults = {} if getattr(config, "has_no_defaults_at_init", False) else type(config)().to_dict()
     ignored = {*transformers.PretrainedConfig().to_dict(), "torch_dtype", *_UNUSED_SETTINGS}
     return {key: value for key, value in config.to_dict().items() if key not in ignored and defaults.get(key) != value}
-
-
-def _is_folder(name: str) -> bool:
-    """Whether it is a local folder. Network paths, which a concept file could name, are never accessed."""
-    return not name.startswith(("//", "\\\\")) and os.path.isdir(name)
-
-
-def _load_network(name: str, access: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    with _silence_transformers():
-        config = transformers.AutoConfig.from_pretrained(name, **access)
-        if getattr(config, "use_pretrained_backbone", False):
-            raise ValueError("its config.json refers to the weights of another model")
-        return transformers.AutoModel.from_pretrained(
-            name, config=config, use_safetensors=True, output_loading_info=True, ignore_mismatched_sizes=True, **access
-        )
 
 
 def _read_preprocessor(name: str, access: dict[str, Any]) -> dict[str, Any]:
@@ -231,11 +199,9 @@ def _read_preprocessor(name: str, access: dict[str, Any]) -> dict[str, Any]:
     if not os.path.exists(path):
         return {}
     with open(path, encoding="utf-8") as file:
-        document = json.load(file)
-    mean, std, resample = (document.get(key) for key in ("image_mean", "image_std", "resample"))
-    stated = {"mean": mean and tuple(map(float, mean)), "std": std and tuple(map(float, std)), "resample": resample}
-    settings = {key: value for key, value in stated.items() if value is not None}
-    colours = [*settings.get("mean", IMAGENET_MEAN), *settings.get("std", IMAGENET_STD)]
-    if len(colours) != 6 or not np.isfinite(colours).all() or min(settings.get("std", IMAGENET_STD)) <= 0:
+        stated = {key: value for key, value in json.load(file).items() if value is not None}
+    mean = tuple(map(float, stated.get("image_mean", IMAGENET_MEAN)))
+    std = tuple(map(float, stated.get("image_std", IMAGENET_STD)))
+    if (len(mean), len(std)) != (3, 3) or not np.isfinite([*mean, *std]).all() or min(std) <= 0:
         raise ValueError(f"{PREPROCESSOR} must have three finite numbers each in image_mean and image_std (above 0)")
-    return settings
+    return {"mean": mean, "std": std, "resample": stated.get("resample", BICUBIC)}

@@ -1,25 +1,30 @@
-"""Records of object detection: annotated boxes and candidate boxes.
+"""Boxes of object detection: annotated boxes, candidate boxes, and the readers of their files.
 
-`BoxAnnotations` holds the ground truth of a data set, `Boxes` the boxes that a detector proposes, one per row, with
-their features. Boxes are rows of x, y, width and height in pixels, from the upper left corner. Ids of images and
-classes are compared as text, so 139, "139.0" and "000139" are the same id unless a data set lists several of them.
+A box is a row of x, y, width and height in pixels, from the upper left corner. Ids of images and classes are compared
+as text, so 139, "139.0" and "000139" are the same id unless a data set lists several of them. Errors name the file and
+the row or annotation, counted from 1.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
-from ..data.columns import level_text, list_names
-from ..data.frames import read_columns
+from ..data.columns import is_missing, level_text, list_names
+from ..data.frames import read_columns, read_frame
+from .annotations import index_values
 
 BACKGROUND, CROWD = "background", "crowd"  # reserved labels of boxes that belong to no class
+IMAGE, BOX = "image_id", ("x", "y", "w", "h")  # default columns of a table of boxes
+_LISTS = ("images", "annotations", "categories")
 _INTEGER = re.compile(r"([+-]?[0-9]+)(?:\.0*)?")
 
 
@@ -53,30 +58,19 @@ class BoxAnnotations:
 
     def find_images(self, ids: Sequence[Any], place: str) -> np.ndarray:
         """(N,) indices into `images` of these ids; `place` names their file in the error message."""
-        hint = "add the image to the annotations or remove the row"
-        return find_indices(
-            ids,
-            self._image_index,
-            lambda row, text: f"{place}: row {row} refers to image {text!r}, which is not in {self.place}; {hint}",
-        )
+        hint = f"which is not in {self.place}; add the image to the annotations or remove the row"
+        index = index_values(self.images)
+        return _find_indices(ids, index, lambda n, text: f"{place}: row {n} refers to image {text!r}, {hint}")
 
     def find_classes(self, labels: Sequence[Any], place: str, ids_first: bool = False) -> np.ndarray:
         """(N,) indices into `classes` of class names or ids; -1 for the background.
 
         A text that is the name of one class and the id of another is read as the name, or as the id with `ids_first`.
         """
-        by_name, by_id = ({text: k for k, text in enumerate(texts)} for texts in (self.classes, self.categories))
-        index = {**by_name, **by_id} if ids_first else {**by_id, **by_name}
+        by_name, by_id = index_values(self.classes), index_values(self.categories)
+        index = (by_name | by_id if ids_first else by_id | by_name) | {BACKGROUND: -1}
         expected = f"expected {BACKGROUND!r} or a class of {self.place}: {list_names(self.classes)}"
-        return find_indices(
-            labels,
-            {**index, BACKGROUND: -1},
-            lambda number, text: f"{place}: unknown class {text!r} (number {number}); {expected}",
-        )
-
-    @cached_property
-    def _image_index(self) -> dict[str, int]:
-        return {image: index for index, image in enumerate(self.images)}
+        return _find_indices(labels, index, lambda n, text: f"{place}: unknown class {text!r} (number {n}); {expected}")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -110,15 +104,17 @@ class Boxes:
         box = np.asarray(self.box, dtype=float)
         if box.ndim != 2 or box.shape[1] != 4:
             raise ValueError(f"{self.place}: boxes must be rows of x, y, width and height, got shape {box.shape}")
-        check_boxes(box, f"{self.place}: row")
+        _check_boxes(box, f"{self.place}: row")
         object.__setattr__(self, "box", box)
-        for name in ("image", "label", "score"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, np.asarray(getattr(self, name)))
-        for name in ("image", "X", "label", "score"):
+        for name, what in (("image", "image ids"), ("X", "rows of features"), ("label", "labels"), ("score", "scores")):
             values = getattr(self, name)
-            if values is not None and (count := _count_rows(values)) != len(box):
-                what = {"image": "image ids", "X": "rows of features"}.get(name, f"{name}s")
+            if values is None:
+                continue
+            if name != "X":
+                values = np.asarray(values)
+                object.__setattr__(self, name, values)
+            count = int(values.shape[0]) if hasattr(values, "shape") else read_columns(values).n_rows
+            if count != len(box):
                 raise ValueError(f"{self.place} has {len(box):,} boxes but {count:,} {what}; give one for each box")
 
     def __len__(self) -> int:
@@ -135,7 +131,156 @@ class Boxes:
         return replace(self, image=self.image[chosen], box=self.box[chosen], X=X, label=label, score=score)
 
 
-def check_boxes(box: np.ndarray, what: str) -> None:
+def read_annotations(path: str | os.PathLike[str]) -> BoxAnnotations:
+    """Read annotations in MS-COCO format.
+
+    The file is a JSON object with the lists `images`, `annotations` and `categories`. An annotation needs `image_id`,
+    `category_id` and `bbox` (x, y, width, height); `iscrowd` defaults to 0. `area` is ignored, since boxes of all sizes
+    are evaluated together.
+
+    Parameters
+    ----------
+    path : JSON file
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> truth = {"images": [{"id": 17}], "categories": [{"id": 7, "name": "cup"}], "annotations": []}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with open(f"{folder}/instances.json", "w") as file:
+    ...         json.dump(truth, file)
+    ...     read_annotations(f"{folder}/instances.json")
+    BoxAnnotations(0 boxes, 1 images, 1 classes)
+    """
+    place = os.fspath(path)
+    document = _read_json(place)
+    if not isinstance(document, dict) or not all(isinstance(document.get(name), list) for name in _LISTS):
+        raise ValueError(f"{place}: expected MS-COCO annotations, an object with the lists {', '.join(_LISTS)}")
+    images, categories = (_sort_ids(document[name], f"{place}: {name}") for name in ("images", "categories"))
+    names = {level_text(record["id"]): str(record.get("name", record["id"])) for record in document["categories"]}
+    classes = tuple(names[category] for category in categories)
+    if len(set(classes)) < len(classes) or {BACKGROUND, CROWD} & set(classes):
+        raise ValueError(f"{place}: category names must be unique, and none may be {BACKGROUND!r} or {CROWD!r}")
+    records, what = document["annotations"], f"{place}: annotation"
+    box = _parse_boxes(records, what)
+
+    def index_ids(kind: str, known: Sequence[str]) -> np.ndarray:
+        ids, hint = _take_field(records, f"{kind}_id", what), "which the file does not list; add it there"
+        return _find_indices(ids, index_values(known), lambda n, text: f"{what} {n} refers to {kind} {text!r}, {hint}")
+
+    image, label = index_ids("image", images), index_ids("category", categories)
+    crowd = np.array([bool(record.get("iscrowd", 0)) for record in records], dtype=bool)
+    return BoxAnnotations(place, images, categories, classes, image, label, box, crowd)
+
+
+def read_boxes(
+    path: str | os.PathLike[str], features: Any = None, *, image: str = IMAGE, box: Sequence[str] = BOX,
+    label: str | None = None, score: str | None = None,
+) -> Boxes:  # fmt: skip
+    """Read candidate boxes and their features.
+
+    Parameters
+    ----------
+    path : file of boxes
+        A JSON list of MS-COCO results (`image_id`, `bbox`, optionally `category_id` and `score`), or a CSV or Parquet
+        file with the columns named below.
+    features : features of the boxes, one row per box
+        A file (.npz of a SciPy sparse matrix, .npy, CSV or Parquet), or any table that a model reads. By default, all
+        other columns of a CSV or Parquet file.
+    image : column of the image id
+    box : columns of x, y, width and height
+    label, score : columns of a detector's class and its score, if the table has them
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with open(f"{folder}/boxes.csv", "w") as file:
+    ...         _ = file.write("image_id,x,y,w,h,round,red\\n17,0,0,4,5,0.9,0.1\\n17,3,3,8,8,0.2,0.7\\n")
+    ...     boxes = read_boxes(f"{folder}/boxes.csv")
+    >>> boxes.image.tolist(), boxes.box[0].tolist(), boxes.X.column_names
+    (['17', '17'], [0.0, 0.0, 4.0, 5.0], ['round', 'red'])
+    """
+    place = os.fspath(path)
+    if place.endswith(".json"):
+        records, what = _read_json(place), f"{place}: row"
+        if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
+            raise ValueError(f"{place}: expected a list of boxes, each with image_id and bbox")
+        numbers = _parse_boxes(records, what)
+        images = np.array(_take_field(records, "image_id", what))
+        labels, scores = (
+            np.array(_take_field(records, name, what)) if not records or name in records[0] else None
+            for name in ("category_id", "score")
+        )
+        return Boxes(place, images, numbers, read_features(features), labels, scores)
+    frame = read_frame(place)
+    columns, own = read_columns(frame), [name for name in (image, *box, label, score) if name is not None]
+    by_name = dict(zip(own, columns.select(own), strict=True))
+    numbers = np.stack([by_name[name].to_numbers() for name in box], axis=1)
+    others = [name for name in columns.names if name not in own]
+    X = frame.select(others) if features is None and others else read_features(features)
+    labels = None if label is None else _read_texts(frame, label, place)
+    scores = None if score is None else by_name[score].to_numbers()
+    return Boxes(place, _read_texts(frame, image, place), numbers, X, labels, scores)
+
+
+def read_features(features: Any) -> Any:
+    """Read a table of features from a file; any other table is returned unchanged.
+
+    Parameters
+    ----------
+    features : path of a SciPy sparse matrix (.npz), an array (.npy), a CSV or a Parquet file; or a table
+    """
+    if not isinstance(features, (str, os.PathLike)):
+        return features
+    place = os.fspath(features)
+    try:
+        if place.endswith(".npz"):
+            from scipy.sparse import load_npz
+
+            return load_npz(place).tocsr()
+        return np.load(place) if place.endswith(".npy") else read_frame(place)
+    except (ValueError, KeyError, EOFError, BadZipFile) as error:
+        expected = "a SciPy sparse matrix (.npz), an array (.npy), CSV or Parquet"
+        raise ValueError(f"{place} cannot be read; expected {expected} ({error})") from error
+
+
+def _read_json(place: str) -> Any:
+    try:
+        with open(place, encoding="utf-8") as file:
+            return json.load(file)
+    except ValueError as error:
+        raise ValueError(f"{place} cannot be read; expected JSON ({error})") from error
+
+
+def _sort_ids(records: Sequence[Any], what: str) -> tuple[str, ...]:
+    """Sorted ids as text. pycocotools breaks ties of scores in this order."""
+    ids = _take_field(records, "id", f"{what}, entry")
+    if len(set(map(level_text, ids))) < len(ids):
+        raise ValueError(f"{what} must have unique ids, but one id is repeated")
+    return tuple(map(level_text, sorted(ids, key=lambda key: (isinstance(key, str), key))))
+
+
+def _take_field(records: Sequence[Any], name: str, what: str) -> list[Any]:
+    """One required field of all records."""
+    for number, record in enumerate(records, 1):
+        if not isinstance(record, dict) or record.get(name) is None:
+            raise ValueError(f"{what} {number} has no {name!r}")
+    return [record[name] for record in records]
+
+
+def _parse_boxes(records: Sequence[Any], what: str) -> np.ndarray:
+    """(N, 4) boxes in the field `bbox` of the records."""
+    boxes = _take_field(records, "bbox", what)
+    for number, box in enumerate(boxes, 1):
+        if not isinstance(box, list) or len(box) != 4 or not all(type(value) in (int, float) for value in box):
+            raise ValueError(f"{what} {number} must have a box of x, y, width and height, got {box!r}")
+    found = np.array(boxes, dtype=float).reshape(-1, 4)
+    _check_boxes(found, what)
+    return found
+
+
+def _check_boxes(box: np.ndarray, what: str) -> None:
     """Refuse boxes (N, 4) that are not finite or have a negative size; `what` names a row in the message."""
     bad = ~np.isfinite(box).all(axis=1) | (box[:, 2:] < 0).any(axis=1)
     if bad.any():
@@ -146,43 +291,36 @@ def check_boxes(box: np.ndarray, what: str) -> None:
         )
 
 
-def find_indices(values: Sequence[Any], known: Mapping[str, int], explain: Callable[[int, str], str]) -> np.ndarray:
+def _read_texts(frame: Any, name: str, place: str) -> np.ndarray:
+    """A column of ids or classes as text. Ids may have more digits than a float represents exactly."""
+    values = frame[name].to_pylist()
+    for row, value in enumerate(values, 1):
+        if is_missing(value):
+            raise ValueError(f"{place}: column {name!r} has no value in row {row}")
+    return np.array(list(map(level_text, values)), dtype=object)
+
+
+def _find_indices(values: Sequence[Any], known: Mapping[str, int], explain: Callable[[int, str], str]) -> np.ndarray:
     """Look up values by their text, then by the integer that the text denotes.
 
     `explain` returns the error message for the number of an unknown value, counted from 1, and its text.
     """
-    found = np.empty(len(values), dtype=np.int64)
-    by_number: dict[str, int] | None = None
-    for position, text in enumerate(map(level_text, values)):
-        index = known.get(text)
-        if index is None:
-            by_number = _index_by_number(known) if by_number is None else by_number
-            index = by_number.get(_normalize_integer(text))
-        if index is None:
-            raise ValueError(explain(position + 1, text))
-        found[position] = index
-    return found
-
-
-def _index_by_number(known: Mapping[str, int]) -> dict[str, int]:
-    """`known` with normalized keys. If several texts denote one integer, only the normalized text is kept."""
-    counts = Counter(map(_normalize_integer, known))
-    unique = {_normalize_integer(text): index for text, index in known.items() if counts[_normalize_integer(text)] == 1}
-    return unique | {text: index for text, index in known.items() if text == _normalize_integer(text)}
+    keys = {name: _normalize_integer(name) for name in known}
+    counts = Counter(keys.values())
+    # If several known texts denote one integer, only its normalized text matches.
+    by_number = {key: known[name] for name, key in keys.items() if counts[key] == 1 or name == key}
+    texts = list(map(level_text, values))
+    found = [known[text] if text in known else by_number.get(_normalize_integer(text)) for text in texts]
+    if None in found:
+        number = found.index(None)
+        raise ValueError(explain(number + 1, texts[number]))
+    return np.array(found, dtype=np.int64)
 
 
 def _normalize_integer(text: str) -> str:
-    """The integer that a text denotes, without leading zeros and decimals; other texts unchanged.
-
-    >>> [_normalize_integer(text) for text in ("000000000139", "17.0", "9007199254740993", "a7", "1.5")]
-    ['139', '17', '9007199254740993', 'a7', '1.5']
-    """
+    """The integer that a text denotes, without leading zeros and decimals; other texts unchanged."""
     found = _INTEGER.fullmatch(text)
     return str(int(found[1])) if found else text
-
-
-def _count_rows(table: Any) -> int:
-    return int(table.shape[0]) if hasattr(table, "shape") else read_columns(table).n_rows
 
 
 def _take_rows(table: Any, rows: np.ndarray) -> Any:

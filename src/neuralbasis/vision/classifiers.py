@@ -30,75 +30,49 @@ _BACKTRACKING = 0.3
 
 
 class Classifiers(NamedTuple):
-    """coefficients : (K, C) float32; intercepts : (K,) float32; ridges : (K,) selected λ"""
+    """(K, C) float32 coefficients, (K,) float32 intercepts and (K,) selected λ."""
 
     coefficients: np.ndarray
     intercepts: np.ndarray
     ridges: np.ndarray
 
 
-class PrincipalAxes(NamedTuple):
-    """Projection z = (x − centre) · directions; the variances of z sum to at most the number of features."""
-
-    centre: np.ndarray
-    directions: np.ndarray
-    variances: np.ndarray
-
-
 def fit_classifiers(
-    features: np.ndarray,
-    weights: np.ndarray,
-    held_features: np.ndarray,
-    held_weights: np.ndarray,
-    ridges: tuple[float, ...] = RIDGES,
-    max_axes: int = 512,
-) -> Classifiers:
-    """Fit the classifiers of K concepts.
+    features: np.ndarray, weights: np.ndarray, held_features: np.ndarray, held_weights: np.ndarray,
+    ridges: tuple[float, ...] = RIDGES, max_axes: int = 512,
+) -> Classifiers:  # fmt: skip
+    """Classifiers of K concepts on features (R, C); λ is relative to a mean feature variance of 1.
 
-    Parameters
-    ----------
-    features : (R, C), of any precision
-    weights : (R, K) float32, positive for rows with the concept, negative without; absolute values sum to 1
-    held_features, held_weights : the same for held-out pictures, which select λ
-    ridges : values of λ, relative to a mean feature variance of 1
-    max_axes : number of principal axes
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(400, 3)).astype("f4")
-    >>> w = np.sign(X[:, :2]) / 400
-    >>> found = fit_classifiers(X[:300], w[:300], X[300:], w[300:])
-    >>> np.argmax(found.coefficients, axis=1).tolist()
-    [0, 1]
+    Weights (R, K) float32 are positive for rows with the concept and negative without; absolute values sum to 1.
+    Held-out rows select λ.
     """
     every = np.arange(weights.shape[1])
     path, losses = [], []
     with hold_blas(), ThreadPoolExecutor(count_threads(None)) as pool:  # results do not depend on the thread count
-        axes = find_axes(features, max_axes, pool)
-        rows, held_rows = _project(features, axes, pool), _project(held_features, axes, pool)
+        centre, directions, variances = _find_axes(features, max_axes, pool)
+        rows, held_rows = (_project(part, centre, directions, pool) for part in (features, held_features))
         theta = np.zeros((len(every), rows.shape[1]), dtype=np.float32)
         for ridge in sorted(ridges, reverse=True):
-            theta = _minimise(ClassifierLoss(rows, weights, ridge, pool), theta, axes.variances)
+            theta = _minimise(ClassifierLoss(rows, weights, ridge, pool), theta, variances)
             path.append(theta)
             losses.append(ClassifierLoss(held_rows, held_weights, 0.0, pool).evaluate(theta, every)[0])
-        chosen = _select_ridges(np.array(losses), held_weights)
+        is_measured = (held_weights > 0).any(axis=0) & (held_weights < 0).any(axis=0)
+        chosen = np.array(losses).argmin(axis=0)
+        fallback = int(np.median(chosen[is_measured])) if is_measured.any() else len(path) // 2
+        chosen = np.where(is_measured, chosen, fallback)
         best = np.array(path)[chosen, every]
-        coefficients = best[:, :-1] @ axes.directions.T
-        intercepts = best[:, -1] - coefficients @ axes.centre
+        coefficients = best[:, :-1] @ directions.T
+        intercepts = best[:, -1] - coefficients @ centre
     return Classifiers(coefficients, intercepts, np.sort(ridges)[::-1][chosen])
 
 
-def _select_ridges(losses: np.ndarray, held_weights: np.ndarray) -> np.ndarray:
-    """Index of the best ridge of each concept; the median of the others if no held-out patch measures it."""
-    is_measured = (held_weights > 0).any(axis=0) & (held_weights < 0).any(axis=0)
-    best = losses.argmin(axis=0)
-    fallback = int(np.median(best[is_measured])) if is_measured.any() else len(losses) // 2
-    return np.where(is_measured, best, fallback)
+def _find_axes(
+    features: np.ndarray, max_axes: int, pool: ThreadPoolExecutor
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Centre and directions of the principal axes z = (x − centre) · directions, and the variances of z.
 
-
-def find_axes(features: np.ndarray, max_axes: int, pool: ThreadPoolExecutor) -> PrincipalAxes:
-    """Principal axes of a sample of rows, scaled to a mean feature variance of 1."""
+    The axes are those of a sample of rows, scaled to a mean feature variance of 1.
+    """
     step = max(1, -(-len(features) // SAMPLE))
     sample = features[::step].astype(np.float32)
     centre = sample.mean(axis=0, dtype=float).astype(np.float32)
@@ -113,15 +87,15 @@ def find_axes(features: np.ndarray, max_axes: int, pool: ThreadPoolExecutor) -> 
     kept = order[variances[order] > 1e-7 * mean]
     kept = kept if len(kept) else order[:1]
     directions = (vectors[:, kept] / np.sqrt(mean)).astype(np.float32)
-    return PrincipalAxes(centre, directions, np.maximum(variances[kept], 0) / mean)
+    return centre, directions, np.maximum(variances[kept], 0) / mean
 
 
-def _project(features: np.ndarray, axes: PrincipalAxes, pool: ThreadPoolExecutor) -> np.ndarray:
+def _project(features: np.ndarray, centre: np.ndarray, directions: np.ndarray, pool: ThreadPoolExecutor) -> np.ndarray:
     """(R, q + 1): features on the principal axes, and a one for the intercept."""
-    rows = np.ones((len(features), axes.directions.shape[1] + 1), dtype=np.float32)
+    rows = np.ones((len(features), directions.shape[1] + 1), dtype=np.float32)
 
     def work(chunk: slice) -> None:
-        rows[chunk, :-1] = (features[chunk].astype(np.float32) - axes.centre) @ axes.directions
+        rows[chunk, :-1] = (features[chunk].astype(np.float32) - centre) @ directions
 
     list(pool.map(work, _list_chunks(len(features))))
     return rows
@@ -138,7 +112,6 @@ class ClassifierLoss:
         self._rows, self._weights, self._pool = rows, weights, pool
         self.penalty = np.full(rows.shape[1], ridge, dtype=np.float32)
         self.penalty[-1] = 1e-6  # keeps the intercept finite if the data have no loss
-        self._chunks = _list_chunks(len(rows))
 
     def evaluate(self, theta: np.ndarray, concepts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Loss (k,) and gradient (k, q + 1) of some concepts at their coefficients (k, q + 1)."""
@@ -154,7 +127,7 @@ class ClassifierLoss:
 
         gradient = self.penalty * theta
         loss = 0.5 * np.einsum("kq,kq->k", gradient, theta).astype(float)
-        for chunk_loss, chunk_gradient in self._pool.map(work, self._chunks):
+        for chunk_loss, chunk_gradient in self._pool.map(work, _list_chunks(len(self._rows))):
             loss += chunk_loss
             gradient += chunk_gradient
         return loss, gradient
@@ -166,44 +139,28 @@ def _minimise(objective: ClassifierLoss, theta: np.ndarray, variances: np.ndarra
     scale = (1 / (0.25 * np.append(variances, 1.0) + objective.penalty)).astype(np.float32)
     active = np.arange(len(theta))
     loss, gradient = objective.evaluate(theta, active)
-    history = _History(len(theta), theta.shape[1])
+    history = _History(*theta.shape)
     for _ in range(MAX_STEPS):
-        direction = -history.apply(gradient[active], scale, active)
-        moved, new_loss, new_gradient = _line_search(objective, theta, loss, gradient, direction, active)
-        history.push(active, moved - theta[active], new_gradient - gradient[active], scale)
-        is_moving = loss[active] - new_loss > TOLERANCE * np.maximum(new_loss, 1e-3)
-        theta[active], loss[active], gradient[active] = moved, new_loss, new_gradient
-        active = active[is_moving]
+        old_theta, old_loss, old_gradient = theta[active], loss[active], gradient[active]
+        direction = -history.apply(old_gradient, scale, active)
+        decrease = np.einsum("kq,kq->k", old_gradient, direction)
+        length, left = 1.0, np.arange(len(active))
+        for _ in range(6):  # backtracking; a concept whose loss does not decrease stays where it is
+            tried = old_theta[left] + np.float32(length) * direction[left]
+            new_loss, new_gradient = objective.evaluate(tried, active[left])
+            is_accepted = new_loss <= old_loss[left] + _SUFFICIENT_DECREASE * length * decrease[left]
+            done = active[left[is_accepted]]
+            theta[done], loss[done] = tried[is_accepted], new_loss[is_accepted]
+            gradient[done] = new_gradient[is_accepted]
+            left = left[~is_accepted]
+            if not len(left):
+                break
+            length *= _BACKTRACKING
+        history.push(active, theta[active] - old_theta, gradient[active] - old_gradient, scale)
+        active = active[old_loss - loss[active] > TOLERANCE * np.maximum(loss[active], 1e-3)]
         if not len(active):
             break
     return theta
-
-
-def _line_search(
-    objective: ClassifierLoss,
-    theta: np.ndarray,
-    loss: np.ndarray,
-    gradient: np.ndarray,
-    direction: np.ndarray,
-    active: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Backtracking line search of each active concept; a concept whose loss does not decrease stays where it is."""
-    start = theta[active]
-    best, best_loss, best_gradient = start.copy(), loss[active].copy(), gradient[active].copy()
-    decrease = np.einsum("kq,kq->k", gradient[active], direction)
-    length, left = 1.0, np.arange(len(active))
-    for _ in range(6):
-        tried = start[left] + np.float32(length) * direction[left]
-        new_loss, new_gradient = objective.evaluate(tried, active[left])
-        is_accepted = new_loss <= loss[active[left]] + _SUFFICIENT_DECREASE * length * decrease[left]
-        done = left[is_accepted]
-        best[done], best_loss[done] = tried[is_accepted], new_loss[is_accepted]
-        best_gradient[done] = new_gradient[is_accepted]
-        left = left[~is_accepted]
-        if not len(left):
-            break
-        length *= _BACKTRACKING
-    return best, best_loss, best_gradient
 
 
 class _History:
@@ -241,22 +198,9 @@ class _History:
 def calibrate(scores: np.ndarray, truth: np.ndarray, shares: np.ndarray) -> np.ndarray:
     """(K, 2) slope a and shift b of each concept; 1 / (1 + exp(−(a · score + b))) is the probability of the concept.
 
-    Platt scaling: logistic regression on one number, with targets slightly inside 0 and 1; a is never negative. For a
-    column without positives or without negatives, a is 1 and b sets the mean probability to the given share.
-
-    Parameters
-    ----------
-    scores : (N, K)
-    truth : (N, K), 1 present, 0 absent, -1 unknown
-    shares : (K,) shares of the concepts in other pictures, between 0 and 1
-
-    Examples
-    --------
-    >>> scores = np.repeat([-1.0, 1.0], 500)[:, None]
-    >>> truth = (np.random.default_rng(0).random((1000, 1)) < np.where(scores > 0, 0.8, 0.1)).astype(int)
-    >>> found = calibrate(scores, truth, np.array([0.45]))
-    >>> np.round(expit(found[0, 0] * np.array([-1, 1]) + found[0, 1]), 1)
-    array([0.1, 0.8])
+    Platt scaling of scores (N, K): logistic regression on one number, with targets slightly inside 0 and 1; a is never
+    negative. `truth` (N, K) is 1 present, 0 absent, -1 unknown. For a column without positives or without negatives, a
+    is 1 and b sets the mean probability to the share (K,) of the concept in other pictures.
     """
     found = np.ones((scores.shape[1], 2))
     for k, (column, labels) in enumerate(zip(scores.T.astype(float), truth.T, strict=True)):
@@ -271,14 +215,9 @@ def calibrate(scores: np.ndarray, truth: np.ndarray, shares: np.ndarray) -> np.n
 
 
 def _fit_shift(scores: np.ndarray, share: float) -> float:
-    """The shift that gives the scores a mean probability of `share`; without scores, that of a score of 0.
-
-    >>> round(float(expit(np.array([3.0, 5.0]) + _fit_shift(np.array([3.0, 5.0]), 0.2)).mean()), 6)
-    0.2
-    """
+    """The shift that gives the scores a mean probability of `share`; without scores, that of a score of 0."""
     scores = scores if len(scores) else np.zeros(1)
-    target = logit(share)
-    low, high = target - scores.max() - 1, target - scores.min() + 1  # brackets the solution
+    low, high = logit(share) - scores.max() - 1, logit(share) - scores.min() + 1  # brackets the solution
     return float(brentq(lambda shift: expit(scores + shift).mean() - share, low, high))
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from .. import __version__
 from ..serialization.archive import DocumentError, read_archive, write_archive
-from ..serialization.limits import MAX_DOCUMENT, MAX_VALUES
+from ..serialization.json_checks import MAX_DOCUMENT, MAX_VALUES
 
 FORMAT = 1  # a reader of a later format must still read earlier ones
 DOCUMENT = "concepts.json"
@@ -36,12 +36,8 @@ _HEADER = re.compile(
 class Trust(NamedTuple):
     """Quality of one concept, measured on pictures that its classifier was not trained on.
 
-    concept : name
-    n_train, n_held : pictures with the concept, used for training and held out
-    n_held_absent : held-out pictures without the concept
-    auroc, ap : area under the ROC curve and average precision of the picture's score; NaN if it is not measured
-    share : share of the held-out pictures that have the concept, which is the `ap` of random scores
-    ridge : selected regularisation strength λ
+    `n_train` and `n_held` count pictures with the concept, `n_held_absent` pictures without it. `auroc` and `ap`
+    (average precision) are NaN if they are not measured. `share` is the `ap` of random scores, `ridge` the selected λ.
     """
 
     concept: str
@@ -55,10 +51,7 @@ class Trust(NamedTuple):
 
     @property
     def is_measured(self) -> bool:
-        """Whether held-out pictures with and without the concept exist.
-
-        Otherwise `auroc` and `ap` are NaN, and scores are only shifted to the concept's share of the training pictures.
-        """
+        """Whether held-out pictures with and without the concept exist; otherwise scores are only shifted."""
         return self.n_held > 0 and self.n_held_absent > 0
 
 
@@ -73,28 +66,17 @@ class BackboneSource(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LearnedConcepts:
-    """Content of a concept file: K concepts on C features.
-
-    names : K concepts
-    parts : K tuples, the parts at which each concept is visible
-    coefficients : (K, C) float32
-    intercepts : (K,) float32
-    calibration : (K, 2) slope and shift that turn a picture's largest logit into the logit of a probability
-    trust : K measurements
-    source : the backbone
-    left_out : concepts without usable training data
-    broken : reasons why training pictures could not be read
-    """
+    """Content of a concept file: K concepts on C features."""
 
     names: tuple[str, ...]
-    parts: tuple[tuple[str, ...], ...]
-    coefficients: np.ndarray
-    intercepts: np.ndarray
-    calibration: np.ndarray
+    parts: tuple[tuple[str, ...], ...]  # at which each concept is visible
+    coefficients: np.ndarray  # (K, C) float32
+    intercepts: np.ndarray  # (K,) float32
+    calibration: np.ndarray  # (K, 2) slope and shift that turn a picture's largest logit into that of a probability
     trust: tuple[Trust, ...]
     source: BackboneSource
-    left_out: tuple[str, ...] = ()
-    broken: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()  # concepts without usable training data
+    broken: tuple[str, ...] = ()  # reasons why training pictures could not be read
 
 
 def write_concept_file(path: str | os.PathLike[str], learned: LearnedConcepts) -> None:
@@ -114,15 +96,6 @@ def write_concept_file(path: str | os.PathLike[str], learned: LearnedConcepts) -
     write_archive(path, {**entries, **{f"{name}.npy": encode_array(getattr(learned, name)) for name in ARRAYS}})
 
 
-def read_concept_file(path: str | os.PathLike[str]) -> LearnedConcepts:
-    try:
-        with open(path, "rb") as file:
-            entries = read_archive(file)
-        return _check(_parse(entries))
-    except DocumentError as error:
-        raise DocumentError(f"{os.fspath(path)} cannot be read as a concept file: {error}") from None
-
-
 def encode_array(array: np.ndarray) -> bytes:
     """The bytes of a .npy file."""
     file = io.BytesIO()
@@ -130,35 +103,51 @@ def encode_array(array: np.ndarray) -> bytes:
     return file.getvalue()
 
 
-def _parse(entries: dict[str, bytes]) -> LearnedConcepts:
+def read_concept_file(path: str | os.PathLike[str]) -> LearnedConcepts:
     try:
-        document = _parse_json(entries[DOCUMENT])
-        if document["format"] != FORMAT:
-            raise DocumentError(f"it has format {document['format']!r:.20}; this version of neuralbasis reads {FORMAT}")
-        names = _parse_texts(document["names"])
-        trust = [
-            Trust(name, *map(int, row[:3]), *map(float, row[3:]))
-            for name, row in zip(names, document["trust"], strict=True)
-        ]
-        return LearnedConcepts(
-            names,
-            tuple(map(_parse_texts, document["parts"])),
-            **{key: _parse_array(entries[f"{key}.npy"], key) for key in ARRAYS},
-            trust=tuple(trust),
-            source=_parse_source(document["source"]),
-            left_out=_parse_texts(document["left_out"]),
-            broken=_parse_texts(document["broken"]),
-        )
-    except DocumentError:
-        raise
+        with open(path, "rb") as file:
+            entries = read_archive(file)
+        return _check(_parse(entries))
+    except DocumentError as error:
+        reason = str(error)
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise DocumentError(f"it has another format or is damaged ({type(error).__name__}: {error!s:.200})") from None
+        reason = f"it has another format or is damaged ({type(error).__name__}: {error!s:.200})"
+    raise DocumentError(f"{os.fspath(path)} cannot be read as a concept file: {reason}")
 
 
-def _parse_json(data: bytes) -> Any:
+def _parse(entries: dict[str, bytes]) -> LearnedConcepts:
+    data = entries[DOCUMENT]
     if len(data) > MAX_DOCUMENT or sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES:
         raise DocumentError(f"its {DOCUMENT} exceeds the size limit of a concept file")
-    return json.loads(data)
+    document = json.loads(data)
+    if document["format"] != FORMAT:
+        raise DocumentError(f"it has format {document['format']!r:.20}; this version of neuralbasis reads {FORMAT}")
+    names, source = _parse_texts(document["names"]), document["source"]
+    trust = [
+        Trust(name, *map(int, row[:3]), *map(float, row[3:]))
+        for name, row in zip(names, document["trust"], strict=True)
+    ]
+    parts = tuple(map(_parse_texts, document["parts"]))
+    arrays = {key: _parse_array(entries[f"{key}.npy"], key) for key in ARRAYS}
+    folder, digest = _parse_texts([source["name"], source["digest"]])
+    revision = source.get("revision")  # absent from older files
+    if revision is not None and not re.fullmatch("[0-9a-f]{40}", revision):
+        raise ValueError("expected the revision of the backbone as a commit of 40 hexadecimal digits")
+    return LearnedConcepts(
+        names,
+        parts,
+        **arrays,
+        trust=tuple(trust),
+        source=BackboneSource(folder, int(source["side"]), digest, revision),
+        left_out=_parse_texts(document["left_out"]),
+        broken=_parse_texts(document["broken"]),
+    )
+
+
+def _parse_texts(values: Any) -> tuple[str, ...]:
+    if not isinstance(values, list) or not all(isinstance(text, str) for text in values):
+        raise TypeError("expected a list of strings")
+    return tuple(values)
 
 
 def _parse_array(data: bytes, key: str) -> np.ndarray:
@@ -189,17 +178,3 @@ def _check(learned: LearnedConcepts) -> LearnedConcepts:
     if not 1 <= learned.source.side <= MAX_SIDE:
         raise DocumentError(f"its pictures have a side of {learned.source.side} pixels; expected 1 to {MAX_SIDE:,}")
     return learned
-
-
-def _parse_source(document: Any) -> BackboneSource:
-    name, digest = _parse_texts([document["name"], document["digest"]])
-    revision = document.get("revision")  # absent from older files
-    if revision is not None and not re.fullmatch("[0-9a-f]{40}", revision):
-        raise ValueError("expected the revision of the backbone as a commit of 40 hexadecimal digits")
-    return BackboneSource(name, int(document["side"]), digest, revision)
-
-
-def _parse_texts(values: Any) -> tuple[str, ...]:
-    if not isinstance(values, list) or not all(isinstance(text, str) for text in values):
-        raise TypeError("expected a list of strings")
-    return tuple(values)

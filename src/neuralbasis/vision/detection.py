@@ -6,13 +6,16 @@
     found       = evaluate(model, boxes, annotations)       -> Detection: precision and recall per class
 
 Every box is a detection of every class, scored by the probability of that class; the background is not a detection.
-mAP follows MS-COCO and is computed by pycocotools. Near-duplicate boxes are not suppressed.
+pycocotools, which only this module imports, computes mAP as MS-COCO does. Near-duplicate boxes are not suppressed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import io
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,9 +23,8 @@ import numpy as np
 from ..data.frames import write_frame
 from ..model.additive_model import AdditiveModel
 from ..printable import escape
-from .box_files import BOX, IMAGE, read_annotations, read_boxes, read_features
-from .boxes import BACKGROUND, CROWD, BoxAnnotations, Boxes
-from .coco import BoxScores, compute_class_precision, compute_overlaps
+from .annotations import group_rows
+from .boxes import BACKGROUND, BOX, CROWD, IMAGE, BoxAnnotations, Boxes, read_annotations, read_boxes, read_features
 
 __all__ = [
     "BACKGROUND", "BOX", "COCO_THRESHOLDS", "CROWD", "IMAGE", "MAX_DETECTIONS", "THRESHOLDS", "Annotations", "Boxes",
@@ -93,8 +95,8 @@ class Detection:
         return [
             {
                 "class": name,
-                "average_precision": _nan_to_none(precision),
-                "recall": _nan_to_none(recall),
+                "average_precision": None if np.isnan(precision) else float(precision),
+                "recall": None if np.isnan(recall) else float(recall),
                 "n_annotated": int(count),
             }
             for name, precision, recall, count in figures
@@ -142,8 +144,7 @@ def assign(boxes: Boxes, annotations: BoxAnnotations, overlap: float = 0.5) -> n
 
     Examples
     --------
-    >>> cup = np.array([[0, 0, 10, 10.0]])
-    >>> zero = np.zeros(1, int)
+    >>> cup, zero = np.array([[0, 0, 10, 10.0]]), np.zeros(1, int)
     >>> truth = Annotations("here", ("17",), ("7",), ("cup",), zero, zero, cup, zero > 0)
     >>> boxes = Boxes("boxes", np.array([17, 17]), np.array([[0, 0, 10, 8], [9, 9, 10, 10]]))
     >>> assign(boxes, truth).tolist()
@@ -152,11 +153,12 @@ def assign(boxes: Boxes, annotations: BoxAnnotations, overlap: float = 0.5) -> n
     image = annotations.find_images(boxes.image.tolist(), boxes.place)
     labels = np.full(len(boxes), BACKGROUND, dtype=object)
     names, n_images = np.array(annotations.classes, dtype=object), len(annotations.images)
-    for rows, truth in zip(_group_rows(image, n_images), _group_rows(annotations.image, n_images), strict=True):
+    for rows, truth in zip(group_rows(image, n_images), group_rows(annotations.image, n_images), strict=True):
         if not len(rows) or not len(truth):
             continue
         crowd = annotations.crowd[truth]
-        overlaps = compute_overlaps(boxes.box[rows], annotations.box[truth], crowd)
+        # (n, g) intersection over union; for a crowd, intersection over the area of the candidate box.
+        overlaps = _import_pycocotools().mask.iou(boxes.box[rows], annotations.box[truth], crowd.astype(int).tolist())
         labels[rows[(overlaps[:, crowd] >= overlap).any(axis=1)]] = CROWD
         objects = np.where(crowd, -1.0, overlaps)
         is_match = objects.max(axis=1) >= overlap
@@ -183,8 +185,7 @@ def evaluate(
 
     Examples
     --------
-    >>> cup = np.array([[0, 0, 10, 10.0]])
-    >>> zero = np.zeros(1, int)
+    >>> cup, zero = np.array([[0, 0, 10, 10.0]]), np.zeros(1, int)
     >>> truth = Annotations("here", ("17",), ("7",), ("cup",), zero, zero, cup, zero > 0)
     >>> boxes = Boxes("boxes", np.array([17, 17]), np.array([[0, 0, 10, 9.5], [9, 9, 10, 10]]))
     >>> round(evaluate({"cup": [0.9, 0.2]}, boxes, truth).mean_average_precision, 6)
@@ -196,19 +197,17 @@ def evaluate(
     image = annotations.find_images(boxes.image.tolist(), boxes.place)
     by_class = []
     for label in range(len(annotations.classes)):
-        rows, score = _select_class(classes, scores, label)
-        found = BoxScores(image[rows], boxes.box[rows], score)
-        by_class.append(compute_class_precision(annotations, label, found, thresholds, max_detections))
+        rows, score = np.flatnonzero(classes == label), np.empty(0)
+        if scores.ndim == 1:
+            score = scores[rows]
+        elif len(rows):
+            rows, score = np.arange(len(scores)), scores[:, rows[0]]
+        detections = image[rows], boxes.box[rows], score
+        by_class.append(_compute_precision(annotations, label, *detections, thresholds, max_detections))
     precision, recall = (np.stack(part, axis=1) for part in zip(*by_class, strict=True))
-    return Detection(
-        classes=annotations.classes,
-        thresholds=np.array(thresholds, float),
-        precision=precision,
-        recall=recall,
-        n_annotated=np.bincount(annotations.label[~annotations.crowd], minlength=len(annotations.classes)),
-        n_boxes=len(boxes),
-        n_images=len(annotations.images),
-    )
+    n_annotated = np.bincount(annotations.label[~annotations.crowd], minlength=len(annotations.classes))
+    sizes = len(boxes), len(annotations.images)
+    return Detection(annotations.classes, np.array(thresholds, float), precision, recall, n_annotated, *sizes)
 
 
 def _score_boxes(model: Any, boxes: Boxes, annotations: BoxAnnotations) -> tuple[np.ndarray, np.ndarray]:
@@ -239,19 +238,48 @@ def _score_boxes(model: Any, boxes: Boxes, annotations: BoxAnnotations) -> tuple
     return classes, scores
 
 
-def _select_class(classes: np.ndarray, scores: np.ndarray, label: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows that have a score for a class, and these scores."""
-    matches = np.flatnonzero(classes == label)
-    if scores.ndim == 1:
-        return matches, scores[matches]
-    return (np.arange(len(scores)), scores[:, matches[0]]) if len(matches) else (matches, np.empty(0))
+def _compute_precision(
+    annotations: BoxAnnotations, label: int, image: np.ndarray, box: np.ndarray, score: np.ndarray,
+    thresholds: Sequence[float], max_detections: int,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Average precision and recall (T,) of one class; NaN if it has no annotated box other than crowds.
+
+    All classes at once would need too much memory: pycocotools has a dictionary per detection.
+    """
+    rows, n_images = np.flatnonzero(annotations.label == label), len(annotations.images)
+    if annotations.crowd[rows].all():
+        return (np.full(len(thresholds), np.nan),) * 2
+    tools = _import_pycocotools()
+
+    def make_dataset(image: np.ndarray, box: np.ndarray, fields: list[dict[str, Any]]) -> Any:
+        # pycocotools treats id 0 as "no match". The area would only select among size ranges, which are not used.
+        records = [
+            {"id": number, "image_id": index, "category_id": 1, "bbox": numbers, "area": 1.0} | more
+            for number, (index, numbers, more) in enumerate(zip(image.tolist(), box.tolist(), fields, strict=True), 1)
+        ]
+        dataset = tools.COCO()
+        images = [{"id": index} for index in range(n_images)]
+        dataset.dataset = {"images": images, "categories": [{"id": 1}], "annotations": records}
+        dataset.createIndex()
+        return dataset
+
+    with redirect_stdout(io.StringIO()):  # pycocotools prints progress
+        crowd = [{"iscrowd": int(flag)} for flag in annotations.crowd[rows]]
+        truth = make_dataset(annotations.image[rows], annotations.box[rows], crowd)
+        found = make_dataset(image, box, [{"iscrowd": 0, "score": value} for value in score.tolist()])
+        run = tools.COCOeval(truth, found, "bbox")
+        run.params.iouThrs, run.params.maxDets = np.array(thresholds, dtype=float), [max_detections]
+        run.params.areaRng, run.params.areaRngLbl = [[0, 1e10]], ["all"]
+        run.evaluate()
+        run.accumulate()
+    return run.eval["precision"][:, :, 0, 0, 0].mean(axis=1), run.eval["recall"][:, 0, 0, 0]
 
 
-def _group_rows(index: np.ndarray, count: int) -> Iterator[np.ndarray]:
-    """Rows with each index 0 … count - 1."""
-    order = np.argsort(index, kind="stable")
-    return iter(np.split(order, np.searchsorted(index[order], np.arange(1, count))))
-
-
-def _nan_to_none(value: float) -> float | None:
-    return None if value != value else float(value)
+def _import_pycocotools() -> Any:
+    try:
+        from pycocotools import mask
+        from pycocotools.coco import COCO
+        from pycocotools.cocoeval import COCOeval
+    except ImportError as error:
+        raise ImportError("detection needs pycocotools: pip install 'neuralbasis[detection]'") from error
+    return SimpleNamespace(COCO=COCO, COCOeval=COCOeval, mask=mask)

@@ -22,9 +22,8 @@ from scipy.special import expit
 from ..printable import escape
 from .classifiers import RIDGES
 from .concept_file import ARRAYS, LearnedConcepts, Trust, encode_array, read_concept_file, write_concept_file
-from .feature_grids import BatchOptions, compute_logits, compute_max_logits, open_grid_store, stream_grids
-from .feature_store import SUFFIX, FeatureStore, picture_key
-from .learning import LearningOptions, learn
+from .features import SUFFIX, BatchOptions, FeatureStore, compute_logits, open_grid_store, picture_key, stream_grids
+from .learning import learn
 from .pictures import PictureError, list_pictures
 
 if TYPE_CHECKING:
@@ -49,8 +48,6 @@ class Concepts:
     Examples
     --------
     >>> table = Concepts((Path("a.jpg"), Path("b.jpg")), ("red wing",), np.array([[0.9], [np.nan]]), {1: "b.jpg: no"})
-    >>> table.is_read.tolist()
-    [True, False]
     >>> print(table.report())
     1 of 2 pictures could not be read:
       b.jpg: no
@@ -64,16 +61,14 @@ class Concepts:
     @property
     def is_read(self) -> np.ndarray:
         """(N,) bool, pictures that have scores."""
-        found = np.ones(len(self.images), dtype=bool)
-        found[list(self.broken)] = False
-        return found
+        return ~np.isin(np.arange(len(self.images)), list(self.broken))
 
     def report(self) -> str:
         """A summary with one line per unreadable picture."""
         if not self.broken:
             return f"all {len(self.images):,} pictures were read"
-        lines = [f"{len(self.broken):,} of {len(self.images):,} pictures could not be read:"]
-        return "\n".join([*lines, *(f"  {escape(reason)}" for reason in self.broken.values())])
+        title = f"{len(self.broken):,} of {len(self.images):,} pictures could not be read:"
+        return "\n".join([title, *(f"  {escape(reason)}" for reason in self.broken.values())])
 
 
 class ScoreBatch(NamedTuple):
@@ -101,20 +96,10 @@ class ConceptExtractor:
 
     @classmethod
     def fit(
-        cls,
-        annotations: Annotations,
-        backbone: Backbone,
-        *,
-        held_out: float = 0.2,
-        n_background: int = 2,
-        ridges: tuple[float, ...] = RIDGES,
-        max_axes: int = 512,
-        batch_size: int = 16,
-        n_threads: int = 2,
-        cache: str | os.PathLike[str] | None = None,
-        random_state: int = 0,
-        verbose: bool = False,
-    ) -> ConceptExtractor:
+        cls, annotations: Annotations, backbone: Backbone, *, held_out: float = 0.2, n_background: int = 2,
+        ridges: tuple[float, ...] = RIDGES, max_axes: int = 512, batch_size: int = 16, n_threads: int = 2,
+        cache: str | os.PathLike[str] | None = None, random_state: int = 0, verbose: bool = False,
+    ) -> ConceptExtractor:  # fmt: skip
         """Learn all concepts of the training pictures (`annotations.is_train`).
 
         Parameters
@@ -131,9 +116,9 @@ class ConceptExtractor:
         random_state : seed for the choice of held-out pictures and background patches
         verbose : show progress
         """
-        options = LearningOptions(held_out, n_background, tuple(ridges), max_axes, random_state)
         batches = BatchOptions(batch_size, n_threads, verbose)
-        return cls(learn(annotations, backbone, options, batches, cache), backbone)
+        settings = held_out, n_background, tuple(ridges), max_axes, random_state
+        return cls(learn(annotations, backbone, cache, batches, *settings), backbone)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -192,14 +177,9 @@ class ConceptExtractor:
         return list(self.learned.trust)
 
     def apply(
-        self,
-        pictures: Pictures,
-        *,
-        batch_size: int = 16,
-        n_threads: int = 2,
-        cache: str | os.PathLike[str] | None = None,
-        verbose: bool = False,
-    ) -> Concepts:
+        self, pictures: Pictures, *, batch_size: int = 16, n_threads: int = 2,
+        cache: str | os.PathLike[str] | None = None, verbose: bool = False,
+    ) -> Concepts:  # fmt: skip
         """Compute the scores of all concepts.
 
         Parameters
@@ -210,7 +190,7 @@ class ConceptExtractor:
         cache : folder for scores, written as they are computed; the same call resumes an interrupted one
         verbose : show progress
         """
-        paths = list_paths(pictures)
+        paths = _list_paths(pictures)
         broken: dict[int, str] = {}
         scores = np.full((len(paths), len(self.names)), np.nan, dtype=np.float32)
         batches = self.stream(paths, broken, batch_size=batch_size, n_threads=n_threads, cache=cache, verbose=verbose)
@@ -219,33 +199,46 @@ class ConceptExtractor:
         return Concepts(tuple(paths), self.names, scores, dict(sorted(broken.items())))
 
     def stream(
-        self,
-        pictures: Pictures,
-        broken: dict[int, str],
-        *,
-        batch_size: int = 16,
-        n_threads: int = 2,
-        cache: str | os.PathLike[str] | None = None,
-        verbose: bool = False,
-    ) -> Iterator[ScoreBatch]:
+        self, pictures: Pictures, broken: dict[int, str], *, batch_size: int = 16, n_threads: int = 2,
+        cache: str | os.PathLike[str] | None = None, verbose: bool = False,
+    ) -> Iterator[ScoreBatch]:  # fmt: skip
         """The scores of `apply` in batches, in constant memory; reasons for unreadable pictures go to `broken`."""
-        paths = list_paths(pictures)
-        options = BatchOptions(batch_size, n_threads, verbose)
+        paths, options = _list_paths(pictures), BatchOptions(batch_size, n_threads, verbose)
         if cache is None:
-            yield from self._compute_scores(paths, np.arange(len(paths)), options, broken, None)
+            yield from self._compute_scores(paths, range(len(paths)), options, broken, None)
             return
-        with self._open_scores(cache) as store, open_grid_store(cache, self.backbone, is_writer=False) as grids:
+        digest = hashlib.sha256(self.learned.source.digest.encode())
+        for name in ARRAYS:
+            digest.update(encode_array(getattr(self.learned, name)))
+        path = Path(cache) / f"scores-{digest.hexdigest()[:16]}{SUFFIX}"
+        with (
+            FeatureStore(path, (len(self.names),), "f4") as store,
+            open_grid_store(cache, self.backbone, is_writer=False) as grids,
+        ):
             keys = [picture_key(path) for path in paths]
-            missing = np.array([row for row, key in enumerate(keys) if store.get(key) is None], dtype=int)
-            cached = _CachedScores(store, paths, keys, broken)
+            missing = [row for row, key in enumerate(keys) if store.get(key) is None]
+
+            def read_scores(start: int, stop: int, computed: dict[int, np.ndarray]) -> Iterator[ScoreBatch]:
+                for first in range(start, stop, ROWS_PER_READ):
+                    found = {}
+                    for row in range(first, min(first + ROWS_PER_READ, stop)):
+                        scores = computed[row] if row in computed else store.get(keys[row])
+                        if scores is not None:
+                            found[row] = scores
+                        elif row not in broken:
+                            reason = "its scores were lost from the cache during the run; repeat it"
+                            broken[row] = f"{paths[row]}: {reason}"
+                    if found:
+                        yield ScoreBatch(np.array(list(found)), np.stack(list(found.values())))
+
             done = 0
             for batch in self._compute_scores(paths, missing, options, broken, grids):
                 computed = dict(zip(batch.rows.tolist(), batch.scores, strict=True))
                 for row, scores in computed.items():
                     store.put(keys[row], scores)
-                yield from cached.read(range(done, max(computed) + 1), computed)
+                yield from read_scores(done, max(computed) + 1, computed)
                 done = max(computed) + 1
-            yield from cached.read(range(done, len(paths)), {})
+            yield from read_scores(done, len(paths), {})
 
     def locate(self, picture: str | os.PathLike[str], concepts: str | Sequence[str] | None = None) -> np.ndarray:
         """Heat maps of concepts: (concepts, h, w) probabilities per patch. The maximum is the picture's score.
@@ -255,9 +248,13 @@ class ConceptExtractor:
         picture : path
         concepts : one or several names; all by default
         """
-        learned, chosen = self.learned, self._find([concepts] if isinstance(concepts, str) else concepts)
+        learned, index = self.learned, {name: k for k, name in enumerate(self.names)}
+        names = self.names if concepts is None else [concepts] if isinstance(concepts, str) else concepts
+        if absent := [name for name in names if name not in index]:
+            raise ValueError(f"there is no concept {absent[0]!r}; `names` lists all {len(index)} concepts")
+        chosen = np.array([index[name] for name in names], dtype=int)
         broken: dict[int, str] = {}
-        for _, features in stream_grids([picture], self.backbone, BatchOptions(1, 1), broken):
+        for _, features in stream_grids([picture], [0], self.backbone, BatchOptions(1, 1), broken):
             logits = compute_logits(features, learned.coefficients[chosen], learned.intercepts[chosen])[0]
             slope, shift = learned.calibration[chosen].T[:, :, None]
             return expit(slope * logits + shift).astype(np.float32).reshape(len(chosen), *features.shape[2:])
@@ -269,81 +266,34 @@ class ConceptExtractor:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], backbone: Backbone | None = None) -> ConceptExtractor:
-        """Read a concept file. Without `backbone`, the backbone is loaded when it is first needed."""
+        """Read a concept file that `save` wrote.
+
+        Parameters
+        ----------
+        path : concept file
+        backbone : the backbone that the concepts were fitted with; by default it is loaded when it is first needed
+        """
         return cls(read_concept_file(path), backbone)
 
     def _compute_scores(
-        self,
-        paths: Sequence[Path],
-        rows: np.ndarray,
-        options: BatchOptions,
-        broken: dict[int, str],
+        self, paths: Sequence[Path], rows: Sequence[int], options: BatchOptions, broken: dict[int, str],
         store: FeatureStore | None,
-    ) -> Iterator[ScoreBatch]:
+    ) -> Iterator[ScoreBatch]:  # fmt: skip
         """Scores of the pictures in these rows, from the network or from stored features."""
-        learned, unread = self.learned, dict[int, str]()
-        for found in stream_grids([paths[row] for row in rows], self.backbone, options, unread, store):
-            slope, shift = learned.calibration.T
-            logits = compute_max_logits(found.features, learned.coefficients, learned.intercepts)
-            broken.update({int(rows[k]): reason for k, reason in unread.items()})
-            yield ScoreBatch(rows[found.rows], expit(slope * logits + shift).astype(np.float32))
-        broken.update({int(rows[k]): reason for k, reason in unread.items()})
-
-    def _open_scores(self, cache: str | os.PathLike[str]) -> FeatureStore:
-        """The store of these concepts' scores in a cache folder."""
-        digest = hashlib.sha256(self.learned.source.digest.encode())
-        for name in ARRAYS:
-            digest.update(encode_array(getattr(self.learned, name)))
-        return FeatureStore(Path(cache) / f"scores-{digest.hexdigest()[:16]}{SUFFIX}", (len(self.names),), "f4")
-
-    def _find(self, names: Sequence[str] | None) -> np.ndarray:
-        index = {name: k for k, name in enumerate(self.names)}
-        names = self.names if names is None else names
-        if absent := [name for name in names if name not in index]:
-            raise ValueError(f"there is no concept {absent[0]!r}; `names` lists all {len(index)} concepts")
-        return np.array([index[name] for name in names], dtype=int)
+        slope, shift = self.learned.calibration.T
+        for found, features in stream_grids(paths, rows, self.backbone, options, broken, store):
+            logits = compute_logits(features, self.learned.coefficients, self.learned.intercepts).max(axis=2)
+            yield ScoreBatch(found, expit(slope * logits + shift).astype(np.float32))
 
     def __repr__(self) -> str:
         return f"<ConceptExtractor: {len(self.names)} concepts on {escape(self.learned.source.name) or 'a backbone'}>"
 
 
-def load(path: str | os.PathLike[str], backbone: Backbone | None = None) -> ConceptExtractor:
-    """Read a concept file that `ConceptExtractor.save` wrote.
-
-    Parameters
-    ----------
-    path : concept file
-    backbone : the backbone that the concepts were fitted with; by default it is loaded when it is first needed
-    """
-    return ConceptExtractor.load(path, backbone)
+load = ConceptExtractor.load
 
 
-def list_paths(pictures: Pictures) -> list[Path]:
+def _list_paths(pictures: Pictures) -> list[Path]:
     """The pictures of a folder, one picture, or a list."""
     if isinstance(pictures, str | os.PathLike):
         return list_pictures(pictures) if os.path.isdir(pictures) else [Path(pictures)]
     return [Path(picture) for picture in pictures]
-
-
-class _CachedScores(NamedTuple):
-    """Scores of earlier runs, by the rows of a list of pictures."""
-
-    store: FeatureStore
-    paths: Sequence[Path]
-    keys: Sequence[bytes | None]
-    broken: dict[int, str]
-
-    def read(self, rows: range, computed: dict[int, np.ndarray]) -> Iterator[ScoreBatch]:
-        """Scores of these rows, just computed or stored; rows without scores are added to `broken`."""
-        for start in range(rows.start, rows.stop, ROWS_PER_READ):
-            found = {}
-            for row in range(start, min(start + ROWS_PER_READ, rows.stop)):
-                scores = computed[row] if row in computed else self.store.get(self.keys[row])
-                if scores is not None:
-                    found[row] = scores
-                elif row not in self.broken:
-                    self.broken[row] = (
-                        f"{self.paths[row]}: its scores were lost from the cache during the run; repeat it"
-                    )
-            if found:
-                yield ScoreBatch(np.array(list(found)), np.stack(list(found.values())))

@@ -1,9 +1,4 @@
-"""Readers of annotation files: each returns `Annotations`.
-
-    read_cub           folder of CUB-200-2011: pictures, classes, split, parts, attributes
-    read_inaturalist   JSON of iNaturalist 2021: pictures and classes
-    read_csv           table of image, part, x, y, attribute and optionally class
-    read_folder        folder of pictures; subfolders are classes
+"""Readers of annotation files: CUB-200-2011, iNaturalist 2021, CSV files and folders of pictures -> `Annotations`.
 
 Unreadable lines are skipped and counted in `notes`. A missing file or a file in another format is an error. Pictures
 are not opened.
@@ -15,7 +10,7 @@ import csv
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..data.columns import list_names
-from .annotations import ABSENT, PRESENT, UNKNOWN, Annotations, Locations, merge_sides, name_concept
+from .annotations import ABSENT, PRESENT, UNKNOWN, Annotations, Locations, index_values, merge_sides, name_concept
 from .pictures import list_pictures
 
 # "not visible", "guessing", "probably" and "definitely". DIFF: the paper does not mention certainties.
@@ -33,11 +28,9 @@ CSV_COLUMNS = ("image", "part", "x", "y", "attribute")
 
 
 def read_annotations(
-    path: str | os.PathLike[str],
-    supercategory: str | None = None,
-    with_parts: bool = True,
+    path: str | os.PathLike[str], supercategory: str | None = None, with_parts: bool = True,
     folder: str | os.PathLike[str] | None = None,
-) -> Annotations:
+) -> Annotations:  # fmt: skip
     """Read annotations in any supported format.
 
     Parameters
@@ -71,16 +64,27 @@ def read_cub(folder: str | os.PathLike[str], with_parts: bool = True) -> Annotat
     """
     folder = Path(folder)
     notes: list[str] = []
-    ids, names = _read_list(folder / "images.txt", notes)
-    index = {number: k for k, number in enumerate(ids)}
-    labels, classes, is_train = _read_labels(folder, index, notes)
+    index, names = _read_list(folder / "images.txt", notes)
+    class_index, classes = _read_list(folder / "classes.txt", notes)
+    label_of = dict(_read_numbers(folder / "image_class_labels.txt", 2, notes))
+    split_of = dict(_read_numbers(folder / "train_test_split.txt", 2, notes))
+    labels = np.array([class_index.get(label_of.get(number, -1), -1) for number in index], dtype=int)
+    is_train = np.array([split_of.get(number, 1) == 1 for number in index], dtype=bool)
     images = _find_pictures(folder / "images", names, folder / "images.txt")
-    pictures = _make_annotations(images, labels, classes, is_train)
+    pictures = _make_annotations(images, labels, tuple(classes), is_train)
     if not with_parts:
         return replace(pictures, notes=tuple(notes))
-    parts, located = _read_parts(folder, index, notes)
+    sides, side_names = _read_list(folder / "parts" / "parts.txt", notes)
+    merged = [merge_sides(name) for name in side_names]
+    parts = tuple(dict.fromkeys(merged))
+    part_index = {number: parts.index(merged[k]) for number, k in sides.items()}
+    located = [
+        (index[image], part_index[part], x, y)
+        for image, part, x, y, is_visible in _read_numbers(folder / "parts" / "part_locs.txt", 5, notes, _finite)
+        if is_visible == 1 and image in index and part in part_index
+    ]
     concepts, shows, columns = _read_attributes(folder, parts, notes)
-    present, weight = _read_presence(folder, index, columns, len(concepts), notes)
+    present, weight = _read_presence(folder, index, columns, notes)
     return replace(
         pictures,
         parts=parts,
@@ -93,43 +97,48 @@ def read_cub(folder: str | os.PathLike[str], with_parts: bool = True) -> Annotat
     )
 
 
-def _read_labels(
-    folder: Path, index: dict[int, int], notes: list[str]
-) -> tuple[np.ndarray, tuple[str, ...], np.ndarray]:
-    """The class of each picture, the class names, and which pictures are in the training split."""
-    class_ids, classes = _read_list(folder / "classes.txt", notes)
-    class_index = {number: k for k, number in enumerate(class_ids)}
-    labels, is_train = np.full(len(index), -1), np.ones(len(index), dtype=bool)
-    for number, label in _read_numbers(folder / "image_class_labels.txt", 2, notes):
-        if number in index:
-            labels[index[number]] = class_index.get(label, -1)
-    for number, flag in _read_numbers(folder / "train_test_split.txt", 2, notes):
-        if number in index:
-            is_train[index[number]] = flag == 1
-    return labels, tuple(classes), is_train
+def _read_attributes(
+    folder: Path, parts: tuple[str, ...], notes: list[str]
+) -> tuple[tuple[str, ...], np.ndarray, dict[int, int]]:
+    """Concept names, the parts (K, P) at which they are visible, and the concept of each attribute's number."""
+    paths = (folder / "attributes" / "attributes.txt", folder / "attributes.txt", folder.parent / "attributes.txt")
+    index, attributes = _read_list(next((path for path in paths if path.exists()), paths[0]), notes)
+    found = {number: name_concept(attributes[k], parts) for number, k in index.items()}
+    kept = {number: concept for number, concept in found.items() if concept is not None}
+    if left_out := [attributes[k].partition("::")[0] for number, k in index.items() if number not in kept]:
+        groups = f"{', '.join(dict.fromkeys(left_out))} ({len(left_out)} of {len(attributes)})"
+        notes.append(f"attributes.txt: left out, because they belong to no part: {groups}")
+    names = tuple(name for name, _ in kept.values())
+    if len(set(names)) < len(names):
+        raise ValueError(f"{folder}: two attributes have the same concept name; rename one of them in attributes.txt")
+    shows = np.array([[part in visible for part in parts] for _, visible in kept.values()], dtype=bool)
+    return names, shows.reshape(len(kept), len(parts)), {number: k for k, number in enumerate(kept)}
 
 
-def _read_parts(
-    folder: Path, index: dict[int, int], notes: list[str]
-) -> tuple[tuple[str, ...], list[tuple[int, int, float, float]]]:
-    """The parts, left and right merged, and their visible locations: picture, part, x, y."""
-    part_ids, part_names = _read_list(folder / "parts" / "parts.txt", notes)
-    parts = tuple(dict.fromkeys(map(merge_sides, part_names)))
-    part_index = {number: parts.index(merge_sides(name)) for number, name in zip(part_ids, part_names, strict=True)}
-    located = [
-        (index[image], part_index[part], x, y)
-        for image, part, x, y, is_visible in _read_numbers(folder / "parts" / "part_locs.txt", 5, notes, _finite)
-        if is_visible == 1 and image in index and part in part_index
-    ]
-    return parts, located
+def _read_presence(
+    folder: Path, index: dict[int, int], columns: dict[int, int], notes: list[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """(N, K) labels of the annotators and their weights; of several labels, the last of the most certain ones."""
+    path = folder / "attributes" / "image_attribute_labels.txt"
+    records = (
+        (index[image], columns[attribute], flag == 1, CERTAINTY_WEIGHTS.get(certainty, 0.0))
+        for image, attribute, flag, certainty in _read_numbers(path, 4, notes)
+        if attribute in columns and image in index
+    )
+    kinds = [("image", "i4"), ("concept", "i4"), ("flag", "i1"), ("weight", "f4")]
+    labels = np.sort(np.fromiter(records, dtype=kinds), order="weight", kind="stable")  # CUB has 3.7 million
+    place = labels["image"], labels["concept"]
+    present = np.full((len(index), len(columns)), UNKNOWN, dtype=np.int8)
+    weight = np.zeros((len(index), len(columns)), dtype=np.float32)
+    weight[place] = labels["weight"]
+    present[place] = np.where(labels["weight"] > 0, labels["flag"], UNKNOWN)
+    return present, weight
 
 
 def read_inaturalist(
-    path: str | os.PathLike[str],
-    folder: str | os.PathLike[str] | None = None,
-    supercategory: str | None = None,
+    path: str | os.PathLike[str], folder: str | os.PathLike[str] | None = None, supercategory: str | None = None,
     is_train: bool = True,
-) -> Annotations:
+) -> Annotations:  # fmt: skip
     """Read a JSON file of iNaturalist 2021: pictures and classes, without parts.
 
     Parameters
@@ -147,37 +156,23 @@ def read_inaturalist(
     if not isinstance(document, dict) or not isinstance(document.get("images"), list):
         raise ValueError(f"{path} is not an iNaturalist file: expected an object with a list 'images'")
     try:
-        if supercategory is not None:
-            _check_supercategory(document, supercategory, path)
-        images, labels, classes = _parse_inaturalist(document, supercategory)
+        categories = document.get("categories", [])
+        known = {str(category.get("supercategory")) for category in categories}
+        if supercategory is not None and supercategory not in known:
+            listed = list_names(sorted(known)) or "none"
+            raise ValueError(f"{path} has no supercategory {supercategory!r}; it has {listed}")
+        categories = [c for c in categories if supercategory in (None, c.get("supercategory"))]
+        class_index = {category["id"]: k for k, category in enumerate(categories)}
+        label_of = {a["image_id"]: class_index.get(a["category_id"], -1) for a in document.get("annotations", [])}
+        images = [i for i in document["images"] if supercategory is None or label_of.get(i["id"], -1) >= 0]
+        labels = np.array([label_of.get(image["id"], -1) for image in images], dtype=int)
+        names, classes = [image["file_name"] for image in images], tuple(str(c["name"]) for c in categories)
+        if odd := [name for name in names if not isinstance(name, str)]:
+            raise TypeError(f"expected a string, got {odd[0]!r:.80}")
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is not an iNaturalist file: an entry has an unexpected form ({error})") from None
-    pictures = _find_pictures(Path(folder or path.parent), images, path)
-    return _make_annotations(pictures, labels, classes, np.full(len(images), is_train))
-
-
-def _check_supercategory(document: dict[str, Any], supercategory: str, path: Path) -> None:
-    known = sorted({str(category.get("supercategory")) for category in document.get("categories", [])})
-    if supercategory not in known:
-        raise ValueError(f"{path} has no supercategory {supercategory!r}; it has {list_names(known) or 'none'}")
-
-
-def _parse_inaturalist(
-    document: dict[str, Any], supercategory: str | None
-) -> tuple[list[str], np.ndarray, tuple[str, ...]]:
-    """File names of the pictures, the class of each, and the class names."""
-    categories = [c for c in document.get("categories", []) if supercategory in (None, c.get("supercategory"))]
-    class_index = {category["id"]: k for k, category in enumerate(categories)}
-    label_of = {a["image_id"]: class_index.get(a["category_id"], -1) for a in document.get("annotations", [])}
-    images = [i for i in document["images"] if supercategory is None or label_of.get(i["id"], -1) >= 0]
-    labels = np.array([label_of.get(image["id"], -1) for image in images], dtype=int)
-    return [_parse_text(image["file_name"]) for image in images], labels, tuple(str(c["name"]) for c in categories)
-
-
-def _parse_text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"expected a string, got {value!r:.80}")
-    return value
+    pictures = _find_pictures(Path(folder or path.parent), names, path)
+    return _make_annotations(pictures, labels, classes, np.full(len(names), is_train))
 
 
 def _find_pictures(folder: Path, names: Sequence[str], source: Path) -> list[Path]:
@@ -221,56 +216,71 @@ def read_csv(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None
         lines = list(_read_csv_lines(path, notes))
     except (csv.Error, UnicodeDecodeError) as error:
         raise ValueError(f"{path} cannot be read as CSV in UTF-8: {error}") from None
-    names, located = list(dict.fromkeys(line.image for line in lines)), [line for line in lines if line.is_located]
+    names, located = list(dict.fromkeys(line.image for line in lines)), [line for line in lines if line.part]
     parts = tuple(dict.fromkeys(line.part for line in located))
-    concepts = _name_pairs(dict.fromkeys((line.attribute, line.part) for line in located if line.attribute), path)
-    columns = {pair: k for k, pair in enumerate(concepts)}
-    shows = np.array([part == other for _, part in concepts for other in parts], dtype=bool)
-    shows = shows.reshape(len(concepts), len(parts))
-    image_index, part_index = _index(names), _index(parts)
-    row_of: dict[tuple[int, int, float, float], int] = {}
-    found = []
-    for line in located:
-        key = (image_index[line.image], part_index[line.part], line.x, line.y)
-        row = row_of.setdefault(key, len(row_of))
-        if line.attribute:
-            found.append((row, columns[line.attribute, line.part]))
+    columns = index_values((line.attribute, line.part) for line in located if line.attribute)
+    concepts: dict[str, tuple[str, str]] = {}
+    for attribute, part in columns:
+        name = f"{attribute} {part}"
+        if name in concepts:
+            both = f"{concepts[name]} and {(attribute, part)}"
+            raise ValueError(f"{path}: {both} have the same concept name {name!r}; rename one of them")
+        concepts[name] = (attribute, part)
+    shows = np.array([part == other for _, part in columns for other in parts], dtype=bool)
+    shows = shows.reshape(len(columns), len(parts))
+    image_index, part_index = index_values(names), index_values(parts)
+    places = [(image_index[line.image], part_index[line.part], line.x, line.y) for line in located]
+    row_of = index_values(places)
     locations = _make_locations(list(row_of))._replace(row=np.arange(len(row_of)))
     present = np.where(shows.T[locations.part], ABSENT, UNKNOWN).astype(np.int8)
-    if found:
-        present[tuple(np.array(found).T)] = PRESENT
+    for line, place in zip(located, places, strict=True):
+        if line.attribute:
+            present[row_of[place], columns[line.attribute, line.part]] = PRESENT
     class_of = {line.image: line.label for line in lines if line.label}
-    class_index = _index(sorted(set(class_of.values())))
-    return Annotations(
-        images=tuple(_find_pictures(Path(folder or path.parent), names, path)),
+    images = _find_pictures(Path(folder or path.parent), names, path)
+    return replace(
+        _label_pictures(images, [class_of.get(name, "") for name in names]),
         parts=parts,
-        concepts=tuple(concepts.values()),
+        concepts=tuple(concepts),
         shows=shows,
         locations=locations,
         present=present,
         weight=(present != UNKNOWN).astype(np.float32),
         row_images=locations.image,
-        labels=np.array([class_index.get(class_of.get(name, ""), -1) for name in names], dtype=int),
-        classes=tuple(class_index),
-        is_train=np.ones(len(names), dtype=bool),
         notes=tuple(notes),
     )
 
 
-def _name_pairs(pairs: Iterable[tuple[str, str]], path: Path) -> dict[tuple[str, str], str]:
-    """A unique concept name for each attribute and part."""
-    found: dict[str, tuple[str, str]] = {}
-    for attribute, part in pairs:
-        name = f"{attribute} {part}"
-        if name in found:
-            both = f"{found[name]} and {(attribute, part)}"
-            raise ValueError(f"{path}: {both} have the same concept name {name!r}; rename one of them")
-        found[name] = (attribute, part)
-    return {pair: name for name, pair in found.items()}
+class _Line(NamedTuple):
+    """A line of a CSV file: a picture and its class, and the location of a part and its attribute if it has any."""
+
+    image: str
+    label: str
+    part: str = ""
+    x: float = 0.0
+    y: float = 0.0
+    attribute: str = ""
 
 
-def _index(texts: Sequence[str]) -> dict[str, int]:
-    return {text: k for k, text in enumerate(texts)}
+def _read_csv_lines(path: Path, notes: list[str]) -> Iterator[_Line]:
+    """All lines that name a picture; lines without a picture or a location are counted in `notes`."""
+    with open(path, newline="", encoding="utf-8-sig") as file:
+        reader = csv.DictReader(file)
+        absent = [name for name in CSV_COLUMNS if name not in (reader.fieldnames or ())]
+        if absent:
+            raise ValueError(f"{path} has no column {absent[0]!r}; expected {', '.join(CSV_COLUMNS)}")
+        broken = []
+        for fields in reader:
+            texts = {name: (value or "").strip() for name, value in fields.items() if isinstance(name, str)}
+            line = _Line(texts["image"], texts.get("class", ""))
+            with suppress(ValueError):
+                x, y = _finite(texts["x"]), _finite(texts["y"])
+                line = line._replace(part=merge_sides(texts["part"]), x=x, y=y, attribute=texts["attribute"])
+            if not line.image or not line.part:
+                broken.append(reader.line_num)
+            if line.image:
+                yield line
+        _note_broken(path, broken, notes)
 
 
 def read_folder(folder: str | os.PathLike[str]) -> Annotations:
@@ -282,7 +292,12 @@ def read_folder(folder: str | os.PathLike[str]) -> Annotations:
     """
     images = list_pictures(folder)
     names = [image.relative_to(folder).parts[0] if image.parent != Path(folder) else "" for image in images]
-    class_index = _index(sorted(set(names) - {""}))
+    return _label_pictures(images, names)
+
+
+def _label_pictures(images: Sequence[Path], names: Sequence[str]) -> Annotations:
+    """Training pictures with the names of their classes; the name is empty if the class is unknown."""
+    class_index = index_values(sorted(set(names) - {""}))
     labels = np.array([class_index.get(name, -1) for name in names], dtype=int)
     return _make_annotations(images, labels, tuple(class_index), np.ones(len(images), dtype=bool))
 
@@ -313,59 +328,18 @@ def _make_locations(located: Sequence[tuple[int, int, float, float]]) -> Locatio
     return Locations(image.astype(int), part.astype(int), x, y, image.astype(int))
 
 
-def _read_attributes(
-    folder: Path, parts: tuple[str, ...], notes: list[str]
-) -> tuple[tuple[str, ...], np.ndarray, dict[int, int]]:
-    """Concept names, the parts (K, P) at which they are visible, and the concept of each attribute's number."""
-    paths = (folder / "attributes" / "attributes.txt", folder / "attributes.txt", folder.parent / "attributes.txt")
-    ids, attributes = _read_list(next((path for path in paths if path.exists()), paths[0]), notes)
-    found = {number: name_concept(name, parts) for number, name in zip(ids, attributes, strict=True)}
-    kept = {number: concept for number, concept in found.items() if concept is not None}
-    left_out = [name.partition("::")[0] for number, name in zip(ids, attributes, strict=True) if number not in kept]
-    if left_out:
-        groups = ", ".join(dict.fromkeys(left_out))
-        notes.append(
-            f"attributes.txt: left out, because they belong to no part: {groups} ({len(left_out)} of {len(ids)})"
-        )
-    if len({concept.name for concept in kept.values()}) < len(kept):
-        raise ValueError(f"{folder}: two attributes have the same concept name; rename one of them in attributes.txt")
-    shows = np.array([[part in concept.parts for part in parts] for concept in kept.values()], dtype=bool)
-    columns = {number: k for k, number in enumerate(kept)}
-    return tuple(concept.name for concept in kept.values()), shows.reshape(len(kept), len(parts)), columns
-
-
-def _read_presence(
-    folder: Path, index: dict[int, int], columns: dict[int, int], n_concepts: int, notes: list[str]
-) -> tuple[np.ndarray, np.ndarray]:
-    """(N, K) labels of the annotators and their weights; of several labels, the last of the most certain ones."""
-    path = folder / "attributes" / "image_attribute_labels.txt"
-    records = (
-        (index[image], columns[attribute], flag == 1, CERTAINTY_WEIGHTS.get(certainty, 0.0))
-        for image, attribute, flag, certainty in _read_numbers(path, 4, notes)
-        if attribute in columns and image in index
-    )
-    kinds = [("image", "i4"), ("concept", "i4"), ("flag", "i1"), ("weight", "f4")]
-    labels = np.sort(np.fromiter(records, dtype=kinds), order="weight", kind="stable")  # CUB has 3.7 million
-    image, concept = labels["image"], labels["concept"]
-    present = np.full((len(index), n_concepts), UNKNOWN, dtype=np.int8)
-    weight = np.zeros((len(index), n_concepts), dtype=np.float32)
-    weight[image, concept] = labels["weight"]
-    present[image, concept] = np.where(labels["weight"] > 0, labels["flag"], UNKNOWN)
-    return present, weight
-
-
-def _read_list(path: Path, notes: list[str]) -> tuple[list[int], list[str]]:
-    """Numbers and names of lines "number name"."""
-    ids, names, broken = [], [], []
+def _read_list(path: Path, notes: list[str]) -> tuple[dict[int, int], list[str]]:
+    """The names of lines "number name", and the index of each number's name."""
+    index, names, broken = dict[int, int](), list[str](), []
     for k, line in enumerate(_open_lines(path), 1):
         number, _, name = line.strip().partition(" ")
         if number.isdecimal() and len(number) < 20 and name.strip():
-            ids.append(int(number))
+            index[int(number)] = len(names)
             names.append(name.strip())
         elif line.strip():
             broken.append(k)
     _note_broken(path, broken, notes)
-    return ids, names
+    return index, names
 
 
 def _read_numbers(path: Path, n_fields: int, notes: list[str], kind: Callable[[str], Any] = int) -> Iterator[tuple]:
@@ -385,52 +359,10 @@ def _read_numbers(path: Path, n_fields: int, notes: list[str], kind: Callable[[s
 
 
 def _finite(text: str) -> float:
-    """Parse a finite number.
-
-    >>> _finite("nan")
-    Traceback (most recent call last):
-    ValueError: 'nan' is not a finite number
-    """
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text!r} is not a finite number")
     return number
-
-
-class _Line(NamedTuple):
-    """A line of a CSV file: a picture and its class, optionally the location of a part and its attribute."""
-
-    image: str
-    label: str
-    part: str = ""
-    x: float = 0.0
-    y: float = 0.0
-    attribute: str = ""
-
-    @property
-    def is_located(self) -> bool:
-        return self.part != ""
-
-
-def _read_csv_lines(path: Path, notes: list[str]) -> Iterator[_Line]:
-    """All lines that name a picture; lines without a picture or a location are counted in `notes`."""
-    with open(path, newline="", encoding="utf-8-sig") as file:
-        reader = csv.DictReader(file)
-        absent = [name for name in CSV_COLUMNS if name not in (reader.fieldnames or ())]
-        if absent:
-            raise ValueError(f"{path} has no column {absent[0]!r}; expected {', '.join(CSV_COLUMNS)}")
-        broken = []
-        for fields in reader:
-            texts = {name: (value or "").strip() for name, value in fields.items() if isinstance(name, str)}
-            line = _Line(texts["image"], texts.get("class", ""))
-            with suppress(ValueError):
-                x, y = _finite(texts["x"]), _finite(texts["y"])
-                line = line._replace(part=merge_sides(texts["part"]), x=x, y=y, attribute=texts["attribute"])
-            if not line.image or not line.is_located:
-                broken.append(reader.line_num)
-            if line.image:
-                yield line
-        _note_broken(path, broken, notes)
 
 
 def _open_lines(path: Path) -> Iterator[str]:

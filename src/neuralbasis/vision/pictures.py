@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +22,6 @@ except ImportError as error:
 SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
 MAX_PIXELS = 1 << 27  # of a decoded picture: 0.5 GB per thread, 1 GB if it is not RGB
 BICUBIC = int(Image.Resampling.BICUBIC)
-_DEEP_MODES = ("I", "I;16", "I;16L", "I;16B", "I;16N", "F")  # greyscale with more than 8 bits
 _ORIENTATION = 0x0112  # EXIF tag
 _TRANSPOSES = {  # value of the tag -> operation that makes the picture upright
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -44,18 +42,14 @@ class PictureError(ValueError):
 
 
 class Picture(NamedTuple):
-    """A picture, resized for a backbone.
+    """A picture, resized for a backbone."""
 
-    pixels : (side, side, 3) bytes, RGB
-    size : width and height in pixels of the upright picture before resizing
-    """
-
-    pixels: np.ndarray
-    size: tuple[int, int]
+    pixels: np.ndarray  # (side, side, 3) bytes, RGB
+    size: tuple[int, int]  # width and height in pixels of the upright picture before resizing
 
 
 def read_picture(path: str | os.PathLike[str], side: int = 448, resample: int = BICUBIC) -> Picture:
-    """Read a picture and resize it to a square without cropping.
+    """Read a picture and resize it to a square without cropping; `PictureError` if that is impossible.
 
     DIFF: the paper crops at random; without randomness a picture always has the same scores. ResNet's own processor
     also resizes without cropping from 384 pixels on.
@@ -65,10 +59,6 @@ def read_picture(path: str | os.PathLike[str], side: int = 448, resample: int = 
     path : image file
     side : width and height of the result in pixels
     resample : PIL's number of the filter
-
-    Raises
-    ------
-    PictureError : the file cannot be read as a picture
 
     Examples
     --------
@@ -81,7 +71,7 @@ def read_picture(path: str | os.PathLike[str], side: int = 448, resample: int = 
     """
     try:
         with _open(path) as image:
-            (width, height), transpose = _find_size(image), _find_transpose(image)
+            (width, height), transpose = _read_header(image)
             image.draft("RGB", (2 * side, 2 * side))
             if image.size[0] * image.size[1] > MAX_PIXELS:
                 raise PictureError(
@@ -89,9 +79,8 @@ def read_picture(path: str | os.PathLike[str], side: int = 448, resample: int = 
                 )
             image.load()
             square = _to_rgb(image).resize((side, side), Image.Resampling(resample))
-            if transpose is not None and not _is_tiff(image):  # PIL applies the orientation of a TIFF itself
-                square = square.transpose(transpose)
-            return Picture(np.asarray(square), (width, height))
+            upright = square if transpose is None else square.transpose(transpose)
+            return Picture(np.asarray(upright), (width, height))
     except PictureError as error:
         raise PictureError(f"{os.fspath(path)}: {error}") from None
     except Exception as error:  # decoders raise many types
@@ -102,7 +91,7 @@ def picture_size(path: str | os.PathLike[str]) -> tuple[int, int]:
     """Width and height of the upright picture, from the header only; (0, 0) if it cannot be read."""
     try:
         with _open(path) as image:
-            return _find_size(image)
+            return _read_header(image)[0]
     except Exception:  # decoders raise many types
         return 0, 0
 
@@ -122,13 +111,12 @@ def list_pictures(folder: str | os.PathLike[str]) -> list[Path]:
     """
     if not os.path.isdir(folder):
         raise NotADirectoryError(f"expected a folder of pictures, got {os.fspath(folder)!r}")
-    return sorted(_walk(Path(folder)))
-
-
-def _walk(folder: Path) -> Iterator[Path]:
+    found = []
     for root, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = [name for name in folders if not _is_cycle(Path(root, name), folder)]
-        yield from (Path(root, name) for name in names if name.lower().endswith(SUFFIXES) and not name.startswith("."))
+        folders[:] = [name for name in folders if not _is_cycle(Path(root, name), Path(folder))]
+        pictures = (name for name in names if name.lower().endswith(SUFFIXES) and not name.startswith("."))
+        found += [Path(root, name) for name in pictures]
+    return sorted(found)
 
 
 def _is_cycle(path: Path, top: Path) -> bool:
@@ -152,46 +140,34 @@ def _open(path: str | os.PathLike[str]) -> Image.Image:
             Image.MAX_IMAGE_PIXELS = limit
 
 
-def _is_tiff(image: Image.Image) -> bool:
-    return hasattr(image, "tag_v2")
-
-
-def _find_transpose(image: Image.Image) -> Image.Transpose | None:
-    """The operation that makes a picture upright, from its header; None if the header is invalid."""
+def _read_header(image: Image.Image) -> tuple[tuple[int, int], Image.Transpose | None]:
+    """Width and height of the upright picture, and the operation that makes the loaded picture upright."""
     try:
         # The `getexif` of a PNG would decode the whole picture.
-        return _TRANSPOSES.get(Image.Image.getexif(image).get(_ORIENTATION, 1))
-    except Exception:
-        return None
-
-
-def _find_size(image: Image.Image) -> tuple[int, int]:
-    """Width and height of the upright picture. The `size` of a rotated TIFF depends on the version of PIL."""
+        transpose = _TRANSPOSES.get(Image.Image.getexif(image).get(_ORIENTATION, 1))
+    except Exception:  # the header is invalid
+        transpose = None
+    # PIL rotates a TIFF when it is loaded, and its `size` before that depends on the version of PIL.
     tags = getattr(image, "tag_v2", None)
     width, height = image.size if tags is None else (tags[_WIDTH], tags[_HEIGHT])
-    return (height, width) if _find_transpose(image) in _QUARTER_TURNS else (width, height)
+    size = (height, width) if transpose in _QUARTER_TURNS else (width, height)
+    return size, transpose if tags is None else None
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
-    if image.mode in _DEEP_MODES:
-        return _scale_greys(image)
+    if image.mode in ("I", "I;16", "I;16L", "I;16B", "I;16N", "F"):  # greyscale with more than 8 bits
+        # 16 bits are scaled by their full range, others from their minimum to their maximum.
+        values = np.asarray(image).astype(np.float32)
+        is_16_bit = image.mode.startswith("I;16")
+        low, high = (0.0, 65535.0) if is_16_bit else (float(values.min()), float(values.max()))
+        scaled = (values - low) * (255.0 / max(high - low, 1e-12))
+        return Image.fromarray(np.nan_to_num(scaled).clip(0, 255).astype(np.uint8)).convert("RGB")
     if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
         layer = image if image.mode == "RGBA" else image.convert("RGBA")
         background = Image.new("RGB", layer.size, "white")
         background.paste(layer, mask=layer)
         return background
     return image if image.mode == "RGB" else image.convert("RGB")
-
-
-def _scale_greys(image: Image.Image) -> Image.Image:
-    """Scale 16-bit greys by their full range, 32-bit integers and floats from their minimum to their maximum."""
-    values = np.asarray(image).astype(np.float32)
-    if image.mode.startswith("I;16"):
-        low, high = 0.0, 65535.0
-    else:
-        low, high = float(values.min()), float(values.max())
-    scaled = (values - low) * (255.0 / max(high - low, 1e-12))
-    return Image.fromarray(np.nan_to_num(scaled).clip(0, 255).astype(np.uint8)).convert("RGB")
 
 
 def _describe(error: BaseException) -> str:

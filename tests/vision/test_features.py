@@ -1,4 +1,4 @@
-"""The feature store: damaged records, one writer, a full disk, and the keys of pictures."""
+"""The feature store: damaged records, one writer, a full disk."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("PIL")
 
 
-from neuralbasis.vision.feature_store import FeatureStore, picture_key
+from neuralbasis.vision.features import FeatureStore
 
 
 def test_damaged_records_are_absent(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_store_has_one_writer_and_any_number_of_readers(tmp_path: Path) -> Non
 FULL_DISK = """
 import resource, signal, sys
 import numpy as np
-from neuralbasis.vision.feature_store import FeatureStore
+from neuralbasis.vision.features import FeatureStore
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 with FeatureStore(sys.argv[1], (1000,), "f4") as store:
     store.put(b"a" * 16, np.ones(1000))
@@ -73,12 +73,3 @@ def test_a_record_is_written_completely_or_not_at_all(tmp_path: Path) -> None:
     )
     assert found.stdout.splitlines() == ["File too large", "1 None 1000.0"]
     assert (tmp_path / "a.store").stat().st_size < 6000 - 1000
-
-
-def test_the_key_changes_with_the_picture(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"1")
-    first = picture_key(tmp_path / "a")
-    assert picture_key(tmp_path / "a") == first
-    (tmp_path / "a").write_bytes(b"22")
-    assert picture_key(tmp_path / "a") != first
-    assert picture_key(tmp_path / "b") is None
