@@ -1,9 +1,14 @@
-"""Counts that keep the source simple: `python -m tests.structure` prints them, `test_architecture` limits them."""
+"""Counts that keep the source simple: `python -m tests.structure` prints them, `test_structure` limits them.
+
+`--json` prints them for a program.
+"""
 
 from __future__ import annotations
 
 import ast
 import inspect
+import json
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,5 +80,6 @@ def list_internal_names() -> Iterator[tuple[str, str]]:
 
 
 if __name__ == "__main__":
-    for name, count in count_all().items():
-        print(f"{name:<40}{count:>8,}")
+    counts = count_all()
+    is_json = "--json" in sys.argv[1:]
+    print(json.dumps(counts) if is_json else "\n".join(f"{name:<40}{count:>8,}" for name, count in counts.items()))
