@@ -11,7 +11,7 @@ import pytest
 
 from neuralbasis.data import open_source, read_columns
 from neuralbasis.data import sketches as sketch_module
-from neuralbasis.distributed.process_group import SINGLE_PROCESS
+from neuralbasis.distributed.process_group import ProcessGroup
 from neuralbasis.encoding import Encoder, Profile, ProfileOptions, choose_roles, make_cache, make_profile, settle_texts
 from tests.stream_tables import FEATURES, make_table, run_group, write_files
 
@@ -115,7 +115,7 @@ def test_dictionaries_of_several_batches_are_unified_in_their_order() -> None:
 def read_targets(profile: Profile, y: pa.Array, folder: Path) -> list[float]:
     """The targets of a cache of rows with x = 1, 2, …, in this order."""
     source = open_source([pa.record_batch({"x": np.arange(1.0, len(y) + 1), "y": y})])
-    block = make_cache(source, profile, folder, 1, 0, SINGLE_PROCESS, 1).read(0)
+    block = make_cache(source, profile, folder, 1, 0, ProcessGroup(), 1).read(0)
     return block.y[np.argsort(block.numbers[:, 0])].tolist()
 
 
@@ -223,11 +223,11 @@ def test_all_batches_together_decide_whether_texts_are_numbers(tmp_path: Path) -
     source, folder = open_source([*table.to_batches(max_chunksize=100)]), tmp_path / "cache"
     assert source is not None
     with pytest.warns(UserWarning, match="'1,000' is read as 1000; 40 of 1,040 values are not numbers, such as 'low'"):
-        profile = make_profile(source, choose_roles(source, "y"), False, ProfileOptions(), SINGLE_PROCESS, 1, folder)
+        profile = make_profile(source, choose_roles(source, "y"), False, ProfileOptions(), ProcessGroup(), 1, folder)
     assert same_axes(profile.encoder, known)
     assert [axis.kind for axis in known.axes] == ["continuous", "nominal"]
     assert profile.types == ("int16", "int8")
-    cache = make_cache(source, profile, folder, 1, 0, SINGLE_PROCESS, 1)  # its last batches hold no number
+    cache = make_cache(source, profile, folder, 1, 0, ProcessGroup(), 1)  # its last batches hold no number
     found = cache.read(0).numbers[:, 0]
     assert np.isnan(found).sum() == 100
     assert sorted(found[~np.isnan(found)]) == list(range(900, 1900))
@@ -272,7 +272,7 @@ def test_every_kind_of_sketch_is_stored(tmp_path: Path) -> None:
         choose_roles(source, "label", features=[*FEATURES, "price"]),
         ProfileOptions({"price": "continuous"}),
     )
-    first, again = (make_profile(source, roles, True, options, SINGLE_PROCESS, 1, tmp_path) for _ in range(2))
+    first, again = (make_profile(source, roles, True, options, ProcessGroup(), 1, tmp_path) for _ in range(2))
     assert (tmp_path / "profile.rank-0.bin").exists()
     assert same_axes(first.encoder, again.encoder)
     assert first.error.tolist() == again.error.tolist()

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from onnx.reference import ReferenceEvaluator
 
 from neuralbasis import AdditiveModel, NeuralBasisClassifier, NeuralBasisRegressor
-from neuralbasis.data.columns import is_missing, level_text
 from neuralbasis.encoding import Axis, Encoder, continuous_axis, level_axis
 from neuralbasis.export import to_onnx
 from neuralbasis.model.shapes import Shape
@@ -40,7 +39,9 @@ def make_inputs(model, proto, table, missing=""):
     for value, axis in zip(proto.graph.input, model.encoder.axes, strict=True):
         column = np.asarray(table[axis.name], dtype=object if axis.is_level else float)
         if axis.is_level:
-            column = np.array([missing if is_missing(level) else level_text(level) for level in column], dtype=object)
+            column = np.array(
+                [missing if pd.isna(level) else str(level).removesuffix(".0") for level in column], dtype=object
+            )
         inputs[value.name] = column[:, None]
     return inputs
 

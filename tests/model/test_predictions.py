@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from neuralbasis.model.predictions import OUTPUTS, output_arrays, output_names
+from neuralbasis.model.predictions import output_arrays, output_names
 from tests.models import build_model, draw_numbers, name_columns
 
 KINDS = {
@@ -22,7 +22,9 @@ def test_columns_are_named_in_the_order_of_their_values(kind: str) -> None:
     model = build_model(rng, **options)
     axes = model.encoder.axes
     rows = name_columns(axes, draw_numbers(rng, axes, 50))
-    outputs = [name for name in OUTPUTS if labels or name != "probability"]
+    outputs = [
+        name for name in ("prediction", "probability", "contributions", "score") if labels or name != "probability"
+    ]
     found = dict(zip(output_names(model, outputs), output_arrays(model, rows, outputs), strict=True))
     assert next(iter(found)) == "prediction"
     assert found["prediction"].tolist() == model.predict(rows).tolist()

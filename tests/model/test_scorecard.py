@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from neuralbasis import AdditiveModel
 from neuralbasis.encoding import Axis, Encoder, continuous_axis, level_axis
-from neuralbasis.model.scorecard import number_format
 from neuralbasis.model.shapes import Shape
 from tests.models import build_model, draw_numbers, name_columns, tie_model
 
@@ -306,4 +305,8 @@ def test_repr_is_the_printed_text() -> None:
 
 @pytest.mark.parametrize(("size", "text"), [(2e5, "200000"), (3.0, "3.0000"), (1e-5, "0.000010000"), (2e-9, "2e-09")])
 def test_numbers_have_five_digits(size: float, text: str) -> None:
-    assert format(size, number_format(size)) == text
+    scores = np.array([[0.0], [size], [-size], [0.0]])
+    axis = level_axis("x", "nominal", ["a", "b"])
+    shape = Shape((0,), (axis,), scores, np.zeros_like(scores), np.ones(4))
+    model = AdditiveModel(Encoder((axis,)), np.zeros(1), (shape,), "identity")
+    assert text in str(model.scorecard(0)).split()

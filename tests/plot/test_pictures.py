@@ -13,7 +13,7 @@ from neuralbasis import AdditiveModel, plot
 from neuralbasis.encoding import Encoder, continuous_axis
 from neuralbasis.explain import explain_class, explain_picture
 from neuralbasis.model.shapes import Shape
-from neuralbasis.plot.pictures import overlay_heat, upsample
+from neuralbasis.plot.pictures import overlay_heat
 from tests.models import build_model, draw_numbers, name_columns
 
 NAMES = ["has_wing_pattern::striped", "has_beak_shape::needle", "has_leg_colour::orange", "has_" + 40 * "long_" + "end"]
@@ -132,6 +132,12 @@ def test_a_class_without_effects_is_an_error():
         plot.class_shapes(silent, "000.Bird")
 
 
+def find_opacity(strength, height, width):
+    """(height, width): the share of black over a picture of one colour, relative to the largest share, 0.8."""
+    drawn = overlay_heat(np.zeros((height, width, 3), np.uint8), strength, "black")[..., 0]
+    return (1 - drawn / 0.25) / 0.8  # a picture of one colour is drawn with brightness 0.25
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_a_peak_covers_its_part_of_the_picture(data):
@@ -140,20 +146,20 @@ def test_a_peak_covers_its_part_of_the_picture(data):
     r, c = data.draw(st.integers(0, h - 1)), data.draw(st.integers(0, w - 1))
     grid = np.zeros((h, w))
     grid[r, c] = 1.0
-    found = upsample(grid, height, width)
+    found = find_opacity(grid, height, width)
     assert found.shape == (height, width)
     y, x = np.unravel_index(found.argmax(), found.shape)
     assert (y * h // height, x * w // width) == (r, c)
-    assert 0.0 <= found.min() <= found.max() <= 1.0
+    assert -1e-12 <= found.min() <= found.max() <= 1.0 + 1e-12
     middle = found[(2 * r + 1) * height // (2 * h), (2 * c + 1) * width // (2 * w)]
     assert middle >= 0.25
 
 
 def test_upsampling_keeps_values_at_centres_and_is_linear_between():
     grid = np.array([[0.0, 1.0, 3.0], [2.0, 4.0, 8.0]])
-    found = upsample(grid, 6, 9)  # odd parts have a pixel in their middle
-    np.testing.assert_allclose(found[1::3, 1::3], grid)
-    np.testing.assert_allclose(found[1, 1:5], [0, 1 / 3, 2 / 3, 1])
+    found = find_opacity(grid, 6, 9)  # odd parts have a pixel in their middle
+    np.testing.assert_allclose(found[1::3, 1::3], grid, atol=1e-12)
+    np.testing.assert_allclose(found[1, 1:5], [0, 1 / 3, 2 / 3, 1], atol=1e-12)
     np.testing.assert_allclose(found[0], found[1])  # outside the middles it is constant
 
 

@@ -12,7 +12,7 @@ from neuralbasis.encoding import Axis, Encoder, continuous_axis
 from neuralbasis.explain import explain_class, explain_picture
 from neuralbasis.model.shapes import Shape, TiedShape
 from neuralbasis.report import page_model
-from neuralbasis.report.thumbnails import encode_thumbnails, shrink, write_png
+from neuralbasis.report.thumbnails import encode_thumbnails
 from tests.models import build_model, draw_numbers, name_columns, tie_model
 from tests.report.pages import needs_browser, read_page, write_page
 
@@ -52,30 +52,35 @@ def write(folder, model, records, **options):
     return write_page(folder, model, pictures=records, **options)
 
 
-def test_png_is_the_picture():
+def read_thumbnails(pictures, sides, max_bytes=10**9):
+    """The pixels (height, width, 3) 0 … 255 of the thumbnails."""
+    files = [base64.b64decode(address.split(",")[1]) for address in encode_thumbnails(pictures, sides, max_bytes)]
+    return [np.rint(255 * imread(BytesIO(file), format="png")[..., :3]) for file in files]
+
+
+def test_a_small_thumbnail_is_the_picture():
     for seed, size in ((0, (7, 5)), (1, (1, 1)), (2, (30, 64))):
         picture = photo(seed, *size)
-        read = imread(BytesIO(write_png(picture)), format="png")
-        np.testing.assert_array_equal(np.rint(255 * read[..., :3]), picture)
+        np.testing.assert_array_equal(read_thumbnails([picture], [64])[0], picture)
 
 
 def test_a_shrunk_picture_has_the_means_of_merged_pixels():
     picture = photo(0, 40, 60)
-    np.testing.assert_array_equal(shrink(picture, 60), picture)
+    np.testing.assert_array_equal(read_thumbnails([picture], [60])[0], picture)
     blocks = picture.reshape(20, 2, 30, 2, 3).mean(axis=(1, 3))
-    np.testing.assert_array_equal(shrink(picture, 30), np.rint(blocks))
-    assert shrink(picture, 7).shape == (5, 7, 3)
-    assert shrink(photo(0, 1, 400), 40).shape == (1, 40, 3)
+    np.testing.assert_array_equal(read_thumbnails([picture], [30])[0], np.rint(blocks))
+    assert read_thumbnails([picture], [7])[0].shape == (5, 7, 3)
+    assert read_thumbnails([photo(0, 1, 400)], [40])[0].shape == (1, 40, 3)
 
 
 def test_many_pictures_become_smaller_until_they_fit():
-    def side_of(address):
-        return max(imread(BytesIO(base64.b64decode(address.split(",")[1])), format="png").shape[:2])
+    def list_sides(pictures, max_bytes):
+        return [max(read.shape) for read in read_thumbnails(pictures, (64, 32, 16), max_bytes)]
 
     few, many = [photo(0)] * 2, [photo(0)] * 9
-    assert [side_of(address) for address in encode_thumbnails(few, (64, 32, 16), 30_000)] == [64, 64]
-    assert {side_of(address) for address in encode_thumbnails(many, (64, 32, 16), 30_000)} == {32}
-    assert {side_of(address) for address in encode_thumbnails(many, (64, 32, 16), 10)} == {16}  # the smallest
+    assert list_sides(few, 30_000) == [64] * 2
+    assert list_sides(many, 30_000) == [32] * 9
+    assert list_sides(many, 10) == [16] * 9  # the smallest
 
 
 def test_policy_allows_images_only_with_pictures(tmp_path):

@@ -10,9 +10,10 @@ from scipy.special import chdtri
 
 import neuralbasis
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, kernels
-from neuralbasis.terms.features import N_BINS, bin_raw_columns, select_columns
+from neuralbasis.terms.features import bin_raw_columns, select_columns
 
 N = 240
+N_BINS = 16
 QUICK = {"max_steps": 60, "outer_bags": 3, "n_jobs": 1}
 
 

@@ -9,8 +9,7 @@ from sklearn.metrics import log_loss
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, load, merge, update
 from neuralbasis.config import FitConfig
-from neuralbasis.data.frames import read_columns
-from neuralbasis.data.target import Sample
+from neuralbasis.data import Sample, read_columns
 from neuralbasis.training import MemoryTable, make_plan
 
 N_ROWS, N_COLUMNS = 400, 20_000
