@@ -158,9 +158,9 @@ def read_json(tables: dict, row: dict) -> list[float]:
     return scores
 
 
-def load_program(model: AdditiveModel) -> dict:
+def load_program(model: AdditiveModel, coverage: float | None = None) -> dict:
     program = {"__name__": "program"}
-    text = to_python(model)
+    text = to_python(model, coverage=coverage)
     ast.parse(text, feature_version=(3, 8))
     exec(compile(text, "program", "exec"), program)
     return program

@@ -27,8 +27,8 @@ FLAGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O2"]
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="needs a C compiler")
 
 
-def build_c(model: AdditiveModel, folder: Path, *options: str) -> Path:
-    to_c(model, folder / "model.c")
+def build_c(model: AdditiveModel, folder: Path, *options: str, coverage: float | None = None) -> Path:
+    to_c(model, folder / "model.c", coverage=coverage)
     assert (folder / "model.c").read_bytes().isascii()
     target = folder / "model.bin"
     subprocess.run([str(COMPILER), *FLAGS, *options, str(folder / "model.c"), "-o", str(target), "-lm"], check=True)
@@ -38,8 +38,9 @@ def build_c(model: AdditiveModel, folder: Path, *options: str) -> Path:
 class Library:
     """The functions of a compiled model."""
 
-    def __init__(self, model: AdditiveModel, folder: Path):
-        self.model, self.code = model, ctypes.CDLL(str(build_c(model, folder, "-shared", "-fPIC")))
+    def __init__(self, model: AdditiveModel, folder: Path, coverage: float | None = None):
+        path = build_c(model, folder, "-shared", "-fPIC", coverage=coverage)
+        self.model, self.code = model, ctypes.CDLL(str(path))
         for name in ("model_level", "model_level_number", "model_predict"):
             getattr(self.code, name).restype = ctypes.c_double
         n_columns = ctypes.c_int.in_dll(self.code, "model_n_columns").value

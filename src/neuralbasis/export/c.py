@@ -8,10 +8,21 @@ from importlib import resources
 from typing import Any
 
 from ..encoding.axis import Axis
-from .plain import PlainModel, describe, name_outputs, read_level_number, refuse_nul, wrap, write_file
+from .plain import (
+    BOUNDS,
+    PlainInterval,
+    PlainModel,
+    describe,
+    name_results,
+    read_level_number,
+    refuse_nul,
+    take_blocks,
+    wrap,
+    write_file,
+)
 
 
-def to_c(model: Any, path: str | os.PathLike | None = None) -> str:
+def to_c(model: Any, path: str | os.PathLike | None = None, *, coverage: float | None = None) -> str:
     """Write a model as one C99 file that needs only the standard library.
 
     The file has `model_scores(x, scores)`, `model_predict(x)`, `model_contributions(x, contributions)` and, for
@@ -23,6 +34,8 @@ def to_c(model: Any, path: str | os.PathLike | None = None) -> str:
     ----------
     model : AdditiveModel or fitted estimator
     path : where to write the file; None writes nothing
+    coverage : adds `model_interval(x, bounds)` to the file of a regression, and the columns `lower` and `upper` to the
+        results of the command, as `predict_interval` computes them; such as 0.9
 
     Returns
     -------
@@ -42,15 +55,16 @@ def to_c(model: Any, path: str | os.PathLike | None = None) -> str:
     #define MODEL_AXES 2
     #define MODEL_RESULTS 1
     """
-    plain = describe(model)
+    plain = describe(model, coverage)
     refuse_nul(plain, "a text in C")
-    source = resources.files(__package__).joinpath("program.c").read_text(encoding="utf-8")
+    template = resources.files(__package__).joinpath("program.c").read_text(encoding="utf-8")
+    source = take_blocks(template, plain.interval is not None)
     return write_file(path, source.replace("/* MODEL */\n", _write_model(plain)))
 
 
 def _write_model(plain: PlainModel) -> str:
     names = [column.name for column in plain.columns]
-    results = [*name_outputs(plain), "prediction"]
+    results = name_results(plain)
     classes = [str(label) for label in plain.classes or ()]
     sizes = {  # at least 1: C has no empty arrays
         "MODEL_COLUMNS": max(1, len(names)),
@@ -73,6 +87,7 @@ def _write_model(plain: PlainModel) -> str:
             *_write_levels(plain.columns),
             *_write_axes(plain),
             *_write_terms(plain),
+            *_write_interval(plain.interval),
             "",
         ]
     )
@@ -116,6 +131,19 @@ def _write_terms(plain: PlainModel) -> list[str]:
         ]
         items.append(f"{{{len(term.axes)}, axes_{index}, strides_{index}, table_{index}}}")
     return [*arrays, _array("static const struct term model_parts", items)]
+
+
+def _write_interval(interval: PlainInterval | None) -> list[str]:
+    """Regions of the score as an axis, and the quantiles of both bounds at its cells; cell 0 is for a score of NAN."""
+    if interval is None:
+        return []
+    names = [f"static const double quantiles_{name}" for name in BOUNDS]
+    return [
+        f"#define MODEL_COVERAGE {interval.coverage!r}",
+        _array("static const double centres", map(repr, interval.centres)),
+        f"static const struct axis model_regions = {{0, 0, centres, {len(interval.centres)}}};",
+        *(_array(name, ["NAN", *map(repr, own)]) for name, own in zip(names, interval.quantiles, strict=True)),
+    ]
 
 
 def _array(name: str, items: Iterable[str]) -> str:

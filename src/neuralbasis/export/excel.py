@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from ..serialization.temporary_file import replace_when_done
-from .plain import find_exportable
+from .plain import find_exportable, find_interval
 
 
-def to_excel(model: Any, path: str | os.PathLike, rows: Any = None) -> None:
+def to_excel(model: Any, path: str | os.PathLike, rows: Any = None, *, coverage: float | None = None) -> None:
     """Write a workbook that predicts.
 
     Every line of the sheet "Predict" is a row. An empty cell is a missing value, and a text that is no level of its
@@ -23,6 +23,8 @@ def to_excel(model: Any, path: str | os.PathLike, rows: Any = None) -> None:
     model : AdditiveModel or fitted estimator
     path : where to write, ending in .xlsx
     rows : a table of rows to fill in, with formulas beside each; None gives an example and empty lines
+    coverage : adds the columns `lower` and `upper` of a regression, as `predict_interval` computes them, and the sheet
+        "Interval"; such as 0.9
 
     Examples
     --------
@@ -44,6 +46,6 @@ def to_excel(model: Any, path: str | os.PathLike, rows: Any = None) -> None:
     found, target = find_exportable(model), Path(path)
     if target.suffix.lower() != ".xlsx":
         raise ValueError(f"to_excel writes .xlsx files, but the path is {str(target)!r}; end it in .xlsx")
-    book = make_book(found, rows)
+    book = make_book(found, rows, find_interval(found, coverage))
     with replace_when_done(target) as file:
         book.save(file)

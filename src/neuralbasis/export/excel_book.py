@@ -5,6 +5,7 @@ Terms       the index: intercept and terms by importance
 <term>      one sheet per term with its table (`excel_tables`)
 Positions   the position of each row on each axis (`excel_formulas`)
 Axes        knots and levels
+Interval    regions of a prediction interval, if one is requested (`excel_interval`)
 """
 
 from __future__ import annotations
@@ -25,29 +26,34 @@ from ..model.additive_model import AdditiveModel
 from ..model.scorecard import output_labels, score_name
 from .excel_cells import TEXT, check_texts, letter, name_sheets, put, put_headers, put_title
 from .excel_formulas import FIRST_LINE, AxisCells, Position, PredictColumns, TermCells, link_formulas, place_columns
+from .excel_interval import SHEET, IntervalCells, write_interval
 from .excel_tables import FIRST_CELL, find_style, write_axes, write_index, write_term
+from .plain import BOUNDS, PlainInterval
 
 BLANK_LINES = 20  # below the example, for rows that a person types
 MAX_LINES, MAX_COLUMNS = 1_048_576, 16_384  # of a sheet in Excel
 
 
-def make_book(model: AdditiveModel, rows: Any) -> Workbook:
+def make_book(model: AdditiveModel, rows: Any, interval: PlainInterval | None) -> Workbook:
     """A workbook with these rows filled in; None gives an example and empty lines."""
     values = [[_typical_value(axis)] for axis in model.encoder.axes] if rows is None else _read_values(model, rows)
-    columns = place_columns(model, len(values[0]), BLANK_LINES if rows is None else 0)
+    columns = place_columns(
+        model, len(values[0]), 0 if rows is not None else BLANK_LINES, len(BOUNDS) if interval else 0
+    )
     layout, style = model.layout, find_style(model)
     _check_size(columns, layout)
     book = Workbook()
     predict, index = book.worksheets[0], book.create_sheet("Terms")
     predict.title = "Predict"
-    names = name_sheets(model.term_names)
+    names = name_sheets(model.term_names, [SHEET] if interval else [])
     terms = [write_term(book.create_sheet(name), model, t, style) for t, name in enumerate(names)]
     positions_sheet, axes_sheet = book.create_sheet("Positions"), book.create_sheet("Axes")
     axes = write_axes(axes_sheet, layout)
     positions = _write_positions(positions_sheet, layout, axes, columns)
     intercepts = write_index(index, model, names, style)
     _write_inputs(predict, model, columns, values, axes)
-    _write_outputs(predict, model, columns, terms, positions, intercepts, style)
+    bounds = write_interval(book.create_sheet(SHEET), interval, columns, style) if interval else None
+    _write_outputs(predict, model, columns, terms, positions, intercepts, bounds, style)
     book.calculation.fullCalcOnLoad = True
     return book
 
@@ -144,10 +150,13 @@ def _write_outputs(
     terms: Sequence[TermCells],
     positions: Sequence[Sequence[Position]],
     intercepts: Sequence[str],
+    bounds: IntervalCells | None,
     style: str,
 ) -> None:
-    """Headers and formulas of predictions, scores and contributions."""
+    """Headers and formulas of predictions, bounds, scores and contributions."""
     _put_output_headers(sheet, model, columns)
+    if bounds:
+        _put_group(sheet, columns.bounds.start, bounds.title, BOUNDS)
     background = PatternFill("solid", "E2EFDA")
     for line in columns.lines:
         formulas: dict[int, str] = {}
@@ -156,7 +165,7 @@ def _write_outputs(
                 formulas[column] = term.look_up(k, position, line)
             summed = f"SUM({letter(block.start)}{line}:{letter(block.stop - 1)}{line})" if len(block) else "0"
             formulas[columns.scores[k]] = f"{intercepts[k]}+{summed}"
-        formulas |= link_formulas(columns, line)
+        formulas |= link_formulas(columns, line) | (bounds.bound_formulas(columns, line) if bounds else {})
         inputs = f"{letter(columns.inputs.start)}{line}:{letter(columns.inputs.stop - 1)}{line}"
         is_blank = line >= FIRST_LINE + columns.n_rows
         for column, formula in formulas.items():

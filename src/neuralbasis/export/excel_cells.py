@@ -36,13 +36,13 @@ def _quote(sheet: str) -> str:
     return "'" + sheet.replace("'", "''") + "'"
 
 
-def name_sheets(names: Sequence[str]) -> list[str]:
-    """Valid sheet names, all different, close to the names of the terms.
+def name_sheets(names: Sequence[str], others: Sequence[str] = ()) -> list[str]:
+    """Valid sheet names, all different and different from `others`, close to the names of the terms.
 
     >>> name_sheets(["rate [%]", "Rate [%]", "terms", "'a'"])
     ['rate (%)', 'Rate (%) (2)', 'terms (2)', 'a']
     """
-    taken = {"predict", "terms", "positions", "axes", "history"}  # Excel reserves the last one
+    taken = {"predict", "terms", "positions", "axes", "history", *map(str.lower, others)}  # Excel reserves "history"
     found = []
     for name in names:
         plain = _NOT_IN_NAMES.sub("-", name.replace("[", "(").replace("]", ")"))[:MAX_SHEET_NAME].strip(" '") or "term"

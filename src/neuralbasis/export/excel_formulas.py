@@ -24,7 +24,7 @@ class PredictColumns:
     """Columns and lines of the sheet "Predict".
 
     classes : labels of the classes, None for a regression
-    inputs, scores, probabilities : columns of these
+    inputs, scores, probabilities, bounds : columns of these
     contributions : for each output, one column per term
     lines, n_rows : lines for rows, and the number of those that have one; the others are empty
     """
@@ -33,26 +33,28 @@ class PredictColumns:
     inputs: range
     scores: range
     probabilities: range
+    bounds: range
     contributions: list[range]
     lines: range
     n_rows: int
 
 
-def place_columns(model: AdditiveModel, n_rows: int, n_blank: int) -> PredictColumns:
+def place_columns(model: AdditiveModel, n_rows: int, n_blank: int, n_bounds: int) -> PredictColumns:
     """Predictions first, where they stay visible, then the values of the row, then scores and contributions."""
     n_inputs, n_outputs, n_terms = len(model.encoder.axes), model.n_outputs, len(model.shapes)
     if model.link == "identity":
-        classes, probabilities, first = None, range(0), n_outputs + 1
+        classes, probabilities, first = None, range(0), n_outputs + 1 + n_bounds
     else:
         classes = [0, 1] if model.classes is None else model.classes.tolist()
         probabilities = range(2, 2 + len(classes))
         first = probabilities.stop
     inputs = range(first, first + n_inputs)
-    scores = range(1, first) if classes is None else range(inputs.stop, inputs.stop + n_outputs)
+    scores = range(1, first - n_bounds) if classes is None else range(inputs.stop, inputs.stop + n_outputs)
     start = max(inputs.stop, scores.stop)
     contributions = [range(start + k * n_terms, start + (k + 1) * n_terms) for k in range(n_outputs)]
     lines = range(FIRST_LINE, FIRST_LINE + n_rows + n_blank)
-    return PredictColumns(classes, inputs, scores, probabilities, contributions, lines, n_rows)
+    bounds = range(first - n_bounds, first)
+    return PredictColumns(classes, inputs, scores, probabilities, bounds, contributions, lines, n_rows)
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,15 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ..serialization.temporary_file import replace_when_done
-from .plain import find_exportable
+from .plain import find_exportable, find_interval
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
 
-def to_onnx(model: Any, path: str | os.PathLike | None = None, *, missing: str = "") -> ModelProto:
+def to_onnx(
+    model: Any, path: str | os.PathLike | None = None, *, missing: str = "", coverage: float | None = None
+) -> ModelProto:
     """Convert a model to ONNX.
 
     Every column is an input of its own name and of shape (N, 1): float64 for a continuous column, text for a column of
@@ -28,6 +30,8 @@ def to_onnx(model: Any, path: str | os.PathLike | None = None, *, missing: str =
     model : AdditiveModel or fitted estimator
     path : where to write the file; None writes nothing
     missing : the text for a missing level; ONNX has no missing text
+    coverage : adds the outputs `lower` (N,) and `upper` (N,) of a regression, as `predict_interval` computes them; such
+        as 0.9
 
     Returns
     -------
@@ -54,7 +58,7 @@ def to_onnx(model: Any, path: str | os.PathLike | None = None, *, missing: str =
         from .onnx_graph import make_proto
     except ImportError as error:
         raise ImportError("to_onnx needs the package onnx: pip install 'neuralbasis[onnx]'") from error
-    proto = make_proto(found, missing)
+    proto = make_proto(found, missing, find_interval(found, coverage))
     if path is not None:
         with replace_when_done(path) as file:
             file.write(proto.SerializeToString())

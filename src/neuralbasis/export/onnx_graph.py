@@ -20,6 +20,7 @@ from neuralbasis import __version__
 from ..encoding.axis import Axis
 from ..encoding.layout import Layout
 from ..model.additive_model import AdditiveModel
+from .plain import BOUNDS, PlainInterval
 
 OPSETS = {"": 17, "ai.onnx.ml": 3}  # supported by onnxruntime 1.13 and later
 IR_VERSION = 8
@@ -27,11 +28,15 @@ OUTPUTS = ("prediction", "label", "probabilities", "scores")
 MAX_LISTED = 20  # levels listed in the description of an input
 
 
-def make_proto(model: AdditiveModel, missing: str) -> ModelProto:
+def make_proto(model: AdditiveModel, missing: str, interval: PlainInterval | None = None) -> ModelProto:
     """The model as an `onnx.ModelProto`; `missing` is the text for a missing level."""
-    inputs = _name_inputs(model.encoder.names)
-    graph = _Graph({*inputs, *OUTPUTS})
-    outputs = _add_link(graph, model, _add_scores(graph, model, inputs, missing))
+    reserved = {*OUTPUTS, *(BOUNDS if interval else ())}
+    inputs = _name_inputs(model.encoder.names, reserved)
+    graph = _Graph({*inputs, *reserved})
+    scores = _add_scores(graph, model, inputs, missing)
+    outputs = _add_link(graph, model, scores)
+    if interval:
+        outputs += _add_bounds(graph, interval, scores)
     described = [_describe_input(axis, name, missing) for axis, name in zip(model.encoder.axes, inputs, strict=True)]
     whole = helper.make_graph(graph.nodes, "neuralbasis", described, outputs, graph.constants)
     proto = helper.make_model(
@@ -48,7 +53,7 @@ def make_proto(model: AdditiveModel, missing: str) -> ModelProto:
         "terms": json.dumps(model.term_names, ensure_ascii=False),
         "link": model.link,
         "missing": missing,
-    }
+    } | ({"coverage": str(interval.coverage)} if interval else {})
     helper.set_model_props(proto, properties)
     return proto
 
@@ -83,12 +88,11 @@ class _Graph:
         return name
 
 
-def _name_inputs(names: Sequence[str]) -> list[str]:
+def _name_inputs(names: Sequence[str], reserved: set[str]) -> list[str]:
     """The names of the columns, changed where they are empty or equal the name of an output."""
-    reserved = {*OUTPUTS, ""}
-    taken, inputs = reserved.union(names), []
+    taken, inputs = {*reserved, *names, ""}, []
     for name in names:
-        if name in reserved:
+        if name in reserved or not name:
             while name in taken:
                 name += "_"
             taken.add(name)
@@ -136,7 +140,8 @@ def _add_positions(
     )
     lower, share, cell = "", "", ""
     if numbers:
-        lower, share = _locate_numbers(graph, [axis for _, axis in numbers], [inputs[column] for column, _ in numbers])
+        knots = [axis.knots for _, axis in numbers]
+        lower, share = _locate_numbers(graph, knots, [inputs[column] for column, _ in numbers])
     if levels:
         used_columns = dict.fromkeys(column for column, _ in levels)
         codes = {column: _encode_levels(graph, columns[column], inputs[column], missing) for column in used_columns}
@@ -147,17 +152,17 @@ def _add_positions(
     return _Positions(lower, share, cell, rank)
 
 
-def _locate_numbers(graph: _Graph, axes: Sequence[Axis], inputs: Sequence[str]) -> tuple[str, str]:
-    """Cells below (N, A) and shares of the cells above (N, A) on all continuous axes, computed as in the kernels."""
-    counts = np.array([len(axis.knots) for axis in axes])
+def _locate_numbers(graph: _Graph, axes: Sequence[np.ndarray], inputs: Sequence[str]) -> tuple[str, str]:
+    """Cells below (N, A) and shares of the cells above (N, A) on axes with these knots, computed as in the kernels."""
+    counts = np.array([len(knots) for knots in axes])
     starts = np.cumsum(counts) - counts
-    first, last = (np.array([axis.knots[end] for axis in axes]) for end in (0, -1))
+    first, last = (np.array([knots[end] for knots in axes]) for end in (0, -1))
     values = graph.add("Concat", *inputs, axis=1)
     is_missing = graph.add("IsNaN", values)
     inside = graph.add("Max", graph.add("Where", is_missing, first, values), first)
     inside = graph.add("Min", inside, last)
-    left = _search(graph, inside, np.concatenate([axis.knots for axis in axes]), starts, np.maximum(counts - 1, 1))
-    low, width, unit = np.concatenate([_measure_gaps(axis.knots) for axis in axes], axis=1)
+    left = _search(graph, inside, np.concatenate(axes), starts, np.maximum(counts - 1, 1))
+    low, width, unit = np.concatenate([_measure_gaps(knots) for knots in axes], axis=1)
     distance = graph.add("Mul", inside, graph.add("Gather", unit, left))
     distance = graph.add("Sub", distance, graph.add("Gather", low, left))
     share = graph.add("Div", distance, graph.add("Gather", width, left))
@@ -271,6 +276,20 @@ def _add_link(graph: _Graph, model: AdditiveModel, scores: str) -> list[ValueInf
         describe("probabilities", number, ["N", len(labels)]),
         describe(scores, number, ["N", model.n_outputs]),
     ]
+
+
+def _add_bounds(graph: _Graph, interval: PlainInterval, scores: str) -> list[ValueInfoProto]:
+    """Add the nodes from the scores (N, 1) to the bounds: a quantile is linear between the centres of the regions."""
+    cell, share = _locate_numbers(graph, [np.array(interval.centres)], [scores])
+    after = graph.add("Add", cell, np.array(1))
+    outputs = []
+    for name, quantiles in zip(BOUNDS, interval.quantiles, strict=True):
+        table = graph.add_constant("quantiles", np.array([np.nan, *quantiles, quantiles[-1]]))  # NaN: a score of NaN
+        low, high = graph.add("Gather", table, cell), graph.add("Gather", table, after)
+        found = graph.add("Add", low, graph.add("Mul", share, graph.add("Sub", high, low)))
+        graph.add("Squeeze", graph.add("Add", scores, found), np.array([1]), name=name)
+        outputs.append(helper.make_tensor_value_info(name, TensorProto.DOUBLE, ["N"]))
+    return outputs
 
 
 def _read_classes(model: AdditiveModel) -> np.ndarray:

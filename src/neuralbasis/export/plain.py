@@ -20,6 +20,7 @@ from ..model.additive_model import AdditiveModel, find_model
 from ..serialization.temporary_file import replace_when_done
 
 MAX_NUMBERS = 10_000_000
+BOUNDS = ("lower", "upper")  # names of the results
 Label = bool | int | float | str
 
 
@@ -37,6 +38,19 @@ class PlainTerm:
 
 
 @dataclass(frozen=True, eq=False)
+class PlainInterval:
+    """Prediction intervals of one coverage: a bound is the score plus a quantile, linear between the centres.
+
+    centres : (R,) mean score of each region, increasing; quantiles are constant outside
+    quantiles : quantiles (R,) of the residuals for each bound of `BOUNDS`
+    """
+
+    coverage: float
+    centres: list[float]
+    quantiles: list[list[float]]
+
+
+@dataclass(frozen=True, eq=False)
 class PlainModel:
     """A whole model.
 
@@ -44,6 +58,7 @@ class PlainModel:
     axes : the axes of the terms: those of the columns, or coarser ones that keep some of the knots or levels
     axis_column : index of the column of each axis
     classes : None for a regression
+    interval : None unless it is requested
     """
 
     columns: list[Axis]
@@ -53,6 +68,7 @@ class PlainModel:
     intercept: list[float]
     link: str
     classes: list[Label] | None
+    interval: PlainInterval | None = None
 
 
 def find_exportable(model: Any) -> AdditiveModel:
@@ -67,7 +83,17 @@ def find_exportable(model: Any) -> AdditiveModel:
     return found
 
 
-def describe(model: Any) -> PlainModel:
+def find_interval(model: AdditiveModel, coverage: float | None) -> PlainInterval | None:
+    """The intervals of `predict_interval`; None without a coverage."""
+    if coverage is None:
+        return None
+    residuals = model.find_residuals()
+    residuals.interval(residuals.centres, coverage)  # raises if the coverage is wrong
+    found = residuals.read(np.array([(1 - coverage) / 2, (1 + coverage) / 2]))
+    return PlainInterval(float(coverage), residuals.centres.tolist(), found.T.tolist())
+
+
+def describe(model: Any, coverage: float | None = None) -> PlainModel:
     """The plain form of an AdditiveModel or of a fitted estimator."""
     found = find_exportable(model)
     if found.link == "identity" and found.n_outputs > 1:
@@ -89,6 +115,7 @@ def describe(model: Any) -> PlainModel:
         intercept=found.intercept.tolist(),
         link=found.link,
         classes=labels,
+        interval=find_interval(found, coverage),
     )
 
 
@@ -105,17 +132,17 @@ def read_level_number(level: str) -> float | None:
     return number if np.isfinite(number) and level_text(number) == level else None
 
 
-def name_outputs(plain: PlainModel) -> list[str]:
-    """Names of the results besides `prediction`: scores, then probabilities. A regression has none.
+def name_results(plain: PlainModel) -> list[str]:
+    """Names of the results: scores and probabilities of classes, the prediction, the bounds of an interval.
 
-    >>> name_outputs(PlainModel([], [], [], [], [0.0], "logit", ["no", "yes"]))
-    ['score', 'probability']
+    >>> name_results(PlainModel([], [], [], [], [0.0], "logit", ["no", "yes"]))
+    ['score', 'probability', 'prediction']
     """
     if plain.classes is None:
-        return []
+        return ["prediction", *(BOUNDS if plain.interval else ())]
     if plain.link == "logit":
-        return ["score", "probability"]
-    return [f"{what}_{label}" for what in ("score", "probability") for label in plain.classes]
+        return ["score", "probability", "prediction"]
+    return [*(f"{what}_{label}" for what in ("score", "probability") for label in plain.classes), "prediction"]
 
 
 def refuse_nul(plain: PlainModel, what: str) -> None:
@@ -142,6 +169,21 @@ def wrap(items: Sequence[str], indent: str = "    ", width: int = 116) -> str:
             line = indent
         line += f"{item}, "
     return "\n".join([*lines, line.rstrip()])
+
+
+def take_blocks(source: str, has_interval: bool) -> str:
+    """A template with or without the lines between "[interval" and "interval]", and without these two lines.
+
+    >>> take_blocks("a\\n# [interval\\nb\\n# interval]\\nc\\n", has_interval=False)
+    'a\\nc\\n'
+    """
+    lines, is_taken = [], True
+    for line in source.splitlines(keepends=True):
+        if "[interval" in line or "interval]" in line:
+            is_taken = has_interval or "interval]" in line
+        elif is_taken:
+            lines.append(line)
+    return "".join(lines)
 
 
 def write_file(path: str | os.PathLike | None, text: str) -> str:

@@ -204,6 +204,27 @@ double model_predict(const double *x)
 #endif
 }
 
+/* [interval */
+/* Score plus a quantile for each bound, linear between the centres of the regions and constant outside. */
+static void find_bounds(double score, double *bounds)
+{
+    double share;
+    long low = find_cell(&model_regions, score, &share), high = share > 0.0 ? low + 1 : low;
+    bounds[0] = score + (1.0 - share) * quantiles_lower[low] + share * quantiles_lower[high];
+    bounds[1] = score + (1.0 - share) * quantiles_upper[low] + share * quantiles_upper[high];
+}
+
+/* Lower and upper bound: the target lies between them with a probability of about MODEL_COVERAGE. Returns the same as
+   model_scores. */
+int model_interval(const double *x, double *bounds)
+{
+    double scores[MODEL_OUTPUTS];
+    int bad = model_scores(x, scores);
+    find_bounds(bad == 0 ? scores[0] : NAN, bounds);
+    return bad;
+}
+
+/* interval] */
 #ifdef MODEL_MAIN
 
 #include <stdio.h>
@@ -332,6 +353,12 @@ static void write_results(const double *scores)
         printf("%.17g,", probabilities[k]);
     write_text(model_classes[model_class(scores)]);
     putchar('\n');
+/* [interval */
+#elif defined(MODEL_COVERAGE)
+    double bounds[2];
+    find_bounds(scores[0], bounds);
+    printf("%.17g,%.17g,%.17g\n", scores[0], bounds[0], bounds[1]);
+/* interval] */
 #else
     printf("%.17g\n", scores[0]);
 #endif

@@ -19,9 +19,15 @@ from itertools import product
 # knots or levels, and the last cell is for unseen levels.
 # TERMS: (name, axes, strides, table). The offset of a cell in the table is the sum of its indices times the strides,
 # times the number of outputs.
+# [interval
+# CENTRES: mean score of each region of held-out rows. QUANTILES: of target minus score in each region, for both bounds.
+# interval]
 LINK: str = "identity"
 CLASSES: list | None = None
 INTERCEPT: list[float] = [0.0]
+COVERAGE: float | None = None
+CENTRES: list[float] = []
+QUANTILES: list[list[float]] = []
 AXES: list[tuple] = []
 TERMS: list[tuple] = []
 
@@ -36,6 +42,13 @@ def predict_many(rows):
     return [predict(row) for row in rows]
 
 
+# [interval
+def interval(row):
+    """Lower and upper bound: the target lies between them with a probability of about COVERAGE."""
+    return _find_bounds(scores(row)[0])
+
+
+# interval]
 def probabilities(row):
     """Probabilities of all classes, in the order of CLASSES."""
     return _probabilities(scores(row))
@@ -126,6 +139,20 @@ def _predict(totals):
     return CLASSES[winner]
 
 
+# [interval
+def _find_bounds(score):
+    """The score plus one quantile for each bound, linear between the centres and constant outside."""
+    inside = min(max(score, CENTRES[0]), CENTRES[-1])
+    right = min(bisect_right(CENTRES, inside), len(CENTRES) - 1)
+    left = max(right - 1, 0)
+    low, high = CENTRES[left], CENTRES[right]
+    if high - low > 1e308:  # the difference may overflow
+        inside, low, high = inside / 2, low / 2, high / 2
+    share = (inside - low) / (high - low) if left < right else 0.0
+    return [score + (1.0 - share) * own[left] + share * own[right] for own in QUANTILES]
+
+
+# interval]
 def _probabilities(totals):
     if CLASSES is None:
         raise ValueError("a regression has no probabilities")
@@ -136,6 +163,10 @@ def _probabilities(totals):
 
 
 def _name_results():
+    # [interval
+    if COVERAGE is not None:
+        return ["prediction", "lower", "upper"]
+    # interval]
     if CLASSES is None:
         return ["prediction"]
     if LINK == "logit":
@@ -145,6 +176,10 @@ def _name_results():
 
 def _find_results(row):
     totals = scores(row)
+    # [interval
+    if COVERAGE is not None:
+        return [*totals, *_find_bounds(totals[0])]
+    # interval]
     if CLASSES is None:
         return totals
     values = _probabilities(totals)

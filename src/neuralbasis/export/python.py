@@ -8,10 +8,10 @@ from importlib import resources
 from typing import Any
 
 from ..encoding.axis import Axis
-from .plain import PlainModel, PlainTerm, describe, wrap, write_file
+from .plain import PlainInterval, PlainModel, PlainTerm, describe, take_blocks, wrap, write_file
 
 
-def to_python(model: Any, path: str | os.PathLike | None = None) -> str:
+def to_python(model: Any, path: str | os.PathLike | None = None, *, coverage: float | None = None) -> str:
     """Write a model as one Python file that imports only the standard library of Python 3.8 or later.
 
     The file has `predict(row)`, `predict_many(rows)`, `probabilities(row)`, `scores(row)` and `contributions(row)`; a
@@ -21,6 +21,8 @@ def to_python(model: Any, path: str | os.PathLike | None = None) -> str:
     ----------
     model : AdditiveModel or fitted estimator
     path : where to write the file; None writes nothing
+    coverage : adds `interval(row)` to the file of a regression, and the columns `lower` and `upper` to the results of
+        the command, as `predict_interval` computes them; such as 0.9
 
     Returns
     -------
@@ -38,8 +40,9 @@ def to_python(model: Any, path: str | os.PathLike | None = None) -> str:
     >>> bool(abs(prediction - model.predict({"size": [0.4], "colour": ["red"]})[0]) < 1e-12)
     True
     """
-    plain = describe(model)
-    source = resources.files(__package__).joinpath("program.py").read_text(encoding="utf-8")
+    plain = describe(model, coverage)
+    template = resources.files(__package__).joinpath("program.py").read_text(encoding="utf-8")
+    source = take_blocks(template, plain.interval is not None)
     head, _, rest = source.partition("LINK: str = ")
     _, _, tail = rest.partition("TERMS: list[tuple] = []\n")
     return write_file(path, head + _write_model(plain) + tail)
@@ -50,9 +53,17 @@ def _write_model(plain: PlainModel) -> str:
         f"LINK = {plain.link!r}\n"
         f"CLASSES = {plain.classes!r}\n"
         f"INTERCEPT = {plain.intercept!r}\n"
+        f"{_write_interval(plain.interval)}"
         f"AXES = [\n{''.join(map(_write_axis, plain.axes))}]\n"
         f"TERMS = [\n{''.join(map(_write_term, plain.terms))}]\n"
     )
+
+
+def _write_interval(interval: PlainInterval | None) -> str:
+    if interval is None:
+        return ""
+    quantiles = "".join(f"    [\n{_wrap(own)}\n    ],\n" for own in interval.quantiles)
+    return f"COVERAGE = {interval.coverage}\nCENTRES = {interval.centres}\nQUANTILES = [\n{quantiles}]\n"
 
 
 def _write_axis(axis: Axis) -> str:

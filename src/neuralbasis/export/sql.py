@@ -16,7 +16,7 @@ from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 from ..encoding.axis import Axis
-from .plain import Label, PlainModel, PlainTerm, describe, name_outputs, read_level_number, refuse_nul, write_file
+from .plain import Label, PlainModel, PlainTerm, describe, name_results, read_level_number, refuse_nul, write_file
 
 
 class Step(NamedTuple):
@@ -34,6 +34,7 @@ def to_sql(
     table: str = "data",
     dialect: str = "sqlite",
     keep: Sequence[str] = (),
+    coverage: float | None = None,
 ) -> str:
     """Write a model as one SELECT that gives one row of results for each row of a table of raw columns.
 
@@ -49,6 +50,7 @@ def to_sql(
     table : name of the table or view that has the model's columns
     dialect : "sqlite" (3.35 or later; classes need its mathematical functions) or "duckdb"
     keep : columns of the table to return before the results, for example its key
+    coverage : adds the results `lower` and `upper` of a regression, as `predict_interval` computes them; such as 0.9
 
     Returns
     -------
@@ -67,11 +69,14 @@ def to_sql(
     >>> ((key, prediction),) = base.execute(to_sql(model, keep=["id"]))
     >>> key, bool(abs(prediction - model.predict({"size": [0.4], "colour": ["red"]})[0]) < 1e-12)
     (7, True)
+    >>> ((_, lower, upper),) = base.execute(to_sql(model, coverage=0.9))
     >>> base.close()
+    >>> np.allclose([[lower, upper]], model.predict_interval({"size": [0.4], "colour": ["red"]}), rtol=0, atol=1e-12)
+    True
     """
     if dialect not in DIALECTS:
         raise ValueError(f"dialect must be one of {tuple(DIALECTS)}, not {dialect!r}")
-    plain = describe(model)
+    plain = describe(model, coverage)
     _check_names(plain, keep)
     return write_file(path, DIALECTS[dialect](plain, table, keep).write())
 
@@ -119,7 +124,7 @@ class _Select:
         if self.table.lower() in {step.name for step in steps}:
             raise ValueError(f"the SELECT itself uses the name {self.table!r}; pass a view of another name as table")
         written = ",\n".join(f"{step.name} {step.keyword} (\n{_select(step.items, step.source)}\n)" for step in steps)
-        names = [*self.keep, *name_outputs(self.plain), "prediction"]
+        names = [*self.keep, *name_results(self.plain)]
         items = zip([*self.kept, *self.write_outputs()], names, strict=True)
         return f"WITH {written}\n{_select([f'{item} AS {_name(name)}' for item, name in items], steps[-1].name)}\n"
 
@@ -181,7 +186,7 @@ class _Select:
     def write_outputs(self) -> list[str]:
         classes = self.plain.classes
         if classes is None:
-            return ["s0"]
+            return ["s0", *self.write_bounds()]
         labels = [_label(label) for label in classes]
         if self.plain.link == "logit":
             probability = "CASE WHEN s0 >= 0 THEN 1e0 ELSE exp(s0) END / (1e0 + exp(-abs(s0)))"
@@ -190,6 +195,10 @@ class _Select:
         first = " ".join(f"WHEN s{output} = top THEN {labels[output]}" for output in self.outputs)
         shares = [f"e{output} / {total}" for output in self.outputs]
         return [*(f"s{output}" for output in self.outputs), *shares, f"CASE {first} END"]
+
+    def write_bounds(self) -> list[str]:
+        interval = self.plain.interval
+        return [f"s0 + {_interpolate('s0', interval.centres, own)}" for own in interval.quantiles] if interval else []
 
 
 class _SQLite(_Select):
@@ -293,13 +302,26 @@ def _find_position(axis: Axis, column: int) -> str:
     """A CASE that computes cell + share of a number on an axis."""
     value, pieces = f"x{column}", ["1e0"]
     for cell, (low, high) in enumerate(pairwise(axis.knots.tolist()), 1):
-        if math.isfinite(high - low):
-            distance, width = f"({value} - {_number(low)})", high - low
-        else:  # halved: the difference of huge knots would overflow
-            distance, width = f"({value} / 2 - {_number(low / 2)})", high / 2 - low / 2
-        pieces.append(f"{cell} + {distance} / {_number(width)}")
+        pieces.append(f"{cell} + {_find_share(value, low, high)}")
     pieces.append(f"{len(axis.knots)}e0")
     return f"CASE WHEN {value} IS NULL THEN 0e0 ELSE {_search(value, list(map(_number, axis.knots)), pieces)} END"
+
+
+def _interpolate(value: str, knots: Sequence[float], heights: Sequence[float]) -> str:
+    """A CASE that is linear between the heights at the knots and constant outside."""
+    pieces = [_number(heights[0])]
+    for (low, high), (start, end) in zip(pairwise(knots), pairwise(heights), strict=True):
+        share = _find_share(value, low, high)
+        pieces.append(f"(1 - {share}) * {_number(start)} + {share} * {_number(end)}")
+    return _search(value, list(map(_number, knots)), [*pieces, _number(heights[-1])])
+
+
+def _find_share(value: str, low: float, high: float) -> str:
+    """The position of a value between two knots, from 0 to 1."""
+    if math.isfinite(high - low):
+        return f"({value} - {_number(low)}) / {_number(high - low)}"
+    # halved: the difference of huge knots would overflow
+    return f"({value} / 2 - {_number(low / 2)}) / {_number(high / 2 - low / 2)}"
 
 
 def _find_level(axis: Axis, column: int) -> str:
@@ -372,7 +394,7 @@ def _check_names(plain: PlainModel, keep: Sequence[str]) -> None:
     refuse_nul(plain, "a text in SQL")
     if isinstance(keep, str):
         raise ValueError(f"keep must be a list of columns, not the text {keep!r}; pass [{keep!r}]")
-    if clash := {name.lower() for name in keep} & {name.lower() for name in [*name_outputs(plain), "prediction"]}:
+    if clash := {name.lower() for name in keep} & {name.lower() for name in name_results(plain)}:
         raise ValueError(f"keep names columns that the SELECT itself writes: {sorted(clash)}; rename them in a view")
     seen: dict[str, str] = {}
     for column in plain.columns:
