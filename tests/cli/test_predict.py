@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neuralbasis.encoding import level_axis
+from neuralbasis.model.residuals import Residuals
 from tests.cli.running import fails, number_axis, numbers, read_csv, run, small_model, spawn, write_csv
 
 
@@ -40,6 +42,30 @@ def test_predictions_equal_those_of_the_model(case) -> None:
         np.testing.assert_array_equal(np.array(parts).T, model.contributions(columns)[..., k])
         total = np.sum(parts, axis=0) + numbers(found[f"intercept{suffix}"])
         np.testing.assert_allclose(total, numbers(found[f"score{suffix}"]), atol=1e-12)
+
+
+def test_interval(tmp_path) -> None:
+    path, model = small_model(tmp_path, [number_axis("age", 1, 2, 4)])
+    data = write_csv(tmp_path / "data.csv", {"lower": ["a"] * 5, "age": [0.5, 1.5, None, 3.0, 9.0]})
+    quantiles = np.array([[-2.0, 0.5, 1.0], [-4.0, -1.0, 3.0]])
+    model = replace(model, residuals=Residuals(np.array([-0.5, 0.5]), np.array([0.0, 0.5, 1.0]), quantiles))
+    model.save(path)
+    found = read_csv(run("predict", path, data, "--interval", 0.9, "--contributions").stdout)
+    assert list(found) == ["prediction", "lower", "upper", "contribution_age", "intercept", "score"]
+    rows = {"age": [0.5, 1.5, None, 3.0, 9.0]}
+    bounds = np.column_stack([numbers(found["lower"]), numbers(found["upper"])])
+    np.testing.assert_array_equal(bounds, model.predict_interval(rows, 0.9))
+    np.testing.assert_array_equal(numbers(found["prediction"]), model.predict(rows))
+    assert "already has a column 'lower'" in fails("predict", path, data, "--interval", 0.9, "--keep", "lower")
+    assert "0<x<1" in fails("predict", path, data, "--interval", 90, code=2)
+    run("predict", path, data, "--interval", 0.5, "-o", tmp_path / "out.parquet")
+    assert pq.read_table(tmp_path / "out.parquet").column_names == ["prediction", "lower", "upper"]
+
+
+def test_an_interval_needs_a_regression_with_residuals(case) -> None:
+    model, _, path, data = case
+    expected = "this model has none" if model.classes is None else "--interval needs a regression; this model predicts"
+    assert expected in fails("predict", path, data, "--interval", 0.9)
 
 
 def test_all_formats_of_input_and_output_agree(case, tmp_path) -> None:

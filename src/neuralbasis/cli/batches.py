@@ -29,14 +29,18 @@ BAR_STEPS = 1000  # of a progress bar
 
 
 def predict_table(
-    model: AdditiveModel, table: OpenTable, path: str, keep: Sequence[str], proba: bool, contributions: bool
-) -> int:
+    model: AdditiveModel, table: OpenTable, path: str, keep: Sequence[str], proba: bool, contributions: bool,
+    interval: float | None = None,
+) -> int:  # fmt: skip
     """Write the kept columns and the predictions of all rows; return the number of rows.
 
-    `proba` adds the probabilities of the classes, `contributions` all contributions, the intercept and the score.
+    `proba` adds the probabilities of the classes, `contributions` all contributions, the intercept and the score,
+    `interval` the bounds of this coverage.
     """
-    outputs = ["prediction", *["probability"] * proba, *["contributions", "score"] * contributions]
-    names = output_names(model, outputs)
+    more = [*["probability"] * proba, *["contributions", "score"] * contributions]
+    names = ["prediction", *(() if interval is None else ("lower", "upper")), *output_names(model, more)]
+    if interval is not None:
+        model.find_residuals()  # raises before anything is read
     if repeated := [name for name in keep if name in names]:
         raise CommandError(
             f"--keep: the output already has a column {list_names(repeated)}; rename that column in {table.place}"
@@ -45,7 +49,9 @@ def predict_table(
     n_rows = 0
     with open_output(path, [*keep, *names]) as output:
         for batch, rows in read_batches(table, model.encoder.axes, keep, is_shown=path != "-"):
-            arrays = [*map(batch.column, keep), *map(pa.array, output_arrays(model, rows, outputs))]
+            bounds = () if interval is None else model.predict_interval(rows, interval).T
+            found = [*output_arrays(model, rows, ["prediction"]), *bounds, *output_arrays(model, rows, more)]
+            arrays = [*map(batch.column, keep), *map(pa.array, found)]
             output.write(pa.RecordBatch.from_arrays(arrays, [*keep, *names]))
             n_rows += batch.num_rows
     return n_rows

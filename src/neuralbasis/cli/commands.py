@@ -57,16 +57,24 @@ main.add_command(tune)
 @click.argument("data", type=TABLE)
 @click.option("--output", "-o", type=FILE, default="-", help="CSV or Parquet by its suffix; - is standard output.")
 @click.option("--proba", is_flag=True, help="Add the probability of each class.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    metavar="COVERAGE",
+    help="Add bounds between which this share of the targets of a regression lies, such as 0.9.",
+)
 @click.option("--contributions", is_flag=True, help="Add the contribution of each term, the intercept and the score.")
 @click.option("--keep", multiple=True, metavar="COLUMN,…", help="Columns of the data to copy to the output.")
 @table_options
 def predict(
-    model: str, data: str, output: str, proba: bool, contributions: bool, keep: tuple[str, ...], **given: Any
-) -> None:
+    model: str, data: str, output: str, proba: bool, interval: float | None, contributions: bool,
+    keep: tuple[str, ...], **given: Any,
+) -> None:  # fmt: skip
     """Predict every row of a table of any length in constant memory.
 
     \b
     neuralbasis predict houses.nbm new.csv -o predicted.csv --keep id
+    neuralbasis predict houses.nbm new.csv -o predicted.csv --interval 0.9
     zcat new.csv.gz | neuralbasis predict houses.nbm - > predicted.csv
     """
     from .batches import predict_table
@@ -75,8 +83,10 @@ def predict(
     fitted = neuralbasis.load(model)
     if proba and fitted.classes is None:
         raise CommandError("--proba needs a model of classes; this one is a regression")
+    if interval is not None and fitted.classes is not None:
+        raise CommandError("--interval needs a regression; this model predicts classes, for which there is --proba")
     table = open_table(data, given)
-    n_rows = predict_table(fitted, table, output, split_names(keep, table.names), proba, contributions)
+    n_rows = predict_table(fitted, table, output, split_names(keep, table.names), proba, contributions, interval)
     if output != "-":
         echo(f"{output}: {n_rows:,} rows", err=True)
 
