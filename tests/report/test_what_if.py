@@ -1,11 +1,14 @@
 """The what-if panel in Chromium computes what `predict` computes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from neuralbasis import AdditiveModel
 from neuralbasis.encoding import Encoder, continuous_axis
+from neuralbasis.model.residuals import Residuals
 from tests.models import draw_numbers, name_columns
 from tests.report.pages import CLOSE, KINDS, check_contributions, ladder, make_model, needs_browser, rows_of
 
@@ -24,9 +27,13 @@ SET_ROWS = """(rows) => {
     const names = [...document.querySelectorAll("#contributions .name")].map((node) => node.textContent);
     const parts = read("#contributions data"), answer = document.querySelector("#verdict .answer").textContent;
     return { answer, score: read("#sum data")[0], probabilities: read("#probabilities data"),
+      bounds: read("#verdict .bound"),
       contributions: Object.fromEntries(names.map((name, i) => [name, parts[i]])) };
   });
 }"""
+
+
+NOTE = "#whatif [data-needs=interval]"
 
 
 def plain_rows(numbers):
@@ -60,6 +67,36 @@ def test_what_if_of_a_fitted_model_is_predict(fitted, open_page):
     found = open_page(model, frame, y).run(SET_ROWS, plain_rows(numbers))
     expected = model.predict(pd.DataFrame(name_columns(axes, numbers)))
     np.testing.assert_allclose([row["score"] for row in found], expected, rtol=0, atol=CLOSE)
+    bounds = model.predict_interval(pd.DataFrame(name_columns(axes, numbers)), 0.9)
+    np.testing.assert_allclose([row["bounds"] for row in found], bounds, rtol=0, atol=CLOSE)
+
+
+@needs_browser
+@pytest.mark.parametrize("n_regions", [1, 2, 20])
+def test_the_interval_is_predict_interval(n_regions, open_page):
+    rng, model = np.random.default_rng(0), make_model("identity")
+    numbers, table = rows_of(model, 200)
+    low, high = np.quantile(model.scores(table), [0.2, 0.8])  # some rows are outside
+    quantiles = np.sort(rng.normal(size=(n_regions, 9)), axis=1)
+    residuals = Residuals(np.linspace(low, high, n_regions), np.linspace(0, 1, 9), quantiles)
+    model = replace(model, residuals=residuals)
+    page = open_page(model, table)
+    found = [row["bounds"] for row in page.run(SET_ROWS, plain_rows(numbers))]
+    np.testing.assert_allclose(found, model.predict_interval(table, 0.9), rtol=0, atol=CLOSE)
+    np.testing.assert_allclose(page.figures("#row-verdict .bound"), found[0], rtol=0, atol=CLOSE)
+    assert "90 % interval" in page.read("#verdict")[0]
+    assert page.read(NOTE)[0].startswith("About 90 % of new rows")
+    assert page.run(f"document.querySelector('{NOTE}').checkVisibility()")
+
+
+@needs_browser
+@pytest.mark.parametrize("kind", ["identity", "outputs", "logit"])
+def test_models_without_residuals_show_no_interval(kind, open_page):
+    model = make_model(kind)
+    page = open_page(model, rows_of(model, 3)[1])
+    assert page.count(".bound") == 0
+    assert not page.run(f"document.querySelector('{NOTE}').checkVisibility()")
+    assert "interval" not in page.read("#verdict")[0]
 
 
 @needs_browser

@@ -122,6 +122,16 @@ function sumScores(model, contributions, rest) {
     contributions.reduce((total, found) => total + found[output], start) + (rest ? rest[output] : 0)));
 }
 
+// Lower and upper bound of the actual value, or null: the score plus a quantile of the residuals, linear between the
+// centres of the regions and constant outside.
+function findBounds({ interval }, score) {
+  if (!interval) return null;
+  const { centres, quantiles } = interval, last = centres.length - 1;
+  const position = findPosition({ knots: centres, count: centres.length }, score) - 1;
+  const left = Math.floor(position), share = position - left, right = Math.min(left + 1, last);
+  return quantiles.map((own) => score + (1 - share) * own[left] + share * own[right]);
+}
+
 // Probabilities of all classes, or null for a regression.
 function findProbabilities(model, scores) {
   if (!model.classes) return null;

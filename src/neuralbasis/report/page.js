@@ -32,6 +32,7 @@ function fillTexts() {
   const texts = {
     score: nameScore(),
     start: nameStart(),
+    coverage: nameCoverage(),
     zero: model.wide ? "the effect of an absent value" : "the average over the training rows",
     else: model.hidden
       ? `${plural(model.hidden, "more term")} ${model.hidden === 1 ? "has" : "have"} no chart on this page.`
@@ -161,6 +162,7 @@ function chooseOutput(output) {
 function hideEmptySections() {
   const has = {
     accuracy: Boolean(model.accuracy), rows: Boolean(model.rows), outputs: model.outputs.length > 1,
+    interval: Boolean(model.interval),
     classes: Boolean(model.evidence?.classes.length), pictures: Boolean(model.evidence?.pictures.length),
   };
   for (const node of document.querySelectorAll("[data-needs]")) node.hidden = !has[node.dataset.needs];

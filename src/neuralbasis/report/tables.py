@@ -15,12 +15,14 @@ import numpy as np
 from ..data.columns import level_text
 from ..encoding.axis import Axis
 from ..explain import GlobalExplanation, TermView
+from ..model.additive_model import AdditiveModel
 from ..model.shapes import TiedShape
 from ..model.summary import Summary, to_plain
 from .page_model import PageModel
 
 MAX_MEMBER_NUMBERS = 600_000  # of all terms, most important first: the file stays small enough to send
 STEPS = 2**16 - 1
+COVERAGE = 0.9  # of prediction intervals
 
 
 class Pack:
@@ -109,10 +111,20 @@ def describe_model(
         "hidden": page_model.n_hidden,
         "allColumns": page_model.n_columns,
         "summary": None if model.summary is None else _describe_summary(model.summary),
+        "interval": _describe_interval(model),
         "rows": None,
         "accuracy": None,
         "evidence": None,
     }
+
+
+def _describe_interval(model: AdditiveModel) -> dict[str, Any] | None:
+    """Centres of the regions of the score, and the quantiles of the residuals for the lower and the upper bound."""
+    if model.residuals is None or model.classes is not None or model.n_outputs > 1:
+        return None
+    residuals = model.residuals
+    quantiles = residuals.read(np.array([(1 - COVERAGE) / 2, (1 + COVERAGE) / 2]))
+    return {"coverage": COVERAGE, "centres": residuals.centres.tolist(), "quantiles": quantiles.T.tolist()}
 
 
 def _choose_members(views: Sequence[TermView]) -> list[bool]:

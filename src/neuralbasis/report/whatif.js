@@ -39,12 +39,26 @@ function writeCell(column, value, unseen) {
 
 function describeVerdict({ scores, probabilities, winner }) {
   const score = scores[state.output], soft = (...parts) => html("span", { class: "soft" }, ...parts);
-  if (!probabilities) return [soft(nameScore()), writeFigure(score, writeNumber(score, 5), "answer")];
+  if (!probabilities) {
+    return [soft(nameScore()), writeFigure(score, writeNumber(score, 5), "answer"), ...describeBounds(score)];
+  }
   const chance = writeFigure(probabilities[winner], writeShare(probabilities[winner]));
   return [
     soft("most probable"), html("span", { class: "answer name" }, model.classes[winner]),
     soft("probability ", chance, ` · ${shorten(nameScore(), 60)} `, writeFigure(score, writeNumber(score, 4))),
   ];
+}
+
+function describeBounds(score) {
+  const bounds = findBounds(model, score);
+  if (!bounds) return [];
+  const [lower, upper] = bounds.map((bound) => writeFigure(bound, writeNumber(bound, 4), "bound"));
+  const label = html("span", { class: "soft" }, `${nameCoverage()} interval`);
+  return [html("span", {}, label, " ", lower, " to ", upper)];
+}
+
+function nameCoverage() {
+  return model.interval ? `${writeDigits(100 * model.interval.coverage, { maximumFractionDigits: 1 })} %` : "";
 }
 
 function writeShare(share) {
