@@ -44,6 +44,17 @@ def trainers(monkeypatch):
 
 
 @pytest.fixture(scope="module")
+def one_torch_thread():
+    """torch on one thread, as in a fit."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
 def browser():
     with Browser() as found:
         yield found

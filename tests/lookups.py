@@ -1,11 +1,11 @@
 """Look-ups by the compiled loops and by the NumPy path, for the tests of the kernels."""
 
+from unittest.mock import patch
+
 import numpy as np
 
 from neuralbasis import kernels
-from neuralbasis.model.interpolation import interpolate_table
-from neuralbasis.model.predictor import _positions
-from tests.models import slow_look_up
+from tests.models import name_columns, slow_look_up
 
 
 def terms_of(layout):
@@ -25,11 +25,8 @@ def contribute(model, numbers, threads=1, per_term=True):
 
 def contribute_numpy(model, numbers):
     """Contributions (N, T, K) by the NumPy path."""
-    values = []
-    for shape in model.shapes:
-        places = [_positions(numbers[:, f], axis) for f, axis in zip(shape.term, shape.axes, strict=True)]
-        values.append(interpolate_table(shape.scores, places))
-    return np.stack(values, axis=1)
+    with patch.object(kernels, "NUMBA", False):
+        return model.contributions(name_columns(model.encoder.axes, numbers))
 
 
 def take(positions, rows, threads=1):

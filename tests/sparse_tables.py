@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from neuralbasis import AdditiveModel
-from neuralbasis.data.sparse import to_sparse
+from neuralbasis.data import SparseMatrix
 from neuralbasis.encoding import Axis, CodeFinder, Encoder, coarsen_axis, pool_axis
 from neuralbasis.model.factors import Factors
 from neuralbasis.model.shapes import Shape, make_shapes
@@ -20,8 +20,12 @@ def draw_table(seed: int, n_rows: int = 40, n_columns: int = 6, share: float = 0
     return np.where(rng.random((n_rows, n_columns)) < share, rng.integers(1, 30, (n_rows, n_columns)) / 10, 0.0)
 
 
-def store(table: np.ndarray, absent: float = 0.0):
-    return to_sparse(table, absent)
+def store(table: np.ndarray, absent: float = 0.0) -> SparseMatrix:
+    """The same table as a sparse one, by definition."""
+    present = ~((table == absent) | (np.isnan(table) & np.isnan(absent)))
+    starts = np.r_[0, np.cumsum(present.sum(axis=1))]
+    values = table[present].astype(float)
+    return SparseMatrix(starts, np.nonzero(present)[1].astype(np.int32), values, absent, table.shape[1])
 
 
 def count_rows(finder: CodeFinder, table: np.ndarray) -> np.ndarray:

@@ -15,9 +15,8 @@ from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, r2_sc
 
 import neuralbasis
 import neuralbasis.data.memory
-from neuralbasis.cli.fitting import hold_out_pieces
-from neuralbasis.data import hold_out, open_files
-from neuralbasis.training import list_checkpoints
+from neuralbasis.data import hold_out
+from tests.checkpoints import list_checkpoints
 from tests.cli.running import FIT, QUICK, fails, numbers, read_csv, run, write_csv
 
 
@@ -79,12 +78,20 @@ def test_the_task_of_a_table_larger_than_memory(parts, tmp_path, monkeypatch, ta
     assert json.loads(found.stdout)["task"] == expected
 
 
-def test_pieces_are_held_out_at_random(parts):
-    source = open_files([parts])
+def test_pieces_are_held_out_at_random(parts, tmp_path, monkeypatch):
+    monkeypatch.setattr(neuralbasis.data.memory, "CELL_BYTES", 1e7)
+    given = ["--target", "price", "--memory-limit", "1GB", "--json", "--force", *QUICK, "--set", "max_steps=2"]
+
+    def fit(data, share, seed=42):
+        chosen = ["--test-size", share, "--set", f"random_state={seed}"]
+        return json.loads(run("fit", data, "--model", tmp_path / "m.nbm", *given, *chosen).stdout)
+
     for share, count in ((0.0, 0), (0.01, 1), (0.2, 1), (0.5, 3), (0.9, 5)):
-        assert hold_out_pieces(source, share, 42).sum() == count
-    assert any((hold_out_pieces(source, 0.2, 42) != hold_out_pieces(source, 0.2, seed)).any() for seed in range(5))
-    assert not hold_out_pieces(source.take(source.pieces[:1]), 0.2, 42).any()
+        assert 65 * count <= fit(parts, share)["rows"]["held_out"] <= 67 * count  # rows of a row group
+    constants = {fit(parts, 0.2, seed)["scores"]["RMSE"]["constant"] for seed in range(5)}
+    assert len(constants) > 1
+    pq.write_table(pq.read_table(parts), tmp_path / "single.parquet")
+    assert fit(tmp_path / "single.parquet", 0.2)["rows"]["held_out"] == 0
 
 
 def test_errors_and_model_name_of_several_files(parts, tmp_path, monkeypatch):

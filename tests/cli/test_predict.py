@@ -42,6 +42,10 @@ def test_predictions_equal_those_of_the_model(case) -> None:
         np.testing.assert_array_equal(np.array(parts).T, model.contributions(columns)[..., k])
         total = np.sum(parts, axis=0) + numbers(found[f"intercept{suffix}"])
         np.testing.assert_allclose(total, numbers(found[f"score{suffix}"]), atol=1e-12)
+        np.testing.assert_array_equal(numbers(found[f"score{suffix}"]), model.scores(columns)[:, k])
+    n_labels = 0 if model.classes is None else len(model.classes)
+    assert list(found)[:2] == ["id", "prediction"]
+    assert len(found) == 2 + n_labels + (len(model.terms) + 2) * len(suffixes)
 
 
 def test_interval(tmp_path) -> None:
@@ -279,3 +283,15 @@ def test_memory_does_not_grow_with_the_table(tmp_path) -> None:
         np.testing.assert_array_equal(found["id"].to_numpy(), np.arange(n_rows))
     assert peaks[1] < 450
     assert peaks[1] - peaks[0] < 100  # only blocks in flight may add to the peak
+
+
+def test_row_groups_of_parquet_output_are_large_and_bounded(tmp_path):
+    path, model = small_model(tmp_path, [number_axis("age", 1, 2)])
+    ages = np.linspace(0, 3, 400_000)
+    pq.write_table(pa.table({"age": ages}), tmp_path / "data.parquet", row_group_size=30_000)
+    run("predict", path, tmp_path / "data.parquet", "-o", tmp_path / "out.parquet")
+    found = pq.ParquetFile(tmp_path / "out.parquet")
+    sizes = [found.metadata.row_group(k).num_rows for k in range(found.num_row_groups)]
+    assert len(sizes) > 2
+    assert 65_536 <= min(sizes[:-1]) <= max(sizes) <= 131_072
+    np.testing.assert_array_equal(found.read()["prediction"], model.predict({"age": ages}))

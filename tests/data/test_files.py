@@ -15,7 +15,7 @@ import pyarrow.dataset
 import pyarrow.parquet
 import pytest
 
-from neuralbasis.data import Column, Source, open_files, open_source, read_column, read_columns
+from neuralbasis.data import Column, open_files, open_source, read_column, read_columns
 
 AGES = [31, 45, 27, 60, 18, 52]
 
@@ -29,11 +29,11 @@ def write_parquet(folder: Path, count: int = 3, **columns: Any) -> list[Path]:
     return paths
 
 
-def read_all(source: Source, names: list[str] | None = None) -> pa.Table:
+def read_all(source: Any, names: list[str] | None = None) -> pa.Table:
     return pa.Table.from_batches([batch for piece in source.pieces for batch in source.read(piece, names)])
 
 
-def open_table(X: Any) -> Source:
+def open_table(X: Any) -> Any:
     source = open_source(X)
     assert source is not None
     return source

@@ -11,19 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from neuralbasis.data import Source, assign_parts, gather_results, open_source, read_pieces
+from neuralbasis.data import assign_parts, gather_results, open_source, read_pieces
 
 
 def write_parquet(folder: Path, n_files: int) -> None:
     """Files of two row groups with four and two rows."""
     for number in range(n_files):
         pa.parquet.write_table(pa.table({"age": range(6)}), folder / f"part-{number:02d}.parquet", row_group_size=4)
-
-
-def open_folder(folder: Path) -> Source:
-    source = open_source(folder)
-    assert source is not None
-    return source
 
 
 def read_all(table: Any) -> Iterator[pa.RecordBatch]:
@@ -34,7 +28,8 @@ def read_all(table: Any) -> Iterator[pa.RecordBatch]:
 
 def test_parts_hold_all_pieces_in_order(tmp_path: Path) -> None:
     write_parquet(tmp_path, n_files=20)
-    source = open_folder(tmp_path)
+    source = open_source(tmp_path)
+    assert source is not None
     for size in (1, 2, 3, 5, 24, 30):
         parts = [assign_parts(source, rank, size) for rank in range(size)]
         assigned = [piece.index for own in parts for _, pieces in own for piece in pieces]

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neuralbasis.data import Columns, SparseMatrix, read_columns
+from neuralbasis.data import SparseMatrix, read_columns
 from neuralbasis.encoding import Encoder
 
 NAN = float("nan")
@@ -16,7 +16,7 @@ FORMATS = ("csr", "csc", "coo", "bsr", "dok", "lil", "dia")
 TABLE = np.array([[0, 2, 0, 1], [0, 0, 0, 0], [3, 0, 0, 1], [0, -2, 0, 5]], dtype=float)  # an empty row and column
 
 
-def to_dense(columns: Columns) -> np.ndarray:
+def to_dense(columns) -> np.ndarray:
     return np.stack([column.numbers for column in columns], axis=1)
 
 

@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from neuralbasis import kernels
-from neuralbasis.data import Sample, SparseMatrix, check_init_score, check_weights, tidy_rows
+from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, kernels
+from neuralbasis.data import Sample, tidy_rows
 from neuralbasis.data.target import digest_rows
+from tests.sparse_tables import store
 
 NAN = float("nan")
 NAMES = ("size", "age", "dose")
@@ -59,13 +60,6 @@ def test_equal_rows_are_sorted_by_target_then_given_scores_then_weight():
 # Digests
 
 
-def sparsify(numbers, absent):
-    """The same table as a sparse one, by definition."""
-    present = ~((numbers == absent) | (np.isnan(numbers) & np.isnan(absent)))
-    starts = np.r_[0, np.cumsum(present.sum(axis=1))]
-    return SparseMatrix(starts, np.nonzero(present)[1].astype(np.int32), numbers[present], absent, numbers.shape[1])
-
-
 @settings(deadline=None)
 @given(
     arrays(float, st.tuples(st.integers(1, 8), st.integers(1, 5)), elements=st.sampled_from([0.0, 1.0, -2.5, NAN])),
@@ -75,7 +69,7 @@ def sparsify(numbers, absent):
 def test_digests_differ_between_rows_and_not_between_forms_or_orders_of_columns(table, absent, random):
     names = [f"column {index}" for index in range(table.shape[1])]
     digests = digest_rows(table, names)
-    np.testing.assert_array_equal(digest_rows(sparsify(table, absent), names), digests)
+    np.testing.assert_array_equal(digest_rows(store(table, absent), names), digests)
     moved = random.sample(range(len(names)), len(names))
     np.testing.assert_array_equal(digest_rows(table[:, moved], [names[i] for i in moved]), digests)
     written = [str(row) for row in table.tolist()]
@@ -108,7 +102,7 @@ def test_sparse_rows_are_tidied_like_dense_ones(absent):
     numbers = numbers.astype(float)
     sample = Sample(y, rng.integers(0, 3, 50).astype(float), init)
     tidy, rows = tidy_rows(numbers, sample, NAMES)
-    other, other_rows = tidy_rows(sparsify(numbers, absent), sample, NAMES)
+    other, other_rows = tidy_rows(store(numbers, absent), sample, NAMES)
     dense = np.stack([other.read_column(column) for column in range(3)], axis=1)
     assert_same((tidy, rows), (dense, other_rows))
 
@@ -190,51 +184,64 @@ def test_take():
     assert Sample(np.arange(3.0), np.ones(3)).take(np.array([True, False, True])).y.tolist() == [0.0, 2.0]
 
 
+TABLE = np.linspace(0, 1, 6)[:, None]
+
+
+def fit(sample_weight=None, init_score=None, n_classes=0):
+    """The model of a short fit to six rows."""
+    kind = NeuralBasisClassifier if n_classes else NeuralBasisRegressor
+    y = np.arange(6) % n_classes if n_classes else np.arange(6.0)
+    return kind(max_steps=3, outer_bags=1).fit(TABLE, y, sample_weight=sample_weight, init_score=init_score).model_
+
+
 @pytest.mark.parametrize(
     ("given_weights", "expected"),
-    [(None, [1.0, 1.0, 1.0]), (2, [2.0, 2.0, 2.0]), ([0, 1, 2.5], [0.0, 1.0, 2.5]), (np.float32(3), [3.0, 3.0, 3.0])],
+    [(None, [1.0] * 6), (2, [2.0] * 6), (np.float32(3), [3.0] * 6), ([0, 1, 2.5, 1, 1, 1], [0.0, 1.0, 2.5, 1, 1, 1])],
 )
 def test_weights(given_weights, expected):
-    checked = check_weights(given_weights, 3)
-    assert (checked.dtype, checked.tolist()) == (np.float64, expected)
+    found, same = fit(given_weights), fit(np.array(expected))
+    assert found.shapes[0].weights.sum() == sum(expected)
+    np.testing.assert_array_equal(found.scores(TABLE), same.scores(TABLE))
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ([[1.0], [1.0]], "must be 1D array or scalar; sample_weight has 2 dimensions"),
-        ([1.0], "sample_weight has 1 entries, but X has 2 rows"),
-        ([1.0, NAN], "NaN or infinite values; weights must be finite"),
-        ([1.0, np.inf], "NaN or infinite values; weights must be finite"),
+        ([[1.0]] * 6, "must be 1D array or scalar; sample_weight has 2 dimensions"),
+        ([1.0], "sample_weight has 1 entries, but X has 6 rows"),
+        ([1.0] * 5 + [NAN], "NaN or infinite values; weights must be finite"),
+        ([1.0] * 5 + [np.inf], "NaN or infinite values; weights must be finite"),
         (NAN, "NaN or infinite values; weights must be finite"),
-        ([1.0, -1e-9], "negative values; weights must be 0 or more"),
-        ([0.0, 0.0], "at least one non-zero number; all weights are 0"),
+        ([1.0] * 5 + [-1e-9], "negative values; weights must be 0 or more"),
+        ([0.0] * 6, "at least one non-zero number; all weights are 0"),
         (0, "at least one non-zero number; all weights are 0"),
     ],
 )
 def test_wrong_weights(wrong, message):
     with pytest.raises(ValueError, match=message):
-        check_weights(wrong, 2)
+        fit(wrong)
 
 
 def test_init_scores():
-    assert check_init_score(None, 2) is None
-    assert check_init_score([1, 2], 2).tolist() == [[1.0], [2.0]]
-    assert check_init_score([[1], [2]], 2).tolist() == [[1.0], [2.0]]
-    assert check_init_score(np.ones((2, 3)), 2, 3).tolist() == [[1.0] * 3] * 2
+    scores = np.linspace(1, 2, 6)
+    found = fit(None, scores.tolist()).scores(TABLE)
+    np.testing.assert_array_equal(found, fit(None, scores[:, None]).scores(TABLE))
+    assert not np.array_equal(found, fit().scores(TABLE))
+    same = fit(None, np.ones((6, 3)), n_classes=3).scores(TABLE)
+    np.testing.assert_array_equal(same, fit(None, np.ones((6, 3)).tolist(), n_classes=3).scores(TABLE))
 
 
 @pytest.mark.parametrize(
-    ("wrong", "n_outputs", "message"),
+    ("wrong", "n_classes", "message"),
     [
-        ([1.0, 2.0, 3.0], 1, r"init_score must have shape \(2, 1\), but has \(3,\)"),
-        (np.ones((2, 2)), 1, r"init_score must have shape \(2, 1\), but has \(2, 2\)"),
-        ([1.0, 2.0], 3, r"init_score must have shape \(2, 3\), but has \(2,\)"),
-        (1.0, 1, r"init_score must have shape \(2, 1\), but has \(\)"),
-        ([1.0, NAN], 1, "NaN or infinite values; scores must be finite"),
-        ([-np.inf, 1.0], 1, "NaN or infinite values; scores must be finite"),
+        (np.ones(7), 0, r"init_score must have shape \(6, 1\), but has \(7,\)"),
+        (np.ones((6, 2)), 0, r"init_score must have shape \(6, 1\), but has \(6, 2\)"),
+        (np.ones(6), 3, r"init_score must have shape \(6, 3\), but has \(6,\)"),
+        (1.0, 0, r"init_score must have shape \(6, 1\), but has \(\)"),
+        ([1.0] * 5 + [NAN], 0, "NaN or infinite values; scores must be finite"),
+        ([-np.inf] + [1.0] * 5, 0, "NaN or infinite values; scores must be finite"),
     ],
 )
-def test_wrong_init_scores(wrong, n_outputs, message):
+def test_wrong_init_scores(wrong, n_classes, message):
     with pytest.raises(ValueError, match=message):
-        check_init_score(wrong, 2, n_outputs)
+        fit(None, wrong, n_classes)

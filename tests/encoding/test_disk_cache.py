@@ -13,13 +13,13 @@ import pyarrow as pa
 import pytest
 
 from neuralbasis.data import open_source, read_columns
-from neuralbasis.encoding import Cache, Profile, ProfileOptions, choose_roles, make_cache, make_profile, remove_cache
+from neuralbasis.encoding import ProfileOptions, choose_roles, make_cache, make_profile, remove_cache
 from neuralbasis.encoding import disk_cache as cache_module
 from tests.stream_tables import FEATURES, make_table, run_group, write_files
 
 
 def prepare(X: Any, target: str = "amount", weight: str | None = None, is_classifier: bool = False,
-            features: Any = FEATURES, **given: Any) -> tuple[Any, Profile]:  # fmt: skip
+            features: Any = FEATURES, **given: Any) -> tuple[Any, Any]:  # fmt: skip
     source = open_source(X)
     assert source is not None
     roles = choose_roles(source, target, weight, features)
@@ -28,18 +28,18 @@ def prepare(X: Any, target: str = "amount", weight: str | None = None, is_classi
     )[0]
 
 
-def write(source: Any, profile: Profile, folder: Path, n_buckets: int = 4, seed: int = 0, size: int = 1,
-          **given: Any) -> list[Cache]:  # fmt: skip
+def write(source: Any, profile: Any, folder: Path, n_buckets: int = 4, seed: int = 0, size: int = 1,
+          **given: Any) -> list[Any]:  # fmt: skip
     return run_group(size, lambda group: make_cache(source, profile, folder, n_buckets, seed, group, 2, **given))
 
 
-def read_bucket(caches: list[Cache], bucket: int) -> np.ndarray:
+def read_bucket(caches: list[Any], bucket: int) -> np.ndarray:
     """(n, D + 2) rows of all processes, with target and weight."""
     blocks = [cache.read(bucket) for cache in caches]
     return np.concatenate([np.c_[block.numbers, block.y, block.weights] for block in blocks])
 
 
-def read_rows(caches: list[Cache]) -> np.ndarray:
+def read_rows(caches: list[Any]) -> np.ndarray:
     return np.concatenate([read_bucket(caches, bucket) for bucket in range(caches[0].counts.shape[1])])
 
 

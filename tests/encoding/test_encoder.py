@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from neuralbasis.data import Columns, read_columns
+from neuralbasis.data import read_columns
 from neuralbasis.encoding import Encoder, continuous_axis, settle_texts
 
 NAN = float("nan")
@@ -280,7 +280,7 @@ def test_wrong_width(width):
 
 def test_fitting_reads_a_matrix_and_columns_alike():
     X = np.random.default_rng(3).normal(size=(50, 2))
-    matrix = Columns(("a", "b"), 50, matrix=X)
+    matrix = read_columns(X, names=["a", "b"])
     assert matrix.columns is None
     for one, other in zip(Encoder.fit(matrix).axes, fit({"a": X[:, 0], "b": X[:, 1]}).axes, strict=True):
         assert one.name == other.name

@@ -9,15 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from neuralbasis.data import open_source, read_columns
-from neuralbasis.data import sketches as sketch_module
+from neuralbasis.data import NumberSketch, open_source, read_columns
 from neuralbasis.distributed.process_group import ProcessGroup
-from neuralbasis.encoding import Encoder, Profile, ProfileOptions, choose_roles, make_cache, make_profile, settle_texts
+from neuralbasis.encoding import Encoder, ProfileOptions, choose_roles, make_cache, make_profile, settle_texts
 from tests.stream_tables import FEATURES, make_table, run_group, write_files
 
 
 def profile_of(X: Any, target: str = "amount", weight: str | None = None, is_classifier: bool = False, size: int = 1,
-               features: tuple[str, ...] | None = FEATURES, **given: Any) -> Profile:  # fmt: skip
+               features: tuple[str, ...] | None = FEATURES, **given: Any) -> Any:  # fmt: skip
     source = open_source(X)
     assert source is not None
     roles = choose_roles(source, target, weight, features)
@@ -56,7 +55,7 @@ def test_few_rows_give_the_axes_of_the_table_in_memory(tmp_path: Path, scaling: 
 def test_the_number_of_processes_does_not_change_the_profile(
     tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sketch_module.NumberSketch.__init__, "__defaults__", (256,))  # most columns are thinned
+    monkeypatch.setattr(NumberSketch.__init__, "__defaults__", (256,))  # most columns are thinned
     files = write_files(make_table(20_000), tmp_path)
     one, many = profile_of(files, weight="weight"), profile_of(files, weight="weight", size=size)
     assert one.error.max() > 0
@@ -112,7 +111,7 @@ def test_dictionaries_of_several_batches_are_unified_in_their_order() -> None:
     assert same_axes(profile.encoder, known)
 
 
-def read_targets(profile: Profile, y: pa.Array, folder: Path) -> list[float]:
+def read_targets(profile: Any, y: pa.Array, folder: Path) -> list[float]:
     """The targets of a cache of rows with x = 1, 2, …, in this order."""
     source = open_source([pa.record_batch({"x": np.arange(1.0, len(y) + 1), "y": y})])
     block = make_cache(source, profile, folder, 1, 0, ProcessGroup(), 1).read(0)
@@ -238,7 +237,7 @@ def test_stored_counts_are_used_again(tmp_path: Path) -> None:
     table, folder = make_table(30_000), tmp_path / "cache"
     files = write_files(table, tmp_path / "table")
 
-    def profile(**given: Any) -> Profile:
+    def profile(**given: Any) -> Any:
         source = open_source(files)
         assert source is not None
         roles = choose_roles(source, "label", "weight", FEATURES)

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neuralbasis import kernels
-from neuralbasis.model.predictor import _positions
 from tests.lookups import contribute, contribute_numpy, gather, take, terms_of
 from tests.models import MIXED, NUMERIC, build_layout, build_model, draw_numbers, slow_contributions, slow_position
 
@@ -71,7 +70,7 @@ def test_any_memory_layout_gives_the_same_numbers(memory):
 
 @settings(deadline=None, max_examples=30)
 @given(seeds)
-def test_positions_are_those_of_the_numpy_path_and_the_definition(seed):
+def test_positions_are_those_of_the_definition(seed):
     rng = np.random.default_rng(seed)
     layout = build_layout(rng)
     numbers = draw_numbers(rng, layout.axes[:5], 50)
@@ -79,7 +78,6 @@ def test_positions_are_those_of_the_numpy_path_and_the_definition(seed):
     assert kernels.locate_rows(0, 50, numbers, *layout.axis_arrays, positions) == -1
     for index, axis in enumerate(layout.axes):
         values = numbers[:, layout.axis_column[index]]
-        np.testing.assert_array_equal(positions[:, index], _positions(values, axis))
         np.testing.assert_allclose(positions[:, index], [slow_position(v, axis) for v in values], rtol=1e-12)
 
 

@@ -15,7 +15,6 @@ import scipy.sparse as sp
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, load, merge
 from neuralbasis.model.shapes import TiedShape
-from neuralbasis.readonly import freeze
 
 QUICK = {"max_steps": 20, "outer_bags": 2, "random_state": 1, "validation_size": 0}
 KINDS = ("regression", "binary", "multiclass", "tied", "wide")
@@ -131,15 +130,17 @@ def test_predictions_are_plain_arrays_of_the_caller(fitted):
         assert found.flags.writeable
 
 
-def test_freeze_takes_an_array_over_and_copies_a_view():
-    whole = np.arange(6.0)
-    part = freeze(whole[:3])
+def test_a_model_takes_an_array_over_and_copies_a_view(fitted):
+    model = fitted[0].model_
+    whole = np.arange(6.0)[: len(model.intercept) + 1].copy()
+    part = replace(model, intercept=whole[:-1]).intercept
     whole[0] = 7.0
     assert part[0] == 0.0
-    own = freeze(whole)
-    assert np.shares_memory(own, whole)
+    given = whole[:-1].copy()
+    own = replace(model, intercept=given)
+    assert np.shares_memory(own.intercept, given)
     with pytest.raises(ValueError, match="read-only"):
-        whole[0] = 1.0
+        given[0] = 1.0
     with pytest.raises(ValueError, match="belongs to a fitted model"):
-        own += 1
-    assert freeze(own) is own
+        own.intercept[0] += 1
+    assert replace(own).intercept is own.intercept

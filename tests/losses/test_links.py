@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.special import expit, softmax
 
-from neuralbasis.losses import LINKS, inverse_link
+from neuralbasis.losses import inverse_link
 
 scores_of = st.floats(-1e4, 1e4)
 score_tables = hnp.arrays(np.float64, st.tuples(st.integers(1, 20), st.integers(2, 5)), elements=scores_of)
@@ -59,7 +59,7 @@ def test_huge_scores_do_not_overflow():
 
 def test_scores_are_left_alone():
     scores = np.array([[1.0, 2.0, 3.0]])
-    for link in LINKS:
+    for link in ("identity", "logit", "mlogit"):
         inverse_link(link, scores)
     assert scores.tolist() == [[1.0, 2.0, 3.0]]
 

@@ -10,16 +10,10 @@ from sklearn.metrics import log_loss, mean_squared_error
 
 from neuralbasis.data import Sample
 from neuralbasis.losses import CrossEntropy, LogLoss, Loss, SquaredError, bound_curvature, choose_loss, inverse_link
-from neuralbasis.training import training_threads
 
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
 seeds = st.integers(0, 2**32 - 1)
 TASKS = {"regression": SquaredError(), "binary": LogLoss(), "multiclass": CrossEntropy(4)}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    with training_threads():
-        yield
 
 
 def draw_target(rng, task, n_rows):

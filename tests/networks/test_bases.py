@@ -13,15 +13,9 @@ from torch import nn
 
 from neuralbasis import NeuralBasisRegressor
 from neuralbasis.networks import Basis, MLPBasis, SplineBasis
-from neuralbasis.training import training_threads
 
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
 seeds = st.integers(0, 2**31 - 1)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    with training_threads():
-        yield
 
 
 def seeded(seed=0):

@@ -9,16 +9,11 @@ import torch
 from neuralbasis.encoding import lay_out
 from neuralbasis.networks import BasisNet, MLPBasis, OrderPoints, Points, SplineBasis
 from neuralbasis.networks.basis_net import multiply_cells
-from neuralbasis.training import GridEngine, training_threads
+from neuralbasis.training import GridEngine
 from tests.models import MIXED, all_terms, build_axes, draw_numbers
 
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
 FREE_SCALE = 5.0  # free parameters move faster by this factor
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    with training_threads():
-        yield
 
 
 def make_grid(seed=0, orders=(1, 2), n_rows=60):

@@ -9,11 +9,11 @@ import numpy as np
 from neuralbasis import NeuralBasisRegressor
 from neuralbasis.config import FitConfig
 from neuralbasis.data import Sample, read_columns
-from neuralbasis.data.sparse import to_sparse
 from neuralbasis.encoding import Anchor, Encoder, continuous_axis, lay_out
 from neuralbasis.losses import choose_loss
 from neuralbasis.training import GridEngine, make_net, place_rows
 from tests.models import MIXED, build_layout, draw_numbers
+from tests.sparse_tables import store
 
 SMALL = {"network__hidden": (16, 16), "network__n_bases": 8, "outer_bags": 2, "random_state": 0, "interactions": 0}
 NOT_SMOOTH = {1: (0.0, 1.0), 2: (0.0, 1.0), 3: (0.0, 1.0)}  # strength and floor by order
@@ -53,7 +53,7 @@ def draw_sparse(rng, n_rows, absent, anchored):
     axes = [continuous_axis(f"x{index}", column) for index, column in enumerate(numbers.T)]
     terms = [(0,), (1,), (2,), (3,), (4,), (0, 1), (1, 2), (0, 4), (2, 3), (0, 1, 2), (2, 3, 4)]
     anchors = {0: Anchor(0.0, 0.8), 2: Anchor(0.0, 0.9)} if anchored else None
-    return lay_out(axes, terms, {2: 7, 3: 4}, anchors), numbers, to_sparse(numbers, absent)
+    return lay_out(axes, terms, {2: 7, 3: 4}, anchors), numbers, store(numbers, absent)
 
 
 def make_problem(

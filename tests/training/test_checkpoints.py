@@ -17,7 +17,8 @@ from hypothesis.extra import numpy as arrays
 from benchmarks.robustness.checkpoints import run as fuzz
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
 from neuralbasis.serialization import DocumentError, read_nested, write_archive, write_nested
-from neuralbasis.training import CheckpointError, list_checkpoints
+from neuralbasis.training import CheckpointError
+from tests.checkpoints import list_checkpoints
 
 SMALL = {"n_jobs": 1, "outer_bags": 2, "max_steps": 60}
 NETWORK = {

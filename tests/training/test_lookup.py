@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from neuralbasis import kernels
-from neuralbasis.data.sparse import to_sparse
 from neuralbasis.encoding import Anchor, continuous_axis, lay_out
 from neuralbasis.training import GridEngine
 from neuralbasis.training.lookup import TorchLookUp
 from tests.models import MIXED, build_axes, build_layout, draw_numbers
+from tests.sparse_tables import store
 from tests.training.problems import draw_sparse, make_grid
 
 
@@ -90,7 +90,7 @@ def test_sparse_rows_with_no_stored_value_and_with_all():
     table = torch.from_numpy(np.random.default_rng(1).normal(size=(layout.n_cells, 1)))
     for numbers in (np.zeros((3, 5)), np.full((3, 5), 2.0)):
         plain = look_up(layout.encode(numbers), layout)
-        lookup = look_up(layout.encode(to_sparse(numbers, 0.0)), layout)
+        lookup = look_up(layout.encode(store(numbers, 0.0)), layout)
         rows, ones = np.array([2, 0]), torch.ones(2, 1, 1)
         torch.testing.assert_close(lookup.gather(rows, table), plain.gather(plain.take(rows), table))
         mine = lookup.scatter(rows, ones, layout.n_cells)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from neuralbasis.encoding import continuous_axis, lay_out, level_axis
 from neuralbasis.training import GridEngine
-from neuralbasis.training.penalties import Penalty, adapt_smoothness, find_bends, find_edges
+from neuralbasis.training.penalties import Penalty, adapt_smoothness
 from tests.models import build_axes
 from tests.training.problems import NOT_SMOOTH, make_grid
 
@@ -23,6 +23,13 @@ def draw_table(grid, n_channels=2, seed=0):
 
 def make_edges(grid):
     return Penalty(grid, 1.0, EVEN).edges
+
+
+def find_edges(grid):
+    """Cells before and after each edge, its width and its block; the term and the share of each block."""
+    edges = make_edges(grid)
+    left, right, block, inverse = (array.numpy() for array in edges.arrays)
+    return left, right, 1 / inverse.astype(float), block, edges.term.numpy(), edges.share[:, 0].numpy()
 
 
 def make_bends(grid):
@@ -152,7 +159,7 @@ def test_weights_of_the_penalties_by_hand():
 def test_edges_of_a_pair_by_hand():
     grid = make_tiny_grid()
     left, right, width, block, terms, _ = find_edges(grid)
-    term = terms[block]
+    term, width = terms[block], width.round(6)  # widths are stored in single precision
     assert [grid.layout.terms[t] for t in np.unique(term)] == [(0,), (0, 1)]  # levels have no order
     main = term == 0
     assert list(zip(left[main], right[main], width[main], strict=True)) == [(1, 2, 0.25), (2, 3, 0.75)]
@@ -175,7 +182,7 @@ def test_edges_run_along_both_axes_of_a_pair():
     steps, counts = np.unique(right - left, return_counts=True)
     assert (steps.tolist(), counts.tolist()) == ([1, 7], [3 * 4, 2 * 5])  # 7 = 5 knots, missing and unseen
     # Places are 1/4 apart along b, on three lines, and 1/2 along a, on five.
-    np.testing.assert_allclose(width, np.where(right - left == 1, 0.25 * 3, 0.5 * 5))
+    np.testing.assert_allclose(width, np.where(right - left == 1, 0.25 * 3, 0.5 * 5), rtol=1e-6)
 
 
 @pytest.mark.parametrize(("orders", "expected"), [((1,), 4.0), ((2,), 4.0 + 9.0), ((3,), 4.0 + 9.0 + 1.0)])
@@ -365,7 +372,7 @@ def test_a_straight_line_has_no_curvature(seed, slope, level):
 def test_the_gradient_of_bends_is_that_of_the_weighted_curvature(seed):
     grid = make_bendable_grid(seed, sizes=(3, 20))
     rng, table = np.random.default_rng(seed), draw_table(grid, 2, seed)
-    strength = torch.from_numpy(rng.random((len(find_bends(grid)[0]), 2)))
+    strength = torch.from_numpy(rng.random((len(make_bends(grid).low), 2)))
 
     def value(moved):
         second, width, _ = bend_slowly(grid, moved)
@@ -388,7 +395,9 @@ def test_the_gradient_of_bends_is_that_of_the_weighted_curvature(seed):
 
 def test_bends_are_at_inner_knots_of_ordered_main_effects():
     grid = make_bendable_grid()
-    middle, before, after, width, low, high = find_bends(grid)
+    bends = make_bends(grid)
+    middle, before, after = (array.numpy() for array in bends.arrays)
+    low, high, window = bends.low.numpy(), bends.high.numpy(), bends.window[:, 0].numpy()
     terms = np.searchsorted([cells.start for cells in map(grid.layout.cells_of, range(8))], middle, side="right") - 1
     counts = Counter(terms.tolist())
     assert counts == {2: 4, 3: 1, 4: 28, 5: 10, 6: 218}  # not of levels without an order, of two knots, of the pair
@@ -396,13 +405,16 @@ def test_bends_are_at_inner_knots_of_ordered_main_effects():
         mine, axis = np.flatnonzero(terms == index), grid.layout.axes_of(index)[0]
         first = grid.layout.cells_of(index).start + 1
         np.testing.assert_array_equal(middle[mine], first + np.arange(1, len(axis.knots) - 1))
-        np.testing.assert_array_equal(before[mine], np.diff(axis.places)[:-1])
-        np.testing.assert_array_equal(after[mine], np.diff(axis.places)[1:])
+        gaps = np.diff(axis.places)
+        width = (gaps[:-1] + gaps[1:]) / 2
+        np.testing.assert_allclose(before[mine], 1 / gaps[:-1] / np.sqrt(width), rtol=1e-6)
+        np.testing.assert_allclose(after[mine], 1 / gaps[1:] / np.sqrt(width), rtol=1e-6)
         # Windows end with the term, and reach eight bends or a twenty-fourth of them to either side.
         reach = max(8, len(mine) // 24)
         np.testing.assert_array_equal(low[mine], np.maximum(mine - reach, mine[0]))
         np.testing.assert_array_equal(high[mine], np.minimum(mine + reach, mine[-1]) + 1)
-    np.testing.assert_allclose(width, (before + after) / 2)
+        widths = [width[a:b].sum() for a, b in zip(low[mine] - mine[0], high[mine] - mine[0], strict=True)]
+        np.testing.assert_allclose(window[mine], widths)
 
 
 def test_windows_do_not_cross_terms():
@@ -433,7 +445,7 @@ def test_windows_do_not_cross_terms():
 def test_levels_and_two_knots_cannot_bend(axes):
     layout = lay_out(axes, [(feature,) for feature in range(len(axes))], {})
     grid = GridEngine(layout, layout.encode(np.zeros((1, len(axes)))), np.ones(1), threads=1)
-    assert [len(part) for part in find_bends(grid)] == [0] * 6
+    assert [len(part) for part in make_bends(grid).arrays] == [0] * 3
     table = draw_table(grid, 3)
     for bends in both_bends(grid):
         assert bends.curvature(table).shape == (0, 3)

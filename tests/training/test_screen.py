@@ -19,7 +19,10 @@ def test_a_product_is_ranked_first_and_learned(task, staged):
     train, test = slice(0, 600), slice(600, 1200)
     paired = make_estimator(task, interactions=1, network__staged=staged).fit(X[train], y[train])
     first, *others = paired.interaction_ranking_
-    assert (first.name, first.features, first.chosen) == ("feature_0000 & feature_0002", (0, 2), True)
+    name, features, strength, chosen = first
+    assert (name, features, chosen) == ("feature_0000 & feature_0002", (0, 2), True)
+    assert (first.name, first.features, first.strength, first.chosen) == (name, features, strength, chosen)
+    assert all(type(item.strength) is float for item in paired.interaction_ranking_)
     assert [item.chosen for item in others] == [False] * 5
     assert first.strength > 5 * max(item.strength for item in others)
     assert paired.term_features_ == [*MAINS, (0, 2)]

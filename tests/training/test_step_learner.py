@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
 from neuralbasis.data import Sample
-from neuralbasis.data.sparse import to_sparse
 from neuralbasis.encoding import Anchor, continuous_axis, lay_out, level_axis
 from neuralbasis.losses import bound_curvature, choose_loss
 from neuralbasis.training import GridEngine, learn_steps, place_rows
 from neuralbasis.training.step_learner import Booster, find_step_tables, subdivide
+from tests.sparse_tables import store
 
 TASKS = ("regression", "binary", "multiclass")
 
@@ -167,7 +167,7 @@ def test_sparse_rows_give_the_tables_of_dense_rows(order):
     X, y = DRAW[order](n_rows=400)
     X[np.random.default_rng(2).random(X.shape) < 0.6] = 0.0
     dense = Problem(X, y, order=order)
-    sparse = Problem(X, y, order=order, numbers=to_sparse(X, 0.0))
+    sparse = Problem(X, y, order=order, numbers=store(X, 0.0))
     assert not isinstance(sparse.grid.positions, np.ndarray)
     assert torch.equal(sparse.learn(), dense.learn())
 

@@ -19,7 +19,6 @@ pytest.importorskip("PIL")
 
 
 from neuralbasis.cli import main
-from neuralbasis.cli.outputs import open_output
 from neuralbasis.vision import ConceptExtractor, load
 
 
@@ -54,19 +53,6 @@ def test_fit_and_apply(birds, tmp_path: Path) -> None:
         assert parts[-1].column_names == ["image", "class", *fitted.names]
         assert parts[-1]["image"].to_pylist() == rows.filter(pa.compute.field("split") == split)["image"].to_pylist()
     assert sum(part.num_rows for part in parts) == rows.num_rows
-
-
-def test_row_groups_of_parquet_output_are_large_and_bounded(tmp_path: Path) -> None:
-    batch = pa.RecordBatch.from_arrays([pa.array(np.arange(30_000.0))], ["a"])
-    with open_output(str(tmp_path / "a.parquet"), ["a"]) as output:
-        for _ in range(5):
-            output.write(batch)
-    found = pq.ParquetFile(tmp_path / "a.parquet")
-    assert [found.metadata.row_group(k).num_rows for k in range(found.num_row_groups)] == [90_000, 60_000]
-    assert found.read()["a"].to_pylist() == 5 * list(range(30_000))
-    with open_output(str(tmp_path / "b.parquet"), ["a"]) as output:
-        pass
-    assert pq.read_table(tmp_path / "b.parquet").num_rows == 0
 
 
 def test_annotations_are_never_overwritten(birds, tmp_path: Path) -> None:
