@@ -22,7 +22,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 # A fitted model loads, predicts, explains and exports without torch and without scikit-learn.
 LINKS = "losses.links"  # on the model side, unlike the rest of its folder
 MODEL_SIDE = ["kernels", "data", "encoding", "terms", LINKS, "model", "serialization"]
-MODEL_SIDE += ["lazy", "readonly", "printable", "vision.detection"]
+MODEL_SIDE += ["lazy", "readonly", "printable", "suggestions", "vision.detection"]
 TRAINING_SIDE = ["losses", "networks", "training", "config"]
 READERS = ["explain", "plot", "report", "export", "cli"]
 

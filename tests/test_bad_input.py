@@ -272,10 +272,13 @@ def test_given_scores_of_three_classes(shape):
 @pytest.mark.parametrize("read", [pd.DataFrame, pl.DataFrame, pa.Table.from_pandas], ids=["pandas", "polars", "Arrow"])
 def test_other_columns_at_prediction(named, read):
     cases = {
-        "yet now missing:\n- size": TABLE.drop(columns="size"),
-        "unseen at fit time:\n- shoe": TABLE.assign(shoe=1.0),
-        "must be in the same order": TABLE[["size", "age", "dose"]],
-        "unseen at fit time:\n- sise\nFeature names seen at fit time, yet now missing:\n- size": TABLE.rename(
+        "yet now missing:\n- size\nMissing column(s): 'size'. The columns given: 'age', 'dose'. Add them.": TABLE.drop(
+            columns="size"
+        ),
+        "unseen at fit time:\n- shoe\nfeature_names_in_ lists the columns in their order.": TABLE.assign(shoe=1.0),
+        "must be in the same order as they were in fit.\nfeature_names_in_ lists": TABLE[["size", "age", "dose"]],
+        "unseen at fit time:\n- sise\nFeature names seen at fit time, yet now missing:\n- size\nMissing column(s): "
+        "'size'. The columns given: 'age', 'sise', 'dose'. Add or rename: 'sise' may be 'size'.": TABLE.rename(
             columns={"size": "sise"}
         ),
     }
@@ -355,7 +358,7 @@ def test_not_fitted():
 @pytest.mark.parametrize(
     ("interactions", "part"),
     [
-        ([("age", "sise")], "'sise', which is not in the table: ['age', 'size', 'dose']"),
+        ([("age", "sise")], "'sise', which is not in the table; did you mean 'size'?"),
         ([(0, "1")], "'1', which is not in the table"),
         ([(0, 3)], "names column 3, but the table has 3 columns"),
         ([(0, -1)], "names column -1, but the table has 3 columns"),
@@ -394,8 +397,8 @@ def test_triples(triples):
 @pytest.mark.parametrize(
     ("exclude", "part"),
     [
-        (["sise"], "'sise', which is not in the table: ['age', 'size', 'dose']"),
-        ([("age", "sise")], "'sise', which is not in the table: ['age', 'size', 'dose']"),
+        (["sise"], "'sise', which is not in the table; did you mean 'size'?"),
+        ([("age", "sise")], "'sise', which is not in the table; did you mean 'size'?"),
         ([3], "names column 3, but the table has 3 columns"),
         ([(0, -1)], "names column -1, but the table has 3 columns"),
         ([("size", 1)], "('size', 1) names one twice"),
@@ -434,7 +437,7 @@ def test_names_given_by_hand_are_those_of_interactions():
     refuse_fit(
         X,
         Y,
-        "'age', which is not in the table: ['a', 'b', 'c']",
+        "'age', which is not in the table; it has 'a', 'b', 'c'",
         feature_names=list("abc"),
         interactions=[("age", "b")],
     )

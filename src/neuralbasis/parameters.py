@@ -8,7 +8,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import wraps
 from inspect import cleandoc, signature
 from textwrap import indent
@@ -19,6 +18,7 @@ from sklearn.base import BaseEstimator
 
 from .checks import is_auto
 from .settings import GROUPS, HOME, NetworkConfig, StorageConfig
+from .suggestions import suggest
 
 
 def _accept_settings(init: Callable[..., None]) -> Callable[..., None]:
@@ -214,9 +214,9 @@ class EstimatorParameters(BaseEstimator):
                 warnings.warn(_OLD[name], FutureWarning, stacklevel=3)
                 self._set_old(name, value)
             else:
-                near = get_close_matches(name, [*self.get_params(deep=False), *HOME], n=1)
-                known = f"did you mean {near[0]!r}?" if near else f"its parameters are {[*self.get_params(deep=False)]}"
-                raise error(f"Invalid parameter {name!r} for {type(self).__name__}: {known}")
+                own = [*self.get_params(deep=False)]
+                hint = suggest(name, [*own, *HOME], f"its parameters are {own}")
+                raise error(f"Invalid parameter {name!r} for {type(self).__name__}: {hint}")
         for group, changed in settings.items():
             if changed:
                 setattr(self, group, replace(GROUPS[group].read(getattr(self, group)), **changed))

@@ -10,7 +10,6 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from .checks import is_auto, require, require_integer
 from .data.memory import read_limit
 from .encoding.axis import SCALINGS
+from .suggestions import suggest
 
 if TYPE_CHECKING:
     from .networks import Basis
@@ -50,10 +50,7 @@ class SettingsGroup:
             raise ValueError(f"{name} must be None, {presets}a mapping or a {cls.__name__}, not {value!r}")
         known = [field.name for field in fields(cls)]
         for unknown in (each for each in value or () if each not in known):
-            near = get_close_matches(str(unknown), known, n=1)
-            raise ValueError(
-                f"{name} has no setting {unknown!r}; {f'did you mean {near[0]!r}?' if near else f'it has {known}'}"
-            )
+            raise ValueError(f"{name} has no setting {unknown!r}; {suggest(unknown, known, f'it has {known}')}")
         return cls(**(value or {}))
 
 

@@ -6,7 +6,7 @@ In: tables and targets of any kind. Out: `Columns`, and arrays of numbers or cla
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_n_features, column_or_1d, validate_data
 
-from .data.columns import Columns, is_missing
+from .data.columns import Columns, describe_missing, is_missing
 from .data.frames import read_columns
 from .data.records import find_rows
 from .data.target import MAX_TARGET, read_floats
@@ -108,13 +108,26 @@ def read_prediction_table(estimator: EstimatorParameters, X: Any, has_names: boo
     if columns.named and names is None:  # a mapping: columns are found by name
         return columns
     if has_names or (names and set(names) == set(estimator.feature_names_in_)):
-        validate_data(estimator, X, reset=False, skip_check_array=True)
+        _check_names(estimator, X, names)
         return columns
     _check_n_features(estimator, X, reset=False)
     if names and estimator.feature_names is None:
         kind = type(estimator).__name__
         warnings.warn(f"X has feature names, but {kind} was fitted without feature names", stacklevel=4)
     return replace(columns, named=False)  # columns are found by position
+
+
+def _check_names(estimator: EstimatorParameters, X: Any, names: Sequence[str] | None) -> None:
+    """scikit-learn's check of names; its error also lists the columns that came and the nearest name of each."""
+    try:
+        validate_data(estimator, X, reset=False, skip_check_array=True)
+    except ValueError as error:
+        if not names:
+            raise
+        # scikit-learn's words first: its estimator checks, and its users, know them.
+        missing = [name for name in estimator.feature_names_in_ if name not in set(names)]
+        hint = describe_missing(missing, names) if missing else "feature_names_in_ lists the columns in their order."
+        raise ValueError(f"{str(error).rstrip()}\n{hint}") from None
 
 
 def read_training_table(estimator: EstimatorParameters, X: Any) -> tuple[Columns, bool]:

@@ -16,12 +16,12 @@ import sys
 import traceback
 import warnings
 from collections.abc import Collection, Iterable
-from difflib import get_close_matches
 from typing import Any
 
 import click
 
 from ..data.columns import list_names
+from ..suggestions import find_nearest
 from .terminal import echo, echo_line
 
 STOPPED = 130
@@ -105,9 +105,8 @@ def require_names(names: Iterable[str], available: Collection[str], place: str, 
     absent = [name for name in dict.fromkeys(names) if name not in available]
     if not absent:
         return
-    lower = {name.lower(): name for name in available}
-    close = [lower[found] for name in absent for found in get_close_matches(name.lower(), lower, n=1)]
-    hint = f"did you mean {list_names(close)}?" if close else f"it has {list_names(available)}"
+    near = [found for name in absent if (found := find_nearest(name, available)) is not None]
+    hint = f"did you mean {list_names(near)}?" if near else f"it has {list_names(available)}"
     raise CommandError(f"{place} has no {what}{'s' * (len(absent) > 1)} {list_names(absent)}; {hint}")
 
 

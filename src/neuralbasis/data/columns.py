@@ -11,11 +11,11 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 
+from ..suggestions import find_nearest
 from .sparse import SparseMatrix
 from .text_numbers import LEADING_ZERO, TextFacts, parse_texts
 
@@ -195,8 +195,8 @@ def list_names(names: Collection[str], limit: int = 20) -> str:
 def describe_missing(missing: Sequence[str], given: Sequence[str]) -> str:
     """The error message for missing columns, with the nearest given name of each."""
     message = f"Missing column(s): {list_names(missing)}. The columns given: {list_names(given)}."
-    close = {name: get_close_matches(name, given, n=1) for name in missing[:20]}
-    hints = [f"{found[0]!r} may be {name!r}" for name, found in close.items() if found]
+    near = {name: find_nearest(name, given) for name in missing[:20]}
+    hints = [f"{found!r} may be {name!r}" for name, found in near.items() if found is not None]
     return f"{message} Add or rename: {', '.join(hints)}." if hints else f"{message} Add them."
 
 

@@ -16,7 +16,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ import pyarrow.dataset
 import pyarrow.fs
 
 from ..printable import escape
+from ..suggestions import suggest
 from .columns import Column, is_missing, level_text
 from .frames import read_columns
 from .text_numbers import MISSING_TEXTS
@@ -240,8 +240,7 @@ def require_names(names: Iterable[str], available: Sequence[str], place: str) ->
     """Raise unless every name is available; the error suggests the nearest name."""
     missing = [name for name in names if name not in available]
     if missing:
-        close = get_close_matches(missing[0], available, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(map(repr, available[:20]))}"
+        hint = suggest(missing[0], available, f"it has {', '.join(map(repr, available[:20]))}")
         raise ValueError(f"{place} has no column {', '.join(map(repr, missing[:20]))}; {hint}")
 
 

@@ -11,7 +11,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import cached_property
 from numbers import Real
 from typing import Any
@@ -20,6 +19,7 @@ import numpy as np
 
 from ..data.columns import Column, Columns, check_finite, find_level, is_missing, level_text, list_names, weigh_codes
 from ..data.sparse import SparseMatrix
+from ..suggestions import suggest
 from .axis import KINDS, Axis, continuous_axes, continuous_axis, given_axis, level_axis
 
 
@@ -118,8 +118,7 @@ def read_feature_types(
     n_columns = len(names)
     if isinstance(feature_types, Mapping):
         if unknown := [name for name in feature_types if name not in names]:
-            close = get_close_matches(str(unknown[0]), names, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else "name columns of the table"
+            hint = suggest(unknown[0], names, "name columns of the table")
             raise ValueError(f"feature_types names the column {unknown[0]!r}, which the table does not have; {hint}")
         feature_types = [feature_types.get(name, "auto") for name in names]
     if isinstance(feature_types, (str, Set)) or not isinstance(feature_types, (Iterable, type(None))):

@@ -14,6 +14,9 @@ from itertools import combinations
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
+from ..data.columns import list_names
+from ..suggestions import suggest
+
 Term = tuple[int, ...]
 _COUNTED = 'a share of the number of columns below 1, "3x", "all", "auto"'
 EXPECTED = {
@@ -191,7 +194,8 @@ def _parse_term(term: Any, names: Mapping[str, int], parameter: str = "interacti
 def _feature_index(part: Any, names: Mapping[str, int], parameter: str) -> int:
     if isinstance(part, str):
         if part not in names:
-            raise ValueError(f"{parameter} names the column {part!r}, which is not in the table: {list(names)[:20]}")
+            hint = suggest(part, names, f"it has {list_names(names)}")
+            raise ValueError(f"{parameter} names the column {part!r}, which is not in the table; {hint}")
         return names[part]
     if not isinstance(part, Integral) or isinstance(part, bool):
         raise ValueError(f"{parameter} must name columns by their name or index, not by {part!r}")
