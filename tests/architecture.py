@@ -40,7 +40,7 @@ READER_EXCEPTIONS = {("plot", "explain"), ("report", "explain")}
 LATE_EXCEPTION = ("explain", "plot")
 
 # package -> the folder or module that may import it
-HOMES: dict[str, list[str]] = {
+ALLOWED_IN: dict[str, list[str]] = {
     "narwhals": ["data"],
     "pandas": ["data"],
     "polars": ["data"],
@@ -247,13 +247,13 @@ def reader_crossings(tree: Tree) -> list[str]:
     return broken
 
 
-def homeless_imports(tree: Tree) -> list[str]:
-    """Imports of an optional package outside its home."""
+def misplaced_imports(tree: Tree) -> list[str]:
+    """Imports of an optional package outside its folders."""
     return [
-        f"{place(module, item)}; its home is {' or '.join(HOMES[package])}"
+        f"{place(module, item)}; it belongs in {' or '.join(ALLOWED_IN[package])}"
         for module in tree.modules.values()
         for package, item in tree.external(module).items()
-        if package in HOMES and belongs(module.name, HOMES[package]) is None
+        if package in ALLOWED_IN and belongs(module.name, ALLOWED_IN[package]) is None
     ]
 
 
@@ -322,7 +322,7 @@ RULES = {
         "readers import the model (plot and report may import explain, whose `visualize` calls plot)",
         reader_crossings,
     ),
-    "homes": Rule("an optional package is imported in one place only", homeless_imports),
+    "optional packages": Rule("an optional package is imported in one place only", misplaced_imports),
     "cycles": Rule("imports have no cycles", find_cycle),
     "root": Rule("inside the package, import from the module that holds the name", root_imports),
     "module names": Rule("modules are named by a noun, not `utils` or `base`", vague_modules),

@@ -61,8 +61,12 @@ def build_model(
         cells = layout.table_shape(index)
         weights = rng.integers(0, 9, cells) * (rng.random(cells) < 0.5) + np.eye(1, int(np.prod(cells))).reshape(cells)
         scores, spread = rng.normal(size=(*cells, n_outputs)), rng.random((*cells, n_outputs))
-        wander = rng.normal(size=(*cells, 3, n_outputs)) if len(term) == 1 else None
-        members = None if wander is None else (scores[..., None, :] + wander - wander.mean(axis=-2, keepdims=True))
+        deviations = rng.normal(size=(*cells, 3, n_outputs)) if len(term) == 1 else None
+        members = (
+            None
+            if deviations is None
+            else (scores[..., None, :] + deviations - deviations.mean(axis=-2, keepdims=True))
+        )
         shapes.append(Shape(term, layout.axes_of(index), scores, spread, weights, members))
     encoder = Encoder(layout.axes[: len(kinds)])
     return AdditiveModel(encoder, rng.normal(size=n_outputs), tuple(shapes), link, classes, n_jobs)

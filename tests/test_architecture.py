@@ -68,10 +68,10 @@ VIOLATIONS = {
         {"explain.py": "from . import plot\n\ndef visualize():\n    from . import plot", "plot.py": ""},
     ),
     "reader-training": ("readers", {"plot.py": "from .networks import BasisNet", "networks.py": ""}),
-    "home": ("homes", {"encoding/encoder.py": "import narwhals as nw"}),
-    "home-of-two": ("homes", {"model/shapes.py": "import pyarrow"}),
-    "home-tqdm": ("homes", {"training/loop.py": "from tqdm import tqdm"}),
-    "home-module": ("homes", {"kernels/lookup.py": "from numba import njit"}),
+    "optional": ("optional packages", {"encoding/encoder.py": "import narwhals as nw"}),
+    "optional-in-two": ("optional packages", {"model/shapes.py": "import pyarrow"}),
+    "optional-tqdm": ("optional packages", {"training/loop.py": "from tqdm import tqdm"}),
+    "optional-module": ("optional packages", {"kernels/lookup.py": "from numba import njit"}),
     "root": ("root", {"__init__.py": "", "model/m.py": "from neuralbasis import load"}),
     "cycle": (
         "cycles",
@@ -81,7 +81,7 @@ VIOLATIONS = {
     "vague": ("module names", {"model/utils.py": ""}),
     "long": ("length", {"a.py": LONG}),
 }
-LAWFUL = {
+VALID = {
     "__init__.py": "__version__ = '1'\nif TYPE_CHECKING:\n    from .estimators import R",
     "data/columns.py": "import narwhals",
     "kernels/compiled.py": "def load():\n    import numba",
@@ -114,8 +114,8 @@ def test_every_rule_has_a_violation() -> None:
     assert {rule for rule, _ in VIOLATIONS.values()} == RULES.keys()
 
 
-def test_each_rule_accepts_a_lawful_tree(tmp_path: Path) -> None:
-    assert list_violations(write_tree(tmp_path, LAWFUL)) == {name: [] for name in RULES}
+def test_each_rule_accepts_a_valid_tree(tmp_path: Path) -> None:
+    assert list_violations(write_tree(tmp_path, VALID)) == {name: [] for name in RULES}
 
 
 IMPORT_PROBE = f"""

@@ -377,11 +377,11 @@ def test_text_that_is_numbers_gives_one_model_in_every_container(tmp_path):
     tables["object"].assign(y=y).to_csv(tmp_path / "table.csv", index=False)
     fits = [(table, y) for table in tables.values()]
     fits += [(str(tmp_path / "table.parquet"), "y"), (str(tmp_path / "table.csv"), "y")]
-    said = (
+    message = (
         r"'price' holds numbers as text and is read as numbers; .*2 of 119 values are not numbers, such as '(free|on)"
     )
     for X, target in fits:
-        with pytest.warns(UserWarning, match=said):
+        with pytest.warns(UserWarning, match=message):
             estimator = NeuralBasisRegressor(**settings).fit(X, target)
         np.testing.assert_array_equal(estimator.predict(numbers.to_numpy()), known)
     records = tables["object"].to_dict("records")

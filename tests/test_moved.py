@@ -16,14 +16,14 @@ from neuralbasis._moved import MOVED
 
 
 @pytest.fixture(autouse=True)
-def forget_old_names():
+def unload_old_names():
     """Every test imports old names for the first time; the present modules stay loaded."""
-    _forget()
+    _unload()
     yield
-    _forget()
+    _unload()
 
 
-def _forget() -> None:
+def _unload() -> None:
     for name in MOVED:
         vars(neuralbasis).pop(name, None)
         for loaded in [other for other in sys.modules if f"{other}.".startswith(f"neuralbasis.{name}.")]:

@@ -1,4 +1,4 @@
-"""Checks of single parameters: `require` raises an error that says what was expected and what came."""
+"""Checks of single parameters: `require` raises an error that states what was expected and what came."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def _check_run(config: FitConfig) -> None:
         raise ValueError(
             f"random_state must be None, an integer from 0 to 2**32 - 1 or a RandomState: {error}"
         ) from None
-    import torch  # here, so that checks of other parameters do not need it
+    import torch  # here: checks of other parameters do not need it
 
     try:
         torch.zeros(1, device=torch.device(config.device)).cpu()

@@ -54,8 +54,8 @@ def test_fit_writes_checkpoints_and_resumes_from_them(houses, tmp_path):
     run("fit", houses, "--model", tmp_path / "again.nbm", "--resume", *given)
     model, again = (neuralbasis.load(tmp_path / name) for name in ("m.nbm", "again.nbm"))
     assert again.summary.history["seconds"][:10] == model.summary.history["seconds"][:10]  # nothing is trained again
-    for shape, twin in zip(model.shapes, again.shapes, strict=True):
-        np.testing.assert_array_equal(shape.scores, twin.scores)
+    for shape, other in zip(model.shapes, again.shapes, strict=True):
+        np.testing.assert_array_equal(shape.scores, other.scores)
 
 
 @pytest.mark.parametrize(

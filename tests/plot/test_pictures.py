@@ -127,9 +127,9 @@ def test_levels_pairs_and_triples_are_drawn(width, tmp_path):
 def test_a_class_without_effects_is_an_error():
     model = birds()
     flat = [Shape(s.term, s.axes, 0 * s.scores, 0 * s.spread, s.weights) for s in model.shapes]
-    silent = AdditiveModel(model.encoder, model.intercept, tuple(flat), model.link, model.classes)
+    without_effects = AdditiveModel(model.encoder, model.intercept, tuple(flat), model.link, model.classes)
     with pytest.raises(ValueError, match=r"no term raises or lowers the score of '000\.Bird'"):
-        plot.class_shapes(silent, "000.Bird")
+        plot.class_shapes(without_effects, "000.Bird")
 
 
 def find_opacity(strength, height, width):

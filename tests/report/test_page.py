@@ -126,11 +126,11 @@ def test_accuracy_of_a_regression(fitted, tmp_path):
     }
     assert dict(check["measures"]) == pytest.approx(expected)
     (bins,) = check["bins"]
-    said, came, _, rows = np.transpose(bins)
+    predicted, actual, _, rows = np.transpose(bins)
     assert rows.sum() == check["n"] == 300
-    assert (said * rows).sum() == pytest.approx(model.predict(frame).sum())
-    assert (came * rows).sum() == pytest.approx(y.sum())
-    assert (np.diff(said) > 0).all()
+    assert (predicted * rows).sum() == pytest.approx(model.predict(frame).sum())
+    assert (actual * rows).sum() == pytest.approx(y.sum())
+    assert (np.diff(predicted) > 0).all()
     assert len(check["points"]) == 300
     assert np.mean(check["points"], axis=0)[1] == pytest.approx(error.mean())
 

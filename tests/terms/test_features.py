@@ -394,11 +394,11 @@ def test_the_automatic_number_of_bases_follows_the_columns():
     X = np.random.default_rng(0).normal(size=(N, 20))
     bases = []
 
-    def remember(n_inputs, n_bases, n_copies, generator):
+    def make_basis(n_inputs, n_bases, n_copies, generator):
         from neuralbasis.networks import SplineBasis
 
         bases.append(n_bases)
         return SplineBasis(n_inputs, n_bases, n_copies)
 
-    NeuralBasisRegressor(**QUICK, interactions=0, network__n_bases=None, network__basis=remember).fit(X, X[:, 5])
+    NeuralBasisRegressor(**QUICK, interactions=0, network__n_bases=None, network__basis=make_basis).fit(X, X[:, 5])
     assert bases == [21]

@@ -81,9 +81,9 @@ def interrupt(kind: str, folder: Path, count: int, **others) -> None:
 def assert_same(one, other, X) -> None:
     np.testing.assert_array_equal(one.model_.scores(X), other.model_.scores(X))
     assert one.history_.validation == other.history_.validation
-    for shape, twin in zip(one.model_.shapes[:20], other.model_.shapes[:20], strict=True):
-        np.testing.assert_array_equal(shape.scores, twin.scores)
-        np.testing.assert_array_equal(shape.spread, twin.spread)
+    for shape, same in zip(one.model_.shapes[:20], other.model_.shapes[:20], strict=True):
+        np.testing.assert_array_equal(shape.scores, same.scores)
+        np.testing.assert_array_equal(shape.spread, same.spread)
 
 
 @pytest.mark.parametrize("kind", FITS)

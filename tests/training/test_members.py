@@ -104,8 +104,8 @@ def test_a_part_has_its_own_members_rows():
 
 def make_members(threads=1, **settings):
     problem = make_problem(threads)
-    known = problem.net, problem.grid, problem.grid, problem.rows, problem.loss
-    return Members(*known, Settings(**settings))
+    parts = problem.net, problem.grid, problem.grid, problem.rows, problem.loss
+    return Members(*parts, Settings(**settings))
 
 
 def hold_all(grid, rows):

@@ -60,8 +60,8 @@ def test_the_best_settings_are_fitted_on_all_rows(tuned):
     X, y = draw_rows()
     assert tuned.best.loss == min(losses(tuned))
     assert {name: getattr(tuned.estimator, name) for name in tuned.best.settings} == tuned.best.settings
-    twin = clone(tuned.estimator).fit(X, y)
-    np.testing.assert_array_equal(tuned.estimator.predict(X), twin.predict(X))
+    again = clone(tuned.estimator).fit(X, y)
+    np.testing.assert_array_equal(tuned.estimator.predict(X), again.predict(X))
     assert tuned.estimator.model_.summary.n_rows == len(y)
 
 

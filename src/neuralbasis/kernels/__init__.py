@@ -1,9 +1,9 @@
 """Compiled inner loops, one file per use; none imports torch.
 
 Loops release the GIL and work on a range of rows or terms, first … last - 1, which plain threads share (`threads`).
-They write to the arrays that they are given and return -1, unless their docstring says otherwise. "Stored" in a name
-means sparse rows. A loop that calls one of another file is compiled together with it: after a change of the inner loop,
-delete the caches of both files.
+They write to the arrays that they are given and return -1, unless their docstring states otherwise. "Stored" in a
+name means sparse rows. A loop that calls one of another file is compiled together with it: after a change of the inner
+loop, delete the caches of both files.
 """
 # ruff: noqa: F401
 

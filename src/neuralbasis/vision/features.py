@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 PREFETCHED_BATCHES = 2  # decoded while the network computes
 Batch = dict[int, tuple[bytes | None, np.ndarray | Future[Picture]]]  # row -> key, and stored features or a picture
 # Both are part of the file format: with other values, existing caches would not be found.
-MAGIC = b"neuralbasis shelf 1\n"
-SUFFIX = ".shelf"
+MAGIC = b"neuralbasis store 1\n"
+SUFFIX = ".store"
 KEY_BYTES, CHECKSUM_BYTES = 16, 4
 
 
