@@ -284,6 +284,10 @@ class AdditiveModel:
         ]
         return replace(self, shapes=tuple(shapes))
 
+    def score_numbers(self, numbers: np.ndarray | SparseMatrix) -> np.ndarray:
+        """(N, K) scores of rows as returned by `Encoder.numbers`."""
+        return self._sum_terms(self._take_used(numbers), per_term=False)[:, 0]
+
     def _take_used(self, numbers: np.ndarray | SparseMatrix) -> np.ndarray | SparseMatrix:
         if self._used is None:
             return numbers

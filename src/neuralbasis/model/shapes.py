@@ -41,6 +41,31 @@ def find_sizes(measured: Measured | None, *tables: np.ndarray) -> np.ndarray | N
 
 
 @dataclass(frozen=True, eq=False)
+class Evidence:
+    """What the training rows say about one term.
+
+    Parameters
+    ----------
+    p_values : (K,) chance of as strong an effect if the term had none
+    multipliers : (K,) scores ± multiplier · error is a band that contains the whole curve with 95 % confidence
+    importance_errors : (K,) standard error of the importance
+    concurvity : share of the term's variance that all other terms together could express, 0 to 1
+    partner : the main effect that could express most of it; None if there is none
+    partner_concurvity : the share that the partner could express
+    """
+
+    p_values: np.ndarray
+    multipliers: np.ndarray
+    importance_errors: np.ndarray
+    concurvity: float = 0.0
+    partner: Term | None = None
+    partner_concurvity: float = 0.0
+
+    def __post_init__(self):
+        freeze_fields(self, "p_values", "multipliers", "importance_errors")
+
+
+@dataclass(frozen=True, eq=False)
 class Shape:
     """The table of one term.
 
@@ -49,10 +74,11 @@ class Shape:
     term : the features, increasing
     axes : one axis per feature: the column's own axis for a main effect, a coarser one for an interaction
     scores : (c_1, …, c_o, K) contribution of each cell; along each axis: missing, knots, unseen
-    spread : standard deviation of `scores` over the members, same shape
+    spread : standard error of `scores`, same shape
     weights : (c_1, …, c_o) training weight of each cell
     members : (c_1, …, c_o, M, K) tables of the members, whose mean is `scores`; main effects only, otherwise None
     measured : mean absolute contribution over the training rows, None if not measured
+    evidence : what the training rows say about the term, None if unknown
     """
 
     term: Term
@@ -62,6 +88,7 @@ class Shape:
     weights: np.ndarray
     members: np.ndarray | None = None
     measured: Measured | None = None
+    evidence: Evidence | None = None
 
     def __post_init__(self):
         freeze_fields(self, "scores", "spread", "weights", "members")

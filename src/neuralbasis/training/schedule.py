@@ -26,6 +26,7 @@ from .compile import compile_model
 from .defaults import FEW_ROWS, choose_knots
 from .engines import GridEngine
 from .history import History
+from .inference import infer, test_interactions
 from .lookup import choose_lookup
 from .network_learner import learn_network
 from .rows import Rows
@@ -37,6 +38,7 @@ from .wide import WideTrainer
 
 # Order of the terms of a stage -> the learners that propose tables for them, in the order of the stages.
 SCHEDULE = {1: ("network", "steps"), 2: ("network", "steps"), 3: ("network",)}
+MAX_CHANCE = 0.2  # p-value from which an automatic interaction is dropped
 STEP_SHARE = 0.5  # usual share of boosted steps; the network has the rest
 
 
@@ -83,7 +85,29 @@ class Trainer:
     def compile(self, codes: Codes, config: FitConfig, summary: Summary) -> AdditiveModel:
         n_rows = codes.rows.n_effective
         model = compile_model(self.stages, codes.encoder, codes.loss, codes.classes, config.n_jobs, summary, n_rows)
+        # Rows of an update, and a sample of rows that do not fit in memory, do not describe the whole model.
+        if codes.layout is None and codes.loader is None:
+            model = self._drop_without_evidence(model)
+            model = infer(model, codes, self.rows)
         return model.measure(codes.numbers, codes.sample.weights)
+
+    def _drop_without_evidence(self, model: AdditiveModel) -> AdditiveModel:
+        """The model without automatic interactions that all training rows together do not support.
+
+        DIFF: a level of 0.05 would drop all interactions whose band contains 0 everywhere, at the price of 1.1 % of the
+        loss on the tables of `choosing`: weak pairs help together. A level of 0.2 costs 0.4 %.
+        """
+        plan = self.codes.plan
+        chances = test_interactions(model, self.codes, self.rows) if plan.is_automatic else {}
+        weak = {term for term, chance in chances.items() if chance >= MAX_CHANCE and term not in plan.listed}
+        if not weak:
+            return model
+        dropped, kept = ([shape for shape in model.shapes if (shape.term in weak) == drop] for drop in (True, False))
+        self.ranking = [ranked._replace(chosen=ranked.chosen and ranked.features not in weak) for ranked in self.ranking]
+        lost = replace(model, shapes=tuple(dropped), intercept=np.zeros(model.n_outputs))
+        change = torch.from_numpy(lost.score_numbers(self.codes.numbers) / self.codes.loss.unit)
+        self.rows = replace(self.rows, init=self.rows.init - change[:, None].to(self.rows.init))
+        return replace(model, shapes=tuple(kept))
 
     def fit_stages(self) -> None:
         """Every stage of the schedule."""

@@ -1,0 +1,377 @@
+"""Inference: standard errors of shapes, tests of terms and concurvity, from one additive regression at a fitted model.
+
+    z = constant + Σ_t B_t(x) β_t + noise          β_t ~ N(0, (P_t / τ² + R_t)⁻¹)
+
+z and the weights of rows are the working response of the loss: the target of a regression, a Newton step of a logit.
+`TermBasis` has the functions B_t and their priors. The posterior of a term is averaged over a grid of τ and over its
+priors, weighted by their marginal likelihood. A term that rows say little about therefore keeps the width of all curves
+that are compatible with the rows, instead of that of a single smoothing parameter.
+
+In: a fitted model and its training rows. Out: the model; its shapes have standard errors, which include the difference
+between a shape and this regression, and `Evidence`. Everything is in the unit of the loss until it enters the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.linalg import eigh
+from scipy.special import expit, logsumexp
+from scipy.stats import ncx2, norm
+from threadpoolctl import threadpool_limits
+
+from ..encoding.layout import Layout, line_up
+from ..model.additive_model import AdditiveModel
+from ..model.shapes import Evidence, Shape
+from ..terms.term import Term
+from .codes import Codes
+from .rows import Rows
+from .term_basis import TermBasis, make_basis
+
+QUANTILE = float(norm.ppf(0.975))
+MAX_PIECES = {1: 40, 2: 5, 3: 3}  # between knots of an axis, by order of the term
+MAX_COEFFICIENTS = 1_000  # above, there are fewer pieces
+MAX_DESIGN = 2e7  # rows × coefficients; more rows are sampled for the information matrix
+MAX_SWEEPS = 6
+DEVIATIONS = np.geomspace(0.003, 3.0, 13)  # τ; 1 is the deviation of the target, or 2 in log odds
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """Coefficients of one term.
+
+    Parameters
+    ----------
+    mean, covariance : (q,), (q, q)
+    precision : (q, q) of the likeliest prior
+    information : (q, q) what the rows say about the coefficients if all other terms are unknown
+    p_value : chance of as strong an effect if there is none
+    """
+
+    mean: np.ndarray
+    covariance: np.ndarray
+    precision: np.ndarray
+    information: np.ndarray
+    p_value: float
+
+
+def infer(model: AdditiveModel, codes: Codes, rows: Rows) -> AdditiveModel:
+    """The model with standard errors and evidence of its terms; unchanged if it has too many terms.
+
+    rows : with the scores (N, M, K) of all members as `init`
+    """
+    shapes = [shape for shape in model.shapes if isinstance(shape, Shape)]
+    bases = choose_bases([(shape.term, shape.axes, _sum_axes(shape.weights)) for shape in shapes])
+    if bases is None or len(shapes) < len(model.shapes):
+        return model
+    with threadpool_limits(1):  # bits must not depend on the number of threads
+        design = Design(bases, model, codes, rows)
+        regressions = [Regression(design, output) for output in range(model.n_outputs)]
+        fits = [regression.fit() for regression in regressions]
+        overlaps = find_concurvity(regressions[0], fits[0])
+        described = [
+            describe_term(shape, basis, [fit[index] for fit in fits], codes.loss.unit, overlaps[index])
+            for index, (shape, basis) in enumerate(zip(shapes, bases, strict=True))
+        ]
+    return replace(model, shapes=tuple(described))
+
+
+def test_interactions(model: AdditiveModel, codes: Codes, rows: Rows) -> dict[Term, float]:
+    """p-values of the interactions, each tested alone beside all main effects; none if these are too many.
+
+    With several classes, the smallest p-value times their number.
+    """
+    shapes = [shape for shape in model.shapes if isinstance(shape, Shape)]
+    mains = tuple(shape for shape in shapes if len(shape.term) == 1)
+    bases = choose_bases([(shape.term, shape.axes, _sum_axes(shape.weights)) for shape in mains])
+    if bases is None or len(mains) == len(shapes):
+        return {}
+    found = {}
+    with threadpool_limits(1):
+        alone = replace(model, shapes=mains)
+        design = Design(bases, alone, codes, rows)
+        regressions = [Regression(design, output) for output in range(codes.loss.n_outputs)]
+        for regression in regressions:
+            regression.fit()
+        layout = model.layout
+        positions = layout.encode(codes.numbers[design.chosen], 1)
+        for index, shape in enumerate(model.shapes):
+            if len(shape.term) > 1:
+                basis = make_basis(shape.term, shape.axes, _sum_axes(shape.weights), MAX_PIECES[len(shape.term)])
+                places = line_up(positions, _find_axes(layout, index))
+                functions = basis.read([each.astype(float) for each in places])
+                chances = [regression.test(basis, functions) for regression in regressions]
+                found[shape.term] = min(1.0, min(chances) * len(chances))
+    return found
+
+
+def choose_bases(terms: Sequence[tuple]) -> list[TermBasis] | None:
+    """Bases of (term, axes, weights of each axis), with fewer pieces if coefficients are many; None if too many."""
+    bases: list[TermBasis] = []
+    for share in (1, 1 / 2, 1 / 4, 1 / 8):
+        bases = [make_basis(*term, max(2, round(share * MAX_PIECES[len(term[0])]))) for term in terms]
+        if sum(basis.size for basis in bases) <= MAX_COEFFICIENTS:
+            return bases
+    return bases if 0 < sum(basis.size for basis in bases) <= 2 * MAX_COEFFICIENTS else None
+
+
+def _sum_axes(weights: np.ndarray) -> list[np.ndarray]:
+    """The weights (cells,) along each axis of a table."""
+    axes = range(weights.ndim)
+    return [weights.sum(axis=tuple(e for e in axes if e != d)) for d in axes]
+
+
+class Design:
+    """Rows of the regression: their functions (n, p), target, weights, given scores and the present ones (N, K)."""
+
+    def __init__(self, bases: Sequence[TermBasis], model: AdditiveModel, codes: Codes, rows: Rows):
+        rows, layout, loss = rows.cpu(), model.layout, codes.loss
+        self.bases, self.is_class = bases, codes.classes is not None
+        index = {tuple(sorted(term)): number for number, term in enumerate(layout.terms)}
+        self.axes = [_find_axes(layout, index[basis.term]) for basis in bases]
+        self.positions = layout.encode(codes.numbers, 1)
+        ends = np.cumsum([0, *[basis.size for basis in bases]]).tolist()
+        self.slices = [slice(first, last) for first, last in zip(ends, ends[1:], strict=False)]
+        self.size, self.n_rows = ends[-1], len(rows.target)
+        self.target = rows.target.double().numpy()
+        self.weights = rows.weights.double().numpy() * (rows.n_effective / self.n_rows)
+        self.scores = (model.score_numbers(codes.numbers) - loss.shift) / loss.unit
+        self.given = np.zeros_like(self.scores)
+        if codes.rows.init is not None:
+            self.given = codes.rows.init[:, 0].double().cpu().numpy()
+            self.scores = self.scores + self.given
+        self.scale = 2.0 if self.is_class else 1.0
+        self.noise = None if self.is_class else find_noise(rows)
+        self.chosen = np.arange(self.n_rows)
+        if self.n_rows * self.size > MAX_DESIGN:
+            drawn = np.random.default_rng(0).permutation(self.n_rows)
+            self.chosen = np.sort(drawn[: int(MAX_DESIGN / self.size)])
+        self.is_sampled = len(self.chosen) < self.n_rows
+        self.functions = self.read(self.chosen)
+
+    def read(self, rows: np.ndarray) -> np.ndarray:
+        """(n, p) functions of some rows."""
+        found, positions = np.empty((len(rows), self.size)), self.positions[rows]
+        for basis, axes, part in zip(self.bases, self.axes, self.slices, strict=True):
+            found[:, part] = basis.read([each.astype(float) for each in line_up(positions, axes)])
+        return found
+
+    def row_blocks(self) -> Iterator[np.ndarray]:
+        step = max(1, int(MAX_DESIGN / self.size / 4))
+        for first in range(0, self.n_rows, step):
+            yield np.arange(first, min(first + step, self.n_rows))
+
+
+def _find_axes(layout: Layout, index: int) -> np.ndarray:
+    """Axes of a term in the order of its features."""
+    own = layout.term_axis[layout.term_start[index] :][: len(layout.terms[index])]
+    return own[np.argsort(layout.terms[index])]
+
+
+def find_noise(rows: Rows) -> float | None:
+    """Mean squared residual of a regression over held-out rows; None if no row is held out."""
+    assert rows.init is not None
+    parts = rows.weights[:, None].double() * rows.held_out
+    if not bool(parts.any()):
+        return None
+    squares = (rows.target[:, None].double() - rows.init[..., 0].double()) ** 2
+    return float(np.clip(float((parts * squares).sum() / parts.sum()), 1e-8, 1.0))
+
+
+class Regression:
+    """The regression of one output."""
+
+    def __init__(self, design: Design, output: int):
+        self.design, self.output = design, output
+        self.variance = design.noise or 1.0
+
+    def fit(self) -> list[Posterior]:
+        """Posteriors of all terms, after a few sweeps over their priors."""
+        design, found = self.design, []
+        priors = [sum(basis.priors[0]) / design.scale**2 for basis in design.bases]
+        self.scores = design.scores[:, self.output]
+        moves = design.is_class and not design.is_sampled  # Newton steps from the present scores
+        for sweep in range(MAX_SWEEPS):
+            if sweep == 0 or moves:
+                self._make_equations()
+            precision = self.matrix / self.variance
+            for prior, part in zip(priors, design.slices, strict=True):
+                precision[part, part] += prior
+            self.covariance = np.linalg.inv(precision)
+            self.mean = self.covariance @ self.vector / self.variance
+            if moves:
+                fitted = (design.functions - self.middle) @ self.mean + self.level
+                self.scores = np.clip(fitted, -15, 15)
+            elif not design.is_class:
+                self._update_variance()
+            found = [
+                find_posterior(basis, self.mean[part], self.covariance[part, part], prior, design.scale)
+                for basis, part, prior in zip(design.bases, design.slices, priors, strict=True)
+            ]
+            is_same = all(np.array_equal(new.precision, old) for new, old in zip(found, priors, strict=True))
+            priors = [posterior.precision for posterior in found]
+            if sweep > 1 and is_same:
+                break
+        return found
+
+    def test(self, basis: TermBasis, functions: np.ndarray) -> float:
+        """p-value of a further term with these functions (n, q) of the chosen rows."""
+        design = self.design
+        weights = self.weights[design.chosen] / self.variance
+        own = design.functions - self.middle
+        rest = self.response[design.chosen] - self.level - own @ self.mean
+        added = functions - weights @ functions / weights.sum()
+        cross = (own.T * weights) @ added
+        information = (added.T * weights) @ added - cross.T @ self.covariance @ cross
+        return test_effect(_make_positive(information), added.T @ (weights * rest), sum(basis.priors[0]))
+
+    def _make_equations(self) -> None:
+        """Information matrix (p, p) and vector (p,) of the working response at the present scores.
+
+        Means of the response and of the functions are removed. All rows give the vector; the matrix may come from a
+        sample of them.
+        """
+        design = self.design
+        self.weights, self.response = weights, response = self._linearize()
+        own = weights[design.chosen] * (weights.sum() / weights[design.chosen].sum())
+        self.level = np.average(response, weights=weights)
+        self.middle = own @ design.functions / own.sum()
+        matrix = (design.functions.T * own) @ design.functions
+        self.matrix = matrix - own.sum() * np.outer(self.middle, self.middle)
+        pull = weights * (response - self.level)
+        if design.is_sampled:
+            self.vector = np.sum([pull[rows] @ design.read(rows) for rows in design.row_blocks()], axis=0)
+        else:
+            self.vector = pull @ design.functions
+
+    def _linearize(self) -> tuple[np.ndarray, np.ndarray]:
+        """Weights and working response (N,) without the given scores."""
+        design, k = self.design, self.output
+        if not design.is_class:
+            return design.weights, design.target - design.given[:, 0]
+        is_binary = design.scores.shape[1] == 1
+        share = expit(np.clip(self.scores if is_binary else self.scores - self._others, -15, 15))
+        curvature = np.maximum(share * (1 - share), 1e-3)
+        error = (design.target == (1 if is_binary else k)) - share
+        return design.weights * curvature, self.scores - design.given[:, k] + error / curvature
+
+    @cached_property
+    def _others(self) -> np.ndarray:
+        """(N,) log of the sum of the exponentials of the other classes' scores."""
+        return logsumexp(np.delete(self.design.scores, self.output, axis=1), axis=1)
+
+    def _update_variance(self) -> None:
+        """Residual variance of a regression, at most that of held-out rows and at least half of it."""
+        design = self.design
+        weights, n_used = design.weights[design.chosen], np.sum(self.covariance * self.matrix) / self.variance
+        rest = self.response[design.chosen] - self.level - (design.functions - self.middle) @ self.mean
+        found = weights @ rest**2 / weights.sum() / max(1 - (1 + n_used) / design.weights.sum(), 1e-3)
+        limits = (1e-8, 1.0) if design.noise is None else (design.noise / 2, design.noise)
+        self.variance = float(np.clip(found, *limits))
+
+
+def find_posterior(
+    basis: TermBasis, mean: np.ndarray, covariance: np.ndarray, precision: np.ndarray, scale: float
+) -> Posterior:
+    """Average the posterior of one term over its priors, given the posterior under the prior with this precision."""
+    inverse = np.linalg.inv(covariance)
+    information, pull = _make_positive(inverse - precision), inverse @ mean
+    logs, means, covariances, precisions = [], [], [], []
+    ratio = 1 / DEVIATIONS[:, None] ** 2
+    # A flat prior of τ up to half of the target's deviation, with a long tail.
+    habit = np.log(DEVIATIONS / (1 + (2 * DEVIATIONS) ** 2))
+    for moving, fixed in [(moving / scale**2, fixed / scale**2) for moving, fixed in basis.priors]:
+        whole, prior = information + fixed + moving, fixed + moving
+        share, vectors = eigh(moving, whole)
+        share_before = np.clip(eigh(moving, prior, eigvals_only=True), 0, 1)
+        shrunk = 1 / np.maximum(1 - share + share * ratio, 1e-12)  # (deviations, q)
+        before = np.log(np.maximum(1 - share_before + share_before * ratio, 1e-12)).sum(axis=1)
+        volume = np.linalg.slogdet(prior)[1] - np.linalg.slogdet(whole)[1]
+        turned = vectors.T @ pull
+        logs.append(habit + (volume + before + np.log(shrunk).sum(axis=1) + shrunk @ turned**2) / 2)
+        means.append((shrunk * turned) @ vectors.T)
+        covariances.append((vectors * shrunk[:, None]) @ vectors.T)
+        precisions += [fixed + moving * each for each in ratio[:, 0]]
+    chances = np.exp(np.concatenate(logs) - logsumexp(np.concatenate(logs)))
+    found = np.concatenate(means)
+    average = chances @ found
+    total = np.einsum("k,kij->ij", chances, np.concatenate(covariances))
+    total += ((found - average).T * chances) @ (found - average)
+    p_value = test_effect(information, pull, sum(basis.priors[0]))
+    return Posterior(average, total, precisions[int(chances.argmax())], information, p_value)
+
+
+def _make_positive(matrix: np.ndarray) -> np.ndarray:
+    """The matrix without the negative eigenvalues that rounding left in it."""
+    values, vectors = eigh((matrix + matrix.T) / 2)
+    return (vectors * np.maximum(values, 1e-12 * max(values[-1], 1e-300))) @ vectors.T
+
+
+def test_effect(information: np.ndarray, pull: np.ndarray, precision: np.ndarray) -> float:
+    """Score test of a term's variance: the chance of as large a value of pullᵀ precision⁻¹ pull without an effect.
+
+    Without an effect, `pull` is normal with covariance `information`, and the value is a sum of chi-squares weighted by
+    eigenvalues. Its first four moments are matched by a noncentral chi-square (Liu, Tang and Zhang, 2009).
+    """
+    sizes = np.maximum(eigh(information, precision, eigvals_only=True), 0.0)
+    value = float(pull @ np.linalg.solve(precision, pull))
+    first, second, third, fourth = (float((sizes**power).sum()) for power in (1, 2, 3, 4))
+    if first <= 0:
+        return 1.0
+    skew, tail = third / second**1.5, fourth / second**2
+    root = 1 / (skew - np.sqrt(skew**2 - tail)) if skew**2 > tail else 1 / skew
+    shift = max(skew * root**3 - root**2, 0.0) if skew**2 > tail else 0.0
+    freedom = root**2 - 2 * shift
+    at = (value - first) / np.sqrt(second) * root + freedom + shift
+    return float(ncx2.sf(at, freedom, shift)) if at > 0 else 1.0
+
+
+def describe_term(
+    shape: Shape, basis: TermBasis, posteriors: Sequence[Posterior], unit: float, overlap: tuple
+) -> Shape:
+    """The shape with standard errors, in the unit of the target, and the evidence of each output."""
+    weights, functions = shape.weights.ravel(), basis.cells
+    draws, used = np.random.default_rng(0).normal(size=(basis.size, 500)), weights > 0
+    errors, multipliers, sizes = [], [], []
+    for output, posterior in enumerate(posteriors):
+        scores = shape.scores[..., output].ravel() / unit
+        gap = scores - functions @ posterior.mean
+        gap = np.where(functions.any(axis=1), gap - np.average(gap, weights=weights), 0.0)
+        variance = np.einsum("cq,qr,cr->c", functions, posterior.covariance, functions, optimize=True)
+        error = np.sqrt(np.maximum(variance, 0.0) + (gap / QUANTILE) ** 2)
+        values, vectors = eigh(posterior.covariance)
+        drawn = functions[used] @ (vectors * np.sqrt(np.maximum(values, 0.0))) @ draws
+        top = np.max(np.abs(drawn) / np.maximum(error[used], 1e-12)[:, None], axis=0, initial=0.0)
+        errors.append(unit * error.reshape(shape.weights.shape))
+        multipliers.append(max(QUANTILE, float(np.quantile(top, 0.95))))
+        drawn += scores[used, None]
+        sizes.append(unit * float(np.average(np.abs(drawn), axis=0, weights=weights[used]).std()))
+    p_values = np.array([posterior.p_value for posterior in posteriors])
+    evidence = Evidence(p_values, np.array(multipliers), np.array(sizes), *overlap)
+    return replace(shape, spread=np.stack(errors, axis=-1), evidence=evidence)
+
+
+def find_concurvity(regression: Regression, found: Sequence[Posterior]) -> list[tuple[float, Term | None, float]]:
+    """For each term the share of the information on its curve that is lost because all other terms are unknown too,
+    the main effect that causes most of it, and the share that is lost by this one alone."""
+    design, matrix = regression.design, regression.matrix / regression.variance
+    parts = list(zip(design.bases, design.slices, found, strict=True))
+    singles = [(basis.term, part, matrix[part, part] + own.precision) for basis, part, own in parts if len(basis.term) == 1]
+    overlaps: list[tuple[float, Term | None, float]] = []
+    for basis, part, own in parts:
+        whole = float(own.mean @ matrix[part, part] @ own.mean)
+        if whole <= 1e-9:
+            overlaps.append((0.0, None, 0.0))
+            continue
+        lost = 1 - float(own.mean @ own.information @ own.mean) / whole
+        shares: dict[Term, float] = {}
+        for term, other, precision in singles:
+            if term[0] not in basis.term:
+                reach = matrix[other, part] @ own.mean
+                shares[term] = float(reach @ np.linalg.solve(precision, reach)) / whole
+        best = max(shares, key=shares.__getitem__, default=None)
+        overlaps.append((min(max(lost, 0.0), 1.0), best, 0.0 if best is None else min(shares[best], 1.0)))
+    return overlaps
