@@ -359,7 +359,9 @@ def find_concurvity(regression: Regression, found: Sequence[Posterior]) -> list[
     the main effect that causes most of it, and the share that is lost by this one alone."""
     design, matrix = regression.design, regression.matrix / regression.variance
     parts = list(zip(design.bases, design.slices, found, strict=True))
-    singles = [(basis.term, part, matrix[part, part] + own.precision) for basis, part, own in parts if len(basis.term) == 1]
+    singles = [
+        (basis.term, part, matrix[part, part] + own.precision) for basis, part, own in parts if len(basis.term) == 1
+    ]
     overlaps: list[tuple[float, Term | None, float]] = []
     for basis, part, own in parts:
         whole = float(own.mean @ matrix[part, part] @ own.mean)
