@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from scipy.linalg import eigh
@@ -64,7 +65,7 @@ def infer(model: AdditiveModel, codes: Codes, rows: Rows) -> AdditiveModel:
     rows : with the scores (N, M, K) of all members as `init`
     """
     shapes = [shape for shape in model.shapes if isinstance(shape, Shape)]
-    bases = choose_bases([(shape.term, shape.axes, _sum_axes(shape.weights)) for shape in shapes])
+    bases = choose_bases(shapes)
     if bases is None or len(shapes) < len(model.shapes):
         return model
     with threadpool_limits(1):  # bits must not depend on the number of threads
@@ -86,7 +87,7 @@ def test_interactions(model: AdditiveModel, codes: Codes, rows: Rows) -> dict[Te
     """
     shapes = [shape for shape in model.shapes if isinstance(shape, Shape)]
     mains = tuple(shape for shape in shapes if len(shape.term) == 1)
-    bases = choose_bases([(shape.term, shape.axes, _sum_axes(shape.weights)) for shape in mains])
+    bases = choose_bases(mains)
     if bases is None or len(mains) == len(shapes):
         return {}
     found = {}
@@ -100,7 +101,7 @@ def test_interactions(model: AdditiveModel, codes: Codes, rows: Rows) -> dict[Te
         positions = layout.encode(codes.numbers[design.chosen], 1)
         for index, shape in enumerate(model.shapes):
             if len(shape.term) > 1:
-                basis = make_basis(shape.term, shape.axes, _sum_axes(shape.weights), MAX_PIECES[len(shape.term)])
+                basis = make_basis(shape.term, shape.axes, shape.weights, MAX_PIECES[len(shape.term)])
                 places = line_up(positions, _find_axes(layout, index))
                 functions = basis.read([each.astype(float) for each in places])
                 chances = [regression.test(basis, functions) for regression in regressions]
@@ -108,20 +109,15 @@ def test_interactions(model: AdditiveModel, codes: Codes, rows: Rows) -> dict[Te
     return found
 
 
-def choose_bases(terms: Sequence[tuple]) -> list[TermBasis] | None:
-    """Bases of (term, axes, weights of each axis), with fewer pieces if coefficients are many; None if too many."""
+def choose_bases(shapes: Sequence[Shape]) -> list[TermBasis] | None:
+    """Bases of the shapes, with fewer pieces if coefficients are many; None if they are too many."""
     bases: list[TermBasis] = []
     for share in (1, 1 / 2, 1 / 4, 1 / 8):
-        bases = [make_basis(*term, max(2, round(share * MAX_PIECES[len(term[0])]))) for term in terms]
+        pieces = {order: max(2, round(share * count)) for order, count in MAX_PIECES.items()}
+        bases = [make_basis(shape.term, shape.axes, shape.weights, pieces[len(shape.term)]) for shape in shapes]
         if sum(basis.size for basis in bases) <= MAX_COEFFICIENTS:
             return bases
     return bases if 0 < sum(basis.size for basis in bases) <= 2 * MAX_COEFFICIENTS else None
-
-
-def _sum_axes(weights: np.ndarray) -> list[np.ndarray]:
-    """The weights (cells,) along each axis of a table."""
-    axes = range(weights.ndim)
-    return [weights.sum(axis=tuple(e for e in axes if e != d)) for d in axes]
 
 
 class Design:
@@ -134,7 +130,7 @@ class Design:
         self.axes = [_find_axes(layout, index[basis.term]) for basis in bases]
         self.positions = layout.encode(codes.numbers, 1)
         ends = np.cumsum([0, *[basis.size for basis in bases]]).tolist()
-        self.slices = [slice(first, last) for first, last in zip(ends, ends[1:], strict=False)]
+        self.slices = [slice(*pair) for pair in pairwise(ends)]
         self.size, self.n_rows = ends[-1], len(rows.target)
         self.target = rows.target.double().numpy()
         self.weights = rows.weights.double().numpy() * (rows.n_effective / self.n_rows)
@@ -191,7 +187,7 @@ class Regression:
     def fit(self) -> list[Posterior]:
         """Posteriors of all terms, after a few sweeps over their priors."""
         design, found = self.design, []
-        priors = [sum(basis.priors[0]) / design.scale**2 for basis in design.bases]
+        priors = [basis.precision / design.scale**2 for basis in design.bases]
         self.scores = design.scores[:, self.output]
         moves = design.is_class and not design.is_sampled  # Newton steps from the present scores
         for sweep in range(MAX_SWEEPS):
@@ -226,7 +222,7 @@ class Regression:
         added = functions - weights @ functions / weights.sum()
         cross = (own.T * weights) @ added
         information = (added.T * weights) @ added - cross.T @ self.covariance @ cross
-        return test_effect(_make_positive(information), added.T @ (weights * rest), sum(basis.priors[0]))
+        return test_effect(_make_positive(information), added.T @ (weights * rest), basis.precision)
 
     def _make_equations(self) -> None:
         """Information matrix (p, p) and vector (p,) of the working response at the present scores.
@@ -300,7 +296,7 @@ def find_posterior(
     average = chances @ found
     total = np.einsum("k,kij->ij", chances, np.concatenate(covariances))
     total += ((found - average).T * chances) @ (found - average)
-    p_value = test_effect(information, pull, sum(basis.priors[0]))
+    p_value = test_effect(information, pull, basis.precision)
     return Posterior(average, total, precisions[int(chances.argmax())], information, p_value)
 
 

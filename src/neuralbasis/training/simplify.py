@@ -15,7 +15,6 @@ from scipy.optimize import isotonic_regression
 from ..model.additive_model import AdditiveModel
 from ..model.shapes import AnyShape, Shape
 
-
 # Standard errors by which a curve may move. On the tables of `choosing`, 0.2 removes 85 % of the turns and raises the
 # loss by 0.3 %, 0.5 raises it by 1.9 %.
 N_ERRORS = 0.2

@@ -41,6 +41,11 @@ class TermBasis:
         """q, the number of coefficients."""
         return len(self.priors[0][0])
 
+    @property
+    def precision(self) -> np.ndarray:
+        """(q, q) of the first prior at τ = 1."""
+        return self.priors[0][0] + self.priors[0][1]
+
     @cached_property
     def cells(self) -> np.ndarray:
         """(cells, q) functions at all cells of the table."""
@@ -56,18 +61,22 @@ class TermBasis:
         return reduce(lambda low, high: (low[:, :, None] * high[:, None]).reshape(len(low), -1), found)
 
 
-def make_basis(term: Term, axes: Sequence[Axis], weights: Sequence[np.ndarray], n_pieces: int) -> TermBasis:
-    """The functions of a term with about `n_pieces` pieces along each axis; `weights` (cells,) are those of each axis.
+def make_basis(term: Term, axes: Sequence[Axis], weights: np.ndarray, n_pieces: int) -> TermBasis:
+    """The functions of a term with about `n_pieces` pieces along each axis.
+
+    weights : (c_1, …, c_o) training weight of each cell
 
     Examples
     --------
     >>> from neuralbasis.encoding.axis import continuous_axis
     >>> axis = continuous_axis("age", np.arange(100.0))
-    >>> basis = make_basis((0,), [axis], [np.r_[0.0, np.ones(100), 0.0]], 4)
+    >>> basis = make_basis((0,), [axis], np.r_[0.0, np.ones(100), 0.0], 4)
     >>> basis.cells.shape, basis.read([np.array([1.0, 30.5])]).shape
     ((102, 5), (2, 5))
     """
-    parts = [_make_margin(axis, weight, n_pieces) for axis, weight in zip(axes, weights, strict=True)]
+    dims = range(weights.ndim)
+    margins_of = [weights.sum(axis=tuple(e for e in dims if e != d)) for d in dims]
+    parts = [_make_margin(axis, own, n_pieces) for axis, own in zip(axes, margins_of, strict=True)]
     margins = tuple(margin for margin, *_ in parts)
     if len(parts) > 1:
         whole = reduce(np.kron, [first + alone for _, first, _, alone in parts])
