@@ -48,6 +48,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     "newsgroups": Benchmark("accuracy.newsgroups", "20 Newsgroups, 146,016 sparse columns"),
     "planted": Benchmark("accuracy.planted", "rank of planted pairs", "--ebm-mains"),
     "stability": Benchmark("accuracy.stability", "standard deviation of shapes over seeds"),
+    "bands": Benchmark("accuracy.bands", "bands of main effects: coverage of the true effects"),
+    "no_effect": Benchmark("accuracy.no_effect", "the test of no effect: rejections and power, next to splines"),
     "intervals": Benchmark("accuracy.intervals", "prediction intervals: coverage and width, next to CV+"),
     "speed.epoch": Benchmark("speed.epoch", "one training epoch, batches of 8,192 rows", "--batch 8192"),
     "speed.epoch.small": Benchmark("speed.epoch", "one training epoch, batches of 1,024 rows"),

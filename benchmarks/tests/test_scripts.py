@@ -267,6 +267,21 @@ def test_stability() -> None:
     assert len(tables[1].rows) == 8
 
 
+def test_bands() -> None:
+    (table,) = read_tables(run("bands", "--quick", "--families", "levels,missing_binary", "--sizes", "300"))
+    assert table.names == ["levels", "missing_binary"]
+    for column in ("pointwise", "whole curve", "99 % of rows", "evidence"):
+        assert all(0 <= share <= 1 for share in table.numbers(column))
+    assert_positive(table.numbers("error / RMSE") + table.numbers("shape error"))
+
+
+def test_no_effect() -> None:
+    (table,) = read_tables(run("no_effect", "--quick", "--families", "levels,missing_binary"))
+    assert table.names == ["levels", "missing_binary", "all"]
+    for column in ("independent, ours", "correlated, ours", "power, ours"):
+        assert all(0 <= share <= 1 for share in table.numbers(column))
+
+
 def test_intervals() -> None:
     (table,) = read_tables(run("intervals", "--quick"))
     assert table.names == ["diabetes", "diabetes", "abalone", "abalone", "bike", "ca"]

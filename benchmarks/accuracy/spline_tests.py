@@ -1,0 +1,75 @@
+"""Drop-one tests of columns in an unpenalised additive model of B-splines, with statsmodels.
+
+In: a table, its target and its task. Out: p-values (D,) of "this column has no effect": the F-test of a linear
+regression, the likelihood-ratio test of a logistic regression. A column of numbers has 5 degrees of freedom, and one
+more if values are missing; a column of levels has one for each level but the first.
+"""
+
+from __future__ import annotations
+
+import warnings
+from importlib.util import find_spec
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy.stats import chi2
+
+from .shape_metrics import read_numbers
+
+N_KNOTS, DEGREE = 4, 3  # 4 + 3 - 1 functions, without the first: 5 degrees of freedom
+MIN_ROWS_PER_COEFFICIENT = 4  # of a logistic regression
+MISSING = None if find_spec("statsmodels") else "the package statsmodels is not installed: pip install statsmodels"
+
+
+def test_columns(X: Any, y: np.ndarray, task: str) -> np.ndarray:
+    """p-values (D,); NaN if classes have too few rows for a finite fit."""
+    parts = [
+        write_levels(X.iloc[:, column]) if numbers is None else write_spline(numbers)
+        for column, numbers in enumerate(read_numbers(X))
+    ]
+    ends = np.cumsum([1, *[part.shape[1] for part in parts]])
+    design = np.column_stack([np.ones(len(y)), *parts])
+    if task == "classification" and len(y) < MIN_ROWS_PER_COEFFICIENT * design.shape[1]:
+        return np.full(len(parts), np.nan)
+    slices = [np.arange(first, last) for first, last in pairwise(ends)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # separated classes
+        try:
+            return test_linear(design, slices, y) if task == "regression" else test_logistic(design, slices, y)
+        except np.linalg.LinAlgError:
+            return np.full(len(parts), np.nan)
+
+
+def write_spline(values: np.ndarray) -> np.ndarray:
+    """B-splines with knots at quantiles; missing values are at the median and have a column of their own."""
+    from sklearn.preprocessing import SplineTransformer
+
+    absent = np.isnan(values)
+    filled = np.where(absent, np.nanmedian(values), values)[:, None]
+    splines = SplineTransformer(N_KNOTS, DEGREE, knots="quantile", include_bias=False).fit_transform(filled)
+    return np.column_stack([splines, absent]) if absent.any() else splines
+
+
+def write_levels(column: Any) -> np.ndarray:
+    """Indicators of the levels that occur, without the first."""
+    _, places = np.unique(column.cat.codes.to_numpy(), return_inverse=True)
+    return np.eye(places.max() + 1)[places][:, 1:]
+
+
+def test_linear(design: np.ndarray, slices: list[np.ndarray], y: np.ndarray) -> np.ndarray:
+    import statsmodels.api as sm
+
+    fit, names = sm.OLS(y, design).fit(), np.eye(design.shape[1])
+    return np.array([float(fit.f_test(names[own]).pvalue) for own in slices])
+
+
+def test_logistic(design: np.ndarray, slices: list[np.ndarray], y: np.ndarray) -> np.ndarray:
+    import statsmodels.api as sm
+
+    def find_likelihood(columns: np.ndarray) -> float:
+        return float(sm.Logit(y, columns).fit(disp=0, maxiter=50).llf)
+
+    whole = find_likelihood(design)
+    gains = [2 * (whole - find_likelihood(np.delete(design, own, axis=1))) for own in slices]
+    return np.array([chi2.sf(max(gain, 0.0), len(own)) for gain, own in zip(gains, slices, strict=True)])
