@@ -34,7 +34,7 @@ from .factors import Contributions, Factors, LowRankPredictor, fill_contribution
 from .predictor import TablePredictor, make_predictors, take_rows
 from .residuals import Residuals
 from .scorecard import Scorecard, describe, scorecard
-from .shapes import AnyShape, LowRankShape, square_spreads
+from .shapes import AnyShape, LowRankShape, renumber, square_spreads
 from .summary import Summary
 
 CACHED_NUMBERS = 1 << 16  # scores to which the link is applied at a time: they stay in the cache
@@ -216,11 +216,10 @@ class AdditiveModel:
         return self.residuals
 
     def predict_with_uncertainty(self, X: Any) -> np.ndarray:
-        """(N, 2) score and its deviation over the members, (N, K, 2) with three classes or more.
+        """(N, 2) score and its standard error, (N, K, 2) with three classes or more.
 
-        The deviation is the root of the sum over all terms of the squared `spread`, whose squares are
-        interpolated between knots like scores. It measures how far members differ, not how far the target scatters
-        around the score, which is what `predict_interval` measures.
+        The standard error is the root of the sum over all terms of the squared `spread`, interpolated between knots
+        like scores. `predict_interval` measures how far the target scatters around the score.
         """
         errors = np.sqrt(np.maximum(self._variances[1].scores(X), 0.0)) * self._variances[0]
         found = np.stack([self.scores(X), errors], axis=2)
@@ -233,10 +232,7 @@ class AdditiveModel:
         return unit, replace(self, intercept=np.zeros(self.n_outputs), shapes=shapes, residuals=None)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to one file for `neuralbasis.load`. The format uses no pickle; reading it needs no torch.
-
-        An existing file is replaced atomically.
-        """
+        """Write the model to one file for `neuralbasis.load`, without pickle; replaces an existing file atomically."""
         write_model(self, path)
 
     def scorecard(self, term: Any = None, max_rows: int | None = None) -> Scorecard:
@@ -444,7 +440,7 @@ def _find_used(n_columns: int, shapes: Sequence[AnyShape]) -> tuple[list[int] | 
     if 2 * len(used) >= n_columns or len(tables) < len(shapes):
         return None, shapes
     number = {feature: index for index, feature in enumerate(used)}
-    return used, [replace(shape, term=tuple(number[feature] for feature in shape.term)) for shape in tables]
+    return used, [renumber(shape, number) for shape in tables]
 
 
 def _number_levels(axis: Axis) -> Mapping[str, float] | None:

@@ -1,13 +1,13 @@
 """Shapes: the table of one term, which a model consists of and its file stores.
 
 `Shape` holds a plain table, `TiedShape` a few shapes that all classes mix, `LowRankShape` one term of `Factors`. All
-three offer term, axes, scores, spread, weights, members and importances.
+three offer term, axes, scores, spread, weights, members, evidence and importances.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -126,6 +126,7 @@ class TiedShape:
     mix: np.ndarray
     weights: np.ndarray
     measured: Measured | None = None
+    evidence: None = None
 
     def __post_init__(self):
         freeze_fields(self, "values", "mix", "weights")
@@ -167,6 +168,7 @@ class LowRankShape:
     index: int
     axes: tuple[Axis, ...]
     members: None = None
+    evidence: None = None
 
     @property
     def _features(self) -> np.ndarray:
@@ -208,6 +210,24 @@ class LowRankShape:
 
 
 AnyShape = Shape | TiedShape | LowRankShape
+
+
+def renumber(shape: Shape | TiedShape, numbers: Mapping[int, int]) -> Shape | TiedShape:
+    """The shape with other numbers of its features, in the same order. A partner without a number is left out."""
+    term = tuple(numbers[feature] for feature in shape.term)
+    if isinstance(shape, TiedShape) or shape.evidence is None:
+        return replace(shape, term=term)
+    evidence, partner = shape.evidence, shape.evidence.partner
+    if partner is not None and all(feature in numbers for feature in partner):
+        evidence = replace(evidence, partner=tuple(numbers[feature] for feature in partner))
+    elif partner is not None:
+        evidence = replace(evidence, partner=None, partner_concurvity=0.0)
+    return replace(shape, term=term, evidence=evidence)
+
+
+def have_evidence(shapes: Sequence[AnyShape]) -> bool:
+    """Whether every shape has evidence, and its spread is a standard error."""
+    return len(shapes) > 0 and all(shape.evidence is not None for shape in shapes)
 
 
 def mean_size(scores: np.ndarray, weights: np.ndarray) -> np.ndarray:

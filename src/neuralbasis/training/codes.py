@@ -21,7 +21,7 @@ from ..encoding.layout import Layout, lay_out
 from ..losses.loss import Loss
 from ..model.additive_model import AdditiveModel
 from ..model.factors import Factors
-from ..model.shapes import LowRankShape
+from ..model.shapes import LowRankShape, renumber
 from ..terms.term import Plan, Ranked, Term
 from .block_loader import BlockLoader
 from .checkpointer import NO_CHECKPOINTS, Checkpointer
@@ -111,8 +111,9 @@ class Codes:
         if self.whole is None:
             return model
         tables = [shape for shape in model.shapes if not isinstance(shape, LowRankShape)]
-        shapes = tuple(replace(shape, term=self._widen_term(shape.term)) for shape in tables)
-        return replace(model, encoder=self.whole, shapes=shapes)
+        features = range(len(self.whole.axes)) if self.features is None else self.features
+        numbers = dict(enumerate(features))
+        return replace(model, encoder=self.whole, shapes=tuple(renumber(shape, numbers) for shape in tables))
 
     def widen_ranked(self, ranked: Ranked) -> Ranked:
         return ranked._replace(features=self._widen_term(ranked.features))
