@@ -2,24 +2,27 @@
 
     score = intercept + Σ_terms contribution          importance of a term = mean |contribution| over training rows
 
-    explain_global     every term: table, spread, importance, and the terms that raise or lower the score of each class
+    explain_global     every term: table, standard errors, importance; the terms that raise or lower each class
     explain_class      one class: the shapes of the terms that raise or lower its score
     explain_local      rows: the contribution of every term
     explain_picture    one row of concepts, and where in a picture they were found
+    evidence           every term: standard error of the importance, test, concurvity
     stability          how much the shapes of several models differ
 
 In: an AdditiveModel or a fitted estimator. Out: frozen records. `.data(key)` and `.visualize(key)` follow InterpretML.
 """
 
+from ..model.shapes import Evidence
 from .classes import ClassExplanation, explain_class
 from .comparison import Stability, stability
 from .explanation import Value
 from .pictures import PictureExplanation, Sight, explain_picture
 from .rows import LocalExplanation, RowView, explain_local
+from .significance import ModelEvidence, TermEvidence, evidence
 from .terms import ClassView, GlobalExplanation, Leaning, TermView, explain_global
 
 __all__ = [
-    "ClassExplanation", "ClassView", "GlobalExplanation", "Leaning", "LocalExplanation", "PictureExplanation",
-    "RowView", "Sight", "Stability", "TermView", "Value",
-    "explain_class", "explain_global", "explain_local", "explain_picture", "stability",
+    "ClassExplanation", "ClassView", "Evidence", "GlobalExplanation", "Leaning", "LocalExplanation", "ModelEvidence",
+    "PictureExplanation", "RowView", "Sight", "Stability", "TermEvidence", "TermView", "Value",
+    "evidence", "explain_class", "explain_global", "explain_local", "explain_picture", "stability",
 ]  # fmt: skip

@@ -22,7 +22,7 @@ from ..data.columns import level_text
 from ..encoding.axis import Axis
 from ..printable import escape
 from .interpolation import interpolate_knots
-from .shapes import AnyShape
+from .shapes import AnyShape, have_evidence
 from .term_table import STRAIGHT, TermTable, list_cells, make_term_table
 
 WIDTH = 100  # characters per line
@@ -105,7 +105,7 @@ def describe(model: Any) -> str:
     importances = model.importances()
     order = np.argsort(-importances, kind="stable")
     shown = order[:MAX_TERMS]
-    names = [_shorten(model.term_names[t]) for t in shown]
+    names = [shorten(model.term_names[t]) for t in shown]
     hidden = len(order) - len(shown)
     lines = [*_format_formula(model, shown, names, hidden), "", *_format_terms(model, shown, names, importances)]
     if hidden:
@@ -129,7 +129,7 @@ class Scorecard:
     heading: str = ""
 
     def __str__(self) -> str:
-        outputs = [_shorten(str(label)) for label in self.outputs]
+        outputs = [shorten(str(label)) for label in self.outputs]
         texts = ["\n".join(_format_table(table, outputs)) for table in self.tables]
         return "\n\n".join([self.heading, *texts] if self.heading else texts)
 
@@ -139,7 +139,7 @@ class Scorecard:
         """The printed cells as records in full precision, such as for `pandas.DataFrame(card.to_rows())`.
 
         A record holds the term; the kind ("missing", "knot", "level", "unseen") and the value of the cell for each
-        column; the class if there are several; score, spread over the members, training weight and its share.
+        column; the class if there are several; score, its standard error "spread", training weight and its share.
         """
         return [row for table in self.tables for row in list_cells(table, self.outputs)]
 
@@ -168,7 +168,7 @@ def score_name(model: Any) -> str:
         return "score of a class" if model.link == "mlogit" else "prediction"
     if model.classes is None:
         return "log odds"
-    label, text = model.classes[1], _shorten(str(model.classes[1]))
+    label, text = model.classes[1], shorten(str(model.classes[1]))
     return f'log odds of "{text}"' if isinstance(label, str) else f"log odds of {text}"
 
 
@@ -204,10 +204,10 @@ def output_labels(model: Any) -> tuple[Any, ...]:
     return tuple(range(model.n_outputs)) if model.classes is None else tuple(model.classes.tolist())
 
 
-def _shorten(text: str, width: int = MAX_NAME) -> str:
+def shorten(text: str, width: int = MAX_NAME) -> str:
     """Escape control characters and replace the middle of a long text by an ellipsis.
 
-    >>> _shorten("total of outstanding debts in thousands", 20)
+    >>> shorten("total of outstanding debts in thousands", 20)
     'total of o…thousands'
     """
     text = escape(text)
@@ -227,9 +227,10 @@ def _format_heading(model: Any, spec: str) -> str:
         first = [f"{score_name(model)} = {_format_number(model.intercept[0], spec)} + {tables}"]
     else:
         named = zip(output_labels(model), model.intercept, strict=True)
-        starts = "; ".join(f"{_shorten(str(label))}: {_format_number(start, spec)}" for label, start in named)
+        starts = "; ".join(f"{shorten(str(label))}: {_format_number(start, spec)}" for label, start in named)
         first = [f"{score_name(model)} = its intercept + {tables}", *wrap(f"intercepts: {starts}", WIDTH)]
-    legend = "± is the spread over the members; rows and share are those of the training table"
+    error = "standard error of the score" if have_evidence(model.shapes) else "spread over the members"
+    legend = f"± is the {error}; rows and share are those of the training table"
     return "\n".join([*first, *_link_lines(model), legend])
 
 
@@ -262,21 +263,22 @@ def _format_terms(model: Any, shown: np.ndarray, names: Sequence[str], importanc
         low, high = _format_number(scores.min(), spec), _format_number(scores.max(), spec)
         importance = _format_number(importances[t], importance_spec)
         rows.append((name, _term_kind(model.shapes[t].axes), low, high, importance, "#" * bar))
-    return _align(rows, "<<>>><")
+    return align(rows, "<<>>><")
 
 
 def _term_kind(axes: Sequence[Axis]) -> str:
     return axes[0].kind if len(axes) == 1 else {2: "pair", 3: "triple"}.get(len(axes), f"{len(axes)} columns")
 
 
-def _align(rows: Sequence[Sequence[str]], sides: str) -> list[str]:
+def align(rows: Sequence[Sequence[str]], sides: str) -> list[str]:
+    """Lines of cells in columns, each aligned to its side: "<" or ">"."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(sides))]
     cells = [[f"{text:{side}{width}}" for text, side, width in zip(row, sides, widths, strict=True)] for row in rows]
     return ["  ".join(row).rstrip() for row in cells]
 
 
 def _format_table(table: TermTable, outputs: Sequence[str]) -> list[str]:
-    lines = [f"{_shorten(table.name, WIDTH - 20)}: {_term_kind(table.axes)}"]
+    lines = [f"{shorten(table.name, WIDTH - 20)}: {_term_kind(table.axes)}"]
     if len(table.axes) > 1:
         lines += _format_grids(table, outputs)
     elif table.axes[0].is_level:
@@ -292,7 +294,7 @@ def _omission_notes(table: TermTable) -> list[str]:
     notes = []
     for axis, cells, column in zip(table.axes, table.cells, table.columns, strict=True):
         if axis.is_level and (hidden := axis.n_cells - len(cells)):
-            notes.append(f"left out: the {hidden} rarest levels of {_shorten(column)}")
+            notes.append(f"left out: the {hidden} rarest levels of {shorten(column)}")
     if table.error > STRAIGHT * np.abs(table.scores).max():
         notes.append(f"thinned: printed scores are up to {table.error:.2g} from the model's")
     return notes
@@ -311,7 +313,7 @@ def _format_ranges(table: TermTable, outputs: Sequence[str]) -> list[str]:
 def _format_lines(
     table: TermTable, names: Sequence[str], ends: Sequence[tuple[list[str], list[int]]], outputs: Sequence[str]
 ) -> list[str]:
-    """Lines given by their labels and cells, one or two: scores, largest spread, training rows and their share."""
+    """Lines given by their labels and cells, one or two: scores, largest standard error, rows and their share."""
     rows = []
     for labels, places in ends:
         texts = [
@@ -328,7 +330,7 @@ def _format_lines(
 def _format_grids(table: TermTable, outputs: Sequence[str]) -> list[str]:
     """A grid over the last two columns, for each output and each cell of the preceding columns."""
     labels = [_cell_labels(table, d) for d in range(len(table.axes))]
-    *leading, down, across = [_shorten(column) for column in table.columns]
+    *leading, down, across = [shorten(column) for column in table.columns]
     lines = [f"± at most {_format_number(table.spread.max(), table.spec)}; interpolate linearly along each column"]
     for place, k in product(np.ndindex(*table.weights.shape[:-2]), range(len(outputs))):
         where = [f"{column} = {labels[d][place[d]]}" for d, column in enumerate(leading)]
@@ -352,7 +354,7 @@ def _format_blocks(header: Row, rows: Sequence[Row]) -> list[str]:
         count = max(1, int((np.cumsum(widths[1][first:]) <= room).sum()))
         chosen = slice(first, first + count)
         block = [[*head, *middle[chosen], *tail] for head, middle, tail in (header, *rows)]
-        lines += [""] * bool(lines) + _align(block, "<" * len(header[0]) + ">" * (count + len(header[2])))
+        lines += [""] * bool(lines) + align(block, "<" * len(header[0]) + ">" * (count + len(header[2])))
         first += count
     return lines
 
@@ -362,7 +364,7 @@ def _cell_labels(table: TermTable, d: int) -> list[str]:
     axis = table.axes[d]
     if axis.levels is None:
         return [MISSING, *_format_knots(table, d)]
-    levels = [_shorten(axis.levels[cell - 1]) for cell in table.cells[d][1:-1]]
+    levels = [shorten(axis.levels[cell - 1]) for cell in table.cells[d][1:-1]]
     return [MISSING, *(repr(level) if level in (MISSING, UNSEEN) else level for level in levels), UNSEEN]
 
 
