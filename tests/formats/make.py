@@ -16,6 +16,7 @@ import numpy as np
 
 from neuralbasis import AdditiveModel
 from neuralbasis.encoding import Encoder
+from neuralbasis.explain import Evidence
 from neuralbasis.model.residuals import Residuals
 from neuralbasis.model.shapes import make_shapes
 from neuralbasis.model.summary import Summary
@@ -42,7 +43,8 @@ SUMMARY = Summary(
 def make_model() -> AdditiveModel:
     """Every kind of column, pairs on coarser axes that drop levels, a term of tied classes, and factors.
 
-    Some terms have measured importances, others have none. Residuals, which only a regression uses, are stored as well.
+    Some terms have measured importances or evidence, others have none. Residuals, which only a
+    regression uses, are stored as well.
     """
     rng = np.random.default_rng(5)
     model = build_model(
@@ -54,7 +56,11 @@ def make_model() -> AdditiveModel:
     axes = [name_axis(factors[0].finder.axis, f"word_{f}") for f in range(3, 7)]
     encoder = Encoder((*tied.encoder.axes, *axes))
     first, *others = (shape.measure(rng.random(3)) for shape in (tied.shapes[0], tied.shapes[4]))
-    tables = (first, *tied.shapes[1:4], *others, *tied.shapes[5:])
+    second, third = (
+        replace(shape, evidence=Evidence(*rng.random((3, 3)), rng.random(), partner, rng.random()))
+        for shape, partner in zip(tied.shapes[1:3], ((0,), None), strict=True)
+    )
+    tables = (first, second, third, tied.shapes[3], *others, *tied.shapes[5:])
     factors[0] = replace(factors[0], sizes=rng.random((4, 3)))
     shapes = (*tables, *make_shapes(factors, encoder))
     residuals = Residuals.measure(rng.normal(size=400), rng.normal(size=400), np.ones(400))

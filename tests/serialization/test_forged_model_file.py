@@ -107,6 +107,7 @@ def test_malformed_json_is_refused(text):
         load_parts(text, {})
 
 
+EVIDENCE = ["terms", 1, "evidence"]
 WRONG = {  # path of the value, the wrong value, the error
     "link": (["link"], "probit", "link 'probit' does not go with 3 outputs"),
     "outputs of a link": (["link"], "logit", "link 'logit' does not go with 3 outputs"),
@@ -150,7 +151,7 @@ WRONG = {  # path of the value, the wrong value, the error
     "too many features": (["terms", 0, "axes"], [0] * 7, "a term has too many features"),
     "term twice": (
         ["terms", 4],
-        {"features": [1, 0], "axes": [8, 7], "n_members": 0, "tied": None, "is_measured": False},
+        {"features": [1, 0], "axes": [8, 7], "n_members": 0, "tied": None, "is_measured": False, "evidence": None},
         "have the same features",
     ),
     "tied": (["terms", 4, "tied"], [2], "tied classes need a number of shapes and one of members"),
@@ -159,6 +160,22 @@ WRONG = {  # path of the value, the wrong value, the error
     "members of tied classes": (["terms", 4, "n_members"], 2, "a term cannot have 2 members"),
     "fewer than no members": (["terms", 0, "n_members"], -1, "a term cannot have -1 members"),
     "more members than there are": (["terms", 0, "n_members"], 10**9, "array 'members' does not hold the"),
+    "evidence as a list": (["terms", 1, "evidence"], [], "'evidence' of a term has the wrong type: []"),
+    "less evidence": (["terms", 1, "evidence"], {"p_values": [0, 0, 0]}, "evidence must have the entries p_values,"),
+    "evidence of tied classes": (["terms", 4, "evidence"], {}, "a term of tied classes has evidence"),
+    "few p-values": ([*EVIDENCE, "p_values"], [0.5, 0.5], "p_values of evidence must be 3 numbers from 0 to 1"),
+    "no p-values": ([*EVIDENCE, "p_values"], [], "p_values of evidence must be a list of int or float"),
+    "a p-value of text": ([*EVIDENCE, "p_values"], [0.5, 0.5, "0"], "p_values of evidence must be a list of int or"),
+    "a p-value above 1": ([*EVIDENCE, "p_values"], [0.5, 0.5, 1.5], "p_values of evidence must be 3 numbers from 0"),
+    "negative multiplier": ([*EVIDENCE, "multipliers"], [2, 2, -2], "multipliers of evidence must be 3 numbers from"),
+    "huge multiplier": ([*EVIDENCE, "multipliers"], [2, 2, 1e101], "multipliers of evidence must be 3 numbers from"),
+    "negative error": ([*EVIDENCE, "importance_errors"], [-1, 0, 0], "importance_errors of evidence must be 3 numb"),
+    "concurvity": ([*EVIDENCE, "concurvity"], 1.1, "concurvity of evidence must be a number from 0 to 1"),
+    "concurvity of a partner": ([*EVIDENCE, "partner_concurvity"], -1, "concurvity of evidence must be a number from"),
+    "partner": ([*EVIDENCE, "partner"], [7], "partner of evidence has a feature that does not exist: [7]"),
+    "partner from behind": ([*EVIDENCE, "partner"], [-1], "partner of evidence has a feature that does not exist"),
+    "partner twice": ([*EVIDENCE, "partner"], [0, 0], "partner of evidence must differ from one another"),
+    "no partner": ([*EVIDENCE, "partner"], [], "partner of evidence must be a list of int"),
     "type of an array": (["arrays", "knots"], "|O", "array 'knots' cannot have the type '|O'"),
     "no text for a type": (["arrays", "knots"], ["<f8"], "array 'knots' cannot have the type"),
     "another array": (["arrays", "extra"], "<f8", "and nothing else"),
@@ -177,7 +194,7 @@ WRONG = {  # path of the value, the wrong value, the error
     "fewer rows": (["factors", 0, "total"], 3, "has more weight than all training rows"),
     "a term in both": (
         ["terms", 0],
-        {"features": [3], "axes": [3], "n_members": 3, "tied": None, "is_measured": False},
+        {"features": [3], "axes": [3], "n_members": 3, "tied": None, "is_measured": False, "evidence": None},
         "numbers that the",
     ),
     "summary": (["summary", "n_rows"], "many", "'n_rows' of the summary has the wrong type"),

@@ -59,9 +59,17 @@ def assert_same(one, other, table):
         if left.members is not None:
             largest = np.abs(right.members).max()
             np.testing.assert_allclose(left.members, right.members, rtol=1e-6, atol=1e-6 * largest)
+        assert list_evidence(left) == list_evidence(right)
     assert (one.residuals is None) == (other.residuals is None)
     for name in ("centres", "probabilities", "quantiles") if one.residuals is not None else ():
         np.testing.assert_array_equal(getattr(one.residuals, name), getattr(other.residuals, name))
+
+
+def list_evidence(shape):
+    """Numbers of the evidence, each in full precision."""
+    if shape.evidence is None:
+        return None
+    return {name: np.asarray(value).tolist() for name, value in vars(shape.evidence).items()}
 
 
 @settings(deadline=None, max_examples=20)
@@ -183,6 +191,24 @@ def test_estimators_save_their_model(kind, tmp_path):
     np.testing.assert_array_equal(loaded.predict(X), estimator.predict(X))
     assert loaded.summary.estimator == kind.__name__
     assert_same(pickle.loads(pickle.dumps(loaded)), loaded, X)
+
+
+def test_the_evidence_of_a_fit_is_read_back(tmp_path):
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    y = np.digitize(X[:, 0] + X[:, 1], [-1, 1])
+    model = NeuralBasisClassifier(max_steps=30, outer_bags=2, interactions=[(0, 1)]).fit(X, y).model_
+    loaded = reload(model, tmp_path)
+    assert [shape.evidence.p_values.shape for shape in loaded.shapes] == [(3,)] * 4
+    assert list(map(list_evidence, loaded.shapes)) == list(map(list_evidence, model.shapes))
+    assert not loaded.shapes[0].evidence.multipliers.flags.writeable
+
+
+def test_evidence_that_is_not_finite_is_not_written(tmp_path):
+    model = make_model()
+    second = model.shapes[1]
+    odd = replace(second, evidence=replace(second.evidence, multipliers=np.array([2.0, np.nan, 2.0])))
+    with pytest.raises(DocumentError, match=r"cannot be written: .* is not finite"):
+        replace(model, shapes=(model.shapes[0], odd, *model.shapes[2:])).save(tmp_path / "model.nbm")
 
 
 def test_a_model_of_pairs_takes_less_than_a_megabyte(tmp_path):
@@ -321,7 +347,9 @@ def test_files_of_every_format_are_read(path):
     tolerance = 1e-6 if any(hasattr(shape, "factors") for shape in model.shapes) else 1e-12  # single precision
     np.testing.assert_allclose(model.scores(expected["rows"]), expected["scores"], rtol=tolerance)
     assert model.predict(expected["rows"]).tolist() == expected["classes"]
-    assert (model.residuals is None) == (int(path.stem.removeprefix("format_")) < 4)
+    is_old = int(path.stem.removeprefix("format_")) < 4
+    assert (model.residuals is None) == is_old
+    assert [shape.evidence is not None for shape in model.shapes[:4]] == [False, not is_old, not is_old, False]
 
 
 def test_the_stored_file_of_the_present_format_equals_a_new_one(tmp_path):

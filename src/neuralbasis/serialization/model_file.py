@@ -106,12 +106,10 @@ class OldColumn(NamedTuple):
 def upgrade(document: dict[str, Any]) -> dict[str, Any]:
     """The JSON of any format in the present form. Only the fields that change are checked here."""
     if document["format"] < 4:
-        document = {"residuals": None} | document
+        document = _add_entries({"residuals": None} | document, "terms", {"evidence": None})
     if document["format"] < 3:  # without measured importances
         for name in ("terms", "factors"):
-            if type(items := document.get(name)) is list:
-                marked = [{"is_measured": False} | item if type(item) is dict else item for item in items]
-                document = document | {name: marked}
+            document = _add_entries(document, name, {"is_measured": False})
     columns, axes = document.get("columns"), document.get("axes")
     if document["format"] > 1 or "factors" in document or type(columns) is not list or type(axes) is not list:
         return document
@@ -123,6 +121,14 @@ def upgrade(document: dict[str, Any]) -> dict[str, Any]:
             raise DocumentError("its first axes are not those of its columns")
         runs.append(ColumnRun([column.name], column.kind, column.levels, axis.n_knots, axis.has_mass)._asdict())
     return document | {"columns": runs, "axes": axes[len(runs) :], "factors": []}
+
+
+def _add_entries(document: dict[str, Any], name: str, entries: dict[str, Any]) -> dict[str, Any]:
+    """The document with entries that the objects of one of its lists do not have yet."""
+    items = document.get(name)
+    if type(items) is not list:
+        return document
+    return document | {name: [entries | item if type(item) is dict else item for item in items]}
 
 
 def check_labels(classes: np.ndarray | None) -> None:

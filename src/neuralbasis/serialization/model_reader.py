@@ -17,7 +17,7 @@ from ..encoding.encoder import Encoder
 from ..encoding.sparse_codes import CodeFinder
 from ..model.factors import Factors
 from ..model.residuals import Residuals
-from ..model.shapes import Shape, TiedShape, make_shapes
+from ..model.shapes import Evidence, Shape, TiedShape, make_shapes
 from ..model.summary import MAX_DEPTH, Summary
 from .archive import DocumentError
 from .arrays import ArrayReader, read_arrays
@@ -31,6 +31,7 @@ from .records import (
     ResidualsRecord,
     count_numbers,
     read_classes,
+    read_evidence,
     read_sizes,
 )
 
@@ -84,7 +85,7 @@ def _make_axis(
 
 
 def _make_tables(sizes: ModelSizes, axes: Sequence[Axis], arrays: Arrays) -> Iterator[Shape | TiedShape]:
-    n_outputs = sizes.n_outputs
+    n_outputs, n_columns = sizes.n_outputs, len(sizes.axes) - len(sizes.coarse)
     for term in sizes.terms:
         features, own = tuple(term.features), tuple(axes[axis] for axis in term.axes)
         cells = [axis.n_cells for axis in own]
@@ -95,8 +96,21 @@ def _make_tables(sizes: ModelSizes, axes: Sequence[Axis], arrays: Arrays) -> Ite
         else:
             scores, spread = arrays["tables"].take(*cells, n_outputs), arrays["spread"].take(*cells, n_outputs)
             members = arrays["members"].take(*cells, term.n_members, n_outputs) if term.n_members else None
-            shape = Shape(features, own, scores, spread, weights, members)
+            evidence = None if term.evidence is None else _make_evidence(term.evidence, n_outputs, n_columns)
+            shape = Shape(features, own, scores, spread, weights, members, evidence=evidence)
         yield shape.measure(arrays["sizes"].take(n_outputs)) if term.is_measured else shape
+
+
+def _make_evidence(item: dict[str, Any], n_outputs: int, n_columns: int) -> Evidence:
+    found = read_evidence(item, n_outputs, n_columns)
+    return Evidence(
+        np.array(found.p_values, dtype=float),
+        np.array(found.multipliers, dtype=float),
+        np.array(found.importance_errors, dtype=float),
+        float(found.concurvity),
+        None if found.partner is None else tuple(found.partner),
+        float(found.partner_concurvity),
+    )
 
 
 def _make_factors(record: FactorsRecord, encoder: Encoder, arrays: Arrays, n_outputs: int) -> Factors:

@@ -17,11 +17,19 @@ from ..encoding.axis import Axis
 from ..encoding.encoder import Encoder
 from ..model.factors import Factors
 from ..model.residuals import Residuals
-from ..model.shapes import AnyShape, LowRankShape, Shape, TiedShape
+from ..model.shapes import AnyShape, Evidence, LowRankShape, Shape, TiedShape
 from ..model.summary import Summary
 from .archive import DocumentError
 from .arrays import write_arrays
-from .records import AxisRecord, ColumnRun, FactorsRecord, ResidualsRecord, TermRecord, describe_classes
+from .records import (
+    AxisRecord,
+    ColumnRun,
+    EvidenceRecord,
+    FactorsRecord,
+    ResidualsRecord,
+    TermRecord,
+    describe_classes,
+)
 
 Pieces = dict[str, list[np.ndarray]]  # parts of each array, in order
 
@@ -160,9 +168,21 @@ def _describe_coarse(axis: Axis, column: int, own: Axis) -> dict[str, Any]:
 def _describe_term(shape: Shape | TiedShape, axes: list[int]) -> dict[str, Any]:
     features, is_measured = [int(f) for f in shape.term], shape.measured_sizes is not None
     if isinstance(shape, TiedShape):
-        return TermRecord(features, axes, 0, list(shape.mix.shape[:2]), is_measured)._asdict()
+        return TermRecord(features, axes, 0, list(shape.mix.shape[:2]), is_measured, None)._asdict()
     n_members = 0 if shape.members is None else shape.members.shape[-2]
-    return TermRecord(features, axes, n_members, None, is_measured)._asdict()
+    evidence = None if shape.evidence is None else _describe_evidence(shape.evidence)
+    return TermRecord(features, axes, n_members, None, is_measured, evidence)._asdict()
+
+
+def _describe_evidence(evidence: Evidence) -> dict[str, Any]:
+    return EvidenceRecord(
+        p_values=evidence.p_values.tolist(),
+        multipliers=evidence.multipliers.tolist(),
+        importance_errors=evidence.importance_errors.tolist(),
+        concurvity=float(evidence.concurvity),
+        partner=None if evidence.partner is None else [int(feature) for feature in evidence.partner],
+        partner_concurvity=float(evidence.partner_concurvity),
+    )._asdict()
 
 
 def _describe_factors(part: Factors) -> dict[str, Any]:

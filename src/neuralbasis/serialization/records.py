@@ -80,6 +80,18 @@ class TermRecord(NamedTuple):
     n_members: int  # whose tables are stored
     tied: list[int] | None  # numbers of shapes and members if classes are tied
     is_measured: bool  # whether an importance is stored
+    evidence: dict[str, Any] | None  # an `EvidenceRecord`
+
+
+class EvidenceRecord(NamedTuple):
+    """What the training rows say about a term, see `shapes.Evidence`."""
+
+    p_values: list[float]
+    multipliers: list[float]
+    importance_errors: list[float]
+    concurvity: float
+    partner: list[int] | None
+    partner_concurvity: float
 
 
 class FactorsRecord(NamedTuple):
@@ -182,9 +194,28 @@ def _read_terms(items: list[Any], axes: Sequence[AxisRecord]) -> list[TermRecord
             raise DocumentError(f"tied classes need a number of shapes and one of members, not {shorten(tied)}")
         if term.n_members < 0 or (term.n_members and tied):
             raise DocumentError(f"a term cannot have {term.n_members:,} members")
+        if term.evidence is not None and tied:
+            raise DocumentError("a term of tied classes has evidence")
     if len({frozenset(term.features) for term in terms}) < len(terms):
         raise DocumentError("two of its terms have the same features")
     return terms
+
+
+def read_evidence(item: dict[str, Any], n_outputs: int, n_columns: int) -> EvidenceRecord:
+    """The checked evidence of a term."""
+    found = read_record(EvidenceRecord, item, "evidence")
+    limits = {"p_values": 1.0, "multipliers": MAX_WEIGHT, "importance_errors": MAX_SCORE}
+    for name, limit in limits.items():
+        numbers = check_list(getattr(found, name), f"{name} of evidence", (int, float))
+        if len(numbers) != n_outputs or not all(0 <= number <= limit for number in numbers):
+            raise DocumentError(f"{name} of evidence must be {n_outputs} numbers from 0 to {limit:g}")
+    if not (0 <= found.concurvity <= 1 and 0 <= found.partner_concurvity <= 1):
+        raise DocumentError("concurvity of evidence must be a number from 0 to 1")
+    if found.partner is not None:
+        partner = check_list(found.partner, "partner of evidence", (int,), unique=True)
+        if len(partner) > MAX_ORDER or not all(0 <= feature < n_columns for feature in partner):
+            raise DocumentError(f"partner of evidence has a feature that does not exist: {shorten(partner)}")
+    return found
 
 
 def _read_factors(items: list[Any], n_outputs: int) -> list[FactorsRecord]:
