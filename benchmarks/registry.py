@@ -50,6 +50,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "stability": Benchmark("accuracy.stability", "standard deviation of shapes over seeds"),
     "bands": Benchmark("accuracy.bands", "bands of main effects: coverage of the true effects"),
     "no_effect": Benchmark("accuracy.no_effect", "the test of no effect: rejections and power, next to splines"),
+    "readability": Benchmark("accuracy.readability", "turning points and variation of shapes, next to EBM"),
     "intervals": Benchmark("accuracy.intervals", "prediction intervals: coverage and width, next to CV+"),
     "speed.epoch": Benchmark("speed.epoch", "one training epoch, batches of 8,192 rows", "--batch 8192"),
     "speed.epoch.small": Benchmark("speed.epoch", "one training epoch, batches of 1,024 rows"),

@@ -15,6 +15,7 @@ import pytest
 
 from benchmarks import baselines
 from benchmarks.__main__ import main
+from benchmarks.accuracy.readability import count_turns
 from benchmarks.registry import BENCHMARKS
 from benchmarks.speed.predict import make_frame
 
@@ -280,6 +281,24 @@ def test_no_effect() -> None:
     assert table.names == ["levels", "missing_binary", "all"]
     for column in ("independent, ours", "correlated, ours", "power, ours"):
         assert all(0 <= share <= 1 for share in table.numbers(column))
+
+
+def test_readability() -> None:
+    turns, shapes, losses = read_tables(run("readability", "--quick", "--families", "missing,levels", "--data", "ca"))
+    assert turns.names == ["missing", "levels"]
+    assert [row[1] for row in shapes.rows] == ["MedInc", "HouseAge", "AveOccup", "Latitude", "noise"]
+    assert min(shapes.numbers("wiggle, ours")) >= 0.999  # 1 if the shape is monotone
+    assert losses.names == ["ca"]
+    for title in ("ours", *["EBM, no pairs"] * HAS_EBM):
+        assert_positive(turns.numbers(f"shape error, {title}") + losses.numbers(title))
+        assert all(number >= 0 for number in turns.numbers(f"further turns, {title}"))
+
+
+def test_count_turns() -> None:
+    assert count_turns(np.array([0.0, 1.0, 0.5, 2.0])) == 2
+    assert count_turns(np.array([0.0, 1.0, 0.999, 2.0])) == 0  # below 1 % of the range
+    assert count_turns(np.sin(np.linspace(0, 6 * np.pi, 500))) == 6
+    assert count_turns(np.zeros(3)) == 0
 
 
 def test_intervals() -> None:
