@@ -1,5 +1,7 @@
 """Models and tables for the tests of figures, and functions that read what a figure shows."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 from matplotlib.collections import LineCollection
@@ -7,7 +9,7 @@ from matplotlib.collections import LineCollection
 from neuralbasis import AdditiveModel
 from neuralbasis.encoding import Encoder, continuous_axis, level_axis
 from neuralbasis.explain import explain_global
-from neuralbasis.model.shapes import Shape
+from neuralbasis.model.shapes import Evidence, Shape
 
 N_ROWS = 300
 
@@ -18,7 +20,17 @@ CITIES = ["Bern", "Lima", "Oslo"]
 ABC = np.array(["a", "b", "c"])
 
 
-def shape(term, axes, scores, spread=0.0, weights=1.0, members=None):
+def evidence(p_value=0.001, multiplier=3.0, error=0.0, n_outputs=1):
+    return Evidence(*(np.full(n_outputs, value) for value in (p_value, multiplier, error)))
+
+
+def drop_evidence(estimator):
+    """The model as one whose training rows are not described."""
+    shapes = tuple(replace(shape, evidence=None) for shape in estimator.model_.shapes)
+    return replace(estimator.model_, shapes=shapes)
+
+
+def shape(term, axes, scores, spread=0.0, weights=1.0, members=None, evidence=None):
     """A shape given at the knots; the missing and unseen cells have score 0 and weight 0."""
     scores = np.asarray(scores, dtype=float)
     scores = scores[..., None] if scores.ndim == len(axes) else scores
@@ -27,7 +39,7 @@ def shape(term, axes, scores, spread=0.0, weights=1.0, members=None):
     full[inner] = scores
     weight = np.zeros(full.shape[:-1])
     weight[inner] = weights
-    return Shape(term, tuple(axes), full, np.full_like(full, spread), weight, members)
+    return Shape(term, tuple(axes), full, np.full_like(full, spread), weight, members, evidence=evidence)
 
 
 def additive(axes, shapes, link="identity", classes=None, intercept=0.0):
@@ -79,6 +91,17 @@ def lines_of(axes):
 def member_lines_of(axes):
     """The faint lines of the members, without error bars."""
     return [c for c in axes.collections if isinstance(c, LineCollection) and c.get_alpha() is not None]
+
+
+def bands_of(axes):
+    """Opacity of each band, and its (low, high) ends at the left end of the curve, the lightest band first."""
+    found = {}
+    for collection in axes.collections:
+        if type(collection).__name__ in ("FillBetweenPolyCollection", "PolyCollection") and collection.get_alpha():
+            corners = collection.get_paths()[0].vertices
+            left = corners[corners[:, 0] == corners[:, 0].min(), 1]
+            found[collection.get_alpha()] = (left.min(), left.max())
+    return dict(sorted(found.items()))
 
 
 def bars_of(axes):

@@ -14,6 +14,7 @@ from tests.models import build_model
 from tests.plot.figures import (
     additive,
     bars_of,
+    drop_evidence,
     fit,
     knots,
     legend_texts,
@@ -31,13 +32,33 @@ def test_importances_are_bars_strongest_on_top(regressor):
     axes = plot.importances(regressor).axes[0]
     explanation = explain_global(regressor)
     strongest = [explanation.terms[index] for index in explanation.order]
+    is_clear = [term.evidence.p_values[0] <= 0.05 for term in strongest]
+    names = [
+        term.name + ("" if clear else ", no clear effect") for term, clear in zip(strongest, is_clear, strict=True)
+    ]
     assert [bar.get_width() for bar in axes.patches] == [term.importance for term in strongest]
-    assert tick_texts(axes.yaxis) == [term.name for term in strongest]
+    assert [bar.get_facecolor()[:3] == to_rgb(plot.COLOURS[0]) for bar in axes.patches] == is_clear
+    assert tick_texts(axes.yaxis) == names
     assert axes.yaxis_inverted()
-    assert axes.get_xlabel() == "mean |contribution to score|"
+    assert axes.get_xlabel() == "mean |contribution to score|\nerror bars: 95 % intervals"
+    upper, lower = np.array([term.importance for term in strongest]) + 1.959964 * np.outer(
+        [1, -1], [term.evidence.importance_errors[0] for term in strongest]
+    )
+    np.testing.assert_allclose(error_bars_of(axes), np.transpose([np.maximum(lower, 0), upper]), atol=1e-6)
+
+
+def error_bars_of(axes):
+    """Lower and upper end of each error bar."""
     (errors,) = [c for c in axes.collections if isinstance(c, LineCollection)]
-    widths = [np.ptp(segment[:, 0]) / 2 for segment in errors.get_segments()]
-    np.testing.assert_allclose(widths, [term.importance_spread for term in strongest])
+    return [segment[:, 0] for segment in errors.get_segments()]
+
+
+def test_importances_without_evidence_have_the_deviation_over_the_members(regressor):
+    model = drop_evidence(regressor)
+    axes, explanation = plot.importances(model).axes[0], explain_global(model)
+    spreads = [explanation.terms[index].importance_spread for index in explanation.order]
+    np.testing.assert_allclose([high - low for low, high in error_bars_of(axes)], np.multiply(2, spreads))
+    assert axes.get_xlabel().endswith("error bars: ± 1 standard deviation over the members")
 
 
 def test_importances_without_known_spread_have_no_error_bars():

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from matplotlib.collections import LineCollection
 
 from neuralbasis import plot
 from neuralbasis.encoding import level_axis
@@ -15,7 +16,10 @@ from tests.plot.figures import (
     CITIES,
     additive,
     background_of,
+    bands_of,
     bars_of,
+    drop_evidence,
+    evidence,
     knots,
     legend_texts,
     lines_of,
@@ -48,8 +52,10 @@ def test_bars_of_levels_are_the_table_and_count_their_rows(estimator, request):
     assert tick_texts(axes.xaxis) == [f"{c}\n{w:.0f}" for c, w in zip(CITIES, expected.weights[1:-1], strict=True)]
 
 
-def test_members_are_faint_lines(regressor):
-    axes, expected = panel(plot.shapes(regressor), "age"), view_of(regressor, "age")
+def test_members_are_faint_lines_without_evidence(regressor):
+    figure, expected = plot.shapes(drop_evidence(regressor)), view_of(regressor, "age")
+    axes = panel(figure, "age")
+    assert legend_texts(figure) == ["members", "± 1 standard deviation over the members"]
     (fan,) = member_lines_of(axes)
     segments = np.array(fan.get_segments())
     np.testing.assert_array_equal(segments[:, :, 1], expected.members[1:-1, :, 0].T)
@@ -60,9 +66,85 @@ def test_members_are_faint_lines(regressor):
 
 
 def test_a_band_of_one_standard_deviation_replaces_members_that_are_not_stored():
-    model = ramp(spread=0.25)
-    corners = plot.shapes(model).axes[0].collections[1].get_paths()[0].vertices
-    assert (corners[:, 1].min(), corners[:, 1].max()) == (-1.25, 1.25)
+    figure = plot.shapes(ramp(spread=0.25))
+    assert list(bands_of(figure.axes[0]).values()) == [(-1.25, -0.75)]
+    assert legend_texts(figure) == ["± 1 standard deviation over the members"]
+
+
+def test_bands_for_each_value_and_for_the_whole_curve():
+    figure = plot.shapes(ramp(spread=0.1, evidence=evidence(multiplier=3.0)))
+    (light, dark), (outer, inner) = zip(*bands_of(figure.axes[0]).items(), strict=True)
+    assert light < dark
+    assert outer == pytest.approx((-1.3, -0.7))
+    assert inner == pytest.approx((-1 - 1.959964 * 0.1, -1 + 1.959964 * 0.1))
+    assert legend_texts(figure) == ["95 % band for each value", "95 % band for the whole curve"]
+    assert figure.axes[0].get_ylim() == pytest.approx((-1.43, 1.43))
+
+
+def test_bands_of_a_fitted_model(regressor):
+    figure, term = plot.shapes(regressor), view_of(regressor, "age")
+    axes, score, error = panel(figure, "age"), term.scores[1, 0], term.spread[1, 0]
+    outer, inner = bands_of(axes).values()
+    assert inner == pytest.approx((score - 1.959964 * error, score + 1.959964 * error))
+    assert outer == pytest.approx((score - term.evidence.multipliers[0] * error, outer[1]))
+    assert not member_lines_of(axes)
+    assert legend_texts(figure)[:2] == [
+        "95 % band for each value (bars: thick line)",
+        "95 % band for the whole curve (bars: thin line)",
+    ]
+
+
+def test_bands_of_probabilities():
+    model = ramp(link="logit", classes=np.array(["no", "yes"]), spread=0.1, evidence=evidence())
+    outer, inner = bands_of(plot.shapes(model, scale="probability").axes[0]).values()
+    assert outer == pytest.approx([1 / (1 + np.exp(1.3)), 1 / (1 + np.exp(0.7))])
+    assert outer[0] < inner[0] < inner[1] < outer[1]
+
+
+def test_error_bars_of_levels_for_each_value_and_for_all():
+    axis = level_axis("city", "nominal", CITIES)
+    model = additive([axis], [shape((0,), [axis], [1.0, 2.0, 3.0], 0.1, evidence=evidence(multiplier=2.5))])
+    figure = plot.shapes(model)
+    thin, thick = (c for c in figure.axes[0].collections if isinstance(c, LineCollection))
+    assert thin.get_linewidths()[0] < thick.get_linewidths()[0]
+    np.testing.assert_allclose(thin.get_segments()[1][:, 1], [1.75, 2.25])
+    np.testing.assert_allclose(thick.get_segments()[1][:, 1], [2 - 0.1959964, 2 + 0.1959964])
+    assert legend_texts(figure) == ["95 % band for each value", "95 % band for the whole curve"]
+
+
+@pytest.mark.parametrize(("p_value", "expected"), [(0.049, ""), (0.0503, "p = 0.0503"), (0.614, "p = 0.61")])
+def test_a_term_without_a_clear_effect_is_grey(p_value, expected):
+    figure = plot.shapes(ramp(spread=0.1, evidence=evidence(p_value)))
+    (line,) = lines_of(figure.axes[0])
+    assert line.get_color() == (canvas.GREY if expected else plot.COLOURS[0])
+    title = figure.axes[0].get_title()
+    assert title.endswith(f"\nno clear effect ({expected})") if expected else "effect" not in title
+    assert ("grey: no clear effect" in legend_texts(figure)) == bool(expected)
+
+
+def test_classes_keep_their_colours_and_one_band():
+    found = replace(evidence(n_outputs=3), p_values=np.array([0.02, 0.5, 0.9]))
+    model = ramp(3, link="mlogit", classes=ABC, spread=0.1, evidence=found)
+    figure = plot.shapes(model)
+    assert [line.get_color() for line in lines_of(figure.axes[0])] == list(plot.COLOURS[:3])
+    assert len(bands_of(figure.axes[0])) == 1
+    assert figure.legends[0].get_title().get_text() == "class; shaded: 95 % band for each value"
+    assert figure.axes[0].get_title().endswith("\nno clear effect (p = 0.06)")  # the smallest of three, times 3
+    titles = [axes.get_title() for axes in plot.by_class(model, "age").axes]
+    assert titles == ["a", "b\nno clear effect (p = 0.5)", "c\nno clear effect (p = 0.9)"]
+
+
+def test_a_few_missing_values_do_not_flatten_the_curves():
+    model = ramp(spread=0.1)
+    own = model.shapes[0]
+    spread, limits = own.spread.copy(), []
+    spread[0] = 50.0
+    for weight in (0.5, 5.0):  # of 50 other rows
+        weights = own.weights.copy()
+        weights[0] = weight
+        changed = replace(own, spread=spread, weights=weights)
+        limits.append(plot.shapes(replace(model, shapes=(changed,))).axes[0].get_ylim()[1])
+    assert limits == pytest.approx([1.21, 55.0])
 
 
 def test_many_classes_have_bands_instead_of_members():
@@ -70,7 +152,7 @@ def test_many_classes_have_bands_instead_of_members():
     model = build_model(rng, ("continuous",), (1,), 4, "mlogit", np.arange(4))
     axes = plot.shapes(model).axes[0]
     assert not member_lines_of(axes)
-    assert sum(collection.get_alpha() == 0.2 for collection in axes.collections) == 4
+    assert sum(collection.get_alpha() == 0.3 for collection in axes.collections) == 4
     assert len(member_lines_of(plot.shapes(model, classes=[1, 2]).axes[0])) == 2
 
 
@@ -117,7 +199,10 @@ def test_titles_are_names_and_importances_strongest_first(regressor):
     strengths = regressor.term_importances()
     order = np.argsort(-strengths)
     expected = [f"{regressor.term_names_[i]} (importance {strengths[i]:#.3g})" for i in order]
-    assert [axes.get_title() for axes in plot.shapes(regressor).axes] == expected
+    titles = [axes.get_title() for axes in plot.shapes(regressor).axes]
+    assert [title.split("\n")[0] for title in titles] == expected
+    p_values = [view_of(regressor, int(i)).evidence.p_values[0] for i in order]
+    assert ["no clear effect" in title for title in titles] == [p_value > 0.05 for p_value in p_values]
 
 
 @pytest.mark.parametrize(("n", "expected"), [(1, 1), (2, 2), (3, 3), (6, 3)])
@@ -224,9 +309,9 @@ def test_many_levels_keep_the_most_frequent_in_order():
 
 
 def test_legend_names_the_classes(multiclass):
-    figure = plot.shapes(multiclass)
+    figure = plot.shapes(drop_evidence(multiclass))
     assert legend_texts(figure) == ["0", "1", "2"]
-    assert figure.legends[0].get_title().get_text() == "class"
+    assert figure.legends[0].get_title().get_text().startswith("class; members; shaded: ± 1 standard deviation")
 
 
 def test_at_most_ten_classes_with_distinct_styles():

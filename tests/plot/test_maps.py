@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
+from matplotlib.patches import PathPatch
 
 from neuralbasis import plot
 from neuralbasis.encoding import level_axis
@@ -17,6 +18,7 @@ from tests.plot.figures import (
     ABC,
     CITIES,
     additive,
+    evidence,
     knots,
     legend_texts,
     lines_of,
@@ -249,3 +251,17 @@ def test_push_of_two_classes():
 def test_push_does_not_depend_on_what_all_classes_share(scores, shared):
     scores = np.array(scores)
     np.testing.assert_allclose(pairs.push_strength(scores + shared), pairs.push_strength(scores), atol=1e-12)
+
+
+def test_cells_whose_band_contains_zero_are_pale():
+    axes = [knots("age", [0.5, 1.5, 2.5]), knots("dose", [0.5, 1.5])]
+    scores = np.array([[-3.0, -1.0], [0.5, 1.0], [2.9, 3.1]])
+    pair = shape((0, 1), axes, scores, spread=1.0, evidence=evidence(multiplier=3.0))
+    figure = plot.shapes(additive(axes, [pair]))
+    (veil,) = [patch for patch in figure.axes[0].patches if isinstance(patch, PathPatch)]
+    assert not veil.get_hatch()
+    assert len(veil.get_path().vertices) == 5 * 5  # all six cells but the last
+    assert legend_texts(figure) == ["pale: no clear effect there"]
+    bare = plot.shapes(additive(axes, [shape((0, 1), axes, scores, spread=1.0)]))
+    assert not bare.legends
+    assert not bare.axes[0].patches

@@ -21,7 +21,7 @@ import numpy as np
 from ..data.columns import Columns
 from ..data.frames import write_frame
 from ..model.additive_model import AdditiveModel, find_model
-from ..model.shapes import AnyShape, Shape, TiedShape
+from ..model.shapes import AnyShape, Evidence, Shape, TiedShape
 from ..printable import escape
 from .explanation import Explanation, Value, find_output, plain_values, read_table, to_python
 from .pictures import read_picture
@@ -201,7 +201,15 @@ def take_output(shape: AnyShape, output: int, sign: int = 1) -> Shape | TiedShap
         return replace(shape, mix=sign * shape.mix[..., [output]])
     members = None if shape.members is None else sign * shape.members[..., [output]]
     scores, spread = sign * shape.scores[..., [output]], shape.spread[..., [output]]
-    return Shape(shape.term, shape.axes, scores, spread, shape.weights, members)
+    evidence = _take_evidence(shape.evidence, output) if isinstance(shape, Shape) else None
+    return Shape(shape.term, shape.axes, scores, spread, shape.weights, members, evidence=evidence)
+
+
+def _take_evidence(evidence: Evidence | None, output: int) -> Evidence | None:
+    if evidence is None:
+        return None
+    own = {name: getattr(evidence, name)[[output]] for name in ("p_values", "multipliers", "importance_errors")}
+    return replace(evidence, **own)
 
 
 def _average(model: AdditiveModel, table: Columns, output: int, sign: int) -> np.ndarray:

@@ -19,7 +19,7 @@ from ..lazy import Lazy
 from ..model.additive_model import AdditiveModel, find_model
 from ..model.predictor import lean
 from ..model.scorecard import find_term, reachable_cells
-from ..model.shapes import AnyShape, LowRankShape, mean_size
+from ..model.shapes import AnyShape, Evidence, LowRankShape, Shape, mean_size
 from ..printable import escape
 from ..readonly import freeze
 from .explanation import Explanation, find_output, list_cells, list_labels, squeeze
@@ -90,8 +90,13 @@ class TermView:
 
     @property
     def spread(self) -> np.ndarray:
-        """Standard deviation of `scores` over the members, same shape."""
+        """Standard error of `scores`, same shape; without evidence, their standard deviation over the members."""
         return self.shape.spread
+
+    @property
+    def evidence(self) -> Evidence | None:
+        """What the training rows say about the term, None if unknown."""
+        return self.shape.evidence if isinstance(self.shape, Shape) else None
 
     @property
     def weights(self) -> np.ndarray:

@@ -12,8 +12,10 @@ import numpy as np
 
 from ..explain import Leaning, LocalExplanation, RowView, Stability, explain_global, explain_local
 from ..explain import stability as measure_stability
+from ..explain.bands import NO_EFFECT, describe_effect, measure_importance_errors
 from .canvas import (
     COLOURS,
+    FAINT,
     GREY,
     LOWERS,
     RAISES,
@@ -41,7 +43,8 @@ def importances(
 ) -> Figure:
     """Draw the importances of the strongest terms: the mean of |contribution| over the training rows.
 
-    Error bars are one standard deviation over the members. Only main effects have them.
+    Error bars are 95 % intervals. A term without a clear effect is grey. In a model without evidence, error bars are
+    one standard deviation over the members, which is known for main effects only.
 
     Parameters
     ----------
@@ -51,10 +54,16 @@ def importances(
     """
     explanation = explain_global(model)
     chosen = explanation.top(check_count(n))
-    values, spread = np.array([(term.importance, term.importance_spread) for term in chosen]).reshape(-1, 2).T
+    values = np.array([term.importance for term in chosen])
+    errors, error_name = measure_importance_errors(chosen)
+    effects = [describe_effect(term) for term in chosen]
+    names = [term.name + (f", {NO_EFFECT}" if effect else "") for term, effect in zip(chosen, effects, strict=True)]
     with open_canvas(path) as figure:
-        axes = _draw_values(figure, choose_width(width, 6.0), 0.8, [term.name for term in chosen], values, spread)
-        note = note_hidden("\n", len(explanation.terms) - len(chosen), "term")
+        axes = _draw_values(figure, choose_width(width, 6.0), 0.95, names, values, errors)
+        for bar, effect in zip(axes.patches, effects, strict=True):
+            bar.set_facecolor(FAINT if effect else COLOURS[0])
+        note = f"\nerror bars: {error_name}" if np.isfinite(errors).any() else ""
+        note += note_hidden("\n", len(explanation.terms) - len(chosen), "term")
         axes.set_xlabel(f"mean |{choose_scale(explanation).unit}|{note}")
     return figure
 
@@ -183,7 +192,8 @@ def _draw_values(
     known = np.isfinite(spread)
     if known.any():
         look: dict[str, Any] = {"fmt": "none", "ecolor": "black", "elinewidth": 1.0, "capsize": 2}
-        axes.errorbar(values[known], places[known], xerr=spread[known], **look)
+        sizes = np.stack([np.minimum(spread, values), spread])[:, known]  # no importance is below 0
+        axes.errorbar(values[known], places[known], xerr=sizes, **look)
     ends = values + np.nan_to_num(spread)
     for place, end, value in zip(places, ends, values, strict=True):
         text = axes.annotate(

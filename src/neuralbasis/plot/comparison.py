@@ -12,9 +12,10 @@ import numpy as np
 from ..explain import GlobalExplanation, explain_global
 from .canvas import add_legend, choose_width, open_canvas, plain
 from .curves import Curve, choose_limits, draw_background, draw_marks, make_curve
+from .legends import join_notes, list_notes
 from .maps import make_map
 from .panels import Panel, choose_layout, draw_panels
-from .scale import Scale, ScaledTerm, choose_class, choose_scale
+from .scale import Band, Scale, ScaledTerm, choose_class, choose_scale, find_clear_cells
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -66,7 +67,10 @@ def compare(
         return _compare_curves(list(named), scales[0], scaled_terms, path, width)
     layout = choose_layout(len(scaled_terms), width)
     with open_canvas(path, layout.panel) as figure:
-        maps = [make_map(scaled.term, scaled.mean[..., 0] - scaled.base[0]) for scaled in scaled_terms]
+        maps = [
+            make_map(scaled.term, scaled.mean[..., 0] - scaled.base[0], supported=find_clear_cells(scaled))
+            for scaled in scaled_terms
+        ]
         panels = [Panel(plain(name, 40), content) for name, content in zip(named, maps, strict=True)]
         draw_panels(figure, [panels], scales[0], False, layout, plain(first.name, 60) + scales[0].class_note)
     return figure
@@ -112,7 +116,7 @@ def _compare_curves(
         handles = [handle for curve in curves for handle in draw_marks(axes, curve)]
         axes.set_title(plain(first.name, 50) + scale.class_note)
         axes.set(xlabel=curves[0].plot_axis.note, ylabel=scale.unit)
-        add_legend(figure, handles, [plain(name, 30) for name in names], "")
+        add_legend(figure, handles, [plain(name, 30) for name in names], join_notes(figure, list_notes(curves)))
     return figure
 
 
@@ -131,11 +135,12 @@ def _make_curves(scaled_terms: list[ScaledTerm]) -> list[Curve]:
 def _join_levels(scaled_terms: list[ScaledTerm]) -> ScaledTerm:
     """One term with a column for each model, over the levels of the first; a level that a model lacks has no bar."""
     first = scaled_terms[0].term
-    means, spreads = [], []
+    tables: list[list[np.ndarray]] = [[], [], []]  # mean, low, high
     for scaled in scaled_terms:
         place = {level: index + 1 for index, level in enumerate(scaled.term.axes[0].levels or ())}
         cells = np.array([0, *(place.get(level, -1) for level in first.axes[0].levels or ()), len(place) + 1])
-        means.append(np.where(cells >= 0, scaled.mean[cells, 0], scaled.base[0]))
-        spreads.append(np.where(cells >= 0, scaled.spread[cells, 0], 0.0))
+        for table, values in zip(tables, (scaled.mean, *scaled.inner), strict=True):
+            table.append(np.where(cells >= 0, values[cells, 0], scaled.base[0]))
+    mean, low, high = map(np.column_stack, tables)
     base = np.array([scaled.base[0] for scaled in scaled_terms])
-    return ScaledTerm(first, np.column_stack(means), np.column_stack(spreads), None, base)
+    return ScaledTerm(first, mean, Band(low, high), None, base, inner_name=scaled_terms[0].inner_name)

@@ -1,8 +1,9 @@
 """A main effect in one panel, as in the paper's figures.
 
-Faint lines are the members and the thick line is their mean; with many classes, a band of one standard deviation
-replaces the members. Levels are bars. The grey background is darker where there are more training rows, and white where
-there are none. Missing values have a marker in a strip at the left.
+The thick line is the table. The darker band is the 95 % band for each value, the lighter band the 95 % band for the
+whole curve. Without evidence, faint lines are the members; with many classes, a band of one standard deviation replaces
+them. Levels are bars. A term without a clear effect is grey. The background is darker where there are more training
+rows, and white where there are none. Missing values have a marker in a strip at the left.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .canvas import COLOURS, GREY, bar_style, line_style
+from .canvas import COLOURS, FAINT, GREY, bar_style, line_style
 from .plot_axis import FEW_KNOTS, PlotAxis, cell_edges, draw_plot_axis, make_plot_axis
-from .scale import ScaledTerm
+from .scale import Band, ScaledTerm
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 N_BARS = 30  # bars of the density of a continuous column
 DARKEST = 0.2  # grey of the bar with the most rows
 MAX_MEMBER_CURVES = 3  # with more curves in a panel, their members overlap
+MIN_MISSING = 0.02  # share of the rows from which on the band of missing values is always inside the panel
+INNER_SHADE, OUTER_SHADE = 0.3, 0.16  # opacity of the bands; the inner one is drawn over the outer one
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,24 +36,35 @@ class Curve:
     plot_axis: PlotAxis
     colour_indices: Sequence[int]  # a colour for each drawn class
 
+    @property
+    def has_inner(self) -> bool:
+        """Whether a band or an error bar for each value is drawn."""
+        low, high = (end[self.plot_axis.cells] for end in self.scaled.inner)
+        return self.scaled.members is None and bool((low < high).any())
+
 
 def make_curve(scaled: ScaledTerm, colour_indices: Sequence[int], n_curves: int = 0) -> Curve:
     """`n_curves`: number of curves in the panel, if other models are drawn too."""
     plot_axis = make_plot_axis(scaled.term.axes[0], scaled.term.weights, with_counts=True)
     if plot_axis.labels is not None or (n_curves or len(scaled.base)) > MAX_MEMBER_CURVES:
         scaled = replace(scaled, members=None)
+    if n_curves > 1 or len(scaled.base) > 1:  # colours distinguish the curves, and two bands for each would overlap
+        scaled = replace(scaled, outer=None, effect="")
     return Curve(scaled, plot_axis, colour_indices)
 
 
 def choose_limits(curves: Iterable[Curve]) -> tuple[float, float]:
-    """Range of the y axis that several curves share, including members and spread."""
+    """Range of the y axis that several curves share, including members and bands."""
     drawn: list[np.ndarray] = []
     for curve in curves:
         scaled, axis = curve.scaled, curve.plot_axis
         cells = axis.cells[(axis.positions >= axis.low) & (axis.positions <= axis.high)]
-        cells = np.r_[0, cells] if axis.has_missing else cells
-        mean, spread = scaled.mean[cells], scaled.spread[cells]
-        drawn += [mean - spread, mean + spread, scaled.base]
+        if axis.has_missing:  # few rows with missing values have a wide band, which would flatten all curves
+            drawn += [scaled.mean[:1]]
+            is_many = scaled.term.weights[0] >= MIN_MISSING * scaled.term.weights.sum()
+            cells = np.r_[0, cells] if is_many else cells
+        drawn += [end[cells] for band in (scaled.inner, scaled.outer) if band is not None for end in band]
+        drawn += [scaled.base]
         drawn += [] if scaled.members is None else [scaled.members[cells]]
     low, high = min(float(part.min()) for part in drawn), max(float(part.max()) for part in drawn)
     margin = 0.05 * (high - low) or 1.0
@@ -108,16 +122,18 @@ def _draw_lines(axes: Axes, curve: Curve) -> list[Any]:
     scaled, plot_axis = curve.scaled, curve.plot_axis
     handles = []
     for k, order in enumerate(curve.colour_indices):
-        look = line_style(order)
+        look = _find_look(scaled, order)
         at, mean = plot_axis.polyline(scaled.mean[plot_axis.cells, k])
-        spread = plot_axis.polyline(scaled.spread[plot_axis.cells, k])[1]
+        inner, outer = (_trace_band(band, plot_axis, k) for band in (scaled.inner, scaled.outer))
         if scaled.members is not None:
             members = plot_axis.polyline(scaled.members[plot_axis.cells, :, k])[1].T
             alpha = float(np.clip(4 / len(members), 0.1, 0.45))  # more members are drawn fainter
             faint: dict[str, Any] = {"colors": look["color"], "alpha": alpha, "linewidths": 0.6}
             axes.add_collection(LineCollection([np.c_[at, one] for one in members], **faint), autolim=False)
-        elif spread.any():
-            axes.fill_between(at, mean - spread, mean + spread, color=look["color"], alpha=0.2, linewidth=0)
+        else:
+            for band, shade in ((outer, OUTER_SHADE), (inner, INNER_SHADE)):
+                if band is not None and (band.low < band.high).any():
+                    axes.fill_between(at, *band, color=look["color"], alpha=shade, linewidth=0)
         marker = "." if len(at) <= FEW_KNOTS and not plot_axis.is_stepped else None
         handles += axes.plot(at, mean, linewidth=1.8, marker=marker, markersize=6, **look)
     return handles
@@ -127,21 +143,45 @@ def _draw_bars(axes: Axes, curve: Curve) -> list[Any]:
     scaled, plot_axis = curve.scaled, curve.plot_axis
     count = len(scaled.base)
     width = 0.7 / count
-    error = {"elinewidth": 1.0, "ecolor": "black", "capsize": 1.5}
     handles = []
     for k, (order, base) in enumerate(zip(curve.colour_indices, scaled.base, strict=True)):
-        mean, spread = scaled.mean[plot_axis.cells, k], scaled.spread[plot_axis.cells, k]
         at = plot_axis.positions + (k - (count - 1) / 2) * width
-        bars = {"yerr": spread if spread.any() else None, "error_kw": error, **bar_style(order)}
-        handles.append(axes.bar(at, mean - base, width, base, **bars))
+        look = bar_style(order) | ({"facecolor": FAINT} if scaled.effect else {})
+        handles.append(axes.bar(at, scaled.mean[plot_axis.cells, k] - base, width, base, **look))
+        _draw_errors(axes, at, scaled, plot_axis.cells, k, "black")
     return handles
+
+
+def _draw_errors(axes: Axes, at: Any, scaled: ScaledTerm, cells: Any, k: int, colour: str) -> None:
+    """Error bars of some cells: thick for each value, thin for all values together."""
+    mean = scaled.mean[cells, k]
+    has_outer = scaled.outer is not None
+    for band, width, cap in (
+        (scaled.outer, 0.8, 2.5),
+        (scaled.inner, 2.2 if has_outer else 1.0, 0.0 if has_outer else 1.5),
+    ):
+        if band is not None and (band.low[cells, k] < band.high[cells, k]).any():
+            sizes = np.abs(np.stack([mean - band.low[cells, k], band.high[cells, k] - mean])).reshape(2, -1)
+            axes.errorbar(at, mean, sizes, fmt="none", ecolor=colour, elinewidth=width, capsize=cap)
 
 
 def _draw_missing(axes: Axes, curve: Curve) -> None:
     scaled, (left, right) = curve.scaled, curve.plot_axis.strip
     places = np.linspace(0.5, 0.85, len(scaled.base)) if len(scaled.base) > 1 else [0.65]
     for k, (order, place) in enumerate(zip(curve.colour_indices, places, strict=True)):
-        colour = COLOURS[order % len(COLOURS)]
-        look: dict[str, Any] = {"color": colour, "marker": "D", "markersize": 4, "elinewidth": 1.2, "zorder": 3}
+        colour = _find_look(scaled, order)["color"]
+        look: dict[str, Any] = {"color": colour, "marker": "D", "markersize": 4, "zorder": 3}
         look["markerfacecolor"] = "white" if order >= len(COLOURS) else colour
-        axes.errorbar(left + place * (right - left), scaled.mean[0, k], scaled.spread[0, k], **look)
+        at = left + place * (right - left)
+        _draw_errors(axes, at, scaled, 0, k, colour)
+        axes.plot([at], [scaled.mean[0, k]], **look)
+
+
+def _find_look(scaled: ScaledTerm, order: int) -> dict[str, Any]:
+    """Style of a line, grey if the term has no clear effect."""
+    return line_style(order) | ({"color": GREY} if scaled.effect else {})
+
+
+def _trace_band(band: Band | None, plot_axis: PlotAxis, k: int) -> Band | None:
+    """The ends of a band along the line of one class."""
+    return None if band is None else Band(*(plot_axis.polyline(end[plot_axis.cells, k])[1] for end in band))

@@ -1,8 +1,8 @@
 """A pair as a heat map, a triple as several heat maps.
 
 Red raises the score, blue lowers it, white is 0. Contour lines at a third of the scale, dashed below 0, show the sign
-without colours. Cells without training rows nearby are hatched: there the map is an extrapolation. Missing values have
-strips at the left and at the bottom.
+without colours. Cells whose 95 % band contains 0 are pale. Cells without training rows nearby are hatched: there the
+map is an extrapolation. Missing values have strips at the left and at the bottom.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 REACH = 20  # a cell is near a row if at most 1 / REACH of the column's knots lie between them
+PALE = 0.65  # share of white in pale cells
 GAP = 0.25  # share of the strip that separates it from the map
 
 
@@ -33,6 +34,7 @@ class Map:
     plot_axes: list[PlotAxis]  # x and y
     values: np.ndarray  # (c_1, c_2, …) all cells of the table
     is_empty: np.ndarray  # (c_1, c_2) whether no training row is near
+    is_pale: np.ndarray | None = None  # (c_1, c_2) whether training rows are near and the band contains 0
 
     @property
     def limit(self) -> float:
@@ -61,16 +63,22 @@ class Map:
 
 
 def make_map(
-    term: TermView, values: np.ndarray, weights: np.ndarray | None = None, kept: Sequence[int] = (0, 1)
+    term: TermView,
+    values: np.ndarray,
+    weights: np.ndarray | None = None,
+    kept: Sequence[int] = (0, 1),
+    supported: np.ndarray | None = None,
 ) -> Map:
     """A map of `values` (c_1, c_2, …) over two axes of a term.
 
-    For a part of a triple, `weights` (c_1, c_2) is its training weight.
+    For a part of a triple, `weights` (c_1, c_2) is its training weight. Cells that are not `supported` (c_1, c_2) are
+    pale.
     """
     axes, around = [term.axes[d] for d in kept], set(range(len(term.axes)))
     plot_axes = [make_plot_axis(term.axes[d], term.weights.sum(axis=tuple(around - {d}))) for d in kept]
     names = [plain(term.columns[d], 28) for d in kept]
-    return Map(names, plot_axes, values, find_empty(axes, term.weights if weights is None else weights))
+    is_empty = find_empty(axes, term.weights if weights is None else weights)
+    return Map(names, plot_axes, values, is_empty, None if supported is None else ~supported & ~is_empty)
 
 
 def find_empty(axes: Sequence[Axis], weights: np.ndarray) -> np.ndarray:
@@ -90,14 +98,16 @@ def draw_map(axes: Axes, panel: Map, limit: float) -> Any:
     """Draw a heat map from -limit to limit; returns the mesh for a colour bar."""
     look: dict[str, Any] = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit, "rasterized": True}
     mesh = axes.pcolormesh(*panel.edges, panel.select_drawn(panel.values).T, **look)
+    if panel.is_pale is not None:
+        _cover_cells(axes, panel, panel.is_pale, facecolor=(1, 1, 1, PALE), edgecolor="none")
     draw_contours(axes, panel, panel.values, [-limit / 3, limit / 3])
     finish_map(axes, panel)
     return mesh
 
 
 def finish_map(axes: Axes, panel: Map) -> None:
-    """Hatch empty cells and set ranges, ticks and labels of a map whose cells are drawn."""
-    _hatch_empty(axes, panel)
+    """Hatch empty cells over a white tint, and set ranges, ticks and labels of a map whose cells are drawn."""
+    _cover_cells(axes, panel, panel.is_empty, facecolor=(1, 1, 1, PALE), edgecolor=GREY, hatch="////")
     directions: tuple[Literal["x", "y"], ...] = ("x", "y")
     for direction, plot_axis, edges, name in zip(directions, panel.plot_axes, panel.edges, panel.names, strict=True):
         draw_plot_axis(axes, plot_axis, direction)
@@ -133,12 +143,12 @@ def draw_contours(axes: Axes, panel: Map, table: np.ndarray, levels: Sequence[fl
         axes.contour(x, y, inner, levels=found, colors="black", linestyles=dashes, linewidths=0.5)
 
 
-def _hatch_empty(axes: Axes, panel: Map) -> None:
-    """Hatch empty cells over a white tint, as one patch, which has no seams between cells."""
+def _cover_cells(axes: Axes, panel: Map, cells: np.ndarray, **look: Any) -> None:
+    """Draw one patch over some cells (c_1, c_2), which has no seams between them."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
-    left, foot = np.nonzero(panel.select_drawn(panel.is_empty).filled(False))
+    left, foot = np.nonzero(panel.select_drawn(cells).filled(False))
     if not len(left):
         return
     x, y = panel.edges
@@ -146,7 +156,7 @@ def _hatch_empty(axes: Axes, panel: Map) -> None:
     corners = np.stack([x[around[0]], y[around[1]]], axis=-1)
     codes = np.tile([Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY], len(left))
     path = Path(corners.swapaxes(0, 1).reshape(-1, 2), codes)
-    axes.add_patch(PathPatch(path, facecolor=(1, 1, 1, 0.65), edgecolor=GREY, hatch="////", linewidth=0))
+    axes.add_patch(PathPatch(path, linewidth=0, **look))
 
 
 def add_colour_bar(figure: Any, mesh: Any, axes: Sequence[Axes], unit: str) -> None:
@@ -157,13 +167,16 @@ def add_colour_bar(figure: Any, mesh: Any, axes: Sequence[Axes], unit: str) -> N
     bar.outline.set_visible(False)
 
 
-def make_maps(term: TermView, values: np.ndarray, count: int) -> list[tuple[str, Map]]:
+def make_maps(
+    term: TermView, values: np.ndarray, count: int, supported: np.ndarray | None = None
+) -> list[tuple[str, Map]]:
     """A pair as one map, a triple as maps of two columns at `count` values of the third, each with its title.
 
-    `values` (c_1, c_2, …). The third column is a column of levels if there is one, otherwise the last column.
+    `values` and `supported` (c_1, c_2, …). The third column is a column of levels if there is one, otherwise the
+    last column.
     """
     if len(term.columns) == 2:
-        return [("", make_map(term, values))]
+        return [("", make_map(term, values, supported=supported))]
     if len(term.columns) > 3:
         raise ValueError(f"figures show terms of up to three columns; {term.name!r} has {len(term.columns)}")
     across = next((d for d in (2, 1, 0) if term.axes[d].is_level), 2)
@@ -172,7 +185,8 @@ def make_maps(term: TermView, values: np.ndarray, count: int) -> list[tuple[str,
     for index in choose_knots(term.axes[across], term.weights.sum(axis=tuple(kept)), count):
         drawn, weights = (table.take(index + 1, axis=across) for table in (values, term.weights))
         title = f"{plain(term.columns[across], 20)} = {name_knot(term.axes[across], index)}"
-        found.append((title, make_map(term, drawn, weights, kept)))
+        clear = None if supported is None else supported.take(index + 1, axis=across)
+        found.append((title, make_map(term, drawn, weights, kept, clear)))
     return found
 
 

@@ -12,10 +12,12 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..explain import GlobalExplanation, TermView, explain_global
-from .canvas import add_legend, choose_width, format_number, label_axis, line_style, note_hidden, open_canvas, plain
+from ..explain.bands import describe_effect
+from .canvas import choose_width, format_number, label_axis, note_hidden, open_canvas, plain
 from .curves import Curve, choose_limits, draw_background, draw_marks, make_curve
+from .legends import explain_panels
 from .maps import Map, add_colour_bar, draw_map, make_maps
-from .scale import Scale, choose_scale
+from .scale import Scale, choose_scale, find_clear_cells
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,13 +43,17 @@ def shapes(
 ) -> Figure:
     """Draw the strongest terms, one panel each.
 
-    A main effect is a thick line, with a faint line for each member. Whole numbers are steps, and levels are bars
-    labelled with the number of their rows. The background is darker where there are more training rows. A diamond in a
-    strip at the left shows the missing value, if training rows have one. Long tails are cut to the central 99 % of the
-    rows, which is noted below the x axis. With many classes, a band of one standard deviation replaces the members.
+    A main effect is a thick line. The darker band contains each value with 95 % confidence, the lighter band contains
+    the whole curve. A term without a clear effect is grey, and its title says so. Whole numbers are steps, and levels
+    are bars labelled with the number of their rows. The background is darker where there are more training rows. A
+    diamond in a strip at the left shows the missing value, if training rows have one. Long tails are cut to the central
+    99 % of the rows, which is noted below the x axis.
 
-    A pair is a heat map, hatched where no training row is near. With several classes, it shows the class for which the
-    pair is strongest. A triple is a row of heat maps.
+    A pair is a heat map, pale where its 95 % band contains 0 and hatched where no training row is near. With several
+    classes, it shows the class for which the pair is strongest. A triple is a row of heat maps.
+
+    A model without evidence has a faint line for each member instead of the bands. With many classes, a band of one
+    standard deviation over the members replaces these lines.
 
     Parameters
     ----------
@@ -156,7 +162,7 @@ def by_class(
     parts = [drawn.select(output) for output in drawn.outputs]
     layout = choose_layout(len(parts), width, panel=2.8)
     with open_canvas(path, layout.panel) as figure:
-        panels = [Panel(part.labels[0], _make_panels(chosen, part)[0].content) for part in parts]
+        panels = [_make_class_panel(chosen, part) for part in parts]
         draw_panels(figure, [panels], drawn.select(drawn.outputs[0]), False, layout, plain(chosen.name, 60))
     return figure
 
@@ -205,8 +211,14 @@ def _make_panels(term: TermView, scale: Scale) -> list[Panel]:
         scale = scale.select(max(scale.outputs, key=lambda output: float(term.importances[output])))
         whose = f"for {scale.labels[0]}"
     scaled = scale.apply(term)
-    maps = make_maps(term, scaled.mean[..., 0] - scaled.base[0], N_SLICES)
+    maps = make_maps(term, scaled.mean[..., 0] - scaled.base[0], N_SLICES, find_clear_cells(scaled))
     return [Panel(", ".join(filter(None, [text, whose])), content) for text, content in maps]
+
+
+def _make_class_panel(term: TermView, scale: Scale) -> Panel:
+    """One term for one class."""
+    effect = describe_effect(term, scale.outputs)
+    return Panel("\n".join(filter(None, [scale.labels[0], effect])), _make_panels(term, scale)[0].content)
 
 
 def _title_panels(term: TermView, panels: Sequence[Panel], inches: float) -> list[Panel]:
@@ -214,7 +226,7 @@ def _title_panels(term: TermView, panels: Sequence[Panel], inches: float) -> lis
     room = int(12 * inches)
     name, importance = plain(term.name, room), f"(importance {format_number(term.importance)})"
     first = f"{name} {importance}" if len(name) + len(importance) < room else f"{name}\n{importance}"
-    title = "\n".join(filter(None, [first, panels[0].title]))
+    title = "\n".join(filter(None, [first, describe_effect(term), panels[0].title]))
     return [panels[0]._replace(title=title), *panels[1:]]
 
 
@@ -253,8 +265,7 @@ def draw_panels(
     units = scale.unit, "change in probability" if scale.kind == "probability" else scale.unit
     for part, places, count in zip(parts, placed, n_rows, strict=True):
         draw_block(part, places, (count, n_columns), units, free_y)
-    if curves and len(scale.outputs) > 1:
-        _add_classes(figure, scale)
+    explain_panels(figure, [panel.content for group in groups for panel in group], scale)
 
 
 def draw_block(
@@ -308,12 +319,3 @@ def _draw_maps(part: Any, panels: Sequence[tuple[Axes, Map]], unit: str, free_y:
         limit = max(content.limit for _, content in group) or 1.0
         meshes = [draw_map(axes, content, limit) for axes, content in group]
         add_colour_bar(part, meshes[-1], [axes for axes, _ in group], unit)
-
-
-def _add_classes(figure: Figure, scale: Scale) -> None:
-    """The legend of the drawn classes."""
-    from matplotlib.lines import Line2D
-
-    count, known = len(scale.outputs), len(scale.explanation.intercept) - (scale.reference is not None)
-    handles = [Line2D([], [], linewidth=1.8, **line_style(order)) for order in scale.colour_indices]
-    add_legend(figure, handles, scale.labels, "class" if count == known else f"class ({count} of {known})")

@@ -30,9 +30,10 @@ from .canvas import (
     wrap_name,
 )
 from .curves import make_curve
+from .legends import list_entries
 from .maps import make_maps
 from .panels import Panel, choose_layout, draw_block, place_panels
-from .scale import ScaledTerm
+from .scale import find_clear_cells, scale_alone
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -104,17 +105,18 @@ def class_shapes(
         unit = f"contribution to score of {plain(found.label, 24)}"
         drawn = draw_block(parts[1], placed, (n_rows, layout.across), (unit, unit), False)
         _mark_rows(drawn, found, sides)
-        figure.supxlabel(_number_note(found, inches), fontsize=8, color=GREY)
+        bands = [text for _, text in list_entries([panel.content for side in panels for panel in side])]
+        figure.supxlabel(_write_note(found, bands, inches), fontsize=8, color=GREY)
     return figure
 
 
 def _make_panel(term: TermView, size: float, inches: float) -> Panel:
     """A curve or a map; a triple is drawn at the median of its third column."""
-    title = f"{wrap_name(term.name, inches)}\n{format_signed(size)}"
+    scaled = scale_alone(term)
+    title = "\n".join(filter(None, [wrap_name(term.name, inches), format_signed(size), scaled.effect]))
     if len(term.columns) > 1:
-        return Panel(title, make_maps(term, term.scores[..., 0], 1)[0][1])
-    members = None if term.members is None or term.members.shape[-2] < 2 else term.members
-    return Panel(title, make_curve(ScaledTerm(term, term.scores, term.spread, members, np.zeros(1)), (0,)))
+        return Panel(title, make_maps(term, term.scores[..., 0], 1, find_clear_cells(scaled))[0][1])
+    return Panel(title, make_curve(scaled, (0,)))
 
 
 def _mark_rows(drawn: Sequence[Axes], found: ClassExplanation, sides: Sequence[Sequence[TermView]]) -> None:
@@ -131,13 +133,15 @@ def _mark_rows(drawn: Sequence[Axes], found: ClassExplanation, sides: Sequence[S
         axes.plot(inside, np.full(len(inside), 0.02), transform=axes.get_xaxis_transform(), **look)
 
 
-def _number_note(found: ClassExplanation, inches: float) -> str:
+def _write_note(found: ClassExplanation, bands: Sequence[str], inches: float) -> str:
+    """What the numbers above the shapes are, and what the bands are."""
     if found.n_rows:
         rows = f"the {found.n_rows:,} rows of the class (ticks)"
     else:
         rows = "training rows that the term makes more likely to be of the class"
     text = f"+ mean contribution over {rows}; − over training rows that the term makes less likely to be of it"
-    return "\n".join(wrap_lines(text, int(CHARS_PER_INCH * inches)))
+    lines = wrap_lines(text, int(CHARS_PER_INCH * inches)) + wrap_lines("; ".join(bands), int(CHARS_PER_INCH * inches))
+    return "\n".join(lines)
 
 
 def picture(

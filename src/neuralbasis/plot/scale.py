@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..explain import GlobalExplanation, TermView
+from ..explain.bands import EACH_VALUE, OVER_MEMBERS, describe_effect, measure_bands
 from ..explain.explanation import list_labels
 from ..losses.links import inverse_link
 from ..model.additive_model import AdditiveModel
@@ -26,15 +27,25 @@ MAX_CLASSES = 10
 SCALES = ("score", "probability")
 
 
+class Band(NamedTuple):
+    """Lower and upper ends (c_1, …, c_o, k)."""
+
+    low: np.ndarray
+    high: np.ndarray
+
+
 @dataclass(frozen=True, eq=False)
 class ScaledTerm:
     """The numbers of one term on the scale of a figure, for the k drawn classes."""
 
     term: TermView
     mean: np.ndarray  # (c_1, …, c_o, k) value of each cell
-    spread: np.ndarray  # standard deviation over the members, same shape; 0 if it is unknown
-    members: np.ndarray | None  # (c_1, …, c_o, M, k)
+    inner: Band  # described by `inner_name`
+    members: np.ndarray | None  # (c_1, …, c_o, M, k); None where the outer band is known
     base: np.ndarray  # (k,) value at a contribution of 0
+    outer: Band | None = None  # for the whole curve
+    effect: str = ""  # says that the term has no clear effect
+    inner_name: str = OVER_MEMBERS
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,14 +95,26 @@ class Scale:
 
     def apply(self, term: TermView) -> ScaledTerm:
         mean, members = self._convert(term.scores), None
+        base = self._convert(np.zeros((1, len(self.explanation.intercept))))[0]
+        effect = describe_effect(term, self.outputs if self.is_multiclass and self.reference is None else None)
+        each, whole = measure_bands(term)
+        if whole is not None and self._keeps_order:
+            inner, outer = (self._convert_band(term, half) for half in (each, whole))
+            return ScaledTerm(term, mean, inner, None, base, outer, effect, EACH_VALUE)
         if term.members is not None and term.members.shape[-2] > 1:
             members = self._convert(term.members)
         if self.kind == "score" and self.reference is None:
-            spread = term.spread[..., list(self.outputs)]
-        else:
-            spread = np.zeros_like(mean) if members is None else members.std(axis=-2, ddof=1)
-        base = self._convert(np.zeros((1, len(self.explanation.intercept))))[0]
-        return ScaledTerm(term, mean, spread, members, base)
+            return ScaledTerm(term, mean, self._convert_band(term, each), members, base, None, effect)
+        spread = np.zeros_like(mean) if members is None else members.std(axis=-2, ddof=1)
+        return ScaledTerm(term, mean, Band(mean - spread, mean + spread), members, base, None, effect)
+
+    @property
+    def _keeps_order(self) -> bool:
+        """Whether each drawn value increases with one score and depends on no other score."""
+        return self.reference is None and (self.kind == "score" or not self.is_multiclass)
+
+    def _convert_band(self, term: TermView, half: np.ndarray) -> Band:
+        return Band(self._convert(term.scores - half), self._convert(term.scores + half))
 
     def _convert(self, scores: np.ndarray) -> np.ndarray:
         """Scores (…, K) -> drawn values (…, k)."""
@@ -100,6 +123,15 @@ class Scale:
             scores = inverse_link(self.explanation.link, flat).reshape(*scores.shape[:-1], -1)
         drawn = scores[..., list(self.outputs)]
         return drawn if self.reference is None else drawn - scores[..., [self.reference]]
+
+
+def find_clear_cells(scaled: ScaledTerm) -> np.ndarray | None:
+    """(c_1, …, c_o) whether the outer band of the first drawn class excludes a contribution of 0; None if unknown."""
+    if scaled.outer is None:
+        return None
+    low, high, base = scaled.outer.low[..., 0], scaled.outer.high[..., 0], scaled.base[0]
+    # Cells that no training row describes have a band of width 0.
+    return ((low > base) | (high < base)) & (low < high)
 
 
 def choose_scale(
@@ -141,6 +173,17 @@ def choose_class(explanation: GlobalExplanation, term: TermView, label: Any) -> 
     if label is None and len(explanation.intercept) > 1:
         label = list_labels(explanation.model)[int(term.importances.argmax())]
     return None if label is None else [label]
+
+
+def scale_alone(term: TermView) -> ScaledTerm:
+    """A term with a single score, on the scale of this score."""
+    each, whole = measure_bands(term)
+    inner = Band(term.scores - each, term.scores + each)
+    if whole is not None:
+        outer = Band(term.scores - whole, term.scores + whole)
+        return ScaledTerm(term, term.scores, inner, None, np.zeros(1), outer, describe_effect(term), EACH_VALUE)
+    members = None if term.members is None or term.members.shape[-2] < 2 else term.members
+    return ScaledTerm(term, term.scores, inner, members, np.zeros(1))
 
 
 def _add_mains(model: AdditiveModel, pair: TermView) -> TermView:
