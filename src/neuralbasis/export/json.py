@@ -7,8 +7,10 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from ..model.additive_model import find_model
+from ..model.additive_model import AdditiveModel, find_model
 from ..model.residuals import Residuals
+from ..model.shapes import AnyShape
+from ..terms.term import term_name
 from .plain import describe, write_file
 
 FORMAT = "neuralbasis tables 1"
@@ -27,6 +29,17 @@ RULE = (
     "link logit: probability of the second class = 1 / (1 + exp(-score)); predicted if the score is above 0.",
     "link mlogit: probability of class k = exp(score k) / sum over all classes of exp(score); the largest score wins, "
     "the first of equal ones.",
+)
+
+EVIDENCE = (
+    "evidence of a term is null if the fit did not compute it: the model is wide, tied, merged, updated or too large.",
+    "standard_errors: of the numbers in the table, in the same order. A band of table - 1.96 * standard_errors to",
+    "table + 1.96 * standard_errors contains a value of the curve with 95 % confidence.",
+    "multipliers: with this number in place of 1.96, the band contains the whole curve with 95 % confidence.",
+    "p_values: chance of as strong an effect if the term had none. All lists have one number per output.",
+    "importances: mean absolute contribution over the training rows; importance_errors: their standard errors.",
+    "concurvity: share of the term that all other terms together could express, from 0 to 1.",
+    "partner: the term of one column that could express most of it, or null; partner_concurvity: this share.",
 )
 
 
@@ -60,7 +73,16 @@ def to_json(model: Any, path: str | os.PathLike | None = None) -> str:
         {"column": axis.name} | ({"knots": axis.knots.tolist()} if axis.levels is None else {"levels": axis.levels})
         for axis in plain.axes
     ]
-    terms = [{"name": term.name, "axes": term.axes, "table": term.table.tolist()} for term in plain.terms]
+    found = find_model(model)
+    terms = [
+        {
+            "name": term.name,
+            "axes": term.axes,
+            "table": term.table.tolist(),
+            "evidence": _describe_evidence(found, shape),
+        }
+        for term, shape in zip(plain.terms, found.shapes, strict=True)
+    ]
     entries = {
         "format": _write(FORMAT),
         "rule": _write_list(RULE),
@@ -70,10 +92,27 @@ def to_json(model: Any, path: str | os.PathLike | None = None) -> str:
         "columns": _write([column.name for column in plain.columns]),
         "axes": _write_list(axes),
         "terms": _write_list(terms),
-        "residuals": _write(_describe_residuals(find_model(model).residuals)),
+        "evidence": _write_list(EVIDENCE),
+        "residuals": _write(_describe_residuals(found.residuals)),
     }
     text = ",\n".join(f'  "{key}": {value}' for key, value in entries.items())
     return write_file(path, f"{{\n{text}\n}}\n")
+
+
+def _describe_evidence(model: AdditiveModel, shape: AnyShape) -> dict[str, Any] | None:
+    found = shape.evidence
+    if found is None:
+        return None
+    return {
+        "standard_errors": shape.spread.tolist(),
+        "p_values": found.p_values.tolist(),
+        "multipliers": found.multipliers.tolist(),
+        "importances": shape.importances.tolist(),
+        "importance_errors": found.importance_errors.tolist(),
+        "concurvity": found.concurvity,
+        "partner": None if found.partner is None else term_name(found.partner, model.encoder.names),
+        "partner_concurvity": found.partner_concurvity,
+    }
 
 
 def _describe_residuals(residuals: Residuals | None) -> dict[str, Any] | None:
