@@ -79,10 +79,24 @@ def test_show(case) -> None:
     assert run("show", path).stdout.endswith(f"\n\n{model}\n")
     assert run("show", path, "--term", "x1 & x2").stdout == f"{model.scorecard('x1 & x2')}\n"
     found = json.loads(run("show", path, "--json").stdout)
+    assert not any("evidence" in term for term in found["terms"])
     assert [term["name"] for term in found["terms"]] == list(model.term_names)
     np.testing.assert_allclose([term["importance"] for term in found["terms"]], model.importances())
     cells = json.loads(run("show", path, "--term", "x0", "--json").stdout)["cells"]
     assert cells[0]["score"] == model.shapes[0].scores[0, 0]
+
+
+def test_show_evidence(tmp_path) -> None:
+    X = np.random.default_rng(0).random((200, 2))
+    labels = np.digitize(X[:, 0], [0.3, 0.6])
+    fitted = neuralbasis.NeuralBasisClassifier(max_steps=30, outer_bags=2, interactions=0).fit(X, labels)
+    fitted.save(tmp_path / "model.nbm")
+    shown = run("show", tmp_path / "model.nbm").stdout
+    assert shown.endswith(f"\n\n{neuralbasis.load(tmp_path / 'model.nbm')}\n\n{fitted.evidence()}\n")
+    terms = json.loads(run("show", tmp_path / "model.nbm", "--json").stdout)["terms"]
+    for term, shape in zip(terms, fitted.model_.shapes, strict=True):
+        assert term["evidence"]["p_values"] == shape.evidence.p_values.tolist()
+        assert term["evidence"]["importance_errors"] == shape.evidence.importance_errors.tolist()
 
 
 def test_explain_a_row(case) -> None:

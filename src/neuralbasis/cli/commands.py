@@ -152,7 +152,8 @@ def evaluate(
 def show(model: str, term: str | None, as_json: bool) -> None:
     """Print a model, or the table of a term.
 
-    A model is printed as its formula, with the range and importance of its terms.
+    A model is printed as its formula, with the range and importance of its terms, and with the test, the standard
+    error and the concurvity of each term if the fit computed them.
 
     \b
     neuralbasis show houses.nbm
@@ -165,7 +166,7 @@ def show(model: str, term: str | None, as_json: bool) -> None:
     elif as_json:
         echo(formatting.format_json(formatting.list_model(fitted)))
     else:
-        echo(f"{formatting.format_summary(fitted)}\n\n{fitted}")
+        echo(formatting.format_model(fitted))
 
 
 @main.command()
@@ -244,8 +245,8 @@ def report(
 ) -> None:  # fmt: skip
     """Write a model as one interactive page.
 
-    The page shows every shape, the importance of the terms, the spread over the members and a what-if panel. It is a
-    single file that needs no network. With data, it also explains single rows; with their target, it shows scores.
+    The page shows every shape, the importance of the terms, standard errors and a what-if panel. It is a single
+    file that needs no network. With data, it also explains single rows; with their target, it shows scores.
 
     \b
     neuralbasis report houses.nbm

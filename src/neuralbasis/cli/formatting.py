@@ -16,6 +16,7 @@ import numpy as np
 import neuralbasis
 
 from ..data.columns import level_text
+from ..model.shapes import have_evidence
 from ..model.summary import to_plain
 from ..printable import escape, escape_json
 
@@ -54,10 +55,15 @@ def list_model(model: AdditiveModel) -> dict[str, Any]:
     from ..model.scorecard import reachable_cells
 
     importances, n_terms = model.importances(), len(model.shapes)
+    known = neuralbasis.explain.evidence(model) if have_evidence(model.shapes) else None
     terms = []
     for t in range(n_terms) if n_terms <= MAX_LISTED else np.argsort(-importances, kind="stable")[:MAX_LISTED]:
         table = model.shapes[t].scores[tuple(map(reachable_cells, model.shapes[t].axes))]
         found = {"name": model.term_names[t], "importance": importances[t], "min": table.min(), "max": table.max()}
+        if known is not None:
+            found["evidence"] = {
+                name: v for name, v in known.data(int(t)).items() if name not in ("term", "importance", "meta")
+            }
         terms.append(found)
     return {
         "link": model.link,
@@ -68,6 +74,12 @@ def list_model(model: AdditiveModel) -> dict[str, Any]:
         "terms": terms,
         "summary": None if model.summary is None else vars(model.summary),
     }
+
+
+def format_model(model: AdditiveModel) -> str:
+    """How the model was fitted, its formula and terms, and their evidence if it has any."""
+    texts = [format_summary(model), str(model)]
+    return "\n\n".join([*texts, str(neuralbasis.explain.evidence(model))] if have_evidence(model.shapes) else texts)
 
 
 def _list_axis(axis: Axis) -> dict[str, Any]:
