@@ -77,8 +77,8 @@ class EstimatorParameters(BaseEstimator):
         Rows that each member holds out for early stopping and for the shares: a share of the rows, or a maximum number.
         0 trains to the end and keeps what the network proposes.
     outer_bags : int or "auto"
-        Number of members. The model is their mean, its error bars are their standard deviation. "auto" depends on the
-        preset and the number of rows; it is 1 if the network is not staged, as in the paper.
+        Number of members. The model is their mean. "auto" depends on the preset and the number of rows; it is 1 if the
+        network is not staged, as in the paper.
     max_terms : int, "auto" or None
         Maximum number of main effects. Before training, each member selects the columns with the strongest effects,
         without the rows that it holds out; other columns have no term, unless interactions list them. None keeps all

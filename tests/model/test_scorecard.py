@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neuralbasis import AdditiveModel
+from neuralbasis import AdditiveModel, NeuralBasisRegressor
 from neuralbasis.encoding import Axis, Encoder, continuous_axis, level_axis
 from neuralbasis.model.shapes import Shape
 from tests.models import build_model, draw_numbers, name_columns, tie_model
@@ -93,6 +93,13 @@ def test_the_printed_text_suffices_to_predict(task: str) -> None:
     found = [manual.predict({name: values[i] for name, values in rows.items()}) for i in range(200)]
     # A score is the sum of 7 printed numbers of 4 decimals; each is off by at most 0.6 of the last decimal.
     np.testing.assert_allclose(found, expected, rtol=0, atol=7 * 0.6e-4)
+
+
+def test_errors_of_a_fit_are_standard_errors() -> None:
+    X = np.random.default_rng(0).random((100, 1))
+    model = NeuralBasisRegressor(max_steps=20, outer_bags=2).fit(X, X[:, 0]).model_
+    legend = "± is the standard error of the score; rows and share are those of the training table"
+    assert legend in str(model.scorecard()).splitlines()
 
 
 def test_the_text_of_a_small_model() -> None:
