@@ -128,7 +128,7 @@ def test_frame_of_terms(regressor):
     assert frame["term"].tolist() == regressor.term_names_
     assert frame["columns"].tolist() == [("rooms",), ("city",), ("rooms", "city")]
     assert frame["importance"].tolist() == regressor.term_importances().tolist()
-    assert frame["spread"].isna().tolist() == [False, False, True]
+    assert frame["spread"].tolist() == [term.importance_spread for term in found.terms]
     cells = found.to_pandas("city")
     assert cells["kind"].tolist() == ["missing", "level", "level", "unseen"]
     assert cells["score"].tolist() == regressor.term_scores_[1].tolist()

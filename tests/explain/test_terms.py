@@ -65,9 +65,15 @@ def test_spread_of_an_importance_is_that_of_the_members():
     assert explain.explain_global(model).terms[0].importance_spread == 1.0
 
 
-def test_unknown_spread_is_not_zero(regressor):
-    mains, pair = regressor.explain_global().terms[:2], regressor.explain_global().terms[2]
-    assert all(term.importance_spread > 0 for term in mains)
+def test_spread_of_an_importance_is_its_standard_error(regressor):
+    found = regressor.explain_global().terms
+    errors = [float(shape.evidence.importance_errors[0]) for shape in regressor.model_.shapes]
+    assert [term.importance_spread for term in found] == errors
+    assert min(errors) > 0
+
+
+def test_unknown_spread_is_not_zero():
+    pair = explain.explain_global(make_model()).find("x0 & x1")
     assert pair.members is None
     assert np.isnan(pair.importance_spread)
     alone = make_curve(knots(1, 2), [0, -1, 1, 0], members=[[0], [-1], [1], [0]])

@@ -1,4 +1,4 @@
-"""Explanation of a whole model: one view per term, with its table, spread over the members and importance.
+"""Explanation of a whole model: one view per term, with its table, standard errors and importance.
 
 Views are created on access, which keeps models of a hundred thousand terms fast: `top` and `by_class` return the
 strongest terms, `search` finds terms by name.
@@ -26,7 +26,7 @@ from .explanation import Explanation, find_output, list_cells, list_labels, sque
 
 
 def explain_global(model: Any) -> GlobalExplanation:
-    """Explain a whole model: table, spread over the members and importance of every term.
+    """Explain a whole model: table, standard errors and importance of every term.
 
     Parameters
     ----------
@@ -59,8 +59,8 @@ class TermView:
     shape : its table, with `axes`, `scores`, `spread`, `weights` and `members`
     importances : (K,) mean |contribution| to each score over the training rows
     leanings : (K,) how much it raises (above 0) or lowers each score, see `AdditiveModel.leanings`
-    importance_spread : standard deviation of the importance over the members, for main effects; NaN if unknown: for
-        pairs and triples, for a single member, and if the members are not stored
+    importance_spread : standard error of the importance. A model without evidence has the standard deviation over the
+        members instead, for main effects, and NaN if they are not stored
     low, high : range of the scores over cells that rows can reach
     """
 
@@ -105,7 +105,7 @@ class TermView:
 
     @property
     def members(self) -> np.ndarray | None:
-        """(c_1, …, c_o, M, K) tables of the members, None if only their spread is stored."""
+        """(c_1, …, c_o, M, K) tables of the members, None if they are not stored."""
         return self.shape.members
 
     def __repr__(self) -> str:
@@ -214,8 +214,8 @@ class GlobalExplanation(Explanation):
 
         The key None returns the importances; a name, index or tuple of columns returns the curve or table of a term; -1
         returns everything, as "overall" and "specific". A curve has as many scores as names, since it is linear between
-        its knots. Bounds are one standard deviation over the members. With three or more classes, the last axis of the
-        scores is the class.
+        its knots. Bounds are one standard error away. With three or more classes, the last axis of the scores is the
+        class.
         """
         if key is None:
             return self._list_importances()
@@ -292,7 +292,9 @@ def view_term(model: AdditiveModel, index: int, shape: AnyShape | None = None) -
 
 
 def _spread_importance(shape: AnyShape) -> float:
-    """Standard deviation of the importance over the members; NaN for interactions and single members."""
+    """Standard error of the importance; without evidence, the deviation over the members of a main effect, or NaN."""
+    if shape.evidence is not None:
+        return float(shape.evidence.importance_errors.mean())
     members = shape.members if len(shape.axes) == 1 else None
     if members is None or members.shape[-2] < 2:
         return np.nan
