@@ -302,8 +302,8 @@ def test_count_turns() -> None:
 
 
 def test_intervals() -> None:
-    (table,) = read_tables(run("intervals", "--quick"))
-    assert table.names == ["diabetes", "diabetes", "abalone", "abalone", "bike", "ca"]
+    (table,) = read_tables(run("intervals", "--quick", "--data", "diabetes,abalone,r:Hitters,levels/1000"))
+    assert table.names == ["diabetes", "diabetes", "abalone", "r:Hitters", "r:Hitters", "levels/1000"]
     assert_positive(table.numbers("mean width"))
     assert all(0 <= share <= 1 for share in table.numbers("coverage"))
 
