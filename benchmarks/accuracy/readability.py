@@ -110,7 +110,7 @@ def study_families(families: Sequence[str], learners: Sequence[Learner], given: 
         means = [[statistics.fmean(values) for values in zip(*each, strict=True)] for each in found]
         lines.append([family, *[f"{turns:.2f}" for turns, _ in means], *[format_number(each) for _, each in means]])
     titles = [learner.title for learner in learners]
-    print(f"\nGenerated tables of {given.rows:,} rows, mean over {len(seeds)}:\n")
+    print(f"\nGenerated tables of {given.rows:,} rows, {len(seeds)} of each family:\n")
     header = ["family", *[f"further turns, {title}" for title in titles], *[f"shape error, {t}" for t in titles]]
     print_table(header, lines)
 
@@ -166,7 +166,7 @@ def main() -> None:
     parser.add_argument("--data", default=",".join(REPORTED), help=f"real tables, of {', '.join(REPORTED)}")
     parser.add_argument("--rows", type=int, default=3_000, help="number of training rows of generated tables")
     parser.add_argument("--real-rows", type=int, default=8_000, help="training rows, at most 80 %% of a real table")
-    parser.add_argument("--seeds", type=int, default=2, help="number of tables of each family")
+    parser.add_argument("--seeds", type=int, default=1, help="number of tables of each family")
     parser.add_argument("--first-seed", type=int, default=900)
     parser.add_argument("--ebm-pairs", action="store_true", help="EBM with its pairs, which takes several times longer")
     parser.add_argument("--quick", action="store_true", help="tiny tables, few steps, one seed")
