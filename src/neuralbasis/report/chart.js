@@ -7,6 +7,7 @@ const N_DENSITY = 48;
 const MARGIN = { top: 10, right: 14, bottom: 26, left: 50 };
 const LETTER = 6.6; // pixels
 const MAX_LEVEL_HEIGHT = 44;
+const PALE = 0.35; // strength of the colour where the band contains 0
 
 function openChart(box) {
   const width = Math.max(box.clientWidth, 200), height = box.clientHeight;
@@ -80,9 +81,11 @@ function drawCurve(box, term, output, limits) {
 function drawCurves(parent, scale, term, output, y) {
   const cells = Array.from(scale.axis.knots, (_, i) => i + 1), xs = cells.map((cell) => scale.pixel(cell));
   const points = (read) => cells.map((cell, i) => [xs[i], y(read(cell))]);
-  const edge = (sign) => points((cell) => term.score(cell, output) + sign * term.spread(cell, output));
+  const edge = (sign, width) => points((cell) => term.score(cell, output) + sign * width(cell, output));
+  const drawBand = (width, look) => drawPath([...edge(1, width), ...edge(-1, width).reverse()], look, "Z");
   const mean = points((cell) => term.score(cell, output));
-  parent.append(drawPath([...edge(1), ...edge(-1).reverse()], "band", "Z"));
+  if (term.isTested) parent.append(drawBand(term.whole, "band whole"));
+  parent.append(drawBand(term.each, "band each"));
   for (let m = 0; m < term.nMembers; m++) {
     parent.append(drawPath(points((cell) => term.member(m, cell, output)), "member"));
   }
@@ -123,11 +126,19 @@ function binWeights(knots, weights, scale) {
 }
 
 function drawMissing(picture, scale, term, output, y, area) {
-  const x = scale.pixel(0), score = term.score(0, output), spread = term.spread(0, output), at = y(score);
+  const x = scale.pixel(0), score = term.score(0, output), at = y(score);
+  const inside = (value) => Math.min(Math.max(y(value), area.top), area.bottom);
   picture.append(
     drawLine(scale.from, area.top, scale.from, area.bottom, "grid"),
-    drawLine(x, y(score - spread), x, y(score + spread), "whisker"),
+    ...drawWhiskers(term, 0, output, (low, high, look) => drawLine(x, inside(low), x, inside(high), look)),
     drawPath([[x, at - 5], [x + 5, at], [x, at + 5], [x - 5, at]], "diamond", "Z"));
+}
+
+// Error bars of one cell: thick for each value, thin for all values together.
+function drawWhiskers(term, cell, output, draw) {
+  const score = term.score(cell, output);
+  const pairs = term.isTested ? [[term.whole, "whisker"], [term.each, "whisker thick"]] : [[term.each, "whisker"]];
+  return pairs.map(([width, look]) => draw(score - width(cell, output), score + width(cell, output), look));
 }
 
 // A main effect of levels, as bars.
@@ -150,13 +161,13 @@ function drawLevels(box, term, output, limits, maxLevels) {
 }
 
 function drawLevel(picture, term, output, cell, { x, y, band, label, width }) {
-  const score = term.score(cell, output), spread = term.spread(cell, output);
+  const score = term.score(cell, output);
   const name = shorten(nameCell(term.axes[0], cell), Math.floor(label / LETTER));
   const left = Math.min(x(0), x(score)), right = Math.max(x(0), x(score));
   picture.append(
     drawText(label, y + 4, name, cell ? "end" : "end soft"),
     drawRect(left, y - band / 2, right - left, band, score > 0 ? "positive" : "negative"),
-    drawLine(x(score - spread), y, x(score + spread), y, "whisker"),
+    ...drawWhiskers(term, cell, output, (low, high, look) => drawLine(x(low), y, x(high), y, look)),
     drawText(width - 6, y + 4, writeNumber(term.weights[cell]), "tick end"));
 }
 
@@ -190,7 +201,7 @@ function drawSideTicks(picture, scale, area) {
   }
 }
 
-// Each pixel interpolates the table; the map fades to grey where there are no training rows.
+// Each pixel interpolates the table. The map is pale where the band contains 0, and grey where there are no training rows.
 function paintMap(canvas, term, output, limit, slice, across, up, area) {
   const width = Math.max(1, Math.round(area.right - area.left));
   const height = Math.max(1, Math.round(area.bottom - area.top));
@@ -203,11 +214,13 @@ function paintMap(canvas, term, output, limit, slice, across, up, area) {
   const ys = Array.from({ length: height }, (_, i) => up.position(area.top + i + 0.5));
   const scores = takePlane(term, slice, (cell) => term.score(cell, output)), rows = term.axes[1].cells;
   const hasRows = takePlane(term, slice, (cell) => Number(term.weights[cell] > 0));
+  const isClear = takePlane(term, slice, (cell) => Number(term.isClear(cell, output)));
   let at = 0;
   for (const y of ys) {
     for (const x of xs) {
       const score = blend(scores, rows, x, y), end = score > 0 ? positive : negative, near = blend(hasRows, rows, x, y);
-      const strength = Math.min(1, Math.abs(score) / limit) * (0.15 + 0.85 * near);
+      const clear = PALE + (1 - PALE) * blend(isClear, rows, x, y);
+      const strength = Math.min(1, Math.abs(score) / limit) * (0.15 + 0.85 * near) * clear;
       for (let c = 0; c < 3; c++) {
         const ground = unknown[c] + near * (zero[c] - unknown[c]);
         image.data[at++] = ground + strength * (end[c] - ground);

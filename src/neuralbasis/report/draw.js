@@ -4,6 +4,7 @@
 
 const MAX_LEVELS = 12;
 const TAIL = 0.005; // share of the rows that is cut at each end of a long-tailed column
+const MIN_MISSING = 0.02; // share of the rows from which on the band of missing values is always inside a chart
 const STRIP = 30; // width of the strip for missing values, in pixels
 
 function html(tag, attributes, ...children) {

@@ -48,7 +48,8 @@ function openSketch(term, low, high) {
   const name = term.link === null ? term.name : html("a", { href: `#term-${term.link}` }, term.name);
   const figure = writeFigure(term.gain, writeSigned(term.gain), `side ${term.gain > 0 ? "positive" : "negative"}`);
   const box = html("div", { class: "chart", role: "img", "aria-label": `${term.name}: ${writeSigned(term.gain)}` });
-  const card = html("article", { class: "card" }, html("header", {}, html("h3", { title: term.name }, name), figure), box);
+  const header = html("header", {}, html("h3", { title: term.name }, name), figure), [effect] = term.effects;
+  const card = html("article", { class: effect ? "card unclear" : "card" }, header, html("p", { class: "effect" }, effect), box);
   const limits = term.axes.length > 1 ? Math.max(-low, high) || 1 : low === high ? [-1, 1] : widen(low, high);
   const view = { term, kind: findKind(term), maxLevels: MAX_LEVELS, slice: Math.ceil((term.axes[2]?.count ?? 1) / 2) };
   addChart(card, () => drawTerm(box, view, limits, 0));

@@ -31,13 +31,17 @@ function readModel() {
   }
 
   function openTerm(term, index, n, axes) {
-    const { scores, mix, spread, weights, members } = term;
+    const { scores, mix, spread, weights, members, each, whole } = term;
     term.index = index;
     term.axes = term.axes.map((axis) => axes[axis]);
     term.strides = term.axes.map((_, d) => term.axes.slice(d + 1).reduce((size, axis) => size * axis.cells, 1));
     term.size = term.strides[0] * term.axes[0].cells;
     term.weights = readSteps(weights, term.size).map((root) => root ** 2);
-    term.spread = (cell, k) => spread[1] + spread[2] * steps[spread[0] + cell * n + k];
+    const error = (cell, k) => spread[1] + spread[2] * steps[spread[0] + cell * n + k];
+    term.isTested = whole !== null; // whether standard errors and p-values are known
+    term.each = (cell, k) => each * error(cell, k); // half width of the band for each value
+    term.whole = whole ? (cell, k) => whole[k] * error(cell, k) : term.each; // of the band for the whole curve
+    term.isClear = (cell, k) => !whole || (error(cell, k) > 0 && Math.abs(term.score(cell, k)) > term.whole(cell, k));
     term.nMembers = members ? members[0] : 0;
     term.member = (m, cell, k) => members[2] + members[3] * steps[members[1] + (m * term.size + cell) * n + k];
     term.score = mix ? tiedScore(scores, mix[0], mix[1], n) : (cell, k) => exact[scores + cell * n + k];

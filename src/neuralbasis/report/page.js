@@ -13,6 +13,17 @@ function strength(term) {
   return term.importances[state.output];
 }
 
+// Says that a term has no clear effect on the chosen score; empty if it has one.
+function findEffect(term) {
+  return term.effects[state.output];
+}
+
+function writeImportance(term) {
+  const errors = term.importanceErrors || (model.outputs.length === 1 ? [term.importanceSpread] : []);
+  const error = errors[state.output] ?? null;
+  return writeNumber(strength(term)) + (error === null ? "" : ` ± ${writeNumber(error, 2)}`);
+}
+
 function plural(count, noun) {
   return `${writeDigits(count, {})} ${noun}${count === 1 ? "" : "s"}`;
 }
@@ -34,6 +45,8 @@ function fillTexts() {
     start: nameStart(),
     coverage: nameCoverage(),
     zero: model.wide ? "the effect of an absent value" : "the average over the training rows",
+    certainty: explainCertainty(),
+    errors: model.terms.some((term) => term.isTested) ? model.words.intervals : model.words.members,
     else: model.hidden
       ? `${plural(model.hidden, "more term")} ${model.hidden === 1 ? "has" : "have"} no chart on this page.`
       : "There is nothing else.",
@@ -115,6 +128,17 @@ function explainUnit() {
   return "Heights are in log odds: a difference of 0.7 between two classes doubles the odds.";
 }
 
+function explainCertainty() {
+  const { each, whole, unclear } = model.words;
+  if (!model.terms.some((term) => term.isTested)) {
+    return "The model is the average of several members, each trained on a different part of the data. A wide band or a "
+      + "long error bar means that the members disagree.";
+  }
+  return `A narrow band is certain, a wide band is not. Dark: ${each}. Light: ${whole}. The words “${unclear}” mean that `
+    + "the data do not show an effect of this term beside all others. Columns that measure nearly the same thing share "
+    + `one effect: each of them alone may have ${unclear}, although together they matter.`;
+}
+
 function compareLoss() {
   const { validation, constant } = model.summary;
   if (!(constant > 0) || validation > constant) return null;
@@ -137,16 +161,16 @@ function fillFacts(list, facts) {
 }
 
 function fillDrivers() {
-  const order = [...model.terms].sort((a, b) => strength(b) - strength(a)).slice(0, N_DRIVERS);
+  const order = [...model.terms].sort((a, b) => compareTerms(a, b) || a.index - b.index).slice(0, N_DRIVERS);
   const items = order.map((term) => {
-    const value = strength(term), hasSpread = model.outputs.length === 1 && term.importanceSpread !== null;
-    const text = writeNumber(value) + (hasSpread ? ` ± ${writeNumber(term.importanceSpread, 2)}` : "");
-    return { name: term.name, link: `#term-${term.index}`, from: 0, to: value, look: "plain", value, text };
+    const value = strength(term), note = findEffect(term), look = note ? "faint" : "plain";
+    const text = writeImportance(term);
+    return { name: term.name, note, link: `#term-${term.index}`, from: 0, to: value, look, value, text };
   });
   fillBars(find("drivers"), items, 0, Math.max(0, ...order.map(strength)));
   const hidden = model.terms.length - order.length;
   const unseen = model.hidden ? ` ${plural(model.hidden, "more term")} not on this page.` : "";
-  find("more-drivers").textContent = hidden ? `${plural(hidden, "weaker term")} below.${unseen}` : "";
+  find("more-drivers").textContent = hidden ? `${plural(hidden, "more term")} below.${unseen}` : "";
 }
 
 function chooseOutput(output) {

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..data.columns import Columns
 from ..model.additive_model import AdditiveModel
-from ..model.shapes import AnyShape, LowRankShape, Shape, TiedShape
+from ..model.shapes import AnyShape, LowRankShape, Shape, TiedShape, renumber
 
 MAX_TERMS, MAX_ROW_TERMS = 200, 24  # most important terms of a wide model, and terms for each row
 MAX_NUMBERS = 1_000_000  # in the tables of a wide model: the file stays small enough to send
@@ -52,7 +52,7 @@ def choose_page_model(model: AdditiveModel, rows: Columns | None) -> PageModel:
         chosen.append(_unfold(model.shapes[t]))
     features = tuple(sorted({feature for shape in chosen for feature in shape.term}))
     place = {feature: index for index, feature in enumerate(features)}
-    shapes = tuple(replace(shape, term=tuple(place[feature] for feature in shape.term)) for shape in chosen)
+    shapes = tuple(renumber(shape, place) for shape in chosen)
     small = replace(model, encoder=model.encoder.take(features), shapes=shapes)
     return PageModel(small, features, len(model.shapes) - len(shapes), n_columns, model.is_wide)
 

@@ -79,7 +79,7 @@ def _describe_drawn_term(term: TermView, axes: AxisList, pack: Pack) -> dict[str
         # The page looks up a level by its knot; a coarser axis has knots of levels that it does not list.
         knots = axis.knots if axis.levels is None else np.arange(float(len(axis.levels)))
         indices.append(axes.add(axis.name, axis, knots, name=axis.name, levels=axis.levels))
-    has_members = term.members is not None and term.members.shape[-2] > 1
+    has_members = term.evidence is None and term.members is not None and term.members.shape[-2] > 1
     return describe_term(term, range(len(indices)), indices, has_members, pack)
 
 
@@ -126,4 +126,6 @@ def _reduce_knots(term: TermView) -> TermView:
         scores, spread = scores.take(cells, d), spread.take(cells, d)
         members = None if members is None else members.take(cells, d)
         weights = np.add.reduceat(weights, np.r_[0, (cells[1:] + cells[:-1]) // 2 + 1], axis=d)
-    return replace(term, shape=Shape(tuple(range(len(axes))), tuple(axes), scores, spread, weights, members))
+    own = tuple(range(len(axes)))
+    shape = Shape(own, tuple(axes), scores, spread, weights, members, evidence=term.evidence)
+    return replace(term, shape=shape)

@@ -15,6 +15,17 @@ import numpy as np
 from ..data.columns import level_text
 from ..encoding.axis import Axis
 from ..explain import GlobalExplanation, TermView
+from ..explain.bands import (
+    EACH_VALUE,
+    INTERVALS,
+    LEVEL,
+    NO_EFFECT,
+    OVER_MEMBERS,
+    QUANTILE,
+    WHOLE_CURVE,
+    describe_concurvity,
+    describe_effect,
+)
 from ..model.additive_model import AdditiveModel
 from ..model.shapes import TiedShape
 from ..model.summary import Summary, to_plain
@@ -92,7 +103,10 @@ def describe_model(
         indices.append([axes.add(feature, axis, axis.knots, column=feature) for feature, axis in pairs])
     keeps = _choose_members(explanation.terms)
     terms = [
-        describe_term(view, shape.term, own, keep, pack)
+        {
+            **describe_term(view, shape.term, own, keep, pack),
+            "warning": describe_concurvity(view, model.encoder.names),
+        }
         for view, shape, own, keep in zip(explanation.terms, model.shapes, indices, keeps, strict=True)
     ]
     own = {view.columns[0]: view.weights for view in explanation.terms if len(view.columns) == 1}
@@ -112,6 +126,14 @@ def describe_model(
         "allColumns": page_model.n_columns,
         "summary": None if model.summary is None else _describe_summary(model.summary),
         "interval": _describe_interval(model),
+        "words": {
+            "level": f"{100 * LEVEL:.0f} %",
+            "each": EACH_VALUE,
+            "whole": WHOLE_CURVE,
+            "intervals": INTERVALS,
+            "members": OVER_MEMBERS,
+            "unclear": NO_EFFECT,
+        },
         "rows": None,
         "accuracy": None,
         "evidence": None,
@@ -128,10 +150,11 @@ def _describe_interval(model: AdditiveModel) -> dict[str, Any] | None:
 
 
 def _choose_members(views: Sequence[TermView]) -> list[bool]:
-    """Which terms store their members: main effects, most important first, up to the limit."""
+    """Which terms store their members: main effects without evidence, most important first, up to the limit."""
     keeps, room = [False] * len(views), MAX_MEMBER_NUMBERS
     for place in sorted(range(len(views)), key=lambda place: -views[place].importance):
-        members = views[place].members if len(views[place].columns) == 1 else None
+        view = views[place]
+        members = view.members if len(view.columns) == 1 and view.evidence is None else None
         if members is not None and members.shape[-2] > 1 and members.size <= room:
             keeps[place], room = True, room - members.size
     return keeps
@@ -154,6 +177,20 @@ def describe_term(
         "importance": view.importance,
         "importanceSpread": to_plain(view.importance_spread),
         "importances": view.importances.tolist(),
+        **_describe_evidence(view),
+    }
+
+
+def _describe_evidence(view: TermView) -> dict[str, Any]:
+    """Widths of the bands as multiples of the spread, and texts for terms without a clear effect, one per score."""
+    evidence, n_outputs = view.evidence, len(view.importances)
+    if evidence is None:
+        return {"each": 1.0, "whole": None, "effects": [""] * n_outputs, "importanceErrors": None}
+    return {
+        "each": QUANTILE,
+        "whole": evidence.multipliers.tolist(),
+        "effects": [describe_effect(view, [output]) for output in range(n_outputs)],
+        "importanceErrors": (QUANTILE * evidence.importance_errors).tolist(),
     }
 
 

@@ -1,14 +1,24 @@
 // Terms: the list, and a card with a chart for each term.
 
-const CAPTIONS = {
-  curve: "Line: effect of this column. Band and faint lines: differences between members. Grey: training rows.",
-  levels: "Bars: effect of each level. Error bars: differences between members. Right: number of training rows.",
-  map: "Colour: effect of the two columns together, beyond their single effects. Grey: no training rows.",
-  slices: "Effect at one value of the third column: move the slider to change it. Grey: no training rows.",
-};
 const STEPS = {
   ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowUp: [1, 1], ArrowDown: [1, -1], Home: [0, -Infinity], End: [0, Infinity],
 };
+
+// What a chart shows, in one or two sentences.
+function writeCaption(kind, { isTested }) {
+  const { each, whole, members, unclear } = model.words;
+  const pale = isTested ? ` Pale: ${unclear} there.` : "";
+  return {
+    curve: "Line: effect of this column. "
+      + (isTested ? `Dark: ${each}. Light: ${whole}.` : `Band: ${members}. Faint lines: members.`)
+      + " Grey bars: training rows.",
+    levels: "Bars: effect of each level. "
+      + (isTested ? `Thick line: ${each}. Thin line: ${whole}.` : `Error bars: ${members}.`)
+      + " Right: number of training rows.",
+    map: `Colour: effect of the two columns together, beyond their single effects.${pale} Grey: no training rows.`,
+    slices: `Effect at one value of the third column: move the slider to change it.${pale} Grey: no training rows.`,
+  }[kind];
+}
 
 const lines = new Map(); // term -> its line in the list, the bar there, and its card
 const extents = new Map(); // term and output -> lowest and highest score
@@ -17,19 +27,31 @@ function fillTerms() {
   for (const term of model.terms) {
     const bar = html("i"), name = html("span", { class: "name" }, term.name), link = `term-${term.index}`;
     const track = html("span", { class: "track", "aria-hidden": "true" }, bar);
-    const line = html("li", {}, html("a", { href: `#${link}`, title: term.name }, name, track));
+    const effect = html("span", { class: "effect" });
+    const line = html("li", {}, html("a", { href: `#${link}`, title: term.name }, name, effect, track));
     const card = html("article", { id: link, class: "card", tabindex: "-1", "aria-label": term.name });
-    lines.set(term, { line, bar, card, text: term.name.toLowerCase() });
+    lines.set(term, { line, bar, effect, card, text: term.name.toLowerCase() });
     addChart(card, () => drawCard(term, card));
   }
+  find("gallery").classList.toggle("tall", model.terms.some((term) => term.warning));
+}
+
+// Most important first; terms without a clear effect come last.
+function compareTerms(a, b) {
+  return Number(Boolean(findEffect(a))) - Number(Boolean(findEffect(b))) || strength(b) - strength(a);
 }
 
 function sortTerms() {
   const byName = (a, b) => a.name.localeCompare(b.name, "en", { numeric: true });
-  const compare = state.sort === "name" ? byName : (a, b) => strength(b) - strength(a);
+  const compare = state.sort === "name" ? byName : compareTerms;
   const order = [...model.terms].sort((a, b) => compare(a, b) || a.index - b.index);
   const largest = Math.max(...model.terms.map(strength)) || 1;
-  for (const term of order) lines.get(term).bar.style.width = `${(100 * strength(term)) / largest}%`;
+  for (const term of order) {
+    const { bar, effect, line, card } = lines.get(term);
+    bar.style.width = `${(100 * strength(term)) / largest}%`;
+    effect.textContent = findEffect(term);
+    for (const node of [line, card]) node.classList.toggle("unclear", Boolean(findEffect(term)));
+  }
   find("list").replaceChildren(...order.map((term) => lines.get(term).line));
   find("gallery").replaceChildren(...order.map((term) => lines.get(term).card));
   filterTerms();
@@ -55,12 +77,15 @@ function findExtent(term) {
 function measureExtent(term, output) {
   const isMain = term.axes.length === 1, { count, levels } = term.axes[0];
   const isKnot = (cell) => isMain && cell > 0 && cell <= count;
+  const total = term.weights.reduce((sum, weight) => sum + weight, 0);
   let low = 0, high = 0;
   for (let cell = 0; cell < (isMain && !levels ? count + 1 : term.size); cell++) {
     if (!isKnot(cell) && !(term.weights[cell] > 0)) continue;
-    const score = term.score(cell, output), spread = isMain ? term.spread(cell, output) : 0;
-    low = Math.min(low, score - spread);
-    high = Math.max(high, score + spread);
+    // Few rows with missing values have a wide band, which would flatten all curves.
+    const hasBand = isMain && (levels || cell > 0 || term.weights[0] >= MIN_MISSING * total);
+    const score = term.score(cell, output), width = hasBand ? term.whole(cell, output) : 0;
+    low = Math.min(low, score - width);
+    high = Math.max(high, score + width);
   }
   return [low, high];
 }
@@ -90,14 +115,17 @@ function openCard(term, card) {
   const label = `${term.name}: values along the chart`;
   const box = html("div", { class: "chart", tabindex: "0", role: "slider", "aria-label": label, "aria-valuenow": 0 });
   const readout = html("p", { class: "readout" }), extra = html("div", { class: "extra" });
-  card.append(html("header", {}, html("h3", { title: term.name }, term.name), figure), box, readout, extra);
+  const effect = html("p", { class: "effect" }), warning = html("p", { class: "warning" }, term.warning);
+  card.append(html("header", {}, html("h3", { title: term.name }, term.name), figure), effect, warning);
+  card.append(box, readout, extra);
   const legend = term.axes.length > 1 ? addLegend(extra) : null;
   card.redraw = () => {
     const limits = chooseLimits(term);
-    figure.textContent = `importance ${writeNumber(strength(term))}`;
+    figure.textContent = `importance ${writeImportance(term)}`;
+    effect.textContent = findEffect(term);
     if (legend) legend(limits); // before the chart, which fills the remaining height
     view.chart = drawTerm(box, view, limits);
-    readout.textContent = CAPTIONS[kind] + (view.chart.isCut ? " Shown: the central 99 % of the rows." : "");
+    readout.textContent = writeCaption(kind, term) + (view.chart.isCut ? " Shown: the central 99 % of the rows." : "");
     box.setAttribute("aria-valuemin", 0);
     box.setAttribute("aria-valuemax", view.chart.scales[0].stops.length - 1);
   };
@@ -120,7 +148,7 @@ function drawTerm(box, { kind, term, maxLevels, slice }, limits, output = state.
 // The contribution of a term at one position, as text.
 function describePoint(term, positions) {
   const corners = findCorners(term, positions), nearest = findCorners(term, positions.map(Math.round))[0][0];
-  const score = lookUp(term.score, corners, state.output), spread = lookUp(term.spread, corners, state.output);
+  const score = lookUp(term.score, corners, state.output), width = lookUp(term.each, corners, state.output);
   const name = ({ axes }, d) => `${shorten(axes[d].name, 40)} ${shorten(nameCell(axes[d], positions[d]), 40)}`;
   const weight = term.weights[nearest];
   const odds = model.link === "logit" ? ` (odds × ${writeNumber(Math.exp(score))})` : "";
@@ -128,8 +156,14 @@ function describePoint(term, positions) {
   return [
     `${positions.map((_, d) => name(term, d)).join(", ")}: `,
     writeFigure(score, writeSigned(score)),
-    `${spread > 0 ? ` ± ${writeNumber(spread, 2)}` : ""}${odds} · ${rows}`,
+    `${writeWidth(term, score, width)}${odds} · ${rows}`,
   ];
+}
+
+function writeWidth({ isTested }, score, width) {
+  if (!(width > 0)) return "";
+  if (!isTested) return ` ± ${writeNumber(width, 2)}`;
+  return `, ${model.words.level}: ${writeSigned(score - width)} to ${writeSigned(score + width)}`;
 }
 
 // Mouse, touch and arrow keys.
