@@ -1,6 +1,7 @@
 """The page with evidence: bands, terms without a clear effect, warnings about columns that replace each other."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -157,3 +158,13 @@ def test_warnings_name_the_columns_of_the_page(tmp_path, monkeypatch):
     _, data, _ = read_page(write_page(tmp_path, build_tested_model()))
     assert [term["name"] for term in data["terms"]] == ["dose"]
     assert data["terms"][0]["warning"].startswith("dose could largely be replaced by other columns (85 %")
+
+
+@needs_browser
+def test_a_tail_that_is_not_drawn_does_not_change_the_scale(open_page):
+    axis = continuous_axis("income", np.array([*range(100), 1e6]))
+    shape = build_tested_shape((0,), (axis,), np.r_[np.linspace(-1, 1, 100), 90.0], [0.001])
+    weights = np.r_[0.0, np.full(100, 10.0), 1.0, 0.0]
+    page = open_page(AdditiveModel(Encoder((axis,)), np.zeros(1), (replace(shape, weights=weights),), "identity"))
+    page.show("#term-0")
+    assert page.read("#term-0 .tick.end") == ["−2", "0", "2"]

@@ -45,9 +45,11 @@ function drawHeights(picture, area, limits, y, write = (value, text) => text) {
 
 function drawTicks(picture, scale, y) {
   const reach = Math.abs(scale.to - scale.from), letters = Math.max(2, Math.floor(reach / scale.cells.length / LETTER));
-  for (const [x, text] of scale.ticks(Math.max(2, Math.floor(reach / 80)), letters)) {
-    picture.append(drawText(x, y, text, "tick middle"));
-  }
+  const ticks = scale.ticks(Math.max(2, Math.floor(reach / 80)), letters);
+  ticks.forEach(([x, text], i) => {
+    const touches = i > 0 && scale.strip && !scale.axis.levels && x - ticks[0][0] < 5 * LETTER; // the word "missing"
+    if (!touches) picture.append(drawText(x, y, text, "tick middle"));
+  });
 }
 
 function drawNames(picture, area, height, across, up) {
@@ -173,7 +175,7 @@ function drawLevel(picture, term, output, cell, { x, y, band, label, width }) {
 
 // A pair, or a triple at one cell of its third axis.
 function drawMap(box, term, output, limit, slice) {
-  const { picture, width, height } = openChart(box), area = placeArea(width, height, 18, 24);
+  const { picture, width, height } = openChart(box), area = placeArea(width, height, 18, 36);
   const across = new AxisScale(term.axes[0], sumAlong(term, 0), area.left, area.right, 24);
   const up = new AxisScale(term.axes[1], sumAlong(term, 1), area.bottom, area.top, 24);
   const canvas = html("canvas", { class: "map", "aria-hidden": "true" });

@@ -75,12 +75,14 @@ function findExtent(term) {
 }
 
 function measureExtent(term, output) {
-  const isMain = term.axes.length === 1, { count, levels } = term.axes[0];
-  const isKnot = (cell) => isMain && cell > 0 && cell <= count;
+  const isMain = term.axes.length === 1, { count, levels, knots } = term.axes[0];
+  const [first, last] = isMain && !levels ? chooseRange(knots, term.weights) : [0, count - 1];
+  const isKnot = (cell) => isMain && cell > first && cell <= last + 1;
   const total = term.weights.reduce((sum, weight) => sum + weight, 0);
   let low = 0, high = 0;
   for (let cell = 0; cell < (isMain && !levels ? count + 1 : term.size); cell++) {
-    if (!isKnot(cell) && !(term.weights[cell] > 0)) continue;
+    const isOutside = isMain && !levels && cell > 0; // in a tail that is not drawn
+    if (!isKnot(cell) && (isOutside || !(term.weights[cell] > 0))) continue;
     // Few rows with missing values have a wide band, which would flatten all curves.
     const hasBand = isMain && (levels || cell > 0 || term.weights[0] >= MIN_MISSING * total);
     const score = term.score(cell, output), width = hasBand ? term.whole(cell, output) : 0;
