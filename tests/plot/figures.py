@@ -8,8 +8,8 @@ from matplotlib.collections import LineCollection
 
 from neuralbasis import AdditiveModel
 from neuralbasis.encoding import Encoder, continuous_axis, level_axis
-from neuralbasis.explain import explain_global
-from neuralbasis.model.shapes import Evidence, Shape
+from neuralbasis.explain import Evidence, explain_global
+from neuralbasis.model.shapes import Shape
 
 N_ROWS = 300
 

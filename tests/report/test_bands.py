@@ -8,7 +8,8 @@ import pytest
 
 from neuralbasis import AdditiveModel
 from neuralbasis.encoding import Encoder, continuous_axis, level_axis
-from neuralbasis.model.shapes import Evidence, Shape
+from neuralbasis.explain import Evidence
+from neuralbasis.model.shapes import Shape
 from neuralbasis.report import page_model
 from tests.report.pages import make_model, needs_browser, read_page, write_page
 
@@ -98,7 +99,7 @@ def test_a_term_that_others_could_replace_has_a_warning(open_page):
     for index in range(4):
         page.show(f"#term-{index}")
     expected = (
-        "dose could largely be replaced by age and other columns (85 % of its effect); read their effects together."
+        "85 % of the effect of dose could also be expressed by age and other columns; read their effects together."
     )
     assert [text for text in page.read("#gallery .warning") if text] == [expected]
 
@@ -157,7 +158,9 @@ def test_warnings_name_the_columns_of_the_page(tmp_path, monkeypatch):
     monkeypatch.setattr(page_model, "MAX_TABLES", 6)
     _, data, _ = read_page(write_page(tmp_path, build_tested_model()))
     assert [term["name"] for term in data["terms"]] == ["dose"]
-    assert data["terms"][0]["warning"].startswith("dose could largely be replaced by other columns (85 %")
+    assert data["terms"][0]["warning"].startswith(
+        "85 % of the effect of dose could also be expressed by other columns;"
+    )
 
 
 @needs_browser

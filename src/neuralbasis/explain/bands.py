@@ -19,7 +19,7 @@ from .terms import TermView
 
 LEVEL = 0.95
 QUANTILE = NormalDist().inv_cdf((1 + LEVEL) / 2)
-HIGH_CONCURVITY = 0.8
+HIGH_CONCURVITY = 0.5
 
 EACH_VALUE = f"{100 * LEVEL:.0f} % band for each value"
 WHOLE_CURVE = f"{100 * LEVEL:.0f} % band for the whole curve"
@@ -44,9 +44,10 @@ def measure_bands(term: TermView) -> HalfWidths:
 def describe_effect(term: TermView, outputs: Sequence[int] | None = None) -> str:
     """The p-value of a term without a clear effect on any of these scores; empty if it has one, or if it is unknown.
 
-    The smallest of several p-values is multiplied by their number.
+    The smallest of several p-values is multiplied by their number. The p-value of a term that other columns could
+    express is large even if they have a strong effect together: `describe_concurvity` describes this case.
     """
-    if term.evidence is None:
+    if term.evidence is None or term.evidence.concurvity >= HIGH_CONCURVITY:
         return ""
     p_values = term.evidence.p_values if outputs is None else term.evidence.p_values[list(outputs)]
     p_value = min(1.0, float(p_values.min()) * len(p_values))
@@ -71,7 +72,7 @@ def measure_importance_errors(terms: Sequence[TermView]) -> tuple[np.ndarray, st
 
 
 def describe_concurvity(term: TermView, columns: Sequence[str]) -> str:
-    """A warning if other columns could largely replace the term; `columns` are all columns of the model."""
+    """A warning if other columns could express most of the term; `columns` are all columns of the model."""
     evidence = term.evidence
     if evidence is None or evidence.concurvity < HIGH_CONCURVITY:
         return ""
@@ -79,6 +80,6 @@ def describe_concurvity(term: TermView, columns: Sequence[str]) -> str:
     if evidence.partner is not None:
         others = " & ".join(columns[feature] for feature in evidence.partner) + " and other columns"
     return (
-        f"{term.name} could largely be replaced by {others} ({100 * evidence.concurvity:.0f} % of its effect); "
+        f"{100 * evidence.concurvity:.0f} % of the effect of {term.name} could also be expressed by {others}; "
         "read their effects together."
     )

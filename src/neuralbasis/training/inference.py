@@ -37,6 +37,7 @@ MAX_PIECES = {1: 40, 2: 5, 3: 3}  # between knots of an axis, by order of the te
 MAX_COEFFICIENTS = 1_000  # above, there are fewer pieces
 MAX_DESIGN = 2e7  # rows × coefficients; more rows are sampled for the information matrix
 MAX_SWEEPS = 6
+MAX_DRAWN = 2_500  # cells, those with most rows, in which curves are drawn from the posterior
 DEVIATIONS = np.geomspace(0.003, 3.0, 13)  # τ; 1 is the deviation of the target, or 2 in log odds
 
 
@@ -49,6 +50,7 @@ class Posterior:
     mean, covariance : (q,), (q, q)
     precision : (q, q) of the likeliest prior
     information : (q, q) what the rows say about the coefficients if all other terms are unknown
+    pull : (q,) slope of the log likelihood at 0, all other terms fitted
     p_value : chance of as strong an effect if there is none
     """
 
@@ -56,7 +58,8 @@ class Posterior:
     covariance: np.ndarray
     precision: np.ndarray
     information: np.ndarray
-    p_value: float
+    pull: np.ndarray
+    p_value: float = 1.0
 
 
 def infer(model: AdditiveModel, codes: Codes, rows: Rows) -> AdditiveModel:
@@ -65,10 +68,10 @@ def infer(model: AdditiveModel, codes: Codes, rows: Rows) -> AdditiveModel:
     rows : with the scores (N, M, K) of all members as `init`
     """
     shapes = [shape for shape in model.shapes if isinstance(shape, Shape)]
-    bases = choose_bases(shapes)
-    if bases is None or len(shapes) < len(model.shapes):
-        return model
     with threadpool_limits(1):  # bits must not depend on the number of threads
+        bases = choose_bases(shapes)
+        if bases is None or len(shapes) < len(model.shapes):
+            return model
         design = Design(bases, model, codes, rows)
         regressions = [Regression(design, output) for output in range(model.n_outputs)]
         fits = [regression.fit() for regression in regressions]
@@ -80,18 +83,20 @@ def infer(model: AdditiveModel, codes: Codes, rows: Rows) -> AdditiveModel:
     return replace(model, shapes=tuple(described))
 
 
-def test_interactions(model: AdditiveModel, codes: Codes, rows: Rows) -> dict[Term, float]:
+def find_p_values(model: AdditiveModel, codes: Codes, rows: Rows) -> dict[Term, float]:
     """p-values of the interactions, each tested alone beside all main effects; none if these are too many.
 
     With several classes, the smallest p-value times their number.
     """
     shapes = [shape for shape in model.shapes if isinstance(shape, Shape)]
     mains = tuple(shape for shape in shapes if len(shape.term) == 1)
-    bases = choose_bases(mains)
-    if bases is None or len(mains) == len(shapes):
+    if len(mains) == len(shapes):
         return {}
     found = {}
     with threadpool_limits(1):
+        bases = choose_bases(mains)
+        if bases is None:
+            return {}
         alone = replace(model, shapes=mains)
         design = Design(bases, alone, codes, rows)
         regressions = [Regression(design, output) for output in range(codes.loss.n_outputs)]
@@ -211,18 +216,57 @@ class Regression:
             priors = [posterior.precision for posterior in found]
             if sweep > 1 and is_same:
                 break
-        return found
+        return [
+            replace(posterior, p_value=self._find_p_value(basis, part, posterior))
+            for basis, part, posterior in zip(design.bases, design.slices, found, strict=True)
+        ]
+
+    def _find_p_value(self, basis: TermBasis, part: slice, posterior: Posterior) -> float:
+        """The score test of a term. For classes, its value is scaled by the ratio of the log likelihood that is lost
+        without the term to the quadratic approximation of it, which misses strong effects of nearly separable classes
+        (Hauck and Donner, 1977)."""
+        pull = posterior.pull
+        if self.design.is_class:
+            without = self.covariance[:, part] @ np.linalg.solve(self.covariance[part, part], self.mean[part])
+            weights, _, rest = self._residuals
+            change = self._functions @ without
+            lost = float(weights @ (change * rest + change**2 / 2))
+            scores = self._functions @ self.mean + self.level + self._given
+            gain = self._log_likelihood(scores) - self._log_likelihood(scores - change)
+            if lost > 1e-9:
+                pull = pull * np.sqrt(np.clip(gain / lost, 1.0, 100.0))
+        return score_test(posterior.information, pull, basis.precision)
+
+    def _log_likelihood(self, scores: np.ndarray) -> float:
+        """Of the chosen rows at these scores, for two classes or this class against all others."""
+        design, is_binary = self.design, self.design.scores.shape[1] == 1
+        odds = scores if is_binary else scores - self._others[design.chosen]
+        sign = np.where(design.target[design.chosen] == (1 if is_binary else self.output), 1.0, -1.0)
+        return float(design.weights[design.chosen] @ -np.logaddexp(0.0, -sign * odds))
 
     def test(self, basis: TermBasis, functions: np.ndarray) -> float:
         """p-value of a further term with these functions (n, q) of the chosen rows."""
-        design = self.design
-        weights = self.weights[design.chosen] / self.variance
-        own = design.functions - self.middle
-        rest = self.response[design.chosen] - self.level - own @ self.mean
+        weights, weighted, rest = self._residuals
         added = functions - weights @ functions / weights.sum()
-        cross = (own.T * weights) @ added
+        cross = weighted @ added
         information = (added.T * weights) @ added - cross.T @ self.covariance @ cross
-        return test_effect(_make_positive(information), added.T @ (weights * rest), basis.precision)
+        return score_test(_make_positive(information), added.T @ (weights * rest), basis.precision)
+
+    @cached_property
+    def _residuals(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of the chosen rows after the fit: weights (n,), weighted functions (p, n) and residuals (n,)."""
+        weights = self.weights[self.design.chosen] / self.variance
+        rest = self.response[self.design.chosen] - self.level - self._functions @ self.mean
+        return weights, self._functions.T * weights, rest
+
+    @cached_property
+    def _functions(self) -> np.ndarray:
+        """(n, p) centred functions of the chosen rows."""
+        return self.design.functions - self.middle
+
+    @property
+    def _given(self) -> np.ndarray:
+        return self.design.given[self.design.chosen, self.output]
 
     def _make_equations(self) -> None:
         """Information matrix (p, p) and vector (p,) of the working response at the present scores.
@@ -296,8 +340,7 @@ def find_posterior(
     average = chances @ found
     total = np.einsum("k,kij->ij", chances, np.concatenate(covariances))
     total += ((found - average).T * chances) @ (found - average)
-    p_value = test_effect(information, pull, basis.precision)
-    return Posterior(average, total, precisions[int(chances.argmax())], information, p_value)
+    return Posterior(average, total, precisions[int(chances.argmax())], information, pull)
 
 
 def _make_positive(matrix: np.ndarray) -> np.ndarray:
@@ -306,17 +349,18 @@ def _make_positive(matrix: np.ndarray) -> np.ndarray:
     return (vectors * np.maximum(values, 1e-12 * max(values[-1], 1e-300))) @ vectors.T
 
 
-def test_effect(information: np.ndarray, pull: np.ndarray, precision: np.ndarray) -> float:
+def score_test(information: np.ndarray, pull: np.ndarray, precision: np.ndarray) -> float:
     """Score test of a term's variance: the chance of as large a value of pullᵀ precision⁻¹ pull without an effect.
 
     Without an effect, `pull` is normal with covariance `information`, and the value is a sum of chi-squares weighted by
     eigenvalues. Its first four moments are matched by a noncentral chi-square (Liu, Tang and Zhang, 2009).
     """
     sizes = np.maximum(eigh(information, precision, eigvals_only=True), 0.0)
-    value = float(pull @ np.linalg.solve(precision, pull))
-    first, second, third, fourth = (float((sizes**power).sum()) for power in (1, 2, 3, 4))
-    if first <= 0:
+    largest = float(sizes[-1])
+    if largest < 1e-9:  # a constant column: the rows say nothing
         return 1.0
+    value, sizes = float(pull @ np.linalg.solve(precision, pull)) / largest, sizes / largest
+    first, second, third, fourth = (float((sizes**power).sum()) for power in (1, 2, 3, 4))
     skew, tail = third / second**1.5, fourth / second**2
     root = 1 / (skew - np.sqrt(skew**2 - tail)) if skew**2 > tail else 1 / skew
     shift = max(skew * root**3 - root**2, 0.0) if skew**2 > tail else 0.0
@@ -330,13 +374,14 @@ def describe_term(
 ) -> Shape:
     """The shape with standard errors, in the unit of the target, and the evidence of each output."""
     weights, functions = shape.weights.ravel(), basis.cells
-    draws, used = np.random.default_rng(0).normal(size=(basis.size, 500)), weights > 0
+    used = np.argsort(-weights, kind="stable")[: min(int((weights > 0).sum()), MAX_DRAWN)]
+    draws = np.random.default_rng(0).normal(size=(basis.size, 500))
     errors, multipliers, sizes = [], [], []
     for output, posterior in enumerate(posteriors):
         scores = shape.scores[..., output].ravel() / unit
         gap = scores - functions @ posterior.mean
         gap = np.where(functions.any(axis=1), gap - np.average(gap, weights=weights), 0.0)
-        variance = np.einsum("cq,qr,cr->c", functions, posterior.covariance, functions, optimize=True)
+        variance = ((functions @ posterior.covariance) * functions).sum(axis=1)
         error = np.sqrt(np.maximum(variance, 0.0) + (gap / QUANTILE) ** 2)
         values, vectors = eigh(posterior.covariance)
         drawn = functions[used] @ (vectors * np.sqrt(np.maximum(values, 0.0))) @ draws

@@ -7,6 +7,8 @@ and `learn_steps` (boosted steps). One rule, `choose_shares`, decides how much o
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -23,10 +25,10 @@ from ..model.summary import Summary
 from ..terms.term import Ranked, Term
 from .codes import Codes, Run
 from .compile import compile_model
-from .defaults import FEW_ROWS, choose_knots
+from .defaults import FEW_ROWS, choose_knots, choose_smoothness
 from .engines import GridEngine
 from .history import History
-from .inference import infer, test_interactions
+from .inference import find_p_values, infer
 from .lookup import choose_lookup
 from .network_learner import learn_network
 from .rows import Rows
@@ -39,7 +41,9 @@ from .wide import WideTrainer
 
 # Order of the terms of a stage -> the learners that propose tables for them, in the order of the stages.
 SCHEDULE = {1: ("network", "steps"), 2: ("network", "steps"), 3: ("network",)}
-MAX_CHANCE = 0.2  # p-value from which an automatic interaction is dropped
+# p-value from which an automatic interaction is dropped, see `find_weak`.
+# DIFF: 0.05 would drop all whose band contains 0 everywhere; the loss would rise, since weak pairs help together.
+MAX_CHANCE = 0.2
 STEP_SHARE = 0.5  # usual share of boosted steps; the network has the rest
 
 
@@ -87,24 +91,20 @@ class Trainer:
         n_rows = codes.rows.n_effective
         model = compile_model(self.stages, codes.encoder, codes.loss, codes.classes, config.n_jobs, summary, n_rows)
         # Rows of an update, and a sample of rows that do not fit in memory, do not describe the whole model.
-        if codes.layout is None and codes.loader is None:
+        if codes.layout is None and codes.loader is None and not any(stage.tied for stage in self.stages):
             model = self._add_evidence(model)
         return model.measure(codes.numbers, codes.sample.weights)
 
     def _add_evidence(self, model: AdditiveModel) -> AdditiveModel:
-        """The model with standard errors, without interactions and turns of curves that the rows do not support.
-
-        DIFF: a level of 0.05 would drop all interactions whose band contains 0 everywhere, and raise the loss on the
-        tables of `choosing` by 1.1 %, since weak pairs help together; a level of 0.2 raises it by 0.4 %.
-        """
+        """The model with standard errors, without interactions and turns of curves that the rows do not support."""
         codes, plan, before = self.codes, self.codes.plan, model
-        chances = test_interactions(model, codes, self.rows) if plan.is_automatic else {}
-        weak = {term for term, chance in chances.items() if chance >= MAX_CHANCE and term not in plan.listed}
+        chances = find_p_values(model, codes, self.rows) if plan.is_automatic else {}
+        weak = {term for term in find_weak(chances, len(plan.features)) if term not in plan.listed}
         if weak:
             model = replace(model, shapes=tuple(shape for shape in model.shapes if shape.term not in weak))
             chosen = [ranked.chosen and ranked.features not in weak for ranked in self.ranking]
             self.ranking = [ranked._replace(chosen=c) for ranked, c in zip(self.ranking, chosen, strict=True)]
-        model = simplify_model(infer(model, codes, self.rows))
+        model = simplify_model(infer(model, codes, self.rows), choose_smoothness(self.run.config))
         change = model.score_numbers(codes.numbers) - before.score_numbers(codes.numbers)
         assert self.rows.init is not None
         moved = torch.from_numpy(change / codes.loss.unit)[:, None].to(self.rows.init)
@@ -325,6 +325,20 @@ class Trainer:
         if all(len(term) == 1 for term in kept):
             return None
         return stage if len(kept) == len(layout.terms) else stage.select(kept, self._lay_out(sorted(kept), knots))
+
+
+def find_weak(chances: Mapping[Term, float], n_features: int) -> set[Term]:
+    """Interactions whose p-value is not below `MAX_CHANCE`, times the share of all candidates that were tested.
+
+    The interactions of a model are the strongest of all candidates on the same rows. If no candidate has an effect,
+    their p-values lie between 0 and this share.
+
+    >>> find_weak({(0, 1): 0.01, (0, 2): 0.09}, 5)
+    {(0, 2)}
+    """
+    counts = Counter(map(len, chances))
+    levels = {order: MAX_CHANCE * count / math.comb(n_features, order) for order, count in counts.items()}
+    return {term for term, chance in chances.items() if chance >= levels[len(term)]}
 
 
 def _centre(stage: Stage) -> tuple[Tensor, Tensor]:

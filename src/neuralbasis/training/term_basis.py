@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 
 import numpy as np
+from scipy.linalg import eigh
 
 from ..encoding.axis import Axis
 from ..terms.term import Term
@@ -128,8 +129,10 @@ def _penalize_differences(places: np.ndarray) -> list[np.ndarray]:
 def _scale(penalty: np.ndarray, covariance: np.ndarray) -> np.ndarray:
     """The penalty whose functions have variance 1 over the rows, with zeros for further coefficients."""
     size, whole = len(penalty), np.zeros_like(covariance)
-    inverse = np.linalg.pinv(penalty, rcond=1e-10, hermitian=True)
-    whole[:size, :size] = penalty * max(float(np.sum(covariance[:size, :size] * inverse)), 1e-12)
+    values, vectors = eigh(penalty)
+    used = values > 1e-10 * values[-1]
+    variance = float(np.sum(((covariance[:size, :size] @ vectors) * vectors)[:, used] / values[used]))
+    whole[:size, :size] = penalty * (variance if variance > 1e-12 else 1.0)  # 0 for a constant column
     return whole
 
 
