@@ -32,7 +32,7 @@ from ..results.markdown import format_number, print_table
 from ..speed.resources import time_once
 from .measure import Cell, split
 
-REAL = ("diabetes", "abalone", "bike", "ca")
+REAL = ("diabetes", "abalone@2000", "bike@4000", "ca@4000")  # @: number of training rows
 # only tables of the group CHOOSING: those of JUDGING are for comparing finished versions
 PACKAGED = (
     "r:Auto", "r:Boston", "r:Caschool", "r:College", "r:concrete", "r:Hitters", "r:Sacramento", "r:SaratogaHouses",
@@ -41,7 +41,7 @@ GENERATED = tuple(
     f"{family}/1000"
     for family in ("smooth", "jumps", "spikes", "tails", "integers", "correlated", "levels", "missing", "noisy")
 )
-REFITTED = ("diabetes", "r:Auto", "r:Boston", "r:Hitters")
+REFITTED = ("diabetes", "r:Hitters")
 N_FOLDS = 5
 HEADER = ["data", "intervals", "coverage", "low half", "high half", "mean width", "seconds"]
 
