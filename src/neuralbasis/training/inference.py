@@ -97,19 +97,24 @@ def find_p_values(model: AdditiveModel, codes: Codes, rows: Rows) -> dict[Term, 
         bases = choose_bases(mains)
         if bases is None:
             return {}
-        alone = replace(model, shapes=mains)
+        alone, layout = replace(model, shapes=mains), model.layout
         design = Design(bases, alone, codes, rows)
+        if not design.is_class:  # each interaction is tested beside all others, as they are
+            together = model.score_numbers(codes.numbers) - alone.score_numbers(codes.numbers)
+            design.given = design.given + together / codes.loss.unit
         regressions = [Regression(design, output) for output in range(codes.loss.n_outputs)]
         for regression in regressions:
             regression.fit()
-        layout = model.layout
-        positions = layout.encode(codes.numbers[design.chosen], 1)
-        for index, shape in enumerate(model.shapes):
+        chosen = codes.numbers[design.chosen]
+        positions = layout.encode(chosen, 1)
+        for index, shape in enumerate(shapes):
             if len(shape.term) > 1:
-                basis = make_basis(shape.term, shape.axes, shape.weights, MAX_PIECES[len(shape.term)])
+                basis = make_basis(shape.term, shape.axes, shape.weights, MAX_PIECES[min(len(shape.term), 3)])
                 places = line_up(positions, _find_axes(layout, index))
                 functions = basis.read([each.astype(float) for each in places])
-                chances = [regression.test(basis, functions) for regression in regressions]
+                own = replace(model, shapes=(shape,), intercept=np.zeros(model.n_outputs)).score_numbers(chosen)
+                own = own / codes.loss.unit * (not design.is_class)
+                chances = [each.test(basis, functions, own[:, output]) for output, each in enumerate(regressions)]
                 found[shape.term] = min(1.0, min(chances) * len(chances))
     return found
 
@@ -119,7 +124,11 @@ def choose_bases(shapes: Sequence[Shape]) -> list[TermBasis] | None:
     bases: list[TermBasis] = []
     for share in (1, 1 / 2, 1 / 4, 1 / 8):
         pieces = {order: max(2, round(share * count)) for order, count in MAX_PIECES.items()}
-        bases = [make_basis(shape.term, shape.axes, shape.weights, pieces[len(shape.term)]) for shape in shapes]
+        orders = [min(len(shape.term), 3) for shape in shapes]
+        bases = [
+            make_basis(shape.term, shape.axes, shape.weights, pieces[order])
+            for shape, order in zip(shapes, orders, strict=True)
+        ]
         if sum(basis.size for basis in bases) <= MAX_COEFFICIENTS:
             return bases
     return bases if 0 < sum(basis.size for basis in bases) <= 2 * MAX_COEFFICIENTS else None
@@ -244,9 +253,13 @@ class Regression:
         sign = np.where(design.target[design.chosen] == (1 if is_binary else self.output), 1.0, -1.0)
         return float(design.weights[design.chosen] @ -np.logaddexp(0.0, -sign * odds))
 
-    def test(self, basis: TermBasis, functions: np.ndarray) -> float:
-        """p-value of a further term with these functions (n, q) of the chosen rows."""
+    def test(self, basis: TermBasis, functions: np.ndarray, own: np.ndarray) -> float:
+        """p-value of a further term with these functions (n, q) of the chosen rows.
+
+        own : (n,) contributions of the term that are part of the given scores
+        """
         weights, weighted, rest = self._residuals
+        rest = rest + own
         added = functions - weights @ functions / weights.sum()
         cross = weighted @ added
         information = (added.T * weights) @ added - cross.T @ self.covariance @ cross
