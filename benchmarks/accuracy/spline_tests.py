@@ -23,7 +23,7 @@ MISSING = None if find_spec("statsmodels") else "the package statsmodels is not 
 
 
 def test_columns(X: Any, y: np.ndarray, task: str) -> np.ndarray:
-    """p-values (D,); NaN if classes have too few rows for a finite fit."""
+    """p-values (D,); NaN if coefficients are not identified, or classes have too few rows for a finite fit."""
     parts = [
         write_levels(X.iloc[:, column]) if numbers is None else write_spline(numbers)
         for column, numbers in enumerate(read_numbers(X))
@@ -31,6 +31,8 @@ def test_columns(X: Any, y: np.ndarray, task: str) -> np.ndarray:
     ends = np.cumsum([1, *[part.shape[1] for part in parts]])
     design = np.column_stack([np.ones(len(y)), *parts])
     if task == "classification" and len(y) < MIN_ROWS_PER_COEFFICIENT * design.shape[1]:
+        return np.full(len(parts), np.nan)
+    if np.linalg.matrix_rank(design) < design.shape[1]:
         return np.full(len(parts), np.nan)
     slices = [np.arange(first, last) for first, last in pairwise(ends)]
     with warnings.catch_warnings():
