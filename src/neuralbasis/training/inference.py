@@ -34,7 +34,7 @@ from .term_basis import TermBasis, make_basis
 
 QUANTILE = float(norm.ppf(0.975))
 MAX_PIECES = {1: 40, 2: 5, 3: 3}  # between knots of an axis, by order of the term
-MAX_COEFFICIENTS = 1_000  # above, there are fewer pieces
+MAX_COEFFICIENTS = 500  # above, there are fewer pieces
 MAX_DESIGN = 2e7  # rows × coefficients; more rows are sampled for the information matrix
 MAX_SWEEPS = 6
 MAX_DRAWN = 2_500  # cells, those with most rows, in which curves are drawn from the posterior
@@ -131,7 +131,7 @@ def choose_bases(shapes: Sequence[Shape]) -> list[TermBasis] | None:
         ]
         if sum(basis.size for basis in bases) <= MAX_COEFFICIENTS:
             return bases
-    return bases if 0 < sum(basis.size for basis in bases) <= 2 * MAX_COEFFICIENTS else None
+    return bases if 0 < sum(basis.size for basis in bases) <= 4 * MAX_COEFFICIENTS else None
 
 
 class Design:
