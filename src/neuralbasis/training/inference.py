@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from ..encoding.layout import Layout, line_up
 from ..model.additive_model import AdditiveModel
-from ..model.shapes import Evidence, Shape
+from ..model.shapes import AnyShape, Evidence, Shape
 from ..terms.term import Term
 from .codes import Codes
 from .rows import Rows
@@ -63,24 +63,31 @@ class Posterior:
 
 
 def infer(model: AdditiveModel, codes: Codes, rows: Rows) -> AdditiveModel:
-    """The model with standard errors and evidence of its terms; unchanged if it has too many terms.
+    """The model with standard errors and evidence of its terms.
+
+    Terms with very many levels, and interactions if they are too many, are taken as they are and get no evidence.
 
     rows : with the scores (N, M, K) of all members as `init`
     """
-    shapes = [shape for shape in model.shapes if isinstance(shape, Shape)]
     with threadpool_limits(1):  # bits must not depend on the number of threads
-        bases = choose_bases(shapes)
-        if bases is None or len(shapes) < len(model.shapes):
+        shapes, bases = choose_terms(model.shapes)
+        if not bases:
             return model
         design = Design(bases, model, codes, rows)
+        design.give(_select(model, [shape for shape in model.shapes if shape not in shapes]), codes)
         regressions = [Regression(design, output) for output in range(model.n_outputs)]
         fits = [regression.fit() for regression in regressions]
         overlaps = find_concurvity(regressions[0], fits[0])
-        described = [
-            describe_term(shape, basis, [fit[index] for fit in fits], codes.loss.unit, overlaps[index])
+        described: dict[AnyShape, AnyShape] = {
+            shape: describe_term(shape, basis, [fit[index] for fit in fits], codes.loss.unit, overlaps[index])
             for index, (shape, basis) in enumerate(zip(shapes, bases, strict=True))
-        ]
-    return replace(model, shapes=tuple(described))
+        }
+    return replace(model, shapes=tuple(described.get(shape, shape) for shape in model.shapes))
+
+
+def _select(model: AdditiveModel, shapes: Sequence[AnyShape]) -> AdditiveModel:
+    """A model of some shapes without an intercept."""
+    return replace(model, shapes=tuple(shapes), intercept=np.zeros(model.n_outputs))
 
 
 def find_p_values(model: AdditiveModel, codes: Codes, rows: Rows) -> dict[Term, float]:
@@ -88,35 +95,50 @@ def find_p_values(model: AdditiveModel, codes: Codes, rows: Rows) -> dict[Term, 
 
     With several classes, the smallest p-value times their number.
     """
-    shapes = [shape for shape in model.shapes if isinstance(shape, Shape)]
-    mains = tuple(shape for shape in shapes if len(shape.term) == 1)
-    if len(mains) == len(shapes):
+    others = [shape for shape in model.shapes if len(shape.term) > 1]
+    if not others:
         return {}
     found = {}
     with threadpool_limits(1):
-        bases = choose_bases(mains)
-        if bases is None:
+        mains, bases = choose_terms([shape for shape in model.shapes if len(shape.term) == 1])
+        if not bases:
             return {}
-        alone, layout = replace(model, shapes=mains), model.layout
-        design = Design(bases, alone, codes, rows)
+        alone = [shape for shape in model.shapes if len(shape.term) == 1]
+        design = Design(bases, replace(model, shapes=tuple(alone)), codes, rows)
+        design.give(_select(model, [shape for shape in alone if shape not in mains]), codes)
         if not design.is_class:  # each interaction is tested beside all others, as they are
-            together = model.score_numbers(codes.numbers) - alone.score_numbers(codes.numbers)
-            design.given = design.given + together / codes.loss.unit
+            design.give(_select(model, others), codes)
         regressions = [Regression(design, output) for output in range(codes.loss.n_outputs)]
         for regression in regressions:
             regression.fit()
         chosen = codes.numbers[design.chosen]
+        layout = _select(model, others).layout
         positions = layout.encode(chosen, 1)
-        for index, shape in enumerate(shapes):
-            if len(shape.term) > 1:
-                basis = make_basis(shape.term, shape.axes, shape.weights, MAX_PIECES[min(len(shape.term), 3)])
-                places = line_up(positions, _find_axes(layout, index))
-                functions = basis.read([each.astype(float) for each in places])
-                own = replace(model, shapes=(shape,), intercept=np.zeros(model.n_outputs)).score_numbers(chosen)
-                own = own / codes.loss.unit * (not design.is_class)
-                chances = [each.test(basis, functions, own[:, output]) for output, each in enumerate(regressions)]
-                found[shape.term] = min(1.0, min(chances) * len(chances))
+        for index, shape in enumerate(others):
+            if not is_small(shape):
+                continue
+            basis = make_basis(shape.term, shape.axes, shape.weights, MAX_PIECES[min(len(shape.term), 3)])
+            places = line_up(positions, _find_axes(layout, index))
+            functions = basis.read([each.astype(float) for each in places])
+            own = _select(model, [shape]).score_numbers(chosen) / codes.loss.unit * (not design.is_class)
+            chances = [each.test(basis, functions, own[:, output]) for output, each in enumerate(regressions)]
+            found[shape.term] = min(1.0, min(chances) * len(chances))
     return found
+
+
+def choose_terms(shapes: Sequence[AnyShape]) -> tuple[list[Shape], list[TermBasis]]:
+    """Shapes that take part in the regression, with their bases: all that are small, or main effects alone, or none."""
+    small = [shape for shape in shapes if isinstance(shape, Shape) and is_small(shape)]
+    for chosen in (small, [shape for shape in small if len(shape.term) == 1]):
+        bases = choose_bases(chosen)
+        if bases is not None:
+            return chosen, bases
+    return [], []
+
+
+def is_small(shape: AnyShape) -> bool:
+    """Whether no axis of the shape has very many levels."""
+    return all(axis.kind != "nominal" or len(axis.knots) <= MAX_COEFFICIENTS for axis in shape.axes)
 
 
 def choose_bases(shapes: Sequence[Shape]) -> list[TermBasis] | None:
@@ -161,6 +183,11 @@ class Design:
             self.chosen = np.sort(drawn[: int(MAX_DESIGN / self.size)])
         self.is_sampled = len(self.chosen) < self.n_rows
         self.functions = self.read(self.chosen)
+
+    def give(self, model: AdditiveModel, codes: Codes) -> None:
+        """Count the scores of these terms as given."""
+        if model.shapes:
+            self.given = self.given + model.score_numbers(codes.numbers) / codes.loss.unit
 
     def read(self, rows: np.ndarray) -> np.ndarray:
         """(n, p) functions of some rows."""
@@ -214,7 +241,7 @@ class Regression:
             self.mean = self.covariance @ self.vector / self.variance
             if moves:
                 fitted = (design.functions - self.middle) @ self.mean + self.level
-                self.scores = np.clip(fitted, -15, 15)
+                self.scores = np.clip(fitted + design.given[:, self.output], -15, 15)
             elif not design.is_class:
                 self._update_variance()
             found = [
