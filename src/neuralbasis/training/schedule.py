@@ -104,7 +104,9 @@ class Trainer:
             model = replace(model, shapes=tuple(shape for shape in model.shapes if shape.term not in weak))
             chosen = [ranked.chosen and ranked.features not in weak for ranked in self.ranking]
             self.ranking = [ranked._replace(chosen=c) for ranked, c in zip(self.ranking, chosen, strict=True)]
-        model = simplify_model(infer(model, codes, self.rows), choose_smoothness(self.run.config))
+        # Members that do not use a column have no table to simplify.
+        smoothness = choose_smoothness(self.run.config) if self.rows.member_mask is None else 0.0
+        model = simplify_model(infer(model, codes, self.rows), smoothness)
         change = model.score_numbers(codes.numbers) - before.score_numbers(codes.numbers)
         assert self.rows.init is not None
         moved = torch.from_numpy(change / codes.loss.unit)[:, None].to(self.rows.init)
