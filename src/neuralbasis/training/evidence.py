@@ -6,8 +6,7 @@ In: a shape and the posterior of its coefficients. Out: the shape with standard 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import eigh
@@ -17,11 +16,29 @@ from ..model.shapes import Evidence, Shape
 from ..terms.term import Term
 from .term_basis import TermBasis
 
-if TYPE_CHECKING:
-    from .inference import Posterior, Regression
-
 QUANTILE = float(norm.ppf(0.975))
 MAX_DRAWN = 2_500  # cells, those with most rows, in which curves are drawn from the posterior
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """Coefficients of one term.
+
+    Parameters
+    ----------
+    mean, covariance : (q,), (q, q)
+    precision : (q, q) of the likeliest prior
+    information : (q, q) what the rows say about the coefficients if all other terms are unknown
+    pull : (q,) slope of the log likelihood at 0, all other terms fitted
+    p_value : chance of as strong an effect if there is none
+    """
+
+    mean: np.ndarray
+    covariance: np.ndarray
+    precision: np.ndarray
+    information: np.ndarray
+    pull: np.ndarray
+    p_value: float = 1.0
 
 
 def describe_term(
@@ -50,11 +67,12 @@ def describe_term(
     return replace(shape, spread=np.stack(errors, axis=-1), evidence=evidence)
 
 
-def find_concurvity(regression: Regression, found: Sequence[Posterior]) -> list[tuple[float, Term | None, float]]:
+def find_concurvity(
+    bases: Sequence[TermBasis], slices: Sequence[slice], matrix: np.ndarray, found: Sequence[Posterior]
+) -> list[tuple[float, Term | None, float]]:
     """For each term the share of the information on its curve that is lost because all other terms are unknown too,
     the main effect that causes most of it, and the share that is lost by this one alone."""
-    design, matrix = regression.design, regression.matrix / regression.variance
-    parts = list(zip(design.bases, design.slices, found, strict=True))
+    parts = list(zip(bases, slices, found, strict=True))
     singles = [
         (basis.term, part, matrix[part, part] + own.precision) for basis, part, own in parts if len(basis.term) == 1
     ]

@@ -14,7 +14,7 @@ between a shape and this regression, and `Evidence`. Everything is in the unit o
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -29,7 +29,7 @@ from ..model.additive_model import AdditiveModel
 from ..model.shapes import AnyShape, Shape
 from ..terms.term import Term
 from .codes import Codes
-from .evidence import describe_term, find_concurvity
+from .evidence import Posterior, describe_term, find_concurvity
 from .rows import Rows
 from .term_basis import TermBasis, make_basis
 
@@ -38,27 +38,6 @@ MAX_COEFFICIENTS = 500  # above, there are fewer pieces
 MAX_DESIGN = 2e7  # rows × coefficients; more rows are sampled for the information matrix
 MAX_SWEEPS = 6
 DEVIATIONS = np.geomspace(0.003, 3.0, 13)  # τ; 1 is the deviation of the target, or 2 in log odds
-
-
-@dataclass(frozen=True, eq=False)
-class Posterior:
-    """Coefficients of one term.
-
-    Parameters
-    ----------
-    mean, covariance : (q,), (q, q)
-    precision : (q, q) of the likeliest prior
-    information : (q, q) what the rows say about the coefficients if all other terms are unknown
-    pull : (q,) slope of the log likelihood at 0, all other terms fitted
-    p_value : chance of as strong an effect if there is none
-    """
-
-    mean: np.ndarray
-    covariance: np.ndarray
-    precision: np.ndarray
-    information: np.ndarray
-    pull: np.ndarray
-    p_value: float = 1.0
 
 
 def infer(model: AdditiveModel, codes: Codes, rows: Rows) -> AdditiveModel:
@@ -76,7 +55,8 @@ def infer(model: AdditiveModel, codes: Codes, rows: Rows) -> AdditiveModel:
         design.give(_select(model, [shape for shape in model.shapes if shape not in shapes]), codes)
         regressions = [Regression(design, output) for output in range(model.n_outputs)]
         fits = [regression.fit() for regression in regressions]
-        overlaps = find_concurvity(regressions[0], fits[0])
+        first = regressions[0]
+        overlaps = find_concurvity(bases, design.slices, first.matrix / first.variance, fits[0])
         described: dict[AnyShape, AnyShape] = {
             shape: describe_term(shape, basis, [fit[index] for fit in fits], codes.loss.unit, overlaps[index])
             for index, (shape, basis) in enumerate(zip(shapes, bases, strict=True))
