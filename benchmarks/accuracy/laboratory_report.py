@@ -25,7 +25,8 @@ from .studies import read_values
 from .targets import Target, at_least, at_least_ebm, at_most, at_most_ebm
 
 FindSources = Callable[[Comparison], str]  # the mark of the source versions of a comparison
-FIGURES = {"loss": 4, "auroc": 4, "average_precision": 4, "fit seconds": 2, "peak MB": 0}  # decimals
+# metric -> decimals
+FIGURES = {"loss": 4, "readability": 2, "auroc": 4, "average_precision": 4, "fit seconds": 2, "peak MB": 0}
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ def list_missing(run: Run) -> str:
 def write_summary(groups: Mapping[str, Sequence[Comparison]], find_sources: FindSources | None = None) -> str:
     header = [
         "loss", "problems", "number", "geometric mean", "95 % interval", "of means", "better", "tied", "worse",
-        "better or tied", "worst", "of", "fit seconds", "calibration", "theirs", "seed change",
+        "better or tied", "worst", "of", "fit seconds", "calibration", "theirs", "seed change", "readability",
     ]  # fmt: skip
     rows = [
         [*summarise(group, each), *([find_sources(each)] if find_sources else [])]
@@ -152,6 +153,7 @@ def summarise(group: str, each: Comparison) -> list[str]:
         f"{each.of_means:.3f}", *[str(each.counts[verdict]) for verdict in ("better", "tied", "worse")],
         "–" if each.share is None else f"{each.share:.0%}", f"{worst:.3f}", problem, format_number(each.seconds),
         *[format_number(mean) for mean in each.means("calibration")], format_number(each.seed_change),
+        format_number(each.readability),
     ]  # fmt: skip
 
 
@@ -198,11 +200,12 @@ def write_figures(records: Mapping[str, Records], metric: str) -> str:
 
 
 def read_figures(records: Sequence[Record], metric: str) -> list[float]:
-    """AUROC is reported for two classes only; these records have an average precision."""
+    """AUROC is reported for two classes only: records with an average precision. Readability is in ours only."""
     if metric == "loss":
         return [read_loss(record) for record in records]
-    if metric in ("auroc", "average_precision"):
-        records = [record for record in records if "average_precision" in record.metrics]
+    if metric in ("auroc", "average_precision", "readability"):
+        needed = "readability" if metric == "readability" else "average_precision"
+        records = [record for record in records if needed in record.metrics]
     return read_values(records, metric)
 
 

@@ -127,6 +127,7 @@ def measure_here(cell: Cell) -> Record:
             **score(model, test.X, test.y, test.task),
             **score_seeds(models, test),
             **score_terms(cell, models, test),
+            **score_readability(cell, model),
         },
         versions=read_versions(),
         load=load,
@@ -154,6 +155,15 @@ def score_terms(cell: Cell, models: Sequence[Any], test: Dataset) -> dict[str, f
     contributions = baselines.get(cell.learner).contributions
     found = [spread_columns(contributions(model, test.X), model.term_features_, test.X.shape[1]) for model in models]
     return score_shapes(found, test.truth.effects(test.X), test.X)
+
+
+def score_readability(cell: Cell, model: Any) -> dict[str, float]:
+    """The readability of our model, if it has standard errors; see `neuralbasis.explain.readability`."""
+    if cell.learner != "ours" or any(shape.evidence is None for shape in model.model_.shapes):
+        return {}
+    from neuralbasis import explain
+
+    return {"readability": explain.readability(model).overall}
 
 
 def score(model: Any, X: Any, y: Any, task: str) -> dict[str, float]:

@@ -120,7 +120,7 @@ def print_words(quick: bool, n_words: int = 12) -> None:
     X, y, names = news.data.X, news.data.y, news.words.tolist()
     model = baselines.get("ours").fit(X, y, news.data.task, 0, quick, feature_names=names)
     found = model.explain_global().by_class(n_words)
-    rows = [[group, " ".join(word.name for word in found[group].speaks_for)] for group in groups]
+    rows = [[group, " ".join(word.name for word in found[group].raised_by)] for group in groups]
     print_table(["group", "words with the largest contributions"], rows)
 
 

@@ -210,14 +210,16 @@ def test_contributions_and_intercept_are_the_score(learner: str, family: str) ->
 
 @pytest.mark.parametrize("learner", WITH_TERMS)
 def test_metrics_of_a_cell(learner: str) -> None:
-    """Shapes are scored where the truth is known and all terms are main effects."""
-    mains = {"interactions": 0}
+    """Shapes are scored where the truth is known and all terms are main effects; readability is ours only."""
+    mains, own = {"interactions": 0}, {"readability"} if learner == "ours" else set()
     metrics = measure_here(Cell("smooth/300", learner, quick=True, options=mains, refits=1)).metrics
-    assert set(metrics) == {"rmse", "seed_change", "shape_error", "roughness", "shape_spread"}
+    assert set(metrics) == {"rmse", "seed_change", "shape_error", "roughness", "shape_spread"} | own
     assert 0 < metrics["shape_error"] < 1.5
+    assert metrics.pop("readability", 0.0) >= 0
     assert min(metrics.values()) > 0
-    assert set(measure_here(Cell("pairs/300", learner, quick=True, options=mains)).metrics) == {"rmse"}
-    assert set(measure_here(Cell("smooth/300", learner, quick=True, options={"interactions": 1})).metrics) == {"rmse"}
+    assert set(measure_here(Cell("pairs/300", learner, quick=True, options=mains)).metrics) == {"rmse"} | own
+    cell = Cell("smooth/300", learner, quick=True, options={"interactions": 1})
+    assert set(measure_here(cell).metrics) == {"rmse"} | own
 
 
 @pytest.mark.parametrize("key", ["cancer", "diabetes"])
@@ -316,6 +318,23 @@ def test_means_of_pairs() -> None:
     assert found.problems["b"].mean == pytest.approx(0.5)  # 0.001 is the least log loss
     assert found.means("calibration") == pytest.approx((0.2, 0.4))
     assert found.seed_change == pytest.approx(0.3 / 0.6)
+
+
+def test_readability_of_a_report() -> None:
+    """The mean of our records that have it; older records are reported without it."""
+    values = {0: {"readability": 0.25}, 1: {"readability": 0.75}, 2: {}}
+    ours = {("a", split): make_record("a", split, rmse=1.0, **own) for split, own in values.items()}
+    theirs = {place: make_record(*place, rmse=1.0) for place in ours}
+    assert compare({"ours": ours, "EBM": theirs}, ("ours", "EBM")).readability == pytest.approx(0.5)
+    text = report.write_report(report.Run({"ours": ours, "EBM": theirs}), "command")
+    header, _, line = text.split("## Comparisons")[1].strip().splitlines()[:3]
+    assert [row.strip("|").split("|")[-1].strip() for row in (header, line)] == ["readability", "0.500"]
+    figures = text.split("## Figures: readability")[1].strip().splitlines()
+    assert [cell.strip() for cell in figures[2].strip("|").split("|")] == ["a", "0.50 ± 0.35", "–"]
+    old = report.write_report(report.Run({"ours": theirs, "EBM": theirs}), "command")
+    line = old.split("## Comparisons")[1].strip().splitlines()[2]
+    assert line.strip("|").split("|")[-1].strip() == "–"
+    assert "## Figures: readability" not in old
 
 
 def test_shape_errors_by_family() -> None:

@@ -16,6 +16,8 @@ import pytest
 from benchmarks import baselines
 from benchmarks.__main__ import main
 from benchmarks.accuracy.readability import count_turns
+from benchmarks.accuracy.spline_tests import MISSING, PACKAGES
+from benchmarks.accuracy.spline_tests import test_columns as find_p_values
 from benchmarks.registry import BENCHMARKS
 from benchmarks.speed.predict import make_frame
 
@@ -277,10 +279,30 @@ def test_bands() -> None:
 
 
 def test_no_effect() -> None:
-    (table,) = read_tables(run("no_effect", "--quick", "--families", "levels,missing_binary"))
+    text = run("no_effect", "--quick", "--families", "levels,missing_binary")
+    (table,) = read_tables(text)
     assert table.names == ["levels", "missing_binary", "all"]
-    for column in ("independent, ours", "correlated, ours", "power, ours"):
-        assert all(0 <= share <= 1 for share in table.numbers(column))
+    for test in ("ours", "splines", "pyGAM"):
+        assert (f"No comparison with {test}: the package" in text) == (test in MISSING)
+        for column in (f"independent, {test}", f"correlated, {test}", f"power, {test}"):
+            cells = [row[table.header.index(column)] for row in table.rows]
+            assert cells[-1] != "–" or test != "ours"  # tiny tables have too few rows for the others
+            assert all(0 <= float(cell.split()[0]) <= 1 for cell in cells if cell != "–")
+
+
+@pytest.mark.parametrize("test", PACKAGES)
+@pytest.mark.parametrize("task", ["regression", "classification"])
+def test_other_tests_find_the_effect(test: str, task: str) -> None:
+    if test in MISSING:
+        pytest.skip(MISSING[test])
+    pd, rng = pytest.importorskip("pandas"), np.random.default_rng(0)
+    codes, numbers = rng.integers(5, size=1_000), rng.normal(size=(1_000, 2))
+    y = numbers[:, 0] + (codes == 2) + rng.normal(size=1_000)
+    numbers[rng.random((1_000, 2)) < 0.1] = np.nan
+    X = pd.DataFrame({"x": numbers[:, 0], "noise": numbers[:, 1], "level": pd.Categorical(codes)})
+    found = find_p_values(test, X, y if task == "regression" else (y > 0).astype(int), task)
+    assert found.shape == (3,)
+    assert max(found[0], found[2]) < 1e-4 < found[1] <= 1
 
 
 def test_readability() -> None:
@@ -302,10 +324,14 @@ def test_count_turns() -> None:
 
 
 def test_intervals() -> None:
-    (table,) = read_tables(run("intervals", "--quick", "--data", "diabetes,abalone,r:Hitters,levels/1000"))
+    chosen = ("--data", "diabetes,abalone,r:Hitters,levels/1000", "--classes", "telco,cancer")
+    table, classes = read_tables(run("intervals", "--quick", *chosen))
     assert table.names == ["diabetes", "diabetes", "abalone", "r:Hitters", "r:Hitters", "levels/1000"]
     assert_positive(table.numbers("mean width"))
     assert all(0 <= share <= 1 for share in table.numbers("coverage"))
+    assert classes.names == ["telco", "cancer"]
+    assert_positive(classes.numbers("mean width"))
+    assert all(0 <= share <= 1 for share in classes.numbers("groups inside") + classes.numbers("calibration error"))
 
 
 def test_plots() -> None:

@@ -20,6 +20,7 @@ from .encoding.axis import Axis
 from .lazy import Lazy
 from .losses.links import inverse_link
 from .model.additive_model import AdditiveModel, find_model
+from .model.residuals import predict_bounds
 from .model.shapes import AnyShape
 from .parameters import PARAMETERS, EstimatorParameters
 from .readonly import freeze
@@ -189,6 +190,34 @@ class _NeuralBasisModel(EstimatorParameters):
         contributions = self._fitted_model().contributions(self._read_table(X))
         return contributions[..., 0] if contributions.shape[2] == 1 else contributions
 
+    def predict_interval(self, X, coverage: float = 0.9, init_score=None) -> np.ndarray:
+        """(N, 2) lower and upper bound of the target, or of the probability of the second of two classes.
+
+        Three classes or more give (N, K, 2). Bounds come from training rows with a similar score, each scored by the
+        members that held it out. They assume no distribution and need no refit. The target of a regression lies between
+        its bounds with about this probability, on average over rows with a similar prediction, not for every single
+        row. Among rows with similar log odds, the share of a class lies between its bounds with this confidence.
+
+        Parameters
+        ----------
+        X, init_score : table, and the scores (N,) or (N, K) of its rows if the model was fitted with such scores
+        coverage : probability or confidence, between 0 and 1
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
+        >>> x, noise = np.random.default_rng(0).uniform(size=(2, 4000))
+        >>> model = NeuralBasisRegressor(max_steps=100).fit(x[:, None], x * (0.5 + noise))  # noise grows with x
+        >>> model.predict_interval([[0.2], [0.8]], coverage=0.8).round(1).tolist()
+        [[0.1, 0.3], [0.5, 1.1]]
+        >>> model = NeuralBasisClassifier(max_steps=100).fit(x[:, None], noise < x)  # the probability is x
+        >>> bool(abs(model.predict_interval([[0.3]]) - 0.3).max() < 0.1)
+        True
+        """
+        model = self._fitted_model()
+        return predict_bounds(model.residuals, model.link, self._scores(X, init_score), coverage)
+
     def predict_with_uncertainty(self, X, init_score=None) -> np.ndarray:
         """(N, 2) score and its standard error; (N, K, 2) with three classes or more.
 
@@ -320,35 +349,6 @@ class NeuralBasisRegressor(RegressorMixin, _NeuralBasisModel):
     def predict(self, X, init_score=None) -> np.ndarray:
         """(N,) predictions; give `init_score` if the model was fitted with one."""
         return self._scores(X, init_score)[:, 0]
-
-    def predict_interval(self, X, coverage: float = 0.9, init_score=None) -> np.ndarray:
-        """(N, 2) lower and upper bound between which the target lies with about this probability.
-
-        The bounds are quantiles of target minus score over the training rows, each scored by the members that held it
-        out, among rows with a similar score. They assume no distribution and need no refit. They hold on average over
-        rows like the training rows, and over rows with a similar prediction, not for every single row.
-
-        Parameters
-        ----------
-        X : table
-        coverage : share of the rows whose target should lie within the bounds, between 0 and 1
-        init_score : (N,) given scores, if the model was fitted with such scores
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from neuralbasis import NeuralBasisRegressor
-        >>> rng = np.random.default_rng(0)
-        >>> x = rng.uniform(size=(4000, 1))
-        >>> y = x[:, 0] * (1 + rng.uniform(-0.5, 0.5, 4000))  # noise grows with x
-        >>> model = NeuralBasisRegressor(max_steps=100).fit(x[:3000], y[:3000])
-        >>> low, high = model.predict_interval(x[3000:], coverage=0.8).T
-        >>> round(float(((low <= y[3000:]) & (y[3000:] <= high)).mean()), 1)
-        0.8
-        >>> bool(np.divide(*np.ptp(model.predict_interval([[0.8], [0.2]]), axis=1)) > 3)  # wider for larger x
-        True
-        """
-        return self._fitted_model().find_residuals().interval(self._scores(X, init_score)[:, 0], coverage)
 
 
 class NeuralBasisClassifier(ClassifierMixin, _NeuralBasisModel):

@@ -91,10 +91,12 @@ def test_show_evidence(tmp_path) -> None:
     labels = np.digitize(X[:, 0], [0.3, 0.6])
     fitted = neuralbasis.NeuralBasisClassifier(max_steps=30, outer_bags=2, interactions=0).fit(X, labels)
     fitted.save(tmp_path / "model.nbm")
-    shown = run("show", tmp_path / "model.nbm").stdout
-    assert shown.endswith(f"\n\n{neuralbasis.load(tmp_path / 'model.nbm')}\n\n{fitted.evidence()}\n")
-    terms = json.loads(run("show", tmp_path / "model.nbm", "--json").stdout)["terms"]
-    for term, shape in zip(terms, fitted.model_.shapes, strict=True):
+    shown, loaded = run("show", tmp_path / "model.nbm").stdout, neuralbasis.load(tmp_path / "model.nbm")
+    readability = neuralbasis.explain.readability(loaded)
+    assert shown.endswith(f"\n\n{loaded}\n\n{fitted.evidence()}\n\n{readability.summary}\n")
+    found = json.loads(run("show", tmp_path / "model.nbm", "--json").stdout)
+    assert found["readability"] == readability.overall
+    for term, shape in zip(found["terms"], fitted.model_.shapes, strict=True):
         assert term["evidence"]["p_values"] == shape.evidence.p_values.tolist()
         assert term["evidence"]["importance_errors"] == shape.evidence.importance_errors.tolist()
 

@@ -52,7 +52,7 @@ def test_interval(tmp_path) -> None:
     path, model = small_model(tmp_path, [number_axis("age", 1, 2, 4)])
     data = write_csv(tmp_path / "data.csv", {"lower": ["a"] * 5, "age": [0.5, 1.5, None, 3.0, 9.0]})
     quantiles = np.array([[-2.0, 0.5, 1.0], [-4.0, -1.0, 3.0]])
-    model = replace(model, residuals=Residuals(np.array([-0.5, 0.5]), np.array([0.0, 0.5, 1.0]), quantiles))
+    model = replace(model, residuals=(Residuals(np.array([-0.5, 0.5]), np.array([0.0, 0.5, 1.0]), quantiles),))
     model.save(path)
     found = read_csv(run("predict", path, data, "--interval", 0.9, "--contributions").stdout)
     assert list(found) == ["prediction", "lower", "upper", "contribution_age", "intercept", "score"]
@@ -66,10 +66,18 @@ def test_interval(tmp_path) -> None:
     assert pq.read_table(tmp_path / "out.parquet").column_names == ["prediction", "lower", "upper"]
 
 
-def test_an_interval_needs_a_regression_with_residuals(case) -> None:
-    model, _, path, data = case
-    expected = "this model has none" if model.classes is None else "--interval needs a regression; this model predicts"
-    assert expected in fails("predict", path, data, "--interval", 0.9)
+def test_an_interval_of_any_model_needs_residuals(case, tmp_path) -> None:
+    model, columns, path, data = case
+    assert "this model has none" in fails("predict", path, data, "--interval", 0.9)
+    residuals = Residuals(np.array([-0.5, 0.5]), np.array([0.0, 1.0]), np.array([[-2.0, 1.0], [-4.0, 3.0]]))
+    model = replace(model, residuals=(residuals,) * model.n_outputs)
+    model.save(tmp_path / "measured.nbm")
+    found = read_csv(run("predict", tmp_path / "measured.nbm", data, "--interval", 0.9).stdout)
+    suffixes = [""] if model.n_outputs == 1 else [f"_{label}" for label in model.classes]
+    names = [f"{bound}{suffix}" for suffix in suffixes for bound in ("lower", "upper")]
+    assert list(found) == ["prediction", *names]
+    bounds = np.column_stack([numbers(found[name]) for name in names])
+    np.testing.assert_array_equal(bounds, model.predict_interval(columns, 0.9).reshape(len(bounds), -1))
 
 
 def test_all_formats_of_input_and_output_agree(case, tmp_path) -> None:

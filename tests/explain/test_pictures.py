@@ -47,10 +47,10 @@ def test_gains_are_means_over_the_rows_of_the_class(seed, link, tied):
         own = means[:, place] if link == "mlogit" else means[:, 0] * (1 if place else -1)
         np.testing.assert_allclose(found.gains, own, atol=1e-12)
         best = sorted((gain for gain, is_for in zip(own, found.is_for, strict=True) if is_for), reverse=True)[:3]
-        np.testing.assert_allclose([one.size for one in found.speaks_for], best, atol=1e-12)
-        assert [one.size for one in found.speaks_against] == sorted(one.size for one in found.speaks_against)
-        assert all(one.size > 0 for one in found.speaks_for)
-        assert all(one.size < 0 for one in found.speaks_against)
+        np.testing.assert_allclose([one.size for one in found.raised_by], best, atol=1e-12)
+        assert [one.size for one in found.lowered_by] == sorted(one.size for one in found.lowered_by)
+        assert all(one.size > 0 for one in found.raised_by)
+        assert all(one.size < 0 for one in found.lowered_by)
         assert found.n_rows == 20
 
 
@@ -71,17 +71,17 @@ def test_without_rows_gains_and_losses_are_means_weighted_by_the_odds():
     loss = (down * [-1, -1, 2]).sum() / down.sum()
     np.testing.assert_allclose([found.gains[0], found.losses[0]], [gain, loss])
     np.testing.assert_allclose([found.gains[1], found.losses[1]], [-loss, -gain])
-    assert [one.name for one in found.speaks_for] == ["concept 0", "concept 2"]
-    assert [one.name for one in found.speaks_against] == ["concept 1"]
-    assert found.speaks_against[0].size == pytest.approx(-gain)
-    assert (found.rival, found.tells_apart, found.n_rows) == (None, (), 0)
+    assert [one.name for one in found.raised_by] == ["concept 0", "concept 2"]
+    assert [one.name for one in found.lowered_by] == ["concept 1"]
+    assert found.lowered_by[0].size == pytest.approx(-gain)
+    assert (found.rival, found.distinguished_by, found.n_rows) == (None, (), 0)
     assert str(found) == "for a: concept 0 +1.7, concept 2 +0.23\nagainst a: concept 1 −1.7"
 
 
 def test_cells_without_training_rows_do_not_count():
     found = explain.explain_class(birds([[-0.1, -0.1, 9.0]], weights=(1, 1, 0)), "a")
     assert found.gains[0] == pytest.approx(-0.1)
-    assert found.speaks_for == ()
+    assert found.raised_by == ()
 
 
 def test_huge_scores_do_not_overflow():
@@ -122,8 +122,8 @@ def test_the_rival_has_the_next_highest_score_on_the_rows():
     means = model.contributions(rows).mean(axis=0)
     lead = means[:, 0] - means[:, rival]
     order = np.argsort(-lead)[:2]
-    assert [one.name for one in found.tells_apart] == [model.term_names[t] for t in order]
-    np.testing.assert_allclose([one.size for one in found.tells_apart], lead[order])
+    assert [one.name for one in found.distinguished_by] == [model.term_names[t] for t in order]
+    np.testing.assert_allclose([one.size for one in found.distinguished_by], lead[order])
 
 
 def test_values_are_those_of_the_rows():
@@ -156,12 +156,12 @@ def test_frames_and_plain_values():
     model = make_model(0)
     found = explain.explain_class(model, "a", make_rows(model))
     frame = found.to_pandas()
-    assert list(frame["term"][:4]) == [one.name for one in found.speaks_for]
+    assert list(frame["term"][:4]) == [one.name for one in found.raised_by]
     assert list(frame.columns) == ["term", "gain", "loss", f"gain of {found.rival}"]
     assert len(frame) == len(model.shapes)
     data = found.data()
     assert (data["class"], data["rows"], data["rival"]) == ("a", 20, found.rival)
-    assert data["for"]["scores"] == [one.size for one in found.speaks_for]
+    assert data["for"]["scores"] == [one.size for one in found.raised_by]
     assert repr(found) == "ClassExplanation('a', 20 rows)"
 
 
@@ -171,7 +171,7 @@ def test_terms_that_lower_the_score_are_strongest_first(seed):
     found = explain.explain_class(model, "a", make_rows(model), n_terms=100)
     others = found.to_pandas()[found.is_for.sum() :]
     assert list(others["loss"]) == sorted(others["loss"])
-    named = [one.name for one in found.speaks_against]
+    named = [one.name for one in found.lowered_by]
     assert list(others["term"])[: len(named)] == named
 
 
@@ -218,15 +218,15 @@ def one_row(model, seed=5):
     return {name: values[:1] for name, values in make_rows(model, 1, seed).items()}
 
 
-def test_sights_are_the_largest_contributions_with_their_heat():
+def test_terms_are_the_largest_contributions_with_their_heat():
     model = make_model(4)
     row, heat = one_row(model), {"x0": np.arange(6.0).reshape(2, 3), "x1": np.ones((2, 3))}
     found = explain.explain_picture(model, row, PICTURE, heat, label="c", actual="b", n_terms=len(model.shapes))
     sizes = model.contributions(row)[0, :, 2]
     order = np.argsort(-np.abs(sizes), kind="stable")
-    np.testing.assert_allclose([sight.contribution for sight in found.sights], sizes[order])
-    assert [sight.name for sight in found.sights] == [model.term_names[t] for t in order]
-    by_name = {sight.name: sight.heat for sight in found.sights}
+    np.testing.assert_allclose([term.contribution for term in found.terms], sizes[order])
+    assert [term.name for term in found.terms] == [model.term_names[t] for t in order]
+    by_name = {term.name: term.heat for term in found.terms}
     np.testing.assert_array_equal(by_name["x0"], heat["x0"])
     np.testing.assert_array_equal(by_name["x0 & x1"], np.maximum(heat["x0"], 1.0))
     assert by_name["x2"] is None
@@ -238,7 +238,7 @@ def test_a_picture_explains_the_predicted_class():
     model = make_model(4)
     found = explain.explain_picture(model, one_row(model), PICTURE, n_terms=2)
     assert found.output == int(model.scores(one_row(model))[0].argmax())
-    assert len(found.sights) == 2
+    assert len(found.terms) == 2
     assert repr(found) == f"PictureExplanation(5 × 4, prediction {found.row.prediction!r})"
 
 
@@ -265,5 +265,5 @@ def test_visualize_draws_classes_and_pictures():
     drawn = [axes.get_title() for axes in found.visualize().axes]
     assert drawn == [axes.get_title() for axes in plot.class_shapes(found).axes]
     seen = explain.explain_picture(model, one_row(model), PICTURE, {"x0": np.eye(2)})
-    n_heats = sum(sight.heat is not None for sight in seen.sights)
+    n_heats = sum(term.heat is not None for term in seen.terms)
     assert len(seen.visualize().axes) == len(plot.picture(seen).axes) == 2 + n_heats > 2

@@ -64,12 +64,12 @@ def test_terms_that_raise_or_lower_the_score_of_a_class():
     found = explain_global(build_words()).by_class(2)
     assert list(found) == ["cars", "none", "sport"]
     sport = found["sport"]
-    assert [term.name for term in sport.speaks_for] == ["goal", "goalkeeper"]
-    assert [term.size for term in sport.speaks_for] == [lean("goal", 2), lean("goalkeeper", 2)]
-    assert [(term.name, term.size) for term in sport.speaks_against] == [("engine", lean("engine", 2))]
-    assert [term.name for term in found["none"].speaks_for] == ["the"]  # 96 of 100 texts contain it: a weak signal
-    assert found["none"].speaks_for[0].size == lean("the", 1)
-    assert found["none"].speaks_against == ()
+    assert [term.name for term in sport.raised_by] == ["goal", "goalkeeper"]
+    assert [term.size for term in sport.raised_by] == [lean("goal", 2), lean("goalkeeper", 2)]
+    assert [(term.name, term.size) for term in sport.lowered_by] == [("engine", lean("engine", 2))]
+    assert [term.name for term in found["none"].raised_by] == ["the"]  # 96 of 100 texts contain it: a weak signal
+    assert found["none"].raised_by[0].size == lean("the", 1)
+    assert found["none"].lowered_by == ()
     assert str(sport) == "for sport: goal +0.48, goalkeeper +0.074\nagainst sport: engine −0.09"
 
 
@@ -86,15 +86,15 @@ def test_the_strongest_terms_of_a_class_have_their_signs():
 
 def test_two_classes_have_opposite_leanings():
     found = explain_global(build_words("logit", np.array(["other", "sport"]), 1)).by_class(1)
-    assert (found["sport"].speaks_for[0].name, found["sport"].speaks_for[0].size) == ("goal", lean("goal", 2))
-    assert found["other"].speaks_against[0].size == pytest.approx(-found["sport"].speaks_for[0].size)
-    assert found["other"].speaks_for[0].name == found["sport"].speaks_against[0].name == "engine"
+    assert (found["sport"].raised_by[0].name, found["sport"].raised_by[0].size) == ("goal", lean("goal", 2))
+    assert found["other"].lowered_by[0].size == pytest.approx(-found["sport"].raised_by[0].size)
+    assert found["other"].raised_by[0].name == found["sport"].lowered_by[0].name == "engine"
 
 
 def test_leanings_of_a_regression():
     found = explain_global(build_words("identity", None, 1)).by_class(1)
     assert list(found) == ["score"]
-    assert (found["score"].speaks_for[0].name, found["score"].speaks_against[0].name) == ("goal", "engine")
+    assert (found["score"].raised_by[0].name, found["score"].lowered_by[0].name) == ("goal", "engine")
 
 
 @settings(deadline=None, max_examples=10)

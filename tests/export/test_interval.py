@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from openpyxl import load_workbook
 
-from neuralbasis import AdditiveModel, NeuralBasisRegressor
+from neuralbasis import AdditiveModel, NeuralBasisClassifier, NeuralBasisRegressor
 from neuralbasis.encoding import continuous_axis
 from neuralbasis.export import to_c, to_excel, to_onnx, to_python, to_sql
 from neuralbasis.model.residuals import Residuals
@@ -28,7 +28,10 @@ from tests.export.test_sql import fill_sqlite
 from tests.models import build_model
 
 COVERAGE = 0.9
-RESULTS = ["prediction", "lower", "upper"]
+RESULTS = {
+    "identity": ["prediction", "lower", "upper"],
+    "logit": ["score", "probability", "prediction", "lower", "upper"],
+}
 
 
 def add_residuals(model: AdditiveModel, scores: np.ndarray, n_regions: int) -> AdditiveModel:
@@ -36,10 +39,13 @@ def add_residuals(model: AdditiveModel, scores: np.ndarray, n_regions: int) -> A
     rng, probabilities = np.random.default_rng(7), np.array([0.0, 0.02, 0.1, 0.5, 0.9, 0.97, 1.0])
     centres = np.sort(rng.normal(scores.mean(), scores.std() + 0.1, n_regions))
     quantiles = np.sort(rng.normal(0, 5, (n_regions, len(probabilities))), axis=1)
-    return replace(model, residuals=Residuals(centres, probabilities, quantiles))
+    return replace(model, residuals=(Residuals(centres, probabilities, quantiles),))
 
 
-@pytest.fixture(scope="module", params=[("regression", 20), ("nasty", 20), ("nasty", 1), ("intercept", 3)], ids=str)
+PARAMS = [("regression", 20), ("nasty", 20), ("nasty", 1), ("intercept", 3), ("two", 20), ("two", 1)]
+
+
+@pytest.fixture(scope="module", params=PARAMS, ids=str)
 def case(request) -> Case:
     name, n_regions = request.param
     case = Case(name, 2000)
@@ -48,9 +54,15 @@ def case(request) -> Case:
 
 
 def check(case: Case, results, tolerance: float) -> None:
-    """Compare rows of prediction, lower and upper bound."""
-    expected = np.column_stack([case.predictions, case.model.predict_interval(case.table, COVERAGE)])
-    np.testing.assert_allclose(np.array(results, dtype=float), expected, rtol=0, atol=tolerance)
+    """Compare rows of results, the last of which are the prediction, the lower and the upper bound."""
+    case.check([result[:-2] for result in results], tolerance)
+    check_bounds(case, [list(map(float, result[-2:])) for result in results], tolerance)
+
+
+def check_bounds(case: Case, bounds, tolerance: float) -> None:
+    expected = case.model.predict_interval(case.table, COVERAGE)
+    assert np.ptp(expected, axis=1).max() > 0.1
+    np.testing.assert_allclose(bounds, expected, rtol=0, atol=tolerance)
 
 
 def test_sqlite(case: Case) -> None:
@@ -58,7 +70,7 @@ def test_sqlite(case: Case) -> None:
     cursor = base.execute(to_sql(case.model, table="the data", keep=["id"], coverage=COVERAGE))
     names, results = [column[0] for column in cursor.description], cursor.fetchall()
     base.close()
-    assert names == ["id", *RESULTS]
+    assert names == ["id", *RESULTS[case.model.link]]
     check(case, [result[1:] for result in results], 1e-9)
 
 
@@ -68,22 +80,26 @@ def test_duckdb(case: Case) -> None:
         base.register("the data", arrow.table({name: arrow.array(values) for name, values in case.table.items()}))
         query = base.execute(to_sql(case.model, table="the data", dialect="duckdb", coverage=COVERAGE))
         names, results = [column[0] for column in query.description], query.fetchall()
-    assert names == RESULTS
+    assert names == RESULTS[case.model.link]
     check(case, results, 1e-9)
 
 
 def test_python(case: Case) -> None:
     program = load_program(case.model, COVERAGE)
-    check(case, [[program["predict"](row), *program["interval"](row)] for row in case.rows], 1e-12)
+    results = []
+    for row in case.rows:
+        shares = [] if case.model.classes is None else [*program["scores"](row), program["probabilities"](row)[1]]
+        results.append([*shares, program["predict"](row), *program["interval"](row)])
+    check(case, results, 1e-12)
 
 
 @needs_compiler
 def test_c(case: Case, tmp_path: Path) -> None:
     library = Library(case.model, tmp_path, COVERAGE)
     rows = [library.read_row(row) for row in case.rows]
-    found = [(library.code.model_predict(row), library.call("model_interval", row, 2)) for row in rows]
-    assert {code for _, (code, _) in found} == {0}
-    check(case, [[prediction, *bounds] for prediction, (_, bounds) in found], 1e-12)
+    found = [library.call("model_interval", row, 2) for row in rows]
+    assert {code for code, _ in found} == {0}
+    check_bounds(case, [bounds for _, bounds in found], 1e-12)
     if library.columns:
         rows[0][0] = math.inf
         code, bounds = library.call("model_interval", rows[0], 2)
@@ -93,16 +109,18 @@ def test_c(case: Case, tmp_path: Path) -> None:
 
 def test_onnx(case: Case) -> None:
     proto = to_onnx(case.model, missing="<missing>", coverage=COVERAGE)
-    assert [value.name for value in proto.graph.output] == RESULTS
+    outputs = ["prediction"] if case.model.classes is None else ["label", "probabilities", "scores"]
+    assert [value.name for value in proto.graph.output] == [*outputs, "lower", "upper"]
     table = {name: [float(v) if isinstance(v, bool) else v for v in values] for name, values in case.table.items()}
     found = open_session(proto).run(None, make_inputs(case.model, proto, table, "<missing>"))
     scale = np.ptp(case.scores) + np.abs(case.scores).max()
-    check(case, np.column_stack(found), 1e-12 * scale)
+    check_bounds(case, np.column_stack(found[-2:]), 1e-12 * scale)
 
 
+@pytest.mark.parametrize("name", ["nasty", "two"])
 @pytest.mark.parametrize("engine", ["python", pytest.param("c", marks=needs_compiler)])
-def test_commands_write_the_bounds(engine: str, tmp_path: Path) -> None:
-    case = Case("nasty", 300)
+def test_commands_write_the_bounds(engine: str, name: str, tmp_path: Path) -> None:
+    case = Case(name, 300)
     drop_empty_levels(case)
     case.model = add_residuals(case.model, case.scores, 20)
     write_csv(case, tmp_path / "rows.csv")
@@ -113,34 +131,53 @@ def test_commands_write_the_bounds(engine: str, tmp_path: Path) -> None:
         command = [str(build_c(case.model, tmp_path, "-DMODEL_MAIN", coverage=COVERAGE))]
     run = subprocess.run(command, input=(tmp_path / "rows.csv").read_bytes(), capture_output=True, check=True)
     header, *results = csv.reader(io.StringIO(run.stdout.decode(), newline=""))
-    assert header == RESULTS
+    assert header == RESULTS[case.model.link]
     check(case, results, 1e-12)
 
 
-def make_excel_case(n_rows: int, n_regions: int) -> tuple[AdditiveModel, dict[str, np.ndarray], np.ndarray]:
-    """A model, rows, and their predictions and bounds."""
+def make_excel_case(
+    n_rows: int, n_regions: int, link: str = "identity"
+) -> tuple[AdditiveModel, dict[str, np.ndarray], np.ndarray]:
+    """A model, rows, and the numbers of their predictions and bounds: the columns before the values of the row."""
     rng = np.random.default_rng(1)
-    model = build_model(rng, ("continuous", "nominal"), (1, 2))
+    model = build_model(
+        rng, ("continuous", "nominal"), (1, 2), link=link, classes=np.array(["no", "yes"]) if link == "logit" else None
+    )
     rows = draw_rows(rng, model, n_rows)
     model = add_residuals(model, model.scores(rows), n_regions)
-    return model, rows, np.column_stack([model.predict(rows), model.predict_interval(rows, COVERAGE)])
+    predicted = model.predict(rows) if link == "identity" else model.predict_proba(rows)
+    return model, rows, np.column_stack([predicted, model.predict_interval(rows, COVERAGE)])
 
 
-@pytest.mark.parametrize("n_regions", [1, 20])
-def test_formulas_in_python(n_regions: int, tmp_path: Path) -> None:
-    model, rows, expected = make_excel_case(12, n_regions)
+EXCEL_CASES = [("identity", 1), ("identity", 20), ("logit", 1), ("logit", 20)]
+
+
+@pytest.mark.parametrize(("link", "n_regions"), EXCEL_CASES)
+def test_formulas_in_python(link: str, n_regions: int, tmp_path: Path) -> None:
+    model, rows, expected = make_excel_case(12, n_regions, link)
     to_excel(model, tmp_path / "model.xlsx", rows, coverage=COVERAGE)
-    found = np.array(python_lines(tmp_path / "model.xlsx", 12, 3), dtype=float)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
+    first = int(link == "logit")  # after the label
+    lines = python_lines(tmp_path / "model.xlsx", 12, first + expected.shape[1])
+    np.testing.assert_allclose(np.array([line[first:] for line in lines], dtype=float), expected, rtol=0, atol=1e-9)
 
 
 @needs_office
-@pytest.mark.parametrize("n_regions", [1, 20])
-def test_libreoffice(n_regions: int, tmp_path: Path) -> None:
-    model, rows, expected = make_excel_case(1000, n_regions)
+@pytest.mark.parametrize(("link", "n_regions"), EXCEL_CASES)
+def test_libreoffice(link: str, n_regions: int, tmp_path: Path) -> None:
+    model, rows, expected = make_excel_case(1000, n_regions, link)
     to_excel(model, tmp_path / "model.xlsx", rows, coverage=COVERAGE)
-    found = np.array([line[:3] for line in office_lines(tmp_path / "model.xlsx")], dtype=float)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
+    first = int(link == "logit")  # after the label
+    lines = [line[first : first + expected.shape[1]] for line in office_lines(tmp_path / "model.xlsx")]
+    np.testing.assert_allclose(np.array(lines, dtype=float), expected, rtol=0, atol=1e-9)
+
+
+def test_bounds_of_classes_in_a_workbook_have_a_header_and_a_format(tmp_path: Path) -> None:
+    model, rows, _ = make_excel_case(12, 20, "logit")
+    to_excel(model, tmp_path / "model.xlsx", rows, coverage=COVERAGE)
+    sheet = load_workbook(tmp_path / "model.xlsx")["Predict"]
+    assert [cell.value for cell in sheet[4]][:7] == ["prediction", "no", "yes", "lower", "upper", "x0", "x1"]
+    assert sheet["D3"].value == "90 % interval"
+    assert sheet["E5"].number_format == "0.0000"
 
 
 @needs_office
@@ -150,7 +187,7 @@ def test_typed_rows_get_bounds_in_libreoffice(tmp_path: Path) -> None:
     to_excel(model, path, coverage=COVERAGE)
     book = load_workbook(path)
     sheet = book["Predict"]
-    assert [cell.value for cell in sheet[4]][:5] == [*RESULTS, "x0", "x1"]
+    assert [cell.value for cell in sheet[4]][:5] == [*RESULTS["identity"], "x0", "x1"]
     assert sheet["B3"].value == "90 % interval"
     sheet["D6"], sheet["E6"], sheet["D7"] = 1.5, "level 2", "a text"
     book.save(path)
@@ -175,7 +212,7 @@ def test_huge_and_tiny_centres(centres: list[float], tmp_path: Path) -> None:
     residuals = Residuals(np.array(centres), np.array([0.0, 0.5, 1.0]), quantiles)
     shapes = (replace(shape, scores=scores),)
     model = replace(fill(np.random.default_rng(0), (axis,), []), shapes=shapes, intercept=np.zeros(1))
-    model = replace(model, residuals=residuals)
+    model = replace(model, residuals=(residuals,))
     values = [-1.7e308, -1e3, -0.5, 0.0, 5e-301, 1e-300, 0.7, 1.5, 1e3, 8e307]
     expected = model.predict_interval({"size": values}, COVERAGE)
     found = {
@@ -226,9 +263,9 @@ def test_errors_are_those_of_predict_interval(name: str, tmp_path: Path) -> None
     model = build_model(rng, ("continuous",), (1,))
     with pytest.raises(ValueError, match="needs residuals of held-out rows, and this model has none"):
         write(model, 0.9, tmp_path)
-    classes = build_model(rng, ("continuous",), (1,), link="logit", classes=np.array(["no", "yes"]))
-    with pytest.raises(AttributeError, match="needs a regression; a model of classes has predict_proba"):
-        write(classes, 0.9, tmp_path)
+    three = build_model(rng, ("continuous",), (1,), 3, "mlogit", np.array(["no", "maybe", "yes"]))
+    with pytest.raises(ValueError, match="exports compute intervals of one output, not of 3; use predict_interval"):
+        write(three, 0.9, tmp_path)
     model = add_residuals(model, np.zeros(1), 2)
     for coverage in (90, 0, "0.9", math.nan):
         with pytest.raises(ValueError, match=r"coverage must be a number between 0 and 1, such as 0\.9, not"):
@@ -259,10 +296,12 @@ def test_columns_named_like_the_bounds(tmp_path: Path) -> None:
         assert [name for name in names if name.startswith("Interval")] == expected
 
 
-def test_a_fitted_estimator() -> None:
+@pytest.mark.parametrize("kind", [NeuralBasisRegressor, NeuralBasisClassifier])
+def test_a_fitted_estimator(kind) -> None:
     rng = np.random.default_rng(0)
     table = {"size": rng.uniform(size=400)}
-    fitted = NeuralBasisRegressor(max_steps=30, outer_bags=3).fit(table, table["size"] + rng.normal(0, 0.1, 400))
+    y = table["size"] + rng.normal(0, 0.1, 400)
+    fitted = kind(max_steps=30, outer_bags=3).fit(table, y if kind is NeuralBasisRegressor else y > 0.5)
     rows = {"size": [-1.0, 0.3, 0.8, 2.0, math.nan]}
     program = load_program(fitted, 0.8)
     found = [program["interval"]({"size": value}) for value in rows["size"]]

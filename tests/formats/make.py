@@ -43,8 +43,7 @@ SUMMARY = Summary(
 def make_model() -> AdditiveModel:
     """Every kind of column, pairs on coarser axes that drop levels, a term of tied classes, and factors.
 
-    Some terms have measured importances or evidence, others have none. Residuals, which only a
-    regression uses, are stored as well.
+    Some terms have measured importances or evidence, others have none. Every class has residuals.
     """
     rng = np.random.default_rng(5)
     model = build_model(
@@ -63,7 +62,9 @@ def make_model() -> AdditiveModel:
     tables = (first, second, third, tied.shapes[3], *others, *tied.shapes[5:])
     factors[0] = replace(factors[0], sizes=rng.random((4, 3)))
     shapes = (*tables, *make_shapes(factors, encoder))
-    residuals = Residuals.measure(rng.normal(size=400), rng.normal(size=400), np.ones(400))
+    residuals = tuple(
+        Residuals.measure_shares(rng.normal(size=400), rng.random(400) < 0.3, np.ones(400)) for _ in range(3)
+    )
     return AdditiveModel(encoder, tied.intercept, shapes, tied.link, tied.classes, 1, SUMMARY, residuals)
 
 

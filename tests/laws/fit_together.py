@@ -63,7 +63,7 @@ def draw_weak_pairs(n_rows: int = 400, seed: int = 0) -> tuple[np.ndarray, np.nd
 
 
 def fit_tables(task: str) -> dict[str, np.ndarray]:
-    """Tables of all terms, the intercept, and the quantiles of the residuals of a regression."""
+    """Tables of all terms, the intercept, and the quantiles of the residuals."""
     kind, parameters = FITS[task]
     return read_tables(kind(**QUICK, **parameters).fit(*(draw_weak_pairs() if task == "weak" else draw(task))))
 
@@ -80,8 +80,7 @@ def fit_files(folder: Path) -> dict[str, np.ndarray]:
 
 def read_tables(model) -> dict[str, np.ndarray]:
     tables = dict(zip(model.term_names_, model.term_scores_, strict=True)) | {"intercept": np.array(model.intercept_)}
-    residuals = model.model_.residuals
-    return tables if residuals is None else tables | {"quantiles of residuals": residuals.quantiles}
+    return tables | {f"residuals {k}": residuals.quantiles for k, residuals in enumerate(model.model_.residuals)}
 
 
 def write_table(folder: Path) -> None:

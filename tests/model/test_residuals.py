@@ -9,6 +9,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.special import expit
+from scipy.stats import beta
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, load, merge
 from neuralbasis.export import to_json
@@ -143,13 +145,18 @@ def test_given_scores_move_the_interval():
 def test_the_json_has_what_its_rule_needs(fitted):
     X, _ = draw_rows()
     found = json.loads(to_json(fitted))["residuals"]
-    scores, bounds = fitted.predict(X), []
-    for probability in (0.05, 0.95):
-        by_region = [np.interp(probability, found["probabilities"], own) for own in found["quantiles"]]
-        bounds.append(scores + np.interp(scores, found["centres"], by_region))
-    np.testing.assert_allclose(np.transpose(bounds), fitted.predict_interval(X), rtol=1e-12)
+    np.testing.assert_allclose(follow_rule(found["outputs"][0], fitted.predict(X)), fitted.predict_interval(X))
     assert "(1 - c) / 2" in found["rule"]
-    assert json.loads(to_json(replace(fitted.model_, residuals=None)))["residuals"] is None
+    assert json.loads(to_json(replace(fitted.model_, residuals=())))["residuals"] is None
+
+
+def follow_rule(entry: dict, scores: np.ndarray) -> np.ndarray:
+    """Bounds of coverage 0.9 by the rule of the JSON."""
+    bounds = []
+    for probability in (0.05, 0.95):
+        by_region = [np.interp(probability, entry["probabilities"], own) for own in entry["quantiles"]]
+        bounds.append(scores + np.interp(scores, entry["centres"], by_region))
+    return np.transpose(bounds)
 
 
 def test_models_without_residuals_say_what_to_do(fitted):
@@ -162,16 +169,107 @@ def test_models_without_residuals_say_what_to_do(fitted):
         fitted.predict_interval(X, coverage=90)
 
 
-def test_classes_have_no_intervals():
+def test_the_score_of_two_classes_has_a_standard_error():
     X, y = draw_rows()
     fitted = NeuralBasisClassifier(**QUICK).fit(X, y > 55)
-    assert not hasattr(fitted, "predict_interval")
-    assert fitted.model_.residuals is None
-    with pytest.raises(AttributeError, match="predict_interval needs a regression; a model of classes has predict_pro"):
-        fitted.model_.predict_interval(X)
     found = fitted.predict_with_uncertainty(X)
     np.testing.assert_array_equal(found[:, 0], fitted.decision_function(X))
     assert (found[:, 1] > 0).all()
+
+
+def measure_shares(scores, is_class, weights=None) -> Residuals:
+    weights = np.ones(len(scores)) if weights is None else np.asarray(weights, dtype=float)
+    return Residuals.measure_shares(np.asarray(scores, dtype=float), np.asarray(is_class, dtype=bool), weights)
+
+
+@pytest.mark.parametrize("n_events", [0, 1, 30, 149, 150])
+def test_bounds_of_a_share_are_quantiles_of_jeffreys_posterior(n_events):
+    found = measure_shares(np.full(150, 0.7), np.arange(150) < n_events)
+    bounds = expit(found.interval(np.array([0.7]), 0.9))
+    np.testing.assert_allclose(bounds, [beta(n_events + 0.5, 150.5 - n_events).ppf([0.05, 0.95])], rtol=1e-6)
+    assert np.isfinite(found.quantiles).all()
+    assert (np.diff(found.quantiles) > 0).all()
+
+
+@pytest.mark.parametrize("size", [1.0, 30.0, 1e4])
+def test_the_centre_is_the_mean_probability_and_always_finite(size):
+    scores = size * np.random.default_rng(7).normal(size=3000)
+    found = measure_shares(scores, scores > 0)
+    assert np.isfinite(found.quantiles).all()
+    assert (np.diff(found.centres) > 0).all()
+    if size == 1.0:
+        parts = np.array_split(np.sort(scores), len(found.centres))
+        np.testing.assert_allclose(expit(found.centres), [expit(part).mean() for part in parts], rtol=1e-9)
+
+
+def test_a_weight_of_a_class_row_is_a_repetition():
+    rng = np.random.default_rng(8)
+    scores, counts = rng.normal(size=900), rng.integers(1, 4, 900)
+    is_class = rng.random(900) < expit(scores)
+    weighted = measure_shares(scores, is_class, counts)
+    repeated = measure_shares(np.repeat(scores, counts), np.repeat(is_class, counts))
+    np.testing.assert_allclose(weighted.quantiles, repeated.quantiles, atol=1e-9)
+    np.testing.assert_allclose(weighted.centres, repeated.centres, rtol=0, atol=1e-12)
+
+
+def draw_classes(n_classes: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    X, y = draw_rows(900)
+    return X, np.array(["low", "mid", "top"])[np.digitize(y, [55] if n_classes == 2 else [50, 60])]
+
+
+@pytest.fixture(scope="module", params=[2, 3])
+def classifier(request) -> NeuralBasisClassifier:
+    return NeuralBasisClassifier(**QUICK).fit(*draw_classes(request.param))
+
+
+def test_a_loaded_classifier_gives_the_same_intervals(classifier, tmp_path):
+    X, _ = draw_classes(2)
+    found = classifier.predict_interval(X, 0.8)
+    assert found.shape == ((900, 2) if len(classifier.classes_) == 2 else (900, 3, 2))
+    assert ((found >= 0) & (found <= 1)).all()
+    assert (found[..., 0] < found[..., 1]).all()
+    classifier.save(tmp_path / "model.nbm")
+    np.testing.assert_array_equal(load(tmp_path / "model.nbm").predict_interval(X, 0.8), found)
+    wider = classifier.predict_interval(X, 0.95)
+    assert (wider[..., 0] < found[..., 0]).all()
+    assert (found[..., 1] < wider[..., 1]).all()
+
+
+def test_the_json_of_classes_has_what_its_rule_needs(classifier):
+    X, _ = draw_classes(2)
+    found = json.loads(to_json(classifier))["residuals"]
+    proba, bounds = classifier.predict_proba(X), classifier.predict_interval(X)
+    columns = (proba[:, 1:], bounds[:, None]) if len(classifier.classes_) == 2 else (proba, bounds)
+    for output, (own, expected) in enumerate(zip(columns[0].T, columns[1].swapaxes(0, 1), strict=True)):
+        log_odds = follow_rule(found["outputs"][output], np.log(own / (1 - own)))
+        np.testing.assert_allclose(1 / (1 + np.exp(-log_odds)), expected, rtol=1e-9)
+    assert "1 / (1 + exp(-b))" in found["rule"]
+
+
+def test_given_scores_move_the_interval_of_a_class():
+    rng = np.random.default_rng(9)
+    X, given = {"size": rng.normal(size=900)}, rng.normal(0, 3, 900)
+    y = rng.random(900) < expit(X["size"] + given)
+    fitted = NeuralBasisClassifier(**QUICK).fit(X, y, init_score=given)
+    bounds = fitted.predict_interval(X, init_score=given)
+    is_high = given > 2
+    assert bounds[is_high, 0].mean() < y[is_high].mean() < bounds[is_high, 1].mean()
+    assert np.abs(bounds - fitted.predict_interval(X)).max() > 0.3
+
+
+def test_classes_without_residuals_say_what_to_do(classifier):
+    X, y = draw_classes(len(classifier.classes_))
+    whole = NeuralBasisClassifier(**QUICK, validation_size=0).fit(X, y)
+    for model in (whole, whole.model_, merge([classifier, whole])):
+        with pytest.raises(ValueError, match=r"has none: .* fit it with held-out rows, such as validation_size=0\.15"):
+            model.predict_interval(X)
+
+
+def test_more_than_100_classes_have_no_intervals():
+    y = np.repeat(np.arange(101), 4)
+    fitted = NeuralBasisClassifier(**QUICK).fit({"size": y + 0.5}, y)
+    with pytest.raises(ValueError, match="or very many classes"):
+        fitted.predict_interval({"size": [3.0]})
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3])

@@ -101,6 +101,58 @@ def test_bands_of_probabilities():
     assert outer[0] < inner[0] < inner[1] < outer[1]
 
 
+def three_classes(**kwargs):
+    """A model of three classes with standard errors 0.1, 0.2 and 0.4 and multipliers 2.5, 3.5 and 3."""
+    found = replace(evidence(n_outputs=3), multipliers=np.array([2.5, 3.5, 3.0]))
+    return ramp(3, link="mlogit", classes=ABC, spread=[0.1, 0.2, 0.4], evidence=found, **kwargs)
+
+
+def test_bands_of_differences_from_a_reference_class():
+    figure = plot.by_class(three_classes(), "age", reference="b")
+    assert legend_texts(figure) == ["95 % band for each value", "95 % band for the whole curve"]
+    for axes, score, error in zip(figure.axes, (1.0, -1.0), np.hypot([0.1, 0.4], 0.2), strict=True):
+        outer, inner = bands_of(axes).values()
+        assert inner == pytest.approx((score - 1.959964 * error, score + 1.959964 * error))
+        assert outer == pytest.approx((score - 3.5 * error, score + 3.5 * error))  # the larger multiplier
+    figure = plot.shapes(three_classes(), reference="b")
+    assert figure.legends[0].get_title().get_text() == "class; shaded: 95 % band for each value"
+
+
+def test_the_reference_class_does_not_differ_from_itself():
+    assert not bands_of(plot.shapes(three_classes(), classes=["b"], reference="b").axes[0])
+
+
+def test_bands_of_the_probabilities_of_many_classes():
+    """The delta method for the log odds p / (1 - p), whose slopes are 1 and -p_j / (1 - p_k)."""
+    figure = plot.by_class(three_classes(intercept=1.0), "age", scale="probability")
+    chances = inverse_link("mlogit", np.array([[-1.0, -2.0, -3.0]]))[0]
+    for k, axes in enumerate(figure.axes):
+        shares = np.delete(chances, k) / (1 - chances[k])
+        error = np.sqrt(np.r_[0.1, 0.2, 0.4][k] ** 2 + (shares**2 * np.delete([0.1, 0.2, 0.4], k) ** 2).sum())
+        odds = np.log(chances[k] / (1 - chances[k]))
+        for band, factor in zip(bands_of(axes).values(), (3.5, 1.959964), strict=True):
+            expected = [1 / (1 + np.exp(-(odds + sign * factor * error))) for sign in (-1, 1)]
+            assert band == pytest.approx(expected)
+
+
+def test_narrow_bands_of_probabilities_are_those_of_the_delta_method():
+    """p_k (1 - p_k) e_k and p_k p_j e_j, added in squares."""
+    small = 1e-4 * np.array([1.0, 2.0, 4.0])
+    model = ramp(3, link="mlogit", classes=ABC, spread=small, evidence=evidence(n_outputs=3))
+    chances = inverse_link("mlogit", np.array([[-1.0, -2.0, -3.0]]))[0]
+    slopes = np.diag(chances) - np.outer(chances, chances)
+    for axes, own in zip(plot.by_class(model, "age", scale="probability").axes, slopes, strict=True):
+        low, high = list(bands_of(axes).values())[-1]
+        assert (high - low) / 2 == pytest.approx(1.959964 * np.sqrt(((own * small) ** 2).sum()), rel=1e-4)
+
+
+@pytest.mark.parametrize("option", [{"reference": 0}, {"scale": "probability"}])
+def test_differences_and_probabilities_without_evidence_have_the_deviation_over_members(multiclass, option):
+    figure, expected = plot.shapes(drop_evidence(multiclass), **option), view_of(multiclass, "age").members
+    assert figure.legends[0].get_title().get_text().startswith("class; members; shaded: ± 1 standard deviation")
+    assert len(member_lines_of(panel(figure, "age"))[0].get_segments()) == expected.shape[-2]
+
+
 def test_error_bars_of_levels_for_each_value_and_for_all():
     axis = level_axis("city", "nominal", CITIES)
     model = additive([axis], [shape((0,), [axis], [1.0, 2.0, 3.0], 0.1, evidence=evidence(multiplier=2.5))])
@@ -152,7 +204,7 @@ def test_many_classes_have_bands_instead_of_members():
     model = build_model(rng, ("continuous",), (1,), 4, "mlogit", np.arange(4))
     axes = plot.shapes(model).axes[0]
     assert not member_lines_of(axes)
-    assert sum(collection.get_alpha() == 0.3 for collection in axes.collections) == 4
+    assert sum(collection.get_alpha() == 0.16 for collection in axes.collections) == 4
     assert len(member_lines_of(plot.shapes(model, classes=[1, 2]).axes[0])) == 2
 
 

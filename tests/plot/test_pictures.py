@@ -67,7 +67,7 @@ def test_panels_are_the_shapes_of_the_class_strongest_first():
         np.testing.assert_array_equal(curve.get_ydata(), term.scores[1:-1, 0])
         fans = [one for one in axes.collections if isinstance(one, LineCollection)]
         np.testing.assert_array_equal([path.vertices[:, 1] for path in fans[0].get_paths()], term.members[1:-1, :, 0].T)
-    sizes = [one.size for one in (*found.speaks_for, *found.speaks_against)]
+    sizes = [one.size for one in (*found.raised_by, *found.lowered_by)]
     assert [axes.get_title().split("\n")[-1] for axes in panels(figure)] == [signed(size) for size in sizes]
     colours = [axes.title.get_color() for axes in panels(figure)]
     assert colours == [RAISES if size > 0 else LOWERS for size in sizes]
@@ -180,18 +180,18 @@ def test_figure_of_a_picture():
     found = explain_picture(model, table, GREY, heat, actual="001.Bird")
     figure = plot.picture(found)
     figure.canvas.draw()
-    photo, bars, *sights = figure.axes
+    photo, bars, *maps = figure.axes
     np.testing.assert_array_equal(photo.images[0].get_array(), GREY)
-    seen = [sight for sight in found.sights if sight.heat is not None]
-    assert [axes.get_title().split("\n")[-1].split(" → ")[1] for axes in sights] == [
-        signed(sight.contribution) for sight in seen
+    seen = [term for term in found.terms if term.heat is not None]
+    assert [axes.get_title().split("\n")[-1].split(" → ")[1] for axes in maps] == [
+        signed(term.contribution) for term in seen
     ]
-    for axes, sight in zip(sights, seen, strict=True):
+    for axes, term in zip(maps, seen, strict=True):
         drawn = axes.images[0].get_array()
         assert drawn.shape == GREY.shape
         is_coloured = np.ptp(drawn, axis=2) > 0.2
-        assert is_coloured.any() == (sight.name == NAMES[0])
-        if sight.name == NAMES[0]:
+        assert is_coloured.any() == (term.name == NAMES[0])
+        if term.name == NAMES[0]:
             assert not is_coloured[:7].any()
             assert is_coloured[21, 35]
             assert np.unravel_index(np.ptp(drawn, axis=2).argmax(), (28, 56)) == (21, 34)

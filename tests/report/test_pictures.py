@@ -101,15 +101,15 @@ def test_page_stores_the_explanations(tied, tmp_path):
     for own, record in zip(data["evidence"]["classes"], records, strict=True):
         assert (own["label"], own["rows"], own["rival"]) == (record.label, 12, record.rival)
         for side in ("for", "against"):
-            leanings = record.speaks_for if side == "for" else record.speaks_against
+            leanings = record.raised_by if side == "for" else record.lowered_by
             assert [(term["name"], term["gain"]) for term in own[side]] == [(one.name, one.size) for one in leanings]
             assert [data["terms"][term["link"]]["name"] for term in own[side]] == [one.name for one in leanings]
-        assert own["apart"] == [[one.name, one.size] for one in record.tells_apart]
+        assert own["apart"] == [[one.name, one.size] for one in record.distinguished_by]
         assert len(own["examples"]) == 2
     (seen,) = data["evidence"]["pictures"]
     record = make_picture(model, label="b", actual="c")
     assert (seen["label"], seen["actual"], seen["grid"], seen["size"]) == ("b", "c", [4, 3], [80, 60])
-    assert [sight["contribution"] for sight in seen["sights"]] == [sight.contribution for sight in record.sights]
+    assert [term["contribution"] for term in seen["terms"]] == [term.contribution for term in record.terms]
     assert seen["others"] == len(model.shapes) - 8
 
 
@@ -199,13 +199,13 @@ def test_classes_are_shown_and_chosen(tied, open_page):
         page.set("#class", place)
         page.show("#classes")
         found = records[place]
-        for side, leanings in (("for", found.speaks_for), ("against", found.speaks_against)):
-            assert page.read(f"#speaks-{side} h3") == [one.name for one in leanings]
-            assert page.figures(f"#speaks-{side} data") == [one.size for one in leanings]
+        for section, leanings in (("raised-by", found.raised_by), ("lowered-by", found.lowered_by)):
+            assert page.read(f"#{section} h3") == [one.name for one in leanings]
+            assert page.figures(f"#{section} data") == [one.size for one in leanings]
         assert page.count("#classes .sketches svg") >= 3
         assert found.rival in page.read("#apart")[0]
     page.click("#next-class")
-    assert page.read("#speaks-for h3") == [one.name for one in records[0].speaks_for]
+    assert page.read("#raised-by h3") == [one.name for one in records[0].raised_by]
     page.click("#previous-class")
     assert page.run("document.getElementById('class').value") == "2"
 
@@ -235,7 +235,7 @@ def test_curves_show_the_scores_of_the_class(open_page):
     assert np.corrcoef(heights, scores[1:-1, 1])[0, 1] == pytest.approx(-1.0, abs=1e-3)  # pixels count downwards
 
 
-SIGHT = """() => [...document.querySelectorAll("#sights figure")].map((figure) => {
+HEAT_MAPS = """() => [...document.querySelectorAll("#heat-maps figure")].map((figure) => {
   const canvas = figure.querySelector("canvas"), grid = [canvas.height, canvas.width];
   const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
   const boxes = [canvas, figure.querySelector("img")].map((node) => node.getBoundingClientRect())
@@ -251,16 +251,16 @@ def test_heat_covers_its_part_of_the_picture(width, open_page):
     model = make_model(4)
     record = make_picture(model, peak=(2, 1), label="a")
     page = open_page(model, pictures=[record], width=width)
-    page.show("#sights")
-    found = page.run(SIGHT, 0)
-    assert len(found) == len(record.sights)
-    for seen, sight in zip(found, record.sights, strict=True):
+    page.show("#heat-maps")
+    found = page.run(HEAT_MAPS, 0)
+    assert len(found) == len(record.terms)
+    for seen, term in zip(found, record.terms, strict=True):
         assert seen["grid"] == [4, 3]
         np.testing.assert_allclose(seen["boxes"][0], seen["boxes"][1], atol=0.6)  # the grid covers the whole picture
         expected = np.zeros(12)
         expected[2 * 3 + 1] = round(0.8 * 255)
         np.testing.assert_allclose(seen["strengths"], expected, atol=1)
-        assert (seen["peak"][0] > seen["peak"][2]) == (sight.contribution > 0)  # red raises, blue lowers
+        assert (seen["peak"][0] > seen["peak"][2]) == (term.contribution > 0)  # red raises, blue lowers
 
 
 @needs_browser
@@ -274,7 +274,7 @@ def test_bars_of_a_picture_add_up_to_its_score(open_page):
         values = page.figures("#picture-bars data")
         assert values[-1] == pytest.approx(sum(values[:-1]), abs=1e-9)
         assert values[-1] == pytest.approx(record.row.scores[record.output])
-        names = [sight.name for sight in record.sights]
+        names = [term.name for term in record.terms]
         assert page.read("#picture-bars .name")[1 : 1 + len(names)] == names
         assert page.run("document.querySelector('#photo img').naturalWidth") == 80
 
@@ -285,7 +285,7 @@ def test_no_width_scrolls_sideways(width, open_page):
     model = make_model(0, classes=np.array(["a" * 90, "b " * 60, "c"]))
     records = [*make_records(model, n_terms=9), make_picture(model)]
     page = open_page(model, pictures=records, width=width, dark=width < 800)
-    for section in ("classes", "pictures", "sights"):
+    for section in ("classes", "pictures", "heat-maps"):
         page.show(f"#{section}")
         assert page.run("document.documentElement.scrollWidth <= innerWidth"), section
 

@@ -72,20 +72,27 @@ def test_what_if_of_a_fitted_model_is_predict(fitted, open_page):
 
 
 @needs_browser
-@pytest.mark.parametrize("n_regions", [1, 2, 20])
-def test_the_interval_is_predict_interval(n_regions, open_page):
-    rng, model = np.random.default_rng(0), make_model("identity")
+@pytest.mark.parametrize(("kind", "n_regions"), [("identity", 1), ("identity", 2), ("identity", 20), ("logit", 20)])
+def test_the_interval_is_predict_interval(kind, n_regions, open_page):
+    rng, model = np.random.default_rng(0), make_model(kind)
     numbers, table = rows_of(model, 200)
     low, high = np.quantile(model.scores(table), [0.2, 0.8])  # some rows are outside
     quantiles = np.sort(rng.normal(size=(n_regions, 9)), axis=1)
     residuals = Residuals(np.linspace(low, high, n_regions), np.linspace(0, 1, 9), quantiles)
-    model = replace(model, residuals=residuals)
+    model = replace(model, residuals=(residuals,))
     page = open_page(model, table)
     found = [row["bounds"] for row in page.run(SET_ROWS, plain_rows(numbers))]
-    np.testing.assert_allclose(found, model.predict_interval(table, 0.9), rtol=0, atol=CLOSE)
+    expected = model.predict_interval(table, 0.9)
+    if kind == "logit":  # the page shows the probability of the most probable class
+        is_second = model.scores(table) > 0
+        assert 0 < is_second.sum() < len(expected)
+        expected = np.where(is_second, expected, 1 - expected[:, ::-1])
+    np.testing.assert_allclose(found, expected, rtol=0, atol=CLOSE)
     np.testing.assert_allclose(page.figures("#row-verdict .bound"), found[0], rtol=0, atol=CLOSE)
     assert "90 % interval" in page.read("#verdict")[0]
-    assert page.read(NOTE)[0].startswith("About 90 % of new rows")
+    assert page.read(NOTE)[0].startswith(
+        "About 90 % of new rows" if kind == "identity" else "Among rows with a similar"
+    )
     assert page.run(f"document.querySelector('{NOTE}').checkVisibility()")
 
 

@@ -112,7 +112,7 @@ WRONG = {  # path of the value, the wrong value, the error
     "link": (["link"], "probit", "link 'probit' does not go with 3 outputs"),
     "outputs of a link": (["link"], "logit", "link 'logit' does not go with 3 outputs"),
     "classes of a regression": (["link"], "identity", "does not go with 3 classes"),
-    "intercept": (["intercept"], [1.0, 2.0], "array 'tables' does not hold the"),
+    "intercept": (["intercept"], [1.0, 2.0], "it has residuals of 3 outputs, but 2 outputs"),
     "no intercept": (["intercept"], [], "the intercept must be a list of int or float"),
     "intercept of text": (["intercept"], ["1", 2, 3], "the intercept must be a list of int or float"),
     "huge intercept": (["intercept"], [1e300, 0, 0], "the intercept is beyond"),
@@ -199,12 +199,14 @@ WRONG = {  # path of the value, the wrong value, the error
     ),
     "summary": (["summary", "n_rows"], "many", "'n_rows' of the summary has the wrong type"),
     "more entries": (["summary", "extra"], 1, "the summary must have the entries"),
-    "no regions": (["residuals", "n_regions"], 0, "residuals have 1 to 1,000 regions and 2 to 1,000 probabilities"),
-    "very many regions": (["residuals", "n_regions"], 10**9, "residuals have 1 to 1,000 regions"),
-    "one probability": (["residuals", "n_probabilities"], 1, "2 to 1,000 probabilities"),
-    "another region": (["residuals", "n_regions"], 3, "array 'residual_centres' does not hold the 3 numbers"),
-    "residuals as a list": (["residuals"], [2, 43], "'residuals' of document.json has the wrong type"),
-    "no residuals": (["residuals"], None, "array 'residual_centres' does not hold the 0 numbers"),
+    "no regions": (["residuals", 0, "n_regions"], 0, "residuals have 1 to 1,000 regions and 2 to 1,000 probabilities"),
+    "very many regions": (["residuals", 1, "n_regions"], 10**9, "residuals have 1 to 1,000 regions"),
+    "one probability": (["residuals", 2, "n_probabilities"], 1, "2 to 1,000 probabilities"),
+    "another region": (["residuals", 0, "n_regions"], 3, "array 'residual_centres' does not hold the 7 numbers"),
+    "residuals of one output": (["residuals"], [{"n_regions": 2, "n_probabilities": 43}], "residuals of 1 outputs"),
+    "residuals as numbers": (["residuals"], [2, 43, 1], "the residuals must have the entries n_regions"),
+    "no list of residuals": (["residuals"], None, "'residuals' of document.json has the wrong type"),
+    "no residuals": (["residuals"], [], "array 'residual_centres' does not hold the 0 numbers"),
     "more in the file": (["extra"], 1, "document.json must have the entries"),
 }
 
@@ -396,9 +398,9 @@ def test_negative_weights_are_refused(name):
 @pytest.mark.parametrize(
     ("name", "values", "message"),
     [
-        ("residual_centres", [1.0, 1.0], "centres or probabilities of its residuals do not increase"),
-        ("residual_probabilities", np.linspace(1, 0, 43), "centres or probabilities of its residuals do not increase"),
-        ("residual_quantiles", np.linspace(1, 0, 86), "quantiles of its residuals decrease"),
+        ("residual_centres", [1.0] * 6, "centres or probabilities of its residuals do not increase"),
+        ("residual_probabilities", np.linspace(1, 0, 129), "centres or probabilities of its residuals do not increase"),
+        ("residual_quantiles", np.linspace(1, 0, 258), "quantiles of its residuals decrease"),
     ],
 )
 def test_residuals_must_increase(name, values, message):

@@ -60,9 +60,9 @@ def assert_same(one, other, table):
             largest = np.abs(right.members).max()
             np.testing.assert_allclose(left.members, right.members, rtol=1e-6, atol=1e-6 * largest)
         assert list_evidence(left) == list_evidence(right)
-    assert (one.residuals is None) == (other.residuals is None)
-    for name in ("centres", "probabilities", "quantiles") if one.residuals is not None else ():
-        np.testing.assert_array_equal(getattr(one.residuals, name), getattr(other.residuals, name))
+    for mine, yours in zip(one.residuals, other.residuals, strict=True):
+        for name in ("centres", "probabilities", "quantiles"):
+            np.testing.assert_array_equal(getattr(mine, name), getattr(yours, name))
 
 
 def list_evidence(shape):
@@ -348,7 +348,7 @@ def test_files_of_every_format_are_read(path):
     np.testing.assert_allclose(model.scores(expected["rows"]), expected["scores"], rtol=tolerance)
     assert model.predict(expected["rows"]).tolist() == expected["classes"]
     is_old = int(path.stem.removeprefix("format_")) < 4
-    assert (model.residuals is None) == is_old
+    assert len(model.residuals) == (0 if is_old else model.n_outputs)
     assert [shape.evidence is not None for shape in model.shapes[:4]] == [False, not is_old, not is_old, False]
 
 

@@ -19,6 +19,7 @@ from ..encoding.axis import Axis, level_axis
 from ..encoding.encoder import Encoder
 from ..model.additive_model import AdditiveModel
 from ..model.predictions import output_arrays, output_names
+from ..model.residuals import require_residuals
 from ..vision.detection import Boxes, Detection, evaluate, read_annotations
 from .errors import CommandError, note, require_names
 from .metrics import Metric, classification_metrics, regression_metrics
@@ -38,9 +39,11 @@ def predict_table(
     `interval` the bounds of this coverage.
     """
     more = [*["probability"] * proba, *["contributions", "score"] * contributions]
-    names = ["prediction", *(() if interval is None else ("lower", "upper")), *output_names(model, more)]
+    suffixes = [name.removeprefix("score") for name in output_names(model, ["score"])]
+    names = ["prediction", *output_names(model, more)]
     if interval is not None:
-        model.find_residuals()  # raises before anything is read
+        names[1:1] = [f"{bound}{suffix}" for suffix in suffixes for bound in ("lower", "upper")]
+        require_residuals(model.residuals)  # raises before anything is read
     if repeated := [name for name in keep if name in names]:
         raise CommandError(
             f"--keep: the output already has a column {list_names(repeated)}; rename that column in {table.place}"
@@ -49,7 +52,7 @@ def predict_table(
     n_rows = 0
     with open_output(path, [*keep, *names]) as output:
         for batch, rows in read_batches(table, model.encoder.axes, keep, is_shown=path != "-"):
-            bounds = () if interval is None else model.predict_interval(rows, interval).T
+            bounds = () if interval is None else model.predict_interval(rows, interval).reshape(len(batch), -1).T
             found = [*output_arrays(model, rows, ["prediction"]), *bounds, *output_arrays(model, rows, more)]
             arrays = [*map(batch.column, keep), *map(pa.array, found)]
             output.write(pa.RecordBatch.from_arrays(arrays, [*keep, *names]))

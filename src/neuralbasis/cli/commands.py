@@ -61,7 +61,7 @@ main.add_command(tune)
     "--interval",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     metavar="COVERAGE",
-    help="Add bounds between which this share of the targets of a regression lies, such as 0.9.",
+    help="Add bounds of the target of a regression, or of the probability of classes, such as 0.9.",
 )
 @click.option("--contributions", is_flag=True, help="Add the contribution of each term, the intercept and the score.")
 @click.option("--keep", multiple=True, metavar="COLUMN,…", help="Columns of the data to copy to the output.")
@@ -83,8 +83,6 @@ def predict(
     fitted = neuralbasis.load(model)
     if proba and fitted.classes is None:
         raise CommandError("--proba needs a model of classes; this one is a regression")
-    if interval is not None and fitted.classes is not None:
-        raise CommandError("--interval needs a regression; this model predicts classes, for which there is --proba")
     table = open_table(data, given)
     n_rows = predict_table(fitted, table, output, split_names(keep, table.names), proba, contributions, interval)
     if output != "-":

@@ -71,15 +71,18 @@ def list_model(model: AdditiveModel) -> dict[str, Any]:
         "intercept": model.intercept,
         "columns": [_list_axis(axis) for axis in model.encoder.axes],
         "n_terms": n_terms,
+        "readability": None if known is None else neuralbasis.explain.readability(model).overall,
         "terms": terms,
         "summary": None if model.summary is None else vars(model.summary),
     }
 
 
 def format_model(model: AdditiveModel) -> str:
-    """How the model was fitted, its formula and terms, and their evidence if it has any."""
+    """How the model was fitted, its formula and terms, and their evidence and readability if it has evidence."""
     texts = [format_summary(model), str(model)]
-    return "\n\n".join([*texts, str(neuralbasis.explain.evidence(model))] if have_evidence(model.shapes) else texts)
+    if have_evidence(model.shapes):
+        texts += [str(neuralbasis.explain.evidence(model)), neuralbasis.explain.readability(model).summary]
+    return "\n\n".join(texts)
 
 
 def _list_axis(axis: Axis) -> dict[str, Any]:

@@ -1,24 +1,21 @@
-"""Bands of shapes: their width, the words that describe them, and which terms have no clear effect.
+"""Bands of shapes: the words that describe them, and which terms have no clear effect.
 
     band for each value          score ± QUANTILE · standard error
     band for the whole curve     score ± multiplier · standard error
 
-In: a TermView. Out: half widths and texts, which figures and the HTML page share. Terms without evidence have one band,
-the standard deviation over the members.
+In: a TermView. Out: texts that figures and the HTML page share, and intervals of importances. Terms without evidence
+have one band, the standard deviation over the members.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import NormalDist
-from typing import NamedTuple
 
 import numpy as np
 
+from ..model.shapes import LEVEL, QUANTILE
 from .terms import TermView
 
-LEVEL = 0.95
-QUANTILE = NormalDist().inv_cdf((1 + LEVEL) / 2)
 HIGH_CONCURVITY = 0.5
 
 EACH_VALUE = f"{100 * LEVEL:.0f} % band for each value"
@@ -26,19 +23,6 @@ WHOLE_CURVE = f"{100 * LEVEL:.0f} % band for the whole curve"
 INTERVALS = f"{100 * LEVEL:.0f} % intervals"
 OVER_MEMBERS = "± 1 standard deviation over the members"
 NO_EFFECT = "no clear effect"
-
-
-class HalfWidths(NamedTuple):
-    """Half widths (c_1, …, c_o, K) of the bands of a term; `whole` is None without evidence."""
-
-    each: np.ndarray
-    whole: np.ndarray | None
-
-
-def measure_bands(term: TermView) -> HalfWidths:
-    if term.evidence is None:
-        return HalfWidths(term.spread, None)
-    return HalfWidths(QUANTILE * term.spread, term.evidence.multipliers * term.spread)
 
 
 def describe_effect(term: TermView, outputs: Sequence[int] | None = None) -> str:

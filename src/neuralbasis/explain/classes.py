@@ -52,7 +52,7 @@ def explain_class(
     >>> model.fit(X, np.array(["cardinal", "creeper", "heron"])[kind])
     NeuralBasisClassifier(...)
     >>> found = explain_class(model, "creeper", X[kind == 1], n_terms=1)
-    >>> found.speaks_for[0].name, found.n_rows, found.rival in ("cardinal", "heron")
+    >>> found.raised_by[0].name, found.n_rows, found.rival in ("cardinal", "heron")
     ('striped', 30, True)
     """
     found = find_model(model)
@@ -112,17 +112,17 @@ class ClassExplanation(Explanation):
         return 0 if self.table is None else self.table.n_rows
 
     @property
-    def speaks_for(self) -> tuple[Leaning, ...]:
+    def raised_by(self) -> tuple[Leaning, ...]:
         """The terms that raise the score of the class most: largest gains first."""
         return list_leanings(self.names, self.gains, self._order_for)
 
     @property
-    def speaks_against(self) -> tuple[Leaning, ...]:
+    def lowered_by(self) -> tuple[Leaning, ...]:
         """The terms that lower the score of the class most: largest losses first."""
         return list_leanings(self.names, self.losses, self._order_against)
 
     @property
-    def tells_apart(self) -> tuple[Leaning, ...]:
+    def distinguished_by(self) -> tuple[Leaning, ...]:
         """The terms that raise the score of the class most above the score of the rival; empty without rows."""
         if self.rival_gains is None:
             return ()
@@ -161,7 +161,7 @@ class ClassExplanation(Explanation):
 
     def data(self) -> Mapping[str, Any]:
         """Plain values: the class, its rival, and names and sizes of the strongest terms."""
-        sides = {"for": self.speaks_for, "against": self.speaks_against, "apart": self.tells_apart}
+        sides = {"for": self.raised_by, "against": self.lowered_by, "apart": self.distinguished_by}
         return {"class": self.label, "rows": self.n_rows, "rival": self.rival} | {
             side: {"names": [one.name for one in found], "scores": [one.size for one in found]}
             for side, found in sides.items()
@@ -188,8 +188,8 @@ class ClassExplanation(Explanation):
         return [t for t in order if sizes[t] > 0]
 
     def __str__(self) -> str:
-        apart = f"\nfrom {escape(str(self.rival))}: {', '.join(map(str, self.tells_apart))}"
-        return f"{ClassView(self.label, self.speaks_for, self.speaks_against)}{apart if self.tells_apart else ''}"
+        apart = f"\nfrom {escape(str(self.rival))}: {', '.join(map(str, self.distinguished_by))}"
+        return f"{ClassView(self.label, self.raised_by, self.lowered_by)}{apart if self.distinguished_by else ''}"
 
     def __repr__(self) -> str:
         return f"ClassExplanation({self.label!r}, {self.n_rows} rows)"

@@ -16,7 +16,7 @@ from .explanation import Explanation, Value, find_output
 from .rows import LocalExplanation, RowView, explain_local
 
 
-class Sight(NamedTuple):
+class PictureTerm(NamedTuple):
     """A term in a picture: its contribution, and where its concepts were found.
 
     Parameters
@@ -61,7 +61,7 @@ def explain_picture(
     >>> X = np.linspace(0, 1, 60)[:, None]
     >>> model = NeuralBasisRegressor(feature_names=["red"], max_steps=20).fit(X, X[:, 0])
     >>> found = explain_picture(model, {"red": 0.9}, np.zeros((8, 8)), {"red": [[0.1, 0.9]]})
-    >>> found.sights[0].name, found.sights[0].heat.shape, found.picture.shape
+    >>> found.terms[0].name, found.terms[0].heat.shape, found.picture.shape
     ('red', (1, 2), (8, 8, 3))
     """
     local = explain_local(model, row, None if actual is None else np.array([actual], dtype=object))
@@ -101,11 +101,12 @@ class PictureExplanation(Explanation):
         return self.local.row(0)
 
     @property
-    def sights(self) -> tuple[Sight, ...]:
+    def terms(self) -> tuple[PictureTerm, ...]:
         """The terms with the largest absolute contributions, strongest first."""
         row, sizes = self.row, self.row.contributions[:, self.output]
         order = np.argsort(-np.abs(sizes), kind="stable")[: self.n_terms]
-        return tuple(Sight(row.names[i], row.values[i], float(sizes[i]), self._find_heat(row.terms[i])) for i in order)
+        found = [(row.names[i], row.values[i], float(sizes[i]), self._find_heat(row.terms[i])) for i in order]
+        return tuple(PictureTerm(*one) for one in found)
 
     def _find_heat(self, term: int) -> np.ndarray | None:
         grids = [self.heat.get(self.columns[feature]) for feature in self.model.terms[term]]

@@ -127,11 +127,11 @@ class ClassView:
     """The terms that raise the score of a class most, and the terms that lower it most, strongest first."""
 
     label: Any
-    speaks_for: tuple[Leaning, ...]
-    speaks_against: tuple[Leaning, ...]
+    raised_by: tuple[Leaning, ...]
+    lowered_by: tuple[Leaning, ...]
 
     def __str__(self) -> str:
-        sides = (("for", self.speaks_for), ("against", self.speaks_against))
+        sides = (("for", self.raised_by), ("against", self.lowered_by))
         label = escape(str(self.label))
         return "\n".join(f"{word} {label}: {', '.join(map(str, found))}" for word, found in sides)
 
@@ -185,7 +185,7 @@ class GlobalExplanation(Explanation):
         >>> X = np.eye(3)[np.arange(90) % 3]
         >>> words = NeuralBasisClassifier(feature_names=["goal", "engine", "prayer"], max_steps=50, interactions=0)
         >>> found = explain_global(words.fit(X, np.array(["sport", "cars", "religion"])[np.arange(90) % 3])).by_class(1)
-        >>> {label: view.speaks_for[0].name for label, view in found.items()}
+        >>> {label: view.raised_by[0].name for label, view in found.items()}
         {'cars': 'engine', 'religion': 'prayer', 'sport': 'goal'}
         """
         views = {}

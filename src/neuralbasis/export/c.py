@@ -34,8 +34,8 @@ def to_c(model: Any, path: str | os.PathLike | None = None, *, coverage: float |
     ----------
     model : AdditiveModel or fitted estimator
     path : where to write the file; None writes nothing
-    coverage : adds `model_interval(x, bounds)` to the file of a regression, and the columns `lower` and `upper` to the
-        results of the command, as `predict_interval` computes them; such as 0.9
+    coverage : adds `model_interval(x, bounds)` to the file of a regression or of two classes, and the columns `lower`
+        and `upper` to the results of the command, as `predict_interval` computes them; such as 0.9
 
     Returns
     -------

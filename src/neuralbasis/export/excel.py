@@ -23,8 +23,8 @@ def to_excel(model: Any, path: str | os.PathLike, rows: Any = None, *, coverage:
     model : AdditiveModel or fitted estimator
     path : where to write, ending in .xlsx
     rows : a table of rows to fill in, with formulas beside each; None gives an example and empty lines
-    coverage : adds the columns `lower` and `upper` of a regression, as `predict_interval` computes them, and the sheet
-        "Interval"; such as 0.9
+    coverage : adds the columns `lower` and `upper` of a regression or of two classes, as `predict_interval` computes
+        them, and the sheet "Interval"; such as 0.9
 
     Examples
     --------

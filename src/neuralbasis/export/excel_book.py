@@ -170,7 +170,8 @@ def _write_outputs(
         is_blank = line >= FIRST_LINE + columns.n_rows
         for column, formula in formulas.items():
             cell = sheet.cell(line, column, f'=IF(COUNTA({inputs})=0,"",{formula})' if is_blank else f"={formula}")
-            cell.number_format = "0.0000" if column in columns.probabilities else style
+            is_share = column in columns.probabilities or (columns.classes is not None and column in columns.bounds)
+            cell.number_format = "0.0000" if is_share else style
             if column < columns.inputs.start:
                 cell.fill = background
     sheet.freeze_panes = f"B{FIRST_LINE}"

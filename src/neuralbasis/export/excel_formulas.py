@@ -47,7 +47,7 @@ def place_columns(model: AdditiveModel, n_rows: int, n_blank: int, n_bounds: int
     else:
         classes = [0, 1] if model.classes is None else model.classes.tolist()
         probabilities = range(2, 2 + len(classes))
-        first = probabilities.stop
+        first = probabilities.stop + n_bounds
     inputs = range(first, first + n_inputs)
     scores = range(1, first - n_bounds) if classes is None else range(inputs.stop, inputs.stop + n_outputs)
     start = max(inputs.stop, scores.stop)

@@ -24,6 +24,7 @@ class IntervalCells:
     title: str
     quantiles: list[str]
     position: Position
+    is_probability: bool
 
     def bound_formulas(self, columns: PredictColumns, line: int) -> dict[int, str]:
         """Formulas of both bounds by column: the score plus a quantile, linear between the centres of the regions."""
@@ -31,14 +32,16 @@ class IntervalCells:
         score, found = f"{letter(columns.scores[0])}{line}", {}
         for column, cells in zip(columns.bounds, self.quantiles, strict=True):
             low, high = f"INDEX({cells},{cell}-1)", f"INDEX({cells},{cell})"
-            found[column] = f"{score}+(1-{share})*{low}+{share}*{high}" if share else f"{score}+{low}"
+            bound = f"{score}+(1-{share})*{low}+{share}*{high}" if share else f"{score}+{low}"
+            found[column] = f"1/(1+EXP(-MAX({bound},-700)))" if self.is_probability else bound  # never overflows
         return found
 
 
 def write_interval(sheet: Worksheet, interval: PlainInterval, columns: PredictColumns, style: str) -> IntervalCells:
     """Write the regions, and beside them formulas for the region of each row on "Predict"."""
     title, has_width = f"{100 * interval.coverage:g} % interval", len(interval.centres) > 1
-    put_title(sheet, title, "a bound is the prediction plus a quantile of the residuals of rows with a similar score")
+    rule = "a bound is the score plus a quantile over held-out rows with a similar score"
+    put_title(sheet, title, rule + ", as a probability" * interval.is_probability)
     put_headers(sheet, FIRST_LINE - 1, 1, ["score", "to the next", *BOUNDS])
     widths = [*np.diff(interval.centres).tolist(), None]  # stored for the reason given in `write_axes`
     regions = zip(interval.centres, widths, *interval.quantiles, strict=True)
@@ -57,4 +60,4 @@ def write_interval(sheet: Worksheet, interval: PlainInterval, columns: PredictCo
                 "0.0000" if column > 6 else "0"
             )
     sheet.freeze_panes = f"A{FIRST_LINE}"
-    return IntervalCells(title, cells[2:], ("F", "G" if has_width else None))
+    return IntervalCells(title, cells[2:], ("F", "G" if has_width else None), interval.is_probability)

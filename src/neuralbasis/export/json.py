@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..model.additive_model import AdditiveModel, find_model
-from ..model.residuals import Residuals
 from ..model.shapes import AnyShape
 from ..terms.term import term_name
 from .plain import describe, write_file
@@ -93,7 +92,7 @@ def to_json(model: Any, path: str | os.PathLike | None = None) -> str:
         "axes": _write_list(axes),
         "terms": _write_list(terms),
         "evidence": _write_list(EVIDENCE),
-        "residuals": _write(_describe_residuals(found.residuals)),
+        "residuals": _write(_describe_residuals(found)),
     }
     text = ",\n".join(f'  "{key}": {value}' for key, value in entries.items())
     return write_file(path, f"{{\n{text}\n}}\n")
@@ -115,16 +114,20 @@ def _describe_evidence(model: AdditiveModel, shape: AnyShape) -> dict[str, Any] 
     }
 
 
-def _describe_residuals(residuals: Residuals | None) -> dict[str, Any] | None:
-    if residuals is None:
+def _describe_residuals(model: AdditiveModel) -> dict[str, Any] | None:
+    if not model.residuals:
         return None
     rule = (
-        "Interval of coverage c: in each region, read the quantiles at the probabilities (1 - c) / 2 and (1 + c) / 2, "
-        "linear between those given. Read both at the score, linear between the centres of the regions and constant "
-        "outside, and add them to the score."
+        "Interval of coverage c of an output: in each region, read the quantiles at the probabilities (1 - c) / 2 and "
+        "(1 + c) / 2, linear between those given. Read both at the score, linear between the centres of the regions "
+        "and constant outside, and add them to the score."
     )
-    arrays = {name: getattr(residuals, name).tolist() for name in ("centres", "probabilities", "quantiles")}
-    return {"rule": rule, **arrays}
+    if model.link == "mlogit":
+        rule += " The score of a class is log(p / (1 - p)) here, where p is its probability."
+    if model.link != "identity":
+        rule += " The bounds b are log odds; those of the probability are 1 / (1 + exp(-b))."
+    names = ("centres", "probabilities", "quantiles")
+    return {"rule": rule, "outputs": [{name: getattr(own, name).tolist() for name in names} for own in model.residuals]}
 
 
 def _write(value: Any) -> str:

@@ -30,8 +30,8 @@ def to_onnx(
     model : AdditiveModel or fitted estimator
     path : where to write the file; None writes nothing
     missing : the text for a missing level; ONNX has no missing text
-    coverage : adds the outputs `lower` (N,) and `upper` (N,) of a regression, as `predict_interval` computes them; such
-        as 0.9
+    coverage : adds the outputs `lower` (N,) and `upper` (N,) of a regression or of two classes, as `predict_interval`
+        computes them; such as 0.9
 
     Returns
     -------

@@ -287,7 +287,9 @@ def _add_bounds(graph: _Graph, interval: PlainInterval, scores: str) -> list[Val
         table = graph.add_constant("quantiles", np.array([np.nan, *quantiles, quantiles[-1]]))  # NaN: a score of NaN
         low, high = graph.add("Gather", table, cell), graph.add("Gather", table, after)
         found = graph.add("Add", low, graph.add("Mul", share, graph.add("Sub", high, low)))
-        graph.add("Squeeze", graph.add("Add", scores, found), np.array([1]), name=name)
+        bound = graph.add("Add", scores, found)
+        bound = graph.add("Sigmoid", bound) if interval.is_probability else bound
+        graph.add("Squeeze", bound, np.array([1]), name=name)
         outputs.append(helper.make_tensor_value_info(name, TensorProto.DOUBLE, ["N"]))
     return outputs
 

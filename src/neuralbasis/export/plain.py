@@ -17,6 +17,7 @@ import numpy as np
 from ..data.columns import level_text
 from ..encoding.axis import Axis
 from ..model.additive_model import AdditiveModel, find_model
+from ..model.residuals import require_residuals
 from ..serialization.temporary_file import replace_when_done
 
 MAX_NUMBERS = 10_000_000
@@ -41,13 +42,15 @@ class PlainTerm:
 class PlainInterval:
     """Prediction intervals of one coverage: a bound is the score plus a quantile, linear between the centres.
 
-    centres : (R,) mean score of each region, increasing; quantiles are constant outside
+    centres : (R,) score of each region, increasing; quantiles are constant outside
     quantiles : quantiles (R,) of the residuals for each bound of `BOUNDS`
+    is_probability : whether the logistic function is applied to each bound, for two classes
     """
 
     coverage: float
     centres: list[float]
     quantiles: list[list[float]]
+    is_probability: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,10 +90,13 @@ def find_interval(model: AdditiveModel, coverage: float | None) -> PlainInterval
     """The intervals of `predict_interval`; None without a coverage."""
     if coverage is None:
         return None
-    residuals = model.find_residuals()
+    if model.n_outputs > 1:
+        raise ValueError(f"exports compute intervals of one output, not of {model.n_outputs}; use predict_interval")
+    require_residuals(model.residuals)
+    (residuals,) = model.residuals
     residuals.interval(residuals.centres, coverage)  # raises if the coverage is wrong
     found = residuals.read(np.array([(1 - coverage) / 2, (1 + coverage) / 2]))
-    return PlainInterval(float(coverage), residuals.centres.tolist(), found.T.tolist())
+    return PlainInterval(float(coverage), residuals.centres.tolist(), found.T.tolist(), model.link == "logit")
 
 
 def describe(model: Any, coverage: float | None = None) -> PlainModel:
@@ -138,10 +144,11 @@ def name_results(plain: PlainModel) -> list[str]:
     >>> name_results(PlainModel([], [], [], [], [0.0], "logit", ["no", "yes"]))
     ['score', 'probability', 'prediction']
     """
+    bounds = BOUNDS if plain.interval else ()
     if plain.classes is None:
-        return ["prediction", *(BOUNDS if plain.interval else ())]
+        return ["prediction", *bounds]
     if plain.link == "logit":
-        return ["score", "probability", "prediction"]
+        return ["score", "probability", "prediction", *bounds]
     return [*(f"{what}_{label}" for what in ("score", "probability") for label in plain.classes), "prediction"]
 
 

@@ -205,17 +205,28 @@ double model_predict(const double *x)
 }
 
 /* [interval */
-/* Score plus a quantile for each bound, linear between the centres of the regions and constant outside. */
+/* Score plus a quantile for each bound, linear between the centres of the regions and constant outside. With two
+   classes, the probabilities of the second class that belong to these log odds. */
 static void find_bounds(double score, double *bounds)
 {
     double share;
     long low = find_cell(&model_regions, score, &share), high = share > 0.0 ? low + 1 : low;
     bounds[0] = score + (1.0 - share) * quantiles_lower[low] + share * quantiles_lower[high];
     bounds[1] = score + (1.0 - share) * quantiles_upper[low] + share * quantiles_upper[high];
+#if MODEL_CLASSES > 0
+    {
+        double both[MODEL_CLASSES];
+        int k;
+        for (k = 0; k < 2; k++) {
+            model_probabilities(bounds + k, both);
+            bounds[k] = both[1];
+        }
+    }
+#endif
 }
 
-/* Lower and upper bound: the target lies between them with a probability of about MODEL_COVERAGE. Returns the same as
-   model_scores. */
+/* Lower and upper bound: the target lies between them with a probability of about MODEL_COVERAGE. With two classes, the
+   bounds of the probability of the second class. Returns the same as model_scores. */
 int model_interval(const double *x, double *bounds)
 {
     double scores[MODEL_OUTPUTS];
@@ -352,16 +363,17 @@ static void write_results(const double *scores)
     for (k = MODEL_OUTPUTS == 1; k < MODEL_CLASSES; k++)
         printf("%.17g,", probabilities[k]);
     write_text(model_classes[model_class(scores)]);
-    putchar('\n');
-/* [interval */
-#elif defined(MODEL_COVERAGE)
-    double bounds[2];
-    find_bounds(scores[0], bounds);
-    printf("%.17g,%.17g,%.17g\n", scores[0], bounds[0], bounds[1]);
-/* interval] */
 #else
-    printf("%.17g\n", scores[0]);
+    printf("%.17g", scores[0]);
 #endif
+/* [interval */
+    {
+        double bounds[2];
+        find_bounds(scores[0], bounds);
+        printf(",%.17g,%.17g", bounds[0], bounds[1]);
+    }
+/* interval] */
+    putchar('\n');
 }
 
 static void write_names(void)

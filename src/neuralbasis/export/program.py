@@ -20,7 +20,7 @@ from itertools import product
 # TERMS: (name, axes, strides, table). The offset of a cell in the table is the sum of its indices times the strides,
 # times the number of outputs.
 # [interval
-# CENTRES: mean score of each region of held-out rows. QUANTILES: of target minus score in each region, for both bounds.
+# CENTRES: score of each region of held-out rows. QUANTILES: what to add to a score in each region, for both bounds.
 # interval]
 LINK: str = "identity"
 CLASSES: list | None = None
@@ -44,7 +44,7 @@ def predict_many(rows):
 
 # [interval
 def interval(row):
-    """Lower and upper bound: the target lies between them with a probability of about COVERAGE."""
+    """Lower and upper bound of the target, or of the probability of the second class, at a coverage of COVERAGE."""
     return _find_bounds(scores(row)[0])
 
 
@@ -149,7 +149,8 @@ def _find_bounds(score):
     if high - low > 1e308:  # the difference may overflow
         inside, low, high = inside / 2, low / 2, high / 2
     share = (inside - low) / (high - low) if left < right else 0.0
-    return [score + (1.0 - share) * own[left] + share * own[right] for own in QUANTILES]
+    bounds = [score + (1.0 - share) * own[left] + share * own[right] for own in QUANTILES]
+    return bounds if CLASSES is None else [_probabilities([bound])[1] for bound in bounds]
 
 
 # interval]
@@ -163,27 +164,25 @@ def _probabilities(totals):
 
 
 def _name_results():
+    names = ["score", "probability"] if LINK == "logit" else []
+    if CLASSES is not None and LINK != "logit":
+        names = [f"{what}_{label}" for what in ("score", "probability") for label in CLASSES]
     # [interval
     if COVERAGE is not None:
-        return ["prediction", "lower", "upper"]
+        return [*names, "prediction", "lower", "upper"]
     # interval]
-    if CLASSES is None:
-        return ["prediction"]
-    if LINK == "logit":
-        return ["score", "probability", "prediction"]
-    return [f"{what}_{label}" for what in ("score", "probability") for label in CLASSES] + ["prediction"]
+    return [*names, "prediction"]
 
 
 def _find_results(row):
-    totals = scores(row)
+    totals, values = scores(row), []
+    if CLASSES is not None:
+        values = [*totals, *_probabilities(totals)[LINK == "logit" :]]
     # [interval
     if COVERAGE is not None:
-        return [*totals, *_find_bounds(totals[0])]
+        return [*values, _predict(totals), *_find_bounds(totals[0])]
     # interval]
-    if CLASSES is None:
-        return totals
-    values = _probabilities(totals)
-    return [*totals, *(values[1:] if LINK == "logit" else values), _predict(totals)]
+    return [*values, _predict(totals)]
 
 
 def main(arguments):

@@ -50,7 +50,7 @@ def to_sql(
     table : name of the table or view that has the model's columns
     dialect : "sqlite" (3.35 or later; classes need its mathematical functions) or "duckdb"
     keep : columns of the table to return before the results, for example its key
-    coverage : adds the results `lower` and `upper` of a regression, as `predict_interval` computes them; such as 0.9
+    coverage : adds the results `lower` and `upper` of `predict_interval`, except for more than two classes; such as 0.9
 
     Returns
     -------
@@ -190,7 +190,9 @@ class _Select:
         labels = [_label(label) for label in classes]
         if self.plain.link == "logit":
             probability = "CASE WHEN s0 >= 0 THEN 1e0 ELSE exp(s0) END / (1e0 + exp(-abs(s0)))"
-            return ["s0", probability, f"CASE WHEN s0 > 0 THEN {labels[1]} ELSE {labels[0]} END"]
+            label = f"CASE WHEN s0 > 0 THEN {labels[1]} ELSE {labels[0]} END"
+            bounds = [f"1e0 / (1e0 + exp(-{self.greatest}({bound}, -7e2)))" for bound in self.write_bounds()]
+            return ["s0", probability, label, *bounds]
         total = _fold([f"e{output}" for output in self.outputs])
         first = " ".join(f"WHEN s{output} = top THEN {labels[output]}" for output in self.outputs)
         shares = [f"e{output} / {total}" for output in self.outputs]

@@ -32,7 +32,7 @@ from ..terms.term import Term, term_name
 from . import predictor
 from .factors import Contributions, Factors, LowRankPredictor, fill_contributions, join_contributions
 from .predictor import TablePredictor, make_predictors, take_rows
-from .residuals import Residuals
+from .residuals import Residuals, predict_bounds
 from .scorecard import Scorecard, describe, scorecard
 from .shapes import AnyShape, LowRankShape, renumber, square_spreads
 from .summary import Summary
@@ -59,7 +59,7 @@ class AdditiveModel:
     classes : labels of the classes, None for regression
     n_jobs : number of threads; None and -1 use all cores
     summary : how the model was fitted, None if it was built by hand
-    residuals : residuals of held-out rows, for `predict_interval` of a regression; None if there are none
+    residuals : residuals of held-out rows for `predict_interval`, one for each output; empty if there are none
 
     Examples
     --------
@@ -79,7 +79,7 @@ class AdditiveModel:
     classes: np.ndarray | None = None
     n_jobs: int | None = None
     summary: Summary | None = None
-    residuals: Residuals | None = None
+    residuals: tuple[Residuals, ...] = ()
     _is_plain: bool = field(init=False, repr=False)
     _places: tuple[Mapping[str, float] | None, ...] = field(init=False, repr=False)
     _used: list[int] | None = field(init=False, repr=False)  # columns that terms contain, None for all
@@ -190,7 +190,9 @@ class AdditiveModel:
         return inverse_link(self.link, scores)
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
-        """(N, 2) lower and upper bound of the target of a regression; see `NeuralBasisRegressor.predict_interval`.
+        """(N, 2) bounds of the target of a regression, or of the probability of the second of two classes.
+
+        Three classes or more give (N, K, 2), the bounds of all probabilities; see the method of the estimators.
 
         Examples
         --------
@@ -201,25 +203,13 @@ class AdditiveModel:
         >>> model.predict_interval({"size": [0.2, 0.8]}, coverage=0.8).round(1).tolist()
         [[0.1, 0.3], [0.7, 0.9]]
         """
-        return self.find_residuals().interval(self.scores(X)[:, 0], coverage)
-
-    def find_residuals(self) -> Residuals:
-        """The residuals of held-out rows; an error says what to do if there are none."""
-        if self.classes is not None or self.n_outputs > 1:
-            raise AttributeError("predict_interval needs a regression; a model of classes has predict_proba")
-        if self.residuals is None:
-            raise ValueError(
-                "predict_interval needs residuals of held-out rows, and this model has none: it was fitted with "
-                "validation_size=0, merged, built by hand, or saved by an older version; fit it with held-out rows, "
-                "such as validation_size=0.15, or update a merged model with new rows"
-            )
-        return self.residuals
+        return predict_bounds(self.residuals, self.link, self.scores(X), coverage)
 
     def predict_with_uncertainty(self, X: Any) -> np.ndarray:
         """(N, 2) score and its standard error, (N, K, 2) with three classes or more.
 
         The standard error is the root of the sum over all terms of the squared `spread`, interpolated between knots
-        like scores. `predict_interval` measures how far the target scatters around the score.
+        like scores. `predict_interval` measures how far targets or shares of classes are from the score.
         """
         errors = np.sqrt(np.maximum(self._variances[1].scores(X), 0.0)) * self._variances[0]
         found = np.stack([self.scores(X), errors], axis=2)
@@ -229,7 +219,7 @@ class AdditiveModel:
     def _variances(self) -> tuple[float, AdditiveModel]:
         """A unit, and a model whose scores are the sums of all squared spreads in this unit."""
         unit, shapes = square_spreads(self.shapes, self.encoder)
-        return unit, replace(self, intercept=np.zeros(self.n_outputs), shapes=shapes, residuals=None)
+        return unit, replace(self, intercept=np.zeros(self.n_outputs), shapes=shapes, residuals=())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to one file for `neuralbasis.load`, without pickle; replaces an existing file atomically."""

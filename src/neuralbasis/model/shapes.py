@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from ..encoding.encoder import Encoder
 from ..readonly import freeze, freeze_fields
 from ..terms.term import Term
 from .factors import Factors
+
+LEVEL = 0.95  # of bands and intervals
+QUANTILE = NormalDist().inv_cdf((1 + LEVEL) / 2)  # half width of a band in standard errors
 
 
 @dataclass(frozen=True, eq=False)

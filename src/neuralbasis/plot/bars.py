@@ -97,7 +97,7 @@ def leanings(
     if unknown or not chosen:
         raise ValueError(f"classes must be some of {list(found)[:20]}; got {unknown or chosen}")
     views = [found[label] for label in chosen]
-    shown = [view.speaks_for + (view.speaks_against[::-1] if against else ()) for view in views]
+    shown = [view.raised_by + (view.lowered_by[::-1] if against else ()) for view in views]
     layout = choose_layout(len(chosen), width, panel=2.4, across=4)
     n_rows = -(-len(chosen) // layout.across)
     with open_canvas(path, layout.panel) as figure:

@@ -131,9 +131,11 @@ def _draw_lines(axes: Axes, curve: Curve) -> list[Any]:
             faint: dict[str, Any] = {"colors": look["color"], "alpha": alpha, "linewidths": 0.6}
             axes.add_collection(LineCollection([np.c_[at, one] for one in members], **faint), autolim=False)
         else:
-            for band, shade in ((outer, OUTER_SHADE), (inner, INNER_SHADE)):
+            # Outlines separate the bands of several classes, which overlap.
+            own, width = (OUTER_SHADE, 0.8) if len(curve.colour_indices) > 1 else (INNER_SHADE, 0.0)
+            for band, shade in ((outer, OUTER_SHADE), (inner, own)):
                 if band is not None and (band.low < band.high).any():
-                    axes.fill_between(at, *band, color=look["color"], alpha=shade, linewidth=0)
+                    axes.fill_between(at, *band, color=look["color"], alpha=shade, linewidth=width)
         marker = "." if len(at) <= FEW_KNOTS and not plot_axis.is_stepped else None
         handles += axes.plot(at, mean, linewidth=1.8, marker=marker, markersize=6, **look)
     return handles

@@ -63,7 +63,8 @@ def shapes(
     classes : labels of at most 10 classes to draw; None draws the first 10. Needs three or more classes
     terms : names, indices or tuples of columns to draw instead of the strongest terms
     scale : "score", or "probability": the probability if all other contributions were 0
-    reference : label of a class; draws differences from the score of this class. Needs three or more classes
+    reference : label of a class; draws differences from the score of this class. Needs three or more classes. Bands of
+        differences and of probabilities add the errors of the classes as if they were independent
     free_y : whether each panel has its own scale
     width : width of the figure in inches: 3.3 for a column of a paper, 6.9 for a page; None fits the panels
 
@@ -217,8 +218,8 @@ def _make_panels(term: TermView, scale: Scale) -> list[Panel]:
 
 def _make_class_panel(term: TermView, scale: Scale) -> Panel:
     """One term for one class."""
-    effect = describe_effect(term, scale.outputs)
-    return Panel("\n".join(filter(None, [scale.labels[0], effect])), _make_panels(term, scale)[0].content)
+    title = "\n".join(filter(None, [scale.labels[0], scale.apply(term).effect]))
+    return Panel(title, _make_panels(term, scale)[0].content)
 
 
 def _title_panels(term: TermView, panels: Sequence[Panel], inches: float) -> list[Panel]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..explain import ClassExplanation, PictureExplanation, Sight, TermView, explain_class, explain_picture
+from ..explain import ClassExplanation, PictureExplanation, PictureTerm, TermView, explain_class, explain_picture
 from .bars import BAR_INCHES, describe_prediction, draw_waterfall, list_steps
 from .canvas import (
     CHARS_PER_INCH,
@@ -169,7 +169,7 @@ def picture(
     found = explained
     if not isinstance(explained, PictureExplanation):
         found = explain_picture(explained, row, picture, heat, label, n_terms=n)
-    seen = [sight for sight in found.sights if sight.heat is not None]
+    seen = [term for term in found.terms if term.heat is not None]
     inches = choose_width(width, 7.2)
     size = n_rows, across = _choose_grid(len(seen), inches)
     names, steps = list_steps(found.row, found.output, found.n_terms)
@@ -191,7 +191,7 @@ def picture(
         room = int((7 if is_narrow else 5) * inches)
         draw_waterfall(right, found.local, found.output, [plain(name, room) for name in names], steps)
         if seen:
-            _draw_sights(parts[1], found.picture, seen, size, inches / across)
+            _draw_maps(parts[1], found.picture, seen, size, inches / across)
     return figure
 
 
@@ -205,16 +205,16 @@ def _choose_grid(count: int, inches: float) -> tuple[int, int]:
     return n_rows, -(-count // n_rows) if n_rows else 1
 
 
-def _draw_sights(part: Any, picture: np.ndarray, seen: Sequence[Sight], size: tuple[int, int], inches: float) -> None:
-    grids = np.stack([sight.heat for sight in seen if sight.heat is not None])
+def _draw_maps(part: Any, picture: Any, terms: Sequence[PictureTerm], size: tuple[int, int], inches: float) -> None:
+    grids = np.stack([term.heat for term in terms if term.heat is not None])
     low, high = float(grids.min()), float(grids.max())
     panels = part.subplots(*size, squeeze=False).ravel()
-    for axes, sight, grid in zip(panels, seen, grids, strict=False):
+    for axes, term, grid in zip(panels, terms, grids, strict=False):
         strength = (grid - low) / ((high - low) or 1.0)
-        _show_image(axes, overlay_heat(picture, strength, RAISES if sight.contribution > 0 else LOWERS))
-        values = plain(format_values(sight.values), 20)
-        axes.set_title(f"{wrap_name(sight.name, inches)}\n{values} → {format_signed(sight.contribution)}")
-    for axes in panels[len(seen) :]:
+        _show_image(axes, overlay_heat(picture, strength, RAISES if term.contribution > 0 else LOWERS))
+        values = plain(format_values(term.values), 20)
+        axes.set_title(f"{wrap_name(term.name, inches)}\n{values} → {format_signed(term.contribution)}")
+    for axes in panels[len(terms) :]:
         axes.set_axis_off()
 
 

@@ -4,6 +4,8 @@
     reference      contribution to the score of a class minus the contribution to the score of a reference class
     probability    link⁻¹(intercept + contribution): the probability if all other contributions were 0
 
+The delta method gives bands of differences and of log odds; the errors of classes are added as if independent.
+
 In: a GlobalExplanation and the options of a figure. Out: a `Scale`, which converts a term to a `ScaledTerm`.
 """
 
@@ -14,13 +16,14 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import expit, logsumexp, softmax
 
 from ..explain import GlobalExplanation, TermView
-from ..explain.bands import EACH_VALUE, OVER_MEMBERS, describe_effect, measure_bands
+from ..explain.bands import EACH_VALUE, OVER_MEMBERS, describe_effect
 from ..explain.explanation import list_labels
 from ..losses.links import inverse_link
 from ..model.additive_model import AdditiveModel
-from ..model.shapes import Shape
+from ..model.shapes import QUANTILE, Shape
 from .canvas import plain
 
 MAX_CLASSES = 10
@@ -97,21 +100,32 @@ class Scale:
         mean, members = self._convert(term.scores), None
         base = self._convert(np.zeros((1, len(self.explanation.intercept))))[0]
         effect = describe_effect(term, self.outputs if self.is_multiclass and self.reference is None else None)
-        each, whole = measure_bands(term)
-        if whole is not None and self._keeps_order:
-            inner, outer = (self._convert_band(term, half) for half in (each, whole))
+        if term.evidence is not None:
+            inner, outer = self._find_bands(term, term.evidence.multipliers)
             return ScaledTerm(term, mean, inner, None, base, outer, effect, EACH_VALUE)
         if term.members is not None and term.members.shape[-2] > 1:
             members = self._convert(term.members)
         if self.kind == "score" and self.reference is None:
-            return ScaledTerm(term, mean, self._convert_band(term, each), members, base, None, effect)
+            return ScaledTerm(term, mean, self._convert_band(term, term.spread), members, base, None, effect)
         spread = np.zeros_like(mean) if members is None else members.std(axis=-2, ddof=1)
         return ScaledTerm(term, mean, Band(mean - spread, mean + spread), members, base, None, effect)
 
-    @property
-    def _keeps_order(self) -> bool:
-        """Whether each drawn value increases with one score and depends on no other score."""
-        return self.reference is None and (self.kind == "score" or not self.is_multiclass)
+    def _find_bands(self, term: TermView, multipliers: np.ndarray) -> tuple[Band, Band]:
+        """The bands for each value, and for the whole curve with the largest multiplier of the compared scores."""
+        if self.reference is None and (self.kind == "score" or not self.is_multiclass):  # depends on one score
+            halves = QUANTILE * term.spread, multipliers * term.spread
+            return self._convert_band(term, halves[0]), self._convert_band(term, halves[1])
+        drawn, classes = list(self.outputs), np.eye(len(multipliers))
+        if self.reference is None:
+            middle, shares = compare_with_others(term.scores + self.explanation.intercept, drawn)
+            largest = multipliers.max()
+        else:
+            middle, shares = self._convert(term.scores), classes[self.reference]
+            largest = np.maximum(multipliers[drawn], multipliers[self.reference])
+        error = np.sqrt((((classes[drawn] - shares) * term.spread[..., None, :]) ** 2).sum(axis=-1))
+        ends = [middle + factor * error for factor in (-QUANTILE, QUANTILE, -largest, largest)]
+        low, high, lowest, highest = ends if self.kind == "score" else map(expit, ends)
+        return Band(low, high), Band(lowest, highest)
 
     def _convert_band(self, term: TermView, half: np.ndarray) -> Band:
         return Band(self._convert(term.scores - half), self._convert(term.scores + half))
@@ -123,6 +137,13 @@ class Scale:
             scores = inverse_link(self.explanation.link, flat).reshape(*scores.shape[:-1], -1)
         drawn = scores[..., list(self.outputs)]
         return drawn if self.reference is None else drawn - scores[..., [self.reference]]
+
+
+def compare_with_others(scores: np.ndarray, outputs: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Log odds (…, k) of some classes, and the share (…, k, K) of each class in the probability of the others."""
+    others = np.repeat(scores[..., None, :], len(outputs), axis=-2)
+    others[..., range(len(outputs)), outputs] = -np.inf
+    return scores[..., outputs] - logsumexp(others, axis=-1), softmax(others, axis=-1)
 
 
 def find_clear_cells(scaled: ScaledTerm) -> np.ndarray | None:
@@ -177,13 +198,13 @@ def choose_class(explanation: GlobalExplanation, term: TermView, label: Any) -> 
 
 def scale_alone(term: TermView) -> ScaledTerm:
     """A term with a single score, on the scale of this score."""
-    each, whole = measure_bands(term)
-    inner = Band(term.scores - each, term.scores + each)
-    if whole is not None:
-        outer = Band(term.scores - whole, term.scores + whole)
-        return ScaledTerm(term, term.scores, inner, None, np.zeros(1), outer, describe_effect(term), EACH_VALUE)
-    members = None if term.members is None or term.members.shape[-2] < 2 else term.members
-    return ScaledTerm(term, term.scores, inner, members, np.zeros(1))
+    scores, spread, evidence = term.scores, term.spread, term.evidence
+    if evidence is None:
+        members = None if term.members is None or term.members.shape[-2] < 2 else term.members
+        return ScaledTerm(term, scores, Band(scores - spread, scores + spread), members, np.zeros(1))
+    halves = QUANTILE * spread, evidence.multipliers * spread
+    inner, outer = (Band(scores - half, scores + half) for half in halves)
+    return ScaledTerm(term, scores, inner, None, np.zeros(1), outer, describe_effect(term), EACH_VALUE)
 
 
 def _add_mains(model: AdditiveModel, pair: TermView) -> TermView:

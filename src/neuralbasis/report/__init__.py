@@ -4,8 +4,8 @@
 
 In: an AdditiveModel or a fitted estimator, and optional rows. Out: a page with every shape, importances, accuracy on
 the rows, explanations of single rows, and a what-if panel. The page stores the model's own tables and predicts as
-`predict` does. A regression with residuals also has the 90 % interval of `predict_interval`. For a wide model, the page
-stores the strongest terms, and the contribution of all others to a row as one number per score.
+`predict` does. With residuals of one output, it also has the 90 % interval of `predict_interval`. For a wide model, the
+page stores the strongest terms, and the contribution of all others to a row as one number per score.
 """
 
 from __future__ import annotations

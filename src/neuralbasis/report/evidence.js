@@ -35,7 +35,7 @@ function fillClass() {
   find("examples").replaceChildren(...examples.map((src) => html("img", { src, alt: `An example of ${label}` })));
   const ends = [...raising, ...against].map((term) => measureExtent(term, 0)).flat();
   const low = Math.min(0, ...ends), high = Math.max(0, ...ends);
-  for (const [id, terms] of [["speaks-for", raising], ["speaks-against", against]]) {
+  for (const [id, terms] of [["raised-by", raising], ["lowered-by", against]]) {
     for (const card of find(id).children) removeChart(card);
     find(id).replaceChildren(...terms.map((term) => openSketch(term, low, high)));
   }
@@ -57,7 +57,7 @@ function openSketch(term, low, high) {
 }
 
 function fillPicture() {
-  const picture = model.evidence.pictures[shown.picture], { address, label, sights, actual, prediction, score } = picture;
+  const picture = model.evidence.pictures[shown.picture], { address, label, terms, actual, prediction, score } = picture;
   const soft = (text) => html("span", { class: "soft" }, text);
   const chance = picture.probability === null ? [] : [soft(`probability of ${label} ${writeShare(picture.probability)}`)];
   const observed = actual === null ? [] : [soft("actual"), html("span", { class: "actual name" }, actual)];
@@ -65,7 +65,7 @@ function fillPicture() {
   find("picture-verdict").replaceChildren(html("span", { class: "answer name" }, answer), ...chance, ...observed);
   find("photo").replaceChildren(showPhoto(address, picture.size));
   let at = picture.intercept;
-  const steps = sights.map(({ name, link, values, contribution }) => {
+  const steps = terms.map(({ name, link, values, contribution }) => {
     at += contribution;
     const note = values.map(writeConceptValue).join(", "), place = link === null ? null : `#term-${link}`;
     return makeBar(name, note, contribution, place, at - contribution, at);
@@ -75,7 +75,7 @@ function fillPicture() {
   steps.push(makeMark(model.classes ? `score of ${label}` : "prediction", score));
   const ends = steps.flatMap((step) => [step.from, step.to]);
   fillBars(find("picture-bars"), steps, ...widen(Math.min(...ends), Math.max(...ends)));
-  find("sights").replaceChildren(...sights.filter((sight) => sight.heat).map((sight) => openSight(picture, sight)));
+  find("heat-maps").replaceChildren(...terms.filter((term) => term.heat).map((term) => openHeatMap(picture, term)));
 }
 
 function writeConceptValue(value) {
@@ -88,7 +88,7 @@ function showPhoto(src, [width, height], alt = "The picture") {
 }
 
 // The grid as a canvas with one pixel per cell, scaled over the picture: the browser interpolates.
-function openSight({ address, size, grid }, { name, contribution, values, heat }) {
+function openHeatMap({ address, size, grid }, { name, contribution, values, heat }) {
   const [height, width] = grid, canvas = html("canvas", { width, height, class: "heat", "aria-hidden": "true" });
   const context = canvas.getContext("2d"), image = context.createImageData(width, height);
   const colour = findColour(contribution > 0 ? "positive" : "negative");
@@ -97,5 +97,5 @@ function openSight({ address, size, grid }, { name, contribution, values, heat }
   const caption = html("figcaption", {}, html("span", { class: "name" }, name), ` ${values.map(writeConceptValue).join(", ")} → `,
     writeFigure(contribution, writeSigned(contribution), `side ${contribution > 0 ? "positive" : "negative"}`));
   const photo = showPhoto(address, size, `Where ${name} was found`);
-  return html("figure", { class: "sight" }, html("div", { class: "layers" }, photo, canvas), caption);
+  return html("figure", { class: "heat-map" }, html("div", { class: "layers" }, photo, canvas), caption);
 }

@@ -25,8 +25,8 @@ function readModel() {
     axes.forEach(openAxis);
     const terms = classes.flatMap((one) => [...one.for, ...one.against]);
     terms.forEach((term, index) => openTerm(term, `class-${index}`, 1, axes));
-    for (const { grid, sights } of pictures) {
-      for (const sight of sights) if (sight.heat) sight.heat = readSteps(sight.heat, grid[0] * grid[1]);
+    for (const { grid, terms } of pictures) {
+      for (const term of terms) if (term.heat) term.heat = readSteps(term.heat, grid[0] * grid[1]);
     }
   }
 
@@ -127,13 +127,16 @@ function sumScores(model, contributions, rest) {
 }
 
 // Lower and upper bound of the actual value, or null: the score plus a quantile of the residuals, linear between the
-// centres of the regions and constant outside.
-function findBounds({ interval }, score) {
-  if (!interval) return null;
-  const { centres, quantiles } = interval, last = centres.length - 1;
+// centres of the regions and constant outside. With two classes, bounds of the probability of class `winner`.
+function findBounds(model, score, winner) {
+  if (!model.interval) return null;
+  const { centres, quantiles } = model.interval, last = centres.length - 1;
   const position = findPosition({ knots: centres, count: centres.length }, score) - 1;
   const left = Math.floor(position), share = position - left, right = Math.min(left + 1, last);
-  return quantiles.map((own) => score + (1 - share) * own[left] + share * own[right]);
+  const bounds = quantiles.map((own) => score + (1 - share) * own[left] + share * own[right]);
+  if (!model.classes) return bounds;
+  const found = bounds.map((bound) => findProbabilities(model, [bound])[winner]);
+  return winner ? found : found.reverse();
 }
 
 // Probabilities of all classes, or null for a regression.

@@ -43,7 +43,9 @@ function fillTexts() {
   const texts = {
     score: nameScore(),
     start: nameStart(),
-    coverage: nameCoverage(),
+    interval: model.classes
+      ? `Among rows with a similar prediction, the share of this class lies in this interval with ${nameCoverage()} confidence.`
+      : `About ${nameCoverage()} of new rows that resemble the training rows and get a similar prediction have their actual value in this interval.`,
     zero: model.wide ? "the effect of an absent value" : "the average over the training rows",
     certainty: explainCertainty(),
     errors: model.terms.some((term) => term.isTested) ? model.words.intervals : model.words.members,

@@ -67,7 +67,7 @@ def _describe_class(record: ClassExplanation, places: dict[str, int], axes: Axis
         "label": level_text(record.label),
         "rows": record.n_rows,
         "rival": None if record.rival is None else level_text(record.rival),
-        "apart": [[one.name, one.size] for one in record.tells_apart],
+        "apart": [[one.name, one.size] for one in record.distinguished_by],
         "for": [draw(term, record.gains) for term in record.terms_for],
         "against": [draw(term, record.losses) for term in record.terms_against],
     }
@@ -84,8 +84,8 @@ def _describe_drawn_term(term: TermView, axes: AxisList, pack: Pack) -> dict[str
 
 
 def _describe_picture(record: PictureExplanation, places: dict[str, int], pack: Pack) -> dict[str, Any]:
-    row, sights = record.row, record.sights
-    grids = [sight.heat for sight in sights if sight.heat is not None]
+    row, terms = record.row, record.terms
+    grids = [term.heat for term in terms if term.heat is not None]
     low, high = (min(map(np.min, grids)), max(map(np.max, grids))) if grids else (0.0, 0.0)
     place = 1 if len(record.intercept) == 1 else record.output  # two classes share the score of the second
     return {
@@ -97,16 +97,16 @@ def _describe_picture(record: PictureExplanation, places: dict[str, int], pack: 
         "grid": [*grids[0].shape] if grids else None,
         "intercept": float(row.intercept[record.output]),
         "score": float(row.scores[record.output]),
-        "others": len(row.names) - len(sights),
-        "sights": [
+        "others": len(row.names) - len(terms),
+        "terms": [
             {
-                "name": sight.name,
-                "link": places.get(sight.name),
-                "values": list(sight.values),
-                "contribution": sight.contribution,
-                "heat": None if sight.heat is None else pack.add_steps((sight.heat - low) / ((high - low) or 1.0)),
+                "name": term.name,
+                "link": places.get(term.name),
+                "values": list(term.values),
+                "contribution": term.contribution,
+                "heat": None if term.heat is None else pack.add_steps((term.heat - low) / ((high - low) or 1.0)),
             }
-            for sight in sights
+            for term in terms
         ],
     }
 

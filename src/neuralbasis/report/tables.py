@@ -14,20 +14,9 @@ import numpy as np
 
 from ..data.columns import level_text
 from ..encoding.axis import Axis
-from ..explain import GlobalExplanation, TermView
-from ..explain.bands import (
-    EACH_VALUE,
-    INTERVALS,
-    LEVEL,
-    NO_EFFECT,
-    OVER_MEMBERS,
-    QUANTILE,
-    WHOLE_CURVE,
-    describe_concurvity,
-    describe_effect,
-)
+from ..explain import GlobalExplanation, TermView, bands
 from ..model.additive_model import AdditiveModel
-from ..model.shapes import TiedShape
+from ..model.shapes import LEVEL, QUANTILE, TiedShape
 from ..model.summary import Summary, to_plain
 from .page_model import PageModel
 
@@ -105,7 +94,7 @@ def describe_model(
     terms = [
         {
             **describe_term(view, shape.term, own, keep, pack),
-            "warning": describe_concurvity(view, model.encoder.names),
+            "warning": bands.describe_concurvity(view, model.encoder.names),
         }
         for view, shape, own, keep in zip(explanation.terms, model.shapes, indices, keeps, strict=True)
     ]
@@ -128,11 +117,11 @@ def describe_model(
         "interval": _describe_interval(model),
         "words": {
             "level": f"{100 * LEVEL:.0f} %",
-            "each": EACH_VALUE,
-            "whole": WHOLE_CURVE,
-            "intervals": INTERVALS,
-            "members": OVER_MEMBERS,
-            "unclear": NO_EFFECT,
+            "each": bands.EACH_VALUE,
+            "whole": bands.WHOLE_CURVE,
+            "intervals": bands.INTERVALS,
+            "members": bands.OVER_MEMBERS,
+            "unclear": bands.NO_EFFECT,
         },
         "rows": None,
         "accuracy": None,
@@ -142,9 +131,9 @@ def describe_model(
 
 def _describe_interval(model: AdditiveModel) -> dict[str, Any] | None:
     """Centres of the regions of the score, and the quantiles of the residuals for the lower and the upper bound."""
-    if model.residuals is None or model.classes is not None or model.n_outputs > 1:
+    if len(model.residuals) != 1:
         return None
-    residuals = model.residuals
+    (residuals,) = model.residuals
     quantiles = residuals.read(np.array([(1 - COVERAGE) / 2, (1 + COVERAGE) / 2]))
     return {"coverage": COVERAGE, "centres": residuals.centres.tolist(), "quantiles": quantiles.T.tolist()}
 
@@ -189,7 +178,7 @@ def _describe_evidence(view: TermView) -> dict[str, Any]:
     return {
         "each": QUANTILE,
         "whole": evidence.multipliers.tolist(),
-        "effects": [describe_effect(view, [output]) for output in range(n_outputs)],
+        "effects": [bands.describe_effect(view, [output]) for output in range(n_outputs)],
         "importanceErrors": (QUANTILE * evidence.importance_errors).tolist(),
     }
 

@@ -45,14 +45,17 @@ function describeVerdict({ scores, probabilities, winner }) {
   const chance = writeFigure(probabilities[winner], writeShare(probabilities[winner]));
   return [
     soft("most probable"), html("span", { class: "answer name" }, model.classes[winner]),
-    soft("probability ", chance, ` · ${shorten(nameScore(), 60)} `, writeFigure(score, writeNumber(score, 4))),
+    soft("probability ", chance, ...describeBounds(score, winner), ` · ${shorten(nameScore(), 60)} `,
+      writeFigure(score, writeNumber(score, 4))),
   ];
 }
 
-function describeBounds(score) {
-  const bounds = findBounds(model, score);
+function describeBounds(score, winner) {
+  const bounds = findBounds(model, score, winner);
   if (!bounds) return [];
-  const [lower, upper] = bounds.map((bound) => writeFigure(bound, writeNumber(bound, 4), "bound"));
+  const write = model.classes ? writeShare : (bound) => writeNumber(bound, 4);
+  const [lower, upper] = bounds.map((bound) => writeFigure(bound, write(bound), "bound"));
+  if (model.classes) return [` (${nameCoverage()} interval: `, lower, " to ", upper, ")"];
   const label = html("span", { class: "soft" }, `${nameCoverage()} interval`);
   return [html("span", {}, label, " ", lower, " to ", upper)];
 }

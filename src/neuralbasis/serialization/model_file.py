@@ -106,7 +106,7 @@ class OldColumn(NamedTuple):
 def upgrade(document: dict[str, Any]) -> dict[str, Any]:
     """The JSON of any format in the present form. Only the fields that change are checked here."""
     if document["format"] < 4:
-        document = _add_entries({"residuals": None} | document, "terms", {"evidence": None})
+        document = _add_entries({"residuals": []} | document, "terms", {"evidence": None})
     if document["format"] < 3:  # without measured importances
         for name in ("terms", "factors"):
             document = _add_entries(document, name, {"is_measured": False})

@@ -58,7 +58,7 @@ def make_fields(record: ModelRecord, entries: dict[str, bytes]) -> dict[str, Any
         "link": record.link,
         "classes": read_classes(record.link, sizes.n_outputs, record.classes),
         "summary": None if record.summary is None else _make_summary(record.summary),
-        "residuals": None if sizes.residuals is None else _make_residuals(sizes.residuals, arrays),
+        "residuals": tuple(_make_residuals(own, arrays) for own in sizes.residuals),
     }
 
 

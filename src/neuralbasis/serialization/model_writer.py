@@ -50,7 +50,7 @@ class SavableModel(Protocol):
     @property
     def summary(self) -> Summary | None: ...
     @property
-    def residuals(self) -> Residuals | None: ...
+    def residuals(self) -> Sequence[Residuals]: ...
 
 
 def describe_model(model: SavableModel) -> tuple[dict[str, Any], dict[str, bytes]]:
@@ -76,7 +76,7 @@ def describe_model(model: SavableModel) -> tuple[dict[str, Any], dict[str, bytes
         "factors": [_describe_factors(part) for part in factors],
         "arrays": types,
         "summary": None if model.summary is None else asdict(model.summary),
-        "residuals": None if model.residuals is None else ResidualsRecord(*model.residuals.quantiles.shape)._asdict(),
+        "residuals": [ResidualsRecord(*own.quantiles.shape)._asdict() for own in model.residuals],
     }
     return content, arrays
 
@@ -138,9 +138,9 @@ def _collect_factors(factors: Sequence[Factors]) -> Pieces:
     }
 
 
-def _collect_residuals(residuals: Residuals | None) -> Pieces:
+def _collect_residuals(residuals: Sequence[Residuals]) -> Pieces:
     names = ("centres", "probabilities", "quantiles")
-    return {f"residual_{name}": [] if residuals is None else [getattr(residuals, name)] for name in names}
+    return {f"residual_{name}": [getattr(own, name) for own in residuals] for name in names}
 
 
 def _round(values: np.ndarray) -> np.ndarray:

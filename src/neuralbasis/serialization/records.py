@@ -51,7 +51,7 @@ class ModelRecord(NamedTuple):
     factors: list[Any]
     arrays: dict[str, str]
     summary: dict[str, Any] | None
-    residuals: dict[str, Any] | None
+    residuals: list[Any]
 
 
 class ColumnRun(NamedTuple):
@@ -112,7 +112,7 @@ class FactorsRecord(NamedTuple):
 
 
 class ResidualsRecord(NamedTuple):
-    """Sizes of the quantiles of residuals."""
+    """Sizes of the quantiles of residuals of one output."""
 
     n_regions: int
     n_probabilities: int
@@ -127,7 +127,7 @@ class ModelSizes(NamedTuple):
     terms: list[TermRecord]
     factors: list[FactorsRecord]
     n_outputs: int
-    residuals: ResidualsRecord | None
+    residuals: list[ResidualsRecord]
 
 
 def read_sizes(record: ModelRecord) -> ModelSizes:
@@ -144,7 +144,7 @@ def read_sizes(record: ModelRecord) -> ModelSizes:
     every: list[ColumnRun | AxisRecord | FactorsRecord] = [*runs, *coarse, *factors]
     if any(axis.n_knots > MAX_KNOTS for axis in every):
         raise DocumentError(f"an axis has more than {MAX_KNOTS:,} knots")
-    return ModelSizes(runs, coarse, axes, terms, factors, n_outputs, _read_residuals(record.residuals))
+    return ModelSizes(runs, coarse, axes, terms, factors, n_outputs, _read_residuals(record.residuals, n_outputs))
 
 
 def _read_runs(columns: list[Any]) -> list[ColumnRun]:
@@ -232,12 +232,13 @@ def _read_factors(items: list[Any], n_outputs: int) -> list[FactorsRecord]:
     return found
 
 
-def _read_residuals(item: dict[str, Any] | None) -> ResidualsRecord | None:
-    if item is None:
-        return None
-    found, limit = read_record(ResidualsRecord, item, "the residuals"), 1000
-    if not (1 <= found.n_regions <= limit and 2 <= found.n_probabilities <= limit):
-        raise DocumentError(f"residuals have 1 to {limit:,} regions and 2 to {limit:,} probabilities, not {found}")
+def _read_residuals(items: list[Any], n_outputs: int) -> list[ResidualsRecord]:
+    if len(items) not in (0, n_outputs):
+        raise DocumentError(f"it has residuals of {len(items):,} outputs, but {n_outputs:,} outputs")
+    found, limit = [read_record(ResidualsRecord, item, "the residuals") for item in items], 1000
+    for own in found:
+        if not (1 <= own.n_regions <= limit and 2 <= own.n_probabilities <= limit):
+            raise DocumentError(f"residuals have 1 to {limit:,} regions and 2 to {limit:,} probabilities, not {own}")
     return found
 
 
@@ -249,7 +250,6 @@ def count_numbers(sizes: ModelSizes) -> dict[str, int]:
     n_knots = sum(axis.n_knots for axis in axes) + sum(part.n_knots for part in factors)
     n_coefficients = sum(part.n_terms * part.n_bases for part in factors) * n_outputs
     n_cells = sum(part.n_cells for part in factors)
-    n_regions, n_probabilities = sizes.residuals or (0, 0)
     return {
         "knots": n_knots,
         "places": n_knots,
@@ -268,9 +268,9 @@ def count_numbers(sizes: ModelSizes) -> dict[str, int]:
         "cells": n_cells,
         "cell_counts": sum(part.n_terms for part in factors),
         "cell_weights": n_cells,
-        "residual_centres": n_regions,
-        "residual_probabilities": n_probabilities,
-        "residual_quantiles": n_regions * n_probabilities,
+        "residual_centres": sum(own.n_regions for own in sizes.residuals),
+        "residual_probabilities": sum(own.n_probabilities for own in sizes.residuals),
+        "residual_quantiles": sum(math.prod(own) for own in sizes.residuals),
     }
 
 

@@ -10,13 +10,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import eigh
-from scipy.stats import norm
 
-from ..model.shapes import Evidence, Shape
+from ..model.shapes import QUANTILE, Evidence, Shape
 from ..terms.term import Term
 from .term_basis import TermBasis
 
-QUANTILE = float(norm.ppf(0.975))
 MAX_DRAWN = 2_500  # cells, those with most rows, in which curves are drawn from the posterior
 
 
@@ -27,7 +25,7 @@ class Posterior:
     Parameters
     ----------
     mean, covariance : (q,), (q, q)
-    precision : (q, q) of the likeliest prior
+    precision : (q, q) of the prior while other terms are inferred
     information : (q, q) what the rows say about the coefficients if all other terms are unknown
     pull : (q,) slope of the log likelihood at 0, all other terms fitted
     p_value : chance of as strong an effect if there is none
@@ -48,12 +46,15 @@ def describe_term(
     weights, functions = shape.weights.ravel(), basis.cells
     used = np.argsort(-weights, kind="stable")[: min(int((weights > 0).sum()), MAX_DRAWN)]
     draws = np.random.default_rng(0).normal(size=(basis.size, 500))
+    has_levels = len(shape.term) == 1 and shape.axes[0].kind == "nominal"
     errors, multipliers, sizes = [], [], []
     for output, posterior in enumerate(posteriors):
         scores = shape.scores[..., output].ravel() / unit
         gap = scores - functions @ posterior.mean
         gap = np.where(functions.any(axis=1), gap - np.average(gap, weights=weights), 0.0)
         variance = ((functions @ posterior.covariance) * functions).sum(axis=1)
+        if has_levels:  # the effect of an unseen level is one more draw from the prior
+            variance[weights <= 0] = 1 / posterior.precision[0, 0]
         error = np.sqrt(np.maximum(variance, 0.0) + (gap / QUANTILE) ** 2)
         values, vectors = eigh(posterior.covariance)
         drawn = functions[used] @ (vectors * np.sqrt(np.maximum(values, 0.0))) @ draws

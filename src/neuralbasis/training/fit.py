@@ -6,7 +6,7 @@
     encode         columns                                                 -> axes, codes, target
     train          codes and target                                        -> an ensemble of tables
     compile        the ensemble                                            -> AdditiveModel
-    residuals      scores of members for the rows they held out            -> prediction intervals of a regression
+    residuals      scores of members for the rows they held out            -> prediction intervals
 
 Everything random is drawn from one generator, in this order. No other function repeats these steps.
 """
@@ -74,8 +74,7 @@ def fit(
             ensemble = train(codes, Run(config, rng, group, checkpointer, history))
             checkpointer.finish()
         model = source.compile(ensemble, codes, config, summarize(config, source.target, codes, history))
-        if model.classes is None:
-            model = replace(model, residuals=measure_residuals(codes, ensemble.rows))
+        model = replace(model, residuals=measure_residuals(codes, ensemble.rows))
     return FitResult(model, history, [codes.widen_ranked(ranked) for ranked in ensemble.ranking])
 
 

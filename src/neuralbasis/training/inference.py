@@ -19,7 +19,7 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-from scipy.linalg import eigh
+from scipy.linalg import block_diag, eigh
 from scipy.special import expit, logsumexp
 from scipy.stats import ncx2
 from threadpoolctl import threadpool_limits
@@ -33,10 +33,11 @@ from .evidence import Posterior, describe_term, find_concurvity
 from .rows import Rows
 from .term_basis import TermBasis, make_basis
 
-MAX_PIECES = {1: 40, 2: 5, 3: 3}  # between knots of an axis, by order of the term
-MAX_COEFFICIENTS = 500  # above, there are fewer pieces
+MAX_PIECES = {1: 80, 2: 5, 3: 3}  # between knots of an axis, by order of the term
+MIN_COEFFICIENTS, MAX_COEFFICIENTS = 500, 1_000  # above, there are fewer pieces; the limit falls with the rows
 MAX_DESIGN = 2e7  # rows × coefficients; more rows are sampled for the information matrix
 MAX_SWEEPS = 6
+MAX_P_VALUE, MIN_OVERLAP = 0.1, 0.1  # priors of other terms are found again for p-values below and overlaps above
 DEVIATIONS = np.geomspace(0.003, 3.0, 13)  # τ; 1 is the deviation of the target, or 2 in log odds
 
 
@@ -48,13 +49,13 @@ def infer(model: AdditiveModel, codes: Codes, rows: Rows) -> AdditiveModel:
     rows : with the scores (N, M, K) of all members as `init`
     """
     with threadpool_limits(1):  # bits must not depend on the number of threads
-        shapes, bases = choose_terms(model.shapes)
+        shapes, bases = choose_terms(model.shapes, find_limit(len(rows.target)))
         if not bases:
             return model
         design = Design(bases, model, codes, rows)
         design.give(_select(model, [shape for shape in model.shapes if shape not in shapes]), codes)
         regressions = [Regression(design, output) for output in range(model.n_outputs)]
-        fits = [regression.fit() for regression in regressions]
+        fits = [regression.test_terms(regression.fit()) for regression in regressions]
         first = regressions[0]
         overlaps = find_concurvity(bases, design.slices, first.matrix / first.variance, fits[0])
         described: dict[AnyShape, AnyShape] = {
@@ -79,10 +80,10 @@ def find_p_values(model: AdditiveModel, codes: Codes, rows: Rows) -> dict[Term, 
         return {}
     found = {}
     with threadpool_limits(1):
-        mains, bases = choose_terms([shape for shape in model.shapes if len(shape.term) == 1])
+        alone = [shape for shape in model.shapes if len(shape.term) == 1]
+        mains, bases = choose_terms(alone, find_limit(len(rows.target)) // 2)
         if not bases:
             return {}
-        alone = [shape for shape in model.shapes if len(shape.term) == 1]
         design = Design(bases, replace(model, shapes=tuple(alone)), codes, rows)
         design.give(_select(model, [shape for shape in alone if shape not in mains]), codes)
         if not design.is_class:  # each interaction is tested beside all others, as they are
@@ -105,11 +106,20 @@ def find_p_values(model: AdditiveModel, codes: Codes, rows: Rows) -> dict[Term, 
     return found
 
 
-def choose_terms(shapes: Sequence[AnyShape]) -> tuple[list[Shape], list[TermBasis]]:
+def find_limit(n_rows: int) -> int:
+    """Number of coefficients above which there are fewer pieces.
+
+    >>> [find_limit(n_rows) for n_rows in (300, 3_000, 10_000, 1_000_000)]
+    [1000, 1000, 632, 500]
+    """
+    return int(np.clip(np.sqrt(4e9 / n_rows), MIN_COEFFICIENTS, MAX_COEFFICIENTS))
+
+
+def choose_terms(shapes: Sequence[AnyShape], limit: int) -> tuple[list[Shape], list[TermBasis]]:
     """Shapes that take part in the regression, with their bases: all that are small, or main effects alone, or none."""
     small = [shape for shape in shapes if isinstance(shape, Shape) and is_small(shape)]
     for chosen in (small, [shape for shape in small if len(shape.term) == 1]):
-        bases = choose_bases(chosen)
+        bases = choose_bases(chosen, limit)
         if bases is not None:
             return chosen, bases
     return [], []
@@ -120,19 +130,19 @@ def is_small(shape: AnyShape) -> bool:
     return all(axis.kind != "nominal" or len(axis.knots) <= MAX_COEFFICIENTS for axis in shape.axes)
 
 
-def choose_bases(shapes: Sequence[Shape]) -> list[TermBasis] | None:
-    """Bases of the shapes, with fewer pieces if coefficients are many; None if they are too many."""
+def choose_bases(shapes: Sequence[Shape], limit: int) -> list[TermBasis] | None:
+    """Bases of the shapes, with fewer pieces if they have more coefficients than `limit`; None if they are too many."""
     bases: list[TermBasis] = []
-    for share in (1, 1 / 2, 1 / 4, 1 / 8):
+    for share in np.geomspace(1, 1 / 8, 7):
         pieces = {order: max(2, round(share * count)) for order, count in MAX_PIECES.items()}
         orders = [min(len(shape.term), 3) for shape in shapes]
         bases = [
             make_basis(shape.term, shape.axes, shape.weights, pieces[order])
             for shape, order in zip(shapes, orders, strict=True)
         ]
-        if sum(basis.size for basis in bases) <= MAX_COEFFICIENTS:
+        if sum(basis.size for basis in bases) <= limit:
             return bases
-    return bases if 0 < sum(basis.size for basis in bases) <= 4 * MAX_COEFFICIENTS else None
+    return bases if 0 < sum(basis.size for basis in bases) <= 2 * MAX_COEFFICIENTS else None
 
 
 class Design:
@@ -207,19 +217,24 @@ class Regression:
     def fit(self) -> list[Posterior]:
         """Posteriors of all terms, after a few sweeps over their priors."""
         design, found = self.design, []
-        priors = [basis.precision / design.scale**2 for basis in design.bases]
-        self.scores = design.scores[:, self.output]
+        self.priors = priors = [basis.precision / design.scale**2 for basis in design.bases]
+        self.scores, self.damping = design.scores[:, self.output], np.ones(design.n_rows)
         moves = design.is_class and not design.is_sampled  # Newton steps from the present scores
         for sweep in range(MAX_SWEEPS):
             if sweep == 0 or moves:
                 self._make_equations()
-            precision = self.matrix / self.variance
+            precision, self.priors = self.matrix / self.variance, priors
             for prior, part in zip(priors, design.slices, strict=True):
                 precision[part, part] += prior
             self.covariance = np.linalg.inv(precision)
             self.mean = self.covariance @ self.vector / self.variance
             if moves:
-                fitted = (design.functions - self.middle) @ self.mean + self.level
+                centred = design.functions - self.middle
+                fitted = centred @ self.mean + self.level
+                # expit(damping · score) is about the mean of expit over the posterior of the score (MacKay, 1992).
+                centred = centred.astype(np.float32)
+                variance = ((centred @ self.covariance.astype(np.float32)) * centred).sum(axis=1, dtype=float)
+                self.damping = 1 / np.sqrt(1 + np.pi / 8 * np.maximum(variance, 0.0))
                 self.scores = np.clip(fitted + design.given[:, self.output], -15, 15)
             elif not design.is_class:
                 self._update_variance()
@@ -227,20 +242,22 @@ class Regression:
                 find_posterior(basis, self.mean[part], self.covariance[part, part], prior, design.scale)
                 for basis, part, prior in zip(design.bases, design.slices, priors, strict=True)
             ]
-            is_same = all(np.array_equal(new.precision, old) for new, old in zip(found, priors, strict=True))
+            is_same = all(np.allclose(new.precision, old, rtol=0.1) for new, old in zip(found, priors, strict=True))
             priors = [posterior.precision for posterior in found]
             if sweep > 1 and is_same:
                 break
-        return [
-            replace(posterior, p_value=self._find_p_value(basis, part, posterior))
-            for basis, part, posterior in zip(design.bases, design.slices, found, strict=True)
-        ]
+        return found
 
-    def _find_p_value(self, basis: TermBasis, part: slice, posterior: Posterior) -> float:
+    def test_terms(self, found: Sequence[Posterior]) -> list[Posterior]:
+        """The posteriors with p-values."""
+        return [replace(each, p_value=self._find_p_value(index, each)) for index, each in enumerate(found)]
+
+    def _find_p_value(self, index: int, posterior: Posterior) -> float:
         """The score test of a term. For classes, its value is scaled by the ratio of the log likelihood that is lost
         without the term to the quadratic approximation of it, which misses strong effects of nearly separable classes
         (Hauck and Donner, 1977)."""
-        pull = posterior.pull
+        basis, part = self.design.bases[index], self.design.slices[index]
+        scale = 1.0
         if self.design.is_class:
             without = self.covariance[:, part] @ np.linalg.solve(self.covariance[part, part], self.mean[part])
             weights, _, rest = self._residuals
@@ -249,15 +266,49 @@ class Regression:
             scores = self._functions @ self.mean + self.level + self._given
             gain = self._log_likelihood(scores) - self._log_likelihood(scores - change)
             if lost > 1e-9:
-                pull = pull * np.sqrt(np.clip(gain / lost, 1.0, 100.0))
-        return score_test(posterior.information, pull, basis.precision)
+                scale = float(np.sqrt(np.clip(gain / lost, 1.0, 100.0)))
+        first = score_test(posterior.information, scale * posterior.pull, basis.precision)
+        if first > MAX_P_VALUE:
+            return first
+        information, pull = self._leave_out(index)
+        return max(first, score_test(information, scale * pull, basis.precision))
+
+    def _leave_out(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        """Information and pull of a term if the priors of terms that overlap with it come from a fit without it.
+
+        Two copies of a column share an effect. Without the second, the first has a wider prior, which explains all.
+        """
+        design, mean, covariance = self.design, self.mean, self.covariance
+        part = design.slices[index]
+        reach = self.matrix[:, part] @ mean[part] / self.variance
+        whole = float(mean[part] @ reach[part])
+        solved = np.linalg.solve(covariance[part, part], np.c_[covariance[part], mean[part]])
+        changed, changes = [], []
+        for basis, own, prior in zip(design.bases, design.slices, self.priors, strict=True):
+            precision = self.matrix[own, own] / self.variance + prior
+            if own == part or reach[own] @ np.linalg.solve(precision, reach[own]) < MIN_OVERLAP * whole:
+                continue
+            left = covariance[own, own] - covariance[own, part] @ solved[:, own]
+            rest = mean[own] - covariance[own, part] @ solved[:, -1]
+            changes.append(find_posterior(basis, rest, left, prior, design.scale).precision - prior)
+            changed.append(np.arange(own.start, own.stop))
+        places = np.concatenate([np.empty(0, dtype=int), *changed])
+        change = block_diag(*changes) if changes else np.empty((0, 0))
+        inner = np.linalg.solve(
+            np.eye(len(places)) + change @ covariance[np.ix_(places, places)],
+            change @ np.c_[covariance[places, part], mean[places]],
+        )
+        across = covariance[part][:, places] @ inner
+        inverse = np.linalg.inv(covariance[part, part] - across[:, :-1])
+        return _make_positive(inverse - self.priors[index]), inverse @ (mean[part] - across[:, -1])
 
     def _log_likelihood(self, scores: np.ndarray) -> float:
-        """Of the chosen rows at these scores, for two classes or this class against all others."""
+        """Of the chosen rows, for two classes or this class against all others; its slope is that of `_linearize`."""
         design, is_binary = self.design, self.design.scores.shape[1] == 1
         odds = scores if is_binary else scores - self._others[design.chosen]
         sign = np.where(design.target[design.chosen] == (1 if is_binary else self.output), 1.0, -1.0)
-        return float(design.weights[design.chosen] @ -np.logaddexp(0.0, -sign * odds))
+        damping = self.damping[design.chosen]
+        return float(design.weights[design.chosen] / damping @ -np.logaddexp(0.0, -sign * damping * odds))
 
     def test(self, basis: TermBasis, functions: np.ndarray, own: np.ndarray) -> float:
         """p-value of a further term with these functions (n, q) of the chosen rows.
@@ -298,7 +349,8 @@ class Regression:
         own = weights[design.chosen] * (weights.sum() / weights[design.chosen].sum())
         self.level = np.average(response, weights=weights)
         self.middle = own @ design.functions / own.sum()
-        matrix = (design.functions.T * own) @ design.functions
+        scaled = design.functions * np.sqrt(own)[:, None]
+        matrix = scaled.T @ scaled
         self.matrix = matrix - own.sum() * np.outer(self.middle, self.middle)
         pull = weights * (response - self.level)
         if design.is_sampled:
@@ -312,8 +364,8 @@ class Regression:
         if not design.is_class:
             return design.weights, design.target - design.given[:, 0]
         is_binary = design.scores.shape[1] == 1
-        share = expit(np.clip(self.scores if is_binary else self.scores - self._others, -15, 15))
-        curvature = np.maximum(share * (1 - share), 1e-3)
+        share = expit(self.damping * np.clip(self.scores if is_binary else self.scores - self._others, -15, 15))
+        curvature = np.maximum(self.damping * share * (1 - share), 1e-3)
         error = (design.target == (1 if is_binary else k)) - share
         return design.weights * curvature, self.scores - design.given[:, k] + error / curvature
 
@@ -335,31 +387,36 @@ class Regression:
 def find_posterior(
     basis: TermBasis, mean: np.ndarray, covariance: np.ndarray, precision: np.ndarray, scale: float
 ) -> Posterior:
-    """Average the posterior of one term over its priors, given the posterior under the prior with this precision."""
+    """Average the posterior of one term over its priors, given the posterior under the prior with this precision.
+
+    While other terms are inferred, the term has the likelier of its penalties and the mean of τ² under it. The
+    likeliest τ would be too small for terms about which the rows say little, and the bands of the others too narrow.
+    """
     inverse = np.linalg.inv(covariance)
     information, pull = _make_positive(inverse - precision), inverse @ mean
-    logs, means, covariances, precisions = [], [], [], []
     ratio = 1 / DEVIATIONS[:, None] ** 2
     # A flat prior of τ up to half of the target's deviation, with a long tail.
     habit = np.log(DEVIATIONS / (1 + (2 * DEVIATIONS) ** 2))
-    for moving, fixed in [(moving / scale**2, fixed / scale**2) for moving, fixed in basis.priors]:
-        whole, prior = information + fixed + moving, fixed + moving
-        share, vectors = eigh(moving, whole)
-        share_before = np.clip(eigh(moving, prior, eigvals_only=True), 0, 1)
+    logs, turns = [], []
+    for (moving, fixed), (own, size) in zip(basis.priors, basis.prior_sizes, strict=True):
+        whole = information + (fixed + moving) / scale**2
+        share, vectors = eigh(moving / scale**2, whole)
         shrunk = 1 / np.maximum(1 - share + share * ratio, 1e-12)  # (deviations, q)
-        before = np.log(np.maximum(1 - share_before + share_before * ratio, 1e-12)).sum(axis=1)
-        volume = np.linalg.slogdet(prior)[1] - np.linalg.slogdet(whole)[1]
+        before = np.log(np.maximum(1 - own + own * ratio, 1e-12)).sum(axis=1)
+        volume = size - 2 * len(mean) * np.log(scale) - np.linalg.slogdet(whole)[1]
         turned = vectors.T @ pull
         logs.append(habit + (volume + before + np.log(shrunk).sum(axis=1) + shrunk @ turned**2) / 2)
-        means.append((shrunk * turned) @ vectors.T)
-        covariances.append((vectors * shrunk[:, None]) @ vectors.T)
-        precisions += [fixed + moving * each for each in ratio[:, 0]]
-    chances = np.exp(np.concatenate(logs) - logsumexp(np.concatenate(logs)))
-    found = np.concatenate(means)
-    average = chances @ found
-    total = np.einsum("k,kij->ij", chances, np.concatenate(covariances))
-    total += ((found - average).T * chances) @ (found - average)
-    return Posterior(average, total, precisions[int(chances.argmax())], information, pull)
+        turns.append((vectors, shrunk, turned))
+    chances = np.exp(np.array(logs) - logsumexp(logs))  # (penalties, deviations)
+    found = np.concatenate([(shrunk * turned) @ vectors.T for vectors, shrunk, turned in turns])
+    average = chances.ravel() @ found
+    total = ((found - average).T * chances.ravel()) @ (found - average)
+    for own, (vectors, shrunk, _) in zip(chances, turns, strict=True):
+        total += (vectors * (own @ shrunk)) @ vectors.T
+    likelier = int(chances.sum(axis=1).argmax())
+    moving, fixed = basis.priors[likelier]
+    deviation = chances[likelier] @ DEVIATIONS**2 / chances[likelier].sum()
+    return Posterior(average, total, (fixed + moving / deviation) / scale**2, information, pull)
 
 
 def _make_positive(matrix: np.ndarray) -> np.ndarray:

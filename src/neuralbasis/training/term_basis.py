@@ -48,6 +48,15 @@ class TermBasis:
         return self.priors[0][0] + self.priors[0][1]
 
     @cached_property
+    def prior_sizes(self) -> list[tuple[np.ndarray, float]]:
+        """For each prior the eigenvalues (q,) of P relative to P + R, and the logarithm of the determinant of P + R."""
+        wholes = [moving + fixed for moving, fixed in self.priors]
+        return [
+            (np.clip(eigh(moving, whole, eigvals_only=True), 0, 1), float(np.linalg.slogdet(whole)[1]))
+            for (moving, _), whole in zip(self.priors, wholes, strict=True)
+        ]
+
+    @cached_property
     def cells(self) -> np.ndarray:
         """(cells, q) functions at all cells of the table."""
         return reduce(np.kron, self.margins)

@@ -91,8 +91,8 @@ class WideTrainer:
         return self._finish(members)
 
     def _finish(self, members: LowRankMembers, share: float = 1.0) -> None:
-        """The rows get their scores if residuals are measured, see `Ensemble`; those of many classes would be large."""
-        if self.codes.classes is None:
+        """The rows get their scores, from which residuals are measured; those of many classes would be large."""
+        if self.loss.n_outputs == 1 or self.loss.n_outputs * len(self.matrix) <= 1e7:
             self.rows = self._add_scores(members, share)
 
     def _add_scores(self, members: LowRankMembers, share: float = 1.0) -> Rows:
