@@ -173,3 +173,28 @@ def test_curves_have_few_turns():
 def test_without_smoothness_curves_stay_as_they_are():
     X, y = make_table(800, seed=3, noise=1.0)
     assert count_turns(fit(X, y, smoothness=0.0)) > count_turns(fit(X, y))
+
+
+def test_an_unseen_level_has_the_deviation_of_the_levels():
+    rng = np.random.default_rng(0)
+    heights, levels = rng.normal(size=40), rng.integers(40, size=800)
+    X = {"town": [f"town {k:02}" for k in levels], "size": rng.normal(size=800)}
+    shape = fit(X, heights[levels] + 0.3 * rng.normal(size=800), max_steps=100).model_.shapes[0]
+    seen, unseen = shape.spread[1:-1, 0], shape.spread[-1, 0]
+    assert 0.7 * heights.std() < unseen < 1.5 * heights.std()
+    assert seen.max() < unseen / 2
+
+
+def test_a_copy_of_a_column_has_no_effect_of_its_own():
+    """Levels of a copy differ in a tenth of the rows; of ten copies, two or less may be rejected."""
+    p_values = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        towns = rng.integers(60, size=600)
+        copies = np.where(rng.random(600) < 0.9, towns, rng.permutation(towns))
+        y = rng.normal(size=60)[towns] + 0.5 * rng.normal(size=600)
+        X = {"town": [f"town {k}" for k in towns], "copy": [f"town {k}" for k in copies]}
+        first, second = fit(X, y, max_steps=60, boosted_steps=False).model_.shapes
+        assert first.evidence.p_values[0] < 1e-6
+        p_values.append(second.evidence.p_values[0])
+    assert (np.array(p_values) < 0.05).sum() <= 2
