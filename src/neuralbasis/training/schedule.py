@@ -50,7 +50,7 @@ STEP_SHARE = 0.5  # usual share of boosted steps; the network has the rest
 class Ensemble(Protocol):
     """What training gives: the ranking of interactions, and tables that compile to a model.
 
-    A regression also gives the rows with the scores of all members.
+    It also gives the rows with the scores of all members.
     """
 
     ranking: list[Ranked]

@@ -169,13 +169,13 @@ class MemoryTable(InMemory):
         assert numbers is not None
         order, tidy = order_rows(numbers, self.sample, columns.names)
         loss, rows = place_sample(tidy, self.classes, config, rng)
-        judges = rows
+        split = rows
         if not bool(rows.held_out.any()):  # hold a seventh out for the selection alone
             child = rng.spawn(1)[0]
-            judges = place_rows(tidy, loss, max(3, config.outer_bags), 1 / 7, child, config.device)
+            split = place_rows(tidy, loss, max(3, config.outer_bags), 1 / 7, child, config.device)
         found = select_columns(
             numbers, np.arange(columns.n_rows)[order], -loss.first_slope(tidy), tidy.weights,
-            judges.held_out.cpu().numpy(), columns.names, plan.features,
+            split.held_out.cpu().numpy(), columns.names, plan.features,
             None if isinstance(config.max_terms, str) else config.max_terms, kernels.count_threads(config.n_jobs),
             rng.spawn(1)[0],
         )  # fmt: skip
