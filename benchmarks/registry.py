@@ -51,6 +51,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "bands": Benchmark("accuracy.bands", "bands of main effects: coverage of the true effects"),
     "no_effect": Benchmark("accuracy.no_effect", "test of no effect: rejections and power, next to splines and pyGAM"),
     "readability": Benchmark("accuracy.readability", "turning points and variation of shapes, next to EBM"),
+    "readability.census": Benchmark("accuracy.census", "variation of shapes on census tables, next to EBM"),
     "intervals": Benchmark("accuracy.intervals", "prediction intervals: coverage, next to CV+; calibration"),
     "speed.epoch": Benchmark("speed.epoch", "one training epoch, batches of 8,192 rows", "--batch 8192"),
     "speed.epoch.small": Benchmark("speed.epoch", "one training epoch, batches of 1,024 rows"),

@@ -88,6 +88,15 @@ def sort_curve(values: np.ndarray, effect: np.ndarray) -> np.ndarray:
     return effect[known][rows]
 
 
+def measure_wiggle(curve: np.ndarray) -> float:
+    """Total variation over range: 1 for a monotone curve, 0 for a constant one.
+
+    >>> measure_wiggle(np.array([0.0, 1.0, 0.5, 2.0])), measure_wiggle(np.zeros(3))
+    (1.5, 0.0)
+    """
+    return float(np.abs(np.diff(curve)).sum() / max(np.ptp(curve), 1e-12))
+
+
 def measure_family(learner: Learner, data: Dataset, seed: int, quick: bool) -> tuple[float, float]:
     """Mean number of further turning points per ordered column, and the distance from the truth."""
     model = learner.fit(data, seed, quick)
@@ -136,7 +145,7 @@ def describe_real(key: str, learners: Sequence[Learner], given: argparse.Namespa
         if name in names:
             column = names.index(name)
             curves = [sort_curve(values[column], effects[:, column]) for effects in found]
-            wiggles = [format_number(np.abs(np.diff(curve)).sum() / max(np.ptp(curve), 1e-12)) for curve in curves]
+            wiggles = [format_number(measure_wiggle(curve)) for curve in curves]
             lines.append([key, name, *wiggles, *[format_number(np.ptp(curve)) for curve in curves]])
     metric = "rmse" if data.task == "regression" else "log_loss"
     losses = [score(model, data.test.X, data.test.y, data.task)[metric] for model in models]

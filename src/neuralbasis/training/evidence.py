@@ -28,6 +28,7 @@ class Posterior:
     precision : (q, q) of the prior while other terms are inferred
     information : (q, q) what the rows say about the coefficients if all other terms are unknown
     pull : (q,) slope of the log likelihood at 0, all other terms fitted
+    sizes : chance of each τ of the grid
     p_value : chance of as strong an effect if there is none
     """
 
@@ -36,6 +37,7 @@ class Posterior:
     precision: np.ndarray
     information: np.ndarray
     pull: np.ndarray
+    sizes: np.ndarray
     p_value: float = 1.0
 
 
@@ -52,10 +54,10 @@ def describe_term(
         scores = shape.scores[..., output].ravel() / unit
         gap = scores - functions @ posterior.mean
         gap = np.where(functions.any(axis=1), gap - np.average(gap, weights=weights), 0.0)
-        variance = ((functions @ posterior.covariance) * functions).sum(axis=1)
+        deviations = basis.find_deviations(posterior.covariance)
         if has_levels:  # the effect of an unseen level is one more draw from the prior
-            variance[weights <= 0] = 1 / posterior.precision[0, 0]
-        error = np.sqrt(np.maximum(variance, 0.0) + (gap / QUANTILE) ** 2)
+            deviations[weights <= 0] = posterior.precision[0, 0] ** -0.5
+        error = np.hypot(deviations, gap / QUANTILE)
         values, vectors = eigh(posterior.covariance)
         drawn = functions[used] @ (vectors * np.sqrt(np.maximum(values, 0.0))) @ draws
         top = np.max(np.abs(drawn) / np.maximum(error[used], 1e-12)[:, None], axis=0, initial=0.0)

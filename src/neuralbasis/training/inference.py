@@ -13,32 +13,25 @@ between a shape and this regression, and `Evidence`. Everything is in the unit o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
-from scipy.linalg import block_diag, eigh
-from scipy.special import expit, logsumexp
-from scipy.stats import ncx2
 from threadpoolctl import threadpool_limits
 
-from ..encoding.layout import Layout, line_up
+from ..encoding.layout import line_up
 from ..model.additive_model import AdditiveModel
 from ..model.shapes import AnyShape, Shape
 from ..terms.term import Term
 from .codes import Codes
-from .evidence import Posterior, describe_term, find_concurvity
+from .design import Design, find_axes
+from .evidence import describe_term, find_concurvity
+from .regression import Regression
 from .rows import Rows
 from .term_basis import TermBasis, make_basis
 
 MAX_PIECES = {1: 80, 2: 5, 3: 3}  # between knots of an axis, by order of the term
 MIN_COEFFICIENTS, MAX_COEFFICIENTS = 500, 1_000  # above, there are fewer pieces; the limit falls with the rows
-MAX_DESIGN = 2e7  # rows × coefficients; more rows are sampled for the information matrix
-MAX_SWEEPS = 6
-MAX_P_VALUE, MIN_OVERLAP = 0.1, 0.1  # priors of other terms are found again for p-values below and overlaps above
-DEVIATIONS = np.geomspace(0.003, 3.0, 13)  # τ; 1 is the deviation of the target, or 2 in log odds
 
 
 def infer(model: AdditiveModel, codes: Codes, rows: Rows) -> AdditiveModel:
@@ -98,7 +91,7 @@ def find_p_values(model: AdditiveModel, codes: Codes, rows: Rows) -> dict[Term, 
             if not is_small(shape):
                 continue
             basis = make_basis(shape.term, shape.axes, shape.weights, MAX_PIECES[min(len(shape.term), 3)])
-            places = line_up(positions, _find_axes(layout, index))
+            places = line_up(positions, find_axes(layout, index))
             functions = basis.read([each.astype(float) for each in places])
             own = _select(model, [shape]).score_numbers(chosen) / codes.loss.unit * (not design.is_class)
             chances = [each.test(basis, functions, own[:, output]) for output, each in enumerate(regressions)]
@@ -119,7 +112,7 @@ def choose_terms(shapes: Sequence[AnyShape], limit: int) -> tuple[list[Shape], l
     """Shapes that take part in the regression, with their bases: all that are small, or main effects alone, or none."""
     small = [shape for shape in shapes if isinstance(shape, Shape) and is_small(shape)]
     for chosen in (small, [shape for shape in small if len(shape.term) == 1]):
-        bases = choose_bases(chosen, limit)
+        bases = fit_bases(chosen, limit)
         if bases is not None:
             return chosen, bases
     return [], []
@@ -130,7 +123,7 @@ def is_small(shape: AnyShape) -> bool:
     return all(axis.kind != "nominal" or len(axis.knots) <= MAX_COEFFICIENTS for axis in shape.axes)
 
 
-def choose_bases(shapes: Sequence[Shape], limit: int) -> list[TermBasis] | None:
+def fit_bases(shapes: Sequence[Shape], limit: int) -> list[TermBasis] | None:
     """Bases of the shapes, with fewer pieces if they have more coefficients than `limit`; None if they are too many."""
     bases: list[TermBasis] = []
     for share in np.geomspace(1, 1 / 8, 7):
@@ -143,303 +136,3 @@ def choose_bases(shapes: Sequence[Shape], limit: int) -> list[TermBasis] | None:
         if sum(basis.size for basis in bases) <= limit:
             return bases
     return bases if 0 < sum(basis.size for basis in bases) <= 2 * MAX_COEFFICIENTS else None
-
-
-class Design:
-    """Rows of the regression: their functions (n, p), target, weights, given scores and the present ones (N, K)."""
-
-    def __init__(self, bases: Sequence[TermBasis], model: AdditiveModel, codes: Codes, rows: Rows):
-        rows, layout, loss = rows.cpu(), model.layout, codes.loss
-        self.bases, self.is_class = bases, codes.classes is not None
-        index = {tuple(sorted(term)): number for number, term in enumerate(layout.terms)}
-        self.axes = [_find_axes(layout, index[basis.term]) for basis in bases]
-        self.positions = layout.encode(codes.numbers, 1)
-        ends = np.cumsum([0, *[basis.size for basis in bases]]).tolist()
-        self.slices = [slice(*pair) for pair in pairwise(ends)]
-        self.size, self.n_rows = ends[-1], len(rows.target)
-        self.target = rows.target.double().numpy()
-        self.weights = rows.weights.double().numpy() * (rows.n_effective / self.n_rows)
-        self.scores = (model.score_numbers(codes.numbers) - loss.shift) / loss.unit
-        self.given = np.zeros_like(self.scores)
-        if codes.rows.init is not None:
-            self.given = codes.rows.init[:, 0].double().cpu().numpy()
-            self.scores = self.scores + self.given
-        self.scale = 2.0 if self.is_class else 1.0
-        self.noise = None if self.is_class else find_noise(rows)
-        self.chosen = np.arange(self.n_rows)
-        if self.n_rows * self.size > MAX_DESIGN:
-            drawn = np.random.default_rng(0).permutation(self.n_rows)
-            self.chosen = np.sort(drawn[: int(MAX_DESIGN / self.size)])
-        self.is_sampled = len(self.chosen) < self.n_rows
-        self.functions = self.read(self.chosen)
-
-    def give(self, model: AdditiveModel, codes: Codes) -> None:
-        """Count the scores of these terms as given."""
-        if model.shapes:
-            self.given = self.given + model.score_numbers(codes.numbers) / codes.loss.unit
-
-    def read(self, rows: np.ndarray) -> np.ndarray:
-        """(n, p) functions of some rows."""
-        found, positions = np.empty((len(rows), self.size)), self.positions[rows]
-        for basis, axes, part in zip(self.bases, self.axes, self.slices, strict=True):
-            found[:, part] = basis.read([each.astype(float) for each in line_up(positions, axes)])
-        return found
-
-    def row_blocks(self) -> Iterator[np.ndarray]:
-        step = max(1, int(MAX_DESIGN / self.size / 4))
-        for first in range(0, self.n_rows, step):
-            yield np.arange(first, min(first + step, self.n_rows))
-
-
-def _find_axes(layout: Layout, index: int) -> np.ndarray:
-    """Axes of a term in the order of its features."""
-    own = layout.term_axis[layout.term_start[index] :][: len(layout.terms[index])]
-    return own[np.argsort(layout.terms[index])]
-
-
-def find_noise(rows: Rows) -> float | None:
-    """Mean squared residual of a regression over held-out rows; None if no row is held out."""
-    assert rows.init is not None
-    parts = rows.weights[:, None].double() * rows.held_out
-    if not bool(parts.any()):
-        return None
-    squares = (rows.target[:, None].double() - rows.init[..., 0].double()) ** 2
-    return float(np.clip(float((parts * squares).sum() / parts.sum()), 1e-8, 1.0))
-
-
-class Regression:
-    """The regression of one output."""
-
-    def __init__(self, design: Design, output: int):
-        self.design, self.output = design, output
-        self.variance = design.noise or 1.0
-
-    def fit(self) -> list[Posterior]:
-        """Posteriors of all terms, after a few sweeps over their priors."""
-        design, found = self.design, []
-        self.priors = priors = [basis.precision / design.scale**2 for basis in design.bases]
-        self.scores, self.damping = design.scores[:, self.output], np.ones(design.n_rows)
-        moves = design.is_class and not design.is_sampled  # Newton steps from the present scores
-        for sweep in range(MAX_SWEEPS):
-            if sweep == 0 or moves:
-                self._make_equations()
-            precision, self.priors = self.matrix / self.variance, priors
-            for prior, part in zip(priors, design.slices, strict=True):
-                precision[part, part] += prior
-            self.covariance = np.linalg.inv(precision)
-            self.mean = self.covariance @ self.vector / self.variance
-            if moves:
-                centred = design.functions - self.middle
-                fitted = centred @ self.mean + self.level
-                # expit(damping · score) is about the mean of expit over the posterior of the score (MacKay, 1992).
-                centred = centred.astype(np.float32)
-                variance = ((centred @ self.covariance.astype(np.float32)) * centred).sum(axis=1, dtype=float)
-                self.damping = 1 / np.sqrt(1 + np.pi / 8 * np.maximum(variance, 0.0))
-                self.scores = np.clip(fitted + design.given[:, self.output], -15, 15)
-            elif not design.is_class:
-                self._update_variance()
-            found = [
-                find_posterior(basis, self.mean[part], self.covariance[part, part], prior, design.scale)
-                for basis, part, prior in zip(design.bases, design.slices, priors, strict=True)
-            ]
-            is_same = all(np.allclose(new.precision, old, rtol=0.1) for new, old in zip(found, priors, strict=True))
-            priors = [posterior.precision for posterior in found]
-            if sweep > 1 and is_same:
-                break
-        return found
-
-    def test_terms(self, found: Sequence[Posterior]) -> list[Posterior]:
-        """The posteriors with p-values."""
-        return [replace(each, p_value=self._find_p_value(index, each)) for index, each in enumerate(found)]
-
-    def _find_p_value(self, index: int, posterior: Posterior) -> float:
-        """The score test of a term. For classes, its value is scaled by the ratio of the log likelihood that is lost
-        without the term to the quadratic approximation of it, which misses strong effects of nearly separable classes
-        (Hauck and Donner, 1977)."""
-        basis, part = self.design.bases[index], self.design.slices[index]
-        scale = 1.0
-        if self.design.is_class:
-            without = self.covariance[:, part] @ np.linalg.solve(self.covariance[part, part], self.mean[part])
-            weights, _, rest = self._residuals
-            change = self._functions @ without
-            lost = float(weights @ (change * rest + change**2 / 2))
-            scores = self._functions @ self.mean + self.level + self._given
-            gain = self._log_likelihood(scores) - self._log_likelihood(scores - change)
-            if lost > 1e-9:
-                scale = float(np.sqrt(np.clip(gain / lost, 1.0, 100.0)))
-        first = score_test(posterior.information, scale * posterior.pull, basis.precision)
-        if first > MAX_P_VALUE:
-            return first
-        information, pull = self._leave_out(index)
-        return max(first, score_test(information, scale * pull, basis.precision))
-
-    def _leave_out(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        """Information and pull of a term if the priors of terms that overlap with it come from a fit without it.
-
-        Two copies of a column share an effect. Without the second, the first has a wider prior, which explains all.
-        """
-        design, mean, covariance = self.design, self.mean, self.covariance
-        part = design.slices[index]
-        reach = self.matrix[:, part] @ mean[part] / self.variance
-        whole = float(mean[part] @ reach[part])
-        solved = np.linalg.solve(covariance[part, part], np.c_[covariance[part], mean[part]])
-        changed, changes = [], []
-        for basis, own, prior in zip(design.bases, design.slices, self.priors, strict=True):
-            precision = self.matrix[own, own] / self.variance + prior
-            if own == part or reach[own] @ np.linalg.solve(precision, reach[own]) < MIN_OVERLAP * whole:
-                continue
-            left = covariance[own, own] - covariance[own, part] @ solved[:, own]
-            rest = mean[own] - covariance[own, part] @ solved[:, -1]
-            changes.append(find_posterior(basis, rest, left, prior, design.scale).precision - prior)
-            changed.append(np.arange(own.start, own.stop))
-        places = np.concatenate([np.empty(0, dtype=int), *changed])
-        change = block_diag(*changes) if changes else np.empty((0, 0))
-        inner = np.linalg.solve(
-            np.eye(len(places)) + change @ covariance[np.ix_(places, places)],
-            change @ np.c_[covariance[places, part], mean[places]],
-        )
-        across = covariance[part][:, places] @ inner
-        inverse = np.linalg.inv(covariance[part, part] - across[:, :-1])
-        return _make_positive(inverse - self.priors[index]), inverse @ (mean[part] - across[:, -1])
-
-    def _log_likelihood(self, scores: np.ndarray) -> float:
-        """Of the chosen rows, for two classes or this class against all others; its slope is that of `_linearize`."""
-        design, is_binary = self.design, self.design.scores.shape[1] == 1
-        odds = scores if is_binary else scores - self._others[design.chosen]
-        sign = np.where(design.target[design.chosen] == (1 if is_binary else self.output), 1.0, -1.0)
-        damping = self.damping[design.chosen]
-        return float(design.weights[design.chosen] / damping @ -np.logaddexp(0.0, -sign * damping * odds))
-
-    def test(self, basis: TermBasis, functions: np.ndarray, own: np.ndarray) -> float:
-        """p-value of a further term with these functions (n, q) of the chosen rows.
-
-        own : (n,) contributions of the term that are part of the given scores
-        """
-        weights, weighted, rest = self._residuals
-        rest = rest + own
-        added = functions - weights @ functions / weights.sum()
-        cross = weighted @ added
-        information = (added.T * weights) @ added - cross.T @ self.covariance @ cross
-        return score_test(_make_positive(information), added.T @ (weights * rest), basis.precision)
-
-    @cached_property
-    def _residuals(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of the chosen rows after the fit: weights (n,), weighted functions (p, n) and residuals (n,)."""
-        weights = self.weights[self.design.chosen] / self.variance
-        rest = self.response[self.design.chosen] - self.level - self._functions @ self.mean
-        return weights, self._functions.T * weights, rest
-
-    @cached_property
-    def _functions(self) -> np.ndarray:
-        """(n, p) centred functions of the chosen rows."""
-        return self.design.functions - self.middle
-
-    @property
-    def _given(self) -> np.ndarray:
-        return self.design.given[self.design.chosen, self.output]
-
-    def _make_equations(self) -> None:
-        """Information matrix (p, p) and vector (p,) of the working response at the present scores.
-
-        Means of the response and of the functions are removed. All rows give the vector; the matrix may come from a
-        sample of them.
-        """
-        design = self.design
-        self.weights, self.response = weights, response = self._linearize()
-        own = weights[design.chosen] * (weights.sum() / weights[design.chosen].sum())
-        self.level = np.average(response, weights=weights)
-        self.middle = own @ design.functions / own.sum()
-        scaled = design.functions * np.sqrt(own)[:, None]
-        matrix = scaled.T @ scaled
-        self.matrix = matrix - own.sum() * np.outer(self.middle, self.middle)
-        pull = weights * (response - self.level)
-        if design.is_sampled:
-            self.vector = np.sum([pull[rows] @ design.read(rows) for rows in design.row_blocks()], axis=0)
-        else:
-            self.vector = pull @ design.functions
-
-    def _linearize(self) -> tuple[np.ndarray, np.ndarray]:
-        """Weights and working response (N,) without the given scores."""
-        design, k = self.design, self.output
-        if not design.is_class:
-            return design.weights, design.target - design.given[:, 0]
-        is_binary = design.scores.shape[1] == 1
-        share = expit(self.damping * np.clip(self.scores if is_binary else self.scores - self._others, -15, 15))
-        curvature = np.maximum(self.damping * share * (1 - share), 1e-3)
-        error = (design.target == (1 if is_binary else k)) - share
-        return design.weights * curvature, self.scores - design.given[:, k] + error / curvature
-
-    @cached_property
-    def _others(self) -> np.ndarray:
-        """(N,) log of the sum of the exponentials of the other classes' scores."""
-        return logsumexp(np.delete(self.design.scores, self.output, axis=1), axis=1)
-
-    def _update_variance(self) -> None:
-        """Residual variance of a regression, at most that of held-out rows and at least half of it."""
-        design = self.design
-        weights, n_used = design.weights[design.chosen], np.sum(self.covariance * self.matrix) / self.variance
-        rest = self.response[design.chosen] - self.level - (design.functions - self.middle) @ self.mean
-        found = weights @ rest**2 / weights.sum() / max(1 - (1 + n_used) / design.weights.sum(), 1e-3)
-        limits = (1e-8, 1.0) if design.noise is None else (design.noise / 2, design.noise)
-        self.variance = float(np.clip(found, *limits))
-
-
-def find_posterior(
-    basis: TermBasis, mean: np.ndarray, covariance: np.ndarray, precision: np.ndarray, scale: float
-) -> Posterior:
-    """Average the posterior of one term over its priors, given the posterior under the prior with this precision.
-
-    While other terms are inferred, the term has the likelier of its penalties and the mean of τ² under it. The
-    likeliest τ would be too small for terms about which the rows say little, and the bands of the others too narrow.
-    """
-    inverse = np.linalg.inv(covariance)
-    information, pull = _make_positive(inverse - precision), inverse @ mean
-    ratio = 1 / DEVIATIONS[:, None] ** 2
-    # A flat prior of τ up to half of the target's deviation, with a long tail.
-    habit = np.log(DEVIATIONS / (1 + (2 * DEVIATIONS) ** 2))
-    logs, turns = [], []
-    for (moving, fixed), (own, size) in zip(basis.priors, basis.prior_sizes, strict=True):
-        whole = information + (fixed + moving) / scale**2
-        share, vectors = eigh(moving / scale**2, whole)
-        shrunk = 1 / np.maximum(1 - share + share * ratio, 1e-12)  # (deviations, q)
-        before = np.log(np.maximum(1 - own + own * ratio, 1e-12)).sum(axis=1)
-        volume = size - 2 * len(mean) * np.log(scale) - np.linalg.slogdet(whole)[1]
-        turned = vectors.T @ pull
-        logs.append(habit + (volume + before + np.log(shrunk).sum(axis=1) + shrunk @ turned**2) / 2)
-        turns.append((vectors, shrunk, turned))
-    chances = np.exp(np.array(logs) - logsumexp(logs))  # (penalties, deviations)
-    found = np.concatenate([(shrunk * turned) @ vectors.T for vectors, shrunk, turned in turns])
-    average = chances.ravel() @ found
-    total = ((found - average).T * chances.ravel()) @ (found - average)
-    for own, (vectors, shrunk, _) in zip(chances, turns, strict=True):
-        total += (vectors * (own @ shrunk)) @ vectors.T
-    likelier = int(chances.sum(axis=1).argmax())
-    moving, fixed = basis.priors[likelier]
-    deviation = chances[likelier] @ DEVIATIONS**2 / chances[likelier].sum()
-    return Posterior(average, total, (fixed + moving / deviation) / scale**2, information, pull)
-
-
-def _make_positive(matrix: np.ndarray) -> np.ndarray:
-    """The matrix without the negative eigenvalues that rounding left in it."""
-    values, vectors = eigh((matrix + matrix.T) / 2)
-    return (vectors * np.maximum(values, 1e-12 * max(values[-1], 1e-300))) @ vectors.T
-
-
-def score_test(information: np.ndarray, pull: np.ndarray, precision: np.ndarray) -> float:
-    """Score test of a term's variance: the chance of as large a value of pullᵀ precision⁻¹ pull without an effect.
-
-    Without an effect, `pull` is normal with covariance `information`, and the value is a sum of chi-squares weighted by
-    eigenvalues. Its first four moments are matched by a noncentral chi-square (Liu, Tang and Zhang, 2009).
-    """
-    sizes = np.maximum(eigh(information, precision, eigvals_only=True), 0.0)
-    largest = float(sizes[-1])
-    if largest < 1e-9:  # a constant column: the rows say nothing
-        return 1.0
-    value, sizes = float(pull @ np.linalg.solve(precision, pull)) / largest, sizes / largest
-    first, second, third, fourth = (float((sizes**power).sum()) for power in (1, 2, 3, 4))
-    skew, tail = third / second**1.5, fourth / second**2
-    root = 1 / (skew - np.sqrt(skew**2 - tail)) if skew**2 > tail else 1 / skew
-    shift = max(skew * root**3 - root**2, 0.0) if skew**2 > tail else 0.0
-    freedom = root**2 - 2 * shift
-    at = (value - first) / np.sqrt(second) * root + freedom + shift
-    return float(ncx2.sf(at, freedom, shift)) if at > 0 else 1.0
