@@ -163,6 +163,8 @@ def describe(name: str) -> dict[str, np.ndarray]:
     names = np.array(model.term_names)
     strongest = np.argsort(-model.importances(), kind="stable")[:50]
     found = {"scores": model.scores(rows), "terms": names[strongest], "importances": model.importances()[strongest]}
+    spreads = [np.asarray(shape.spread).ravel() for shape in model.shapes[:50]]
+    found |= {"errors": np.concatenate(spreads), "residuals": np.array([own.quantiles for own in model.residuals])}
     return {f"{name}/{key}": value for key, value in found.items()}
 
 

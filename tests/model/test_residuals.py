@@ -36,9 +36,17 @@ def test_bounds_are_order_statistics_of_n_plus_one():
     assert found.read(np.array([0.0, 0.5, 1.0])).tolist() == [[1.0, 50.0, 99.0]]
 
 
-def test_ranks_are_rounded_away_from_the_median():
+def test_quantiles_are_interpolated_between_ranks():
     found = measure(np.arange(1.0, 31.0))  # rank 31 · 0.1 = 3.1 and 31 · 0.9 = 27.9
-    np.testing.assert_allclose(found.interval(np.zeros(1), 0.8), [[3.0, 28.0]])
+    np.testing.assert_allclose(found.interval(np.zeros(1), 0.8), [[3.1, 27.9]])
+
+
+def test_fractional_weights_keep_the_order_of_quantiles():
+    rng = np.random.default_rng(3)
+    values, weights = rng.normal(size=50), rng.random(50) * 3
+    found = measure(values, weights).quantiles[0]
+    assert (np.diff(found) >= 0).all()
+    assert found[[0, -1]].tolist() == [values.min(), values.max()]
 
 
 def test_too_few_rows_give_the_extreme_residuals():

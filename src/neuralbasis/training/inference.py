@@ -31,7 +31,7 @@ from .rows import Rows
 from .term_basis import TermBasis, make_basis
 
 MAX_PIECES = {1: 80, 2: 5, 3: 3}  # between knots of an axis, by order of the term
-MIN_COEFFICIENTS, MAX_COEFFICIENTS = 500, 1_000  # above, there are fewer pieces; the limit falls with the rows
+MAX_COEFFICIENTS = 1_000  # above, there are fewer pieces; with very many rows, above half of it
 
 
 def infer(model: AdditiveModel, codes: Codes, rows: Rows) -> AdditiveModel:
@@ -105,7 +105,7 @@ def find_limit(n_rows: int) -> int:
     >>> [find_limit(n_rows) for n_rows in (300, 3_000, 10_000, 1_000_000)]
     [1000, 1000, 632, 500]
     """
-    return int(np.clip(np.sqrt(4e9 / n_rows), MIN_COEFFICIENTS, MAX_COEFFICIENTS))
+    return int(np.clip(np.sqrt(4e9 / n_rows), MAX_COEFFICIENTS / 2, MAX_COEFFICIENTS))
 
 
 def choose_terms(shapes: Sequence[AnyShape], limit: int) -> tuple[list[Shape], list[TermBasis]]:

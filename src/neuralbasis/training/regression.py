@@ -23,9 +23,8 @@ from .term_basis import TermBasis
 MAX_SWEEPS = 6
 MAX_P_VALUE, MIN_OVERLAP = 0.1, 0.1  # priors of other terms are found again for p-values below and overlaps above
 DEVIATIONS = np.geomspace(0.003, 3.0, 13)  # τ; 1 is the deviation of the target, or 2 in log odds
-_USUAL = DEVIATIONS / (1 + (2 * DEVIATIONS) ** 2)  # flat up to half of the target's deviation, with a long tail
-USUAL = _USUAL / _USUAL.sum()  # chance of each τ before any term is seen
-N_USUAL = 6  # number of terms that this counts as
+USUAL = DEVIATIONS / (1 + (2 * DEVIATIONS) ** 2)  # relative chances: flat up to half of the deviation, a long tail
+N_USUAL = 6  # number of terms that these chances count as
 
 
 class Regression:
@@ -65,7 +64,7 @@ class Regression:
                 for basis, part, prior in zip(design.bases, design.slices, priors, strict=True)
             ]
             # Effects of one table are of similar size: where most are small, a further one is likely to be small.
-            self.usual = (N_USUAL * USUAL + sum(each.sizes for each in found)) / (N_USUAL + len(found))
+            self.usual = N_USUAL * USUAL / USUAL.sum() + sum(each.sizes for each in found)
             is_same = all(np.allclose(new.precision, old, rtol=0.1) for new, old in zip(found, priors, strict=True))
             priors = [posterior.precision for posterior in found]
             if sweep > 1 and is_same:
@@ -217,7 +216,7 @@ def find_posterior(
     While other terms are inferred, the term has the likeliest of its priors and the mean of τ² under it. The
     likeliest τ would be too small for terms about which the rows say little, and the bands of the others too narrow.
 
-    usual : chance of each τ
+    usual : relative chance of each τ
     """
     inverse = np.linalg.inv(covariance)
     information, pull = _make_positive(inverse - precision), inverse @ mean

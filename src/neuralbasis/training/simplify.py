@@ -15,9 +15,9 @@ from scipy.optimize import isotonic_regression
 from ..model.additive_model import AdditiveModel
 from ..model.shapes import AnyShape, Shape
 
-# How far a curve may move: standard errors, and deviations of the curve itself. On the tables of `choosing`, this
-# removes 80 % of the turns and raises the loss by 0.1 %. Without the second limit, wide bands would flatten curves.
-N_ERRORS, N_DEVIATIONS = 1.0, 0.1
+# A curve may move by its standard error, and at most by this share of its own deviation. On the tables of `choosing`,
+# this removes 80 % of the turns and raises the loss by 0.1 %. Without the share, wide bands would flatten curves.
+N_DEVIATIONS = 0.1
 
 
 def simplify_model(model: AdditiveModel, smoothness: float) -> AdditiveModel:
@@ -38,7 +38,7 @@ def _simplify_shape(shape: AnyShape, smoothness: float) -> AnyShape:
     scores, errors = before.copy(), np.asarray(shape.spread) / unit
     for output in range(scores.shape[-1]):
         deviation = np.sqrt(np.average(scores[:, output] ** 2, weights=weights))
-        limits = np.minimum(N_ERRORS * errors[1:-1, output], N_DEVIATIONS * deviation)
+        limits = np.minimum(errors[1:-1, output], N_DEVIATIONS * deviation)
         scores[1:-1, output] = simplify_curve(scores[1:-1, output], smoothness * limits, weights[1:-1])
     change = unit * (scores - before)
     if change.shape[-1] > 1:  # only differences between classes matter
