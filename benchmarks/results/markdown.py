@@ -48,5 +48,17 @@ def format_mean(values: Sequence[float], places: int) -> str:
     return text if len(values) < 2 else f"{text} ± {statistics.stdev(values):,.{places}f}"
 
 
+def format_error(values: Sequence[float], places: int) -> str:
+    """Mean, and with two values or more ± standard error and their number.
+
+    >>> format_error([1.0, 2.0, 3.0], 3), format_error([1.0], 3)
+    ('2.000 ± 0.577 (3)', '1.000')
+    """
+    if len(values) < 2:
+        return format_mean(values, places)
+    error = statistics.stdev(values) / math.sqrt(len(values))
+    return f"{statistics.fmean(values):,.{places}f} ± {error:,.{places}f} ({len(values)})"
+
+
 def format_verdict(met: bool | None) -> str:
     return {True: "met", False: "missed", None: "–"}[met]
