@@ -48,6 +48,8 @@ Figures with a target, some outputs, and the dates of all. Machines are shared a
 not seconds across tables. [OUTPUTS](results/OUTPUTS.md) has every output in full."""
 SHOWN = ("newsgroups", "speed.epoch", "speed.out_of_core", "speed.update")  # outputs that RESULTS.md contains
 
+SPLITS = {"paper.fico_splits": "comparison"}  # outputs that stand below a table of the paper
+
 
 @dataclass(frozen=True)
 class Records:
@@ -68,20 +70,22 @@ class Records:
 
 def write_results(records: Records) -> str:
     """The text of RESULTS.md."""
-    index, results = VersionIndex(), Results(records.paper)
+    index, results, latest = VersionIndex(), Results(records.paper), find_latest(records.outputs)
     parts = [
         f"{INTRODUCTION} neuralbasis {read_versions()['neuralbasis']}.",
         "## The paper's tables: ours beside the published figures",
         LEGEND,
     ]
-    parts += [write_paper_table(read_table(name), results) for name in TABLES]
+    for name in TABLES:
+        parts.append(write_paper_table(read_table(name), results))
+        parts += [show_output(record, index) for record in latest if SPLITS.get(record["name"]) == name]
     parts += [
         f"### How much of it was run\n\n{write_coverage(results)}",
         f"### Targets\n\n{write_targets(results, index)}",
     ]
     parts += [
         write_laboratory(records.laboratory, index),
-        write_outputs(find_latest(records.outputs), index),
+        write_outputs(latest, index),
         f"## Versions\n\n{index.write_legend()}",
     ]
     return "\n\n".join(part.strip() for part in parts) + "\n"
