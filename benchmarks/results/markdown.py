@@ -14,7 +14,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """The first column is left-aligned, all others are right-aligned."""
     lines = [list(header), *[list(row) for row in rows]]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    widths = [max(2, *(len(line[column]) for line in lines)) for column in range(len(header))]  # a rule is at least -:
     rule = ["-" * widths[0], *["-" * (width - 1) + ":" for width in widths[1:]]]
     formatted = []
     for line in [lines[0], rule, *lines[1:]]:

@@ -1,4 +1,6 @@
-"""Write RESULTS.md, results/PAPER.md, results/OUTPUTS.md and the figures from the records; nothing is measured.
+"""Write RESULTS.md, results/PAPER.md, results/OUTPUTS.md, the figures and the blocks of figures in README.md and docs.
+
+Everything comes from the records; nothing is measured.
 
     python -m benchmarks report
 
@@ -21,6 +23,7 @@ from ..paper.results import Results
 from ..paper.tables import TABLES, read_table
 from ..paper.targets import write_targets
 from ..registry import BENCHMARKS
+from .doc_figures import write_documents
 from .jsonl import read_lines
 from .markdown import format_table
 from .outputs import find_latest, find_version, list_all_judged
@@ -180,3 +183,4 @@ def write_files(folder: Path = RESULTS) -> None:
     (folder.parent / "RESULTS.md").write_text(write_results(records), encoding="utf-8")
     (folder / "PAPER.md").write_text(write_paper_cells(records), encoding="utf-8")
     (folder / "OUTPUTS.md").write_text(write_full_outputs(records), encoding="utf-8")
+    write_documents()
