@@ -27,8 +27,9 @@ from .tables import TABLES, Cell, Row, Table, find_job, read_data, read_table
 DRAWN = ("shape_functions", "num_bases", "params", "params_multi_class")  # tables that `plots` draws
 LEGEND = """\
 Each cell is `ours / published`; **bold**: at least as good as published. One seed, or mean ± standard error (number of
-seeds). `–`: not run, or not published; `no data`: the data set or package was not available; *: our data differ from
-the paper's, no comparison. How each table was measured, with commands and costs: [PAPER](results/PAPER.md)."""
+seeds). Rows: `paper` has the paper's settings, `default` our defaults. `–`: not run, or not published; `no data`: the
+data set or package was not available; *: our data differ from the paper's, no comparison. How each table was measured,
+with commands and costs: [PAPER](results/PAPER.md)."""
 FIT_LEGEND = """\
 `paper`: our exact engine with the paper's settings; `paper, grid`: the same on our grid engine; `default`: our
 estimators at their defaults; `large`: with a larger network and more terms. Published figures have standard deviations
