@@ -137,7 +137,7 @@ class Row:
 class Table:
     """A table of the paper. Its cells are of one kind: fit, throughput, shapes or ratios.
 
-    caption : how it was measured
+    caption : how it was measured; note : what a reader of the table must know
     """
 
     name: str
@@ -149,6 +149,7 @@ class Table:
     rows: Sequence[Row]
     data: Sequence[str] = ()
     n_columns: Sequence[int] = ()
+    note: str = ""
 
     def list_cells(self, quick: bool = False) -> Iterator[Cell]:
         """All cells that have minutes; a quick run has two seeds."""
