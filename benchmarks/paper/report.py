@@ -202,9 +202,9 @@ SLOWER = """\
 faster{exceptions}.** The paper's NBM network is faster than its NAM."""
 REASON = f"""\
 On a CPU, time follows the arithmetic: for each value of a column the NBM network needs
-{count_products(1, *HIDDEN, N_BASES[1]):,} multiplications, a network of NAM {count_products(1, *SUBNET, 1):,}. Our NAM evaluates
-the networks of all columns in one batched product per layer, so their number costs little. The paper's
-figures are of a GPU, where NAM is one small network per column in grouped convolutions, slower than one shared
+{count_products(1, *HIDDEN, N_BASES[1]):,} multiplications, a network of NAM {count_products(1, *SUBNET, 1):,}.
+Our NAM evaluates the networks of all columns in one batched product per layer, so their number costs little. The
+paper's figures are of a GPU, where NAM is one small network per column in grouped convolutions, slower than one shared
 network."""
 
 
