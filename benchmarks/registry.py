@@ -32,6 +32,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         for table in TABLES
     },
     "paper.search": Benchmark("paper.search", "random search over the paper's ranges", keeps_records=True),
+    "paper.fico_splits": Benchmark("paper.fico_splits", "FICO over ten splits, ours and EBM"),
     "paper.throughput": Benchmark("paper.throughput", "rows per second by the paper's rule"),
     "laboratory": Benchmark("accuracy.laboratory", "learners on many real and generated problems", keeps_records=True),
     "readme_table": Benchmark("accuracy.readme_table", "the table of the README", keeps_records=True),

@@ -11,17 +11,16 @@ the present source.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 
+from ..harness import RESULTS
 from ..results.jsonl import append_line
-from ..results.provenance import read_versions
+from ..results.provenance import is_same_source, read_versions
 from .laboratory import LEARNERS, warm_up
 from .measure import Cell, Record, measure, read_records
 
-ROOT = Path(__file__).resolve().parents[2]
-RECORDS = ROOT / "benchmarks" / "results" / "readme.jsonl"
+RECORDS = RESULTS / "readme.jsonl"
 SPLIT = 300
 SETS = {
     "diabetes": "Diabetes, RMSE",
@@ -31,7 +30,6 @@ SETS = {
     "ca": "California Housing, RMSE",
 }  # smallest first; rows are split 80 / 20 by seed SPLIT
 ORDER = ("ours mains", "ours", "EBM mains", "EBM")
-MARK = "<!-- figures -->"
 
 
 def list_cells(key: str) -> dict[str, Cell]:
@@ -44,14 +42,9 @@ def find_records(records: Sequence[Record], key: str) -> dict[str, Record]:
     found: dict[str, Record] = {}
     for name, cell in list_cells(key).items():
         same = [record for record in records if record.cell == cell]
-        if same and _source(same[-1].versions) == _source(read_versions()):
+        if same and is_same_source(same[-1].versions["neuralbasis"], read_versions()["neuralbasis"]):
             found[name] = same[-1]
     return found if len(found) == len(ORDER) else {}
-
-
-def _source(versions: Mapping[str, str]) -> str:
-    """The hash of the source, whatever the number of the release."""
-    return versions["neuralbasis"].partition("+")[2]
 
 
 def write_table(records: Sequence[Record]) -> str:
@@ -71,11 +64,6 @@ def write_table(records: Sequence[Record]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def read_table(text: str) -> str:
-    """The table in the README."""
-    return text.split(MARK)[1].strip("\n") + "\n"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", help=f"with commas, of {', '.join(SETS)}; all by default")
@@ -88,11 +76,10 @@ def main() -> None:
                 record = measure(cell)
                 append_line(RECORDS, asdict(record))
                 print(f"{key}, {name}: {record.metrics}, {record.fit_seconds:.1f} s", flush=True)
-    readme = ROOT / "README.md"
-    before, _, after = readme.read_text(encoding="utf-8").split(MARK)
-    table = write_table(read_records(RECORDS))
-    readme.write_text(f"{before}{MARK}\n{table}{MARK}{after}", encoding="utf-8")
-    print(table)
+    from ..results.doc_figures import write_documents
+
+    write_documents()
+    print(write_table(read_records(RECORDS)))
 
 
 if __name__ == "__main__":

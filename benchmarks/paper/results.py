@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from .. import baselines
-from ..results.markdown import format_mean
-from ..results.provenance import read_versions
+from ..results.markdown import format_error
+from ..results.provenance import hash_files, is_same_source, read_versions
 from ..results.source_versions import SourceVersion
-from .tables import Cell, Job, Row, find_job, read_data
+from .tables import Cell, Job, Row, find_job, read_data, read_file
 
 Record = Mapping[str, Any]  # a line of paper.jsonl
-NO_DATA, NO_PACKAGE, NO_TIME = "data set not available", "package not installed", "not run yet"
-SHORT = {NO_DATA: "no data", NO_PACKAGE: "no package", NO_TIME: "not run"}
-REASONS = {"the data set is not here": NO_DATA, "the package is not here": NO_PACKAGE}  # as older records spell them
+NOT_RUN = "not run yet"
 UNITS = {"": 1, "K": 1e3, "M": 1e6}
 NETWORKS = "networks"  # the learner of jobs that count parameters of torch modules
-WRITTEN_HERE = ("nam", "mlp", "nbm", NETWORKS)
+UNTRAINED = ("throughput", "ratios")  # kinds of jobs that need the networks but not their training
+FILES = {
+    "nam": ("nam", "network_training", "networks"),
+    "mlp": ("mlp", "network_training", "networks"),
+    "nbm": ("nbm",),
+    NETWORKS: ("networks",),
+}  # files of this repository that decide the figures of a learner, beside its package
 LEARNERS = Path(baselines.__file__).resolve().parent
 
 
@@ -31,20 +35,21 @@ class Results:
 
     def __init__(self, records: Sequence[Record]) -> None:
         self.done: dict[str, dict[int, Record]] = {}
+        self.by_epochs: dict[str, dict[int, dict[int, Record]]] = {}  # jobs of shapes
         self.failed: dict[str, str] = {}
-        self.absent: dict[str, str] = {}
+        self.absent: dict[str, str] = {**read_file("absent")["data"], **read_file("absent")["learner"]}
         for record in records:
             self._add(record)
 
     def _add(self, record: Record) -> None:
-        if "absent" in record:
-            self.absent[record["absent"]] = REASONS.get(record["reason"], record["reason"])
-            return
         job = Job(**record["job"])
         if "failed" in record:
-            self.failed[job.seedless] = f"{NO_TIME if 'limit' in record else 'failed'}: {record['failed']}"
+            self.failed[job.seedless] = f"{NOT_RUN if 'limit' in record else 'failed'}: {record['failed']}"
             return
         self.done.setdefault(job.seedless, {})[job.seed] = record
+        if job.kind == "shapes" and "epochs" in job.options:
+            found = self.by_epochs.setdefault(omit_epochs(job), {})
+            found.setdefault(job.options["epochs"], {})[job.seed] = record
         self.failed.pop(job.seedless, None)
         for name in job.needs:
             self.absent.pop(name, None)
@@ -54,41 +59,96 @@ class Results:
         found = self.done.get(find_job(cell).seedless, {})
         return [found[seed] for seed in sorted(found)]
 
+    def find_shapes(self, cell: Cell) -> list[Record]:
+        """Records of a cell of shapes, or those with fewer epochs if there is none: the most epochs count."""
+        if found := self.find(cell):
+            return found
+        found = self.by_epochs.get(omit_epochs(find_job(cell)), {})
+        return [found[max(found)][seed] for seed in sorted(found[max(found)])] if found else []
+
     def find_values(self, cell: Cell) -> list[float]:
         return [record["value"] for record in self.find(cell)]
 
     def explain(self, cell: Cell) -> str:
         """Why a cell has no figures."""
         job = find_job(cell)
-        if job.seedless in self.failed:
-            return self.failed[job.seedless]
-        return next((self.absent[name] for name in job.needs if name in self.absent), NO_TIME)
+        return self.failed.get(job.seedless) or self.find_absent(job) or NOT_RUN
 
-    def explain_briefly(self, cell: Cell) -> str:
-        return SHORT.get(self.explain(cell).partition(":")[0], "failed")
+    def find_absent(self, job: Job) -> str | None:
+        """Why the recorded runs could not run a job; None if data and package are available."""
+        return next((self.absent[name] for name in job.needs if name in self.absent), None)
+
+    def count(self, cells: Sequence[Cell]) -> Counts:
+        n_run = sum(bool(self.find(cell)) for cell in cells)
+        n_able = sum(bool(self.find(cell)) or self.find_absent(find_job(cell)) is None for cell in cells)
+        return Counts(len(cells), n_able, n_run)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Numbers of cells: all, those whose data and package are available, and those with a figure."""
+
+    n_all: int
+    n_able: int
+    n_run: int
+
+
+def omit_epochs(job: Job) -> str:
+    """What a job has in common with the same job of other seeds and epochs."""
+    return replace(job, options={key: value for key, value in job.options.items() if key != "epochs"}).seedless
+
+
+def is_reduced(cell: Cell, records: Sequence[Record]) -> bool:
+    """Whether the records have fewer epochs than the cell."""
+    return any(record["job"]["options"].get("epochs") != find_job(cell).options.get("epochs") for record in records)
 
 
 @lru_cache
-def find_version(learner: str) -> str:
-    """The present version of a learner's package; for networks of this folder with a hash of their files."""
+def find_version(learner: str, kind: str = "fit") -> str:
+    """The present version of what decides a learner's figures: its package, and a hash of files of this repository.
+
+    The version of neuralbasis contains a hash of its source.
+    """
+    learner = name_source(learner, kind)
     version = read_versions()[name_package(learner)]
-    if learner not in WRITTEN_HERE:
+    if learner not in FILES:
         return version
-    files = [LEARNERS / f"{name}.py" for name in (learner, "network_training", "networks")]
-    source = b"".join(path.read_bytes() for path in dict.fromkeys(files) if path.exists())
-    return f"{version}+{hashlib.sha256(source).hexdigest()[:8]}"
+    return f"{version}+{hash_files([LEARNERS / f'{name}.py' for name in FILES[learner]])}"
+
+
+def name_source(learner: str, kind: str) -> str:
+    """The key of what decides a figure: untrained networks depend on their module only."""
+    return NETWORKS if kind in UNTRAINED and learner in FILES else learner
 
 
 def name_package(learner: str) -> str:
     return "torch" if learner == NETWORKS else baselines.LIBRARIES[learner]
 
 
+def is_current(learner: str, kind: str, version: str) -> bool:
+    """Whether a figure was measured with the present source, or with the installed release of another package.
+
+    Our learners: the hash of neuralbasis, and of their file here. Networks of torch: the hash of their files. The
+    figures of a package that is not installed cannot be compared and count as current.
+    """
+    source, present = name_source(learner, kind), find_version(learner, kind)
+    package = name_package(source)
+    if package == "neuralbasis":
+        return is_same_source(version, present)
+    if source in FILES:
+        return version.rpartition("+")[2] == present.rpartition("+")[2]
+    return version == present or read_versions()[package] == "absent"
+
+
 def list_versions(records: Sequence[Record]) -> list[SourceVersion]:
     """The versions that records were measured with."""
     found = []
     for record in records:
-        learner, version = record["job"]["learner"], record["version"]
-        found.append(SourceVersion(f"{name_package(learner)} {version}", version == find_version(learner)))
+        learner, kind, version = record["job"]["learner"], record["job"]["kind"], record["version"]
+        package = name_package(learner)
+        if version.startswith(record["versions"]["torch"]):
+            package = "torch"
+        found.append(SourceVersion(f"{package} {version}", is_current(learner, kind, version)))
     return found
 
 
@@ -110,9 +170,8 @@ def format_published(row: Row, data: str) -> str:
 
 
 def format_values(values: Sequence[float], data: str) -> str:
-    """Mean ± deviation and the number of seeds."""
-    text = format_mean(values, read_data()[data].places)
-    return f"{text} ({len(values)})" if values else text
+    """Mean; of several seeds also ± standard error and their number."""
+    return format_error(values, read_data()[data].places)
 
 
 def is_at_least_as_good(values: Sequence[float], row: Row, data: str) -> bool | None:

@@ -8,6 +8,9 @@ should end in time and take at most a third of the budget, by what similar cells
 failed is not run again as long as the version is the same: the source for our learners, the package for others
 (`--any-version` accepts every version, `--again` always runs). A cell that ran out of time is tried again with a limit
 that is half as long again. A killed run can be continued. `--list` shows the plan.
+
+The 100 models of each row of shape_functions are run in pieces of a few models. The report states how many models were
+run, and how many epochs if `--epochs` lowered them.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -37,7 +40,7 @@ from ..harness import (
 )
 from ..results.jsonl import append_line, read_lines
 from ..results.provenance import describe_origin, read_versions
-from .results import NETWORKS, NO_DATA, NO_PACKAGE, find_version
+from .results import NETWORKS, find_version, is_current
 from .tables import TABLES, Cell, Job, find_job, read_data, read_file, read_model, read_table
 
 RECORDS = RESULTS / "paper.jsonl"
@@ -59,7 +62,21 @@ def list_cells(given: argparse.Namespace) -> list[Cell]:
         and (not given.seed or cell.seed in given.seed)
         and (options is None or cell.options == options)
     ]  # fmt: skip
+    if given.epochs is not None:
+        cells = [limit_epochs(cell, given.epochs) for cell in cells]
     return sorted(cells, key=lambda cell: (cell.seed, -cell.value, cell.minutes))
+
+
+def limit_epochs(cell: Cell, epochs: int) -> Cell:
+    """The cell with fewer epochs; the report states them."""
+    full = find_job(cell).options.get("epochs")
+    if read_table(cell.table).kind != "shapes" or full is None:
+        raise ValueError(
+            f"--epochs is for shape_functions with --variant paper or grid, or --model NAM; got {cell.title}"
+        )
+    if epochs >= full:
+        return cell
+    return replace(cell, epochs=epochs, minutes=cell.minutes * epochs / full)
 
 
 def find_absent(cells: Sequence[Cell]) -> dict[str, str]:
@@ -101,7 +118,7 @@ class History:
         """The latest record of this job, failed or not, with the present version."""
         same = self.by_job.get(job.key, [])
         if not self.any_version:
-            same = [line for line in same if line["version"] == find_version(job.learner)]
+            same = [line for line in same if is_current(job.learner, job.kind, line["version"])]
         return same[-1] if same else None
 
     def estimate(self, cell: Cell, job: Job) -> float:
@@ -182,7 +199,7 @@ def run_cell(cell: Cell, job: Job, limit: float | None) -> Line:
     place = {name: value for name, value in asdict(cell).items() if name not in ("value", "minutes", "quick")}
     for cached in (read_versions, find_version):  # the child process reads the source as it is now
         cached.cache_clear()
-    version, origin, start = find_version(job.learner), describe_origin(), time.monotonic()
+    version, origin, start = find_version(job.learner, job.kind), describe_origin(), time.monotonic()
     fields: Line = {}
     try:
         fields = json.loads(run_child("benchmarks.paper.jobs", json.dumps(asdict(job)), limit))
@@ -206,16 +223,6 @@ def write_outcome(line: Mapping[str, Any]) -> str:
 
 def log(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
-
-
-def note_absent(absent: Mapping[str, str], out: Path | None, history: History) -> None:
-    """Print and record what is not available; the record has no folders of this machine."""
-    known = {line["absent"] for line in history.lines if "absent" in line}
-    for name, reason in absent.items():
-        log(f"skipped: {name}: {reason}")
-        if out is not None and name not in known:
-            reason = NO_DATA if name in read_data() else NO_PACKAGE
-            append_line(out, {"absent": name, "reason": reason, **describe_origin()})
 
 
 def split_absent(cells: Sequence[Cell], absent: Mapping[str, str]) -> tuple[list[Cell], int]:
@@ -246,6 +253,9 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", nargs="+", type=int, metavar="N")
     parser.add_argument("--set", nargs="+", type=read_option, metavar="NAME=VALUE", help="options of a row, n_bases=5")
     parser.add_argument("--budget", type=read_seconds, metavar="TIME", help="duration such as 90s, 20m or 2h")
+    parser.add_argument(
+        "--epochs", type=int, metavar="N", help="fewer epochs, for models of shape_functions; the report states them"
+    )
     parser.add_argument("--again", action="store_true", help="also run cells that are done")
     parser.add_argument("--any-version", action="store_true", help="accept records of any version")
     parser.add_argument("--list", action="store_true", help="show the plan with estimated times")
@@ -261,14 +271,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"there is no table {', '.join(unknown)}; tables are {', '.join(TABLES)}")
     out = given.out or (None if given.quick else RECORDS)
     history = History(read_lines(out), given.any_version)
-    cells = list_cells(given)
+    try:
+        cells = list_cells(given)
+    except ValueError as error:
+        parser.error(str(error))
     if not cells:
         parser.error("no cell matches these options; --list shows all")
     absent = find_absent(cells)
     if given.list:
         show_plan(split_absent(cells, absent)[0], history)
         return
-    note_absent(absent, out, history)
+    for name, reason in absent.items():
+        log(f"skipped: {name}: {reason}")
     able, n_absent = split_absent(cells, absent)
     counts = run_cells(able, out, history, Budget(given.budget), given.again)
     log(", ".join(f"{count} {name}" for name, count in [*counts.items(), ("skipped", n_absent)] if count))

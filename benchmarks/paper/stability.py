@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+MODELS = 100  # of the paper; with fewer there is no verdict
+
 
 @dataclass(frozen=True, eq=False)
 class Spread:

@@ -14,7 +14,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """The first column is left-aligned, all others are right-aligned."""
     lines = [list(header), *[list(row) for row in rows]]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    widths = [max(2, *(len(line[column]) for line in lines)) for column in range(len(header))]  # a rule is at least -:
     rule = ["-" * widths[0], *["-" * (width - 1) + ":" for width in widths[1:]]]
     formatted = []
     for line in [lines[0], rule, *lines[1:]]:
@@ -46,6 +46,18 @@ def format_mean(values: Sequence[float], places: int) -> str:
         return "not run"
     text = f"{statistics.fmean(values):,.{places}f}"
     return text if len(values) < 2 else f"{text} ± {statistics.stdev(values):,.{places}f}"
+
+
+def format_error(values: Sequence[float], places: int) -> str:
+    """Mean, and with two values or more ± standard error and their number.
+
+    >>> format_error([1.0, 2.0, 3.0], 3), format_error([1.0], 3)
+    ('2.000 ± 0.577 (3)', '1.000')
+    """
+    if len(values) < 2:
+        return format_mean(values, places)
+    error = statistics.stdev(values) / math.sqrt(len(values))
+    return f"{statistics.fmean(values):,.{places}f} ± {error:,.{places}f} ({len(values)})"
 
 
 def format_verdict(met: bool | None) -> str:

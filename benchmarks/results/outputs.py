@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..registry import BENCHMARKS
-from .provenance import read_versions
+from .provenance import is_same_source, read_versions
 from .source_versions import SourceVersion
 
 VERDICTS = ("met", "missed")
@@ -37,7 +37,7 @@ def find_latest(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]
 
 def find_version(record: Mapping[str, Any]) -> SourceVersion:
     version = record["versions"]["neuralbasis"]
-    return SourceVersion(f"neuralbasis {version}", version == read_versions()["neuralbasis"])
+    return SourceVersion(f"neuralbasis {version}", is_same_source(version, read_versions()["neuralbasis"]))
 
 
 def read_tables(text: str) -> list[list[list[str]]]:

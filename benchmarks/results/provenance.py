@@ -8,6 +8,7 @@ import hashlib
 import os
 import platform
 import subprocess
+from collections.abc import Sequence
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -69,15 +70,30 @@ MEASURED = (
 
 
 def _hash_source() -> str:
-    """A hash of the code on the way from a table to predictions, without comments and docstrings."""
+    """A hash of the code on the way from a table to predictions."""
     spec = find_spec("neuralbasis")
     if spec is None or spec.origin is None:
         return "unknown"
-    root, digest = Path(spec.origin).parent, hashlib.sha256()
-    for path in sorted(path for name in MEASURED for path in [root / name, *(root / name).rglob("*.py")]):
-        if path.suffix == ".py":
-            digest.update(ast.dump(_strip_docstrings(ast.parse(path.read_text(encoding="utf-8")))).encode())
+    root = Path(spec.origin).parent
+    found = sorted(path for name in MEASURED for path in [root / name, *(root / name).rglob("*.py")])
+    return hash_files([path for path in found if path.suffix == ".py"])
+
+
+def hash_files(paths: Sequence[Path]) -> str:
+    """A hash of Python files without comments and docstrings."""
+    digest = hashlib.sha256()
+    for path in paths:
+        digest.update(ast.dump(_strip_docstrings(ast.parse(path.read_text(encoding="utf-8")))).encode())
     return digest.hexdigest()[:8]
+
+
+def is_same_source(version: str, present: str) -> bool:
+    """Whether two versions of neuralbasis have the same source, whatever the number of the release.
+
+    >>> is_same_source("0.1.0+6ecb334f", "0.2.0+6ecb334f"), is_same_source("0.2.0", "0.2.0+6ecb334f")
+    (True, False)
+    """
+    return version.partition("+")[2] == present.partition("+")[2]
 
 
 def _strip_docstrings(tree: ast.Module) -> ast.Module:

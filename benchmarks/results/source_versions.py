@@ -16,6 +16,15 @@ class SourceVersion:
     is_present: bool
 
 
+def mark_older(versions: Iterable[SourceVersion]) -> str:
+    """The mark of an older version, without its number.
+
+    >>> mark_older([SourceVersion("a 1", True)]), mark_older([SourceVersion("a 0", False)])
+    ('', '†')
+    """
+    return "" if all(version.is_present for version in versions) else OLDER
+
+
 @dataclass
 class VersionIndex:
     """Numbers the versions of a report in the order of their first use."""
@@ -33,8 +42,7 @@ class VersionIndex:
         if not found:
             return ""
         numbers = sorted(self.numbers.setdefault(version, len(self.numbers) + 1) for version in found)
-        older = "" if all(version.is_present for version in found) else OLDER
-        return f"[{', '.join(map(str, numbers))}]{older}"
+        return f"[{', '.join(map(str, numbers))}]{mark_older(found)}"
 
     def write_legend(self) -> str:
         return "\n".join(

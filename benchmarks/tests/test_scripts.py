@@ -71,6 +71,20 @@ def assert_positive(numbers: list[float]) -> None:
     assert all(math.isfinite(number) and number > 0 for number in numbers)
 
 
+@needs_ebm
+def test_fico_splits() -> None:
+    summary, by_split = read_tables(run("paper.fico_splits", "--quick"))
+    assert summary.names == ["main effects", "with pairs"]
+    assert [row[5] for row in summary.rows] == ["0.8048 / 0.7985", "0.8029 / 0.7998"]
+    assert all("±" in cell and cell.endswith("(2)") for row in summary.rows for cell in row[1:4])
+    assert by_split.names == ["0", "1"]
+    ours, ebm = by_split.numbers("ours, main effects"), by_split.numbers("EBM, main effects")
+    assert_positive([*ours, *ebm])
+    assert summary.numbers("ours")[0] == pytest.approx(np.mean(ours), abs=1e-4)
+    gain = float(np.mean(ours) - np.mean(ebm))
+    assert summary.numbers("ours - EBM, paired")[0] == pytest.approx(gain, abs=2e-4)
+
+
 def test_main_effects() -> None:
     (table,) = read_tables(run("main_effects", "--quick", "--only", "ca"))
     assert [row[:2] for row in table.rows] == [

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from ..real import read_heloc
 from .source import File, Source
@@ -19,8 +22,14 @@ LEVELS = {"MaxDelq2PublicRecLast12M": 10, "MaxDelqEver": 8}
 
 def read(paths: Sequence[Path], sizes: Sizes) -> tuple[Part, Part, Part]:
     with naming(paths[0], "RiskPerformance and 23 columns of whole numbers"):
-        data = read_heloc()
-    return split_shares(data.X.astype(dict.fromkeys(LEVELS, "category")), data.y, data.task)
+        X, y = read_rows()
+    return split_shares(X, y, "classification")
+
+
+def read_rows() -> tuple[Any, np.ndarray]:
+    """All rows in raw columns, in the order of the file."""
+    data = read_heloc()
+    return data.X.astype(dict.fromkeys(LEVELS, "category")), data.y
 
 
 FICO = Source(

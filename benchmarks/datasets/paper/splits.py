@@ -90,12 +90,14 @@ def split_last(
     return take(X, y, train), take(X, y, valid), take(X, y, test)
 
 
-def draw(rows: np.ndarray, size: float | int, y: np.ndarray, task: str) -> tuple[np.ndarray, np.ndarray]:
+def draw(
+    rows: np.ndarray, size: float | int, y: np.ndarray, task: str, seed: int = SEED
+) -> tuple[np.ndarray, np.ndarray]:
     """Split row numbers into the rest and a share or number of them; both in the order of the file."""
     from sklearn.model_selection import train_test_split
 
     strata = y[rows] if task == "classification" else None
-    kept, drawn = train_test_split(rows, test_size=size, random_state=SEED, stratify=strata)
+    kept, drawn = train_test_split(rows, test_size=size, random_state=seed, stratify=strata)
     return np.sort(kept), np.sort(drawn)
 
 

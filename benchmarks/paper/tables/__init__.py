@@ -17,7 +17,7 @@ from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
 TABLES = (
-    "params_and_throughput", "comparison", "comparison_sota", "num_bases", "num_subnets", "shape_functions", "params",
+    "comparison", "comparison_sota", "num_bases", "num_subnets", "shape_functions", "params_and_throughput", "params",
     "params_multi_class",
 )  # fmt: skip
 LOWER_IS_BETTER = ("rmse", "mse", "error")
@@ -73,7 +73,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Cell:
-    """A place in a table; `value` is its priority, `minutes` an estimate for two cores."""
+    """A place in a table.
+
+    epochs : replaces the table's number; value : its priority; minutes : an estimate for two cores
+    """
 
     table: str
     data: str
@@ -82,6 +85,7 @@ class Cell:
     seed: int = 0
     options: dict[str, Any] = field(default_factory=dict)
     quick: bool = False
+    epochs: int | None = None
     value: float = 0.0
     minutes: float = 1.0
 
@@ -96,7 +100,8 @@ class Cell:
         given = shlex.join(
             ["python", "-m", "benchmarks", "run", f"paper.{self.table}", *names, "--seed", str(self.seed)]
         )
-        return f"{given}{' --set' if self.options else ''}{self.format_options(' ')} --again"
+        epochs = "" if self.epochs is None else f" --epochs {self.epochs}"
+        return f"{given}{' --set' if self.options else ''}{self.format_options(' ')}{epochs} --again"
 
     def format_options(self, before: str) -> str:
         return "".join(f"{before}{name}={value}" for name, value in self.options.items())
@@ -130,7 +135,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the paper. Its cells are of one kind: fit, throughput, shapes or ratios."""
+    """A table of the paper. Its cells are of one kind: fit, throughput, shapes or ratios.
+
+    caption : how it was measured; note : what a reader of the table must know
+    """
 
     name: str
     label: str
@@ -141,6 +149,7 @@ class Table:
     rows: Sequence[Row]
     data: Sequence[str] = ()
     n_columns: Sequence[int] = ()
+    note: str = ""
 
     def list_cells(self, quick: bool = False) -> Iterator[Cell]:
         """All cells that have minutes; a quick run has two seeds."""
@@ -150,7 +159,7 @@ class Table:
                 for data, guess in minutes.items():
                     for seed in range(min(n_seeds, 2) if quick else n_seeds):
                         place = self.name, data, row.model, variant, seed
-                        yield Cell(*place, row.options, quick, row.find_value(variant, data), guess)
+                        yield Cell(*place, row.options, quick, None, row.find_value(variant, data), guess)
 
     def find_row(self, cell: Cell) -> Row:
         return next(row for row in self.rows if (row.model, row.options) == (cell.model, cell.options))
@@ -202,6 +211,8 @@ def find_job(cell: Cell) -> Job:
         options |= read_file("optimal_hyper")[recipe["settings"]][cell.data]
     if table.kind == "ratios":
         options |= {"models": cell.model.split(" / "), "n_columns": table.n_columns}
+    if cell.epochs is not None:
+        options["epochs"] = cell.epochs
     together = table.find_row(cell).together.get(cell.variant, 1)
     return Job(
         table.kind, cell.data, recipe["learner"], options | cell.options, cell.seed, cell.quick,
