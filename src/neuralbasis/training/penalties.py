@@ -9,7 +9,8 @@ shapes are flattened, strong ones are hardly penalised. A shape may be sharp in 
 effect around each knot, an interaction in each block of its table. These local weights (of curvature, and of the slopes
 of interactions) grow with training: penalised from the start, a shape would never bend.
 `noise` is the validation loss divided by that of the constant model.
-DIFF: the paper has the output penalty only, on f before classes are mixed; here it is on the contributions.
+PAPER §3.2: the output penalty is on f before classes are mixed, as here if classes are tied. DIFF: with coefficients
+for each class, it is on the contributions; the other penalties are ours.
 """
 
 from __future__ import annotations
