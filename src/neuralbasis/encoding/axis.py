@@ -97,7 +97,8 @@ class Axis:
         if len(self.knots) == 1:
             return self
         if not moves and self.levels is None:
-            keep = np.unique(np.rint(np.linspace(0, len(self.knots) - 1, max_knots)).astype(int))
+            spaced = (np.linspace(0, 1, len(self.knots)) + self.places) / 2  # even steps of both
+            keep = np.unique(np.searchsorted(spaced, np.linspace(0, 1, max_knots)).clip(max=len(self.knots) - 1))
             return replace(self, knots=self.knots[keep], places=self.places[keep])
         if len(self.knots) <= max_knots:
             return replace(self, places=_round_places(self.places, last))

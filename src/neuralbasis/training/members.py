@@ -192,7 +192,7 @@ class MemberGroup:
 
     def refresh(self, noise: float) -> None:
         """Update the weights of the penalties every 10 steps."""
-        if self.is_owned and self.step % 10 == 0:
+        if self.is_owned and self.penalty.adapts and self.step % 10 == 0:
             with torch.no_grad():
                 self.penalty.refresh(self.net.table(self.grid.points), noise, self.step / self.settings.max_steps)
 

@@ -138,6 +138,11 @@ class Penalty:
         self.output_penalty = output_penalty
         self.share = torch.from_numpy(share.astype(np.float32)).to(device)[:, None]
 
+    @property
+    def adapts(self) -> bool:
+        """Whether any weight depends on the shapes."""
+        return self.edges is not None or self.bends is not None or len(self.loose) > 0
+
     def refresh(self, table: Tensor, noise: Tensor | float, progress: float = 1.0) -> None:
         """Adapt the weights of the penalties to the current shapes; `noise` is a number or one (C,) per channel."""
         scale = noise / self.n_rows
