@@ -322,13 +322,6 @@ def test_networks_need_numbers() -> None:
         nam.fit(make_table(10), X[:, 0], "regression", 0, units="tanh")
 
 
-def test_the_paper_s_penalty_is_converted() -> None:
-    """Mean over terms, whole squared error -> sum over terms, half of it."""
-    assert nbm.convert_penalty(0.8, "regression", 8) == pytest.approx(0.05)
-    assert nbm.convert_penalty(0.8, "classification", 8) == pytest.approx(0.1)
-    assert [nbm.count_terms(54, order) for order in (1, 2, 3)] == [54, 1485, 26_289]
-
-
 @pytest.mark.parametrize("engine", ["exact", "grid"])
 def test_the_paper_s_model_learns(engine: str) -> None:
     X, new = make_table(800), make_table(300, seed=1)

@@ -76,7 +76,9 @@ class NetworkConfig(SettingsGroup):
     fourier : int
         Number of random frequencies of the network's input; 0 is the paper's form.
     batch_norm : bool
-        Batch normalization in the basis network.
+        Batch normalization in the basis network, of its outputs too.
+    relu_bases : bool
+        Whether basis functions are at least 0, by a ReLU on the network's outputs.
     dropout, basis_dropout : float
         Shares of hidden units and of basis values that training drops.
     tied_classes : bool or None
@@ -90,8 +92,13 @@ class NetworkConfig(SettingsGroup):
     staged : bool
         Train interactions after the main effects, on what these leave unexplained. False trains one network of all
         terms (the paper), without boosted steps, and one member unless `outer_bags` is a number.
+    plain_training : bool
+        Plain AdamW as in the paper: a cosine schedule from the first step, betas 0.9 and 0.999, the weights of the last
+        step, each row once in an epoch, one learning rate for any number of terms. By default, the rate warms up and
+        shrinks with many interactions, the second beta is 0.99, the last 5 % of the steps are averaged, and rows of
+        rare classes are drawn more often with a lower weight.
     output_penalty, weight_decay : float
-        The paper's penalty on contributions, and AdamW's penalty on weights.
+        The paper's penalty on the mean square of the contributions over rows and terms, and AdamW's penalty on weights.
     batch_size : int or None
         Rows in a batch. None depends on the number of rows.
     max_epochs : float or None
@@ -111,7 +118,8 @@ class NetworkConfig(SettingsGroup):
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "paper": {
             "scaling": "minmax", "engine": "exact", "hidden": (256, 128, 128), "n_bases": 100,
-            "n_interaction_bases": 200, "fourier": 0, "batch_norm": True, "tied_classes": True, "staged": False,
+            "n_interaction_bases": 200, "fourier": 0, "batch_norm": True, "relu_bases": True, "tied_classes": True,
+            "staged": False, "plain_training": True,
         },
     }  # fmt: skip
 
@@ -122,12 +130,14 @@ class NetworkConfig(SettingsGroup):
     n_subnets: int = 1
     fourier: int = 16
     batch_norm: bool = False
+    relu_bases: bool = False
     dropout: float = 0.0
     basis_dropout: float = 0.0
     tied_classes: bool | None = None
     engine: str = "grid"
     scaling: str | None = None
     staged: bool = True
+    plain_training: bool = False
     output_penalty: float = 0.0
     weight_decay: float = 1e-5
     batch_size: int | None = None
@@ -141,7 +151,7 @@ class NetworkConfig(SettingsGroup):
             require_integer(name, getattr(self, name), 1, others="None or ")
         for name, kind in {
             "dropout": "share", "basis_dropout": "share", "output_penalty": "amount", "weight_decay": "amount",
-            "batch_norm": "flag", "staged": "flag", "hidden": "sizes",
+            "batch_norm": "flag", "relu_bases": "flag", "staged": "flag", "plain_training": "flag", "hidden": "sizes",
         }.items():  # fmt: skip
             require(name, getattr(self, name), kind)
         for name, kind in {
@@ -154,6 +164,12 @@ class NetworkConfig(SettingsGroup):
             require(name, getattr(self, name), choices.__contains__, f"one of {choices}")
         require("basis", self.basis, lambda v: v in ("mlp", "spline") or callable(v), "'mlp', 'spline' or a callable")
         object.__setattr__(self, "hidden", tuple(self.hidden))
+
+    @property
+    def axis_scaling(self) -> str:
+        """How columns are placed. Without common places, as in the exact engine, min-max knots can follow the rows."""
+        scaling = self.scaling or "quantile"
+        return "linear" if (scaling, self.engine) == ("minmax", "exact") else scaling
 
 
 @dataclass(frozen=True)

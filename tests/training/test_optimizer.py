@@ -19,7 +19,7 @@ def test_steps_are_torch_s_adamw(weight_decay):
     mine, reference = draw_module(), draw_module()
     flat = FlatAdamW(mine.parameters(), weight_decay, averaging=7)
     other = torch.optim.AdamW(
-        reference.parameters(), betas=FlatAdamW.betas, eps=FlatAdamW.epsilon, weight_decay=weight_decay
+        reference.parameters(), betas=flat.betas, eps=FlatAdamW.epsilon, weight_decay=weight_decay
     )
     generator, average = torch.Generator().manual_seed(1), None
     for step in range(1, 51):

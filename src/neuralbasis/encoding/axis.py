@@ -18,7 +18,7 @@ import numpy as np
 from ..data.columns import check_finite, distinct_values
 from ..readonly import freeze, freeze_fields
 
-SCALINGS = ("quantile", "minmax", "gaussian")
+SCALINGS = ("quantile", "minmax", "gaussian")  # and "linear": min-max places at knots that follow the rows
 KINDS = ("continuous", "nominal", "ordinal")
 MIN_GAP = float(np.finfo(np.float32).eps)  # between places, which are single precision
 _ONE_KNOT, _ONE_PLACE = freeze(np.zeros(1)), freeze(np.full(1, 0.5))
@@ -87,15 +87,19 @@ class Axis:
         part = (place - left).reshape(-1, *[1] * (cells.ndim - 1))
         return (1 - part) * cells[left] + part * cells[left + 1]
 
-    def coarsen(self, max_knots: int) -> Axis:
+    def coarsen(self, max_knots: int, moves: bool = True) -> Axis:
         """An axis with at most `max_knots` knots, all of them knots of this axis.
 
-        Places move to the nearest of `max_knots` even ones, so all interactions share few points. If there are too many
-        levels, the heaviest are kept and the others are encoded as unseen.
+        Places move to the nearest of `max_knots` even ones, so all interactions share few points; without `moves`, they
+        stay. If there are too many levels, the heaviest are kept and the others are encoded as unseen.
         """
         last = max_knots - 1
         if len(self.knots) == 1:
             return self
+        if not moves and self.levels is None:
+            spaced = (np.linspace(0, 1, len(self.knots)) + self.places) / 2  # even steps of both
+            keep = np.unique(np.searchsorted(spaced, np.linspace(0, 1, max_knots)).clip(max=len(self.knots) - 1))
+            return replace(self, knots=self.knots[keep], places=self.places[keep])
         if len(self.knots) <= max_knots:
             return replace(self, places=_round_places(self.places, last))
         if self.levels is None:
@@ -169,10 +173,12 @@ def _choose_knots(
         even = np.linspace(0.0, 1.0, max_knots)
         ends = distinct[:, [0, -1]]
         return [_drop_close(np.minimum(low * (1 - even) + high * even, high), even) for low, high in ends]
-    scaled = _scale(distinct, mass, scaling)
+    is_linear = scaling == "linear"
+    scaled = _scale(distinct, mass, "quantile" if is_linear and n_values > max_knots else scaling)
     if n_values > max_knots:
-        return [_group_values(*column, max_knots) for column in zip(distinct, mass, scaled, strict=True)]
-    if scaling != "minmax":
+        found = [_group_values(*column, max_knots) for column in zip(distinct, mass, scaled, strict=True)]
+        return [_spread(knots, own) for (knots, _), own in zip(found, distinct, strict=True)] if is_linear else found
+    if scaling not in ("minmax", "linear"):
         return zip(distinct, _round_places(scaled, max_knots - 1), strict=True)
     return map(_drop_close, distinct, scaled)
 
@@ -183,7 +189,7 @@ def _scale(distinct: np.ndarray, mass: np.ndarray, scaling: str) -> np.ndarray:
     low, high = distinct[:, :1], distinct[:, -1:]
     unit = np.where(np.maximum(-low, high) > 1, 0.5, 1.0)
     minmax = (distinct * unit - low * unit) / (high * unit - low * unit)
-    if scaling == "minmax":
+    if scaling in ("minmax", "linear"):
         return minmax
     rank = (np.cumsum(mass, axis=1) - mass / 2) / mass.sum(axis=1, keepdims=True)
     if scaling == "gaussian":
@@ -210,6 +216,12 @@ def _drop_close(knots: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.n
             keep.append(index)
     keep[-1] = len(knots) - 1
     return knots[keep], places[keep]
+
+
+def _spread(knots: np.ndarray, distinct: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """These knots between the smallest and the largest value, at their min-max places."""
+    whole = np.unique(np.r_[distinct[0], knots[1:-1], distinct[-1]])
+    return _drop_close(whole, _scale(whole[None], whole[None], "minmax")[0])
 
 
 def _group_values(

@@ -154,19 +154,22 @@ def lay_out(
     terms: Sequence[Term],
     max_knots: Mapping[int, int],
     anchors: Mapping[int, Anchor] | None = None,
+    moves: bool = True,
 ) -> Layout:
     """The layout of terms, with features and terms sorted by name.
 
     Sorting by name makes a model independent of the order of columns: it fixes which input of a basis a feature is and
     in which order terms are summed. `max_knots` is the limit per axis for each order of interactions. Interactions are
-    anchored at the features of `anchors`.
+    anchored at the features of `anchors`. `moves` is that of `Axis.coarsen`.
     """
     terms = [tuple(sorted(term, key=lambda feature: axes[feature].name)) for term in terms]
     terms = sorted(terms, key=lambda term: (len(term), [axes[feature].name for feature in term]))
-    return flatten(axes, terms, _choose_axes(axes, terms, max_knots), anchors or {})
+    return flatten(axes, terms, _choose_axes(axes, terms, max_knots, moves), anchors or {})
 
 
-def _choose_axes(axes: Sequence[Axis], terms: Sequence[Term], max_knots: Mapping[int, int]) -> list[tuple[Axis, ...]]:
+def _choose_axes(
+    axes: Sequence[Axis], terms: Sequence[Term], max_knots: Mapping[int, int], moves: bool
+) -> list[tuple[Axis, ...]]:
     """Axes of every term, nested in those of lower-order terms.
 
     An interaction of order o has at most max_knots[o] knots per feature. If all features but one have at most two
@@ -176,7 +179,7 @@ def _choose_axes(axes: Sequence[Axis], terms: Sequence[Term], max_knots: Mapping
     for feature in {feature for term in terms if len(term) > 1 for feature in term}:
         axis = axes[feature]
         for order in sorted(max_knots):  # each from the one before: axes are nested
-            axis = coarse[order, feature] = axis.coarsen(max_knots[order])
+            axis = coarse[order, feature] = axis.coarsen(max_knots[order], moves)
     found = []
     for term in terms:
         own = tuple(axes[feature] for feature in term)

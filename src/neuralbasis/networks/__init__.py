@@ -3,5 +3,15 @@
 from .basis import Basis, SplineBasis
 from .basis_net import BasisNet, OrderPoints, Points
 from .mlp import LinearStartBasis, MLPBasis
+from .paper import paper_settings
 
-__all__ = ["Basis", "BasisNet", "LinearStartBasis", "MLPBasis", "OrderPoints", "Points", "SplineBasis"]
+__all__ = [
+    "Basis",
+    "BasisNet",
+    "LinearStartBasis",
+    "MLPBasis",
+    "OrderPoints",
+    "Points",
+    "SplineBasis",
+    "paper_settings",
+]

@@ -29,7 +29,8 @@ class MLPBasis(Basis):
     max_frequency : highest frequency, in periods over the whole axis
     decay : a frequency f enters with amplitude (1 + f)^-decay
     batch_norm : normalise hidden units and outputs over the weighted points
-    dropout : share of hidden units dropped in training
+    relu_bases : whether outputs end with a ReLU
+    dropout : share of hidden units dropped in training. DIFF: for a point, hence for all rows that share it in a batch
     generator : source of the initial weights
 
     Examples
@@ -58,9 +59,10 @@ class MLPBasis(Basis):
         batch_norm: bool = True,
         dropout: float = 0.0,
         generator: torch.Generator | None = None,
+        relu_bases: bool = False,
     ):
         super().__init__(n_inputs, n_bases, n_copies)
-        self.dropout = dropout
+        self.dropout, self.relu_bases = dropout, relu_bases
         self._last_inputs: tuple[Tensor | None, Tensor] = (None, torch.empty(0))
         self._draw_frequencies(fourier, max_frequency, decay, generator)
         sizes = [n_inputs + 2 * fourier, *hidden, n_bases]
@@ -95,7 +97,7 @@ class MLPBasis(Basis):
                 values = functional.relu(values)
                 if self.dropout:  # torch copies the values even at dropout 0
                     values = functional.dropout(values, self.dropout, self.training)
-        return values
+        return functional.relu(values) if self.relu_bases else values
 
     def _inputs(self, points: Tensor) -> Tensor:
         """(P, o) -> (Q, P, o + 2F); cached, since the points of a grid never change."""

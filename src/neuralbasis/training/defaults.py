@@ -134,7 +134,7 @@ def _make_basis(config: FitConfig, order: int, n_terms: int, generator: torch.Ge
         return SplineBasis(order, n_bases, copies)
     return MLPBasis(
         order, n_bases, copies, network.hidden, network.fourier, MAX_FREQUENCY[order], 1.5, network.batch_norm,
-        network.dropout, generator,
+        network.dropout, generator, network.relu_bases,
     )  # fmt: skip
 
 
@@ -194,9 +194,12 @@ def make_wide_settings(config: FitConfig, n_rows: int, n_drawn: int) -> list[Set
 
 def make_settings(
     config: FitConfig, n_rows: int, n_drawn: int, order: int = 1, n_active: float = 0.0, tied: bool = False,
-    information: float = 1.0, title: str | None = None,
+    information: float = 1.0, title: str | None = None, n_terms: int = 1,
 ) -> Settings:  # fmt: skip
     """Settings of a stage; an epoch draws `n_drawn` rows.
+
+    PAPER §3.2: the output penalty is on the mean of f² over rows and terms, beside the squared error. Ours is on the
+    sum over terms, beside half the squared error.
 
     "auto" batch sizes follow the number of rows; "auto" steps follow the number of rows and their information. Adam
     moves every coefficient equally, so scores move faster the more interactions are active in a row: the rate shrinks
@@ -214,16 +217,20 @@ def make_settings(
     if config.network.max_epochs is not None:
         max_steps = max(1, math.ceil(config.network.max_epochs * n_drawn / min(batch_size, n_drawn)))
     tolerance, factor = config.network.early_stopping_tolerance, choose_smoothness(config)
+    plain = config.network.plain_training
     kind = {1: "main effects", 2: "pairs", 3: "triples"}[order] if config.network.staged else "all terms"
     return Settings(
-        learning_rate=config.learning_rate * min(1.0, math.sqrt(40 / max(n_active, 1.0))),
+        learning_rate=config.learning_rate * (1.0 if plain else min(1.0, math.sqrt(40 / max(n_active, 1.0)))),
         weight_decay=config.network.weight_decay,
         batch_size=batch_size,
         max_steps=max_steps,
         early_stopping_rounds=config.early_stopping_rounds,
         early_stopping_tolerance=None if tolerance is None else float(tolerance),
         smoothness={kind: (factor * strength, floor) for kind, (strength, floor) in SMOOTHNESS.items()},
-        output_penalty=config.network.output_penalty,
+        output_penalty=config.network.output_penalty / n_terms * (1.0 if config.classifier else 0.5),
+        beta=0.999 if plain else 0.99,
+        warm_up=0.0 if plain else 0.05,
+        averaging=0.0 if plain else 0.05,
         time_limit=config.time_limit,
         verbose=bool(config.verbose),
         callbacks=tuple(config.callbacks or ()),

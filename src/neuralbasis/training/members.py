@@ -46,6 +46,10 @@ class Settings:
     early_stopping_tolerance: float | None = 0.0
     smoothness: Smoothness = field(default_factory=lambda: {1: (3.0, 3.0), 2: (3.0, 3.0), 3: (3.0, 3.0)})
     output_penalty: float = 0.0
+    # DIFF: AdamW's second beta is usually 0.999, too slow for a few hundred steps; the paper has no warm-up and keeps
+    # the last weights.
+    beta: float = 0.99
+    warm_up: float = 0.05  # share of the steps
     averaging: float = 0.05
     time_limit: float | None = None
     verbose: bool = False
@@ -178,7 +182,8 @@ class MemberGroup:
     def __post_init__(self) -> None:
         settings, net = self.settings, self.net
         self.held_weights = self.rows.validation_parts(torch.from_numpy(self.held).to(self.grid.device))
-        self.optimizer = FlatAdamW(net.parameters(), settings.weight_decay, settings.averaging * settings.max_steps)
+        averaging = settings.averaging * settings.max_steps
+        self.optimizer = FlatAdamW(net.parameters(), settings.weight_decay, averaging, settings.beta)
         net.train()
 
     @property
@@ -187,7 +192,7 @@ class MemberGroup:
 
     def refresh(self, noise: float) -> None:
         """Update the weights of the penalties every 10 steps."""
-        if self.is_owned and self.step % 10 == 0:
+        if self.is_owned and self.penalty.adapts and self.step % 10 == 0:
             with torch.no_grad():
                 self.penalty.refresh(self.net.table(self.grid.points), noise, self.step / self.settings.max_steps)
 
@@ -195,7 +200,8 @@ class MemberGroup:
         """Take a step along the gradients."""
         self.step += 1
         if self.is_owned:
-            self.optimizer.step(self.settings.learning_rate * schedule(self.step / self.settings.max_steps))
+            share = schedule(self.step / self.settings.max_steps, self.settings.warm_up)
+            self.optimizer.step(self.settings.learning_rate * share)
 
     def state(self) -> dict[str, Any]:
         if self.step == 0:
@@ -284,14 +290,15 @@ def make_tables(groups: Sequence[MemberGroup], points: Points) -> list[Tensor]:
 class FlatAdamW:
     """AdamW (decoupled weight decay) on one flat vector; every parameter is a view of it.
 
-    `average` is the exponential mean of the values over `averaging` steps. DIFF: it is kept, not the last values.
+    `average` is the exponential mean of the values over `averaging` steps; it is kept, not the last values.
     torch.optim would import torch's compiler (seconds in a fresh process) and loop over tensors.
     """
 
-    betas, epsilon = (0.9, 0.99), 1e-8
+    epsilon = 1e-8
     moving = "values", "mean", "square", "average"
 
-    def __init__(self, parameters: Iterable[nn.Parameter], weight_decay: float, averaging: float):
+    def __init__(self, parameters: Iterable[nn.Parameter], weight_decay: float, averaging: float, beta: float = 0.99):
+        self.betas = 0.9, beta
         self.parameters = [p for p in parameters if p.numel() and p.requires_grad]
         self.values = torch.cat([p.detach().reshape(-1) for p in self.parameters])
         self.grad, self.mean, self.square = (torch.zeros_like(self.values) for _ in range(3))
@@ -344,6 +351,6 @@ class WithGradient(torch.autograd.Function):
         return *ctx.saved_tensors, None
 
 
-def schedule(progress: float) -> float:
-    """Share of the learning rate: a linear warm-up over 5 % of the steps, then a cosine to zero."""
-    return min(1.0, progress / 0.05) * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))
+def schedule(progress: float, warm_up: float = 0.05) -> float:
+    """Share of the learning rate: a cosine to zero, with a linear warm-up over this share of the steps."""
+    return min(1.0, progress / warm_up if warm_up else 1.0) * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))

@@ -40,7 +40,10 @@ def learn_network(
     n_drawn = round(rows.copies.mean() * codes.n_rows)
     # Mean number of interactions that contribute to a row.
     n_active = sum(1 - layout.anchored_share(index) for index, term in enumerate(layout.terms) if len(term) > 1)
-    settings = make_settings(config, codes.n_rows, n_drawn, order, n_active, net.tied, rows.information, title)
+    settings = make_settings(
+        config, codes.n_rows, n_drawn, order, n_active, net.tied, rows.information, title,
+        len(layout.terms),
+    )  # fmt: skip
     pools = None
     if codes.loader is not None:  # draw every row at least once
         settings = replace(settings, max_steps=max(settings.max_steps, math.ceil(n_drawn / settings.batch_size)))

@@ -9,7 +9,8 @@ shapes are flattened, strong ones are hardly penalised. A shape may be sharp in 
 effect around each knot, an interaction in each block of its table. These local weights (of curvature, and of the slopes
 of interactions) grow with training: penalised from the start, a shape would never bend.
 `noise` is the validation loss divided by that of the constant model.
-DIFF: the paper has the output penalty only, on f before classes are mixed; here it is on the contributions.
+PAPER §3.2: the output penalty is on f before classes are mixed, as here if classes are tied. DIFF: with coefficients
+for each class, it is on the contributions; the other penalties are ours.
 """
 
 from __future__ import annotations
@@ -136,6 +137,11 @@ class Penalty:
         share = grid.cell_weight / grid.cell_weight[grid.layout.cells_of(0)].sum()
         self.output_penalty = output_penalty
         self.share = torch.from_numpy(share.astype(np.float32)).to(device)[:, None]
+
+    @property
+    def adapts(self) -> bool:
+        """Whether any weight depends on the shapes."""
+        return self.edges is not None or self.bends is not None or len(self.loose) > 0
 
     def refresh(self, table: Tensor, noise: Tensor | float, progress: float = 1.0) -> None:
         """Adapt the weights of the penalties to the current shapes; `noise` is a number or one (C,) per channel."""

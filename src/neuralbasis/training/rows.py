@@ -68,17 +68,17 @@ class Rows:
 
 
 def place_rows(
-    sample: Sample, loss: Loss, n_members: int, validation_size: float, rng: np.random.Generator, device
-) -> Rows:
-    """The sample as tensors on the device, with rows held out for each member."""
+    sample: Sample, loss: Loss, n_members: int, validation_size: float, rng: np.random.Generator, device,
+    copies: bool = True,
+) -> Rows:  # fmt: skip
+    """The sample as tensors, with rows held out for each member; `copies` draws rare classes more often."""
     strata = sample.y if loss.link != "identity" else np.zeros(len(sample.y))
     held = hold_out(strata, n_members, validation_size, rng)
     weights = torch.from_numpy((sample.weights / sample.weights.mean()).astype(np.float32))
     init = None if sample.init is None else loss.encode_init(sample.init)[:, None].to(device)
     target, held_out = loss.encode(sample.y).to(device), torch.from_numpy(held).to(device)
-    return Rows(
-        target, weights.to(device), held_out, sample.n_effective, loss.information(sample), copy_rare(strata), init
-    )
+    times = copy_rare(strata) if copies else np.ones(len(strata), dtype=np.int64)
+    return Rows(target, weights.to(device), held_out, sample.n_effective, loss.information(sample), times, init)
 
 
 def hold_out(

@@ -274,7 +274,8 @@ class Trainer:
         return knots | {order: count for order, count in self.knots.items() if order in knots}
 
     def _lay_out(self, terms: Sequence[Term], knots: dict[int, int]) -> GridEngine:
-        return self._make_grid(lay_out(self.codes.encoder.axes, terms, knots, self._find_anchors()))
+        moves = self.run.config.network.engine == "grid"  # the exact engine reads the rows' own places
+        return self._make_grid(lay_out(self.codes.encoder.axes, terms, knots, self._find_anchors(), moves))
 
     def _make_grid(self, layout: Layout) -> GridEngine:
         threads = self.run.threads

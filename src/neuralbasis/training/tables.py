@@ -218,8 +218,9 @@ class FileTable:
             )
         with open_folder(config, self.source, group) as folder:
             threads, path = kernels.count_threads(config.n_jobs), config.storage.cache_path
-            scaling = config.network.scaling or "quantile"
-            options = ProfileOptions(config.feature_types, scaling, config.max_bins, bool(config.verbose))
+            options = ProfileOptions(
+                config.feature_types, config.network.axis_scaling, config.max_bins, bool(config.verbose)
+            )
             profile = make_profile(self.source, self.roles, config.classifier, options, group, threads, path)
             check_weight_sum(profile.weight_sum)
             limit = choose_limit(config, checkpointer, group)
@@ -362,9 +363,10 @@ def place_sample(
 ) -> tuple[Loss, Rows]:
     """The loss, and the rows as tensors with those that each member holds out."""
     loss = choose_loss(sample, classes)
-    return loss, place_rows(sample, loss, config.outer_bags, config.validation_size, rng, config.device)
+    copies = not config.network.plain_training
+    return loss, place_rows(sample, loss, config.outer_bags, config.validation_size, rng, config.device, copies)
 
 
 def fit_encoder(columns: Columns, sample: Sample, config: FitConfig) -> Encoder:
     weights = None if (sample.weights == 1).all() else sample.weights
-    return Encoder.fit(columns, weights, config.feature_types, config.network.scaling or "quantile", config.max_bins)
+    return Encoder.fit(columns, weights, config.feature_types, config.network.axis_scaling, config.max_bins)

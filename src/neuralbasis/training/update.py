@@ -94,7 +94,8 @@ class UpdateTable(InMemory):
     def _place_rows(self, tidy: Sample, config: FitConfig, rng: np.random.Generator) -> tuple[Loss, Rows]:
         # The correction of a regression has to find a new mean: held-out rows must confirm it as well.
         loss = replace(choose_loss(tidy, self.classes), shift=0.0)
-        return loss, place_rows(tidy, loss, config.outer_bags, config.validation_size, rng, config.device)
+        copies = not config.network.plain_training
+        return loss, place_rows(tidy, loss, config.outer_bags, config.validation_size, rng, config.device, copies)
 
     def compile(self, ensemble: Ensemble, codes: Codes, config: FitConfig, summary: Summary) -> AdditiveModel:
         """The model plus its corrections."""
