@@ -27,13 +27,12 @@ from ..networks import Basis
 from ..networks.basis_net import BasisNet, add_gradient
 from .checkpointer import require, require_bounded
 from .engines import GridEngine
+from .low_rank import CHUNK
 from .members import FlatAdamW, Settings, WithGradient, schedule
 from .rows import Rows
 from .stage import Stage
 
-CHUNK = 2048  # rows scored at a time
 N_PARTS = 4  # of the terms of a batch; fixed, since sums must not depend on the number of threads
-MISSING = 5.0  # factor of the parameter of a missing value, as in `BasisNet.table`
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +162,7 @@ class PresentMembers:
         assert isinstance(basis, Basis)
         sizes = self.n_copies, n_terms, basis.n_bases + 1
         self.coefficients, self.mean, self.square = (np.zeros(sizes, np.float32) for _ in range(3))
-        self.mix = draw_mixes(net, n_terms, generator)
+        self._draw(n_terms, basis.n_bases, generator)
         self.mix_mean, self.mix_square = (np.zeros(self.mix.shape if net.tied else (self.n_copies, 1, 1), np.float32)
                                           for _ in range(2))  # fmt: skip
         self.count, self.seen, self.work = np.zeros(n_terms, np.int64), np.zeros(n_terms), np.zeros(n_terms, np.int64)
@@ -173,6 +172,21 @@ class PresentMembers:
         self.held_weights = rows.validation_parts(torch.from_numpy(self.held))
         self.validates = len(self.held) > 0
         net.train()
+
+    def _draw(self, n_terms: int, n_bases: int, generator: torch.Generator) -> None:
+        """Start values. One output, or one for each class: only the coefficients are trained from 0, as in `BasisNet`.
+
+        DIFF: tied classes start as linear layers usually do, with random shapes of small weights in the classes. With
+        large random weights, as `BasisNet` draws them, a rare word would keep a random profile of classes: the few
+        steps in which it occurs cannot turn it.
+        """
+        net, shape = self.net, (self.n_copies, n_terms, self.net.n_outputs)
+        if not net.tied or net.n_outputs == 1:
+            self.mix = np.full(shape, 1 / net.n_subnets if net.tied else 1.0, np.float32)
+            return
+        self.mix = ((2 * torch.rand(shape, generator=generator) - 1) / math.sqrt(n_terms)).numpy()
+        draw = (2 * torch.rand(self.n_copies, n_terms, n_bases, generator=generator) - 1) / math.sqrt(n_bases)
+        self.coefficients[..., :-1] = draw.numpy()
 
     def advance(self, _pool: Rows, batches: Sequence[np.ndarray], _noise: float) -> None:
         """A step for every batch."""
@@ -352,15 +366,5 @@ def add_missing(bases: Tensor) -> np.ndarray:
     """Bases (Q, p, B) -> an array (Q, p + 1, B + 1) whose last row and column stand for the missing value."""
     table = np.zeros((bases.shape[0], bases.shape[1] + 1, bases.shape[2] + 1), np.float32)
     table[:, :-1, :-1] = bases.detach().numpy()
-    table[:, -1, -1] = MISSING
+    table[:, -1, -1] = 5  # as free cells in `BasisNet.table`
     return table
-
-
-def draw_mixes(net: BasisNet, n_terms: int, generator: torch.Generator) -> np.ndarray:
-    """(Q, T, K) weights of terms in the outputs, as `BasisNet` starts them; equal ones for a single output."""
-    if net.n_outputs == 1:
-        start = 1 / net.n_subnets if net.tied else 1.0
-        return np.full((net.n_members * net.n_subnets, n_terms, 1), start, np.float32)
-    mix = torch.randn(net.n_members * net.n_subnets, n_terms, net.n_outputs, generator=generator)
-    mix = mix / math.sqrt(net.n_subnets)
-    return (mix - mix.mean(dim=2, keepdim=True)).numpy()
