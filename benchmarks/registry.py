@@ -68,6 +68,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "speed.screening": Benchmark("speed.screening", "screening of all pairs"),
     "speed.growth": Benchmark("speed.growth", "growth with rows and columns"),
     "speed.sparse_growth": Benchmark("speed.sparse_growth", "growth with sparse entries and columns"),
+    "speed.paper_sparse": Benchmark("speed.paper_sparse", "the paper's sparse network at 146,016 columns"),
     "speed.wide": Benchmark("speed.wide", "900 rows × 860,000 columns"),
     "speed.sparse_pairs": Benchmark("speed.sparse_pairs", "a sparse table with 100,000 pairs"),
     "speed.disk_passes": Benchmark("speed.disk_passes", "profile and cache of a table on disk"),

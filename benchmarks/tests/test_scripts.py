@@ -257,6 +257,13 @@ def test_detection() -> None:
     assert figures["difference from pycocotools, 200 images"][2] == "met"
 
 
+def test_paper_sparse() -> None:
+    (table,) = read_tables(run("speed.paper_sparse", "--quick"))
+    assert [row[:2] for row in table.rows] == [["5", "2,000"], ["100", "2,000"]]
+    for column in ("step s", "fit s", "predict s", "peak MB"):
+        assert_positive(table.numbers(column))
+
+
 def test_sparse_growth() -> None:
     (table,) = read_tables(run("speed.sparse_growth", "--quick"))
     assert [row[:3] for row in table.rows] == [

@@ -96,7 +96,7 @@ JSON_TEXTS = {
     b'{"format": 1, "intercept": [-Infinity]}': "not finite",
     b'{"format": 1, "intercept": [1e999]}': "not finite",
     b"[1, 2]": "states no format",
-    b"[" + b"[]," * 2_100_000 + b"[]]": "larger than 67,108,864 bytes or about 4,000,000 values",
+    b"[" + b"[]," * 4_100_000 + b"[]]": "larger than 134,217,728 bytes or about 8,000,000 values",
     b'{"format": 1}': "must have the entries format, neuralbasis, link",
 }
 

@@ -158,14 +158,14 @@ def test_too_many_knots_are_refused():
 @pytest.mark.parametrize(
     ("levels", "parameters", "n_terms"),
     [
-        (["x" * 1000 + str(k) for k in range(70_000)], {}, 1),
-        (["a"], {"feature_names": ["x" * 70_000_000]}, 1),
-        (["a"], {}, 300_000),
+        (["x" * 1000 + str(k) for k in range(140_000)], {}, 1),
+        (["a"], {"feature_names": ["x" * 140_000_000]}, 1),
+        (["a"], {}, 600_000),
     ],
     ids=["levels", "parameters", "terms"],
 )
 def test_too_large_names_and_parameters_are_refused(levels, parameters, n_terms):
-    with pytest.raises(ValueError, match=r"take about .* in a model file, which holds at most 67 MB.*'city' has"):
+    with pytest.raises(ValueError, match=r"take about .* in a model file, which holds at most 134 MB.*'city' has"):
         check_columns([level_axis("city", "nominal", levels)], parameters, n_terms)
 
 

@@ -48,6 +48,9 @@ def draw(kind: str) -> tuple:
     rng = np.random.default_rng(7)
     X = rng.random((700, 3))
     score = np.sin(5 * X[:, 0]) + 3 * X[:, 1] * X[:, 2] + rng.normal(0, 0.3, 700)
+    if kind == "present":
+        table = scipy.sparse.random(300, 1500, 0.01, "csr", random_state=0, data_rvs=lambda n: rng.integers(1, 4, n))
+        return table, np.asarray(table[:, :40].sum(axis=1)).ravel().astype(int) % 3
     if kind == "wide":
         table = scipy.sparse.random(300, 21_000, 0.001, "csr", random_state=0, data_rvs=lambda n: rng.integers(1, 4, n))
         return table, np.asarray(table[:, :40].sum(axis=1)).ravel() + rng.normal(0, 0.1, 300)
@@ -60,6 +63,10 @@ FITS = {
     "classes": (
         NeuralBasisClassifier,
         {"interactions": 1, "network__staged": False, "smoothness": 0, "network__engine": "exact"},
+    ),
+    "present": (
+        NeuralBasisClassifier,
+        {"network": "paper", "network__dropout": 0.1, "network__basis_dropout": 0.1, "network__weight_decay": 0.1},
     ),
     "wide": (NeuralBasisRegressor, {"preset": "fast", "max_steps": "auto"}),
 }

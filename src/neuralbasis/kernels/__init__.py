@@ -12,6 +12,7 @@ from .compiled import BLOCK, NUMBA
 from .lookup import gather_rows, gather_stored, locate_stored, scatter_rows, scatter_stored, take_rows
 from .optimizer import measure_roughness, pull_bends, pull_edges, step_adam
 from .predict import locate_rows, narrow_rows, pick_classes, score_few_rows, score_rows
+from .present import contribute_present, mix_present, shrink_rows, step_present
 from .reading import digest_rows, digest_stored, thin_points
 from .screening import N_GROUPS, count_cells, find_view, weigh_columns
 from .sparse import (

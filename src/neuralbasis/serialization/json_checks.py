@@ -14,8 +14,8 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from .archive import DocumentError
 
-MAX_DOCUMENT = 1 << 26  # bytes of a JSON entry
-MAX_VALUES = 4_000_000  # approximate number of values in it
+MAX_DOCUMENT = 1 << 27  # bytes of a JSON entry
+MAX_VALUES = 8_000_000  # approximate number of values in it
 
 Record = TypeVar("Record")
 

@@ -25,7 +25,7 @@ from ..model.summary import Summary
 from ..terms.term import Term
 from .stage import Stage
 
-MAX_NUMBERS = 50_000_000  # above, tables of tied classes stay low-rank
+MAX_NUMBERS = 10_000_000  # above, tables of tied classes stay low-rank
 
 
 def compile_model(

@@ -102,9 +102,12 @@ def choose_knots(
 
 def make_net(
     config: FitConfig, grid: GridEngine, loss: Loss, sample: Sample | None, n_rows: float,
-    rng: np.random.Generator,
+    rng: np.random.Generator, bare: bool = False,
 ) -> BasisNet:  # fmt: skip
-    """A net for the grid's terms, its intercept at the best constant model of the sample."""
+    """A net for the grid's terms, its intercept at the best constant model of the sample.
+
+    bare : the bases and the intercept only, without parameters of terms and cells
+    """
     generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
     orders = [len(term) for term in grid.layout.terms]
     bases = {order: _make_basis(config, order, orders.count(order), generator) for order in sorted(set(orders))}
@@ -113,10 +116,11 @@ def make_net(
     tied = choose_tied(config, len(orders), loss.n_outputs)
     ridge = choose_smoothness(config) * 0.5 / n_rows if loss.n_outputs > 1 else 0.0
     net = BasisNet(
-        bases, {order: orders.count(order) for order in bases}, grid.cells.n_free, config.outer_bags,
+        bases, {order: 0 if bare else orders.count(order) for order in bases}, 0 if bare else grid.cells.n_free,
+        config.outer_bags,
         loss.n_outputs, config.network.n_subnets, tied, config.network.basis_dropout, ridge,
     )  # fmt: skip
-    if tied and loss.n_outputs > 1:
+    if tied and loss.n_outputs > 1 and not bare:
         net.draw_mixes(1 / math.sqrt(net.n_subnets), generator)
     if sample is not None:
         net.intercept.data.add_(torch.from_numpy(loss.first_score(sample)))

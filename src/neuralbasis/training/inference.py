@@ -126,6 +126,8 @@ def is_small(shape: AnyShape) -> bool:
 def fit_bases(shapes: Sequence[Shape], limit: int) -> list[TermBasis] | None:
     """Bases of the shapes, with fewer pieces if they have more coefficients than `limit`; None if they are too many."""
     bases: list[TermBasis] = []
+    if sum((shape.weights > 0).sum() > 1 for shape in shapes) > 2 * MAX_COEFFICIENTS:  # each has a coefficient
+        return None
     for share in np.geomspace(1, 1 / 8, 7):
         pieces = {order: max(2, round(share * count)) for order, count in MAX_PIECES.items()}
         orders = [min(len(shape.term), 3) for shape in shapes]

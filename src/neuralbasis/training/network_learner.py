@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import repeat
 
 import numpy as np
+import torch
 
 from ..distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from ..losses.loss import Loss
@@ -15,11 +16,12 @@ from ..networks.basis_net import BasisNet
 from .batches import Batches, Pool, share_pool
 from .checkpointer import NO_CHECKPOINTS, Checkpointer
 from .codes import Codes, Run
-from .defaults import make_net, make_settings
+from .defaults import choose_tied, make_net, make_settings
 from .engines import ExactEngine, GridEngine
 from .history import History
 from .loop import run_loop
 from .members import Members, Settings
+from .present import PresentMembers, PresentValues, reads_present
 from .rows import Rows
 from .stage import Stage
 
@@ -33,7 +35,10 @@ def learn_network(
     history.
     """
     config, loss, layout = run.config, codes.loss, grid.layout
-    net = make_net(config, grid, loss, None if before else codes.sample, rows.n_effective, run.rng)
+    tied = choose_tied(config, len(layout.terms), loss.n_outputs)
+    is_exact = config.network.engine == "exact"
+    by_row = is_exact and (tied or loss.n_outputs == 1) and reads_present(grid, rows)
+    net = make_net(config, grid, loss, None if before else codes.sample, rows.n_effective, run.rng, bare=by_row)
     if rows.member_mask is not None:
         net.set_member_mask(*grid.find_member_mask(rows.member_mask))
     order = max(len(term) for term in layout.terms) if before else 1
@@ -48,11 +53,24 @@ def learn_network(
     if codes.loader is not None:  # draw every row at least once
         settings = replace(settings, max_steps=max(settings.max_steps, math.ceil(n_drawn / settings.batch_size)))
         pools = codes.loader.pools(grid, before, loss, rows)
-    engine = grid if config.network.engine == "grid" else ExactEngine(grid)
+    if by_row:
+        return _learn_present(net, grid, rows, loss, settings, run)
+    engine = ExactEngine(grid) if is_exact else grid
     improved = train_net(
         net, grid, engine, rows, loss, settings, run.history, run.rng, run.group, pools, run.checkpointer
     )
     return Stage(grid, net.intercept.detach(), net=net), improved
+
+
+def _learn_present(
+    net: BasisNet, grid: GridEngine, rows: Rows, loss: Loss, settings: Settings, run: Run
+) -> tuple[Stage, bool]:
+    """Train the terms of a large sparse table on its present values."""
+    generator = torch.Generator().manual_seed(int(run.rng.integers(2**31)))
+    members = PresentMembers(net, PresentValues.of(grid), rows, loss, settings, generator, run.threads)
+    batches = Batches(repeat(rows), settings.batch_size, settings.max_steps, run.rng)
+    improved = run_loop(members, batches, settings, run.history, run.group, run.checkpointer)
+    return members.make_stage(grid), improved
 
 
 def train_net(

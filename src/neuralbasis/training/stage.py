@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..data.sparse import SparseMatrix
 from ..networks.basis_net import BasisNet, count_block_rows
 from ..terms.term import Term
 from .engines import GridEngine
@@ -39,6 +40,16 @@ class Stage:
             return self.values
         assert self.net is not None
         return self.net.eval().table(self.grid.points)
+
+    def _fold(self, table: Tensor) -> Tensor:
+        """Tables of tied classes (cells, M · S) as tables of the classes (cells, M · K)."""
+        assert self.net is not None
+        layout, (n_members, n_outputs) = self.grid.layout, self.intercept.shape
+        term = torch.from_numpy(np.repeat(np.arange(len(layout.terms)), np.diff([*layout.term_offset, layout.n_cells])))
+        found = table.new_zeros(len(table), n_members, n_outputs)
+        for copy, mix in enumerate(self.net.mix()):
+            found[:, copy // self.net.n_subnets] += table[:, copy, None] * mix[term]
+        return found.flatten(1)
 
     def measure_main_effects(self) -> dict[int, float]:
         """Variance of the main effect of each column over the rows."""
@@ -75,13 +86,17 @@ class Stage:
     def add_scores(self, init: Tensor | None) -> Tensor:
         """(N, M, K): given scores plus those of this stage."""
         table, lookup, n_rows = self.table(), self.grid.lookup, len(self.grid.positions)
-        n_terms = len(self.grid.layout.terms) if self.tied else 1
+        is_folded = self.tied and isinstance(self.grid.positions, SparseMatrix)  # rows × terms would be too many
+        if is_folded:
+            table = self._fold(table)
+        tied = self.tied and not is_folded
+        n_terms = len(self.grid.layout.terms) if tied else 1
         step = count_block_rows(n_terms * table.shape[1] + self.intercept.numel())
         scores = torch.empty(n_rows, *self.intercept.shape, device=self.grid.device)
         for first in range(0, n_rows, step):
             rows = np.arange(first, min(first + step, n_rows))
-            found = lookup.gather(lookup.take(rows), table, self.tied)
-            if self.net is not None and self.net.tied:
+            found = lookup.gather(lookup.take(rows), table, tied)
+            if self.net is not None and tied:
                 scores[first : first + len(rows)] = self.net.combine(found)
             else:
                 scores[first : first + len(rows)] = found.view(len(found), *self.intercept.shape) + self.intercept

@@ -37,7 +37,8 @@ from ..terms.term import Plan
 from .block_loader import BlockLoader
 from .checkpointer import NO_CHECKPOINTS, Checkpointer
 from .codes import Codes
-from .defaults import WIDE_KNOTS, count_terms
+from .defaults import WIDE_KNOTS, choose_tied, count_terms
+from .present import has_few_present
 from .rows import Rows, place_rows
 from .schedule import Ensemble
 
@@ -104,6 +105,22 @@ class MemoryTable(InMemory):
     def encode(self, config: FitConfig, plan: Plan, rng: np.random.Generator) -> Codes:
         if self._is_wide(config, plan):
             return self._share_axis(config, plan, rng)
+        if config.network.engine == "exact" and self._has_few_present(config, plan):
+            return replace(self, columns=self._store(config))._encode_present(config, plan, rng)
+        return self._encode(config, plan, rng)
+
+    def _encode_present(self, config: FitConfig, plan: Plan, rng: np.random.Generator) -> Codes:
+        """Codes of a large sparse table for the exact engine: with main effects alone, no column is left out."""
+        plain = replace(plan, n_pairs=0) if plan.is_automatic and not plan.n_triples else plan
+        n_outputs = 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
+        has_one_shape = n_outputs == 1 or choose_tied(config, len(plan.features), n_outputs)
+        has_mains_only = not (plain.listed or plain.n_pairs or plain.n_triples)
+        if has_one_shape and has_mains_only and config.max_terms == "auto":
+            config = replace(config, max_terms=None)
+        return self._encode(config, plain if has_one_shape else plan, rng)
+
+    def _encode(self, config: FitConfig, plan: Plan, rng: np.random.Generator) -> Codes:
+        """Codes of columns with axes of their own."""
         if len(plan.features) > count_terms(config, self.n_rows):
             return self._select_columns(config, plan, rng)
         encoder = fit_encoder(self.columns, self.sample, config)
@@ -132,21 +149,34 @@ class MemoryTable(InMemory):
             return False
         if (len(plan.features) + len(plan.listed)) * max(1, n_classes - 1) < 20_000:
             return False
-        if columns.sparse is not None:
-            present = len(columns.sparse.value)
-        else:
-            assert columns.matrix is not None
-            present = int(is_present(columns.matrix, config.storage.absent_value).sum())
-        return bool(present <= (1 - 0.9) * columns.n_rows * len(columns))
+        return self._count_present(config) <= (1 - 0.9) * columns.n_rows * len(columns)
+
+    def _has_few_present(self, config: FitConfig, plan: Plan) -> bool:
+        """Whether the exact engine reads present values only, see `present.has_few_present`."""
+        if self.columns.columns is not None or config.feature_types is not None or str(config.device) != "cpu":
+            return False
+        n_columns = len(self.columns)
+        return len(plan.features) >= 1000 and has_few_present(self._count_present(config), self.n_rows, n_columns)
+
+    def _count_present(self, config: FitConfig) -> int:
+        if self.columns.sparse is not None:
+            return len(self.columns.sparse.value)
+        assert self.columns.matrix is not None
+        return int(is_present(self.columns.matrix, config.storage.absent_value).sum())
+
+    def _store(self, config: FitConfig) -> Columns:
+        """The columns as a sparse matrix."""
+        if self.columns.sparse is not None:
+            return self.columns
+        assert self.columns.matrix is not None
+        return replace(self.columns, matrix=None, sparse=to_sparse(self.columns.matrix, config.storage.absent_value))
 
     def _share_axis(self, config: FitConfig, plan: Plan, rng: np.random.Generator) -> Codes:
         """Codes of a very wide sparse table: one axis for all columns."""
         if plan.is_automatic and not plan.n_triples:
             plan = replace(plan, n_pairs=0)  # pairs of a wide table are searched on request only
-        stored = self.columns.sparse
-        if stored is None:
-            assert self.columns.matrix is not None
-            stored = to_sparse(self.columns.matrix, config.storage.absent_value)
+        stored = self._store(config).sparse
+        assert stored is not None
         weights = None if (self.sample.weights == 1).all() else self.sample.weights
         axis = pool_axis(stored, weights, max_knots=min(config.max_bins, WIDE_KNOTS[1]))
         encoder = Encoder(tuple(Axis(name, axis.kind, axis.knots, axis.places) for name in self.names))
