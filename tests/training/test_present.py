@@ -202,6 +202,20 @@ def test_terms_that_a_batch_lacks_do_not_move():
     assert members.count.tolist() == [3, 3, 3, 3, 3, 0, 3]
 
 
+@pytest.mark.parametrize(
+    ("kind", "tied", "n_columns"), [("classes", True, 7), ("classes", True, 1100), ("two", False, 7)]
+)
+def test_tables_are_the_network_at_the_knots(kind, tied, n_columns):
+    table = draw_values(7, 30, n_columns)
+    options = {"network__tied_classes": tied, "network__n_subnets": 2}
+    members, grid, _ = make_members(table, LOSSES[kind], **options)
+    rows = np.arange(len(table))
+    batch = members.values.take(rows, members.work)
+    expected = members._score(batch, members.contribute(batch, members.find_table()), len(rows)).detach()
+    scale = float(expected.abs().max())
+    np.testing.assert_allclose(members.make_stage(grid).add_scores(None), expected, rtol=1e-4, atol=1e-5 * scale)
+
+
 def test_bits_do_not_depend_on_threads():
     members = [make_members(draw_values(5, 400, 900), CrossEntropy(3))[0] for _ in range(2)]
     members[1].threads = 3

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..data.sparse import SparseMatrix
 from ..networks.basis_net import BasisNet, count_block_rows
 from ..terms.term import Term
 from .engines import GridEngine
@@ -86,11 +85,10 @@ class Stage:
     def add_scores(self, init: Tensor | None) -> Tensor:
         """(N, M, K): given scores plus those of this stage."""
         table, lookup, n_rows = self.table(), self.grid.lookup, len(self.grid.positions)
-        is_folded = self.tied and isinstance(self.grid.positions, SparseMatrix)  # rows × terms would be too many
-        if is_folded:
-            table = self._fold(table)
-        tied = self.tied and not is_folded
-        n_terms = len(self.grid.layout.terms) if tied else 1
+        n_terms, tied = len(self.grid.layout.terms), self.tied
+        if tied and n_terms >= 1000 and len(table) * self.intercept.numel() < n_rows * n_terms:
+            table, tied = self._fold(table), False
+        n_terms = n_terms if tied else 1
         step = count_block_rows(n_terms * table.shape[1] + self.intercept.numel())
         scores = torch.empty(n_rows, *self.intercept.shape, device=self.grid.device)
         for first in range(0, n_rows, step):
