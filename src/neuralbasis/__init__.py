@@ -28,6 +28,7 @@ _HOME = {
     "AdditiveModel": "model.additive_model",
     "load": "model.additive_model",
     "merge": "model.merge",
+    "paper_settings": "paper",
     "tune": "tuning.tuner",
     "update": "estimators",
     "distributed": None,

@@ -13,12 +13,11 @@ import pytest
 import torch
 from torch.nn import functional
 
-from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor
+from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, paper_settings
 from neuralbasis.config import FitConfig
 from neuralbasis.data import Sample, read_columns
 from neuralbasis.encoding import Encoder, lay_out
 from neuralbasis.losses import choose_loss
-from neuralbasis.networks import paper_settings
 from neuralbasis.training import ExactEngine, GridEngine, make_net, place_rows
 from neuralbasis.training.batches import Pool
 from neuralbasis.training.defaults import make_settings

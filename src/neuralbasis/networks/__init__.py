@@ -3,7 +3,6 @@
 from .basis import Basis, SplineBasis
 from .basis_net import BasisNet, OrderPoints, Points
 from .mlp import LinearStartBasis, MLPBasis
-from .paper import paper_settings
 
 __all__ = [
     "Basis",
@@ -13,5 +12,4 @@ __all__ = [
     "OrderPoints",
     "Points",
     "SplineBasis",
-    "paper_settings",
 ]

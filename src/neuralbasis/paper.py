@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..settings import NetworkConfig
-from ..suggestions import suggest
+from .settings import NetworkConfig
+from .suggestions import suggest
 
 
 class Tuned(NamedTuple):
@@ -82,7 +82,7 @@ def paper_settings(data: str, order: int = 1) -> dict[str, Any]:
 
     Examples
     --------
-    >>> from neuralbasis import NeuralBasisRegressor
+    >>> from neuralbasis import NeuralBasisRegressor, paper_settings
     >>> model = NeuralBasisRegressor(**paper_settings("ca_housing"), random_state=0)
     >>> model.learning_rate, model.network["max_epochs"]
     (0.00197, 1000)
