@@ -37,7 +37,8 @@ INTRODUCTION = f"""\
 
 {GENERATED} Records: [results/](results/).
 
-`{OLDER}`: the source that decides this figure has changed since it was measured. `[n]` is the version it was measured
+`{OLDER}`: the source that decides this figure has changed since it was measured, and default models are no longer equal
+to those of that source (`python -m tests.golden.record --check`). `[n]` is the version it was measured
 with (list at the end); the present one is"""
 LABORATORY = """\
 Ratios of losses (RMSE, log loss) of two learners at their defaults: below 1 the first is better. Losses are of rows
