@@ -541,6 +541,8 @@ WRONG = {
     "n_subnets": [0, None],
     "fourier": [-1, 1.5, None],
     "batch_norm": ["yes", None],
+    "relu_bases": ["yes", None],
+    "plain_training": ["yes", None],
     "dropout": [1, -0.1, "a", None, np.nan],
     "basis_dropout": [1, None],
     "tied_classes": ["yes", 0.5],

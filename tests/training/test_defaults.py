@@ -115,9 +115,21 @@ def test_settings_are_the_config_s():
     given = {"learning_rate": 0.3, "max_steps": 9, "early_stopping_rounds": 2, "time_limit": 5.0, "verbose": True}
     chosen = make_settings(regression(**given, network=network, callbacks=[callback]), 1000, 1000)
     assert {name: getattr(chosen, name) for name in given} == given
-    names = ("weight_decay", "batch_size", "early_stopping_tolerance", "output_penalty")
+    names = ("weight_decay", "batch_size", "early_stopping_tolerance")
     assert [getattr(chosen, name) for name in names] == [network[name] for name in names]
     assert chosen.callbacks == (callback,)
+
+
+def test_the_output_penalty_is_a_mean_over_terms_beside_the_whole_squared_error():
+    assert make_settings(regression(network__output_penalty=0.8), 100, 100, n_terms=8).output_penalty == 0.05
+    assert make_settings(classification(network__output_penalty=0.8), 100, 100, n_terms=8).output_penalty == 0.1
+
+
+def test_plain_training_has_neither_warm_up_nor_averaging_nor_smaller_rates():
+    plain = make_settings(regression(network__plain_training=True), 100, 100, n_active=160)
+    assert (plain.beta, plain.warm_up, plain.averaging, plain.learning_rate) == (0.999, 0.0, 0.0, 0.02)
+    usual = make_settings(regression(), 100, 100, n_active=160)
+    assert (usual.beta, usual.warm_up, usual.averaging, usual.learning_rate) == (0.99, 0.05, 0.05, 0.01)
 
 
 @pytest.mark.parametrize(("given", "expected"), [(None, None), (0, 0.0), (0.5, 0.5)])
