@@ -33,6 +33,7 @@ from benchmarks.paper.tables import TABLES, Cell, find_job, read_data, read_file
 from benchmarks.results.jsonl import append_line, read_lines
 from benchmarks.results.provenance import read_versions
 from benchmarks.results.report import Records, write_full_outputs, write_paper_cells, write_results
+from neuralbasis import paper_settings
 
 pytest.importorskip("tomllib", reason="the tables are read by Python 3.11 or later")
 
@@ -71,6 +72,14 @@ def test_published_settings() -> None:
         "basis_dropout": 0.9, "output_penalty": 0.03737,
     }  # fmt: skip
     assert found["NB²M"]["cub"]["output_penalty"] == 96.894
+
+
+@pytest.mark.parametrize(("model", "order"), [("NBM", 1), ("NB²M", 2)])
+def test_the_package_has_the_same_settings(model: str, order: int) -> None:
+    for data, published in read_file("optimal_hyper")[model].items():
+        ours = paper_settings(data, order)
+        found = {**ours["network"], "learning_rate": ours["learning_rate"], "epochs": ours["network"]["max_epochs"]}
+        assert {name: found[name] for name in published} == published
 
 
 def test_data_sets_are_those_of_the_loaders() -> None:

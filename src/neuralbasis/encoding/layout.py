@@ -160,7 +160,7 @@ def lay_out(
 
     Sorting by name makes a model independent of the order of columns: it fixes which input of a basis a feature is and
     in which order terms are summed. `max_knots` is the limit per axis for each order of interactions. Interactions are
-    anchored at the features of `anchors`. `moves` is that of `Axis.coarsen`.
+    anchored at the features of `anchors`. `moves` says whether `Axis.coarsen` moves the places of interactions.
     """
     terms = [tuple(sorted(term, key=lambda feature: axes[feature].name)) for term in terms]
     terms = sorted(terms, key=lambda term: (len(term), [axes[feature].name for feature in term]))

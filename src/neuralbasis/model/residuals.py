@@ -5,8 +5,8 @@
 In: scores, residuals or classes, and weights of held-out rows. Out: a `Residuals` for each output, which a model and
 its file keep, and intervals from it. A quantile of n residuals has the rank (n + 1) · probability, as in split
 conformal prediction, and is interpolated between two residuals: rounded outwards, it would widen the intervals of
-regions of few rows. The score of a class is its log odds. If e of the n rows of a region
-belong to the class, its share has Jeffreys' posterior Beta(e + 1/2, n - e + 1/2). Prediction needs NumPy only.
+regions of few rows. The score of a class is its log odds. If e of the n rows of a region belong to the class, its share
+has Jeffreys' posterior Beta(e + 1/2, n - e + 1/2). Prediction needs NumPy only.
 """
 
 from __future__ import annotations
