@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from ..baselines.networks import HIDDEN, N_BASES, SUBNET
@@ -12,6 +13,7 @@ from ..results.source_versions import mark_older
 from .results import (
     Record,
     Results,
+    describe_epochs,
     evaluate_curve,
     format_minutes,
     format_values,
@@ -27,9 +29,10 @@ from .tables import TABLES, Cell, Row, Table, find_job, read_data, read_table
 DRAWN = ("shape_functions", "num_bases", "params", "params_multi_class")  # tables that `plots` draws
 LEGEND = """\
 Each cell is `ours / published`; **bold**: at least as good as published. One seed, or mean ± standard error (number of
-seeds). Rows: `paper` has the paper's settings, `default` our defaults. `–`: not run, or not published; `no data`: the
-data set or package was not available; *: our data differ from the paper's, no comparison. How each table was measured,
-with commands and costs: [PAPER](results/PAPER.md)."""
+seeds). Cells that would take hours were trained for fewer epochs than the paper's, as stated beside the figure. Rows:
+`paper` has the paper's settings, `default` our defaults. `–`: not run, or not published; `no data`: the data set or
+package was not available; *: our data differ from the paper's, no comparison. How each table was measured, with
+commands and costs: [PAPER](results/PAPER.md)."""
 FIT_LEGEND = """\
 `paper`: our exact engine with the paper's settings; `paper, grid`: the same on our grid engine; `default`: our
 estimators at their defaults; `large`: with a larger network and more terms. Published figures have standard deviations
@@ -112,7 +115,9 @@ def write_fit(cell: Cell | None, row: Row, data: str, results: Results) -> str:
         return f"{write_absence(cell, data, results)} / {theirs}" if published else "–"
     text = format_values(values, data)
     ours = f"**{text}**" if is_at_least_as_good(values, row, data) else text
-    return f"{ours}{mark_older(list_versions(results.find(cell)))} / {theirs}"
+    records = results.find(cell)
+    epochs = f" ({describe_epochs(cell, records)} epochs)" if is_reduced(cell, records) else ""
+    return f"{ours}{mark_older(list_versions(records))}{epochs} / {theirs}"
 
 
 def write_absence(cell: Cell | None, data: str, results: Results) -> str:
@@ -222,7 +227,7 @@ def write_shapes(table: Table, results: Results) -> str:
 
 def write_stability(cell: Cell, row: Row, results: Results) -> list[str]:
     published = row.published[cell.data][0]
-    records = results.find_shapes(cell)
+    records = results.find(cell)
     found = measure_stability(records)
     if found is None:
         return [f"– / {published:.4f}", f"0 of {MODELS}", *["–"] * 5]
@@ -234,13 +239,6 @@ def write_stability(cell: Cell, row: Row, results: Results) -> list[str]:
         describe_epochs(cell, records), format_number(found.overall["distinct values"]),
         format_number(found.overall["rows"]), format_number(found.value), format_number(found.fit_seconds),
     ]  # fmt: skip
-
-
-def describe_epochs(cell: Cell, records: Sequence[Record]) -> str:
-    """`all`, or the numbers of epochs of the records and of the table."""
-    if not is_reduced(cell, records):
-        return "all"
-    return f"{records[0]['job']['options']['epochs']:,} of {find_job(cell).options['epochs']:,}"
 
 
 def write_ratios(table: Table, results: Results) -> str:
@@ -328,6 +326,8 @@ def describe_cell(cell: Cell, records: Sequence[Record]) -> list[str]:
         return format_number(statistics.median(values)) if values else "–"
 
     parameters = next((f"{record['parameters']:,}" for record in records if record.get("parameters")), "–")
+    if is_reduced(cell, records):
+        cell = replace(cell, epochs=records[0]["job"]["options"]["epochs"])
     return [
         name_cell(cell), str(len(records)), find_median("fit_seconds"), find_median("peak_mb"), parameters,
         ", ".join(list_names(records)), records[-1]["date"], f"`{cell.command}`",

@@ -35,7 +35,7 @@ class Results:
 
     def __init__(self, records: Sequence[Record]) -> None:
         self.done: dict[str, dict[int, Record]] = {}
-        self.by_epochs: dict[str, dict[int, dict[int, Record]]] = {}  # jobs of shapes
+        self.by_epochs: dict[str, dict[int, dict[int, Record]]] = {}  # job without epochs -> epochs -> seed -> record
         self.failed: dict[str, str] = {}
         self.absent: dict[str, str] = {**read_file("absent")["data"], **read_file("absent")["learner"]}
         for record in records:
@@ -47,7 +47,7 @@ class Results:
             self.failed[job.seedless] = f"{NOT_RUN if 'limit' in record else 'failed'}: {record['failed']}"
             return
         self.done.setdefault(job.seedless, {})[job.seed] = record
-        if job.kind == "shapes" and "epochs" in job.options:
+        if "epochs" in job.options:
             found = self.by_epochs.setdefault(omit_epochs(job), {})
             found.setdefault(job.options["epochs"], {})[job.seed] = record
         self.failed.pop(job.seedless, None)
@@ -55,16 +55,12 @@ class Results:
             self.absent.pop(name, None)
 
     def find(self, cell: Cell) -> list[Record]:
-        """Records of all seeds of a cell."""
-        found = self.done.get(find_job(cell).seedless, {})
+        """Records of all seeds of a cell. If none has all epochs, those with the most epochs count."""
+        job = find_job(cell)
+        found = self.done.get(job.seedless, {})
+        if not found and (shorter := self.by_epochs.get(omit_epochs(job))):
+            found = shorter[max(shorter)]
         return [found[seed] for seed in sorted(found)]
-
-    def find_shapes(self, cell: Cell) -> list[Record]:
-        """Records of a cell of shapes, or those with fewer epochs if there is none: the most epochs count."""
-        if found := self.find(cell):
-            return found
-        found = self.by_epochs.get(omit_epochs(find_job(cell)), {})
-        return [found[max(found)][seed] for seed in sorted(found[max(found)])] if found else []
 
     def find_values(self, cell: Cell) -> list[float]:
         return [record["value"] for record in self.find(cell)]
@@ -101,6 +97,13 @@ def omit_epochs(job: Job) -> str:
 def is_reduced(cell: Cell, records: Sequence[Record]) -> bool:
     """Whether the records have fewer epochs than the cell."""
     return any(record["job"]["options"].get("epochs") != find_job(cell).options.get("epochs") for record in records)
+
+
+def describe_epochs(cell: Cell, records: Sequence[Record]) -> str:
+    """`all`, or the numbers of epochs of the records and of the table."""
+    if not is_reduced(cell, records):
+        return "all"
+    return f"{records[0]['job']['options']['epochs']:,} of {find_job(cell).options['epochs']:,}"
 
 
 @lru_cache

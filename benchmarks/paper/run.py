@@ -9,8 +9,8 @@ failed is not run again as long as the version is the same: the source for our l
 (`--any-version` accepts every version, `--again` always runs). A cell that ran out of time is tried again with a limit
 that is half as long again. A killed run can be continued. `--list` shows the plan.
 
-The 100 models of each row of shape_functions are run in pieces of a few models. The report states how many models were
-run, and how many epochs if `--epochs` lowered them.
+The 100 models of each row of shape_functions are run in pieces of a few models. The report states how many were run.
+`--epochs` shortens cells that would take hours; the report states the epochs beside their figures.
 """
 
 from __future__ import annotations
@@ -70,10 +70,8 @@ def list_cells(given: argparse.Namespace) -> list[Cell]:
 def limit_epochs(cell: Cell, epochs: int) -> Cell:
     """The cell with fewer epochs; the report states them."""
     full = find_job(cell).options.get("epochs")
-    if read_table(cell.table).kind != "shapes" or full is None:
-        raise ValueError(
-            f"--epochs is for shape_functions with --variant paper or grid, or --model NAM; got {cell.title}"
-        )
+    if full is None:
+        raise ValueError(f"--epochs is for cells that are trained for a number of epochs, not for {cell.title}")
     if epochs >= full:
         return cell
     return replace(cell, epochs=epochs, minutes=cell.minutes * epochs / full)
@@ -254,7 +252,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--set", nargs="+", type=read_option, metavar="NAME=VALUE", help="options of a row, n_bases=5")
     parser.add_argument("--budget", type=read_seconds, metavar="TIME", help="duration such as 90s, 20m or 2h")
     parser.add_argument(
-        "--epochs", type=int, metavar="N", help="fewer epochs, for models of shape_functions; the report states them"
+        "--epochs", type=int, metavar="N", help="fewer epochs than the table has; the report states them"
     )
     parser.add_argument("--again", action="store_true", help="also run cells that are done")
     parser.add_argument("--any-version", action="store_true", help="accept records of any version")

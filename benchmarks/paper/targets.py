@@ -121,7 +121,7 @@ def judge_stability(results: Results) -> Iterator[Goal]:
     for row in table.rows:
         for variant in row.minutes:
             cell = find_cell(table, "ca_housing", row.model, variant)[1]
-            records = results.find_shapes(cell)
+            records = results.find(cell)
             found = measure_stability(records)
             limit = row.published["ca_housing"][0]
             even = None if found is None else found.overall["even steps"]

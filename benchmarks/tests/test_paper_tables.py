@@ -25,7 +25,7 @@ from benchmarks import baselines
 from benchmarks.datasets import paper
 from benchmarks.harness import RESULTS, ROOT, format_seconds, read_seconds
 from benchmarks.paper import run
-from benchmarks.paper.report import count_cells, explain_speeds, write_paper_table
+from benchmarks.paper.report import count_cells, explain_speeds, write_cells, write_paper_table
 from benchmarks.paper.results import Results, find_version, is_current, match_count, read_count
 from benchmarks.paper.run import Budget, History, is_finished
 from benchmarks.paper.stability import measure_stability
@@ -439,6 +439,19 @@ def test_source_that_decides_a_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     assert older == [("ours", "fit"), ("nbm", "fit")]
 
 
+def test_fits_of_fewer_epochs_count_until_there_are_full_ones() -> None:
+    table = read_table("comparison")
+    cell = next(each for each in CELLS if (each.model, each.variant, each.data) == ("NBM", "paper", "covertype"))
+    lines = [make_line(replace(run.limit_epochs(cell, epochs), seed=seed), value=value, fit_seconds=1.0)
+             for epochs, seed, value in ((20, 0, 0.70), (50, 0, 0.74), (50, 1, 0.73))]  # fmt: skip
+    rows = {cells[0]: cells[3] for cells in read_rows(write_paper_table(table, Results(lines)))}
+    assert rows["NBM, paper"] == "0.7350 ± 0.0050 (2) (50 of 500 epochs) / 0.7369"
+    assert "--epochs 50 --again" in write_cells(table, Results(lines))
+    full = [*lines, make_line(cell, value=0.737, fit_seconds=1.0)]
+    rows = {cells[0]: cells[3] for cells in read_rows(write_paper_table(table, Results(full)))}
+    assert rows["NBM, paper"] == "**0.7370** / 0.7369"
+
+
 def make_shapes(cell: Cell, deviation: float) -> dict[str, Any]:
     """A record of two models of one column at one point."""
     shapes = [[[[0.0]]], [[[deviation]]]]
@@ -453,8 +466,8 @@ def test_pieces_of_stability_and_fewer_epochs_are_stated() -> None:
     assert (short.epochs, short.minutes) == (100, cell.minutes / 10)
     assert run.limit_epochs(cell, 1000) == cell
     assert "--epochs 100" in short.command
-    with pytest.raises(ValueError, match="--epochs is for shape_functions"):
-        run.limit_epochs(CELLS[0], 10)
+    with pytest.raises(ValueError, match="--epochs is for cells that are trained for a number of epochs"):
+        run.limit_epochs(next(cell for cell in CELLS if cell.model == "EBM"), 10)
     few = [make_shapes(replace(short, seed=seed), 0.1) for seed in range(3)]
     rows = {cells[0]: cells[1:4] for cells in read_rows(write_paper_table(table, Results(few)))}
     assert rows["NBM, paper, grid"] == ["0.0548 / 0.1987", "6 of 100", "100 of 1,000"]
