@@ -14,9 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from benchmarks.datasets import paper
-from benchmarks.datasets.paper import SETS, Part, Sizes, Source, Splits, prepare
+from benchmarks.datasets.paper import SETS, Part, Sizes, Source, Splits, cub, prepare
 from benchmarks.datasets.paper.mimic2 import CODES, COLUMNS
 from benchmarks.datasets.paper.source import RECORDED, compute_digest
 
@@ -273,6 +274,19 @@ def test_cub_is_drawn_from_the_shares_of_classes(folder: Path) -> None:
     assert means == pytest.approx(3 * np.eye(3), abs=1)
     again = shrink("cub", Sizes(60, 30, None, 3, 3)).load()
     assert (again.train.X == splits.train.X).all()
+
+
+def test_pairs_of_drawn_concepts_interact_and_keep_their_shares() -> None:
+    shares = np.array([[0.5, 0.5, 0.9], [0.5, 0.5, 0.1], [0.5, 0.6, 1.0]])
+    y = np.repeat([0, 1, 2], 4000)
+    shown = cub.draw_scores(shares, y) > cub.SHOWN / 2
+    chance = norm.sf(cub.SHOWN / 2)  # of a wrong side of the middle, by noise
+    means = np.stack([shown[y == label].mean(axis=0) for label in range(3)])
+    assert means == pytest.approx(shares + chance * (1 - 2 * shares), abs=0.03)
+    assert cub.choose_pairs(shares).tolist() == [[0, 1]]
+    both = [np.corrcoef(shown[y == label][:, :2].T)[0, 1] for label in range(3)]
+    assert np.abs(both) == pytest.approx([0.75, 0.65, 0.65], abs=0.15)
+    assert abs(np.corrcoef(shown[y == 0][:, 1:].T)[0, 1]) < 0.06
 
 
 def test_cub_reads_scores_where_they_are(folder: Path) -> None:

@@ -4,8 +4,10 @@ PAPER §4.1: concepts are attributes of parts. 34 of CUB's 312 attributes descri
 primary colour); without them there are the paper's 278.
 
 DIFF: scores need images. Without cub/concepts.npz they are drawn: real classes and split, real shares of a class's
-images that show a concept, and a higher score where it is shown. Figures on drawn scores cannot be compared with the
-paper's. The paper does not state how it scales scores; ours are scaled to [0, 1].
+images that show a concept, and a higher score where it is shown. Some pairs of concepts interact: in one half of the
+classes they are shown together as often as their shares allow, in the other half one without the other. Figures on
+drawn scores cannot be compared with the paper's. The paper does not state how it scales scores; ours are scaled to
+[0, 1].
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from .splits import SEED, Part, Sizes
 from .text import naming
 
 WHOLE_BIRD = "has_primary_"
-SHOWN = 3.0  # deviations between scores of shown and absent concepts; the true distribution then classifies 90 %
+SHOWN = 3.0  # deviations between scores of shown and absent concepts
+N_PAIRS = 40  # pairs of concepts that interact, among those whose presence is least certain within a class
 SHARES = "attributes/class_attribute_labels_continuous.txt"
 TEXTS = {
     "attributes.txt": "d64ec5f9492c3c125ec4bef140d171c6ed5c0fdc08f944ea41c1f0c170d2c638",
@@ -39,7 +42,7 @@ def read(paths: Sequence[Path], sizes: Sizes) -> tuple[Part, Part, Part]:
     with naming(shares, "a line of percentages for each class"):
         probabilities = np.loadtxt(shares, ndmin=2)[:, kept] / 100
     y, is_train = read_images(labels) - 1, read_images(split) == 1
-    X = draw_scores(probabilities[y])
+    X = draw_scores(probabilities, y)
     return split_images(X[is_train], y[is_train], X[~is_train], y[~is_train], sizes)
 
 
@@ -56,12 +59,25 @@ def read_images(path: Path) -> np.ndarray:
         return np.loadtxt(path, dtype=int, ndmin=2)[:, 1]
 
 
-def draw_scores(probabilities: np.ndarray) -> np.ndarray:
-    """(images, concepts) float32: noise, higher where a concept is shown, which it is with its probability."""
+def draw_scores(probabilities: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """(images, concepts) float32: noise, higher where a concept is shown.
+
+    probabilities : (classes, concepts) shares of the images of a class that show a concept
+    y : (images,) classes
+    """
     rng = np.random.default_rng(SEED)
-    return (SHOWN * (rng.random(probabilities.shape) < probabilities) + rng.normal(size=probabilities.shape)).astype(
-        np.float32
-    )
+    level = rng.random((len(y), probabilities.shape[1]))  # a concept is shown where its level is below its share
+    first, second = choose_pairs(probabilities).T
+    is_together = rng.random((len(probabilities), len(first))) < 0.5
+    level[:, second] = np.where(is_together[y], level[:, first], 1 - level[:, first])
+    return (SHOWN * (level < probabilities[y]) + rng.normal(size=level.shape)).astype(np.float32)
+
+
+def choose_pairs(probabilities: np.ndarray) -> np.ndarray:
+    """(pairs, 2) concepts that interact, no concept in two pairs: each of similar uncertainty within a class."""
+    uncertain = np.argsort(-(probabilities * (1 - probabilities)).mean(axis=0), kind="stable")
+    n_pairs = min(N_PAIRS, len(uncertain) // 2)
+    return uncertain[: 2 * n_pairs].reshape(n_pairs, 2)
 
 
 CUB = Source(
