@@ -6,7 +6,8 @@
 
 Scores are drawn, since images are not available. For CUB (`datasets.paper.cub`), classes, split and the share of a
 class's images that show a concept are real. Further species combine the shares of two of CUB's classes. "accuracy of
-the shares" is that of the classifier that knows all shares and the density of the scores: the best without interactions.
+the shares" is that of the classifier that knows all shares and the density of the scores, the best without
+interactions.
 """
 
 from __future__ import annotations
