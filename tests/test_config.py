@@ -140,7 +140,7 @@ def test_only_the_first_process_shows_progress():
 def test_members_follow_the_preset_and_the_rows(preset):
     config = FitConfig.read(NeuralBasisRegressor(preset=preset))
     members = [config.resolve(n_rows).outer_bags for n_rows in (1, 99_999, 100_000, 10**8)]
-    assert members == {"fast": [3, 3, 2, 2], "default": [7, 7, 4, 4], "best": [14, 14, 7, 7]}[preset]
+    assert members == {"fast": [3, 3, 2, 2], "default": [7, 7, 2, 2], "best": [14, 14, 4, 4]}[preset]
     assert config.resolve(1, wide=True).outer_bags == {"fast": 2, "default": 3, "best": 7}[preset]
     assert config.outer_bags is None
 

@@ -21,7 +21,7 @@ from .checks import is_auto, is_integer, is_number, require, require_integer
 from .model.summary import to_plain
 from .settings import NetworkConfig, StorageConfig, flatten
 
-LARGE_TABLE = 100_000  # rows from which there are fewer members and, for classes, more pairs
+LARGE_TABLE = 100_000  # rows from which there are fewer members, more steps of pairs and, for classes, more pairs
 MAX_TIED, MIN_MEMBERS = 1e6, 2  # terms × members × classes above which there are fewer members, and the fewest
 
 
@@ -44,8 +44,8 @@ class Preset:
 
 PRESETS = {
     "fast": Preset(members=3, members_large=2, members_wide=2, steps=0.35, pairs=0.4, coarser=1),
-    "default": Preset(members=7, members_large=4, members_wide=3, steps=1.0, pairs=1.0, coarser=0),
-    "best": Preset(members=14, members_large=7, members_wide=7, steps=2.0, pairs=2.0, coarser=0),
+    "default": Preset(members=7, members_large=2, members_wide=3, steps=1.0, pairs=1.0, coarser=0),
+    "best": Preset(members=14, members_large=4, members_wide=7, steps=2.0, pairs=2.0, coarser=0),
 }
 
 

@@ -67,10 +67,14 @@ def test_few_rows_of_classes_get_fewer_steps():
     assert choose_steps(50, 2, classes=True) == choose_steps(50, 2) == 300
 
 
+def test_interactions_of_large_tables_get_twice_the_steps():
+    assert [choose_steps(n_rows, 2) for n_rows in (99_999, 100_000, 10**6)] == [1588, 3177, 5000]
+
+
 def test_interactions_of_a_rare_class_get_steps_by_their_information():
     assert choose_steps(30_000, 2, classes=True) == int(200 * 30**0.45) == 924
-    assert choose_steps(300_000, 2, classes=True, information=0.1) == 924
-    assert choose_steps(227_845, 2, classes=True, information=0.007) == 300
+    assert choose_steps(300_000, 2, classes=True, information=0.1) == 2 * choose_steps(30_000, 2) == 1848
+    assert choose_steps(227_845, 2, classes=True, information=0.007) == 600
     assert choose_steps(30_000, 1, classes=True, information=0.1) == choose_steps(30_000, 1, classes=True)
 
 
@@ -152,7 +156,8 @@ def test_smoothness_is_relative_to_the_automatic_one():
 def test_interactions_take_larger_batches_and_fewer_steps(order):
     for n_rows in (50, 3000, 20_000, 10**6):
         assert choose_batch_size(n_rows) <= choose_batch_size(n_rows, order) <= 8192
-        assert 300 <= choose_steps(n_rows, order) <= choose_steps(n_rows) <= 2500
+        factor = 2 if n_rows >= 100_000 else 1
+        assert 300 <= choose_steps(n_rows, order) / factor <= choose_steps(n_rows) <= 2500
     assert choose_batch_size(3 * 1024, order) == 1024
     given = make_settings(regression(network__batch_size=7, max_steps=9), 10**6, 10**6, order)
     assert (given.batch_size, given.max_steps) == (7, 9)

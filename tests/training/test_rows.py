@@ -146,3 +146,11 @@ def test_the_standard_error_is_the_spread_of_sums(seed):
     parts = np.random.default_rng(seed).normal(size=(4000, 25))
     found = np.mean([standard_error(torch.from_numpy(row)) ** 2 for row in parts[:200]])
     assert math.sqrt(found) == pytest.approx(parts.sum(axis=1).std(), rel=0.12)
+
+
+def test_held_out_scores_are_of_the_members_that_hold_a_row_out():
+    rows = place_rows(Sample(np.zeros(3), np.ones(3)), SquaredError(), 2, 0, np.random.default_rng(0), "cpu")
+    held = torch.tensor([[True, False], [True, True], [False, False]])
+    init = torch.tensor([[1.0, 5.0], [1.0, 5.0], [1.0, 5.0]])[:, :, None]
+    scores = replace(rows, held_out=held, init=init).with_held_out_scores().init
+    assert scores.tolist() == [[[1.0]], [[3.0]], [[3.0]]]

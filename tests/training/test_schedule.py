@@ -74,7 +74,26 @@ def test_tied_classes_have_neither_steps_nor_shares():
     X, noise = draw(300)
     y = make_target(X[:, 0] * X[:, 1] + 0.1 * noise, "multiclass")
     model = make_estimator("multiclass", interactions=[(0, 1)], network__tied_classes=True, max_steps=20).fit(X, y)
-    assert list_stages(model) == ["main effects", "pairs"]
+    assert list_stages(model) == ["main effects", "all terms"]
+
+
+def test_pairs_of_tied_classes_are_trained_together_with_the_main_effects():
+    """Three pairs of columns have the same or the opposite sign, by class; no main effect can represent that."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(20, size=2200)
+    X = rng.normal(size=(2200, 12)) + 0.6 * rng.normal(size=(20, 12))[y]
+    for first in (0, 2, 4):
+        sign = rng.choice([-1, 1], size=20)[y]
+        X[:, first + 1] = sign * X[:, first] + 0.3 * rng.normal(size=2200)
+    accuracy = []
+    for pairs in (0, [(0, 1), (2, 3), (4, 5)]):
+        model = NeuralBasisClassifier(
+            interactions=pairs, network={"tied_classes": True}, outer_bags=3, random_state=0
+        ).fit(X[:1200], y[:1200])
+        accuracy.append(model.score(X[1200:], y[1200:]))
+    assert model.term_features_[-3:] == [(0, 1), (2, 3), (4, 5)]
+    assert set(model.history_.stage) == {"main effects", "all terms"}
+    assert accuracy[1] > accuracy[0] + 0.1
 
 
 def test_members_with_columns_of_their_own_have_no_steps(trainers):
@@ -330,7 +349,7 @@ def test_classes_may_be_tied_in_a_later_stage_only(limit, monkeypatch, trainers)
     y = make_target(X[:, 0] * X[:, 1] + X[:, 2] + 0.1 * noise, "multiclass")
     model = make_estimator("multiclass", interactions="all", max_steps=20, validation_size=0).fit(X, y)
     (trainer,) = trainers
-    assert [stage.net.tied for stage in trainer.stages] == [limit < 24, limit < 60]
+    assert [stage.net.tied for stage in trainer.stages] == ([True] if limit < 24 else [False, limit < 60])
     expected = trainer.rows.init.double().numpy().mean(axis=1)
     expected = expected - expected.mean(axis=1, keepdims=True)
     np.testing.assert_allclose(model.model_.scores(trainer.codes.numbers), expected, atol=1e-4 * np.abs(expected).max())

@@ -54,6 +54,12 @@ class Rows:
             self, target=self.target.cpu(), weights=self.weights.cpu(), held_out=self.held_out.cpu(), init=init
         )
 
+    def with_held_out_scores(self) -> Rows:
+        """The same rows with one score each: the mean over the members that hold the row out, over all if none does."""
+        assert self.init is not None
+        counts = (self.held_out | ~self.held_out.any(dim=1, keepdim=True))[:, :, None].to(self.init)
+        return replace(self, init=(self.init * counts).sum(dim=1, keepdim=True) / counts.sum(dim=1, keepdim=True))
+
     def mean_residual(self) -> Tensor:
         """(M, 1) mean residual of a regression at the given scores, over the rows that each member learns from."""
         assert self.init is not None

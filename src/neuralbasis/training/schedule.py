@@ -121,8 +121,10 @@ class Trainer:
             if order == 1 or self.run.is_over or not self.codes.plan.has_order(order):
                 continue
             measure = self.stages[0].measure_main_effects
-            found = screen(self.codes, self.run.config, order, self.rows, measure, pairs, self.run.rng)
-            kept = self._add_interactions(order, found, "steps" in learners)
+            tied = self.stages[0].tied
+            rows = self.rows.with_held_out_scores() if tied else self.rows
+            found = screen(self.codes, self.run.config, order, rows, measure, pairs, self.run.rng)
+            kept = self._add_tied(order, found) if tied else self._add_interactions(order, found, "steps" in learners)
             pairs = kept if order == 2 else pairs
             self.ranking += [ranked._replace(chosen=ranked.features in kept) for ranked in found.ranking]
 
@@ -170,6 +172,28 @@ class Trainer:
             values = fit[0].table() + fit[1].table()
             stage = self._thin(replace(fit[0], values=values), grid.layout.axes)
         self._append(stage)
+
+    def _add_tied(self, order: int, found: Screened) -> list[Term]:
+        """Train interactions of tied classes together with all earlier terms, from the beginning; returns those kept.
+
+        Tied main effects of many classes nearly separate the rows that they learn from and leave interactions little to
+        learn. For the same reason, interactions are searched on the scores of held-out rows.
+        """
+        history, best = self.run.history, self.run.history.best
+        if not found.terms:
+            return []
+        terms = sorted({*found.terms, *(term for stage in self.stages for term in stage.terms)}, key=len)
+        knots = self._choose_knots(terms)
+        grid = self._lay_out(terms, knots)
+        stage, _ = learn_network(self.codes, self.run, grid, self.codes.rows, [], "all terms")
+        is_worse = history.validation[history.best] >= history.validation[best]
+        if is_worse and not self.codes.plan.list_requested(order):
+            history.best = best
+            return []
+        self.stages, self.rows = [], self.codes.rows
+        self._append(stage)
+        self.knots |= {order: knots[order]}
+        return sorted(found.terms)
 
     def _add_interactions(self, order: int, found: Screened, has_steps: bool) -> list[Term]:
         """Train interactions, pairs together with corrections of the main effects; returns the terms that are kept.
