@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..model.card import OVER_MEMBERS
 from ..model.shapes import LEVEL, QUANTILE
 from .terms import TermView
 
@@ -21,7 +22,6 @@ HIGH_CONCURVITY = 0.5
 EACH_VALUE = f"{100 * LEVEL:.0f} % band for each value"
 WHOLE_CURVE = f"{100 * LEVEL:.0f} % band for the whole curve"
 INTERVALS = f"{100 * LEVEL:.0f} % intervals"
-OVER_MEMBERS = "± 1 standard deviation over the members"
 MEMBER_LINES = "faint lines: members of the model"
 NO_EFFECT = "no clear effect"
 ROW_SHADES = "background: darker where there are more training rows"

@@ -139,6 +139,13 @@ class Scorecard:
 
     __repr__ = __str__
 
+    def _repr_html_(self) -> str:
+        from .card import write_text_card
+
+        outputs = [shorten(str(label)) for label in self.outputs]
+        texts = [_format_table(table, outputs) for table in self.tables]
+        return write_text_card(self.heading, [(lines[0], "\n".join(lines[1:])) for lines in texts])
+
     def to_rows(self) -> list[dict[str, Any]]:
         """The printed cells as records in full precision, such as for `pandas.DataFrame(card.to_rows())`.
 

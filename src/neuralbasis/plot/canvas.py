@@ -86,7 +86,10 @@ def plain(text: Any, max_length: int) -> str:
     if len(line) > max_length:
         tail = (max_length - 1) // 3  # long names often differ at their ends
         line = f"{line[: max_length - 1 - tail]}…{line[-tail:]}"
-    known = _find_glyphs()
+    try:
+        known = _find_glyphs()
+    except ImportError:  # an interactive figure, whose fonts have all letters
+        return line.replace("$", r"\$")
     placeholder = "□" if ord("□") in known else "?"
     return "".join(letter if ord(letter) in known else placeholder for letter in line).replace("$", r"\$")
 

@@ -33,9 +33,8 @@ INNER_SHADE, OUTER_SHADE = 0.3, 0.16  # opacity of the bands; the inner one is d
 class Drawn(Protocol):
     """What a panel with a value axis draws: a `Curve`, or the curves of a pair."""
 
-    scaled: ScaledTerm
-    plot_axis: PlotAxis
-
+    @property
+    def scaled(self) -> ScaledTerm: ...
     @property
     def is_flipped(self) -> bool: ...
     @property
@@ -151,12 +150,22 @@ def draw_marks(axes: Axes, curve: Curve) -> list[Any]:
 
 
 def draw_density(axes: Axes, plot_axis: PlotAxis, weights: np.ndarray, is_coarse: bool = False) -> None:
-    """Training weight along a continuous axis, as grey bars in the background.
+    """Training weight along a continuous axis, as grey bars in the background; see `shade_rows`."""
+    from matplotlib.collections import PolyCollection
+
+    low, high, shade = shade_rows(plot_axis, weights, is_coarse)
+    along = np.stack([low, high, high, low], axis=1)
+    corners = np.stack([along, np.broadcast_to([0.0, 0.0, 1.0, 1.0], along.shape)], axis=-1)
+    look: dict[str, Any] = {"facecolors": [str(1 - grey) for grey in shade], "linewidth": 0, "antialiased": False}
+    place = axes.get_xaxis_transform()
+    axes.add_collection(PolyCollection(list(corners), transform=place, zorder=0, **look), autolim=False)
+
+
+def shade_rows(plot_axis: PlotAxis, weights: np.ndarray, is_coarse: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Both ends and the grey, 0 … DARKEST, of bars along a continuous axis with training weight (cells,).
 
     The knots of a coarse axis stand for all rows around them, other knots for the rows near them.
     """
-    from matplotlib.collections import PolyCollection
-
     at, weight = plot_axis.positions, weights[plot_axis.cells]
     width = 1.0 if plot_axis.is_stepped else (plot_axis.high - plot_axis.low) / N_BARS
     if not plot_axis.is_stepped and (len(at) > FEW_KNOTS or (is_coarse and len(at) > 1)):
@@ -166,11 +175,7 @@ def draw_density(axes: Axes, plot_axis: PlotAxis, weights: np.ndarray, is_coarse
     # The square root keeps few rows distinguishable from none.
     shade = DARKEST * np.sqrt(np.minimum(weight / (MANY * weights.sum() or 1.0), 1.0))
     low, high = ((at + side * width / 2).clip(plot_axis.low, plot_axis.high) for side in (-1, 1))
-    along = np.stack([low, high, high, low], axis=1)
-    corners = np.stack([along, np.broadcast_to([0.0, 0.0, 1.0, 1.0], along.shape)], axis=-1)
-    look: dict[str, Any] = {"facecolors": [str(1 - grey) for grey in shade], "linewidth": 0, "antialiased": False}
-    place = axes.get_xaxis_transform()
-    axes.add_collection(PolyCollection(list(corners), transform=place, zorder=0, **look), autolim=False)
+    return low, high, shade
 
 
 def _spread_weight(at: np.ndarray, weight: np.ndarray, edges: np.ndarray, reach: float) -> np.ndarray:

@@ -54,7 +54,7 @@ def list_entries(contents: Sequence[Content]) -> list[Entry]:
     curves = [content for content in contents if isinstance(content, Curve)]
     pairs = [content for content in contents if isinstance(content, PairCurves)]
     entries = [*_list_bands(curves), *_list_pairs(pairs, bool(curves))]
-    if any(not panel.is_flipped for panel in [*curves, *pairs]):
+    if any(not panel.is_flipped for panel in curves) or any(not panel.is_flipped for panel in pairs):
         entries.append((Patch(facecolor="0.85", linewidth=0), ROW_SHADES))
     return entries + _list_maps([content for content in contents if isinstance(content, Map)])
 
