@@ -60,7 +60,7 @@ def take_screenshot(page: str, name: str, section: str = "overview") -> None:
 
 def plot_cars() -> None:
     model = NeuralBasisRegressor().fit(*draw_cars())
-    plot.shapes(model, n=3, path=DOCS / "pairs.png")
+    plot.shapes(model, n=4, path=DOCS / "pairs.png")
     plot.slices(model, "age & power", path=DOCS / "slices.png")
 
 

@@ -170,7 +170,9 @@ def top(name: str) -> str:
 
 
 def is_late_exception(module: Module, item: Import, target: str) -> bool:
-    return item.is_late and not LATE_EXCEPTIONS.isdisjoint({(module.top, top(target)), (module.name, top(target))})
+    if (module.name, top(target)) in LATE_EXCEPTIONS:  # its other imports are for annotations, or it could not load
+        return True
+    return item.is_late and (module.top, top(target)) in LATE_EXCEPTIONS
 
 
 def place(module: Module, item: Import) -> str:

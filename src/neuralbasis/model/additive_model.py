@@ -39,6 +39,7 @@ from .residuals import Residuals, predict_bounds
 from .scorecard import describe
 from .shapes import AnyShape, LowRankShape, renumber, square_spreads
 from .summary import Summary
+from .unseen import warn_if_unseen
 
 CACHED_NUMBERS = 1 << 16  # scores to which the link is applied at a time: they stay in the cache
 MAX_MEASURED = 500_000_000  # contributions to average for importances; beyond it, a random sample of rows
@@ -373,14 +374,17 @@ class AdditiveModel(ExplainedModel):
         if rows is not None:
             names = self.encoder.names
             found = read_rows(rows, names, self._places)
-            self.encoder.warn_if_unseen(
-                found, lambda index: read_columns({names[index]: [row[names[index]] for row in rows]})[0]
+            warn_if_unseen(
+                self.encoder.axes,
+                found,
+                lambda index: read_columns({names[index]: [row[names[index]] for row in rows]})[0],
+                None,
             )
             return found if self._used is None else found[:, self._used]
         columns = self.find_columns(X)
         numbers = self.encoder.numbers(columns, self._used)
         if not isinstance(numbers, SparseMatrix):
-            self.encoder.warn_if_unseen(numbers, columns.__getitem__, self._used)
+            warn_if_unseen(self.encoder.axes, numbers, columns.__getitem__, self._used)
         return numbers
 
     def find_columns(self, X: Any) -> Columns:
