@@ -64,5 +64,5 @@ clean: ## remove caches and outputs; the environment stays
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
-	$(RUN) -m pip install --quiet -c constraints.txt -e '.[test,plot,onnx,excel,tune,ray,vision,detection,benchmarks,dev]'
+	$(RUN) -m pip install --quiet -c constraints.txt -e '.[test,plot,plotly,onnx,excel,tune,ray,vision,detection,benchmarks,dev]'
 	touch $@

@@ -60,8 +60,8 @@ def take_screenshot(page: str, name: str, section: str = "overview") -> None:
 
 def plot_cars() -> None:
     model = NeuralBasisRegressor().fit(*draw_cars())
-    plot.shapes(model, n=3, path=DOCS / "pairs.png")
-    plot.slices(model, "age & power", total=True, path=DOCS / "slices.png")
+    plot.shapes(model, n=4, path=DOCS / "pairs.png")
+    plot.slices(model, "age & power", path=DOCS / "slices.png")
 
 
 def plot_wine() -> None:
@@ -70,7 +70,7 @@ def plot_wine() -> None:
     model = NeuralBasisClassifier(interactions=[pair], network__staged=False).fit(
         X, np.array(["Barolo", "Grignolino", "Barbera"])[y]
     )
-    plot.push(model, pair, total=True, path=DOCS / "push.png")
+    plot.push(model, pair, path=DOCS / "push.png")
 
 
 def plot_diabetes() -> None:

@@ -36,8 +36,9 @@ NOT_FOR_TORCH = ["data.columns", "data.frames", "encoding.encoder", "model", "se
 
 # Readers do not import one another, except for these.
 READER_EXCEPTIONS = {("plot", "explain"), ("report", "explain")}
-# `visualize` of an explanation draws it: `plot` builds on `explain` and is imported when a figure is requested.
-LATE_EXCEPTION = ("explain", "plot")
+# `visualize` of an explanation draws it: `plot` builds on `explain` and is imported when a figure is requested. The
+# `explain_…` methods of a loaded model are those of an estimator.
+LATE_EXCEPTIONS = {("explain", "plot"), ("model.explained", "explain")}
 
 # package -> the folder or module that may import it
 ALLOWED_IN: dict[str, list[str]] = {
@@ -53,6 +54,7 @@ ALLOWED_IN: dict[str, list[str]] = {
     "transformers": ["vision"],
     "safetensors": ["vision"],
     "matplotlib": ["plot"],
+    "plotly": ["plot"],
     "pycocotools": ["vision.detection"],
     "optuna": ["tuning"],
     "ray": ["distributed"],
@@ -168,7 +170,9 @@ def top(name: str) -> str:
 
 
 def is_late_exception(module: Module, item: Import, target: str) -> bool:
-    return item.is_late and (module.top, top(target)) == LATE_EXCEPTION
+    if (module.name, top(target)) in LATE_EXCEPTIONS:  # its other imports are for annotations, or it could not load
+        return True
+    return item.is_late and (module.top, top(target)) in LATE_EXCEPTIONS
 
 
 def place(module: Module, item: Import) -> str:
@@ -209,7 +213,7 @@ def backward_imports(tree: Tree, order: list[str]) -> list[str]:
             continue
         for target, item in tree.internal(module).items():
             other = belongs(target, list(rank))
-            if other is not None and rank[other] > rank[own]:
+            if other is not None and rank[other] > rank[own] and not is_late_exception(module, item, target):
                 broken.append(place(module, item))
     return broken
 

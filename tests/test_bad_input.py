@@ -275,8 +275,6 @@ def test_other_columns_at_prediction(named, read):
         "yet now missing:\n- size\nMissing column(s): 'size'. The columns given: 'age', 'dose'. Add them.": TABLE.drop(
             columns="size"
         ),
-        "unseen at fit time:\n- shoe\nfeature_names_in_ lists the columns in their order.": TABLE.assign(shoe=1.0),
-        "must be in the same order as they were in fit.\nfeature_names_in_ lists": TABLE[["size", "age", "dose"]],
         "unseen at fit time:\n- sise\nFeature names seen at fit time, yet now missing:\n- size\nMissing column(s): "
         "'size'. The columns given: 'age', 'sise', 'dose'. Add or rename: 'sise' may be 'size'.": TABLE.rename(
             columns={"size": "sise"}
@@ -285,6 +283,18 @@ def test_other_columns_at_prediction(named, read):
     for message, table in cases.items():
         for act in (named.predict, named.eval_terms):
             refuse(lambda act=act, table=table: act(read(table)), message)
+
+
+@pytest.mark.parametrize("read", [pd.DataFrame, pl.DataFrame, pa.Table.from_pandas], ids=["pandas", "polars", "Arrow"])
+def test_columns_are_found_by_name_in_any_order_among_others(named, read):
+    expected = named.predict(TABLE)
+    for table in (
+        TABLE[["size", "dose", "age"]],
+        TABLE.assign(shoe="x"),
+        TABLE.assign(shoe=1.0)[["shoe", *TABLE][::-1]],
+    ):
+        np.testing.assert_array_equal(named.predict(read(table)), expected)
+        np.testing.assert_array_equal(named.eval_terms(read(table)), named.eval_terms(TABLE))
 
 
 def test_the_model_finds_columns_by_name(named):
@@ -324,7 +334,7 @@ def test_names_given_by_hand():
     expected = estimator.predict(X)
     for table in (TABLE, dict(TABLE), pd.DataFrame(X, columns=["a", "b", "c"])):
         np.testing.assert_array_equal(estimator.predict(table), expected)
-    refuse(lambda: estimator.predict(TABLE[NAMES[::-1]]), "must be in the same order")
+    np.testing.assert_array_equal(estimator.predict(TABLE[NAMES[::-1]].assign(shoe=1.0)), expected)
     renamed = NeuralBasisRegressor(**QUICK, feature_names=["a", "b", "c"]).fit(TABLE, Y)
     assert renamed.term_names_ == ["a", "b", "c"]
     np.testing.assert_array_equal(renamed.predict(TABLE), renamed.predict(X))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -20,6 +21,7 @@ from .encoding.axis import Axis
 from .lazy import Lazy
 from .losses.links import inverse_link
 from .model.additive_model import AdditiveModel, find_model
+from .model.explained import ExplainedModel
 from .model.residuals import predict_bounds
 from .model.shapes import AnyShape
 from .parameters import PARAMETERS, EstimatorParameters
@@ -38,12 +40,11 @@ from .validation import (
 
 if TYPE_CHECKING:
     from .data.files import Source
-    from .explain import GlobalExplanation, LocalExplanation, ModelEvidence
     from .training.checkpointer import Checkpointer
     from .training.fit import FitResult
 
 
-class _NeuralBasisModel(EstimatorParameters):
+class _NeuralBasisModel(ExplainedModel, EstimatorParameters):
     """What both estimators share: fits, updates, and the fitted model in EBM's spelling."""
 
     def fit(self, X, y, sample_weight=None, init_score=None, resume=False):
@@ -242,27 +243,13 @@ class _NeuralBasisModel(EstimatorParameters):
         """
         return self._fitted_model().importances(importance_type)
 
-    def explain_global(self) -> GlobalExplanation:
-        """Every term with its table, standard errors and importance; see `explain.explain_global`."""
-        from .explain import explain_global
-
-        return explain_global(self._fitted_model())
-
-    def evidence(self) -> ModelEvidence:
-        """Standard error of the importance, test and concurvity of every term; see `explain.evidence`."""
-        from .explain import evidence
-
-        return evidence(self._fitted_model())
-
-    def explain_local(self, X, y=None) -> LocalExplanation:
-        """Contributions of all terms to the predictions of these rows; see `explain.explain_local`."""
-        from .explain import explain_local
-
-        return explain_local(self._fitted_model(), self._read_table(X), y)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the fitted model to one file, without pickle; `neuralbasis.load` reads it as an `AdditiveModel`."""
-        self._fitted_model().save(path)
+        return self._fitted_model().save(path)
+
+    def _html_repr(self) -> str:
+        """The card of the fitted model in a notebook; scikit-learn's diagram before the fit."""
+        return self.model_._repr_html_() if hasattr(self, "model_") else super()._html_repr()
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

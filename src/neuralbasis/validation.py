@@ -96,7 +96,9 @@ def encode_classes(y: np.ndarray, found: np.ndarray, classes: np.ndarray) -> np.
 
 
 def read_prediction_table(estimator: EstimatorParameters, X: Any, has_names: bool) -> Any:
-    """Columns of a table whose names and number of columns are those of the training table.
+    """Columns of a table at prediction: by name in any order, if it has the names of the training table, else all.
+
+    Further columns of a table with names are left out.
 
     Parameters
     ----------
@@ -107,7 +109,9 @@ def read_prediction_table(estimator: EstimatorParameters, X: Any, has_names: boo
     columns, names = read_columns(X, absent=StorageConfig.read(estimator.storage).absent_value), _frame_names(X)
     if columns.named and names is None:  # a mapping: columns are found by name
         return columns
-    if has_names or (names and set(names) == set(estimator.feature_names_in_)):
+    if names and len(set(names)) == len(names) and set(names).issuperset(estimator.feature_names_in_):
+        return columns
+    if has_names:
         _check_names(estimator, X, names)
         return columns
     _check_n_features(estimator, X, reset=False)

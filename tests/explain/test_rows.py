@@ -117,7 +117,9 @@ def test_wrong_rows_and_targets_are_errors(houses, regressor):
 
 def test_an_estimator_checks_rows_as_for_a_prediction(houses, regressor):
     with pytest.raises(ValueError, match="feature names should match"):
-        regressor.explain_local(houses[0][["city", "rooms"]])
+        regressor.explain_local(houses[0][["city"]])
+    turned = regressor.explain_local(houses[0][["city", "rooms"]])  # columns are found by name
+    np.testing.assert_array_equal(turned.scores, regressor.explain_local(houses[0]).scores)
     with pytest.raises(Exception, match="not fitted"):
         NeuralBasisRegressor().explain_global()
 
@@ -171,12 +173,10 @@ def test_frames_need_pandas(monkeypatch, regressor):
 
 
 def test_visualize_draws_explanations(houses, regressor):
-    figure = regressor.explain_global().visualize()
-    assert len(figure.axes) >= 1
-    assert len(regressor.explain_global().visualize("rooms").axes) >= 1
-    assert len(regressor.explain_global().visualize(2).axes) >= 1
-    assert len(regressor.explain_local(houses[0][:2]).visualize(1).axes) >= 1
-    assert len(regressor.explain_local(houses[0][:1]).visualize().axes) >= 1
+    found = regressor.explain_global()
+    assert [len(found.visualize(key).data) >= 1 for key in (None, "rooms", 2)] == [True] * 3
+    assert regressor.explain_local(houses[0][:2]).visualize(1).data[0].type == "waterfall"
+    assert regressor.explain_local(houses[0][:1]).visualize().data[0].type == "waterfall"
     found = explain.stability(regressor)
     assert len(found.visualize().axes) >= 1
     assert len(found.visualize("rooms").axes) >= 1

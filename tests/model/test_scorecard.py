@@ -198,6 +198,41 @@ def test_a_thinned_table_states_its_error(scores: list[float], max_rows: int) ->
         assert f"up to {card.tables[0].error:.2g} from" in str(card)
 
 
+def heavy_tailed_model() -> AdditiveModel:
+    """Nine of ten rows are 0; a jump at 5,000; 60 small bends that hardly any row sees."""
+    knots = np.r_[0.0, 100.0, np.linspace(1000, 4900, 20), 5000.0, 5100.0, np.linspace(6000, 99_999, 40)]
+    curve = np.where(knots > 5000, 3.0, -1.0) * (knots > 0) + 0.01 * np.sin(np.arange(len(knots)))
+    axis = continuous_axis("capital_gain", knots)
+    table = np.r_[0.0, curve, 0.0][:, None]
+    weights = np.r_[0.0, 900.0, np.full(len(knots) - 1, 100.0 / (len(knots) - 1)), 0.0]
+    return AdditiveModel(
+        Encoder((axis,)), np.zeros(1), (Shape((0,), (axis,), table, np.zeros_like(table), weights),), "identity"
+    )
+
+
+def test_few_knots_follow_a_heavy_tail() -> None:
+    card = heavy_tailed_model().scorecard("capital_gain", max_rows=6)
+    (table,) = card.tables
+    assert [row["value"] for row in card.to_rows()][:5] == [None, 0.0, 100.0, 5000.0, 5100.0]
+    assert len(card.to_rows()) == 7
+    assert table.mean_error < 0.001
+    assert table.error < 0.02
+    assert "too coarse" not in str(card)
+    assert f"{table.mean_error:.2g} on average over the training rows" in str(card)
+
+
+def test_a_long_table_and_a_coarse_one_name_a_better_number_of_knots() -> None:
+    model = heavy_tailed_model()
+    long, coarse = str(model.scorecard("capital_gain")), str(model.scorecard("capital_gain", max_rows=2))
+    assert len(long.splitlines()) > 60
+    found = re.search(r"\na long table: max_rows=(\d+) has a mean error of at most 5 % of the mean \|score\|$", long)
+    assert found
+    assert f"too coarse to predict with: max_rows={found[1]} has" in coarse
+    better = model.scorecard("capital_gain", max_rows=int(found[1])).tables[0]
+    assert better.mean_error <= 0.05 * better.size
+    assert "max_rows=" not in str(model.scorecard())  # of all terms: no search for a better number
+
+
 def test_a_thinned_pair_states_its_error_and_the_omitted_levels() -> None:
     rng = np.random.default_rng(5)
     model = build_model(rng, KINDS, (2,))

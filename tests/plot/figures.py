@@ -105,9 +105,9 @@ def bands_of(axes):
 
 
 def bars_of(axes):
-    """Heights of the bars of levels, one array per class."""
+    """Lengths of the bars of levels, one array per class."""
     containers = [c for c in axes.containers if type(c).__name__ == "BarContainer"]
-    return [np.array([bar.get_height() for bar in container]) for container in containers]
+    return [np.array([bar.get_width() for bar in container]) for container in containers]
 
 
 def background_of(axes):
@@ -126,7 +126,17 @@ def tick_texts(line):
 
 
 def legend_texts(figure):
-    return [text.get_text() for text in figure.legends[0].get_texts()]
+    return [text.get_text().replace("\n", " ") for text in figure.legends[0].get_texts()]
+
+
+def legend_title(figure):
+    return figure.legends[0].get_title().get_text().replace("\n", " ")
+
+
+def pair_legend(axes):
+    """Title and entries of the legend above the curves of a pair."""
+    legend = axes.get_legend()
+    return legend.get_title().get_text(), [text.get_text() for text in legend.get_texts()]
 
 
 def pair_model(n_outputs=1, weights=1.0, **kwargs):

@@ -19,6 +19,7 @@ from tests.plot.figures import (
     knots,
     legend_texts,
     lines_of,
+    pair_legend,
     pair_model,
     shape,
     table,
@@ -85,7 +86,28 @@ def test_waterfall_runs_from_the_intercept_to_the_score(regressor):
     labels = tick_texts(axes.yaxis)
     assert (labels[0], labels[-1]) == ("intercept", "score")
     assert [label.split(" = ")[0] for label in labels[1:-1]] == list(row.names)
-    assert axes.figure.get_suptitle() == f"prediction {row.prediction:#.3g}, actual {y[3]:#.3g}"
+    assert (
+        axes.figure.get_suptitle() == f"prediction {row.prediction:.2f}, actual {y[3]:.2f}"
+    )  # the digits of the steps
+
+
+def test_numbers_of_a_waterfall_have_the_digits_of_its_steps():
+    axis = knots("size", [0.0, 1.0])
+    model = additive([axis], [shape((0,), [axis], [0.0, 0.2])], intercept=12.0)
+    axes = plot.waterfall(model, {"size": 1.0}).axes[0]
+    assert [text.get_text() for text in axes.texts] == ["12.000", "+0.200", "12.200"]
+    assert axes.figure.get_suptitle() == "prediction 12.200"
+
+
+def test_two_classes_have_one_panel_of_leanings(classifier):
+    axes = plot.leanings(classifier).axes
+    assert [each.get_title() for each in axes] == ["yes"]
+    found = explain_global(classifier).by_class(8)["yes"]
+    assert [bar.get_width() for bar in axes[0].patches] == [
+        bar.size for bar in (*found.raised_by, *found.lowered_by[::-1])
+    ]
+    assert axes[0].figure.get_supxlabel() == "raises the score of the class (right) or lowers it (left)"
+    assert [each.get_title() for each in plot.leanings(classifier, classes=["no"]).axes] == ["no"]
 
 
 def test_waterfall_of_a_row_and_a_model(classifier):
@@ -145,7 +167,8 @@ def test_compared_curves_share_a_panel(regressor):
     assert legend_texts(figure) == ["one", "twice"]
     assert len([line for line in figure.axes[0].lines if line.get_marker() == "D"]) == 2
     bars = bars_of(plot.compare([regressor, other], "city").axes[0])
-    expected = [view_of(model, "city").scores[1:-1, 0] for model in (regressor, other)]
+    order = [*(1 + np.argsort(-view_of(regressor, "city").weights[1:-1], kind="stable")), 0]  # by rows, then missing
+    expected = [view_of(model, "city").scores[order, 0] for model in (regressor, other)]
     np.testing.assert_array_equal(bars, expected)
 
 
@@ -157,8 +180,11 @@ def test_compared_levels_are_found_by_name():
 
 
 def test_compared_pairs_are_side_by_side():
-    figure = plot.compare([pair_model(), pair_model(), pair_model()], "age & city")
-    assert [axes.get_title() for axes in figure.axes[:3]] == ["model 1", "model 2", "model 3"]
+    figure = plot.compare([pair_model(), pair_model()], "age & city")
+    assert [axes.get_title() for axes in figure.axes] == ["model 1", "model 2"]
+    assert [pair_legend(axes) for axes in figure.axes] == [("city", ["Bern", "Lima", "Oslo"])] * 2
+    figure = plot.compare([pair_model()] * 3, "age & city", pairs="map", names=["old", "new", "newest"])
+    assert [axes.get_title() for axes in figure.axes[:3]] == ["old", "new", "newest"]
     assert {axes.collections[0].get_clim() for axes in figure.axes[:3]} == {(-5.5, 5.5)}
 
 
@@ -171,6 +197,8 @@ def test_compared_classes(multiclass):
 def test_wrong_comparisons_are_errors(regressor):
     with pytest.raises(ValueError, match="2 to 10 models; got 1"):
         plot.compare([regressor], "age")
+    with pytest.raises(ValueError, match="names must be 2 different names, one for each model; got 'ab'"):
+        plot.compare([regressor, regressor], "age", names="ab")
     with pytest.raises(TypeError, match="a list or a dict of models"):
         plot.compare(regressor, "age")
     axis = knots("city", [0, 1])

@@ -22,6 +22,7 @@ from tests.plot.figures import (
     evidence,
     knots,
     legend_texts,
+    legend_title,
     lines_of,
     member_lines_of,
     panel,
@@ -30,6 +31,8 @@ from tests.plot.figures import (
     tick_texts,
     view_of,
 )
+
+SHADES = "background: darker where there are more training rows"
 
 
 @pytest.mark.parametrize("estimator", ["regressor", "classifier", "multiclass"])
@@ -48,14 +51,24 @@ def test_lines_are_the_tables(estimator, request):
 def test_bars_of_levels_are_the_table_and_count_their_rows(estimator, request):
     estimator = request.getfixturevalue(estimator)
     axes, expected = panel(plot.shapes(estimator), "city"), view_of(estimator, "city")
-    np.testing.assert_array_equal(bars_of(axes), expected.scores[1:-1].T)
-    assert tick_texts(axes.xaxis) == [f"{c}\n{w:.0f}" for c, w in zip(CITIES, expected.weights[1:-1], strict=True)]
+    weights = expected.weights[1:-1]
+    order = np.argsort(-(expected.scores[1:-1, 0] if len(expected.importances) == 1 else weights), kind="stable")
+    cells = np.r_[1 + order, 0]  # by effect, or with several classes by rows; then the missing value
+    np.testing.assert_array_equal(bars_of(axes), expected.scores[cells].T)
+    names = [*(CITIES[index] for index in order), "missing"]
+    assert tick_texts(axes.yaxis) == [f"{c} ({expected.weights[i]:.0f})" for c, i in zip(names, cells, strict=True)]
+    assert axes.yaxis_inverted()
 
 
 def test_members_are_faint_lines_without_evidence(regressor):
     figure, expected = plot.shapes(drop_evidence(regressor)), view_of(regressor, "age")
     axes = panel(figure, "age")
-    assert legend_texts(figure) == ["members", "± 1 standard deviation over the members"]
+    assert legend_texts(figure) == [
+        "faint lines: members of the model",
+        "± 1 standard deviation over the members",
+        "background: darker where there are more training rows",
+        "every panel has its own scale",
+    ]
     (fan,) = member_lines_of(axes)
     segments = np.array(fan.get_segments())
     np.testing.assert_array_equal(segments[:, :, 1], expected.members[1:-1, :, 0].T)
@@ -68,7 +81,7 @@ def test_members_are_faint_lines_without_evidence(regressor):
 def test_a_band_of_one_standard_deviation_replaces_members_that_are_not_stored():
     figure = plot.shapes(ramp(spread=0.25))
     assert list(bands_of(figure.axes[0]).values()) == [(-1.25, -0.75)]
-    assert legend_texts(figure) == ["± 1 standard deviation over the members"]
+    assert legend_texts(figure) == ["± 1 standard deviation over the members", SHADES]
 
 
 def test_bands_for_each_value_and_for_the_whole_curve():
@@ -77,7 +90,7 @@ def test_bands_for_each_value_and_for_the_whole_curve():
     assert light < dark
     assert outer == pytest.approx((-1.3, -0.7))
     assert inner == pytest.approx((-1 - 1.959964 * 0.1, -1 + 1.959964 * 0.1))
-    assert legend_texts(figure) == ["95 % band for each value", "95 % band for the whole curve"]
+    assert legend_texts(figure) == ["95 % band for each value", "95 % band for the whole curve", SHADES]
     assert figure.axes[0].get_ylim() == pytest.approx((-1.43, 1.43))
 
 
@@ -109,13 +122,13 @@ def three_classes(**kwargs):
 
 def test_bands_of_differences_from_a_reference_class():
     figure = plot.by_class(three_classes(), "age", reference="b")
-    assert legend_texts(figure) == ["95 % band for each value", "95 % band for the whole curve"]
+    assert legend_texts(figure) == ["95 % band for each value", "95 % band for the whole curve", SHADES]
     for axes, score, error in zip(figure.axes, (1.0, -1.0), np.hypot([0.1, 0.4], 0.2), strict=True):
         outer, inner = bands_of(axes).values()
         assert inner == pytest.approx((score - 1.959964 * error, score + 1.959964 * error))
         assert outer == pytest.approx((score - 3.5 * error, score + 3.5 * error))  # the larger multiplier
     figure = plot.shapes(three_classes(), reference="b")
-    assert figure.legends[0].get_title().get_text() == "class; shaded: 95 % band for each value"
+    assert legend_title(figure) == f"class; shaded: 95 % band for each value; {SHADES}"
 
 
 def test_the_reference_class_does_not_differ_from_itself():
@@ -149,7 +162,7 @@ def test_narrow_bands_of_probabilities_are_those_of_the_delta_method():
 @pytest.mark.parametrize("option", [{"reference": 0}, {"scale": "probability"}])
 def test_differences_and_probabilities_without_evidence_have_the_deviation_over_members(multiclass, option):
     figure, expected = plot.shapes(drop_evidence(multiclass), **option), view_of(multiclass, "age").members
-    assert figure.legends[0].get_title().get_text().startswith("class; members; shaded: ± 1 standard deviation")
+    assert legend_title(figure).startswith("class; faint lines: members of the model; shaded: ± 1")
     assert len(member_lines_of(panel(figure, "age"))[0].get_segments()) == expected.shape[-2]
 
 
@@ -159,8 +172,8 @@ def test_error_bars_of_levels_for_each_value_and_for_all():
     figure = plot.shapes(model)
     thin, thick = (c for c in figure.axes[0].collections if isinstance(c, LineCollection))
     assert thin.get_linewidths()[0] < thick.get_linewidths()[0]
-    np.testing.assert_allclose(thin.get_segments()[1][:, 1], [1.75, 2.25])
-    np.testing.assert_allclose(thick.get_segments()[1][:, 1], [2 - 0.1959964, 2 + 0.1959964])
+    np.testing.assert_allclose(thin.get_segments()[1][:, 0], [1.75, 2.25])
+    np.testing.assert_allclose(thick.get_segments()[1][:, 0], [2 - 0.1959964, 2 + 0.1959964])
     assert legend_texts(figure) == ["95 % band for each value", "95 % band for the whole curve"]
 
 
@@ -180,7 +193,7 @@ def test_classes_keep_their_colours_and_one_band():
     figure = plot.shapes(model)
     assert [line.get_color() for line in lines_of(figure.axes[0])] == list(plot.COLOURS[:3])
     assert len(bands_of(figure.axes[0])) == 1
-    assert figure.legends[0].get_title().get_text() == "class; shaded: 95 % band for each value"
+    assert legend_title(figure) == f"class; shaded: 95 % band for each value; {SHADES}"
     assert figure.axes[0].get_title().endswith("\nno clear effect (p = 0.06)")  # the smallest of three, times 3
     titles = [axes.get_title() for axes in plot.by_class(model, "age").axes]
     assert titles == ["a", "b\nno clear effect (p = 0.5)", "c\nno clear effect (p = 0.9)"]
@@ -224,13 +237,28 @@ def test_few_values_that_are_not_whole_have_dots():
 
 
 def test_missing_value_has_its_marker_left_of_the_range(regressor):
-    for name in ("age", "city"):
-        axes, expected = panel(plot.shapes(regressor), name), view_of(regressor, name)
-        (marker,) = [line for line in axes.lines if line.get_marker() == "D"]
-        assert marker.get_ydata() == expected.scores[0, 0]
-        assert axes.get_xlim()[0] < marker.get_xdata()[0] < expected.axes[0].knots[0]
-        share = 100 * expected.weights[0] / expected.weights.sum()
-        assert [text.get_text() for text in axes.texts] == [f"missing {share:.3g}%"]
+    axes, expected = panel(plot.shapes(regressor), "age"), view_of(regressor, "age")
+    (marker,) = [line for line in axes.lines if line.get_marker() == "D"]
+    assert marker.get_ydata() == expected.scores[0, 0]
+    assert axes.get_xlim()[0] < marker.get_xdata()[0] < expected.axes[0].knots[0]
+    share = 100 * expected.weights[0] / expected.weights.sum()
+    assert [text.get_text() for text in axes.texts] == [f"missing {share:.3g}%"]
+
+
+def test_a_curve_in_a_cut_tail_does_not_run_into_the_strip_of_missing_values():
+    axis = knots("income", [-1e6, *range(100), 1e6])
+    weights = np.r_[1.0, np.full(100, 10.0), 1.0]
+    own = shape((0,), [axis], np.linspace(-1, 1, 102), weights=weights, spread=0.1, evidence=evidence())
+    weights = own.weights.copy()
+    weights[0] = 50.0
+    axes = plot.shapes(additive([axis], [replace(own, weights=weights)])).axes[0]
+    left, right = axes.get_xlim()
+    strip = next(line for line in axes.lines if len(set(line.get_xdata())) == 1).get_xdata()[0]
+    assert left < strip < right
+    axes.figure.canvas.draw()
+    for drawn in (*lines_of(axes), *(c for c in axes.collections if c.get_alpha())):
+        box = drawn.get_clip_box()
+        assert axes.transData.inverted().transform((box.x0, box.y0))[0] == pytest.approx(strip)
 
 
 def test_y_range_includes_the_missing_value():
@@ -273,20 +301,24 @@ def test_an_empty_list_of_terms_is_an_error(regressor):
         plot.shapes(regressor, terms=[])
 
 
-def test_panels_share_a_y_range_that_includes_every_member(regressor):
-    figure = plot.shapes(regressor)
-    limits = {axes.get_ylim() for axes in figure.axes}
+def test_panels_share_a_range_that_includes_every_member_on_request(regressor):
+    figure = plot.shapes(regressor, share_y=True)
+    city = panel(figure, "city")
+    limits = {city.get_xlim() if axes is city else axes.get_ylim() for axes in figure.axes}
     assert len(limits) == 1
     low, high = limits.pop()
     expected = view_of(regressor, "age")
     assert low < expected.members[:-1].min()
     assert high > expected.members[:-1].max()
-    assert [axes.get_ylabel() for axes in figure.axes] == ["contribution to score", "", ""]
+    assert city.get_xlabel() == "contribution to score"
+    assert sorted(axes.get_ylabel() for axes in figure.axes) == ["", "", "contribution to score"]
+    assert "every panel has its own scale" not in legend_texts(figure)
 
 
-def test_free_scales(regressor):
-    figure = plot.shapes(regressor, free_y=True)
+def test_every_panel_has_its_own_scale(regressor):
+    figure = plot.shapes(regressor)
     assert len({axes.get_ylim() for axes in figure.axes}) == 3
+    assert legend_texts(figure)[-1] == "every panel has its own scale"
     assert all(tick_texts(axes.yaxis) for axes in figure.axes)
 
 
@@ -304,8 +336,11 @@ def test_y_label(link, classes, expected):
 
 
 def test_zero_line(regressor):
-    for axes in plot.shapes(regressor).axes:
-        assert any(np.array_equal(line.get_ydata(), [0, 0]) for line in axes.lines)
+    figure = plot.shapes(regressor)
+    city = panel(figure, "city")
+    for axes in figure.axes:
+        ends = [line.get_xdata() if axes is city else line.get_ydata() for line in axes.lines]
+        assert any(np.array_equal(both, [0, 0]) for both in ends)
 
 
 def test_flat_model_is_drawn():
@@ -336,13 +371,35 @@ def test_short_tails_are_not_cut():
 def test_the_background_is_darker_where_there_are_more_rows():
     weights = np.r_[np.full(25, 1.0), np.full(25, 4.0)]
     at, grey = background_of(plot.shapes(ramp(weights=weights)).axes[0])
-    assert grey.max() == pytest.approx(0.2)
+    assert grey.max() < 0.25
     assert grey[at > 30].mean() / grey[at < 20].mean() == pytest.approx(2)  # the square root of 4
     axis = knots("count", [0, 1, 5])
-    few = additive([axis], [shape((0,), [axis], [0, 1, 2], weights=[4, 1, 0])])
+    few = additive([axis], [shape((0,), [axis], [0, 1, 2], weights=[75, 5, 20])])
     at, grey = background_of(plot.shapes(few).axes[0])
-    assert at.tolist() == [0, 1, 5]
-    np.testing.assert_allclose(grey, [0.2, 0.1, 0])
+    assert at.tolist() == pytest.approx([0, 1, 5], abs=0.1)
+    np.testing.assert_allclose(grey, [0.25, 0.125, 0.25])  # darkest from a fifth of the rows on
+
+
+def test_the_background_has_the_same_scale_in_every_panel():
+    """A tenth of the rows has the same grey, whatever the other values of the column are."""
+    found = []
+    for counts in ([10, 90], [10, 10, 80]):
+        axis = knots("dose", np.arange(len(counts)) + 0.5)
+        weights = np.array(counts, dtype=float)
+        model = additive([axis], [shape((0,), [axis], np.arange(len(counts)), weights=weights)])
+        found.append(background_of(plot.shapes(model).axes[0])[1][0])
+    assert found == pytest.approx([0.25 * np.sqrt(0.5)] * 2)
+
+
+def test_the_background_shows_no_rows_between_a_code_and_the_other_values():
+    axis = knots("score", [-9.0, *np.arange(300, 400)])
+    weights = np.r_[50.0, np.full(100, 5.0)]
+    at, grey = background_of(
+        plot.shapes(additive([axis], [shape((0,), [axis], np.zeros(101), weights=weights)])).axes[0]
+    )
+    assert grey[(at > 10) & (at < 280)].max() == 0.0
+    assert grey[0] > 0.1
+    assert grey[at > 310].min() > 0.1
 
 
 def test_two_values_are_the_ticks():
@@ -350,27 +407,31 @@ def test_two_values_are_the_ticks():
     assert plot.shapes(additive([axis], [shape((0,), [axis], [-1, 1])])).axes[0].get_xticks().tolist() == [0, 1]
 
 
-def test_many_levels_keep_the_most_frequent_in_order():
+def test_many_levels_keep_the_strongest_sorted_by_effect():
     axis = level_axis("city", "nominal", [f"level {index}" for index in range(20)])
     scores, weights = np.arange(20.0) - 9.5, np.r_[1.0, np.arange(19.0, 0, -1)]
     axes = plot.shapes(additive([axis], [shape((0,), [axis], scores, weights=weights)])).axes[0]
-    assert tick_texts(axes.xaxis) == [
-        *(f"level {i}: {w:.0f}" for i, w in enumerate(weights) if 1 <= i <= 12),
-        "… 8 more",
-    ]
-    np.testing.assert_array_equal(bars_of(axes), [scores[1:13]])
+    kept = [19, 18, 17, 16, 15, 14, 5, 4, 3, 2, 1, 0]
+    assert tick_texts(axes.yaxis) == [*(f"level {i} ({weights[i]:.0f})" for i in kept), "… 8 more"]
+    np.testing.assert_array_equal(bars_of(axes), [scores[kept]])
+
+
+def test_levels_with_an_order_keep_it():
+    axis = level_axis("size", "ordinal", ["small", "medium", "large"])
+    axes = plot.shapes(additive([axis], [shape((0,), [axis], [1.0, -2.0, 3.0])])).axes[0]
+    assert tick_texts(axes.yaxis) == ["small (1)", "medium (1)", "large (1)"]
 
 
 def test_legend_names_the_classes(multiclass):
     figure = plot.shapes(drop_evidence(multiclass))
     assert legend_texts(figure) == ["0", "1", "2"]
-    assert figure.legends[0].get_title().get_text().startswith("class; members; shaded: ± 1 standard deviation")
+    assert legend_title(figure).startswith("class; faint lines: members of the model; shaded: ± 1")
 
 
 def test_at_most_ten_classes_with_distinct_styles():
     figure = plot.shapes(ramp(12, link="mlogit", classes=np.arange(12)))
     assert len(lines_of(figure.axes[0])) == 10
-    assert figure.legends[0].get_title().get_text() == "class (10 of 12)"
+    assert legend_title(figure) == f"class (10 of 12); {SHADES}"
     looks = [tuple(canvas.line_style(order).values()) for order in range(10)]
     assert len(set(looks)) == 10
     assert len({dashes for _, dashes in looks[:7]}) == 7  # distinct in a grey print
@@ -407,11 +468,15 @@ def test_probability_scale_of_many_classes(multiclass):
     figure, expected = plot.shapes(multiclass, scale="probability"), view_of(multiclass, "age")
     chances = inverse_link("mlogit", multiclass.model_.intercept + expected.scores[1:-1])
     np.testing.assert_allclose(np.transpose([line.get_ydata() for line in lines_of(panel(figure, "age"))]), chances)
-    assert figure.axes[0].get_ylabel() == "probability, other terms at 0"
+    assert "probability, other terms at 0" in [axes.get_ylabel() for axes in figure.axes]
+    for axes in figure.axes:
+        low, high = axes.get_xlim() if panel(figure, "city") is axes else axes.get_ylim()
+        assert 0 <= low < high <= 1
 
 
 def test_probability_of_a_pair_is_a_change(classifier):
-    axes, expected = panel(plot.shapes(classifier, scale="probability"), "age & income"), view_of(classifier, (0, 1))
+    figure, expected = plot.shapes(classifier, scale="probability", pairs="map"), view_of(classifier, (0, 1))
+    axes = panel(figure, "age & income")
     start = classifier.model_.intercept[0]
     chances = 1 / (1 + np.exp(-(start + expected.scores[..., 0]))) - 1 / (1 + np.exp(-start))
     drawn = axes.collections[0].get_array()

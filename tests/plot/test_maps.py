@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgb
 from matplotlib.patches import PathPatch
 
@@ -22,6 +23,7 @@ from tests.plot.figures import (
     knots,
     legend_texts,
     lines_of,
+    pair_legend,
     pair_model,
     panel,
     shape,
@@ -32,7 +34,7 @@ from tests.plot.figures import (
 
 def test_pair_is_a_heat_map_centred_at_zero():
     model = pair_model()
-    figure = plot.shapes(model, n=1)
+    figure = plot.shapes(model, n=1, pairs="map")
     axes, bar = figure.axes
     mesh = axes.collections[0]
     np.testing.assert_array_equal(mesh.get_array(), model.shapes[2].scores[1:-1, 1:-1, 0].T)
@@ -45,7 +47,7 @@ def test_pair_is_a_heat_map_centred_at_zero():
 
 
 def test_the_sign_of_a_map_is_drawn_in_dashes():
-    axes = plot.shapes(pair_model(), n=1).axes[0]
+    axes = plot.shapes(pair_model(), n=1, pairs="map").axes[0]
     outline = axes.collections[1]
     assert outline.levels.tolist() == [-5.5 / 3, 5.5 / 3]
     (_, dashed), (_, solid) = outline.get_linestyle()
@@ -56,14 +58,14 @@ def test_the_sign_of_a_map_is_drawn_in_dashes():
 def test_cells_without_rows_are_hatched_and_do_not_change_the_colour_scale():
     weights = np.ones((4, 3))
     weights[[0, 3]] = 0.0
-    axes = plot.shapes(pair_model(weights=weights), terms=[2]).axes[0]
+    axes = plot.shapes(pair_model(weights=weights), terms=[2], pairs="map").axes[0]
     (veil,) = axes.patches
     assert veil.get_hatch()
     corners = veil.get_path().vertices
     assert set(corners[:, 0]) == {0, 1, 3.5, 5.5}
     assert set(corners[:, 1]) == {-0.5, 0.5, 1.5, 2.5}
     assert axes.collections[0].get_clim() == (-2.5, 2.5)
-    assert not plot.shapes(pair_model(), n=1).axes[0].patches
+    assert not plot.shapes(pair_model(), n=1, pairs="map").axes[0].patches
 
 
 def test_cells_near_rows_are_not_empty():
@@ -82,7 +84,7 @@ def test_missing_values_of_a_pair_have_strips():
     scores, weights = pair.scores.copy(), pair.weights.copy()
     weights[0, 1:-1], scores[0, 1:-1, 0] = 2.0, [7, 8, 9]
     model = replace(model, shapes=(*model.shapes[:2], replace(pair, scores=scores, weights=weights)))
-    axes = plot.shapes(model, n=1).axes[0]
+    axes = plot.shapes(model, n=1, pairs="map").axes[0]
     drawn = axes.collections[0].get_array()
     assert drawn.shape == (3, 6)
     assert drawn[:, 0].tolist() == [7, 8, 9]
@@ -93,9 +95,9 @@ def test_missing_values_of_a_pair_have_strips():
 
 
 def test_pairs_do_not_change_the_y_range_of_curves():
-    figure = plot.shapes(pair_model())
+    figure = plot.shapes(pair_model(), pairs="map", share_y=True)
     assert len(figure.axes) == 4
-    assert panel(figure, "age").get_ylim() == panel(figure, "city").get_ylim()
+    assert panel(figure, "age").get_ylim() == panel(figure, "city").get_xlim()
     assert panel(figure, "age").get_ylim()[1] < 0.2
     assert figure.axes[-1].get_ylabel() == "contribution to score"
     assert panel(figure, "city").get_ylabel() == ""
@@ -103,17 +105,17 @@ def test_pairs_do_not_change_the_y_range_of_curves():
 
 def test_maps_start_a_row_if_they_do_not_fit_beside_the_curves():
     model = pair_model()
-    assert len(plot.shapes(model).subfigs) == 0  # two curves and a map in one row
-    figure = plot.shapes(model, terms=[0, 1, 2, 2])
+    assert len(plot.shapes(model, pairs="map").subfigs) == 0  # two curves and a map in one row
+    figure = plot.shapes(model, terms=[0, 1, 2, 2], pairs="map")
     assert [len(part.axes) for part in figure.subfigs] == [2, 3]  # two curves; two maps and their bar
 
 
 def test_pair_of_many_classes_shows_the_strongest():
     model = pair_model(3, link="mlogit", classes=ABC)
-    axes = plot.shapes(model, n=1).axes[0]
+    axes = plot.shapes(model, n=1, pairs="map").axes[0]
     assert axes.get_title().splitlines()[1] == "for c"
     np.testing.assert_array_equal(axes.collections[0].get_array(), model.shapes[2].scores[1:-1, 1:-1, 2].T)
-    assert plot.shapes(model, n=1, classes=["b", "a"]).axes[0].get_title().endswith("for b")
+    assert plot.shapes(model, n=1, classes=["b", "a"], pairs="map").axes[0].get_title().endswith("for b")
 
 
 def test_triple_is_a_row_of_maps_at_levels_of_one_column():
@@ -143,7 +145,7 @@ def test_whole_model_in_one_grid():
 
 def test_each_class_has_a_panel():
     model = pair_model(3, link="mlogit", classes=ABC)
-    figure = plot.by_class(model, "city & age")
+    figure = plot.by_class(model, "city & age", pairs="map")
     assert [axes.get_title() for axes in figure.axes[:3]] == ["a", "b", "c"]
     assert figure.get_suptitle() == "age & city"
     for k, axes in enumerate(figure.axes[:3]):
@@ -157,24 +159,69 @@ def test_each_class_has_a_panel():
 
 def test_slices_are_rows_of_the_table():
     model = pair_model()
-    figure = plot.slices(model, ("age", "city"))
+    figure = plot.slices(model, ("age", "city"), total=False)
     drawn = [line for line in lines_of(figure.axes[0]) if line.get_linewidth() > 1]
     scores = model.shapes[2].scores[1:-1, 1:-1, 0]
     np.testing.assert_array_equal([line.get_ydata() for line in drawn], scores.T)
     assert drawn[0].get_xdata().tolist() == [0.5, 1.5, 2.5, 4.5]
-    assert legend_texts(figure) == CITIES
-    assert figure.legends[0].get_title().get_text() == "city"
+    assert pair_legend(figure.axes[0]) == ("city", CITIES)
+    assert legend_texts(figure) == ["background: darker where there are more training rows"]
     assert (figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()) == ("age", "contribution to score")
 
 
 def test_slices_along_the_other_column_at_chosen_values():
     model = pair_model()
-    figure = plot.slices(model, "age & city", along="city", levels=[4.6, 0.5])
-    drawn = [line for line in lines_of(figure.axes[0]) if line.get_linewidth() > 1]
+    figure = plot.slices(model, "age & city", along="city", levels=[4.6, 0.5], total=False)
+    drawn = markers_of(figure.axes[0])
     scores = model.shapes[2].scores[1:-1, 1:-1, 0]
-    np.testing.assert_array_equal([line.get_ydata()[::2] for line in drawn], scores[[3, 0]])
-    assert legend_texts(figure) == ["4.5", "0.5"]
-    assert legend_texts(plot.slices(model, "age & city", levels=["Oslo"])) == ["Oslo"]
+    np.testing.assert_array_equal([line.get_xdata() for line in drawn], scores[[3, 0], ::-1])  # sorted by effect
+    assert tick_texts(figure.axes[0].yaxis) == ["Oslo (4)", "Lima (4)", "Bern (4)"]
+    assert pair_legend(figure.axes[0]) == ("age", ["4.5", "0.5"])
+    assert pair_legend(plot.slices(model, "age & city", levels=["Oslo"]).axes[0]) == ("city", ["Oslo"])
+
+
+def markers_of(axes):
+    """The markers of levels near training rows, one line for each curve of a pair."""
+    return [
+        line for line in axes.lines if line.get_marker() not in ("None", "|") and line.get_markerfacecolor() != "white"
+    ]
+
+
+def test_pairs_of_levels_have_error_bars():
+    axes = [level_axis("city", "nominal", CITIES), level_axis("job", "nominal", ["cook", "driver"])]
+    weights = np.array([[5.0, 5.0], [5.0, 0.0], [5.0, 5.0]])
+    mains = [shape((d,), [axis], np.zeros(len(axis.knots)), spread=0.3) for d, axis in enumerate(axes)]
+    table = [[3.0, 1.0], [0.5, -1.0], [-2.0, -3.0]]
+    pair = shape((0, 1), axes, table, spread=0.4, weights=weights, evidence=evidence())
+    figure = plot.shape(additive(axes, [*mains, pair]), "city & job")
+    panel = figure.axes[0]
+    near = [line.get_xdata().tolist() for line in markers_of(panel)]
+    assert near == [[3.0, 0.5, -2.0], [1.0, -3.0]]
+    (hollow,) = [line for line in panel.lines if line.get_markerfacecolor() == "white" and len(line.get_xdata())]
+    assert hollow.get_xdata().tolist() == [-1.0]
+    half = 1.959964 * np.sqrt(0.4**2 + 2 * 0.3**2)  # of the pair and both main effects, as if independent
+    bars = [segment[:, 0] for c in panel.collections if isinstance(c, LineCollection) for segment in c.get_segments()]
+    np.testing.assert_allclose(bars[0], [3 - half, 3 + half], rtol=1e-6)
+    assert legend_texts(figure) == ["error bars: 95 % band for each value", "hollow markers: no training row near"]
+
+
+def test_pairs_are_curves_of_the_total_effect_by_default():
+    model = pair_model()
+    figure = plot.shapes(model, n=3)
+    pair = panel(figure, "age & city")
+    drawn = [line for line in lines_of(pair) if line.get_linewidth() > 1]
+    np.testing.assert_allclose([line.get_ydata() for line in drawn], model.shapes[2].scores[1:-1, 1:-1, 0].T + 0.19)
+    assert pair_legend(pair) == ("city", CITIES)
+    assert "pairs: the effect of both columns together" in legend_texts(figure)
+    with pytest.raises(ValueError, match=r"pairs must be one of \('curves', 'map'\); got 'heat'"):
+        plot.shapes(model, pairs="heat")
+
+
+def test_curves_of_a_pair_differ_where_most_rows_share_a_value():
+    """Nine of ten rows are 0; the other curves are at quantiles of the other rows."""
+    axis = knots("gain", np.arange(11.0))
+    weights = np.r_[0.0, 90.0, np.ones(10), 0.0]
+    assert maps.choose_knots(axis, weights, 4) == [0, 1, 4, 9]
 
 
 def test_slices_with_the_main_effects():
@@ -257,11 +304,11 @@ def test_cells_whose_band_contains_zero_are_pale():
     axes = [knots("age", [0.5, 1.5, 2.5]), knots("dose", [0.5, 1.5])]
     scores = np.array([[-3.0, -1.0], [0.5, 1.0], [2.9, 3.1]])
     pair = shape((0, 1), axes, scores, spread=1.0, evidence=evidence(multiplier=3.0))
-    figure = plot.shapes(additive(axes, [pair]))
+    figure = plot.shapes(additive(axes, [pair]), pairs="map")
     (veil,) = [patch for patch in figure.axes[0].patches if isinstance(patch, PathPatch)]
     assert not veil.get_hatch()
     assert len(veil.get_path().vertices) == 5 * 5  # all six cells but the last
     assert legend_texts(figure) == ["pale: no clear effect there"]
-    bare = plot.shapes(additive(axes, [shape((0, 1), axes, scores, spread=1.0)]))
+    bare = plot.shapes(additive(axes, [shape((0, 1), axes, scores, spread=1.0)]), pairs="map")
     assert not bare.legends
     assert not bare.axes[0].patches

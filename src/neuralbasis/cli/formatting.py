@@ -109,7 +109,7 @@ def list_row(model: AdditiveModel, row: Columns) -> dict[str, Any]:
     names, terms = model.encoder.names, model.terms
     own = 0 if model.n_outputs == 1 else slice(None)
     probabilities = None
-    if model.classes is not None:
+    if model.classes is not None and found.probabilities is not None:
         probabilities = dict(zip(map(level_text, model.classes), found.probabilities, strict=True))
     return {
         "prediction": found.prediction,

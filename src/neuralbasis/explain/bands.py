@@ -3,8 +3,8 @@
     band for each value          score ± QUANTILE · standard error
     band for the whole curve     score ± multiplier · standard error
 
-In: a TermView. Out: texts that figures and the HTML page share, and intervals of importances. Terms without evidence
-have one band, the standard deviation over the members.
+In: a TermView. Out: texts that all figures and the HTML page share, and intervals of importances. Terms without
+evidence have one band, the standard deviation over the members.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..model.card import OVER_MEMBERS
 from ..model.shapes import LEVEL, QUANTILE
 from .terms import TermView
 
@@ -21,8 +22,11 @@ HIGH_CONCURVITY = 0.5
 EACH_VALUE = f"{100 * LEVEL:.0f} % band for each value"
 WHOLE_CURVE = f"{100 * LEVEL:.0f} % band for the whole curve"
 INTERVALS = f"{100 * LEVEL:.0f} % intervals"
-OVER_MEMBERS = "± 1 standard deviation over the members"
+MEMBER_LINES = "faint lines: members of the model"
 NO_EFFECT = "no clear effect"
+ROW_SHADES = "background: darker where there are more training rows"
+NO_ROWS = "no training row near"
+WITH_MAINS = "pairs: the effect of both columns together"
 
 
 def describe_effect(term: TermView, outputs: Sequence[int] | None = None) -> str:

@@ -10,6 +10,7 @@ import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,12 @@ from ..data.text_numbers import parse_number
 from ..encoding.axis import Axis
 from ..lazy import Lazy
 from ..model.additive_model import AdditiveModel, find_model
+from ..model.card import wrap_card, write_bars
 from ..model.factors import Contributions
 from .explanation import Explanation, Value, plain_values, squeeze, to_python
 
 MANY_COLUMNS = 10_000  # above, only columns that are part of a term are read
+MAX_CARDS, MAX_BARS = 5, 8  # rows and terms that a notebook shows
 
 
 def explain_local(model: Any, X: Any, y: Any = None) -> LocalExplanation:
@@ -91,6 +94,28 @@ class RowView:
     probabilities: np.ndarray | None
     actual: Any
 
+    def _repr_html_(self) -> str:
+        return wrap_card(self._describe(None))
+
+    def _describe(self, classes: tuple[Any, ...] | None) -> str:
+        """The prediction and the largest contributions of the row, as HTML without style."""
+        chance = "" if self.probabilities is None else f", probability {float(self.probabilities.max()):.3f}"
+        actual = "" if self.actual is None else f", actual {_show(self.actual)}"
+        contributions = self.contributions[:, self.output].tolist()
+        rows = [
+            (name, ", ".join(map(_show, values)), size, f"{size:+.3g}".replace("-", "−"))
+            for name, values, size in zip(self.names[:MAX_BARS], self.values, contributions, strict=False)
+        ]
+        rest = sum(contributions[MAX_BARS:])
+        if len(contributions) > MAX_BARS:
+            rows.append((f"{len(contributions) - MAX_BARS} others", "", rest, f"{rest:+.3g}".replace("-", "−")))
+        start, score = float(self.intercept[self.output]), float(self.scores[self.output])
+        whose = f" of {_show(classes[self.output])}" if classes is not None and len(self.scores) > 1 else ""
+        title = f"Row {self.index}: prediction {_show(self.prediction)}{chance}{actual}"
+        path = f"score{whose} {score:.4g} = intercept {start:.4g} + the contributions"
+        table = write_bars(rows, ("term", "value", "contribution"))
+        return f"<div><b>{escape(title)}</b><br/><small>{escape(path)}</small>{table}</div>"
+
     def __repr__(self) -> str:
         return f"RowView({self.index}, prediction {self.prediction!r})"
 
@@ -147,12 +172,12 @@ class LocalExplanation(Explanation):
         return self._describe_row(self._find_row(key))
 
     def visualize(self, key: int | None = None) -> Any:
-        """A matplotlib figure of one row: its contributions, from the intercept to the score."""
-        from .. import plot
+        """An interactive plotly figure of one row: its contributions, from the intercept to the score; needs plotly."""
+        from ..plot.interactive import visualize_local
 
         if key is None and len(self.scores) > 1:
             raise ValueError(f"visualize draws one row; pass a key from 0 … {len(self.scores) - 1}")
-        return plot.waterfall(self, 0 if key is None else self._find_row(key))
+        return visualize_local(self, 0 if key is None else self._find_row(key))
 
     def to_pandas(self) -> Any:
         """A pandas data frame: one line for each row and term, and for each of three or more classes.
@@ -207,8 +232,18 @@ class LocalExplanation(Explanation):
         known = np.nan if self.actual is None else chances.get(actual, 0.0)
         return found | {"actual_score": known, "predicted_score": chances[predicted]}
 
+    def _repr_html_(self) -> str:
+        return wrap_card("".join(self.row(i)._describe(self.classes) for i in range(min(len(self.scores), MAX_CARDS))))
+
     def __repr__(self) -> str:
         return f"LocalExplanation({len(self.scores)} rows, {len(self.model.shapes)} terms, {self.link})"
+
+
+def _show(value: Any) -> str:
+    """A raw value or a prediction as short text."""
+    if isinstance(value, float):
+        return f"{value:,.0f}" if 1000 <= abs(value) < 1e12 else f"{value:.4g}"
+    return "missing" if value is None else str(value)
 
 
 def _read_values(model: AdditiveModel, table: Any, rows: Sequence[Mapping[str, Any]] | None) -> Sequence[Any]:

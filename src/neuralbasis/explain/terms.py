@@ -17,6 +17,7 @@ from ..data.frames import write_frame
 from ..encoding.axis import Axis
 from ..lazy import Lazy
 from ..model.additive_model import AdditiveModel, find_model
+from ..model.card import write_card
 from ..model.predictor import lean
 from ..model.scorecard import find_term, reachable_cells
 from ..model.shapes import AnyShape, Evidence, LowRankShape, Shape, mean_size
@@ -224,10 +225,10 @@ class GlobalExplanation(Explanation):
         return _describe_term(self.find(key)) | self._describe_classes()
 
     def visualize(self, key: Any = None) -> Any:
-        """A matplotlib figure: the importances, or the term of the key."""
-        from .. import plot
+        """An interactive plotly figure: the importances, or the main effect or pair of the key; needs plotly."""
+        from ..plot.interactive import visualize_global
 
-        return plot.importances(self) if key is None else plot.shape(self, key)
+        return visualize_global(self, key)
 
     def to_pandas(self, key: Any = None) -> Any:
         """A pandas data frame: one line for each term, or for each cell of the term of the key.
@@ -261,6 +262,9 @@ class GlobalExplanation(Explanation):
             "upper_bounds": (scores + spread).tolist(),
             "lower_bounds": (scores - spread).tolist(),
         }
+
+    def _repr_html_(self) -> str:
+        return write_card(self.model, n_shapes=12)
 
     def __repr__(self) -> str:
         return f"GlobalExplanation({len(self.terms)} terms, {self.link})"

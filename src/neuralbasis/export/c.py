@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from ..encoding.axis import Axis
@@ -22,7 +23,7 @@ from .plain import (
 )
 
 
-def to_c(model: Any, path: str | os.PathLike | None = None, *, coverage: float | None = None) -> str:
+def to_c(model: Any, path: str | os.PathLike | None = None, *, coverage: float | None = None) -> str | Path:
     """Write a model as one C99 file that needs only the standard library.
 
     The file has `model_scores(x, scores)`, `model_predict(x)`, `model_contributions(x, contributions)` and, for
@@ -33,13 +34,13 @@ def to_c(model: Any, path: str | os.PathLike | None = None, *, coverage: float |
     Parameters
     ----------
     model : AdditiveModel or fitted estimator
-    path : where to write the file; None writes nothing
+    path : where to write the file; None returns the text
     coverage : adds `model_interval(x, bounds)` to the file of a regression or of two classes, and the columns `lower`
         and `upper` to the results of the command, as `predict_interval` computes them; such as 0.9
 
     Returns
     -------
-    The text of the file, in ASCII.
+    The path of the written file; without a path, the text of the file, in ASCII.
 
     Examples
     --------

@@ -10,7 +10,7 @@ from ..serialization.temporary_file import replace_when_done
 from .plain import find_exportable, find_interval
 
 
-def to_excel(model: Any, path: str | os.PathLike, rows: Any = None, *, coverage: float | None = None) -> None:
+def to_excel(model: Any, path: str | os.PathLike, rows: Any = None, *, coverage: float | None = None) -> Path:
     """Write a workbook that predicts.
 
     Every line of the sheet "Predict" is a row. An empty cell is a missing value, and a text that is no level of its
@@ -35,8 +35,7 @@ def to_excel(model: Any, path: str | os.PathLike, rows: Any = None, *, coverage:
     >>> X = np.linspace(0, 1, 200)[:, None]
     >>> model = NeuralBasisRegressor(feature_names=["time"], max_steps=20).fit(X, X[:, 0])
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     to_excel(model, f"{folder}/model.xlsx")
-    ...     load_workbook(f"{folder}/model.xlsx").sheetnames
+    ...     load_workbook(to_excel(model, f"{folder}/model.xlsx")).sheetnames
     ['Predict', 'Terms', 'time', 'Positions', 'Axes']
     """
     try:
@@ -49,3 +48,4 @@ def to_excel(model: Any, path: str | os.PathLike, rows: Any = None, *, coverage:
     book = make_book(found, rows, find_interval(found, coverage))
     with replace_when_done(target) as file:
         book.save(file)
+    return target

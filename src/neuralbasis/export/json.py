@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from ..model.additive_model import AdditiveModel, find_model
@@ -42,17 +43,17 @@ EVIDENCE = (
 )
 
 
-def to_json(model: Any, path: str | os.PathLike | None = None) -> str:
+def to_json(model: Any, path: str | os.PathLike | None = None) -> str | Path:
     """Write a model as JSON: the rule of prediction as text, and the tables for it.
 
     Parameters
     ----------
     model : AdditiveModel or fitted estimator
-    path : where to write the file; None writes nothing
+    path : where to write the file; None returns the text
 
     Returns
     -------
-    The text of the file. Numbers read back exactly.
+    The path of the written file; without a path, the text of the file. Numbers read back exactly.
 
     Examples
     --------

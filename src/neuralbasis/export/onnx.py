@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..serialization.temporary_file import replace_when_done
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 def to_onnx(
     model: Any, path: str | os.PathLike | None = None, *, missing: str = "", coverage: float | None = None
-) -> ModelProto:
+) -> ModelProto | Path:
     """Convert a model to ONNX.
 
     Every column is an input of its own name and of shape (N, 1): float64 for a continuous column, text for a column of
@@ -28,7 +29,7 @@ def to_onnx(
     Parameters
     ----------
     model : AdditiveModel or fitted estimator
-    path : where to write the file; None writes nothing
+    path : where to write the file, whose path is returned; None returns the model
     missing : the text for a missing level; ONNX has no missing text
     coverage : adds the outputs `lower` (N,) and `upper` (N,) of a regression or of two classes, as `predict_interval`
         computes them; such as 0.9
@@ -59,7 +60,8 @@ def to_onnx(
     except ImportError as error:
         raise ImportError("to_onnx needs the package onnx: pip install 'neuralbasis[onnx]'") from error
     proto = make_proto(found, missing, find_interval(found, coverage))
-    if path is not None:
-        with replace_when_done(path) as file:
-            file.write(proto.SerializeToString())
-    return proto
+    if path is None:
+        return proto
+    with replace_when_done(path) as file:
+        file.write(proto.SerializeToString())
+    return Path(path)

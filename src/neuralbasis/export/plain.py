@@ -10,6 +10,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -193,9 +194,10 @@ def take_blocks(source: str, has_interval: bool) -> str:
     return "".join(lines)
 
 
-def write_file(path: str | os.PathLike | None, text: str) -> str:
-    """Return the text, after writing it to the file if there is a path."""
-    if path is not None:
-        with replace_when_done(path) as file:
-            file.write(text.encode("utf-8"))
-    return text
+def write_file(path: str | os.PathLike | None, text: str) -> str | Path:
+    """The text, or the path of the file after writing it."""
+    if path is None:
+        return text
+    with replace_when_done(path) as file:
+        file.write(text.encode("utf-8"))
+    return Path(path)

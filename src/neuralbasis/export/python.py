@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from ..encoding.axis import Axis
 from .plain import PlainInterval, PlainModel, PlainTerm, describe, take_blocks, wrap, write_file
 
 
-def to_python(model: Any, path: str | os.PathLike | None = None, *, coverage: float | None = None) -> str:
+def to_python(model: Any, path: str | os.PathLike | None = None, *, coverage: float | None = None) -> str | Path:
     """Write a model as one Python file that imports only the standard library of Python 3.8 or later.
 
     The file has `predict(row)`, `predict_many(rows)`, `probabilities(row)`, `scores(row)` and `contributions(row)`; a
@@ -20,13 +21,13 @@ def to_python(model: Any, path: str | os.PathLike | None = None, *, coverage: fl
     Parameters
     ----------
     model : AdditiveModel or fitted estimator
-    path : where to write the file; None writes nothing
+    path : where to write the file; None returns the text
     coverage : adds `interval(row)` to the file of a regression or of two classes, and the columns `lower` and `upper`
         to the results of the command, as `predict_interval` computes them; such as 0.9
 
     Returns
     -------
-    The text of the file.
+    The path of the written file; without a path, the text of the file.
 
     Examples
     --------

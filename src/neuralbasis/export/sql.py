@@ -13,6 +13,7 @@ import math
 import os
 from collections.abc import Sequence
 from itertools import pairwise, product
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..encoding.axis import Axis
@@ -35,7 +36,7 @@ def to_sql(
     dialect: str = "sqlite",
     keep: Sequence[str] = (),
     coverage: float | None = None,
-) -> str:
+) -> str | Path:
     """Write a model as one SELECT that gives one row of results for each row of a table of raw columns.
 
     A regression has the result `prediction`; two classes have `score`, `probability` (of the second class) and
@@ -46,7 +47,7 @@ def to_sql(
     Parameters
     ----------
     model : AdditiveModel or fitted estimator
-    path : where to write the text; None writes nothing
+    path : where to write the text; None returns it
     table : name of the table or view that has the model's columns
     dialect : "sqlite" (3.35 or later; classes need its mathematical functions) or "duckdb"
     keep : columns of the table to return before the results, for example its key
@@ -54,7 +55,7 @@ def to_sql(
 
     Returns
     -------
-    The SELECT, without a semicolon: it may follow CREATE VIEW … AS.
+    The path of the written file; without a path, the SELECT, without a semicolon: it may follow CREATE VIEW … AS.
 
     Examples
     --------

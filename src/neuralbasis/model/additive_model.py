@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import permutations
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -30,12 +31,15 @@ from ..readonly import freeze_fields
 from ..serialization.model_file import read_fields, write_model
 from ..terms.term import Term, term_name
 from . import predictor
+from .card import write_card
+from .explained import ExplainedModel
 from .factors import Contributions, Factors, LowRankPredictor, fill_contributions, join_contributions
 from .predictor import TablePredictor, make_predictors, take_rows
 from .residuals import Residuals, predict_bounds
-from .scorecard import Scorecard, describe, scorecard
+from .scorecard import describe
 from .shapes import AnyShape, LowRankShape, renumber, square_spreads
 from .summary import Summary
+from .unseen import warn_if_unseen
 
 CACHED_NUMBERS = 1 << 16  # scores to which the link is applied at a time: they stay in the cache
 MAX_MEASURED = 500_000_000  # contributions to average for importances; beyond it, a random sample of rows
@@ -43,7 +47,7 @@ MAX_BYTES = 2e9  # limit of the dense contributions of a sparse table or a wide 
 
 
 @dataclass(frozen=True, eq=False)
-class AdditiveModel:
+class AdditiveModel(ExplainedModel):
     """A fitted additive model.
 
     Rows may come as any kind of table. Columns are found by name, in any order; plain arrays are read by position. One
@@ -221,13 +225,13 @@ class AdditiveModel:
         unit, shapes = square_spreads(self.shapes, self.encoder)
         return unit, replace(self, intercept=np.zeros(self.n_outputs), shapes=shapes, residuals=())
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the model to one file for `neuralbasis.load`, without pickle; replaces an existing file atomically."""
         write_model(self, path)
+        return Path(path)
 
-    def scorecard(self, term: Any = None, max_rows: int | None = None) -> Scorecard:
-        """The tables of one or all terms, for predicting by hand; see `scorecard.scorecard`."""
-        return scorecard(self, term, max_rows)
+    def _repr_html_(self) -> str:
+        return write_card(self)
 
     def __str__(self) -> str:
         return describe(self)
@@ -370,14 +374,17 @@ class AdditiveModel:
         if rows is not None:
             names = self.encoder.names
             found = read_rows(rows, names, self._places)
-            self.encoder.warn_if_unseen(
-                found, lambda index: read_columns({names[index]: [row[names[index]] for row in rows]})[0]
+            warn_if_unseen(
+                self.encoder.axes,
+                found,
+                lambda index: read_columns({names[index]: [row[names[index]] for row in rows]})[0],
+                None,
             )
             return found if self._used is None else found[:, self._used]
         columns = self.find_columns(X)
         numbers = self.encoder.numbers(columns, self._used)
         if not isinstance(numbers, SparseMatrix):
-            self.encoder.warn_if_unseen(numbers, columns.__getitem__, self._used)
+            warn_if_unseen(self.encoder.axes, numbers, columns.__getitem__, self._used)
         return numbers
 
     def find_columns(self, X: Any) -> Columns:
@@ -401,8 +408,7 @@ def load(path: str | os.PathLike[str] | BinaryIO) -> AdditiveModel:
     >>> import tempfile, neuralbasis
     >>> fitted = neuralbasis.NeuralBasisRegressor(max_steps=20).fit([[1.0], [2.0], [3.0]] * 9, [3.0, 4.0, 5.0] * 9)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     fitted.save(f"{folder}/prices.nbm")
-    ...     model = neuralbasis.load(f"{folder}/prices.nbm")
+    ...     model = neuralbasis.load(fitted.save(f"{folder}/prices.nbm"))
     >>> bool(model.predict([[2.5]]) == fitted.predict([[2.5]]))
     True
     >>> model.summary.n_rows, model.summary.estimator

@@ -23,7 +23,7 @@ from ..encoding.axis import Axis
 from ..printable import escape
 from .interpolation import interpolate_knots
 from .shapes import AnyShape, have_evidence
-from .term_table import STRAIGHT, TermTable, list_cells, make_term_table
+from .term_table import CLOSE, STRAIGHT, TermTable, list_cells, make_term_table
 
 WIDTH = 100  # characters per line
 MAX_NAME = 30
@@ -43,8 +43,9 @@ def scorecard(model: Any, term: Any = None, max_rows: int | None = None) -> Scor
     ----------
     model : AdditiveModel or fitted estimator
     term : name ("age", "age & income"), index, or tuple of columns; None selects all terms
-    max_rows : largest number of knots or levels along each axis. The text states the resulting error. None prints
-        every level and every knot where a shape bends
+    max_rows : largest number of knots or levels along each axis: those between which linear interpolation follows the
+        shape best where the training rows are. The text states the mean and the largest error. None prints every level
+        and every knot where a shape bends; a long table then names a smaller number that is close
 
     Returns
     -------
@@ -74,7 +75,10 @@ def scorecard(model: Any, term: Any = None, max_rows: int | None = None) -> Scor
             f"{model.term_names[0]!r}), or print the model to see the most important terms"
         )
     names, spec = model.encoder.names, number_format(_largest_score(model, chosen))
-    tables = [make_term_table(model.shapes[t], [names[f] for f in model.terms[t]], spec, max_rows) for t in chosen]
+    tables = [
+        make_term_table(model.shapes[t], [names[f] for f in model.terms[t]], spec, max_rows, term is not None)
+        for t in chosen
+    ]
     heading = _format_heading(model, spec) if term is None else ""
     return Scorecard(tuple(tables), output_labels(model), heading)
 
@@ -134,6 +138,13 @@ class Scorecard:
         return "\n\n".join([self.heading, *texts] if self.heading else texts)
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from .card import write_text_card
+
+        outputs = [shorten(str(label)) for label in self.outputs]
+        texts = [_format_table(table, outputs) for table in self.tables]
+        return write_text_card(self.heading, [(lines[0], "\n".join(lines[1:])) for lines in texts])
 
     def to_rows(self) -> list[dict[str, Any]]:
         """The printed cells as records in full precision, such as for `pandas.DataFrame(card.to_rows())`.
@@ -296,7 +307,12 @@ def _omission_notes(table: TermTable) -> list[str]:
         if axis.is_level and (hidden := axis.n_cells - len(cells)):
             notes.append(f"left out: the {hidden} rarest levels of {shorten(column)}")
     if table.error > STRAIGHT * np.abs(table.scores).max():
-        notes.append(f"thinned: printed scores are up to {table.error:.2g} from the model's")
+        mean = f"{table.mean_error:.2g} on average over the training rows, up to {table.error:.2g} from the model's"
+        notes.append(f"thinned: printed scores are {mean}")
+    if table.suggestion is not None:
+        word = "too coarse to predict with" if table.is_coarse else "a long table"
+        mean = f"a mean error of at most {100 * CLOSE:.0f} % of the mean |score|"
+        notes.append(f"{word}: max_rows={table.suggestion} has {mean}")
     return notes
 
 

@@ -5,7 +5,7 @@ stability of shapes over models.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,11 +21,11 @@ from .canvas import (
     RAISES,
     choose_width,
     format_number,
-    format_signed,
     format_values,
     note_hidden,
     open_canvas,
     plain,
+    wrap_lines,
 )
 from .panels import check_count, choose_layout
 from .scale import choose_scale, find_class
@@ -57,7 +57,11 @@ def importances(
     values = np.array([term.importance for term in chosen])
     errors, error_name = measure_importance_errors(chosen)
     effects = [describe_effect(term) for term in chosen]
-    names = [term.name + (f", {NO_EFFECT}" if effect else "") for term, effect in zip(chosen, effects, strict=True)]
+    room = int(6 * choose_width(width, 6.0))
+    names = [
+        plain(term.name, room - (len(NO_EFFECT) + 2) * bool(effect)) + (f", {NO_EFFECT}" if effect else "")
+        for term, effect in zip(chosen, effects, strict=True)
+    ]
     with open_canvas(path) as figure:
         axes = _draw_values(figure, choose_width(width, 6.0), 0.95, names, values, errors)
         for bar, effect in zip(axes.patches, effects, strict=True):
@@ -79,9 +83,10 @@ def leanings(
 ) -> Figure:
     """Draw the terms that raise the score of each class most, such as words of texts; a panel for each class.
 
-    The length of a bar is `AdditiveModel.leanings`. It compares the mean contribution in rows that differ from the most
-    frequent value (for a word: texts that contain it) with the contribution in all other rows. The difference is
-    weighted by the shares of both groups.
+    Two classes share one score, so they have one panel: bars to the right raise the second class, bars to the left the
+    first. The length of a bar is `AdditiveModel.leanings`. It compares the mean contribution in rows that differ from
+    the most frequent value (for a word: texts that contain it) with the contribution in all other rows. The difference
+    is weighted by the shares of both groups.
 
     Parameters
     ----------
@@ -91,14 +96,17 @@ def leanings(
     against : whether to also draw the terms that lower the score of a class
     path, width : see `shapes`
     """
-    found = explain_global(model).by_class(check_count(n))
+    explanation = explain_global(model)
+    found = explanation.by_class(check_count(n))
     chosen = list(found) if classes is None else list(classes)
+    if classes is None and len(found) == 2:
+        chosen, against = chosen[1:], True
     unknown = [label for label in chosen if label not in found]
     if unknown or not chosen:
         raise ValueError(f"classes must be some of {list(found)[:20]}; got {unknown or chosen}")
     views = [found[label] for label in chosen]
     shown = [view.raised_by + (view.lowered_by[::-1] if against else ()) for view in views]
-    layout = choose_layout(len(chosen), width, panel=2.4, across=4)
+    layout = choose_layout(len(chosen), width, panel=2.4 if len(chosen) > 1 else 4.8, across=4)
     n_rows = -(-len(chosen) // layout.across)
     with open_canvas(path, layout.panel) as figure:
         height = 0.6 + BAR_INCHES * 0.75 * max(map(len, shown), default=1)
@@ -108,7 +116,8 @@ def leanings(
             _draw_leanings(axes, str(view.label), bars, layout.panel)
         for axes in panels[len(chosen) :]:
             axes.set_axis_off()
-        figure.supxlabel("raises the score of the class" + (" (right) or lowers it (left)" if against else ""))
+        text = "raises the score of the class" + (" (right) or lowers it (left)" if against else "")
+        figure.supxlabel("\n".join(wrap_lines(text, int(12 * figure.get_figwidth()))))
     return figure
 
 
@@ -132,7 +141,8 @@ def stability(
     found = models if isinstance(models, Stability) else measure_stability(models, weighted)
     by_column = found.by_column
     order = np.argsort(-by_column, kind="stable")[: check_count(n)]
-    names, unknown = [found.columns[i] for i in order], np.full(len(order), np.nan)
+    room = int(6 * choose_width(width, 6.0))
+    names, unknown = [plain(found.columns[i], room) for i in order], np.full(len(order), np.nan)
     with open_canvas(path) as figure:
         axes = _draw_values(figure, choose_width(width, 6.0), 0.9, names, by_column[order], unknown)
         axes.axvline(found.overall, color=GREY, linewidth=1, linestyle="--")
@@ -173,12 +183,12 @@ def waterfall(
     if label is not None and len(view.intercept) == 1:
         raise ValueError("label needs a model with three or more classes; this model has a single score: omit it")
     output = view.output if label is None else find_class(local, label, "label")
-    names, steps = list_steps(view, output, check_count(n))
+    inches = choose_width(width, 6.0)
+    names, steps = list_steps(view, output, check_count(n), int(6 * inches))
     with open_canvas(path) as figure:
-        inches = choose_width(width, 6.0)
         figure.set_size_inches(inches, 1.0 + BAR_INCHES * (len(steps) + 2))
-        draw_waterfall(figure.subplots(), local, output, [plain(name, int(6 * inches)) for name in names], steps)
-        figure.suptitle(describe_prediction(local, view, output))
+        draw_waterfall(figure.subplots(), local, output, names, steps)
+        figure.suptitle(describe_prediction(local, view, output, steps))
     return figure
 
 
@@ -200,7 +210,7 @@ def _draw_values(
             format_number(value), (end, place), (4, 0), textcoords="offset points", va="center", color=GREY
         )
         text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.5})
-    axes.set_yticks(places, [plain(name, int(6 * inches)) for name in names])
+    axes.set_yticks(places, names)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set_xlim(0, 1.14 * ends.max(initial=0.0) or 1.0)
     return axes
@@ -211,7 +221,7 @@ def _draw_leanings(axes: Axes, label: str, bars: Sequence[Leaning], inches: floa
     places, sizes = np.arange(len(bars)), [bar.size for bar in bars]
     axes.barh(places, sizes, color=[RAISES if size > 0 else LOWERS for size in sizes], height=0.75)
     axes.set_title(plain(label, int(9 * inches)))
-    axes.set_yticks(places, [plain(bar.name, int(6 * inches)) for bar in bars])
+    axes.set_yticks(places, [plain(bar.name, int(8 * inches)) for bar in bars])
     axes.set_ylim(max(len(bars), 1) - 0.4, -0.6)
     axes.axvline(0.0, color=GREY, linewidth=0.6)
     axes.tick_params(axis="y", length=0)
@@ -233,16 +243,30 @@ def _find_row(explained: Any, row: Any) -> tuple[LocalExplanation, RowView]:
     return local, local.row(0)
 
 
-def list_steps(view: RowView, output: int, n: int) -> tuple[list[str], np.ndarray]:
-    """Names and contributions of the n largest terms, and the sum of all others."""
+def list_steps(view: RowView, output: int, n: int, room: int) -> tuple[list[str], np.ndarray]:
+    """Names of at most `room` characters and contributions of the n largest terms, and the sum of all others."""
     found = view.contributions[:, output]
     order = np.argsort(-np.abs(found), kind="stable")
     n = n if len(order) > n + 1 else len(order)  # a bar "1 other" would save no space
-    names = [f"{view.names[t]} = {format_values(view.values[t])}" for t in order[:n]]
+    names = [join_name(view.names[t], format_values(view.values[t]), room) for t in order[:n]]
     steps, rest = found[order[:n]], found[order[n:]]
     if len(rest):
         return [*names, f"{len(rest)} others"], np.r_[steps, rest.sum()]
     return names, steps
+
+
+def join_name(name: str, value: str, room: int) -> str:
+    """A name and a value; if there is no room for both, each is shortened in the middle.
+
+    >>> join_name("age", "31", 20), join_name("purpose of the credit", "repairs of a house", 25)
+    ('age = 31', 'purpose…dit = repairs…use')
+    """
+    half = (room - 3) // 2
+    if len(name) + len(value) + 3 > room:
+        name, value = name[: 4 * room], value[: 4 * room]
+        limit = max(half, room - 3 - min(len(value), half)), max(half, room - 3 - min(len(name), half))
+        return f"{plain(name, min(len(name), limit[0]))} = {plain(value, min(len(value), limit[1]))}"
+    return plain(f"{name} = {value}", room)
 
 
 def draw_waterfall(axes: Axes, local: LocalExplanation, output: int, names: Sequence[str], steps: np.ndarray) -> None:
@@ -256,7 +280,9 @@ def draw_waterfall(axes: Axes, local: LocalExplanation, output: int, names: Sequ
         axes.plot([at, at], [place - 0.35 * (place > 0), place + 1 + 0.35 * (place < len(steps))], **CONNECTOR)
     axes.plot([start], [0], "o", color=GREY, markersize=4)
     axes.plot([path[-1]], [len(path)], "D", color="black", markersize=5)
-    texts = [format_number(start), *map(format_signed, steps), format_number(path[-1])]
+    show = find_format(steps)
+    signed = [("+" if step > 0 else "") + show(step) for step in steps]
+    texts = [show(start), *signed, show(float(path[-1]))]
     right = np.r_[start, np.maximum(begins, ends), path[-1]]
     for place, (at, text) in enumerate(zip(right, texts, strict=True)):
         axes.annotate(text.replace("-", "−"), (at, place), (6, 0), textcoords="offset points", va="center")
@@ -267,18 +293,33 @@ def draw_waterfall(axes: Axes, local: LocalExplanation, output: int, names: Sequ
     axes.set_xlabel(_score_label(local, output))
 
 
+def find_format(steps: np.ndarray) -> Callable[[float], str]:
+    """Formats all numbers of a waterfall with the decimals of three digits of its largest step: changes are visible.
+
+    >>> show = find_format(np.array([0.2, -0.04]))
+    >>> show(12.0), show(12.2), show(-0.04)
+    ('12.000', '12.200', '-0.040')
+    >>> find_format(np.array([4100.0]))(123456.7)
+    '123,457'
+    """
+    largest = float(np.abs(steps).max(initial=0.0))
+    decimals = int(np.clip(2 - np.floor(np.log10(largest)), 0, 12)) if largest > 0 else 2
+    return lambda value: f"{value:,.{decimals}f}"
+
+
 def _score_label(local: LocalExplanation, output: int) -> str:
     if local.link == "logit":
         return "log odds" if local.classes is None else f"log odds of {plain(local.classes[1], 20)}"
     return "prediction" if len(local.intercept) == 1 else f"score of {plain(local.outputs[output], 20)}"
 
 
-def describe_prediction(local: LocalExplanation, view: RowView, output: int) -> str:
-    """The title of a row: its prediction, and the actual value if it is known."""
-    known = format_number(view.actual) if isinstance(view.actual, float) else view.actual
+def describe_prediction(local: LocalExplanation, view: RowView, output: int, steps: np.ndarray) -> str:
+    """The title of a row: its prediction, with the digits of the waterfall, and the actual value if it is known."""
+    show = find_format(steps)
+    known = show(view.actual) if isinstance(view.actual, float) else view.actual
     actual = "" if view.actual is None else f", actual {plain(known, 20)}"
     if local.classes is None or view.probabilities is None:
-        return f"prediction {format_number(view.prediction)}{actual}"
+        return f"prediction {show(view.prediction)}{actual}"
     column = 1 if local.link == "logit" else output
     chance = f"probability of {plain(local.classes[column], 20)} {view.probabilities[column]:.3f}"
     return f"{chance}, predicted {plain(view.prediction, 20)}{actual}"

@@ -86,7 +86,10 @@ def plain(text: Any, max_length: int) -> str:
     if len(line) > max_length:
         tail = (max_length - 1) // 3  # long names often differ at their ends
         line = f"{line[: max_length - 1 - tail]}…{line[-tail:]}"
-    known = _find_glyphs()
+    try:
+        known = _find_glyphs()
+    except ImportError:  # an interactive figure, whose fonts have all letters
+        return line.replace("$", r"\$")
     placeholder = "□" if ord("□") in known else "?"
     return "".join(letter if ord(letter) in known else placeholder for letter in line).replace("$", r"\$")
 
@@ -142,10 +145,10 @@ def format_signed(value: float) -> str:
 def format_value(value: float) -> str:
     """A raw value as short text.
 
-    >>> format_value(2.0), format_value(1234567.0), format_value(0.123456), format_value(2.5)
-    ('2', '1,234,567', '0.123', '2.5')
+    >>> format_value(2.0), format_value(1234567.0), format_value(0.123456), format_value(-122.23)
+    ('2', '1,234,567', '0.1235', '-122.2')
     """
-    return f"{value:,.0f}" if 1000 <= abs(value) < 1e12 else f"{value:.3g}"
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e12 else f"{value:.4g}"
 
 
 def format_values(values: Sequence[float | str | None]) -> str:
@@ -184,9 +187,11 @@ def fade(colour: str, share: np.ndarray) -> np.ndarray:
 
 def add_legend(figure: Figure, handles: list[Any], labels: list[str], title: str) -> None:
     """A legend below all panels, in as many columns as fit; the figure grows by the height of the legend."""
+    room = int(CHARS_PER_INCH * figure.get_figwidth())
+    labels = ["\n".join(wrap_lines(label, max(12, room - 10))) for label in labels]
     letters = max(map(len, labels)) + 6
-    columns = max(1, min(len(labels), int(CHARS_PER_INCH * figure.get_figwidth() / letters)))
-    n_rows = bool(title) - (-len(labels) // columns)
+    columns = max(1, min(len(labels), room // letters))
+    n_rows = (title.count("\n") + 1) * bool(title) - (-len(labels) // columns) + sum(t.count("\n") for t in labels)
     figure.set_figheight(figure.get_figheight() + 0.2 * n_rows)
     figure.legend(handles, labels, loc="outside lower center", title=title, ncols=columns)
 
@@ -194,6 +199,12 @@ def add_legend(figure: Figure, handles: list[Any], labels: list[str], title: str
 def axes_inches(axes: Axes, direction: Literal["x", "y"]) -> float:
     """Approximate width or height of a panel, before the layout is computed."""
     return (axes.bbox.width if direction == "x" else axes.bbox.height) / axes.figure.dpi
+
+
+def align_title(axes: Axes) -> None:
+    """End the title at the right edge of a panel: it extends over the names of levels at the left."""
+    axes.title.set_horizontalalignment("right")
+    axes.title.set_x(1.0)
 
 
 def label_axis(axes: Axes, direction: Literal["x", "y"], text: str) -> None:

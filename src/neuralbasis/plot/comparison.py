@@ -1,21 +1,20 @@
-"""The same term of several models in one figure: curves in one panel, or heat maps side by side."""
+"""The same term of several models in one figure: curves in one panel, or pairs side by side."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..explain import GlobalExplanation, explain_global
-from .canvas import add_legend, choose_width, open_canvas, plain
-from .curves import Curve, choose_limits, draw_background, draw_marks, make_curve
+from .canvas import add_legend, align_title, choose_width, open_canvas, plain
+from .curves import Curve, choose_limits, draw_background, draw_marks, make_curve, set_limits
 from .legends import join_notes, list_notes
-from .maps import make_map
-from .panels import Panel, choose_layout, draw_panels
-from .scale import Band, Scale, ScaledTerm, choose_class, choose_scale, find_clear_cells
+from .panels import Panel, choose_layout, draw_panels, make_panels
+from .scale import Band, Scale, ScaledTerm, choose_class, choose_scale
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,18 +29,21 @@ def compare(
     *,
     label: Any = None,
     scale: str = "score",
+    pairs: str = "curves",
+    names: Sequence[str] | None = None,
     width: float | None = None,
 ) -> Figure:
-    """Draw the same term of several models: curves in one panel, or heat maps side by side.
+    """Draw the same term of several models: curves in one panel, or pairs side by side.
 
     Levels and the density in the background are those of the first model.
 
     Parameters
     ----------
-    models : list of 2 to 10 models, fitted estimators or GlobalExplanations, or a dict of names and models
+    models : 2 to 10 models, fitted estimators or GlobalExplanations: a dict of names and models, or a list
     term : a main effect or a pair of all models: its name, its index, or a tuple of columns
     label : the class, for three or more classes; None takes the class for which the first model's term is strongest
-    path, scale, width : see `shapes`
+    names : names of the models of a list; None numbers them
+    path, scale, pairs, width : see `shapes`
 
     Examples
     --------
@@ -56,7 +58,7 @@ def compare(
     >>> [text.get_text() for text in figure.legends[0].get_texts()]
     ['5', '20']
     """
-    named = _name_models(models)
+    named = _name_models(models, names)
     explanations = list(named.values())
     first = explanations[0].find(term)
     classes = choose_class(explanations[0], first, label)
@@ -67,16 +69,20 @@ def compare(
         return _compare_curves(list(named), scales[0], scaled_terms, path, width)
     layout = choose_layout(len(scaled_terms), width)
     with open_canvas(path, layout.panel) as figure:
-        maps = [
-            make_map(scaled.term, scaled.mean[..., 0] - scaled.base[0], supported=find_clear_cells(scaled))
-            for scaled in scaled_terms
-        ]
-        panels = [Panel(plain(name, 40), content) for name, content in zip(named, maps, strict=True)]
-        draw_panels(figure, [panels], scales[0], False, layout, plain(first.name, 60) + scales[0].class_note)
+        parts = [make_panels(drawn.explanation.find(term), drawn, pairs, layout.panel)[0] for drawn in scales]
+        panels = [Panel(plain(name, 40), part.content) for name, part in zip(named, parts, strict=True)]
+        draw_panels(figure, [panels], scales[0], True, layout, plain(first.name, 60) + scales[0].class_note)
     return figure
 
 
-def _name_models(models: Mapping[str, Any] | Iterable[Any]) -> dict[str, GlobalExplanation]:
+def _name_models(
+    models: Mapping[str, Any] | Iterable[Any], names: Sequence[str] | None
+) -> dict[str, GlobalExplanation]:
+    if names is not None:
+        models = list(models)
+        if isinstance(names, str) or len(set(map(str, names))) != len(models):
+            raise ValueError(f"names must be {len(models)} different names, one for each model; got {names!r}")
+        models = dict(zip(names, models, strict=True))
     if isinstance(models, Mapping):
         named = {str(name): explain_global(model) for name, model in models.items()}
     elif isinstance(models, Iterable):
@@ -111,11 +117,14 @@ def _compare_curves(
         figure.set_size_inches(inches := choose_width(width, 5.0), max(0.6 * inches, 2.0))
         axes = figure.subplots()
         curves = _make_curves(scaled_terms)
-        axes.set_ylim(choose_limits(curves))
+        set_limits(axes, curves[0], choose_limits(curves))
         draw_background(axes, curves[0])
         handles = [handle for curve in curves for handle in draw_marks(axes, curve)]
         axes.set_title(plain(first.name, 50) + scale.class_note)
-        axes.set(xlabel=curves[0].plot_axis.note, ylabel=scale.unit)
+        if curves[0].is_flipped:
+            align_title(axes)
+        note, is_flipped = curves[0].plot_axis.note, curves[0].is_flipped
+        axes.set(xlabel=scale.unit if is_flipped else note, ylabel=note if is_flipped else scale.unit)
         add_legend(figure, handles, [plain(name, 30) for name in names], join_notes(figure, list_notes(curves)))
     return figure
 

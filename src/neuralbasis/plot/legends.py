@@ -1,7 +1,7 @@
-"""The legend of a figure of panels: classes, bands, grey curves and pale cells, in words.
+"""The legend of a figure of panels: classes, bands, faint lines, shading, grey curves, pale and hatched cells.
 
 In: the drawn curves and maps. Out: a legend below the panels. With several classes, the title of their legend describes
-the bands.
+the rest. `explain.bands` has the words.
 """
 
 from __future__ import annotations
@@ -9,10 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..explain.bands import EACH_VALUE, NO_EFFECT, OVER_MEMBERS, WHOLE_CURVE
+from ..explain.bands import (
+    EACH_VALUE,
+    MEMBER_LINES,
+    NO_EFFECT,
+    NO_ROWS,
+    OVER_MEMBERS,
+    ROW_SHADES,
+    WHOLE_CURVE,
+    WITH_MAINS,
+)
 from .canvas import CHARS_PER_INCH, COLOURS, GREY, add_legend, line_style, wrap_lines
 from .curves import INNER_SHADE, OUTER_SHADE, Curve
 from .maps import PALE, Map
+from .pair_curves import PairCurves
 from .scale import Scale
 
 if TYPE_CHECKING:
@@ -20,29 +30,53 @@ if TYPE_CHECKING:
 
 RED = "#B2182B"  # of the maps
 
+OWN_SCALES = "every panel has its own scale"
+
 Entry = tuple[Any, str]  # a handle and its text
+Content = Curve | PairCurves | Map
 
 
-def explain_panels(figure: Figure, contents: Sequence[Curve | Map], scale: Scale) -> None:
-    """Add the legend; without bands, classes and pale cells there is none."""
+def explain_panels(figure: Figure, contents: Sequence[Content], scale: Scale, is_shared: bool) -> None:
+    """Add the legend; `is_shared` says whether all panels have one scale."""
     entries = list_entries(contents)
+    if len(contents) > 1 and not is_shared:
+        entries.append((_make_blank(), OWN_SCALES))
     if len(scale.outputs) > 1 and any(isinstance(content, Curve) for content in contents):
-        explain_classes(figure, scale, list_notes(contents))
+        explain_classes(figure, scale, _write_notes(entries))
     elif entries:
         add_legend(figure, [handle for handle, _ in entries], [text for _, text in entries], "")
 
 
-def list_entries(contents: Sequence[Curve | Map]) -> list[Entry]:
-    """What bands, grey curves and pale cells are."""
-    maps = [content for content in contents if isinstance(content, Map)]
-    return [*_list_bands([content for content in contents if isinstance(content, Curve)]), *_list_maps(maps)]
+def list_entries(contents: Sequence[Content]) -> list[Entry]:
+    """What bands, faint lines, shading, grey curves, thin curves, pale and hatched cells are."""
+    from matplotlib.patches import Patch
+
+    curves = [content for content in contents if isinstance(content, Curve)]
+    pairs = [content for content in contents if isinstance(content, PairCurves)]
+    entries = [*_list_bands(curves), *_list_pairs(pairs, bool(curves))]
+    if any(not panel.is_flipped for panel in curves) or any(not panel.is_flipped for panel in pairs):
+        entries.append((Patch(facecolor="0.85", linewidth=0), ROW_SHADES))
+    return entries + _list_maps([content for content in contents if isinstance(content, Map)])
 
 
-def list_notes(contents: Sequence[Curve | Map]) -> list[str]:
+def list_notes(contents: Sequence[Content]) -> list[str]:
     """The entries as text, for a figure whose legend names classes or models."""
+    return _write_notes(list_entries(contents))
+
+
+def note_hatches(maps: Sequence[Map]) -> list[str]:
+    return [text for _, text in _list_maps(maps)]
+
+
+def _write_notes(entries: Sequence[Entry]) -> list[str]:
     bands = (EACH_VALUE, OVER_MEMBERS)
-    texts = [text for _, text in list_entries(contents)]
-    return [f"shaded: {text}" if text.startswith(bands) else text for text in texts]
+    return [f"shaded: {text}" if text.startswith(bands) else text for _, text in entries]
+
+
+def _make_blank() -> Any:
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], linestyle="")
 
 
 def explain_classes(figure: Figure, scale: Scale, notes: Sequence[str]) -> None:
@@ -69,7 +103,7 @@ def _list_bands(curves: Sequence[Curve]) -> list[Entry]:
     has_lines, has_bars = bool(lines), len(lines) < len(curves)
     entries: list[Entry] = []
     if any(curve.scaled.members is not None for curve in lines):
-        entries.append((Line2D([], [], color=COLOURS[0], alpha=0.45, linewidth=0.6), "members"))
+        entries.append((Line2D([], [], color=COLOURS[0], alpha=0.45, linewidth=0.6), MEMBER_LINES))
     has_outer = any(curve.scaled.outer is not None for curve in curves)
     for text in dict.fromkeys(curve.scaled.inner_name for curve in curves if curve.has_inner):
         is_known = text == EACH_VALUE
@@ -94,9 +128,30 @@ def _make_entry(text: str, shade: float, has_lines: bool, has_bars: bool, width:
     return Line2D([], [], color="black", linewidth=2.2 if width == "thick" else 0.8), text
 
 
+def _list_pairs(pairs: Sequence[PairCurves], has_curves: bool) -> list[Entry]:
+    """What the error bars, thin lines and hollow markers of pairs are."""
+    from matplotlib.lines import Line2D
+
+    entries: list[Entry] = []
+    if bars := [panel for panel in pairs if panel.has_bars]:
+        text = f"error bars{' of pairs' if has_curves else ''}: {bars[0].scaled.inner_name}"
+        entries.append((Line2D([], [], color=COLOURS[0], linewidth=1.0, marker="o", markersize=4), text))
+    far = [panel.is_flipped for panel in pairs if not panel.is_near.all()]
+    words = " and ".join(["thin lines"] * (False in far) + ["hollow markers"] * (True in far))
+    if has_curves and pairs:
+        entries.append((_make_blank(), WITH_MAINS))
+    if words:
+        look: dict[str, Any] = {"marker": "o", "markerfacecolor": "white", "markersize": 4} if all(far) else {}
+        entries.append((Line2D([], [], color=GREY, linewidth=0.5, **look), f"{words}: {NO_ROWS}"))
+    return entries
+
+
 def _list_maps(maps: Sequence[Map]) -> list[Entry]:
     from matplotlib.patches import Patch
 
+    entries: list[Entry] = []
     if any(panel.is_pale is not None and panel.select_drawn(panel.is_pale).filled(False).any() for panel in maps):
-        return [(Patch(color=RED, alpha=1 - PALE, linewidth=0), f"pale: {NO_EFFECT} there")]
-    return []
+        entries.append((Patch(color=RED, alpha=1 - PALE, linewidth=0), f"pale: {NO_EFFECT} there"))
+    if any(panel.select_drawn(panel.is_empty).filled(False).any() for panel in maps):
+        entries.append((Patch(facecolor="white", edgecolor=GREY, linewidth=0, hatch="////"), f"hatched: {NO_ROWS}"))
+    return entries

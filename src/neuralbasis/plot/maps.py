@@ -35,6 +35,7 @@ class Map:
     values: np.ndarray  # (c_1, c_2, …) all cells of the table
     is_empty: np.ndarray  # (c_1, c_2) whether no training row is near
     is_pale: np.ndarray | None = None  # (c_1, c_2) whether training rows are near and the band contains 0
+    term: str = ""  # all maps of a term have one colour scale
 
     @property
     def limit(self) -> float:
@@ -78,7 +79,8 @@ def make_map(
     plot_axes = [make_plot_axis(term.axes[d], term.weights.sum(axis=tuple(around - {d}))) for d in kept]
     names = [plain(term.columns[d], 28) for d in kept]
     is_empty = find_empty(axes, term.weights if weights is None else weights)
-    return Map(names, plot_axes, values, is_empty, None if supported is None else ~supported & ~is_empty)
+    is_pale = None if supported is None else ~supported & ~is_empty
+    return Map(names, plot_axes, values, is_empty, is_pale, term.name)
 
 
 def find_empty(axes: Sequence[Axis], weights: np.ndarray) -> np.ndarray:
@@ -191,13 +193,23 @@ def make_maps(
 
 
 def choose_knots(axis: Axis, weights: np.ndarray, count: int) -> list[int]:
-    """Indices of the most frequent levels, or of knots at evenly spaced quantiles."""
-    inner = weights[1:-1]
+    """Indices of the most frequent levels, or of knots at evenly spaced quantiles.
+
+    If many rows share a value, the remaining knots are at quantiles of the other rows.
+    """
+    inner = weights[1:-1].astype(float)
     if axis.is_level:
         return np.sort(np.argsort(-inner, kind="stable")[:count]).tolist()
-    share = (np.cumsum(inner) - inner / 2) / max(inner.sum(), np.finfo(float).tiny)
+    chosen = _choose_quantiles(inner, count)
+    while len(chosen) < count and (rest := np.where(np.isin(np.arange(len(inner)), chosen), 0.0, inner)).any():
+        chosen = np.union1d(chosen, _choose_quantiles(rest, count - len(chosen)))
+    return chosen.tolist()
+
+
+def _choose_quantiles(weights: np.ndarray, count: int) -> np.ndarray:
+    share = (np.cumsum(weights) - weights / 2) / max(weights.sum(), np.finfo(float).tiny)
     wanted = (np.arange(count) + 0.5) / count
-    return np.unique(np.searchsorted(share, wanted).clip(max=len(inner) - 1)).tolist()
+    return np.unique(np.searchsorted(share, wanted).clip(max=len(weights) - 1))
 
 
 def name_knot(axis: Axis, index: int) -> str:

@@ -1,8 +1,8 @@
 """Figures made of panels: one term, the strongest terms, a whole model, or one term for each class.
 
-A main effect is a panel with a curve, a pair is a panel with a heat map, a triple is a row of heat maps. Curves come
-before maps. All curves of a figure share one y range and all maps one colour scale, unless `free_y` gives each panel
-its own.
+A main effect is a panel with a curve or bars, a pair is a panel with curves of one column at values of the other, or
+with a heat map, a triple is a row of heat maps. Curves come before maps. Every panel has its own scale, unless
+`share_y` gives all curves one range and all maps one colour scale.
 """
 
 from __future__ import annotations
@@ -13,11 +13,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..explain import GlobalExplanation, TermView, explain_global
 from ..explain.bands import describe_effect
-from .canvas import choose_width, format_number, label_axis, note_hidden, open_canvas, plain
-from .curves import Curve, choose_limits, draw_background, draw_marks, make_curve
-from .legends import explain_panels
+from .canvas import (
+    CHARS_PER_INCH,
+    align_title,
+    axes_inches,
+    choose_width,
+    format_number,
+    label_axis,
+    note_hidden,
+    open_canvas,
+    plain,
+    wrap_lines,
+)
+from .curves import Curve, choose_limits, draw_background, draw_marks, make_curve, set_limits
+from .legends import Content, explain_panels
 from .maps import Map, add_colour_bar, draw_map, make_maps
-from .scale import Scale, choose_scale, find_clear_cells
+from .pair_curves import PairCurves, draw_pair_curves, find_side, label_curves, make_pair_curves
+from .scale import Scale, add_mains, choose_scale, find_clear_cells
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,6 +39,8 @@ PANEL, NARROW_PANEL = 3.5, 2.2  # width of a panel in inches, and its minimum if
 MAX_ACROSS = 3
 MAX_TERMS = 60
 N_SLICES = 4  # maps of a triple
+N_CURVES = 4  # curves of a pair
+PAIRS = ("curves", "map")
 
 
 def shapes(
@@ -38,19 +52,23 @@ def shapes(
     terms: Iterable[Any] | None = None,
     scale: str = "score",
     reference: Any = None,
-    free_y: bool = False,
+    share_y: bool = False,
+    pairs: str = "curves",
     width: float | None = None,
 ) -> Figure:
     """Draw the strongest terms, one panel each.
 
     A main effect is a thick line. The darker band contains each value with 95 % confidence, the lighter band contains
     the whole curve. A term without a clear effect is grey, and its title says so. Whole numbers are steps, and levels
-    are bars labelled with the number of their rows. The background is darker where there are more training rows. A
-    diamond in a strip at the left shows the missing value, if training rows have one. Long tails are cut to the central
-    99 % of the rows, which is noted below the x axis.
+    are bars labelled with the number of their rows: the strongest ones, sorted by effect. The background is darker
+    where there are more training rows, by the same scale in every panel. A diamond in a strip at the left shows the
+    missing value, if training rows have one. Long tails are cut to the central 99 % of the rows, which is noted below
+    the x axis.
 
-    A pair is a heat map, pale where its 95 % band contains 0 and hatched where no training row is near. With several
-    classes, it shows the class for which the pair is strongest. A triple is a row of heat maps.
+    A pair is drawn as curves of one column at values of the other, which include the main effects of both columns;
+    markers with error bars replace them if both have levels. With `pairs="map"`, it is a heat map without main effects,
+    pale where its 95 % band contains 0 and hatched where no training row is near. With several classes, a pair is drawn
+    for the class for which it is strongest. A triple is a row of heat maps.
 
     A model without evidence has a faint line for each member instead of the bands. With many classes, a band of one
     standard deviation over the members replaces these lines.
@@ -65,7 +83,8 @@ def shapes(
     scale : "score", or "probability": the probability if all other contributions were 0
     reference : label of a class; draws differences from the score of this class. Needs three or more classes. Bands of
         differences and of probabilities add the errors of the classes as if they were independent
-    free_y : whether each panel has its own scale
+    share_y : whether all panels share one scale, which shows how strong they are compared with each other
+    pairs : "curves", or "map": a heat map of the pair without the main effects
     width : width of the figure in inches: 3.3 for a column of a paper, 6.9 for a page; None fits the panels
 
     Examples
@@ -84,7 +103,7 @@ def shapes(
     else:
         chosen = [explanation.find(term) for term in terms]
     drawn = choose_scale(explanation, classes, scale, reference)
-    return _draw_terms(chosen, drawn, free_y, choose_layout(len(chosen), width), path)
+    return _draw_terms(chosen, drawn, pairs, share_y, choose_layout(len(chosen), width), path)
 
 
 def shape(
@@ -95,21 +114,22 @@ def shape(
     *,
     scale: str = "score",
     reference: Any = None,
+    pairs: str = "curves",
     width: float | None = None,
 ) -> Figure:
-    """Draw one term: a curve, a heat map, or for a triple several heat maps.
+    """Draw one term: a curve, bars, the curves or the heat map of a pair, or for a triple several heat maps.
 
     Parameters
     ----------
     model : AdditiveModel, fitted estimator or GlobalExplanation
     term : its name ("age", "age & income"), its index, or a tuple of columns
-    path, classes, scale, reference, width : see `shapes`
+    path, classes, scale, reference, pairs, width : see `shapes`
     """
     explanation = explain_global(model)
     chosen, drawn = explanation.find(term), choose_scale(explanation, classes, scale, reference)
     count = N_SLICES if len(chosen.columns) == 3 else 1
     layout = choose_layout(count, width, panel=4.4 if count == 1 else 2.8, across=count)
-    return _draw_terms([chosen], drawn, False, layout, path)
+    return _draw_terms([chosen], drawn, pairs, True, layout, path)
 
 
 def grid(
@@ -119,7 +139,8 @@ def grid(
     *,
     n: int = MAX_TERMS,
     scale: str = "score",
-    free_y: bool = False,
+    share_y: bool = False,
+    pairs: str = "curves",
     width: float | None = None,
 ) -> Figure:
     """Draw a whole model in one figure: all curves, then all maps, most important first.
@@ -128,13 +149,13 @@ def grid(
     ----------
     model : AdditiveModel, fitted estimator or GlobalExplanation
     n : maximum number of terms; the title counts the terms that are left out
-    path, classes, scale, free_y, width : see `shapes`
+    path, classes, scale, share_y, pairs, width : see `shapes`
     """
     explanation = explain_global(model)
     chosen = explanation.top(check_count(n))
     drawn = choose_scale(explanation, classes, scale)
-    layout = choose_layout(len(chosen), width, panel=2.4, across=5)
-    return _draw_terms(chosen, drawn, free_y, layout, path, _write_formula(explanation, len(chosen)))
+    layout = choose_layout(len(chosen), width, panel=2.9, across=4)
+    return _draw_terms(chosen, drawn, pairs, share_y, layout, path, _write_formula(explanation, len(chosen)))
 
 
 def by_class(
@@ -145,6 +166,7 @@ def by_class(
     *,
     scale: str = "score",
     reference: Any = None,
+    pairs: str = "curves",
     width: float | None = None,
 ) -> Figure:
     """Draw one main effect or pair with a panel for each class.
@@ -154,7 +176,7 @@ def by_class(
     model : AdditiveModel, fitted estimator or GlobalExplanation, with three or more classes
     term : its name, its index, or a tuple of columns
     reference : label of a class that the others are compared with; it has no panel
-    path, classes, scale, width : see `shapes`
+    path, classes, scale, pairs, width : see `shapes`
     """
     explanation = explain_global(model)
     chosen, drawn = explanation.find(term), choose_scale(explanation, classes, scale, reference)
@@ -163,14 +185,14 @@ def by_class(
     parts = [drawn.select(output) for output in drawn.outputs]
     layout = choose_layout(len(parts), width, panel=2.8)
     with open_canvas(path, layout.panel) as figure:
-        panels = [_make_class_panel(chosen, part) for part in parts]
-        draw_panels(figure, [panels], drawn.select(drawn.outputs[0]), False, layout, plain(chosen.name, 60))
+        panels = [_make_class_panel(chosen, part, pairs, layout.panel) for part in parts]
+        draw_panels(figure, [panels], drawn.select(drawn.outputs[0]), True, layout, plain(chosen.name, 60))
     return figure
 
 
 class Panel(NamedTuple):
     title: str
-    content: Curve | Map
+    content: Content
 
 
 class PanelLayout(NamedTuple):
@@ -203,28 +225,34 @@ def _write_formula(explanation: GlobalExplanation, count: int) -> str:
     return f"{name} = {start} + sum of {'this term' if count == 1 else f'these {count} terms'}{rest}"
 
 
-def _make_panels(term: TermView, scale: Scale) -> list[Panel]:
+def make_panels(term: TermView, scale: Scale, pairs: str, inches: float) -> list[Panel]:
     """The panels of a term; their titles are the value of the third column and the class, or empty."""
+    if pairs not in PAIRS:
+        raise ValueError(f"pairs must be one of {PAIRS}; got {pairs!r}")
     if len(term.columns) == 1:
         return [Panel("", make_curve(scale.apply(term), scale.colour_indices))]
     whose = ""
     if len(scale.outputs) > 1:
         scale = scale.select(max(scale.outputs, key=lambda output: float(term.importances[output])))
         whose = f"for {scale.labels[0]}"
+    if len(term.columns) == 2 and pairs == "curves":
+        total = scale.apply(add_mains(scale.explanation.model, term))
+        count = N_CURVES if inches > NARROW_PANEL else N_CURVES - 1
+        return [Panel(whose, make_pair_curves(total, find_side(term, None), count, scale.is_multiclass))]
     scaled = scale.apply(term)
     maps = make_maps(term, scaled.mean[..., 0] - scaled.base[0], N_SLICES, find_clear_cells(scaled))
     return [Panel(", ".join(filter(None, [text, whose])), content) for text, content in maps]
 
 
-def _make_class_panel(term: TermView, scale: Scale) -> Panel:
+def _make_class_panel(term: TermView, scale: Scale, pairs: str, inches: float) -> Panel:
     """One term for one class."""
     title = "\n".join(filter(None, [scale.labels[0], scale.apply(term).effect]))
-    return Panel(title, _make_panels(term, scale)[0].content)
+    return Panel(title, make_panels(term, scale, pairs, inches)[0].content)
 
 
 def _title_panels(term: TermView, panels: Sequence[Panel], inches: float) -> list[Panel]:
     """Add name and importance to the title of the first panel, on two lines if needed."""
-    room = int(12 * inches)
+    room = int(10.5 * inches)
     name, importance = plain(term.name, room), f"(importance {format_number(term.importance)})"
     first = f"{name} {importance}" if len(name) + len(importance) < room else f"{name}\n{importance}"
     title = "\n".join(filter(None, [first, describe_effect(term), panels[0].title]))
@@ -234,7 +262,8 @@ def _title_panels(term: TermView, panels: Sequence[Panel], inches: float) -> lis
 def _draw_terms(
     terms: Sequence[TermView],
     scale: Scale,
-    free_y: bool,
+    pairs: str,
+    share_y: bool,
     layout: PanelLayout,
     path: str | os.PathLike[str] | None,
     heading: str = "",
@@ -242,35 +271,37 @@ def _draw_terms(
     if not terms:
         raise ValueError("there is no term to draw; name at least one in `terms`")
     with open_canvas(path, layout.panel) as figure:
-        groups = [_title_panels(term, _make_panels(term, scale), layout.panel) for term in terms]
-        draw_panels(figure, groups, scale, free_y, layout, heading)
+        made = [make_panels(term, scale, pairs, layout.panel) for term in terms]
+        groups = [_title_panels(term, panels, layout.panel) for term, panels in zip(terms, made, strict=True)]
+        draw_panels(figure, groups, scale, share_y, layout, heading)
     return figure
 
 
 def draw_panels(
-    figure: Figure, groups: Sequence[Sequence[Panel]], scale: Scale, free_y: bool, layout: PanelLayout, heading: str
+    figure: Figure, groups: Sequence[Sequence[Panel]], scale: Scale, share_y: bool, layout: PanelLayout, heading: str
 ) -> None:
     """Draw groups of panels: curves, then maps, which start a new row unless all of them fit beside the last curves."""
-    curves = [list(group) for group in groups if isinstance(group[0].content, Curve)]
     maps = [list(group) for group in groups if isinstance(group[0].content, Map)]
+    curves = [list(group) for group in groups if not isinstance(group[0].content, Map)]
     fits = sum(map(len, maps)) <= -len(curves) % layout.across
     blocks = [curves + maps] if fits else [block for block in (curves, maps) if block]
     placed = [place_panels(block, layout.across) for block in blocks]
     n_rows = [places[-1][0] + 1 for places in placed]
     n_columns = 1 + max(column for places in placed for _, column, _ in places)
     width = layout.width or n_columns * layout.panel + 0.4
-    figure.set_size_inches(width, sum(n_rows) * (0.72 * layout.panel + 0.35) + 0.4)
+    legends = 0.35 * any(isinstance(group[0].content, PairCurves) for group in curves)
+    figure.set_size_inches(width, sum(n_rows) * (0.72 * layout.panel + 0.35 + legends) + 0.4)
     if heading:
         figure.suptitle(heading)
     parts: Any = figure.subfigures(len(blocks), 1, height_ratios=n_rows) if len(blocks) > 1 else [figure]
     units = scale.unit, "change in probability" if scale.kind == "probability" else scale.unit
     for part, places, count in zip(parts, placed, n_rows, strict=True):
-        draw_block(part, places, (count, n_columns), units, free_y)
-    explain_panels(figure, [panel.content for group in groups for panel in group], scale)
+        draw_block(part, places, (count, n_columns), units, share_y)
+    explain_panels(figure, [panel.content for group in groups for panel in group], scale, share_y)
 
 
 def draw_block(
-    part: Any, places: Sequence[tuple[int, int, Panel]], size: tuple[int, int], units: tuple[str, str], free_y: bool
+    part: Any, places: Sequence[tuple[int, int, Panel]], size: tuple[int, int], units: tuple[str, str], share_y: bool
 ) -> list[Axes]:
     """Draw panels at (row, column) into a figure or subfigure with `size` = (rows, columns).
 
@@ -280,10 +311,10 @@ def draw_block(
         (part.add_subplot(*size, row * size[1] + column + 1, title=panel.title), panel.content)
         for row, column, panel in places
     ]
-    if curves := [(axes, content) for axes, content in drawn if isinstance(content, Curve)]:
-        _draw_curves(curves, units[0], free_y)
+    if curves := [(axes, content) for axes, content in drawn if not isinstance(content, Map)]:
+        _draw_curves(curves, units[0], share_y)
     if maps := [(axes, content) for axes, content in drawn if isinstance(content, Map)]:
-        _draw_maps(part, maps, units[1], free_y)
+        _draw_maps(part, maps, units[1], share_y)
     return [axes for axes, _ in drawn]
 
 
@@ -300,23 +331,53 @@ def place_panels(groups: Sequence[Sequence[Panel]], across: int) -> list[tuple[i
     return places
 
 
-def _draw_curves(panels: Sequence[tuple[Axes, Curve]], unit: str, free_y: bool) -> None:
-    shared, rows = choose_limits(curve for _, curve in panels), set()
-    for axes, curve in panels:
-        axes.set_ylim(choose_limits([curve]) if free_y else shared)
-        draw_background(axes, curve)
-        draw_marks(axes, curve)
-        axes.set_xlabel(curve.plot_axis.note)
+def _draw_curves(panels: Sequence[tuple[Axes, Curve | PairCurves]], unit: str, share_y: bool) -> None:
+    shared, rows = choose_limits(content for _, content in panels), set()
+    for axes, content in panels:
+        set_limits(axes, content, shared if share_y else choose_limits([content]))
+        if isinstance(content, Curve):
+            draw_background(axes, content)
+            draw_marks(axes, content)
+            note = content.plot_axis.note
+        else:
+            note = draw_pair(axes, content)
         row = axes.get_subplotspec().rowspan.start  # type: ignore[union-attr]
+        if content.is_flipped:
+            _finish_bars(axes, content, unit, note)
+            continue
+        label_axis(axes, "x", note)
         if row not in rows:
             label_axis(axes, "y", unit)
             rows.add(row)
-        elif not free_y:
+        elif share_y:
             axes.tick_params(labelleft=False)
+    if any(content.is_flipped for _, content in panels):
+        for axes, _ in panels:  # the names of levels take room from all panels above and below them
+            align_title(axes)
 
 
-def _draw_maps(part: Any, panels: Sequence[tuple[Axes, Map]], unit: str, free_y: bool) -> None:
-    for group in [[panel] for panel in panels] if free_y else [panels]:
+def _finish_bars(axes: Axes, content: Curve | PairCurves, unit: str, note: str) -> None:
+    """Labels of a panel whose levels are listed from top to bottom."""
+    letters = max(map(len, content.plot_axis.labels or [""]))
+    inches = max(0.8, axes_inches(axes, "x") - letters / CHARS_PER_INCH)
+    axes.set_xlabel("\n".join(wrap_lines(unit, max(12, int(1.2 * CHARS_PER_INCH * inches)))))
+    axes.locator_params(axis="x", nbins=max(2, min(5, int(1.8 * inches))))
+    if note:
+        label_axis(axes, "y", note)
+
+
+def draw_pair(axes: Axes, content: PairCurves) -> str:
+    """Draw the curves of a pair; returns the label of the column along them."""
+    along, across = content.names_of_columns
+    handles = draw_pair_curves(axes, content)
+    label_curves(axes, handles, content.names, plain(across, 30), axes_inches(axes, "x"))
+    note = content.plot_axis.note
+    return plain(along, 30) + (f" ({note})" if note else "")
+
+
+def _draw_maps(part: Any, panels: Sequence[tuple[Axes, Map]], unit: str, share_y: bool) -> None:
+    terms = dict.fromkeys("" if share_y else content.term for _, content in panels)
+    for group in [[panel for panel in panels if share_y or panel[1].term == term] for term in terms]:
         limit = max(content.limit for _, content in group) or 1.0
         meshes = [draw_map(axes, content, limit) for axes, content in group]
         add_colour_bar(part, meshes[-1], [axes for axes, _ in group], unit)

@@ -103,7 +103,7 @@ def class_shapes(
             for axes, picture in zip(tops, shown, strict=True):
                 _show_image(axes, picture)
         unit = f"contribution to score of {plain(found.label, 24)}"
-        drawn = draw_block(parts[1], placed, (n_rows, layout.across), (unit, unit), False)
+        drawn = draw_block(parts[1], placed, (n_rows, layout.across), (unit, unit), True)
         _mark_rows(drawn, found, sides)
         bands = [text for _, text in list_entries([panel.content for side in panels for panel in side])]
         figure.supxlabel(_write_note(found, bands, inches), fontsize=8, color=GREY)
@@ -172,14 +172,14 @@ def picture(
     seen = [term for term in found.terms if term.heat is not None]
     inches = choose_width(width, 7.2)
     size = n_rows, across = _choose_grid(len(seen), inches)
-    names, steps = list_steps(found.row, found.output, found.n_terms)
     is_narrow = inches < NARROW
+    names, steps = list_steps(found.row, found.output, found.n_terms, int((7 if is_narrow else 5) * inches))
     bars = 0.8 + BAR_INCHES * (len(steps) + 2)
     top = 0.7 * inches + bars if is_narrow else max(2.4, bars)
     with open_canvas(path) as figure:
         foot = n_rows * (inches / across + 0.6)
         figure.set_size_inches(inches, top + foot + 0.4)
-        title = describe_prediction(found.local, found.row, found.output)
+        title = describe_prediction(found.local, found.row, found.output, steps)
         figure.suptitle("\n".join(wrap_lines(title, int(0.9 * CHARS_PER_INCH * inches))))
         parts: Any = figure.subfigures(2, 1, height_ratios=[top, foot]) if seen else [figure]
         if is_narrow:
@@ -188,8 +188,7 @@ def picture(
             spots = parts[0].subfigures(1, 2, width_ratios=[2, 3])
         left, right = (spot.subplots() for spot in spots)
         _show_image(left, found.picture)
-        room = int((7 if is_narrow else 5) * inches)
-        draw_waterfall(right, found.local, found.output, [plain(name, room) for name in names], steps)
+        draw_waterfall(right, found.local, found.output, names, steps)
         if seen:
             _draw_maps(parts[1], found.picture, seen, size, inches / across)
     return figure

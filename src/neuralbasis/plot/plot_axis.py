@@ -1,8 +1,9 @@
 """One axis of a plot: which cells of a table are drawn, at which positions, with which labels.
 
 A continuous column is drawn in raw units, each knot at its value. A column of whole numbers is drawn in steps of width
-1. Long tails are cut. Levels are drawn at 0, 1, 2, …: the most frequent ones, in the order of the axis. If training
-rows have missing values, the missing cell is drawn in a strip at the low end.
+1. Long tails are cut. If training rows have missing values, the missing cell is drawn in a strip at the low end. Levels
+are drawn at 0, 1, 2, …: on a map the most frequent ones, in the order of the axis; as bars those with the strongest
+effects, sorted by effect unless they have an order of their own, and the missing value after them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from ..encoding.axis import Axis
-from .canvas import CHARS_PER_INCH, axes_inches, plain
+from .canvas import CHARS_PER_INCH, axes_inches, format_value, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,20 +51,40 @@ class PlotAxis:
         return np.repeat(self.positions, 2) + np.tile([-0.5, 0.5], len(self.positions)), np.repeat(values, 2, axis=0)
 
 
-def make_plot_axis(axis: Axis, weights: np.ndarray, with_counts: bool = False) -> PlotAxis:
-    """Choose the drawn part of an axis from its training weight (cells,), which labels of levels may include."""
+def make_plot_axis(axis: Axis, weights: np.ndarray) -> PlotAxis:
+    """Choose the drawn part of an axis from its training weight (cells,)."""
     inner, has_missing = weights[1:-1], bool(weights[0] > 0)
     if axis.levels is None:
         return _make_continuous_axis(axis.knots, inner, has_missing)
     kept = np.sort(np.argsort(-inner, kind="stable")[:MAX_LEVELS])
-    names, cells = [plain(axis.levels[index], 16) for index in kept], kept + 1
-    if weights[-1] > 0:  # a coarser axis merges rare levels into the unseen cell
-        names, cells = [*names, "any other"], np.r_[cells, len(weights) - 1]
-    if with_counts:
-        names = [f"{name}\n{_format_count(weights[cell])}" for name, cell in zip(names, cells, strict=True)]
-    if len(inner) > MAX_LEVELS:
-        names.append(f"… {len(inner) - MAX_LEVELS} more")
+    names, cells = _name_levels(axis, kept, weights, 16)
+    return _make_level_axis(names, cells, len(inner), has_missing)
+
+
+def make_bar_axis(axis: Axis, weights: np.ndarray, values: np.ndarray) -> PlotAxis:
+    """The axis of bars with these values (cells, k): levels with the strongest effects, labelled with their rows."""
+    inner, size = weights[1:-1], np.abs(values[1:-1]).max(axis=1)
+    kept = np.argsort(-np.where(inner > 0, size, -1.0), kind="stable")[:MAX_LEVELS]
+    is_single = values.shape[1] == 1
+    kept = np.sort(kept)
+    if axis.kind == "nominal":
+        kept = kept[np.argsort(-(values[1:-1, 0] if is_single else inner)[kept], kind="stable")]
+    names, cells = _name_levels(axis, kept, weights, 28)
+    if weights[0] > 0:
+        names, cells = [*names, "missing"], np.r_[cells, 0]
+    names = [f"{name} ({_format_count(weights[cell])})" for name, cell in zip(names, cells, strict=True)]
+    return _make_level_axis(names, cells, len(inner), False)
+
+
+def _name_levels(axis: Axis, kept: np.ndarray, weights: np.ndarray, room: int) -> tuple[list[str], np.ndarray]:
+    """Names and cells of some levels, and of the unseen cell if rows are in it: coarser axes merge rare levels."""
+    names, cells = [plain((axis.levels or ())[index], room) for index in kept], kept + 1
+    return ([*names, "any other"], np.r_[cells, len(weights) - 1]) if weights[-1] > 0 else (names, cells)
+
+
+def _make_level_axis(names: list[str], cells: np.ndarray, n_levels: int, has_missing: bool) -> PlotAxis:
     at = np.arange(len(cells), dtype=float)
+    names = [*names, f"… {n_levels - MAX_LEVELS} more"] if n_levels > MAX_LEVELS else names
     return PlotAxis(cells, at, -0.6, len(names) - 0.4, names, is_stepped=True, has_missing=has_missing)
 
 
@@ -71,6 +92,7 @@ def _make_continuous_axis(knots: np.ndarray, weights: np.ndarray, has_missing: b
     low, high = _choose_range(knots, weights)
     note = f"central {1 - 2 * TAIL:.0%} of rows" if low > knots[0] or high < knots[-1] else ""
     is_stepped = 2 <= len(knots) <= MAX_STEPS and bool((knots == np.rint(knots)).all())
+    is_stepped = is_stepped and float(np.median(np.diff(knots))) == 1.0  # coarser axes of pairs leave out numbers
     margin = 0.03 * (high - low) or 0.5
     margin = max(margin, 0.6) if is_stepped else margin
     cells = np.arange(len(knots)) + 1
@@ -104,6 +126,18 @@ def cell_edges(at: np.ndarray) -> np.ndarray:
     return np.r_[at[0] - gaps[0], at[:-1] + gaps[: len(at) - 1], at[-1] + gaps[-1]]
 
 
+def _shorten_label(label: str, room: int) -> str:
+    """A name of at most `room` characters; the number of rows after it stays.
+
+    >>> _shorten_label("married, spouse absent (1,204)", 20)
+    'married,…ent (1,204)'
+    """
+    name, separator, count = label.rpartition(" (")
+    if len(label) <= room or not separator:
+        return plain(label.replace(r"\$", "$"), room)
+    return plain(name.replace(r"\$", "$"), max(8, room - len(count) - 2)) + separator + count
+
+
 def _format_count(weight: float) -> str:
     """
     >>> _format_count(1234.0), _format_count(0.5)
@@ -118,14 +152,23 @@ def draw_plot_axis(axes: Axes, plot_axis: PlotAxis, direction: Literal["x", "y"]
     line = axes.xaxis if direction == "x" else axes.yaxis
     labels, inches = plot_axis.labels, axes_inches(axes, direction)
     if labels is not None:
-        letters = len(labels) * (1 + max(len(line) for label in labels for line in label.split("\n")))
-        if direction == "y" or letters <= CHARS_PER_INCH * inches:
+        letters = len(labels) * (1 + max(map(len, labels)))
+        if direction == "y":
+            size = min(float(line.get_ticklabels()[0].get_fontsize()), max(4.0, 40 * inches / len(labels)))  # points
+            room = max(18, int(9 * axes_inches(axes, "x")))
+            line.set_ticks(np.arange(len(labels)), [_shorten_label(label, room) for label in labels], fontsize=size)
+        elif letters <= CHARS_PER_INCH * inches:
             line.set_ticks(np.arange(len(labels)), labels)
         else:
-            slanted = [label.replace("\n", ": ") for label in labels]
-            line.set_ticks(np.arange(len(labels)), slanted, rotation=45, ha="right", rotation_mode="anchor")
+            line.set_ticks(np.arange(len(labels)), labels, rotation=45, ha="right", rotation_mode="anchor")
     elif len(plot_axis.positions) <= 2:  # such as a flag with the values 0 and 1
         line.set_ticks(plot_axis.positions)
     else:
-        axes.locator_params(axis=direction, nbins=max(2, min(6, int(2.5 * inches))), integer=plot_axis.is_stepped)
-        line.set_ticks([tick for tick in line.get_majorticklocs() if plot_axis.low <= tick <= plot_axis.high])
+        digits = len(format_value(max(abs(plot_axis.low), abs(plot_axis.high))))
+        count = int((2.0 if digits < 4 else 1.4) * inches)
+        axes.locator_params(axis=direction, nbins=max(2, min(6, count)), integer=plot_axis.is_stepped)
+        ticks = [tick for tick in line.get_majorticklocs() if plot_axis.low <= tick <= plot_axis.high]
+        if max(map(abs, ticks), default=0.0) >= 1e4:  # 20,000 instead of a power of ten at the end of the axis
+            line.set_ticks(ticks, [format_value(tick) for tick in ticks])
+        else:
+            line.set_ticks(ticks)

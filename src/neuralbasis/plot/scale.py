@@ -49,6 +49,7 @@ class ScaledTerm:
     outer: Band | None = None  # for the whole curve
     effect: str = ""  # says that the term has no clear effect
     inner_name: str = OVER_MEMBERS
+    limits: tuple[float, float] = (-np.inf, np.inf)  # possible values
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +98,10 @@ class Scale:
         return replace(self, outputs=outputs)
 
     def apply(self, term: TermView) -> ScaledTerm:
+        scaled = self._scale(term)
+        return replace(scaled, limits=(0.0, 1.0)) if self.kind == "probability" else scaled
+
+    def _scale(self, term: TermView) -> ScaledTerm:
         mean, members = self._convert(term.scores), None
         base = self._convert(np.zeros((1, len(self.explanation.intercept))))[0]
         effect = describe_effect(term, self.outputs if self.is_multiclass and self.reference is None else None)
@@ -207,14 +212,16 @@ def scale_alone(term: TermView) -> ScaledTerm:
     return ScaledTerm(term, scores, inner, None, np.zeros(1), outer, describe_effect(term), EACH_VALUE)
 
 
-def _add_mains(model: AdditiveModel, pair: TermView) -> TermView:
-    """The pair with the main effects of its columns added to its scores."""
-    total = np.array(pair.scores)
+def add_mains(model: AdditiveModel, pair: TermView) -> TermView:
+    """The pair with the main effects of its columns added to its scores; errors add as if they were independent."""
+    total, variance = np.array(pair.scores), np.square(pair.spread)
     for d, feature in enumerate(model.terms[pair.index]):
         if (feature,) in model.terms:
             main = model.shapes[model.terms.index((feature,))]
-            total += np.expand_dims(main.axes[0].carry(main.scores, pair.axes[d]), 1 - d)
-    shape = Shape(pair.shape.term, pair.axes, total, np.zeros_like(total), pair.weights)
+            score, spread = (main.axes[0].carry(table, pair.axes[d]) for table in (main.scores, main.spread))
+            total += np.expand_dims(score, 1 - d)
+            variance += np.expand_dims(spread, 1 - d) ** 2
+    shape = Shape(pair.shape.term, pair.axes, total, np.sqrt(variance), pair.weights, evidence=pair.evidence)
     return replace(pair, shape=shape)
 
 
@@ -226,4 +233,4 @@ def find_pair(explanation: GlobalExplanation, pair: Any, total: bool) -> TermVie
         pairs = [name for name, features in names if len(features) == 2]
         listed = ", ".join(repr(name) for name in pairs[:10]) or "none"
         raise ValueError(f"expected a pair; got {term.name!r}. The model's pairs are: {listed}")
-    return _add_mains(explanation.model, term) if total else term
+    return add_mains(explanation.model, term) if total else term

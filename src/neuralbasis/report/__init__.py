@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from ..explain import explain_global
@@ -36,8 +37,8 @@ def write(
     rows: Sequence[int] | None = None,
     title: str | None = None,
     pictures: Sequence[Any] = (),
-) -> None:
-    """Write the page of a model.
+) -> Path:
+    """Write the page of a model, and return its path.
 
     Parameters
     ----------
@@ -52,13 +53,13 @@ def write(
 
     Examples
     --------
-    >>> import pathlib, tempfile
+    >>> import tempfile
     >>> from neuralbasis import NeuralBasisRegressor, report
     >>> table = {"size": [1.0, 2.0, 3.0, 4.0] * 9, "colour": ["red", "blue"] * 18}
     >>> model = NeuralBasisRegressor(max_steps=20).fit(table, table["size"])
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     report.write(f"{folder}/model.html", model, table, table["size"], rows=[0, 5], title="Sizes")
-    ...     page = pathlib.Path(folder, "model.html").read_text()
+    ...     path = report.write(f"{folder}/model.html", model, table, table["size"], rows=[0, 5], title="Sizes")
+    ...     page = path.read_text()
     >>> "<title>Sizes</title>" in page
     True
     """
@@ -78,3 +79,4 @@ def write(
     page = assemble(data, pack)
     with replace_when_done(path) as file:
         file.write(page)
+    return Path(path)
