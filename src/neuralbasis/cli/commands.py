@@ -21,9 +21,11 @@ from .fit_commands import fit, tune
 from .options import (
     AS_JSON,
     FILE,
+    FOLDER,
     MODEL,
     OUTPUT,
     TABLE,
+    check_new,
     check_output,
     open_table,
     read_pairs,
@@ -283,6 +285,26 @@ def plot(model: str, output: str, kind: str, terms: tuple[str, ...], count: int 
 
 
 main.add_command(concepts)
+
+
+@main.command()
+@click.option("--output", "-o", type=FOLDER, default="neuralbasis_demo", help="Folder to write to; it is created.")
+@click.option("--force", is_flag=True, help="Replace the files of an earlier run.")
+def demo(output: str, force: bool) -> None:
+    """Fit simulated patients with known risks, and compare.
+
+    Writes a page with the true and the found curves, the tables, the model and its page. Takes less than 30 seconds on
+    two cores and downloads nothing.
+    """
+    from .demo import COMMANDS, demonstrate, list_results
+
+    folder = Path(output)
+    check_new(str(folder / "index.html"), "--output", force)
+    folder.mkdir(parents=True, exist_ok=True)
+    results = demonstrate(folder, lambda text: echo(text, err=True)).results
+    echo(formatting.align(list_results(results), left=(0, 4)))
+    echo(f"\nOpen {folder / 'index.html'}: the curves that were found beside the true ones.\n")
+    echo(f"On your own table:\n\n{COMMANDS}")
 
 
 @main.command()

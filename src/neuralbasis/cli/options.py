@@ -24,6 +24,7 @@ TABLE = click.Path(exists=True, dir_okay=False, allow_dash=True)
 MODEL = click.Path(exists=True, dir_okay=False)
 FILE = click.Path(dir_okay=False, allow_dash=True)
 OUTPUT = click.Path(dir_okay=False)
+FOLDER = click.Path(file_okay=False)
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 RESERVED = {  # parameters of the estimators that `--set` must not change -> what sets them
     "feature_names": "the file's header",
