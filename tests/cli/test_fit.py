@@ -201,7 +201,8 @@ def test_two_values_are_classes(labels, classes, tmp_path) -> None:
     found = json.loads(run("evaluate", tmp_path / "m.nbm", data, "--json").stdout)
     assert found["scores"]["accuracy"]["value"] > 0.9
     data.write_text(data.read_text() + "1.0,other\n")
-    assert "class that the model does not know, first in row 120 (0 is the first)" in fails("evaluate", tmp_path / "m.nbm", data)
+    message = fails("evaluate", tmp_path / "m.nbm", data)
+    assert "class that the model does not know, first in row 120 (0 is the first)" in message
 
 
 def test_fit_from_parquet_equals_fit_from_csv(houses, tmp_path) -> None:

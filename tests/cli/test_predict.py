@@ -283,7 +283,7 @@ def test_memory_does_not_grow_with_the_table(tmp_path) -> None:
         pa.csv.write_csv(
             pa.table({**dict(zip(names, X.T, strict=True)), "id": np.arange(n_rows)}), tmp_path / "data.csv"
         )
-        arguments = ["predict", path, tmp_path / "data.csv", "-o", tmp_path / "out.csv", "--keep", "id"]
+        arguments = ["predict", path, tmp_path / "data.csv", "-o", tmp_path / "out.csv", "--keep", "id", "--force"]
         command = [sys.executable, "-c", MEMORY, *map(str, arguments)]
         peaks.append(int(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
         found = pa.csv.read_csv(tmp_path / "out.csv")

@@ -79,7 +79,8 @@ def evaluate_table(
         raise CommandError(f"{table.place} has no rows to evaluate")
     truth, found, every = (np.concatenate(parts) for parts in (y, predictions, mass))
     if drop_missing and not np.isnan(truth).all():
-        truth, found, every = (values[keep_known(target, truth)] for values in (truth, found, every))
+        kept = keep_known(target, truth)
+        truth, found, every = truth[kept], found[kept], every[kept]
     check_target(model, target, truth)
     sample = Sample(truth, check_weights(every, len(truth)))
     return compute_metrics(model, found, sample, train=sample), len(truth)

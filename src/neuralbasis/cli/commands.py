@@ -18,6 +18,7 @@ from . import formatting
 from .concepts import concepts
 from .errors import CommandError, CommandGroup
 from .fit_commands import fit, tune
+from .model_commands import check, diff, merge, update
 from .options import (
     AS_JSON,
     DROP_MISSING_TARGET,
@@ -52,6 +53,7 @@ def main(debug: bool) -> None:
     """
 
 
+main.add_command(check)
 main.add_command(fit)
 main.add_command(tune)
 
@@ -299,7 +301,8 @@ def plot(model: str, output: str, kind: str, terms: tuple[str, ...], count: int 
     getattr(neuralbasis.plot, kind)(neuralbasis.load(model), path=output, **options)
 
 
-main.add_command(concepts)
+for command in (merge, update, diff, concepts):
+    main.add_command(command)
 
 
 @main.command()
