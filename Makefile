@@ -20,8 +20,8 @@ help: ## show this list
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 15
 
 # Passive waiting: on a busy machine idle threads of torch and scikit-learn would spin against each other.
-demo: $(STAMP) ## fit two bundled data sets and two baselines; figures and pages in demo_output/
-	OMP_WAIT_POLICY=passive $(RUN) examples/demo.py
+demo: $(STAMP) ## fit simulated patients with known risks, compare with other models; open demo_output/index.html
+	OMP_WAIT_POLICY=passive $(RUN) -m neuralbasis demo --output demo_output --force
 
 lint: $(STAMP) ## ruff (lint and format) and mypy
 	$(RUN) -m ruff check .

@@ -12,6 +12,7 @@ import pytest
 import neuralbasis
 import neuralbasis.data.memory
 from neuralbasis.cli import main
+from neuralbasis.cli.formatting import format_number
 from neuralbasis.encoding import level_axis
 from tests.cli.running import fails, number_axis, read_csv, run, small_model, write_csv
 
@@ -104,7 +105,7 @@ def test_show_evidence(tmp_path) -> None:
 def test_explain_a_row(case) -> None:
     model, columns, path, data = case
     row = {name: values[41:42] for name, values in columns.items()}
-    found = json.loads(run("explain", path, data, "--row", "42", "--json").stdout)
+    found = json.loads(run("explain", path, data, "--row", "41", "--json").stdout)
     contributions = model.contributions(row)[0]
     k = int(model.scores(row)[0].argmax()) if model.n_outputs > 1 else 0
     order = np.argsort(-np.abs(contributions[:, k]), kind="stable")
@@ -115,12 +116,17 @@ def test_explain_a_row(case) -> None:
     assert str(found["prediction"]) == str(model.predict(row)[0])
     if model.classes is not None:
         assert list(found["probabilities"].values()) == model.predict_proba(row)[0].tolist()
-    page = run("explain", path, data, "--row", "42").stdout.splitlines()
+    page = run("explain", path, data, "--row", "41").stdout.splitlines()
     assert page[0].startswith("intercept")
     assert page[-1].startswith("prediction")
-    assert len(page) == 3 + len(model.terms)
+    assert len(page) == 3 + len(model.terms) + (model.classes is not None)
+    if model.classes is not None:  # the probability of the class whose score is summed above it
+        place = k if model.n_outputs > 1 else 1
+        chance = format_number(model.predict_proba(row)[0, place])
+        assert page[-2].split() == ["probability", "of", str(model.classes[place]), chance]
+        assert page[-3].split()[-2] == str(model.classes[place])
     assert "█" * 24 in page[1]
-    assert "there is no row 301" in fails("explain", path, data, "--row", "301")
+    assert "has 300 rows, from 0 to 299; there is no row 300" in fails("explain", path, data, "--row", "300")
 
 
 def test_explain_given_values(tmp_path) -> None:
@@ -174,19 +180,20 @@ def test_report(case, tmp_path) -> None:
     table["truth"] = [str(value) for value in y]
     data = write_csv(tmp_path / "later.csv", table)
     out, expected = tmp_path / "page.html", tmp_path / "expected.html"
-    options = ["--row", 3, "--row", 7, "--title", "Later", "--target", "truth"]
+    options = ["--row", 2, "--row", 6, "--title", "Later", "--target", "truth"]
     assert "MB" in run("report", path, data, "-o", out, *options).stderr
     neuralbasis.report.write(expected, model, columns, y, [2, 6], "Later")
     assert out.read_bytes() == expected.read_bytes()
-    run("report", path, "-o", out)
+    run("report", path, "-o", out, "--force")
     neuralbasis.report.write(expected, model)
     assert out.read_bytes() == expected.read_bytes()
     assert "--row needs a table" in fails("report", path, "--row", 1, code=2)
-    assert "has no column 'trut'" in fails("report", path, data, "--target", "trut", "-o", out)
-    assert "must be between" in fails("report", path, data, "--row", 301, "-o", out)
+    assert "has no column 'trut'" in fails("report", path, data, "--target", "trut", "-o", out, "--force")
+    assert "must be between" in fails("report", path, data, "--row", 300, "-o", out, "--force")
     table["truth"][4] = ""
     write_csv(data, table)
-    assert "'truth' is missing in 1 row, first in row 5" in fails("report", path, data, "--target", "truth", "-o", out)
+    message = fails("report", path, data, "--target", "truth", "-o", out, "--force")
+    assert "'truth' is missing in 1 row, first in row 4 (0 is the first)" in message
     assert out.read_bytes() == expected.read_bytes()
 
 

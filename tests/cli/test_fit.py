@@ -201,7 +201,8 @@ def test_two_values_are_classes(labels, classes, tmp_path) -> None:
     found = json.loads(run("evaluate", tmp_path / "m.nbm", data, "--json").stdout)
     assert found["scores"]["accuracy"]["value"] > 0.9
     data.write_text(data.read_text() + "1.0,other\n")
-    assert "class that the model does not know, first in row 121" in fails("evaluate", tmp_path / "m.nbm", data)
+    message = fails("evaluate", tmp_path / "m.nbm", data)
+    assert "class that the model does not know, first in row 120 (0 is the first)" in message
 
 
 def test_fit_from_parquet_equals_fit_from_csv(houses, tmp_path) -> None:
@@ -239,7 +240,7 @@ def test_errors_in_a_fit(houses, tmp_path, monkeypatch) -> None:
     assert "a regression needs numbers" in error_of("--target", "good", "--task", "regression")
     assert "Missing option '--target'" in error_of(code=2)
     rows = "".join(f"{i},{i % 7}\n" for i in range(60))
-    assert "target 'y' is missing in 2 rows, first in row 61" in error_of(
+    assert "target 'y' is missing in 2 rows, first in row 60 (0 is the first)" in error_of(
         "--target", "y", text="x,y\n" + rows + "3,\n4,NA\n"
     )
     assert "has 1 rows" in error_of("--target", "y", text="x,y\n1,2\n")

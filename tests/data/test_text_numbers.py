@@ -12,9 +12,10 @@ from neuralbasis.data import Column, read_columns, read_rows
 NAN = float("nan")
 NUMBERS = {
     "1.5": 1.5, " +2 ": 2.0, "-1e3": -1000.0, ".5": 0.5, "5.": 5.0, "1,200": 1200.0, "-12,345,678.9": -12345678.9,
-    "40%": 40.0, "40 %": 40.0, "1,200 %": 1200.0, "007": 7.0, "1e400": np.inf,
+    "40%": 40.0, "40 %": 40.0, "1,200 %": 1200.0, "007": 7.0,
+    "$5": 5.0, "-$1,200.50": -1200.5, "1,200 €": 1200.0, "1e400": np.inf,
 }  # fmt: skip
-NO_NUMBERS = ["red", "1_0", "10_2", "0x1F", "1,5", "12,34", "0,123", "1,2000", "%", "5 %%", "1 2", "--", "$5"]
+NO_NUMBERS = ["red", "1_0", "10_2", "0x1F", "1,5", "12,34", "0,123", "1,2000", "%", "5 %%", "1 2", "--", "$", "$ 5 5"]
 
 
 def parse_number(text):
@@ -54,7 +55,7 @@ def test_facts_of_texts():
     column = Column("x", None, np.array([0, 1, 1, 2, 3, -1], dtype=np.int32), ("1,200", "3", "NA", "low", "unused"))
     numbers, facts = column.parse()
     np.testing.assert_array_equal(numbers, [1200, 3, 3, NAN, NAN, NAN])
-    assert astuple(facts) == (3.0, 1.0, False, "1,200", "low")
+    assert astuple(facts) == (3.0, 1.0, False, "1,200", "low", 0.0, None)
     _, facts = column.parse(np.array([1, 2, 2, 9, 0.5, 9]))
     assert (facts.n_numbers, facts.n_others, facts.are_numbers) == (5.0, 0.5, True)
     _, more = Column("x", None, np.array([0, 1, 1], dtype=np.int32), ("07", "b")).parse()

@@ -21,6 +21,7 @@ from ..model.additive_model import AdditiveModel
 from ..model.predictions import output_arrays, output_names
 from ..model.residuals import require_residuals
 from ..vision.detection import Boxes, Detection, evaluate, read_annotations
+from .dates import find_date_parts
 from .errors import CommandError, note, require_names
 from .metrics import Metric, classification_metrics, regression_metrics
 from .outputs import open_output
@@ -48,7 +49,8 @@ def predict_table(
         raise CommandError(
             f"--keep: the output already has a column {list_names(repeated)}; rename that column in {table.place}"
         )
-    table.require([*keep, *model.encoder.names])
+    dates = find_date_parts(model.encoder.names, table.names)
+    table.require([*keep, *(name for name in model.encoder.names if name not in dates)])
     n_rows = 0
     with open_output(path, [*keep, *names]) as output:
         for batch, rows in read_batches(table, model.encoder.axes, keep, is_shown=path != "-"):
@@ -61,7 +63,7 @@ def predict_table(
 
 
 def evaluate_table(
-    model: AdditiveModel, table: OpenTable, target: str, weights: str | None = None
+    model: AdditiveModel, table: OpenTable, target: str, weights: str | None = None, drop_missing: bool = False
 ) -> tuple[list[Metric], int]:
     """Metrics of the model on a table, next to the best constant for these rows, and the number of rows."""
     axis = _target_axis(model, target)
@@ -75,10 +77,13 @@ def evaluate_table(
         mass.append(batch.column(weights).to_numpy(zero_copy_only=False) if weights else np.ones(batch.num_rows))
     if not y:
         raise CommandError(f"{table.place} has no rows to evaluate")
-    truth = np.concatenate(y)
-    sample = Sample(truth, check_weights(np.concatenate(mass), len(truth)))
+    truth, found, every = (np.concatenate(parts) for parts in (y, predictions, mass))
+    if drop_missing and not np.isnan(truth).all():
+        kept = keep_known(target, truth)
+        truth, found, every = truth[kept], found[kept], every[kept]
     check_target(model, target, truth)
-    return compute_metrics(model, np.concatenate(predictions), sample, train=sample), len(truth)
+    sample = Sample(truth, check_weights(every, len(truth)))
+    return compute_metrics(model, found, sample, train=sample), len(truth)
 
 
 def detect_table(model: AdditiveModel, table: OpenTable, path: str, image: str, box: Sequence[str]) -> Detection:
@@ -114,43 +119,61 @@ def check_target(model: AdditiveModel, target: str, y: np.ndarray) -> None:
     if np.isnan(y).any():
         raise CommandError(missing_target(target, np.isnan(y)))
     if model.classes is not None and (y < 0).any():
-        row = int(np.argmax(y < 0)) + 1
+        row = int(np.argmax(y < 0))
         known = list_names([level_text(label) for label in model.classes])
         raise CommandError(
-            f"target {target!r} holds a class that the model does not know, first in row {row}; the model knows {known}"
+            f"target {target!r} holds a class that the model does not know, first in row {row:,} (0 is the first); "
+            f"the model knows {known}"
         )
 
 
-def read_whole(model: AdditiveModel, table: OpenTable, target: str | None) -> tuple[Columns, np.ndarray | None]:
-    """All rows of a table, and the values or labels of the target if one is named."""
+def read_whole(
+    model: AdditiveModel, table: OpenTable, target: str | None, drop_missing: bool = False
+) -> tuple[Columns, np.ndarray | None]:
+    """All rows of a table, or those with a target, and the values or labels of the target if one is named."""
     axes = model.encoder.axes if target is None else (*model.encoder.axes, _target_axis(model, target))
     batches = list(show_progress(table, [axis.name for axis in axes]))
     if not batches:
         raise CommandError(f"{table.place} has no rows")
     (whole,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
     rows = read_batch(whole, axes, table.dialect.nulls)
-    columns = rows.select(model.encoder.names)
     if target is None:
-        return columns, None
+        return rows.select(model.encoder.names), None
     y = _read_target(rows, axes[-1])
+    if drop_missing and not np.isnan(y).all() and not (kept := keep_known(target, y)).all():
+        rows, y = read_batch(whole.filter(pa.array(kept)), axes, table.dialect.nulls), y[kept]
+    columns = rows.select(model.encoder.names)
     check_target(model, target, y)
     return columns, y if model.classes is None else model.classes[y.astype(int)]
 
 
 def missing_target(target: str, is_missing: np.ndarray) -> str:
     """Error message for missing values of the target."""
-    rows = "1 row" if is_missing.sum() == 1 else f"{is_missing.sum():,} rows"
-    return f"target {target!r} is missing in {rows}, first in row {np.argmax(is_missing) + 1:,}; drop these rows"
+    first = f"first in row {np.argmax(is_missing):,} (0 is the first)"
+    rows = count_rows(is_missing)
+    return f"target {target!r} is missing in {rows}, {first}; --drop-missing-target leaves such rows out"
+
+
+def count_rows(mask: np.ndarray) -> str:
+    return "1 row" if mask.sum() == 1 else f"{mask.sum():,} rows"
+
+
+def keep_known(target: str, y: np.ndarray) -> np.ndarray:
+    """(N,) mask of the rows with a target; prints a note if some have none."""
+    is_missing = np.isnan(y)
+    if is_missing.any():
+        note(f"{count_rows(is_missing)} without a value of the target {target!r} left out")
+    return ~is_missing
 
 
 def find_row(model: AdditiveModel, table: OpenTable, number: int) -> Columns:
-    """One row of a table, counted from 1."""
+    """One row of a table, counted from 0 as in Python."""
     before = 0
     for batch in table.batches(model.encoder.names):
-        if number <= before + batch.num_rows:
-            return read_batch(batch.slice(number - before - 1, 1), model.encoder.axes, table.dialect.nulls)
+        if number < before + batch.num_rows:
+            return read_batch(batch.slice(number - before, 1), model.encoder.axes, table.dialect.nulls)
         before += batch.num_rows
-    raise CommandError(f"{table.place} has {before:,} rows; there is no row {number:,}")
+    raise CommandError(f"{table.place} has {before:,} rows, from 0 to {before - 1:,}; there is no row {number:,}")
 
 
 def read_row(model: AdditiveModel, values: Mapping[str, str], missing: Sequence[str]) -> Columns:

@@ -18,12 +18,17 @@ from . import formatting
 from .concepts import concepts
 from .errors import CommandError, CommandGroup
 from .fit_commands import fit, tune
+from .model_commands import check, diff, merge, update
 from .options import (
     AS_JSON,
+    DROP_MISSING_TARGET,
     FILE,
+    FOLDER,
+    FORCE,
     MODEL,
     OUTPUT,
     TABLE,
+    check_new,
     check_output,
     open_table,
     read_pairs,
@@ -48,6 +53,7 @@ def main(debug: bool) -> None:
     """
 
 
+main.add_command(check)
 main.add_command(fit)
 main.add_command(tune)
 
@@ -65,10 +71,11 @@ main.add_command(tune)
 )
 @click.option("--contributions", is_flag=True, help="Add the contribution of each term, the intercept and the score.")
 @click.option("--keep", multiple=True, metavar="COLUMN,…", help="Columns of the data to copy to the output.")
+@FORCE
 @table_options
 def predict(
     model: str, data: str, output: str, proba: bool, interval: float | None, contributions: bool,
-    keep: tuple[str, ...], **given: Any,
+    keep: tuple[str, ...], force: bool, **given: Any,
 ) -> None:  # fmt: skip
     """Predict every row of a table of any length in constant memory.
 
@@ -78,8 +85,10 @@ def predict(
     zcat new.csv.gz | neuralbasis predict houses.nbm - > predicted.csv
     """
     from .batches import predict_table
+    from .outputs import check_format
 
-    check_output(output, model, data)
+    check_format(output)
+    check_output(output, model, data, force=force)
     fitted = neuralbasis.load(model)
     if proba and fitted.classes is None:
         raise CommandError("--proba needs a model of classes; this one is a regression")
@@ -103,11 +112,12 @@ def predict(
 @click.option("--features", type=MODEL, help="detection: features of the boxes, .npz (sparse), .npy, CSV or Parquet.")
 @click.option("--image-column", default="image_id", metavar="COLUMN", help="detection: picture of a box.")
 @click.option("--box-columns", default="x,y,w,h", metavar="COLUMN,…", help="detection: left, top, width and height.")
+@DROP_MISSING_TARGET
 @AS_JSON
 @table_options
 def evaluate(
     model: str, data: str, target: str | None, weights: str | None, detection: str | None, features: str | None,
-    image_column: str, box_columns: str, as_json: bool, **given: Any,
+    image_column: str, box_columns: str, drop_missing_target: bool, as_json: bool, **given: Any,
 ) -> None:  # fmt: skip
     """Score a model on a table with the target, or on candidate boxes of pictures.
 
@@ -136,7 +146,7 @@ def evaluate(
     target = target or getattr(fitted.summary, "target", None)
     if target is None:
         raise click.UsageError("the model file has no name of a target: give --target")
-    metrics, n_rows = evaluate_table(fitted, open_table(data, given), target, weights)
+    metrics, n_rows = evaluate_table(fitted, open_table(data, given), target, weights, drop_missing_target)
     if as_json:
         echo(formatting.format_json({"target": target, "rows": n_rows, "scores": formatting.list_metrics(metrics)}))
     else:
@@ -170,7 +180,7 @@ def show(model: str, term: str | None, as_json: bool) -> None:
 @main.command()
 @click.argument("model", type=MODEL)
 @click.argument("given", nargs=-1, metavar="[DATA | NAME=VALUE …]")
-@click.option("--row", type=click.IntRange(1), default=1, help="Row of the data, counted from 1.")
+@click.option("--row", type=click.IntRange(0), default=0, help="Row of the data, counted from 0 as in Python.")
 @click.option("--values", is_flag=True, help="Give the row as NAME=VALUE instead.")
 @AS_JSON
 @table_options
@@ -205,7 +215,8 @@ def explain(model: str, given: tuple[str, ...], row: int, values: bool, as_json:
 @click.option("--output", "-o", type=FILE, default="-", help="- is standard output, for text formats.")
 @click.option("--table", metavar="NAME", help="sql: table to select from.")
 @click.option("--dialect", type=click.Choice(["sqlite", "duckdb"]), help="sql: dialect of the engine.")
-def export(model: str, to: str | None, output: str, **given: str | None) -> None:
+@FORCE
+def export(model: str, to: str | None, output: str, force: bool, **given: str | None) -> None:
     """Write a model for another engine.
 
     Formats are SQL, ONNX, JSON, Python, C and Excel. All of them predict what the model predicts.
@@ -222,7 +233,7 @@ def export(model: str, to: str | None, output: str, **given: str | None) -> None
         raise click.UsageError(f"--{next(iter(options))} is for sql only")
     if output == "-" and to in BINARY:
         raise click.UsageError(f"{to} is a binary format: name a file with -o")
-    check_output(output, model)
+    check_output(output, model, force=force)
     write = getattr(neuralbasis.export, f"to_{to}")
     text = write(neuralbasis.load(model), None if output == "-" else output, **options)
     if output == "-":
@@ -233,13 +244,15 @@ def export(model: str, to: str | None, output: str, **given: str | None) -> None
 @click.argument("model", type=MODEL)
 @click.argument("data", type=TABLE, required=False)
 @click.option("--output", "-o", type=OUTPUT, help="HTML file; by default the model's name, .html.")
-@click.option("--target", metavar="COLUMN", help="Column of true values; the page then shows the scores of the model.")
-@click.option("--row", "rows", type=click.IntRange(1), multiple=True, help="Row to explain, counted from 1.")
+@click.option("--target", metavar="COLUMN", help="Column of true values; by default the target of the fit, if there.")
+@click.option("--row", "rows", type=click.IntRange(0), multiple=True, help="Row to explain, counted from 0.")
 @click.option("--title", help="Heading of the page.")
+@DROP_MISSING_TARGET
+@FORCE
 @table_options
 def report(
     model: str, data: str | None, output: str | None, target: str | None, rows: tuple[int, ...], title: str | None,
-    **given: Any,
+    drop_missing_target: bool, force: bool, **given: Any,
 ) -> None:  # fmt: skip
     """Write a model as one interactive page.
 
@@ -248,17 +261,22 @@ def report(
 
     \b
     neuralbasis report houses.nbm
-    neuralbasis report houses.nbm later.csv --target price -o houses.html
+    neuralbasis report houses.nbm later.csv --row 3 -o houses.html
     """
     from .batches import read_whole
 
     if data is None and (target is not None or rows):
         raise click.UsageError(f"{'--target' if target is not None else '--row'} needs a table")
     output = output or f"{Path(model).name.split('.')[0]}.html"
-    check_output(output, model, *([data] if data else []))
+    check_output(output, model, *([data] if data else []), force=force)
     fitted = neuralbasis.load(model)
-    X, y = (None, None) if data is None else read_whole(fitted, open_table(data, given), target)
-    neuralbasis.report.write(output, fitted, X, y, [row - 1 for row in rows] or None, title)
+    X, y = None, None
+    if data is not None:
+        table = open_table(data, given)
+        known = getattr(fitted.summary, "target", None)
+        target = target or (known if known in table.names else None)
+        X, y = read_whole(fitted, table, target, drop_missing_target)
+    neuralbasis.report.write(output, fitted, X, y, list(rows) or None, title)
     echo(f"{output}: {os.path.getsize(output) / 1e6:.1f} MB", err=True)
 
 
@@ -268,7 +286,8 @@ def report(
 @click.option("--kind", type=click.Choice(["shapes", "importances", "grid"]), default="shapes")
 @click.option("--term", "terms", multiple=True, help="shapes: term to draw, 'age' or 'age & income'.")
 @click.option("-n", "count", type=click.IntRange(1), help="Number of terms, the most important first.")
-def plot(model: str, output: str, kind: str, terms: tuple[str, ...], count: int | None) -> None:
+@FORCE
+def plot(model: str, output: str, kind: str, terms: tuple[str, ...], count: int | None, force: bool) -> None:
     """Draw a model.
 
     \b
@@ -277,12 +296,33 @@ def plot(model: str, output: str, kind: str, terms: tuple[str, ...], count: int 
     """
     if terms and (kind != "shapes" or count is not None):
         raise click.UsageError("--term names the shapes to draw; leave --kind and -n out")
-    check_output(output, model)
+    check_output(output, model, force=force)
     options: dict[str, Any] = {"terms": terms} if terms else {"n": count} if count else {}
     getattr(neuralbasis.plot, kind)(neuralbasis.load(model), path=output, **options)
 
 
-main.add_command(concepts)
+for command in (merge, update, diff, concepts):
+    main.add_command(command)
+
+
+@main.command()
+@click.option("--output", "-o", type=FOLDER, default="neuralbasis_demo", help="Folder to write to; it is created.")
+@click.option("--force", is_flag=True, help="Replace the files of an earlier run.")
+def demo(output: str, force: bool) -> None:
+    """Fit simulated patients with known risks, and compare.
+
+    Writes a page with the true and the found curves, the tables, the model and its page. Takes less than 30 seconds on
+    two cores and downloads nothing.
+    """
+    from .demo import COMMANDS, demonstrate, list_results
+
+    folder = Path(output)
+    check_new(str(folder / "index.html"), "--output", force)
+    folder.mkdir(parents=True, exist_ok=True)
+    results = demonstrate(folder, lambda text: echo(text, err=True)).results
+    echo(formatting.align(list_results(results), left=(0, 4)))
+    echo(f"\nOpen {folder / 'index.html'}: the curves that were found beside the true ones.\n")
+    echo(f"On your own table:\n\n{COMMANDS}")
 
 
 @main.command()

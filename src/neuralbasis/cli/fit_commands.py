@@ -20,6 +20,7 @@ from . import formatting
 from .errors import is_first_process
 from .options import (
     AS_JSON,
+    DROP_MISSING_TARGET,
     OUTPUT,
     TABLE,
     FitOptions,
@@ -50,6 +51,8 @@ model_options = group_options(
     click.option(
         "--test-size", type=click.FloatRange(0, 1, max_open=True), default=0.2, help="Share of rows to hold out."
     ),
+    DROP_MISSING_TARGET,
+    click.option("--split-dates", is_flag=True, help="Use year, month, weekday and hour of dates, else left out."),
     click.option("--refit", is_flag=True, help="After scoring, fit again on all rows and save that model."),
     click.option("--weights", metavar="COLUMN", help="Column of row weights."),
     click.option("--exclude", multiple=True, metavar="COLUMN,…", help="Columns to leave out; 'a & b' for a pair."),
@@ -152,7 +155,7 @@ def _open_source(paths: tuple[str, ...], given: dict[str, Any]) -> SourceTable:
 
     dialect = take_dialect(given)
     texts = [name for name, kind in read_feature_types(given["feature_types"]).items() if kind != "continuous"]
-    source = open_files(paths, False, dialect.delimiter, dialect.encoding, dialect.nulls, texts)
+    source = open_files(paths, False, dialect.delimiter, dialect.encoding, dialect.nulls, texts, dialect.decimal)
     return SourceTable(source, dialect)
 
 

@@ -7,7 +7,7 @@ memory is read in pieces (row groups or files), and whole pieces are held out.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,11 +23,12 @@ from ..data.memory import count_rows_in_memory, read_limit
 from ..data.target import Sample, check_weights, hold_out
 from ..data.text_numbers import parse_texts
 from ..model.additive_model import AdditiveModel
-from .batches import compute_metrics, evaluate_table, missing_target
+from .batches import compute_metrics, count_rows, evaluate_table, missing_target
+from .dates import OTHER_DATE, split_date
 from .errors import CommandError, note
 from .metrics import Metric
 from .options import FitOptions
-from .tables import OpenTable, SourceTable
+from .tables import Dialect, OpenTable, SourceTable
 
 if TYPE_CHECKING:
     from ..data.files import Source
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from ..tuning.tuner import Tuning
 
 MANY_LEVELS = 0.5  # levels per row above which a text column looks like an identifier of the rows
+FEW_ROWS = 50  # below, a note warns of the model
 FEW_VALUES = 20  # at most this many distinct integers might be classes
 
 
@@ -75,6 +77,9 @@ def fit_and_evaluate(table: OpenTable, options: FitOptions, search: Mapping[str,
     if isinstance(table, SourceTable) and (table.n_rows or 0) > count_rows_in_memory(len(features), limit):
         return fit_out_of_core(table, features, options)
     rows, task = read_rows(table, features, options)
+    features = rows.X.column_names
+    if len(rows.y) < FEW_ROWS:
+        note(f"{len(rows.y)} rows are too few for curves that can be trusted; read the bands, or collect more rows")
     is_held = hold_out(rows.y, options.test_size, task == "classification", options.seed)
     has_held = bool(is_held.any())
     if options.test_size > 0 and not has_held:
@@ -154,16 +159,50 @@ def read_rows(table: OpenTable, features: Sequence[str], options: FitOptions) ->
     others = [options.target, *([options.weights] if options.weights else [])]
     texts = [name for name, kind in options.feature_types.items() if kind != "continuous"]
     found = table.read([*features, *others], texts)
+    if options.drop_missing_target:
+        found = drop_missing_target(found, options.target)
     if found.num_rows < 2:
         raise CommandError(f"{table.place} has {found.num_rows} rows; a model needs at least 2")
-    for name in features:
-        if name not in options.feature_types:
-            _check_texts(found[name], name, table.dialect.nulls)
+    found, features = choose_columns(found, features, options, table.dialect)
+    if not features:
+        raise CommandError(f"{table.place} has no column with values that a model can use; see the notes above")
     y, task = read_target(found[options.target], options.target, options.task)
     weights = None
     if options.weights:
         weights = check_weights(found[options.weights].to_numpy(), found.num_rows)
     return FileRows(found.select(features), y, weights), task
+
+
+def drop_missing_target(found: pa.Table, target: str) -> pa.Table:
+    """The rows with a target; prints a note if some have none."""
+    is_known = pa.compute.is_null(found[target], nan_is_null=True).to_numpy() == 0
+    if not is_known.all():
+        note(f"{count_rows(~is_known)} without a value of the target {target!r} left out")
+    return found.filter(pa.array(is_known))
+
+
+def choose_columns(
+    found: pa.Table, features: Sequence[str], options: FitOptions, dialect: Dialect
+) -> tuple[pa.Table, list[str]]:
+    """The table with the parts of dates, and the columns to use; a note names each column that is left out."""
+    used: list[str] = []
+    for name in features:
+        column = found[name]
+        kind = column.type
+        if column.null_count == len(column):
+            note(f"column {name!r} has no value in any row and is left out")
+        elif name in options.feature_types:
+            used.append(name)
+        elif (pa.types.is_date(kind) or pa.types.is_timestamp(kind)) and options.split_dates:
+            for part, values in split_date(name, column).items():
+                found = found.append_column(part, values)
+                used.append(part)
+        elif pa.types.is_temporal(kind):
+            note(f"column {name!r} holds dates or times and is left out; --split-dates uses the parts of dates")
+        elif not _is_date_text(column, name, dialect):
+            _check_texts(column, name, dialect.nulls)
+            used.append(name)
+    return found, used
 
 
 def read_target(column: pa.ChunkedArray, name: str, task: str) -> tuple[np.ndarray, str]:
@@ -174,6 +213,7 @@ def read_target(column: pa.ChunkedArray, name: str, task: str) -> tuple[np.ndarr
         raise CommandError(missing_target(name, column.is_null().to_numpy()))
     if pa.types.is_temporal(column.type) or pa.types.is_nested(column.type):
         raise CommandError(f"target {name!r} must hold numbers or classes, but has the type {column.type}; convert it")
+    column = _parse_target(column, name, task)
     is_label = not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type))
     is_label = is_label and not pa.types.is_decimal(column.type)
     if is_label and task == "regression":
@@ -189,6 +229,26 @@ def read_target(column: pa.ChunkedArray, name: str, task: str) -> tuple[np.ndarr
     if task == "classification" and not is_label and (values == np.rint(values)).all():
         values = values.astype(np.int64)
     return values, task
+
+
+def _parse_target(column: pa.ChunkedArray, name: str, task: str) -> pa.ChunkedArray:
+    """Texts such as "$1,200" or "40 %" as numbers; other columns unchanged."""
+    if task == "classification" or not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return column
+    coded = column.combine_chunks().dictionary_encode()
+    texts = coded.dictionary.to_pylist()
+    mass = np.bincount(coded.indices.to_numpy(), minlength=len(texts)).astype(float)
+    numbers, facts = parse_texts(texts, mass)
+    if facts.have_decimal_commas:
+        raise CommandError(_describe_commas("target", name, facts.comma))
+    if not facts.look_like_numbers or facts.n_others or np.isnan(numbers).any():
+        return column
+    note(f"target {name!r} holds numbers as text, such as {facts.formatted!r}, and is read as numbers")
+    return pa.chunked_array([pa.array(numbers).take(coded.indices)])
+
+
+def _describe_commas(what: str, name: str, text: str | None) -> str:
+    return f"{what} {name!r} holds numbers with a decimal comma, such as {text!r}; --decimal , reads them"
 
 
 def choose_task(values: np.ndarray, name: str) -> str:
@@ -238,15 +298,37 @@ def _evaluate(model: AdditiveModel, train: FileRows, held: FileRows) -> list[Met
     return compute_metrics(model, predictions, *samples)
 
 
-def _check_texts(column: pa.ChunkedArray, name: str, missing: list[str]) -> None:
-    """Print a note on a text column that looks like an identifier."""
+def count_texts(column: pa.ChunkedArray, missing: Collection[str]) -> dict[str, int]:
+    """The number of rows of each text; empty for a column of another type."""
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        return
+        return {}
     counts = {entry["values"]: entry["counts"] for entry in column.value_counts().to_pylist()}
-    counts = {text: count for text, count in counts.items() if text is not None and text not in missing}
+    return {text: count for text, count in counts.items() if text is not None and text not in missing}
+
+
+def _is_date_text(column: pa.ChunkedArray, name: str, dialect: Dialect) -> bool:
+    """Whether nearly all texts are dates in a form that is not read; prints a note."""
+    texts = count_texts(column, dialect.nulls)
+    dates = [text for text in texts if OTHER_DATE.fullmatch(text.strip())]
+    if not texts or len(dates) < 0.9 * len(texts):
+        return False
+    note(
+        f"column {name!r} holds dates as text, such as {dates[0]!r}, and is left out; written as 2024-03-15, "
+        "--split-dates would use their parts"
+    )
+    return True
+
+
+def _check_texts(column: pa.ChunkedArray, name: str, missing: list[str]) -> None:
+    """Print a note on a text column that looks like an identifier; raise for decimal commas."""
+    counts = count_texts(column, missing)
     total = sum(counts.values())
-    are_numbers = parse_texts(list(counts), np.array(list(counts.values())))[1].look_like_numbers
-    if not are_numbers and len(counts) > max(FEW_VALUES, MANY_LEVELS * total):
+    facts = parse_texts(list(counts), np.array(list(counts.values())))[1]
+    if facts.have_decimal_commas:
+        raise CommandError(
+            f"{_describe_commas('column', name, facts.comma)}, --feature-types {name}=nominal keeps them as labels"
+        )
+    if not facts.look_like_numbers and len(counts) > max(FEW_VALUES, MANY_LEVELS * total):
         note(
             f"column {name!r} has {len(counts):,} different texts in {total:,} rows; --exclude it if it identifies rows"
         )

@@ -144,10 +144,12 @@ def format_row(model: AdditiveModel, row: Columns) -> str:
     if model.classes is not None:
         name = level_text(model.classes[1 if model.n_outputs == 1 else found.output])
         label = f"log odds of {name}" if model.link == "logit" else f"score of {name}"
-    chance = "" if found.probabilities is None else f"probability {format_number(found.probabilities.max())}"
     rows.append([label, format_number(found.scores[found.output]), ""])
-    rows.append(["prediction", _format_value(found.prediction), chance])
-    return align(rows, left=(0, 2), colours=[*colours, "", ""])
+    if found.probabilities is not None:
+        place = 1 if model.n_outputs == 1 else found.output  # of the class whose score is summed above
+        rows.append([f"probability of {name}", format_number(found.probabilities[place]), ""])
+    rows.append(["prediction", _format_value(found.prediction), ""])
+    return align(rows, left=(0, 2), colours=[*colours, *[""] * (len(rows) - len(colours))])
 
 
 def _format_cell(axis: Axis, value: Any) -> str:

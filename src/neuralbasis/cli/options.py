@@ -24,6 +24,7 @@ TABLE = click.Path(exists=True, dir_okay=False, allow_dash=True)
 MODEL = click.Path(exists=True, dir_okay=False)
 FILE = click.Path(dir_okay=False, allow_dash=True)
 OUTPUT = click.Path(dir_okay=False)
+FOLDER = click.Path(file_okay=False)
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 RESERVED = {  # parameters of the estimators that `--set` must not change -> what sets them
     "feature_names": "the file's header",
@@ -39,10 +40,14 @@ def group_options(*options: Callable) -> Callable:
     return lambda command: reduce(lambda found, option: option(found), reversed(options), command)
 
 
+FORCE = click.option("--force", is_flag=True, help="Replace an existing output.")
+DROP_MISSING_TARGET = click.option("--drop-missing-target", is_flag=True, help="Leave out rows without a target.")
+
 table_options = group_options(
     click.option("--delimiter", metavar="CHARACTER", help="Delimiter of a CSV file; detected by default."),
     click.option("--encoding", default="utf-8", help="Encoding of a CSV file."),
     click.option("--missing", multiple=True, metavar="TEXT", help="Text to read as a missing value, such as '?'."),
+    click.option("--decimal", type=click.Choice([".", ","]), default=".", help="Decimal mark of a CSV file."),
 )
 
 
@@ -50,7 +55,7 @@ def take_dialect(given: dict[str, Any]) -> Dialect:
     """Remove the `table_options` from the given options."""
     from .tables import Dialect
 
-    return Dialect(**{name: given.pop(name) for name in ("delimiter", "encoding", "missing")})
+    return Dialect(**{name: given.pop(name) for name in ("delimiter", "encoding", "missing", "decimal")})
 
 
 def open_table(path: str, given: dict[str, Any]) -> OpenTable:
@@ -61,8 +66,8 @@ def open_table(path: str, given: dict[str, Any]) -> OpenTable:
     return read_file(path, file, take_dialect(given))
 
 
-def check_output(path: str, *inputs: str) -> None:
-    """The folder must exist, and the output must not be one of the inputs."""
+def check_output(path: str, *inputs: str, force: bool = True) -> None:
+    """The folder must exist, and the output must not be one of the inputs, nor exist without `--force`."""
     if path == "-":
         return
     folder = os.path.dirname(path) or "."
@@ -70,6 +75,8 @@ def check_output(path: str, *inputs: str) -> None:
         raise CommandError(f"the folder {folder!r} of the output does not exist; create it first")
     if any(os.path.exists(other) and os.path.realpath(other) == os.path.realpath(path) for other in inputs):
         raise CommandError(f"{path} is read and cannot be written in the same run; name another output")
+    if os.path.isfile(path):
+        check_new(path, "--output", force)
 
 
 def check_new(path: str, option: str, force: bool) -> None:
@@ -87,6 +94,8 @@ class FitOptions:
     exclude : columns to leave out, and "a & b" for pairs that the model must not contain
     feature_types : column -> "continuous", "nominal", "ordinal" or a list of levels
     parameters : parameters of the estimator
+    drop_missing_target : whether rows without a target are left out instead of an error
+    split_dates : whether dates become columns of their parts; otherwise they are left out
     """
 
     target: str
@@ -98,6 +107,8 @@ class FitOptions:
     feature_types: Mapping[str, Any] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)
     resume: bool = False
+    drop_missing_target: bool = False
+    split_dates: bool = False
 
     @property
     def seed(self) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,10 +20,25 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from ..serialization.temporary_file import replace_when_done
+from .errors import CommandError
 from .terminal import echo_exact
 
 GROUP_ROWS, GROUP_BYTES = 1 << 16, 1 << 27  # size of a Parquet row group, whichever limit is reached first
+OTHER_FORMATS = {
+    ".xlsx": "Excel", ".xls": "Excel", ".xlsm": "Excel", ".ods": "OpenDocument", ".json": "JSON", ".jsonl": "JSON",
+    ".tsv": "tab-separated text", ".feather": "Feather", ".arrow": "Arrow",
+}  # fmt: skip
 STRUCTURAL = '[",\r\n]'  # texts with these characters must be quoted in CSV
+
+
+def check_format(path: str) -> None:
+    """Raise for a name of another format: a CSV under it would mislead the program that opens it."""
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix in OTHER_FORMATS:
+        raise CommandError(
+            f"{path}: tables are written as CSV or Parquet, not as {OTHER_FORMATS[suffix]}; name a file that ends in "
+            f".csv{', which Excel opens' if suffix.startswith('.xl') else ''}"
+        )
 
 
 @contextmanager

@@ -28,8 +28,11 @@ import pyarrow.parquet
 from ..data.columns import Column, Columns, level_text, list_names
 from ..data.frames import read_columns
 from ..data.text_numbers import MISSING_TEXTS
+from ..data.workbooks import READERS
 from ..encoding.axis import Axis
+from .dates import add_date_parts, find_date_parts
 from .errors import CommandError, require_names
+from .text_files import describe_encoding, describe_ragged
 
 if TYPE_CHECKING:
     from ..data.files import Source
@@ -40,6 +43,8 @@ BATCH_ROWS = 1 << 16  # rows of a Parquet file to read at a time
 HEAD_BYTES = 1 << 16
 DELIMITERS = ",;\t|"
 TRUE, FALSE = ("1", "true", "True", "TRUE"), ("0", "false", "False", "FALSE")
+SWAP = str.maketrans(",.", ".,")
+COMMA_NUMBER = re.compile(r"\s*[+-]?[$€£¥]?\s*(?:[0-9]+|[1-9][0-9]{0,2}(?:\.[0-9]{3})+)(?:,[0-9]+)?\s*[%$€£¥]?\s*")
 _BAD_VALUE = re.compile(r"column #(?P<column>\d+): .*invalid value '(?P<value>.*)'", re.DOTALL)
 
 
@@ -49,11 +54,13 @@ class Dialect:
 
     delimiter : None selects the most frequent of `DELIMITERS` in the header
     missing : texts to read as missing values, in addition to `MISSING_TEXTS`
+    decimal : decimal mark of numbers, "." or ","; with a comma, a point separates thousands
     """
 
     delimiter: str | None = None
     encoding: str = "utf-8"
     missing: Sequence[str] = ()
+    decimal: str = "."
 
     @property
     def nulls(self) -> list[str]:
@@ -91,12 +98,14 @@ class OpenTable:
 
     def batches(self, texts: Iterable[str], numbers: Iterable[str] = ()) -> Iterator[pa.RecordBatch]:
         """Read these columns in batches; a CSV file has texts, which are not converted, and numbers."""
-        types = {**dict.fromkeys(texts, TEXT), **dict.fromkeys(numbers, NUMBER)}
+        dates = find_date_parts(texts, self.names)
+        columns = [name for name in texts if name not in dates] + [name for name, _ in dates.values()]
+        types = {**dict.fromkeys(columns, TEXT), **dict.fromkeys(numbers, NUMBER)}
         self.require(types)
         with self.explain_errors():
             for batch in self._read_batches(types):
                 self._n_read += batch.num_rows
-                yield batch
+                yield add_date_parts(batch, dates, self.dialect.nulls)
 
     @contextmanager
     def explain_errors(self) -> Iterator[None]:
@@ -123,7 +132,7 @@ class CsvTable(OpenTable):
 
     def __init__(self, path: str, file: IO[bytes], dialect: Dialect):
         super().__init__("standard input" if path == "-" else path, dialect)
-        self._file, self._size = file, None if path == "-" else os.path.getsize(path)
+        self._path, self._file, self._size = path, file, None if path == "-" else os.path.getsize(path)
         with self.explain_errors():
             stream: Any = gzip.GzipFile(fileobj=file) if path.endswith(".gz") else file
             head = stream.read(HEAD_BYTES)
@@ -144,10 +153,24 @@ class CsvTable(OpenTable):
         super().require(names)
 
     def _read(self, names: list[str], texts: Collection[str]) -> pa.Table:
-        return pa.csv.read_csv(self._stream, **self._options(names, dict.fromkeys(texts, TEXT), True))
+        found = pa.csv.read_csv(self._stream, **self._options(names, dict.fromkeys(texts, TEXT), True))
+        arrays = [self._use_points(column.combine_chunks()) for column in found.columns]
+        return pa.table(arrays, names=found.column_names) if self.dialect.decimal == "," else found
 
     def _read_batches(self, types: Mapping[str, pa.DataType]) -> Iterable[pa.RecordBatch]:
-        return pa.csv.open_csv(self._stream, **self._options(list(types), types, False))
+        for batch in pa.csv.open_csv(self._stream, **self._options(list(types), types, False)):
+            yield pa.RecordBatch.from_arrays(list(map(self._use_points, batch.columns)), batch.schema.names)
+
+    def _use_points(self, array: pa.Array) -> pa.Array:
+        """Texts such as 1.200,50 as 1,200.50 if the decimal mark is a comma."""
+        if self.dialect.decimal == "." or not pa.types.is_string(array.type):
+            return array
+        coded = array.dictionary_encode()
+        texts = [
+            text and (text.translate(SWAP) if COMMA_NUMBER.fullmatch(text) else text)
+            for text in coded.dictionary.to_pylist()
+        ]
+        return pa.array(texts, TEXT).take(coded.indices)
 
     def _options(self, names: list[str], types: Mapping[str, pa.DataType], has_missing_texts: bool) -> dict[str, Any]:
         return {
@@ -157,6 +180,7 @@ class CsvTable(OpenTable):
                 include_columns=names,
                 column_types=dict(types),
                 null_values=self.dialect.nulls,
+                decimal_point=self.dialect.decimal,
                 strings_can_be_null=has_missing_texts,
             ),
         }
@@ -165,7 +189,9 @@ class CsvTable(OpenTable):
         if found := _BAD_VALUE.search(str(error)):
             return f": {_describe_text(self.names[int(found['column'])], found['value'])}"
         if "UTF8" in str(error) or isinstance(error, UnicodeError):
-            return f": the text is not {self.dialect.encoding}; name its encoding with --encoding, such as latin-1"
+            return describe_encoding(self._path, self.dialect.encoding)
+        if "Expected" in str(error) and "columns" in str(error):
+            return describe_ragged(self._path, self.dialect.encoding, self.delimiter, len(self.names))
         return super()._describe(error)
 
 
@@ -207,9 +233,30 @@ class SourceTable(OpenTable):
         return (batch for piece in pieces for batch in self.source.read(piece, list(types), BATCH_ROWS))
 
 
+class MemoryTable(OpenTable):
+    """A table that was read whole, from Excel or JSON; its own column types are kept."""
+
+    def __init__(self, path: str, table: pa.Table, dialect: Dialect):
+        super().__init__(path, dialect)
+        self._table, self.names, self.n_rows = table, table.column_names, table.num_rows
+
+    def _read(self, names: list[str], texts: Collection[str]) -> pa.Table:
+        return self._table.select(names)
+
+    def _read_batches(self, types: Mapping[str, pa.DataType]) -> Iterable[pa.RecordBatch]:
+        return self._table.select(list(types)).combine_chunks().to_batches(BATCH_ROWS)
+
+
 def read_file(path: str, file: IO[bytes], dialect: Dialect) -> OpenTable:
-    """The table in an open file; .parquet and .pq are Parquet, all other suffixes CSV."""
-    return (ParquetTable if path.endswith((".parquet", ".pq")) else CsvTable)(path, file, dialect)
+    """The table in an open file: Parquet, Excel or JSON by its suffix, CSV with any other."""
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix in (".parquet", ".pq"):
+        return ParquetTable(path, file, dialect)
+    if suffix in READERS:
+        return MemoryTable(path, READERS[suffix](path), dialect)
+    if suffix in (".xls", ".ods", ".sas7bdat", ".sav", ".dta"):
+        raise CommandError(f"{path} is a {suffix} file, which cannot be read; save the table as CSV or .xlsx")
+    return CsvTable(path, file, dialect)
 
 
 def read_batch(batch: pa.RecordBatch, axes: Sequence[Axis], missing: Collection[str]) -> Columns:
@@ -260,6 +307,8 @@ def respell(column: Column, axis: Axis, missing: Collection[str]) -> Column:
 
 
 def _describe_text(name: str, text: str | None) -> str:
+    if text is not None and COMMA_NUMBER.fullmatch(text):
+        return f"column {name!r} must hold numbers, but holds {text!r}; --decimal , reads numbers with a decimal comma"
     return (
         f"column {name!r} must hold numbers, but holds {text!r}; correct it, or pass --missing {text!r} to read it as "
         "missing"
@@ -299,5 +348,7 @@ def _read_header(head: bytes, dialect: Dialect) -> tuple[str, list[str]]:
     encoding = "utf-8-sig" if dialect.encoding.lower().replace("-", "") == "utf8" else dialect.encoding
     text = head.decode(encoding, errors="ignore" if is_cut else "replace").lstrip("\r\n")
     first = text.splitlines()[0] if text else ""
+    if "\ufffd" in first:
+        raise UnicodeError("the names of the columns")
     delimiter = dialect.delimiter or max(DELIMITERS, key=first.count)
     return delimiter, next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), [])

@@ -178,11 +178,12 @@ def open_files(
     encoding: str = "utf8",
     missing: Sequence[str] = MISSING_TEXTS,
     texts: Collection[str] = (),
+    decimal: str = ".",
 ) -> DatasetSource:
     """The source of files, globs and folders; all Parquet or all CSV, all with the same columns.
 
     Without a delimiter, CSV files have the most frequent one of the first header. `missing` are texts of CSV files that
-    mean "missing"; the columns `texts` stay text even if all of their values are numbers.
+    mean "missing"; the columns `texts` stay text even if all of their values are numbers. `decimal` is their mark.
     """
     listed = [_expand(os.fspath(path)) for path in paths]
     filesystem, files, root = listed[0][0], [file for _, found, _ in listed for file in found], listed[0][2]
@@ -201,7 +202,9 @@ def open_files(
         delimiter = delimiter or _find_delimiter(filesystem, files[0], encoding)
         form = pa.dataset.CsvFileFormat(
             parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-            convert_options=pa.csv.ConvertOptions(null_values=list(missing), strings_can_be_null=True),
+            convert_options=pa.csv.ConvertOptions(
+                null_values=list(missing), strings_can_be_null=True, decimal_point=decimal
+            ),
             read_options=pa.csv.ReadOptions(block_size=4 << 20, encoding=encoding),
         )
     options = {"filesystem": filesystem, "format": form}

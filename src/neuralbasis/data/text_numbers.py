@@ -17,6 +17,8 @@ import numpy as np
 
 MISSING_TEXTS = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "nan", "NaN", "-nan", "-NaN", "null", "NULL")  # in CSV files
 _MISSING_NUMBERS = {text.lower() for text in MISSING_TEXTS} | {"none", "?", "-", "."}  # in a column of numbers
+_CURRENCY = re.compile(r"^([+-]?)\s*[$€£¥]\s*(?=[0-9.])|(?<=[0-9.])\s*[$€£¥]$")
+_DECIMAL_COMMA = re.compile(r"\s*[+-]?(?:[0-9]+|[1-9][0-9]{0,2}(?:\.[0-9]{3})+),[0-9]+\s*")  # 0,5 or 1.200,50
 LEADING_ZERO = re.compile(r"\s*[+-]?0[0-9]+\s*")  # an identifier such as a ZIP code
 
 
@@ -29,6 +31,8 @@ class TextFacts:
     is_padded: bool = False  # whether some text is an integer with a leading zero, which marks identifiers
     formatted: str | None = None  # example of a number with separators or a percent sign
     other: str | None = None  # example of a text that is not a number
+    n_commas: float = 0.0  # weight of those of the others that are numbers with a decimal comma
+    comma: str | None = None  # example of one
 
     def __add__(self, more: TextFacts) -> TextFacts:
         return TextFacts(
@@ -37,12 +41,19 @@ class TextFacts:
             self.is_padded or more.is_padded,
             self.formatted if self.formatted is not None else more.formatted,
             self.other if self.other is not None else more.other,
+            self.n_commas + more.n_commas,
+            self.comma if self.comma is not None else more.comma,
         )
 
     @property
     def are_numbers(self) -> bool:
         """Whether nearly all non-missing texts are numbers."""
         return self.n_numbers >= 0.9 * (self.n_numbers + self.n_others)
+
+    @property
+    def have_decimal_commas(self) -> bool:
+        """Whether nearly all non-missing texts are numbers, some of them with a decimal comma."""
+        return self.n_commas > 0 and self.n_numbers + self.n_commas >= 0.9 * (self.n_numbers + self.n_others)
 
     @property
     def look_like_numbers(self) -> bool:
@@ -55,10 +66,21 @@ class TextFacts:
             self.require_numbers(name)
         elif self.look_like_numbers:
             self._warn_of_numbers(name)
+        elif self.have_decimal_commas:
+            warnings.warn(
+                f"column {name!r} holds numbers with a decimal comma, such as {self.comma!r}, and is read as labels; "
+                "write them with a point to use them as numbers",
+                stacklevel=2,
+            )
         return is_requested or self.look_like_numbers
 
     def require_numbers(self, name: str) -> None:
         """Raise if many texts are not numbers, warn if some are not."""
+        if not self.are_numbers and self.have_decimal_commas:
+            raise ValueError(
+                f"Column {name!r}: expected numbers, got {self.comma!r}, which has a decimal comma. Write numbers with "
+                "a point, or declare the column categorical in feature_types."
+            )
         if not self.are_numbers:
             raise ValueError(
                 f"Column {name!r}: expected numbers, got {self.other!r}. Correct or remove such values, "
@@ -87,10 +109,10 @@ class TextFacts:
 def parse_number(text: str) -> float | None:
     """Parse a number; NaN for a text that means "missing", None for any other text.
 
-    Commas may separate thousands; a percentage is read as the number before the sign.
+    Commas may separate thousands; percent signs and the signs of currencies are left out.
 
-    >>> [parse_number(text) for text in (" +1,200.5", "40 %", "1e3", "N/A", "12_0", "0x1F", "1,5")]
-    [1200.5, 40.0, 1000.0, nan, None, None, None]
+    >>> [parse_number(text) for text in (" +1,200.5", "$1,200", "40 %", "1e3", "N/A", "12_0", "0x1F", "1,5")]
+    [1200.5, 1200.0, 40.0, 1000.0, nan, None, None, None]
     """
     try:
         return None if "_" in text else float(text)  # Python reads "10_2" as 102; in a table it is an identifier
@@ -99,7 +121,7 @@ def parse_number(text: str) -> float | None:
     text = text.strip()
     if text.lower() in _MISSING_NUMBERS:
         return math.nan
-    plain = text.removesuffix("%").rstrip()
+    plain = _CURRENCY.sub(r"\1", text.removesuffix("%").rstrip())
     if re.fullmatch(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+(\.[0-9]*)?", plain):  # thousands
         plain = plain.replace(",", "")
     if plain == text:
@@ -110,18 +132,28 @@ def parse_number(text: str) -> float | None:
         return None
 
 
+def _is_plain(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
 def parse_texts(texts: Sequence[str], mass: np.ndarray) -> tuple[np.ndarray, TextFacts]:
     """Numbers of the texts (NaN for missing and other texts), and their facts; `mass` is the weight of each text."""
     found = [parse_number(text) for text in texts]
     numbers = np.array([math.nan if number is None else number for number in found], dtype=np.float64)
     is_other = np.array([number is None for number in found], dtype=bool) & (mass > 0)
     is_number = ~np.isnan(numbers) & (mass > 0)
+    commas = [index for index in np.flatnonzero(is_other).tolist() if _DECIMAL_COMMA.fullmatch(texts[index])]
     others, parsed = np.flatnonzero(is_other).tolist(), [texts[index] for index in np.flatnonzero(is_number).tolist()]
     facts = TextFacts(
         n_numbers=float(mass[is_number].sum()),
         n_others=float(mass[is_other].sum()),
         is_padded=any(map(LEADING_ZERO.fullmatch, parsed)),
-        formatted=next((text for text in parsed if "," in text or "%" in text), None),
+        formatted=next((text for text in parsed if not _is_plain(text)), None),
         other=texts[others[0]] if others else None,
+        n_commas=float(mass[commas].sum()),
+        comma=texts[commas[0]] if commas else None,
     )
     return numbers, facts

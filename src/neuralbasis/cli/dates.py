@@ -1,0 +1,69 @@
+"""Dates: columns of their parts, which a model can use.
+
+    admitted = 2024-03-15 10:30   ->   admitted year, admitted month, admitted weekday, admitted hour
+
+In: columns of dates, or of texts as ISO 8601 writes them. Out: columns of numbers, and of names of weekdays. A model
+that has the column "admitted month" reads it from the column "admitted" of later tables.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .errors import CommandError
+
+PARTS = ("year", "month", "weekday", "hour")
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+OTHER_DATE = re.compile(r"[0-9]{1,2}([./-])[0-9]{1,2}\1([0-9]{4}|[0-9]{2})([ T][0-9]{1,2}:[0-9]{2}.*)?")  # not ISO 8601
+DateParts = Mapping[str, tuple[str, str]]  # name of the new column -> name of the date, part
+
+
+def find_date_parts(names: Iterable[str], available: Collection[str]) -> dict[str, tuple[str, str]]:
+    """The names that are no columns but parts of one.
+
+    >>> find_date_parts(["age", "admitted month"], ["age", "admitted"])
+    {'admitted month': ('admitted', 'month')}
+    """
+    found = {}
+    for name in names:
+        date, _, part = name.rpartition(" ")
+        if name not in available and part in PARTS and date in available:
+            found[name] = (date, part)
+    return found
+
+
+def split_date(name: str, column: pa.ChunkedArray) -> dict[str, pa.ChunkedArray]:
+    """The parts of a column of dates; no hour if all times are midnight."""
+    parts = {f"{name} {part}": take_part(column, part) for part in PARTS}
+    if not pc.any(pc.not_equal(parts[f"{name} hour"], 0)).as_py():
+        del parts[f"{name} hour"]
+    return parts
+
+
+def take_part(column: pa.Array | pa.ChunkedArray, part: str) -> pa.Array | pa.ChunkedArray:
+    """One part of dates; a date without a time has hour 0."""
+    column = column.cast(pa.timestamp("us"))
+    if part != "weekday":
+        return getattr(pc, part)(column)
+    return pc.take(pa.array(WEEKDAYS), pc.day_of_week(column))
+
+
+def add_date_parts(batch: pa.RecordBatch, dates: DateParts, missing: Collection[str]) -> pa.RecordBatch:
+    """The batch with these parts as further columns."""
+    for name, (date, part) in dates.items():
+        column = batch.column(date)
+        if pa.types.is_string(column.type):
+            column = pc.if_else(pc.is_in(column, pa.array(list(missing), pa.string())), None, column)
+        try:
+            batch = batch.append_column(name, take_part(column, part))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            example = next((value for value in column.to_pylist() if value is not None), None)
+            raise CommandError(
+                f"column {date!r} must hold dates such as 2024-03-15, since the model uses its {part}, but holds "
+                f"values such as {str(example)!r}; write it in this form"
+            ) from error
+    return batch

@@ -1,0 +1,50 @@
+"""What is wrong with a CSV file that cannot be read: the line and the cause.
+
+In: the path of the file, "-" for standard input. Out: the end of a message that starts with the name of the file. The
+file is read again, since Arrow does not count lines; standard input cannot be read again, and its line stays unknown.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import sys
+from typing import IO, Any
+
+
+def describe_encoding(path: str, encoding: str) -> str:
+    """A text that is not in the stated encoding."""
+    hint = "try --encoding latin-1" if encoding.lower().replace("-", "") == "utf8" else "try another --encoding"
+    if path != "-":
+        with _open(path) as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    line.decode(encoding)
+                except UnicodeError as error:
+                    found = line[error.start : error.start + 1] if isinstance(error, UnicodeDecodeError) else b""
+                    return f": line {number} is not {encoding} (byte 0x{found.hex()}); {hint}"
+                except LookupError:
+                    return f": there is no encoding {encoding!r}; {hint}"
+    return f": the text is not {encoding}; {hint}"
+
+
+def describe_ragged(path: str, encoding: str, delimiter: str, n_columns: int) -> str:
+    """A line with more or fewer values than the header has names."""
+    if path != "-":
+        csv.field_size_limit(sys.maxsize)
+        with _open(path) as file:
+            reader = csv.reader((line.decode(encoding, errors="replace") for line in file), delimiter=delimiter)
+            line = 1
+            for row in reader:
+                if row and len(row) != n_columns:
+                    return (
+                        f": line {line} has {len(row)} values, but the header has {n_columns} names; correct that "
+                        f"line, quote values that contain {delimiter!r}, or give another --delimiter"
+                    )
+                line = reader.line_num + 1
+    return f": a line has more or fewer values than the {n_columns} names of the header; correct it"
+
+
+def _open(path: str) -> IO[bytes]:
+    opened: Any = gzip.open if path.endswith(".gz") else open
+    return opened(path, "rb")
