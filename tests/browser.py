@@ -172,8 +172,9 @@ class Page:
         self.settle()
 
     def show(self, selector: str) -> None:
-        """Scroll to an element, and wait until charts near the window are drawn."""
-        self.run("(one) => document.querySelector(one).scrollIntoView()", selector)
+        """Open the fold around an element, scroll to it, and wait until charts near the window are drawn."""
+        code = "(one) => { const node = document.querySelector(one), fold = node.closest('details');"
+        self.run(f"{code} if (fold) fold.open = true; node.scrollIntoView(); }}", selector)
         self.settle()
 
     def settle(self) -> None:

@@ -3,7 +3,7 @@
 const N_DRIVERS = 8; // bars in the overview
 
 const model = readModel();
-const state = { output: 0, query: "", sort: "importance", sameScale: true, row: 0, values: [], rest: null };
+const state = { output: 0, query: "", sort: "importance", sameScale: false, order: [], row: 0, values: [], rest: null };
 
 function find(id) {
   return document.getElementById(id);
