@@ -28,7 +28,16 @@ FLAGS = [
     *("--disable-quic", "--disable-background-networking", "--disable-component-update", "--disable-sync"),
     *("--hide-scrollbars", "--force-color-profile=srgb", "--disable-dev-shm-usage"),
 ]
-KEYS = {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Home": 36, "End": 35, "Tab": 9}
+KEYS = {
+    "ArrowLeft": 37,
+    "ArrowUp": 38,
+    "ArrowRight": 39,
+    "ArrowDown": 40,
+    "Home": 36,
+    "End": 35,
+    "Tab": 9,
+    "Escape": 27,
+}
 
 
 def find_browser() -> str | None:
@@ -182,9 +191,16 @@ class Page:
         frame = "await new Promise(requestAnimationFrame);"
         self.run(f"(async () => {{ {3 * frame} }})()")
 
-    def press(self, key: str) -> None:
+    def press(self, key: str, shift: bool = False) -> None:
         for kind in ("rawKeyDown", "keyUp"):
-            self.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=KEYS[key])
+            self.send(
+                "Input.dispatchKeyEvent",
+                type=kind,
+                key=key,
+                code=key,
+                windowsVirtualKeyCode=KEYS[key],
+                modifiers=8 * shift,
+            )
 
     def write(self, text: str) -> None:
         """Insert text at the cursor."""

@@ -1,7 +1,7 @@
 """Point masses of a continuous column: special codes (−9, 99999), and values with a large share of the rows (0).
 
-A chart draws a point mass with its own mark. A mass that is *apart* has its own strip beside the curve: it is a code, or
-an end of the range that other values do not continue. A mass that is not *joined* is not connected with the values
+A chart draws a point mass with its own mark. A mass that is *apart* has its own strip beside the curve: it is a code,
+or an end of the range that other values do not continue. A mass that is not *joined* is not connected with the values
 beside it, because the model has no rows in between.
 
 In: a TermView, or knots and training weights. Out: a record for each point mass, in increasing order of their values.

@@ -21,7 +21,7 @@ from .point_masses import PointMass, point_masses
 from .terms import TermView
 
 MIN_CHANGE = 0.1  # of the range of a curve
-FLAT_CHANGE = 0.1  # of a rise or fall, at either of its ends
+FLAT_CHANGE = 0.05  # of a rise or fall, at either of its ends
 FLAT_LENGTH, JUMP_LENGTH = 0.15, 0.03  # of the range of the column
 MAX_PARTS = 5  # rises, falls and flat parts of a curve that are listed
 FEW_ROWS, FEW_LENGTH = 0.02, 0.2  # largest share of the rows on the outer part of a column, and its least length
@@ -104,7 +104,8 @@ def find_parts(knots: np.ndarray, scores: np.ndarray, halves: np.ndarray) -> lis
         end = leg.start + int(np.flatnonzero(done >= 1 - FLAT_CHANGE)[0])
         if _is_long(knots, place, start):
             parts.append(Part(FLAT, place, start))
-        elif parts:
+        elif parts:  # one turns into the other
+            start = leg.start
             parts[-1] = Part(parts[-1].direction, parts[-1].start, start)
         parts.append(Part(leg.direction, start, end))
         place = end

@@ -3,7 +3,7 @@
 // A chart of a term returns its scales and `move(positions)`, which moves the cursor.
 
 const MARGIN = { top: 10, right: 14, bottom: 26, left: 50 };
-const LETTER = 6.6; // pixels
+const LETTER = 7; // pixels
 const MAX_LEVEL_HEIGHT = 44;
 const MAX_MAP_LEVELS = 24;
 const SIDE_LETTERS = 12; // of a name beside a map
@@ -12,7 +12,7 @@ const PALE = 0.35; // strength of the colour where the band contains 0
 
 function openChart(box) {
   const width = Math.max(box.clientWidth, 200), height = box.clientHeight;
-  const picture = svg("svg", { width, height, "aria-hidden": "true" });
+  const picture = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
   box.replaceChildren(picture);
   return { picture, width, height };
 }
@@ -24,7 +24,7 @@ function openCursor(picture) {
   return group;
 }
 
-// The area of a chart: `foot` is for the title of the x axis, `side` for the title of the y axis beside its tick labels.
+// The area of a chart: `foot` is for the title of the x axis, `side` for that of the y axis beside its tick labels.
 function placeArea(width, height, labels, foot = 0, side = 0) {
   const { top, right, bottom, left } = MARGIN, letters = Math.max(0, ...labels.map((text) => text.length));
   const room = Math.min(width / 2, Math.max(left, letters * LETTER + 12) + side);
@@ -79,7 +79,8 @@ function drawLevels(box, term, output, limits, maxLevels) {
     return new AxisScale(axis, term.weights, area.top + room, area.bottom - room, options);
   };
   const area = { top: MARGIN.top, bottom: height - MARGIN.bottom, right: width - 58 }, scale = place(area);
-  const names = scale.stops.map((cell) => nameCell(axis, cell)), longest = Math.max(...names.map((name) => name.length));
+  const names = scale.stops.map((cell) => nameCell(axis, cell));
+  const longest = Math.max(...names.map((name) => name.length));
   const label = Math.min(longest * LETTER + 6, width * (width < 420 ? 0.36 : 0.42), 230);
   const texts = shortenAll(names, Math.floor(label / LETTER));
   const x = scaleAcross({ left: label + 8, right: area.right }, limits);

@@ -3,6 +3,7 @@
 const FEW_KNOTS = 30; // up to this many knots, each one has a dot
 const N_DENSITY = 48;
 const SHARES_HEIGHT = 15;
+const SHARE_WIDTH = 32; // of the text of a share, in pixels
 const MIN_REACH = 0.01; // share of the range over which the rows of a knot are spread at most, to each side
 
 // A main effect of a continuous column.
@@ -15,14 +16,16 @@ function drawCurve(box, term, output, limits) {
   drawHeights(picture, area, limits, y);
   picture.append(inside);
   for (const cells of splitCells(scale, masses)) drawSegment(inside, scale, term, output, y, cells);
-  for (const { cell } of masses.filter((mass) => !mass.isApart)) inside.append(drawDot(scale.pixel(cell), y(term.score(cell, output)), 4, "dot"));
+  for (const { cell } of masses.filter((mass) => !mass.isApart)) {
+    inside.append(drawDot(scale.pixel(cell), y(term.score(cell, output)), 4, "dot"));
+  }
   for (const strip of scale.strips) drawStrip(picture, strip, term, output, y, area);
   drawTicks(picture, scale, area.bottom + 18);
   const cursor = openCursor(picture);
   const read = (position) => y(lookUp(term.score, findCorners(term, [position]), output));
   const move = ([position], range) => {
-    const x = scale.pixel(position), marks = [drawLine(x, area.top, x, area.bottom, "cursor"), drawDot(x, read(position), 4.5, "mark")];
-    cursor.replaceChildren(...(range ? drawStretch(scale, range, read, area) : []), ...marks);
+    const x = scale.pixel(position), stretch = range ? drawStretch(scale, range, read, area) : [];
+    cursor.replaceChildren(...stretch, drawLine(x, area.top, x, area.bottom, "cursor"), drawDot(x, read(position), 4.5, "mark"));
   };
   return { scales: [scale], isCut: scale.isCut, move };
 }
@@ -49,7 +52,8 @@ function drawSegment(parent, scale, term, output, y, cells) {
   const drawBand = (width, look) => drawPath([...edge(1, width), ...edge(-1, width).reverse()], look, "Z");
   const mean = points((cell) => term.score(cell, output));
   if (cells.length === 1 && scale.end > scale.start) {
-    parent.append(...drawWhiskers(term, cells[0], output, (low, high, look) => drawLine(xs[0], y(low), xs[0], y(high), look)));
+    const draw = (low, high, look) => drawLine(xs[0], y(low), xs[0], y(high), look);
+    parent.append(...drawWhiskers(term, cells[0], output, draw));
     return;
   }
   if (term.isTested) parent.append(drawBand(term.whole, "band whole"));
@@ -69,8 +73,8 @@ function extendCurve(scale, points, cells) {
   return found;
 }
 
-// Training weight as bars below the curve; the highest bar always has the same height. Point masses have their own bars,
-// as high as the highest bar if they are heavier, with their share of the rows.
+// Training weight as bars below the curve; the highest bar always has the same height. Point masses have their own
+// bars, as high as the highest bar if they are heavier, with their share of the rows.
 function drawDensity(parent, scale, weights, masses, area) {
   const height = 0.2 * (area.bottom - area.top), heavy = new Set(masses.map((mass) => mass.cell));
   const others = scale.cells.filter((cell) => !heavy.has(cell));
@@ -84,11 +88,14 @@ function drawDensity(parent, scale, weights, masses, area) {
     parent.append(drawRect(x, area.bottom - tall, width, tall, look));
   };
   for (const [x, width, weight] of bars) draw(x, width, weight, "density");
+  const placed = [];
   for (const { cell, share, isApart } of masses.filter((mass) => scale.stops.includes(mass.cell))) {
     const x = scale.pixel(cell), tall = Math.max(1, height * Math.min(1, weights[cell] / largest));
     draw(x - 4, 8, weights[cell], "density mass");
     const y = isApart ? area.bottom + 18 + SHARES_HEIGHT : area.bottom - tall - 4;
-    parent.append(drawText(x, y, `${writeNumber(100 * share, 2)} %`, "tick middle"));
+    if (placed.some((other) => Math.abs(other - x) < SHARE_WIDTH)) continue;
+    placed.push(x);
+    parent.append(drawText(x, y, share < 0.01 ? "< 1 %" : `${Math.round(100 * share)} %`, "tick middle"));
   }
 }
 
@@ -97,9 +104,10 @@ function measureShares(masses) {
   return masses.some((mass) => mass.isApart) ? SHARES_HEIGHT : 0;
 }
 
-// Even bins of the drawn range. The weight of a knot is spread half way to its neighbours, but not over empty stretches.
+// Even bins of the drawn range. The weight of a knot is spread half way to its neighbours, not over empty stretches.
 function binWeights(scale, weights, cells) {
-  const { knots } = scale.axis, low = Math.max(scale.low, knots[scale.start]), high = Math.min(scale.high, knots[scale.end]);
+  const { knots } = scale.axis;
+  const low = Math.max(scale.low, knots[scale.start]), high = Math.min(scale.high, knots[scale.end]);
   const reach = findSpan(scale.axis, scale.start, scale.end), sums = new Float64Array(N_DENSITY);
   const bin = (value) => Math.min(Math.max(shareOf(value, low, high), 0), 1) * N_DENSITY;
   for (const cell of cells) {

@@ -5,7 +5,7 @@
 const MAX_LEVELS = 12;
 const TAIL = 0.005; // share of the rows that is cut at each end of a long-tailed column
 const MIN_MISSING = 0.02; // share of the rows from which on the band of missing values is always inside a chart
-const STRIP = 30; // smallest width of the strip for missing values or for a special code, in pixels
+const STRIP = 34; // smallest width of the strip for missing values or for a special code, in pixels
 const STRIP_HEIGHT = 20; // of a strip on a vertical axis
 const MAX_STRIPS = 0.6; // share of an axis that strips may fill
 const MAX_COMPARED = 1000; // letters of a name that are compared with other names
@@ -141,8 +141,8 @@ function sumAlong(term, d) {
   return found;
 }
 
-// The first and the last drawn knot of some neighbouring ones: the outer quantiles if the tails would fill a third of the
-// axis, else all.
+// The first and the last drawn knot of some neighbouring ones: the outer quantiles if the tails would fill a third of
+// the axis, else all.
 function chooseRange(knots, weights, start = 0, end = knots.length - 1) {
   const inner = weights.slice(start + 1, end + 2), total = inner.reduce((sum, one) => sum + one, 0);
   const reach = (share) => {
@@ -154,8 +154,8 @@ function chooseRange(knots, weights, start = 0, end = knots.length - 1) {
   return half(first, last) > 0 && half(first, last) <= (2 / 3) * half(start, end) ? [first, last] : [start, end];
 }
 
-// The levels of a nominal column with the strongest effects, from highest to lowest; of other columns, the most frequent
-// levels in the order of the axis. The unseen cell follows if training rows are on it.
+// The levels of a nominal column with the strongest effects, from highest to lowest; of other columns, the most
+// frequent levels in the order of the axis. The unseen cell follows if training rows are on it.
 function chooseLevels(axis, weights, maxLevels, score) {
   const all = Array.from(axis.knots, (_, i) => i + 1), isSorted = score && !axis.ordinal;
   const isUsed = (cell) => Number(weights[cell] > 0), size = (cell) => Math.abs(score(cell));
@@ -225,17 +225,18 @@ class AxisScale {
     return this.cells[Math.min(Math.floor(inside * this.cells.length), this.cells.length - 1)];
   }
 
-  // Pixels, texts, whole names, and whether the text has its own strip; names of levels are shortened to some letters.
+  // Pixels, texts and whole names, strips first; names of levels are shortened to some letters.
   ticks(count, letters) {
     const own = this.strips.map(({ cell, from, to }) => {
       const name = nameCell(this.axis, cell), room = Math.max(3, Math.floor(Math.abs(to - from) / LETTER));
-      return [(from + to) / 2, shorten(name, Math.max(room, letters)), name, true];
+      return [(from + to) / 2, shorten(name, Math.max(room, letters)), name];
     });
     if (!this.axis.levels) {
-      return [...own, ...chooseTicks(this.low, this.high, count).map(([value, text]) => [this.place(value), text, text, false])];
+      const found = chooseTicks(this.low, this.high, count);
+      return [...own, ...found.map(([value, text]) => [this.place(value), text, text])];
     }
     const names = this.cells.map((cell) => nameCell(this.axis, cell)), texts = shortenAll(names, letters);
-    return [...own, ...this.cells.map((cell, i) => [this.pixel(cell), texts[i], names[i], false])];
+    return [...own, ...this.cells.map((cell, i) => [this.pixel(cell), texts[i], names[i]])];
   }
 }
 

@@ -6,7 +6,8 @@ function listenToStretch(box, view, locate, show) {
   let start = null;
   box.addEventListener("pointerdown", (event) => {
     view.range = null;
-    start = view.kind === "curve" && event.button === 0 ? { x: event.clientX, at: keepInside(view, locate(event)[0]) } : null;
+    const isStart = view.kind === "curve" && event.button === 0;
+    start = isStart ? { x: event.clientX, at: keepInside(view, locate(event)[0]) } : null;
   });
   box.addEventListener("pointermove", (event) => {
     if (!start || !(event.buttons & 1) || Math.abs(event.clientX - start.x) < MIN_DRAG) return;
@@ -43,7 +44,8 @@ function keepInside({ chart }, position) {
 // The stretch, and the straight line that would remain of the curve without its rows.
 function drawStretch(scale, [low, high], read, area) {
   const [from, to] = [scale.pixel(low), scale.pixel(high)];
-  return [drawRect(from, area.top, to - from, area.bottom - area.top, "row"), drawLine(from, read(low), to, read(high), "without")];
+  const ground = drawRect(from, area.top, to - from, area.bottom - area.top, "row");
+  return [ground, drawLine(from, read(low), to, read(high), "without")];
 }
 
 // The rows of a stretch, their outcomes, and the curve with its band, as text.
@@ -54,10 +56,11 @@ function describeStretch(term, [low, high], output) {
   const scores = [low, ...cells, high].map(read), width = Math.max(...[low, ...cells, high].map((position) => (
     lookUp(term.each, findCorners(term, [position]), output))));
   const ends = [Math.min(...scores), Math.max(...scores)].map((score) => writeFigure(score, writeSigned(score)));
-  const band = width > 0 ? `, ${term.isTested ? `${model.words.level} band` : "band"} up to ± ${writeNumber(width, 2)}` : "";
+  const level = term.isTested ? `${model.words.level} ` : "";
+  const band = width > 0 ? `, ${level}band up to ± ${writeNumber(width, 2)}` : "";
   return [
-    `${shorten(axis.name, 30)} ${nameCell(axis, low)} to ${nameCell(axis, high)}: ${plural(Number(rows.toPrecision(4)), "training row")}`,
-    `${describeOutcomes(term, cells, output)}. Curve from `, ends[0], " to ", ends[1],
+    `${shorten(axis.name, 30)} ${nameCell(axis, low)} to ${nameCell(axis, high)}: `,
+    `${plural(Number(rows.toPrecision(4)), "training row")}${describeOutcomes(term, cells, output)}. Curve from `, ends[0], " to ", ends[1],
     `${band}. Dashed: the line between both ends, as if these rows were absent.`,
   ];
 }

@@ -5,6 +5,7 @@ const STEPS = {
 };
 
 const MIN_STRONG = 6, MAX_STRONG = 24; // terms that are not folded away
+const MIN_WEAK = 3; // terms that are worth a fold
 const STRONG_SHARE = 0.95; // of the sum of all importances
 
 // What the charts show, once for each kind of chart.
@@ -19,9 +20,11 @@ function fillLegend() {
     levels: ["Bars", "the effect of each level. "
       + (isTested ? `Thick line: ${each}. Thin line: ${whole}.` : `Error bars: ${members}.`)
       + " Right: number of training rows."],
-    total: ["Two columns", "the whole effect of both: each curve is for one value of the other column. Dashed: no training rows near."],
+    total: ["Two columns", "the whole effect of both: each curve is for one value of the other column. "
+      + "Dashed: no training rows near."],
     map: ["Maps", `the effect of the columns together, beyond their single effects.${pale} Grey: no training rows.`],
-    slices: ["Three columns", `the effect at one value of the third column: move the slider to change it.${pale} Grey: no training rows.`],
+    slices: ["Three columns", "the effect at one value of the third column: move the slider to change it."
+      + `${pale} Grey: no training rows.`],
   };
   const kinds = new Set(model.terms.map(findKind));
   if (kinds.has("total")) kinds.add("map"); // on request
@@ -80,7 +83,8 @@ function countStrong(order) {
 // Strong terms first; weak ones are folded away, unless they are searched for or sorted by name.
 function foldTerms() {
   const { order } = state, isWhole = state.query.trim() !== "" || state.sort !== "importance";
-  const count = isWhole ? order.length : countStrong(order), weak = order.slice(count);
+  const strong = isWhole ? order.length : countStrong(order);
+  const count = order.length - strong < MIN_WEAK ? order.length : strong, weak = order.slice(count);
   const cards = (terms) => terms.map((term) => lines.get(term).card);
   find("strong").replaceChildren(...cards(order.slice(0, count)));
   find("weak-terms").replaceChildren(...cards(weak));
@@ -150,7 +154,8 @@ function drawCard(term, card) {
 }
 
 function openCard(term, card) {
-  const kind = findKind(term), view = { term, kind, chart: null, at: null, range: null, slice: 1, maxLevels: MAX_LEVELS };
+  const kind = findKind(term);
+  const view = { term, kind, chart: null, at: null, range: null, slice: 1, maxLevels: MAX_LEVELS };
   const figure = html("span", { class: "importance" });
   const label = `${term.name}: values along the chart`;
   const box = html("div", { class: "chart", tabindex: "0", role: "slider", "aria-label": label, "aria-valuenow": 0 });
@@ -216,6 +221,7 @@ function describeRows(term, positions) {
   const nearest = findCorners(term, positions.map(Math.round))[0][0], weight = term.weights[nearest];
   const rows = (count) => plural(Number(count.toPrecision(3)), "training row");
   const [axis] = term.axes, [position] = positions, isMain = term.axes.length === 1;
+  const outcomes = () => describeOutcomes(term, [position], state.output);
   if (isMain && !axis.levels && position > 0) {
     const left = Math.floor(position), value = findValue(axis, position), reach = findSpan(axis);
     const isFar = (cell) => Math.abs(value / 2 - axis.knots[cell - 1] / 2) > reach / 2;
@@ -223,10 +229,10 @@ function describeRows(term, positions) {
       return `no training rows between ${nameCell(axis, left)} and ${nameCell(axis, left + 1)}`;
     }
     const mass = term.masses[0].find(({ cell }) => cell === position);
-    if (mass) return `${rows(weight)} have this value (${writeNumber(100 * mass.share, 2)} %)${describeOutcomes(term, [position], state.output)}`;
+    if (mass) return `${rows(weight)} with this value (${writeNumber(100 * mass.share, 2)} %)${outcomes()}`;
   }
   if (!(weight > 0)) return "no training rows here";
-  if (isMain && (axis.levels || position === 0)) return `${rows(weight)}${describeOutcomes(term, [position], state.output)}`;
+  if (isMain && (axis.levels || position === 0)) return `${rows(weight)}${outcomes()}`;
   return `${rows(weight)} nearby`;
 }
 
@@ -272,7 +278,9 @@ function findNearest(stops, position) {
 // A pair as curves of the whole effect, or as a map of the interaction alone.
 function addSwitch(card, extra, view) {
   const button = html("button", { type: "button", class: "switch" });
-  const name = () => { button.textContent = view.kind === "total" ? "map of the interaction alone" : "curves of the whole effect"; };
+  const name = () => {
+    button.textContent = view.kind === "total" ? "map of the interaction alone" : "curves of the whole effect";
+  };
   button.addEventListener("click", () => {
     view.kind = view.kind === "total" ? "map" : "total";
     view.at = null;
@@ -309,7 +317,8 @@ function addLevelSwitch(card, box, extra, view) {
     const isLong = view.maxLevels === MAX_LEVELS;
     view.maxLevels = isLong ? count : MAX_LEVELS;
     box.style.height = isLong ? `${60 + 20 * count}px` : "";
-    button.textContent = isLong ? `the ${MAX_LEVELS} ${view.term.axes[0].ordinal ? "most frequent" : "strongest"} levels` : `all ${plural(count, "level")}`;
+    const few = `the ${MAX_LEVELS} ${view.term.axes[0].ordinal ? "most frequent" : "strongest"} levels`;
+    button.textContent = isLong ? few : `all ${plural(count, "level")}`;
     card.redraw();
   });
   extra.append(button);

@@ -42,14 +42,15 @@ function chooseLines(term, other) {
 
 // The total at a position of the drawn axis and a cell of the other one, and whether training rows are near.
 function readTotal(term, { along, other, mains, axis }, position, cell, output) {
-  const carry = (to, from, at) => (at === 0 ? 0 : findPosition(to, from.levels ? from.knots[at - 1] : findValue(from, at)));
+  const find = (from, at) => (from.levels ? from.knots[at - 1] : findValue(from, at));
+  const carry = (to, from, at) => (at === 0 ? 0 : at > from.count ? to.count + 1 : findPosition(to, find(from, at)));
   const positions = [];
   positions[along] = carry(term.axes[along], axis, position);
   positions[other] = cell;
   let score = lookUp(term.score, findCorners(term, positions), output);
   if (mains[along]) score += lookUp(mains[along].score, findCorners(mains[along], [position]), output);
   if (mains[other]) {
-    const at = cell > term.axes[other].count ? mains[other].axes[0].count + 1 : carry(mains[other].axes[0], term.axes[other], cell);
+    const at = carry(mains[other].axes[0], term.axes[other], cell);
     score += lookUp(mains[other].score, findCorners(mains[other], [at]), output);
   }
   return score;
@@ -58,7 +59,8 @@ function readTotal(term, { along, other, mains, axis }, position, cell, output) 
 function hasRowsNear(term, { along, other }, place, cell) {
   const around = (axis, at) => {
     const reach = axis.levels || at < 1 ? 0 : NEAR, from = Math.max(Math.min(at, 1), Math.floor(at) - reach);
-    return Array.from({ length: Math.min(Math.max(axis.count, at), Math.ceil(at) + reach) - from + 1 }, (_, i) => from + i);
+    const to = Math.min(Math.max(axis.count, at), Math.ceil(at) + reach);
+    return Array.from({ length: to - from + 1 }, (_, i) => from + i);
   };
   return around(term.axes[along], place).some((a) => around(term.axes[other], cell)
     .some((b) => term.weights[a * term.strides[along] + b * term.strides[other]] > 0));
@@ -93,7 +95,9 @@ function drawTotal(box, term, output, limits) {
         for (const part of splitNear(term, total, run, cell, points)) inside.append(drawPath(part, `total tint-${i}`));
       }
     }
-    for (const strip of scale.strips) picture.append(drawDot((strip.from + strip.to) / 2, read(strip.cell, cell), 3.5, `dot tint-${i}`));
+    for (const strip of scale.strips) {
+      picture.append(drawDot((strip.from + strip.to) / 2, read(strip.cell, cell), 3.5, `dot tint-${i}`));
+    }
   });
   for (const { to } of scale.strips) picture.append(drawLine(to, area.top, to, area.bottom, "grid"));
   drawTicks(picture, scale, area.bottom + 18);
@@ -111,7 +115,8 @@ function drawTotal(box, term, output, limits) {
 function splitNear(term, total, run, cell, points) {
   const to = term.axes[total.along], parts = [[]];
   run.forEach((place, i) => {
-    if (hasRowsNear(term, total, Math.round(findPosition(to, total.axis.knots[place - 1])), cell)) parts[parts.length - 1].push(points[i]);
+    const at = Math.round(findPosition(to, total.axis.knots[place - 1]));
+    if (hasRowsNear(term, total, at, cell)) parts[parts.length - 1].push(points[i]);
     else parts.push([]);
   });
   return parts.filter((part) => part.length > 1);
@@ -132,6 +137,7 @@ function describeTotal(term, [place], output) {
 function listTints(term) {
   const { other, cells } = openTotal(term), axis = term.axes[other], names = cells.map((cell) => nameCell(axis, cell));
   const texts = shortenAll(names, 22);
-  const items = cells.map((_, i) => html("span", { title: names[i] }, html("i", { class: `tint-${i}`, "aria-hidden": "true" }), texts[i]));
+  const tint = (i) => html("i", { class: `tint-${i}`, "aria-hidden": "true" });
+  const items = cells.map((_, i) => html("span", { title: names[i] }, tint(i), texts[i]));
   return html("span", { class: "tints" }, `${shorten(axis.name, 30)} `, ...items);
 }
