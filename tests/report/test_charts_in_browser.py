@@ -51,7 +51,8 @@ def test_a_code_has_its_own_strip_and_no_slope(open_page, coded):
     page.run("document.querySelector('#term-0 .chart').focus()")
     page.press("Home")
     (text,) = page.read("#term-0 .readout")
-    assert text.startswith("age −9: +2") and text.endswith("598 training rows with this value (27 %)")
+    assert text.startswith("age −9: +2")
+    assert text.endswith("598 training rows with this value (27 %)")
     page.press("ArrowRight")
     assert page.figures("#term-0 .readout data") == [0.2]
 
@@ -60,14 +61,14 @@ def test_a_code_has_its_own_strip_and_no_slope(open_page, coded):
 def test_levels_are_sorted_by_effect_and_names_stay_distinct(open_page, coded):
     page = open_page(coded, width=390)
     page.show("#term-1")
-    names = page.read("#term-1 svg text.end:not(.tick)")
-    shown = page.run("[...document.querySelectorAll('#term-1 svg text.end:not(.tick)')].map((text) => [text.firstChild.data,"
-                     " text.querySelector('title')?.textContent ?? text.textContent])")  # fmt: skip
-    assert len(names) == 12
-    whole = [name for _, name in shown]
+    shown = page.run(
+        "[...document.querySelectorAll('#term-1 svg text.end:not(.tick)')]"
+        ".map((text) => [text.firstChild.data, text.querySelector('title')?.textContent ?? text.textContent])"
+    )
+    texts, whole = zip(*shown, strict=True)
+    assert len(whole) == len(set(texts)) == 12
     assert (whole[0], whole[-1]) == ("Department of Labour Administration", "Department of Housing Administration")
-    assert len({text for text, _ in shown}) == 12
-    assert [text for text, _ in shown][0] != whole[0]
+    assert texts[0] != whole[0]
     assert page.read("#term-1 .sentence") == [
         "Highest for Department of Labour Administration (+0.8, 3 rows), "
         "lowest for Department of Housing Administration (−0.9, 3 rows)."
@@ -162,7 +163,8 @@ def test_printing_draws_the_charts_for_the_width_of_the_paper(open_page):
     page.run(CHECK_PRINT)
     page.send("Page.printToPDF")
     found, after = page.run("window.readPrint()")
-    assert len(found) == 12 and after == ""
+    assert len(found) == 12
+    assert after == ""
     for outer, right, width, room in found:
         assert right is not None, "a chart is not drawn"
         assert right <= outer <= 700

@@ -21,7 +21,8 @@ from .point_masses import PointMass, point_masses
 from .terms import TermView
 
 MIN_CHANGE = 0.1  # of the range of a curve
-FLAT_CHANGE = 0.05  # of a rise or fall, at either of its ends
+FLAT_CHANGE = 0.02, 0.15  # smallest and largest share of a rise or fall that belongs to the flat parts at its ends
+FLAT_SLOPE = 2.0  # a flat end is at least so many times less steep than the whole rise or fall
 FLAT_LENGTH, JUMP_LENGTH = 0.15, 0.03  # of the range of the column
 MAX_PARTS = 5  # rises, falls and flat parts of a curve that are listed
 FEW_ROWS, FEW_LENGTH = 0.02, 0.2  # largest share of the rows on the outer part of a column, and its least length
@@ -98,10 +99,7 @@ def find_parts(knots: np.ndarray, scores: np.ndarray, halves: np.ndarray) -> lis
     parts: list[Part] = []
     last, place = len(knots) - 1, 0
     for leg in _find_legs(scores, halves):
-        change = scores[leg.end] - scores[leg.start]
-        done = (scores[leg.start : leg.end + 1] - scores[leg.start]) / change
-        start = leg.start + int(np.flatnonzero(done <= FLAT_CHANGE)[-1])
-        end = leg.start + int(np.flatnonzero(done >= 1 - FLAT_CHANGE)[0])
+        start, end = _trim_leg(knots, scores, halves, leg)
         if _is_long(knots, place, start):
             parts.append(Part(FLAT, place, start))
         elif parts:  # one turns into the other
@@ -112,6 +110,24 @@ def find_parts(knots: np.ndarray, scores: np.ndarray, halves: np.ndarray) -> lis
     if parts and _is_long(knots, place, last):
         parts.append(Part(FLAT, place, last))
     return parts
+
+
+def _trim_leg(knots: np.ndarray, scores: np.ndarray, halves: np.ndarray, leg: Part) -> tuple[int, int]:
+    """The knots between which a leg changes: flat ends, where it changes by less than its band, are left out."""
+    inside = slice(leg.start, leg.end + 1)
+    x, own, widths = knots[inside] / 2, scores[inside], halves[inside]
+    change = abs(own[-1] - own[0])
+    least, most = (share * change for share in FLAT_CHANGE)
+
+    def trim(end: int) -> int:
+        """The last knot that belongs to the flat part at the first (0) or the last (-1) knot."""
+        changes = np.abs(own - own[end])
+        is_flat = changes <= np.clip(widths + widths[end], least, most)
+        place = int(np.flatnonzero(is_flat)[-1 if end == 0 else 0])
+        is_gentle = abs(x[place] - x[end]) * change >= FLAT_SLOPE * changes[place] * (x[-1] - x[0])
+        return place if is_gentle else end % len(own)
+
+    return leg.start + trim(0), leg.start + trim(-1)
 
 
 def _is_long(knots: np.ndarray, start: int, end: int) -> bool:

@@ -53,7 +53,7 @@ function drawHeights(picture, area, limits, y, write = (value, text) => text) {
 // Labels below an axis; those that would touch another are left out, strips come first.
 function drawTicks(picture, scale, y) {
   const reach = Math.abs(scale.to - scale.from), share = Math.floor(reach / scale.cells.length / LETTER);
-  const ticks = scale.ticks(Math.max(2, Math.floor(reach / 80)), Math.max(MIN_LETTERS, share - 1)), placed = [];
+  const ticks = scale.ticks(Math.max(3, Math.floor(reach / 70)), Math.max(MIN_LETTERS, share - 1)), placed = [];
   for (const [x, text, name] of ticks) {
     const half = (text.length * LETTER) / 2 + 3;
     if (placed.some(([other, width]) => Math.abs(other - x) < half + width - 4)) continue;
@@ -85,7 +85,7 @@ function drawLevels(box, term, output, limits, maxLevels) {
   const texts = shortenAll(names, Math.floor(label / LETTER));
   const x = scaleAcross({ left: label + 8, right: area.right }, limits);
   const band = Math.min(18, ((scale.to - scale.from) / scale.cells.length) * 0.7);
-  for (const [value, text] of chooseTicks(...limits, Math.max(2, (area.right - label) / 60))) {
+  for (const [value, text] of chooseTicks(...limits, Math.max(3, (area.right - label) / 60))) {
     picture.append(drawLine(x(value), area.top, x(value), area.bottom, value === 0 ? "zero" : "grid"));
     picture.append(drawText(x(value), height - 8, text, "tick middle"));
   }
