@@ -28,7 +28,16 @@ FLAGS = [
     *("--disable-quic", "--disable-background-networking", "--disable-component-update", "--disable-sync"),
     *("--hide-scrollbars", "--force-color-profile=srgb", "--disable-dev-shm-usage"),
 ]
-KEYS = {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Home": 36, "End": 35, "Tab": 9}
+KEYS = {
+    "ArrowLeft": 37,
+    "ArrowUp": 38,
+    "ArrowRight": 39,
+    "ArrowDown": 40,
+    "Home": 36,
+    "End": 35,
+    "Tab": 9,
+    "Escape": 27,
+}
 
 
 def find_browser() -> str | None:
@@ -172,8 +181,9 @@ class Page:
         self.settle()
 
     def show(self, selector: str) -> None:
-        """Scroll to an element, and wait until charts near the window are drawn."""
-        self.run("(one) => document.querySelector(one).scrollIntoView()", selector)
+        """Open the fold around an element, scroll to it, and wait until charts near the window are drawn."""
+        code = "(one) => { const node = document.querySelector(one), fold = node.closest('details');"
+        self.run(f"{code} if (fold) fold.open = true; node.scrollIntoView(); }}", selector)
         self.settle()
 
     def settle(self) -> None:
@@ -181,9 +191,16 @@ class Page:
         frame = "await new Promise(requestAnimationFrame);"
         self.run(f"(async () => {{ {3 * frame} }})()")
 
-    def press(self, key: str) -> None:
+    def press(self, key: str, shift: bool = False) -> None:
         for kind in ("rawKeyDown", "keyUp"):
-            self.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=KEYS[key])
+            self.send(
+                "Input.dispatchKeyEvent",
+                type=kind,
+                key=key,
+                code=key,
+                windowsVirtualKeyCode=KEYS[key],
+                modifiers=8 * shift,
+            )
 
     def write(self, text: str) -> None:
         """Insert text at the cursor."""

@@ -65,7 +65,7 @@ def test_bands_are_those_for_each_value_and_for_the_whole_curve(open_page):
         np.testing.assert_allclose(band[:4], curve - pixels * multiple * ERROR, atol=0.1)
         np.testing.assert_allclose(band[:3:-1], curve + pixels * multiple * ERROR, atol=0.1)
     assert page.count("#term-0 .member") == 0
-    (caption,) = page.read("#term-0 .readout")
+    (caption,) = page.read("#legend li:first-child")
     assert "Dark: 95 % band for each value. Light: 95 % band for the whole curve." in caption
 
 
@@ -124,6 +124,7 @@ def test_importances_and_values_have_intervals(open_page):
 def test_cells_whose_band_contains_zero_are_pale(open_page):
     page = open_page(build_tested_model())
     page.show("#term-3")
+    page.click("#term-3 .switch")  # from curves to the map
     read = """(() => {
       const map = document.querySelector('#term-3 canvas'), row = Math.floor(map.height / 2);
       const { data } = map.getContext('2d').getImageData(0, row, map.width, 1);
@@ -133,14 +134,14 @@ def test_cells_whose_band_contains_zero_are_pale(open_page):
     full = np.array([0xD5, 0x5E, 0x00])
     np.testing.assert_allclose(strong, full, atol=3)
     np.testing.assert_allclose(weak, 255 + (full - 255) * 0.35 * 0.5 / 3, atol=3)
-    assert "Pale: no clear effect there." in page.read("#term-3 .readout")[0]
+    assert "Pale: no clear effect there." in page.read("#legend li:last-child")[0]
 
 
 @needs_browser
 def test_without_evidence_the_deviation_is_named(open_page):
     page = open_page(make_model("identity"))
     page.show("#term-0")
-    assert "Band: ± 1 standard deviation over the members." in page.read("#term-0 .readout")[0]
+    assert "Band: ± 1 standard deviation over the members." in page.read("#legend li:first-child")[0]
     assert page.count(".unclear, .band.whole") == 0
     assert [text for text in page.read(".effect, .warning") if text] == []
 

@@ -20,6 +20,7 @@ from ..explain.explanation import read_table
 from ..model.additive_model import find_model
 from ..serialization.temporary_file import replace_when_done
 from .accuracy import describe_accuracy
+from .outcomes import describe_outcomes
 from .page import assemble
 from .page_model import choose_page_model
 from .pictures import describe_pictures
@@ -74,6 +75,7 @@ def write(
     if table is not None:
         data["accuracy"] = None if y is None else describe_accuracy(found, table, y)
         data["rows"] = describe_rows(found, page_model, table, y, chosen)
+        data["outcomes"] = None if y is None else describe_outcomes(page_model, found, table, y, pack)
     if pictures:
         data["evidence"] = describe_pictures(pictures, found, page_model.model.term_names, pack)
     page = assemble(data, pack)

@@ -2,16 +2,17 @@
 //
 // A chart of a term returns its scales and `move(positions)`, which moves the cursor.
 
-const FEW_KNOTS = 30; // up to this many knots, each one has a dot
-const N_DENSITY = 48;
 const MARGIN = { top: 10, right: 14, bottom: 26, left: 50 };
-const LETTER = 6.6; // pixels
+const LETTER = 7; // pixels
 const MAX_LEVEL_HEIGHT = 44;
+const MAX_MAP_LEVELS = 24;
+const SIDE_LETTERS = 12; // of a name beside a map
+const MIN_LETTERS = 6; // of a shortened name below an axis
 const PALE = 0.35; // strength of the colour where the band contains 0
 
 function openChart(box) {
   const width = Math.max(box.clientWidth, 200), height = box.clientHeight;
-  const picture = svg("svg", { width, height, "aria-hidden": "true" });
+  const picture = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
   box.replaceChildren(picture);
   return { picture, width, height };
 }
@@ -23,9 +24,15 @@ function openCursor(picture) {
   return group;
 }
 
-function placeArea(width, height, foot = 0, side = 0) {
-  const { top, right, bottom, left } = MARGIN;
-  return { left: left + side, right: width - right, top, bottom: height - bottom - foot };
+// The area of a chart: `foot` is for the title of the x axis, `side` for that of the y axis beside its tick labels.
+function placeArea(width, height, labels, foot = 0, side = 0) {
+  const { top, right, bottom, left } = MARGIN, letters = Math.max(0, ...labels.map((text) => text.length));
+  const room = Math.min(width / 2, Math.max(left, letters * LETTER + 12) + side);
+  return { left: room, right: width - right, top, bottom: height - bottom - foot };
+}
+
+function listLabels(limits, write = (value, text) => text) {
+  return chooseTicks(...limits, 5).map(([value, text]) => write(value, text));
 }
 
 function scaleUp(area, [low, high]) {
@@ -43,13 +50,16 @@ function drawHeights(picture, area, limits, y, write = (value, text) => text) {
   }
 }
 
+// Labels below an axis; those that would touch another are left out, strips come first.
 function drawTicks(picture, scale, y) {
-  const reach = Math.abs(scale.to - scale.from), letters = Math.max(2, Math.floor(reach / scale.cells.length / LETTER));
-  const ticks = scale.ticks(Math.max(2, Math.floor(reach / 80)), letters);
-  ticks.forEach(([x, text], i) => {
-    const touches = i > 0 && scale.strip && !scale.axis.levels && x - ticks[0][0] < 5 * LETTER; // the word "missing"
-    if (!touches) picture.append(drawText(x, y, text, "tick middle"));
-  });
+  const reach = Math.abs(scale.to - scale.from), share = Math.floor(reach / scale.cells.length / LETTER);
+  const ticks = scale.ticks(Math.max(3, Math.floor(reach / 70)), Math.max(MIN_LETTERS, share - 1)), placed = [];
+  for (const [x, text, name] of ticks) {
+    const half = (text.length * LETTER) / 2 + 3;
+    if (placed.some(([other, width]) => Math.abs(other - x) < half + width - 4)) continue;
+    placed.push([x, half]);
+    picture.append(drawText(x, y, text, "tick middle", name));
+  }
 }
 
 function drawNames(picture, area, height, across, up) {
@@ -60,114 +70,38 @@ function drawNames(picture, area, height, across, up) {
   picture.append(title, drawText(middle, height - 6, shorten(across, wide), "tick middle strong"));
 }
 
-// A main effect of a continuous column.
-function drawCurve(box, term, output, limits) {
-  const { picture, width, height } = openChart(box), area = placeArea(width, height);
-  const scale = new AxisScale(term.axes[0], term.weights, area.left, area.right), y = scaleUp(area, limits);
-  const clip = `clip-${term.index}`, inside = svg("g", { "clip-path": `url(#${clip})` });
-  picture.append(svg("clipPath", { id: clip }, drawRect(scale.from, 0, scale.to - scale.from, height, "")));
-  drawDensity(picture, scale, term.weights, area);
-  drawHeights(picture, area, limits, y);
-  picture.append(inside);
-  drawCurves(inside, scale, term, output, y);
-  if (scale.strip) drawMissing(picture, scale, term, output, y, area);
-  drawTicks(picture, scale, height - 8);
-  const cursor = openCursor(picture);
-  const move = ([position]) => {
-    const x = scale.pixel(position), at = y(lookUp(term.score, findCorners(term, [position]), output));
-    cursor.replaceChildren(drawLine(x, area.top, x, area.bottom, "cursor"), drawDot(x, at, 4.5, "mark"));
-  };
-  return { scales: [scale], isCut: scale.isCut, move };
-}
-
-function drawCurves(parent, scale, term, output, y) {
-  const cells = Array.from(scale.axis.knots, (_, i) => i + 1), xs = cells.map((cell) => scale.pixel(cell));
-  const points = (read) => cells.map((cell, i) => [xs[i], y(read(cell))]);
-  const edge = (sign, width) => points((cell) => term.score(cell, output) + sign * width(cell, output));
-  const drawBand = (width, look) => drawPath([...edge(1, width), ...edge(-1, width).reverse()], look, "Z");
-  const mean = points((cell) => term.score(cell, output));
-  if (term.isTested) parent.append(drawBand(term.whole, "band whole"));
-  parent.append(drawBand(term.each, "band each"));
-  for (let m = 0; m < term.nMembers; m++) {
-    parent.append(drawPath(points((cell) => term.member(m, cell, output)), "member"));
-  }
-  // Outside the outermost knots a shape is constant.
-  parent.append(drawPath([[scale.from, mean[0][1]], ...mean, [scale.to, mean[mean.length - 1][1]]], "curve"));
-  if (cells.length <= FEW_KNOTS) parent.append(...mean.map(([x, height]) => drawDot(x, height, 3, "dot")));
-}
-
-// Training weight as bars below the curve; the highest bar always has the same height.
-function drawDensity(parent, scale, weights, area) {
-  const { knots, count } = scale.axis, height = 0.2 * (area.bottom - area.top);
-  const bars = count <= FEW_KNOTS
-    ? scale.cells.map((cell) => [scale.pixel(cell) - 5, 10, weights[cell]])
-    : binWeights(knots, weights, scale);
-  const largest = Math.max(...bars.map((bar) => bar[2])) || 1;
-  for (const [x, width, weight] of bars.filter((bar) => bar[2] > 0)) {
-    const tall = Math.max(1, (height * weight) / largest);
-    parent.append(drawRect(x, area.bottom - tall, width, tall, "density"));
-  }
-}
-
-// Even bins of the drawn range; the weight of a knot is spread half way to its neighbours.
-function binWeights(knots, weights, scale) {
-  const end = knots.length - 1, low = Math.max(scale.low, knots[0]), high = Math.min(scale.high, knots[end]);
-  const sides = [knots[0], ...Array.from(knots.subarray(1), (knot, i) => knots[i] / 2 + knot / 2), knots[end]];
-  const sums = [0];
-  for (let i = 0; i <= end; i++) sums.push(sums[i] + weights[i + 1]);
-  const below = (value) => {
-    const i = Math.max(0, sides.findLastIndex((side, place) => place <= end && side <= value));
-    const share = sides[i + 1] > sides[i] ? shareOf(value, sides[i], sides[i + 1]) : 1;
-    return sums[i] + Math.min(1, share) * weights[i + 1];
-  };
-  const bounds = Array.from({ length: N_DENSITY + 1 }, (_, i) => low * (1 - i / N_DENSITY) + high * (i / N_DENSITY));
-  return bounds.slice(1).map((stop, i) => {
-    const x = scale.place(bounds[i]);
-    return [x, scale.place(stop) - x - 0.5, below(stop) - (i ? below(bounds[i]) : sums[0])];
-  });
-}
-
-function drawMissing(picture, scale, term, output, y, area) {
-  const x = scale.pixel(0), score = term.score(0, output), at = y(score);
-  const inside = (value) => Math.min(Math.max(y(value), area.top), area.bottom);
-  picture.append(
-    drawLine(scale.from, area.top, scale.from, area.bottom, "grid"),
-    ...drawWhiskers(term, 0, output, (low, high, look) => drawLine(x, inside(low), x, inside(high), look)),
-    drawPath([[x, at - 5], [x + 5, at], [x, at + 5], [x - 5, at]], "diamond", "Z"));
-}
-
-// Error bars of one cell: thick for each value, thin for all values together.
-function drawWhiskers(term, cell, output, draw) {
-  const score = term.score(cell, output);
-  const pairs = term.isTested ? [[term.whole, "whisker"], [term.each, "whisker thick"]] : [[term.each, "whisker"]];
-  return pairs.map(([width, look]) => draw(score - width(cell, output), score + width(cell, output), look));
-}
-
 // A main effect of levels, as bars.
 function drawLevels(box, term, output, limits, maxLevels) {
-  const { picture, width, height } = openChart(box), label = Math.min(150, width * 0.32);
-  const area = { left: label + 8, right: width - 58, top: MARGIN.top, bottom: height - MARGIN.bottom };
-  const room = Math.max(0, area.bottom - area.top - MAX_LEVEL_HEIGHT * (term.axes[0].count + 1)) / 2;
-  const scale = new AxisScale(term.axes[0], term.weights, area.top + room, area.bottom - room, maxLevels);
-  const x = scaleAcross(area, limits), band = Math.min(18, ((scale.to - scale.from) / scale.cells.length) * 0.7);
-  for (const [value, text] of chooseTicks(...limits, Math.max(2, (area.right - area.left) / 50))) {
+  const { picture, width, height } = openChart(box), axis = term.axes[0];
+  const place = (area) => {
+    const room = Math.max(0, area.bottom - area.top - MAX_LEVEL_HEIGHT * (axis.count + 1)) / 2;
+    const options = { maxLevels, score: (cell) => term.score(cell, output), isVertical: true };
+    return new AxisScale(axis, term.weights, area.top + room, area.bottom - room, options);
+  };
+  const area = { top: MARGIN.top, bottom: height - MARGIN.bottom, right: width - 58 }, scale = place(area);
+  const names = scale.stops.map((cell) => nameCell(axis, cell));
+  const longest = Math.max(...names.map((name) => name.length));
+  const label = Math.min(longest * LETTER + 6, width * (width < 420 ? 0.36 : 0.42), 230);
+  const texts = shortenAll(names, Math.floor(label / LETTER));
+  const x = scaleAcross({ left: label + 8, right: area.right }, limits);
+  const band = Math.min(18, ((scale.to - scale.from) / scale.cells.length) * 0.7);
+  for (const [value, text] of chooseTicks(...limits, Math.max(3, (area.right - label) / 60))) {
     picture.append(drawLine(x(value), area.top, x(value), area.bottom, value === 0 ? "zero" : "grid"));
     picture.append(drawText(x(value), height - 8, text, "tick middle"));
   }
-  const drawCell = (cell) => drawLevel(picture, term, output, cell, { x, y: scale.pixel(cell), band, label, width });
-  scale.stops.forEach(drawCell);
+  scale.stops.forEach((cell, i) => {
+    picture.append(drawText(label, scale.pixel(cell) + 4, texts[i], cell ? "end" : "end soft", names[i]));
+    drawLevel(picture, term, output, cell, { x, y: scale.pixel(cell), band, width });
+  });
   const cursor = openCursor(picture);
   const frame = (cell) => drawRect(0, scale.pixel(cell) - band / 2 - 3, width, band + 6, "row");
   const move = ([cell]) => cursor.replaceChildren(frame(cell));
   return { scales: [scale], isVertical: true, move };
 }
 
-function drawLevel(picture, term, output, cell, { x, y, band, label, width }) {
-  const score = term.score(cell, output);
-  const name = shorten(nameCell(term.axes[0], cell), Math.floor(label / LETTER));
-  const left = Math.min(x(0), x(score)), right = Math.max(x(0), x(score));
+function drawLevel(picture, term, output, cell, { x, y, band, width }) {
+  const score = term.score(cell, output), left = Math.min(x(0), x(score)), right = Math.max(x(0), x(score));
   picture.append(
-    drawText(label, y + 4, name, cell ? "end" : "end soft"),
     drawRect(left, y - band / 2, right - left, band, score > 0 ? "positive" : "negative"),
     ...drawWhiskers(term, cell, output, (low, high, look) => drawLine(x(low), y, x(high), y, look)),
     drawText(width - 6, y + 4, writeNumber(term.weights[cell]), "tick end"));
@@ -175,15 +109,19 @@ function drawLevel(picture, term, output, cell, { x, y, band, label, width }) {
 
 // A pair, or a triple at one cell of its third axis.
 function drawMap(box, term, output, limit, slice) {
-  const { picture, width, height } = openChart(box), area = placeArea(width, height, 18, 36);
-  const across = new AxisScale(term.axes[0], sumAlong(term, 0), area.left, area.right, 24);
-  const up = new AxisScale(term.axes[1], sumAlong(term, 1), area.bottom, area.top, 24);
+  const { picture, width, height } = openChart(box), [first, second] = term.masses;
+  const place = (area) => new AxisScale(term.axes[1], sumAlong(term, 1), area.bottom, area.top,
+    { maxLevels: MAX_MAP_LEVELS, masses: second, isVertical: true });
+  const sides = place(placeArea(width, height, [], 18)).ticks(4, SIDE_LETTERS).map(([, text]) => text);
+  const area = placeArea(width, height, sides, 18, 16), up = place(area);
+  const across = new AxisScale(term.axes[0], sumAlong(term, 0), area.left, area.right,
+    { maxLevels: MAX_MAP_LEVELS, masses: first });
   const canvas = html("canvas", { class: "map", "aria-hidden": "true" });
   box.prepend(canvas);
   paintMap(canvas, term, output, limit, term.axes.length > 2 ? slice : 0, across, up, area);
   picture.append(drawRect(area.left, area.top, area.right - area.left, area.bottom - area.top, "frame"));
-  if (across.strip) picture.append(drawLine(across.from, area.top, across.from, area.bottom, "frame"));
-  if (up.strip) picture.append(drawLine(area.left, up.from, area.right, up.from, "frame"));
+  for (const { to } of across.strips) picture.append(drawLine(to, area.top, to, area.bottom, "frame"));
+  for (const { to } of up.strips) picture.append(drawLine(area.left, to, area.right, to, "frame"));
   drawTicks(picture, across, area.bottom + 16);
   drawSideTicks(picture, up, area);
   drawNames(picture, area, height, term.axes[0].name, term.axes[1].name);
@@ -197,9 +135,11 @@ function drawMap(box, term, output, limit, slice) {
 }
 
 function drawSideTicks(picture, scale, area) {
-  const ticks = scale.ticks(4, 8), step = Math.ceil(ticks.length / Math.floor((area.bottom - area.top) / 14));
-  for (let i = 0; i < ticks.length; i += step) {
-    picture.append(drawText(area.left - 6, ticks[i][0] + 4, ticks[i][1], "tick end"));
+  const placed = [];
+  for (const [y, text, name] of scale.ticks(4, SIDE_LETTERS)) {
+    if (placed.some((other) => Math.abs(other - y) < 14)) continue;
+    placed.push(y);
+    picture.append(drawText(area.left - 6, y + 4, text, "tick end", name));
   }
 }
 
@@ -255,7 +195,8 @@ function findColour(name) {
 }
 
 function openFrame(box, across, up, names, write) {
-  const { picture, width, height } = openChart(box), area = placeArea(width, height, 18, 16);
+  const { picture, width, height } = openChart(box);
+  const area = placeArea(width, height, listLabels(up, write), 18, 16);
   const x = scaleAcross(area, across), y = scaleUp(area, up);
   drawHeights(picture, area, up, y, write);
   for (const [value, text] of chooseTicks(...across, Math.max(2, Math.floor(width / 100)))) {

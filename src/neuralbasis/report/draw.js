@@ -5,7 +5,10 @@
 const MAX_LEVELS = 12;
 const TAIL = 0.005; // share of the rows that is cut at each end of a long-tailed column
 const MIN_MISSING = 0.02; // share of the rows from which on the band of missing values is always inside a chart
-const STRIP = 30; // width of the strip for missing values, in pixels
+const STRIP = 34; // smallest width of the strip for missing values or for a special code, in pixels
+const STRIP_HEIGHT = 20; // of a strip on a vertical axis
+const MAX_STRIPS = 0.6; // share of an axis that strips may fill
+const MAX_COMPARED = 1000; // letters of a name that are compared with other names
 
 function html(tag, attributes, ...children) {
   return build(document.createElement(tag), attributes, children);
@@ -25,8 +28,11 @@ function drawLine(x1, y1, x2, y2, look) {
   return svg("line", { x1, y1, x2, y2, class: look });
 }
 
-function drawText(x, y, text, look) {
-  return svg("text", { x, y, class: look }, text);
+// A text; the whole name, if it was shortened, appears on hover.
+function drawText(x, y, text, look, name = text) {
+  const node = svg("text", { x, y, class: look }, text);
+  if (name !== text) node.append(svg("title", {}, name));
+  return node;
 }
 
 function drawRect(x, y, width, height, look) {
@@ -83,6 +89,25 @@ function shorten(text, length) {
   return `${letters.slice(0, Math.max(1, length - 1)).join("")}…`;
 }
 
+// Names shortened to a number of letters; different names stay different, also if they begin alike.
+function shortenAll(names, length) {
+  const found = names.map((name) => shorten(name, length)), groups = new Map();
+  found.forEach((text, i) => groups.set(text, [...(groups.get(text) || []), i]));
+  for (const own of groups.values()) {
+    const letters = own.map((i) => Array.from(names[i].slice(0, MAX_COMPARED).replace(/\s+/g, " ")));
+    const differs = (place) => letters.some((each) => each[place] !== letters[0][place]);
+    const first = letters[0].findIndex((_, place) => differs(place));
+    if (own.length === 1 || first < 0) continue;
+    // The beginning, then the part from the first difference on: from the start of its word if there is room.
+    const head = Math.max(1, Math.floor(length / 3)), room = Math.max(2, length - head - 1);
+    const word = letters[0].slice(0, first).findLastIndex((letter) => " -_./,".includes(letter)) + 1;
+    const start = first - word <= room / 3 ? word : first;
+    const rest = shortenAll(letters.map((each) => each.slice(start).join("")), room);
+    own.forEach((i, k) => { found[i] = `${letters[k].slice(0, head).join("").trimEnd()}…${rest[k]}`; });
+  }
+  return found;
+}
+
 function nameCell(axis, position) {
   if (position === 0) return "missing";
   if (!axis.levels) return writeNumber(findValue(axis, position), 4);
@@ -116,43 +141,65 @@ function sumAlong(term, d) {
   return found;
 }
 
-// The first and the last drawn knot: the outer quantiles if the tails would fill a third of the axis, else all.
-function chooseRange(knots, weights) {
-  const end = knots.length - 1, inner = weights.slice(1, end + 2), total = inner.reduce((sum, one) => sum + one, 0);
+// The first and the last drawn knot of some neighbouring ones: the outer quantiles if the tails would fill a third of
+// the axis, else all.
+function chooseRange(knots, weights, start = 0, end = knots.length - 1) {
+  const inner = weights.slice(start + 1, end + 2), total = inner.reduce((sum, one) => sum + one, 0);
   const reach = (share) => {
     let sum = 0;
     const found = inner.findIndex((weight) => (sum += weight) >= share * total);
-    return found < 0 ? end : found;
+    return found < 0 ? end : start + found;
   };
   const first = reach(TAIL), last = reach(1 - TAIL), half = (a, b) => knots[b] / 2 - knots[a] / 2;
-  return half(first, last) > 0 && half(first, last) <= (2 / 3) * half(0, end) ? [first, last] : [0, end];
+  return half(first, last) > 0 && half(first, last) <= (2 / 3) * half(start, end) ? [first, last] : [start, end];
 }
 
-// The most frequent levels, in the order of the axis, and the unseen cell if training rows are on it.
-function chooseLevels(axis, weights, maxLevels) {
-  const cells = Array.from(axis.knots, (_, i) => i + 1).sort((a, b) => weights[b] - weights[a] || a - b);
-  const kept = cells.slice(0, maxLevels).sort((a, b) => a - b);
+// The levels of a nominal column with the strongest effects, from highest to lowest; of other columns, the most
+// frequent levels in the order of the axis. The unseen cell follows if training rows are on it.
+function chooseLevels(axis, weights, maxLevels, score) {
+  const all = Array.from(axis.knots, (_, i) => i + 1), isSorted = score && !axis.ordinal;
+  const isUsed = (cell) => Number(weights[cell] > 0), size = (cell) => Math.abs(score(cell));
+  const compare = isSorted ? (a, b) => isUsed(b) - isUsed(a) || size(b) - size(a) : (a, b) => weights[b] - weights[a];
+  const kept = all.sort((a, b) => compare(a, b) || a - b).slice(0, maxLevels);
+  kept.sort((a, b) => (isSorted ? score(b) - score(a) : 0) || a - b);
   return weights[axis.count + 1] > 0 ? [...kept, axis.count + 1] : kept;
 }
 
-// One axis between two pixels: `cells` are the drawn cells, `stops` are the positions of the arrow keys.
+// One axis between two pixels. `cells` are the drawn cells, `strips` are missing values and special codes beside them,
+// `stops` are the positions of the arrow keys. Options: point masses, number of levels, score of a level to sort by.
 class AxisScale {
-  constructor(axis, weights, from, to, maxLevels = MAX_LEVELS) {
+  constructor(axis, weights, from, to, { masses = [], maxLevels = MAX_LEVELS, score = null, isVertical = false } = {}) {
     this.axis = axis;
-    this.strip = weights[0] > 0 ? [from, from + Math.sign(to - from) * STRIP] : null;
-    this.from = this.strip ? this.strip[1] : from;
-    this.to = to;
     this.isCut = false;
-    this.cells = axis.levels ? chooseLevels(axis, weights, maxLevels) : this.placeKnots(weights);
-    this.stops = this.strip ? [0, ...this.cells] : this.cells;
+    [this.start, this.end] = findInner(axis, masses);
+    const apart = masses.filter((mass) => mass.isApart).map((mass) => mass.cell);
+    const before = [...(weights[0] > 0 ? [0] : []), ...apart.filter((cell) => cell <= this.start)];
+    const after = apart.filter((cell) => cell > this.end + 1);
+    const widths = [...before, ...after].map((cell) => this.measureStrip(cell, isVertical));
+    const total = widths.reduce((sum, width) => sum + width, 0), sign = Math.sign(to - from);
+    const shrink = Math.min(1, (MAX_STRIPS * Math.abs(to - from)) / (total || 1));
+    let low = from, high = to;
+    this.strips = before.map((cell, i) => ({ cell, from: low, to: (low += sign * shrink * widths[i]) }));
+    for (let i = after.length - 1; i >= 0; i--) {
+      this.strips.push({ cell: after[i], from: high, to: (high -= sign * shrink * widths[before.length + i]) });
+    }
+    this.from = low;
+    this.to = high;
+    this.cells = axis.levels ? chooseLevels(axis, weights, maxLevels, score) : this.placeKnots(weights);
+    this.stops = [...before, ...this.cells, ...after];
+  }
+
+  measureStrip(cell, isVertical) {
+    if (isVertical) return this.axis.levels ? STRIP : STRIP_HEIGHT;
+    return Math.min(64, Math.max(STRIP, (nameCell(this.axis, cell).length + 1) * LETTER));
   }
 
   placeKnots(weights) {
-    const { knots } = this.axis, [first, last] = chooseRange(knots, weights);
+    const { knots } = this.axis, [first, last] = chooseRange(knots, weights, this.start, this.end);
     const margin = (knots[last] / 2 - knots[first] / 2) * 0.05 || Math.max(0.5, Math.abs(knots[first]) * 0.01);
     this.low = Math.max(knots[first] - margin, -Number.MAX_VALUE);
     this.high = Math.min(knots[last] + margin, Number.MAX_VALUE);
-    this.isCut = first > 0 || last < knots.length - 1;
+    this.isCut = first > this.start || last < this.end;
     return Array.from({ length: last - first + 1 }, (_, i) => first + i + 1);
   }
 
@@ -161,23 +208,43 @@ class AxisScale {
   }
 
   pixel(position) {
-    if (position === 0) return (this.strip[0] + this.strip[1]) / 2;
+    const strip = this.strips.find(({ cell }) => cell === position);
+    if (strip) return (strip.from + strip.to) / 2;
     if (!this.axis.levels) return this.place(findValue(this.axis, position));
     return this.from + ((this.cells.indexOf(position) + 0.5) / this.cells.length) * (this.to - this.from);
   }
 
   position(pixel) {
     const share = (pixel - this.from) / (this.to - this.from), inside = Math.min(Math.max(share, 0), 1);
-    if (this.strip && share < 0) return 0;
-    if (!this.axis.levels) return findPosition(this.axis, this.low * (1 - inside) + this.high * inside);
+    const strip = this.strips.find(({ from, to }) => (pixel - from) * (pixel - to) <= 0);
+    if (strip) return strip.cell;
+    if (!this.axis.levels) {
+      const found = findPosition(this.axis, this.low * (1 - inside) + this.high * inside);
+      return Math.min(Math.max(found, this.start + 1), this.end + 1);
+    }
     return this.cells[Math.min(Math.floor(inside * this.cells.length), this.cells.length - 1)];
   }
 
-  // Pixels and texts; the text of a level is shortened to its share of the axis.
+  // Pixels, texts and whole names, strips first; names of levels are shortened to some letters.
   ticks(count, letters) {
-    const found = this.axis.levels
-      ? this.cells.map((cell) => [this.pixel(cell), shorten(nameCell(this.axis, cell), letters)])
-      : chooseTicks(this.low, this.high, count).map(([value, text]) => [this.place(value), text]);
-    return this.strip ? [[this.pixel(0), "missing"], ...found] : found;
+    const own = this.strips.map(({ cell, from, to }) => {
+      const name = nameCell(this.axis, cell), room = Math.max(3, Math.floor(Math.abs(to - from) / LETTER));
+      return [(from + to) / 2, shorten(name, Math.max(room, letters)), name];
+    });
+    if (!this.axis.levels) {
+      const found = chooseTicks(this.low, this.high, count);
+      return [...own, ...found.map(([value, text]) => [this.place(value), text, text])];
+    }
+    const names = this.cells.map((cell) => nameCell(this.axis, cell)), texts = shortenAll(names, letters);
+    return [...own, ...this.cells.map((cell, i) => [this.pixel(cell), texts[i], names[i]])];
   }
+}
+
+// The first and the last knot that are not apart.
+function findInner(axis, masses) {
+  const isApart = new Set(masses.filter((mass) => mass.isApart).map((mass) => mass.cell));
+  let start = 0, end = axis.count - 1;
+  while (isApart.has(start + 1)) start++;
+  while (isApart.has(end + 1)) end--;
+  return [start, end];
 }

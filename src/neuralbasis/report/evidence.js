@@ -51,7 +51,8 @@ function openSketch(term, low, high) {
   const header = html("header", {}, html("h3", { title: term.name }, name), figure), [effect] = term.effects;
   const card = html("article", { class: effect ? "card unclear" : "card" }, header, html("p", { class: "effect" }, effect), box);
   const limits = term.axes.length > 1 ? Math.max(-low, high) || 1 : low === high ? [-1, 1] : widen(low, high);
-  const view = { term, kind: findKind(term), maxLevels: MAX_LEVELS, slice: Math.ceil((term.axes[2]?.count ?? 1) / 2) };
+  const kind = term.axes.length === 2 ? "map" : findKind(term), view = { term, kind, maxLevels: MAX_LEVELS,
+    slice: Math.ceil((term.axes[2]?.count ?? 1) / 2) };
   addChart(card, () => drawTerm(box, view, limits, 0));
   return card;
 }

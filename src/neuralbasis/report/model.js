@@ -12,12 +12,24 @@ function readModel() {
   for (const axis of data.axes) openAxis(Object.assign(axis, data.columns[axis.column]));
   const nOutputs = data.intercept.length;
   data.terms.forEach((term, index) => openTerm(term, index, nOutputs, data.axes));
+  data.mains = new Map(data.terms.filter((term) => term.axes.length === 1).map((term) => [term.columns[0], term]));
+  for (const [index, start] of Object.entries(data.outcomes || {})) openOutcomes(data.terms[index], start, nOutputs);
   if (data.evidence) openEvidence(data.evidence);
   return data;
 
   function openAxis(axis) {
     axis.knots = exact.subarray(axis.knots, axis.knots + axis.count);
     axis.cells = axis.count + 2;
+  }
+
+  // Rows of the page in each cell of a main effect, and the sums of their outcomes and predictions.
+  function openOutcomes(term, start, n) {
+    const actual = start + term.size, predicted = actual + term.size * n;
+    term.outcomes = {
+      count: (cell) => exact[start + cell],
+      actual: (cell, k) => exact[actual + cell * n + k],
+      predicted: (cell, k) => exact[predicted + cell * n + k],
+    };
   }
 
   // Terms of single classes have one score and their own axes; heat maps are numbers from 0 to 1.
@@ -38,6 +50,8 @@ function readModel() {
     term.size = term.strides[0] * term.axes[0].cells;
     term.weights = readSteps(weights, term.size).map((root) => root ** 2);
     const error = (cell, k) => spread[1] + spread[2] * steps[spread[0] + cell * n + k];
+    term.masses = (term.masses || term.axes.map(() => [])).map((own) => own.map(
+      ([cell, share, isApart, isJoined]) => ({ cell, share, isApart: Boolean(isApart), isJoined: Boolean(isJoined) })));
     term.isTested = whole !== null; // whether standard errors and p-values are known
     term.each = (cell, k) => each * error(cell, k); // half width of the band for each value
     term.whole = whole ? (cell, k) => whole[k] * error(cell, k) : term.each; // of the band for the whole curve

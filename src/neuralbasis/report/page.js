@@ -1,9 +1,10 @@
 // The page: its state, the overview, and the controls for search, sort order, class and colours.
 
 const N_DRIVERS = 8; // bars in the overview
+const MAX_PRINTED = 200; // charts
 
 const model = readModel();
-const state = { output: 0, query: "", sort: "importance", sameScale: true, row: 0, values: [], rest: null };
+const state = { output: 0, query: "", sort: "importance", sameScale: false, order: [], row: 0, values: [], rest: null };
 
 function find(id) {
   return document.getElementById(id);
@@ -87,6 +88,24 @@ function repaint() {
     chart.isStale = true;
     if (chart.isNear) paint(box, chart);
   }
+}
+
+// Before printing, the page gets the width of the paper, and all charts outside folds are drawn for it.
+function printCharts(isPrinting) {
+  document.documentElement.classList.toggle("printing", isPrinting);
+  for (const [box, chart] of charts) {
+    chart.isStale = true;
+    const isPrinted = isPrinting && charts.size <= MAX_PRINTED && !box.closest("details:not([open])");
+    if (isPrinted || chart.isNear) paint(box, chart);
+  }
+}
+
+// A link to a term that is folded away opens the fold.
+function openFold() {
+  const card = find(location.hash.slice(1)), fold = card && card.closest("details:not([open])");
+  if (!fold) return;
+  fold.open = true;
+  card.scrollIntoView();
 }
 
 function fillOverview() {
@@ -211,9 +230,9 @@ function listen() {
     if (innerWidth !== width) repaint();
     width = innerWidth;
   });
-  addEventListener("beforeprint", () => {
-    if (charts.size <= 200) charts.forEach((chart, box) => paint(box, chart));
-  });
+  addEventListener("beforeprint", () => printCharts(true));
+  addEventListener("afterprint", () => printCharts(false));
+  addEventListener("hashchange", openFold);
   listenToTheme();
   listenToRows();
   listenToWhatIf();

@@ -15,12 +15,15 @@ import numpy as np
 from ..data.columns import level_text
 from ..encoding.axis import Axis
 from ..explain import GlobalExplanation, TermView, bands
+from ..explain.point_masses import PointMass, carry_point_masses, point_masses
+from ..explain.sentences import describe_outputs
 from ..model.additive_model import AdditiveModel
 from ..model.shapes import LEVEL, QUANTILE, TiedShape
 from ..model.summary import Summary, to_plain
 from .page_model import PageModel
 
 MAX_MEMBER_NUMBERS = 600_000  # of all terms, most important first: the file stays small enough to send
+MAX_SENTENCES = 10_000
 STEPS = 2**16 - 1
 COVERAGE = 0.9  # of prediction intervals
 
@@ -87,14 +90,18 @@ def describe_model(
     """The data of the page, without rows."""
     model = page_model.model
     axes, indices = AxisList(pack), []
+    has_sentences = len(model.shapes) * model.n_outputs <= MAX_SENTENCES
     for shape in model.shapes:
         pairs = zip(shape.term, shape.axes, strict=True)
         indices.append([axes.add(feature, axis, axis.knots, column=feature) for feature, axis in pairs])
     keeps = _choose_members(explanation.terms)
+    mains = {view.columns[0]: point_masses(view) for view in explanation.terms if len(view.columns) == 1}
     terms = [
         {
             **describe_term(view, shape.term, own, keep, pack),
             "warning": bands.describe_concurvity(view, model.encoder.names),
+            "masses": _describe_masses(view, mains),
+            "sentences": describe_outputs(view) if has_sentences else None,
         }
         for view, shape, own, keep in zip(explanation.terms, model.shapes, indices, keeps, strict=True)
     ]
@@ -125,6 +132,7 @@ def describe_model(
         },
         "rows": None,
         "accuracy": None,
+        "outcomes": None,
         "evidence": None,
     }
 
@@ -170,6 +178,15 @@ def describe_term(
     }
 
 
+def _describe_masses(view: TermView, mains: Mapping[str, Sequence[PointMass]]) -> list[list[list[float]]]:
+    """For each column: cell, share of the rows, and whether a mass is apart and joined."""
+    found = [
+        carry_point_masses(mains[name], view, side) if name in mains else point_masses(view, side)
+        for side, name in enumerate(view.columns)
+    ]
+    return [[[mass.cell, mass.share, int(mass.is_apart), int(mass.is_joined)] for mass in own] for own in found]
+
+
 def _describe_evidence(view: TermView) -> dict[str, Any]:
     """Widths of the bands as multiples of the spread, and texts for terms without a clear effect, one per score."""
     evidence, n_outputs = view.evidence, len(view.importances)
@@ -187,6 +204,7 @@ def _describe_column(axis: Axis, weights: np.ndarray | None) -> dict[str, Any]:
     return {
         "name": axis.name,
         "levels": None if axis.levels is None else list(axis.levels),
+        "ordinal": axis.kind == "ordinal",
         "low": float(axis.knots[0]),
         "high": float(axis.knots[-1]),
         "whole": bool((axis.knots == np.rint(axis.knots)).all()),

@@ -1,0 +1,93 @@
+// The rows behind a stretch of a curve: drag across the curve, or hold Shift with the arrow keys. Escape ends it.
+
+const MIN_DRAG = 6; // pixels
+
+function listenToStretch(box, view, locate, show) {
+  let start = null;
+  box.addEventListener("pointerdown", (event) => {
+    view.range = null;
+    const isStart = view.kind === "curve" && event.button === 0;
+    start = isStart ? { x: event.clientX, at: keepInside(view, locate(event)[0]) } : null;
+  });
+  box.addEventListener("pointermove", (event) => {
+    if (!start || !(event.buttons & 1) || Math.abs(event.clientX - start.x) < MIN_DRAG) return;
+    view.range = sortRange(start.at, keepInside(view, locate(event)[0]));
+  });
+  for (const end of ["pointerup", "pointercancel", "pointerleave"]) box.addEventListener(end, () => { start = null; });
+  box.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !view.range) return;
+    view.range = null;
+    show(view.at.map((stop, i) => view.chart.scales[i].stops[stop]));
+  });
+}
+
+// Extends the stretch to the new position of the arrow keys, or ends it.
+function extendStretch(isExtended, view, before, after) {
+  if (!isExtended || view.kind !== "curve") {
+    view.range = null;
+    return;
+  }
+  const [low, high] = view.range || [before, before], fixed = before === low && view.range ? high : low;
+  view.range = sortRange(keepInside(view, fixed), keepInside(view, after));
+}
+
+function sortRange(a, b) {
+  return [Math.min(a, b), Math.max(a, b)];
+}
+
+// A position of the curve itself: special codes are no part of a stretch.
+function keepInside({ chart }, position) {
+  const { cells } = chart.scales[0];
+  return Math.min(Math.max(position, cells[0]), cells[cells.length - 1]);
+}
+
+// The stretch, and the straight line that would remain of the curve without its rows.
+function drawStretch(scale, [low, high], read, area) {
+  const [from, to] = [scale.pixel(low), scale.pixel(high)];
+  const ground = drawRect(from, area.top, to - from, area.bottom - area.top, "row");
+  return [ground, drawLine(from, read(low), to, read(high), "without")];
+}
+
+// The rows of a stretch, their outcomes, and the curve with its band, as text.
+function describeStretch(term, [low, high], output) {
+  const [axis] = term.axes, cells = listStretch(low, high);
+  const rows = cells.reduce((sum, cell) => sum + term.weights[cell], 0);
+  const read = (position) => lookUp(term.score, findCorners(term, [position]), output);
+  const scores = [low, ...cells, high].map(read), width = Math.max(...[low, ...cells, high].map((position) => (
+    lookUp(term.each, findCorners(term, [position]), output))));
+  const ends = [Math.min(...scores), Math.max(...scores)].map((score) => writeFigure(score, writeSigned(score)));
+  const level = term.isTested ? `${model.words.level} ` : "";
+  const band = width > 0 ? `, ${level}band up to ± ${writeNumber(width, 2)}` : "";
+  return [
+    `${shorten(axis.name, 30)} ${nameCell(axis, low)} to ${nameCell(axis, high)}: `,
+    `${plural(Number(rows.toPrecision(4)), "training row")}${describeOutcomes(term, cells, output)}. Curve from `, ends[0], " to ", ends[1],
+    `${band}. Dashed: the line between both ends, as if these rows were absent.`,
+  ];
+}
+
+// The knots in a stretch; a stretch between two knots has the rows of the nearer one.
+function listStretch(low, high) {
+  const first = Math.ceil(low), last = Math.floor(high);
+  if (first > last) return [Math.round((low + high) / 2)];
+  return Array.from({ length: last - first + 1 }, (_, i) => first + i);
+}
+
+// The mean outcome of the rows given to the page in some cells of a main effect, beside their mean prediction.
+function describeOutcomes(term, cells, output) {
+  if (!term.outcomes) return "";
+  let [count, actual, predicted] = [0, 0, 0];
+  for (const cell of cells) {
+    count += term.outcomes.count(cell);
+    actual += term.outcomes.actual(cell, output);
+    predicted += term.outcomes.predicted(cell, output);
+  }
+  if (!(count > 0)) return "; none of the rows given to this page";
+  const write = (sum) => (model.classes ? `${writeNumber((100 * sum) / count, 3)} %` : writeNumber(sum / count, 4));
+  const name = model.classes ? shorten(model.link === "logit" ? model.classes[1] : model.outputs[output], 24) : "mean";
+  const whose = count === rows(term, cells) ? "outcome" : `outcome of ${plural(count, "row")} given to this page`;
+  return `; ${whose}: ${name} ${write(actual)}, predicted ${write(predicted)}`;
+
+  function rows({ weights }, own) {
+    return Math.round(own.reduce((sum, cell) => sum + weights[cell], 0));
+  }
+}
