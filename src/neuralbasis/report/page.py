@@ -18,7 +18,10 @@ from typing import Any
 from .. import __version__
 from .tables import Pack
 
-SCRIPTS = ("model.js", "draw.js", "chart.js", "terms.js", "accuracy.js", "whatif.js", "evidence.js", "page.js")
+SCRIPTS = (
+    *("model.js", "draw.js", "chart.js", "terms.js", "accuracy.js", "threshold.js", "whatif.js"),
+    *("csv.js", "scoring.js", "drift.js", "files.js", "evidence.js", "page.js"),
+)
 ESCAPES = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
 
