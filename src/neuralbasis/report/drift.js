@@ -96,7 +96,7 @@ function findNearestLevel(text, levels) {
     const steps = countEdits(own, plain(level));
     if (steps < least) [best, least] = [level, steps];
   }
-  return least <= 0.4 * Math.max(own.length, plain(best ?? "").length) ? best : null;
+  return least <= 0.5 * Math.max(own.length, plain(best ?? "").length) ? best : null;
 }
 
 // Letters to insert, delete or replace between two texts of at most 60 letters.

@@ -157,10 +157,10 @@ function explainCertainty() {
 }
 
 function explainBand() {
-  const parts = "It sums the squared errors of the terms as if they were independent: with columns that measure nearly the "
-    + "same thing, it is wider than necessary.";
-  if (!model.terms.some((term) => term.isTested)) return `± 1 standard deviation: how far the members disagree. ${parts}`;
-  return `${model.words.level} band: how far the prediction could move if the model were fitted on other rows. ${parts}`;
+  const parts = "The errors of the terms are added as if they were independent. Where columns measure nearly the same thing, "
+    + "their errors cancel, and the band is narrower than this.";
+  if (!model.terms.some((term) => term.isTested)) return `± 1 standard deviation: how far the members disagree at most. ${parts}`;
+  return `${model.words.level} band: how far the prediction could move at most if the model were fitted on other rows. ${parts}`;
 }
 
 function countKinds() {

@@ -96,7 +96,7 @@ function fillThreshold() {
 // Expected cost per row at every threshold, and a mark at the chosen one.
 function drawCosts(box) {
   const { cells, n } = model.accuracy, found = cells.thresholds.map((_, place) => findCost(countCells(cells, place), decision, n));
-  const { picture, x, y } = openFrame(box, [0, 1], widen(0, Math.max(...found)), ["threshold", "expected cost per row"]);
+  const { picture, x, y } = openFrame(box, [0, 1], widen(0, Math.max(...found)), ["threshold", "expected cost per row"], writeShort);
   picture.append(drawPath(found.map((cost, place) => [x(cells.thresholds[place]), y(cost)]), "curve"));
   picture.append(drawDot(x(cells.thresholds[decision.place]), y(found[decision.place]), 5, "mark"));
   box.setAttribute("aria-label", `Expected cost per row against the threshold: lowest ${writeNumber(Math.min(...found))}`);
