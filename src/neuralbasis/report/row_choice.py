@@ -81,7 +81,7 @@ def _rank_uncertain(model: AdditiveModel, table: Columns, scores: np.ndarray) ->
         ends = np.stack([odds - QUANTILE * errors, odds + QUANTILE * errors])
         width = np.ptp(0.5 * (1 + np.tanh(ends / 2)), axis=0)[np.arange(len(scores)), winner]
     if width.any():
-        yield "most uncertain", np.argsort(-width, kind="stable")[:2]
+        yield "most uncertain", np.argsort(-width, kind="stable")[:3]
 
 
 def _rank_predictions(model: AdditiveModel, scores: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:

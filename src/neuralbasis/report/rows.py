@@ -62,12 +62,13 @@ def take_rows(table: Columns, rows: Sequence[int]) -> Columns:
 def add_margins(columns: Sequence[dict[str, Any]], model: AdditiveModel) -> None:
     """Add how far beyond the first and the last knot of each column training rows may be.
 
-    If a column has more distinct values than knots, its outer knots are means of several values.
+    If a column has more distinct values than knots, its outer knots are means of several values. Values closer than
+    rounding share a knot, so such a column may have somewhat fewer knots than the limit.
     """
     max_knots = 0 if model.summary is None else model.summary.parameters.get("max_bins", 0)
     for described, axis in zip(columns, model.encoder.axes, strict=True):
-        is_grouped = isinstance(max_knots, int) and 1 < max_knots <= len(axis.knots) and not axis.is_level
-        gaps = axis.knots[[1, -1]] - axis.knots[[0, -2]] if is_grouped else np.zeros(2)
+        is_grouped = isinstance(max_knots, int) and max(1, max_knots // 2) < len(axis.knots) and not axis.is_level
+        gaps = np.diff(axis.knots[[0, 1, -2, -1]])[::2] if is_grouped and max_knots > 0 else np.zeros(2)
         described["margins"] = gaps.tolist()
 
 
