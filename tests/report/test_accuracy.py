@@ -1,4 +1,4 @@
-"""Accuracy on the page: named measures beside the best constant, base rates, thresholds with costs, transformed targets."""
+"""Accuracy on the page: measures beside the best constant, base rates, thresholds with costs, transformed targets."""
 
 import numpy as np
 import pytest
@@ -144,7 +144,9 @@ def test_accuracy_in_the_unit_of_the_target(fitted, tmp_path):
 
 def test_a_transformed_target_regressor_is_read(fitted, tmp_path):
     _, frame, y = fitted
-    whole = TransformedTargetRegressor(NeuralBasisRegressor(max_steps=5, outer_bags=1), func=np.log, inverse_func=np.exp)
+    whole = TransformedTargetRegressor(
+        NeuralBasisRegressor(max_steps=5, outer_bags=1), func=np.log, inverse_func=np.exp
+    )
     whole.fit(frame, np.exp(y))
     data = read_page(write_page(tmp_path, whole, frame, np.exp(y)))[1]
     assert data["transform"] == "log"
@@ -155,7 +157,7 @@ def test_a_transformed_target_regressor_is_read(fitted, tmp_path):
 
 
 def test_wrong_transformations_are_errors(fitted, tmp_path):
-    with pytest.raises(ValueError, match="transform must be one of log, .*, got 'ln'"):
+    with pytest.raises(ValueError, match=r"transform must be one of log, .*, got 'ln'"):
         write_page(tmp_path, fitted[0], transform="ln")
     with pytest.raises(ValueError, match="transform is for regressions with one target"):
         write_page(tmp_path, make_model("logit"), transform="log")

@@ -150,7 +150,8 @@ def test_files_that_cannot_be_scored_say_why(towns, open_page):
         'age,town\n31,"a\nb"\n45,Bern,7\n': "line 4 has 3 values, but the header has 2",
         'age,town\n31,"Bern\n45,Bern\n': "line 2: a quote is opened but never closed",
         "age,age\n1,2\n": "two columns are named “age”",
-        "height,weight\n1,2\n": "no column of the model is in the file. Expected age, town …; the header has height, weight",
+        "height,weight\n1,2\n": "no column of the model is in the file. "
+        "Expected age, town …; the header has height, weight",
     }.items():
         assert score(page, content) == f"later.csv was not scored: {message}."
         assert page.run("document.getElementById('file-result').hidden && document.getElementById('download').hidden")
@@ -163,13 +164,13 @@ def test_numbers_are_read_as_in_predict(towns, open_page):
     file = pd.DataFrame({"age": texts, "town": "Bern"}).to_csv(index=False, sep="|")
     score(page, file)
     numbers = [parse_number(text) for text in texts]
-    expected = towns.predict_proba({"age": [np.nan if n is None else n for n in numbers], "town": ["Bern"] * len(texts)})
+    expected = towns.predict_proba(
+        {"age": [np.nan if n is None else n for n in numbers], "town": ["Bern"] * len(texts)}
+    )
     _, records = download(page, "|")
     found = np.array([record[-2:] for record in records], dtype=float)
     np.testing.assert_allclose(found, expected, rtol=0, atol=CLOSE)
-    assert page.read("#file-notes li") == [
-        "age: 3 of 14 values are not numbers, such as “0x1F”, and count as missing."
-    ]
+    assert page.read("#file-notes li") == ["age: 3 of 14 values are not numbers, such as “0x1F”, and count as missing."]
     score(page, "age;town\n31,5;Bern\n45,0;Bern\n")
     assert page.read("#file-notes li") == ["age: the comma is read as a decimal mark."]
     (first, _), expected = download(page, ";")[1], towns.predict_proba({"age": [31.5], "town": ["Bern"]})
@@ -191,9 +192,7 @@ def test_notes_about_columns(towns, open_page):
         "“Bernn” (1 row; nearest known: “Bern”), “Atlantis” (1 row).",
     ]
     score(page, "age,twon\n31,Bern\n")
-    assert page.read("#file-notes li") == [
-        "There is no column “town”: it counts as missing in all rows. Is it “twon”?"
-    ]
+    assert page.read("#file-notes li") == ["There is no column “town”: it counts as missing in all rows. Is it “twon”?"]
     score(page, "age,town\n31,Z\xfcrich\n".encode("latin-1"))
     assert page.read("#file-notes li")[0] == "The file is not UTF-8; it was read as windows-1252."
     assert "“Zürich” (1 row)" in page.read("#file-notes li")[1]

@@ -37,9 +37,7 @@ def choose_rows(
     return [(row % n_rows, "") for row in chosen]
 
 
-def _choose_interesting(
-    model: AdditiveModel, table: Columns, y: Any, transform: str | None
-) -> list[tuple[int, str]]:
+def _choose_interesting(model: AdditiveModel, table: Columns, y: Any, transform: str | None) -> list[tuple[int, str]]:
     scores = model.scores(table)
     found: dict[int, list[str]] = {}
     rankings = [*_rank_uncertain(model, table, scores), *_rank_predictions(model, scores)]
