@@ -125,8 +125,8 @@ def list_thresholds() -> np.ndarray:
     >>> found[:3].tolist(), found[len(found) // 2], len(found)
     ([0.0, 0.0001, 0.0002], 0.5, 235)
     """
-    low = np.r_[0.0, np.arange(1, 10) / 10_000, np.arange(1, 10) / 1_000]
-    return np.round(np.r_[low, np.arange(2, 199) / 200, 1 - low[::-1]], 4)
+    low = np.concatenate([[0.0], np.arange(1, 10) / 10_000, np.arange(1, 10) / 1_000])
+    return np.concatenate([low, np.arange(2, 199) / 200, 1 - low[::-1]]).round(4)
 
 
 def _bin(predicted: np.ndarray, actual: np.ndarray) -> list[list[float]]:

@@ -21,13 +21,13 @@ def describe_rows(
     """The chosen rows: index, reason, values for the script, names of unseen levels, contribution of terms that are not
     on the page, and the actual class or value."""
     small, chosen = page_model.model, [row for row, _ in rows]
-    found = explain_local(model, take_rows(table, chosen), None if y is None else np.asarray(y)[list(chosen)])
+    found = explain_local(model, take_rows(table, chosen), None if y is None else np.asarray(y)[chosen])
     shown = [[own[feature] for feature in page_model.features] for own in found.values]
     rest: list[Any] = [None] * len(chosen)
     actual: list[Any] = [None] * len(chosen)
     if page_model.n_hidden:
-        rows = [dict(zip(small.encoder.names, values, strict=True)) for values in shown]
-        rest = (found.scores - small.scores(rows)).tolist()
+        named = [dict(zip(small.encoder.names, values, strict=True)) for values in shown]
+        rest = (found.scores - small.scores(named)).tolist()
     if found.actual is not None:
         actual = [label if model.classes is None else level_text(label) for label in found.actual.tolist()]
     described = []

@@ -6,11 +6,14 @@ model of the transformed target and the name; values in either unit.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-FUNCTIONS = {  # name: transformation, inverse
+Function = Callable[[np.ndarray], np.ndarray]
+
+FUNCTIONS: Mapping[str, tuple[Function, Function]] = {  # name: transformation, inverse
     "log": (np.log, np.exp),
     "log1p": (np.log1p, np.expm1),
     "log2": (np.log2, np.exp2),
