@@ -30,6 +30,8 @@ lint: $(STAMP) ## ruff (lint and format) and mypy
 
 # Programs that tests drive, from Debian's packages where these can be installed; without them their tests are skipped.
 PROGRAMS := soffice=libreoffice-calc-nogui chromium=chromium
+AXE := $(VENV)/share/axe-core
+AXE_PACKAGE := axe-core@4.10.3
 APT := DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends
 programs:
 	@for pair in $(PROGRAMS); do \
@@ -37,6 +39,10 @@ programs:
 		{ [ "$$(id -u)" = 0 ] && { $(APT) $${pair##*=} || { apt-get update -qq && $(APT) $${pair##*=}; }; } > /dev/null 2>&1; } \
 			|| echo "no $${pair%%=*} (Debian's $${pair##*=}): the tests that drive it will be skipped"; \
 	done
+	@[ -e $(AXE)/axe.min.js ] || { mkdir -p $(AXE) && cd $(AXE) \
+		&& npm pack --silent $(AXE_PACKAGE) > /dev/null 2>&1 && tar xzf axe-core-*.tgz --strip-components=1 \
+		package/axe.min.js package/LICENSE && rm axe-core-*.tgz; } \
+		|| echo "no $(AXE_PACKAGE) (npm): the test of accessibility will be skipped"
 
 # Two processes: the tests are meant for two cores.
 test: lint programs ## lint, then every test and doctest

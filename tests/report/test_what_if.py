@@ -9,6 +9,7 @@ import pytest
 from neuralbasis import AdditiveModel
 from neuralbasis.encoding import Encoder, continuous_axis
 from neuralbasis.model.residuals import Residuals
+from neuralbasis.model.shapes import Shape
 from tests.models import draw_numbers, name_columns
 from tests.report.pages import CLOSE, KINDS, check_contributions, ladder, make_model, needs_browser, rows_of
 
@@ -80,7 +81,7 @@ def test_the_interval_is_predict_interval(kind, n_regions, open_page):
     quantiles = np.sort(rng.normal(size=(n_regions, 9)), axis=1)
     residuals = Residuals(np.linspace(low, high, n_regions), np.linspace(0, 1, 9), quantiles)
     model = replace(model, residuals=(residuals,))
-    page = open_page(model, table)
+    page = open_page(model, table, rows=range(8))
     found = [row["bounds"] for row in page.run(SET_ROWS, plain_rows(numbers))]
     expected = model.predict_interval(table, 0.9)
     if kind == "logit":  # the page shows the probability of the most probable class
@@ -145,3 +146,105 @@ def test_slider_works_with_the_keyboard(open_page):
     page.settle()
     assert page.figures('[data-column="0"] [type=number]') == [pytest.approx(model.encoder.axes[0].knots[-1], rel=1e-4)]
     assert page.figures("#sum data") != before
+
+
+BAND = "#verdict .band-end"
+
+
+@needs_browser
+@pytest.mark.parametrize("kind", ["identity", "logit", "mlogit"])
+def test_the_band_is_that_of_predict_with_uncertainty(kind, open_page):
+    model = make_model(kind)
+    numbers, table = rows_of(model, 30)
+    page = open_page(model, table, rows=range(8))
+    found = []
+    for row in plain_rows(numbers):
+        page.run(SET_ROWS, [row])
+        found.append(page.figures(BAND))
+    errors = model.predict_with_uncertainty(table)[..., 1].reshape(30, -1)
+    scores, all_rows = model.scores(table), np.arange(30)
+    if kind == "identity":
+        expected = scores + errors * [-1, 1]
+    else:
+        probability = model.predict_proba(table)
+        winner = probability.argmax(axis=1)
+        own = probability[all_rows, winner]
+        odds, width = np.log(own / (1 - own)), errors[:, 0]
+        if kind == "mlogit":  # the errors of the other scores count by their share of the other classes
+            shares = probability / (1 - own)[:, None]
+            shares[all_rows, winner] = 1
+            width = np.sqrt((shares**2 * errors**2).sum(axis=1))
+        expected = 1 / (1 + np.exp(-(odds[:, None] + width[:, None] * [-1, 1])))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-3)
+    assert page.read("#verdict")[0].count("± 1 standard deviation, at most") == 1
+    np.testing.assert_allclose(page.figures("#row-verdict .band-end"), found[0], rtol=0, atol=CLOSE)
+
+
+@needs_browser
+def test_the_band_of_a_tested_model_has_95_percent(fitted, open_page):
+    model, frame, y = fitted
+    page = open_page(model, frame, y, rows=[3])
+    score, error = model.predict_with_uncertainty(frame.iloc[[3]])[0]
+    np.testing.assert_allclose(page.figures(BAND), [score - 1.96 * error, score + 1.96 * error], rtol=1e-3)
+    assert "95 % band at most" in page.read("#verdict")[0]
+    assert page.read("#band-note")[0].startswith("95 % band: how far the prediction could move at most")
+
+
+@needs_browser
+def test_values_outside_the_data_are_marked(fitted, open_page):
+    model, frame, y = fitted
+    low, high = frame["age"].min(), frame["age"].max()
+    page = open_page(model, frame, y, rows=[0])
+    assert page.read("#whatif .warning") == ["", ""]
+    age, city = '[data-column="0"]', '[data-column="1"]'
+    page.set(f"{age} [type=number]", -5, "input")
+    (note,) = page.read(f"{age} .warning")
+    ends = [float(text) for text in note.removeprefix("outside the data: ").split(" to ")]
+    np.testing.assert_allclose(ends, [low, high], rtol=0.02)
+    assert page.read("#verdict .warning") == [f"age −5: {note}"]
+    described = page.run(f"document.querySelector('{age} [type=number]').getAttribute('aria-describedby')")
+    assert page.read(f"#{described}") == [note]
+    page.set(f"{age} [type=number]", "", "input")
+    assert page.read(f"{age} .warning") == ["not a number: the prediction uses −5"]
+    page.set(f"{age} [type=number]", low, "input")
+    assert page.read(f"{age} .warning") == [""]
+    page.click(f"{age} [type=checkbox]")
+    assert page.read(f"{age} .warning") == ["never missing in the training data"]
+    page.set(f"{city} select", -1)
+    assert page.read("#verdict .warning") == [
+        "age: never missing in the training data",
+        "city: a level that no training row has",
+    ]
+
+
+@needs_browser
+def test_terms_without_training_rows_at_a_value_say_so(open_page):
+    axis = continuous_axis("age", np.array([20.0, 30.0, 40.0]))
+    cells = np.array([0.0, 1.0, 2.0, 3.0, 0.0])
+    shape = Shape((0,), (axis,), cells[:, None], np.zeros((5, 1)), np.array([0.0, 9.0, 0.0, 9.0, 0.0]))
+    page = open_page(AdditiveModel(Encoder((axis,)), np.zeros(1), (shape,), "identity"))
+    page.set('[data-column="0"] [type=number]', 30, "input")
+    assert page.read("#contributions .note") == ["30 · no training rows here"]
+    page.set('[data-column="0"] [type=number]', 31, "input")
+    assert page.read("#contributions .note") == ["31"]
+
+
+@needs_browser
+def test_predictions_in_the_unit_of_the_target(fitted, open_page):
+    model, frame, y = fitted
+    page = open_page(model, frame, np.exp(y), rows=[2], transform="log")
+    (score,) = model.predict(frame.iloc[[2]])
+    for panel in ("#verdict", "#row-verdict"):
+        assert page.figures(f"{panel} .answer") == [pytest.approx(np.exp(score), abs=CLOSE * 100)]
+        bounds = np.exp(model.predict_interval(frame.iloc[[2]], 0.9)[0])
+        np.testing.assert_allclose(page.figures(f"{panel} .bound"), bounds, rtol=1e-9)
+        first, last = page.figures(f"{panel} .band-end")
+        assert first * last == pytest.approx(np.exp(2 * score), rel=1e-6)
+    assert float(page.read("#row-verdict .actual")[0]) == pytest.approx(np.exp(y[2]), rel=1e-4)
+    contribution = page.figures("#waterfall data")[1]
+    shown = page.read("#waterfall data")
+    assert shown[1] == f"× {float(f'{np.exp(contribution):.3g}'):g}"
+    assert float(shown[0]) == pytest.approx(np.exp(model.model_.intercept[0]), rel=1e-3)
+    assert page.figures("#sum data") == [pytest.approx(score, abs=CLOSE)]
+    assert "The sum is the log of the prediction." in page.read("#lead")[0]
+    assert "+0.1 raises the prediction by 10.5 %" in page.read("#unit")[0]

@@ -1,7 +1,8 @@
-"""Accuracy of a model on the rows of a page: measures, calibration bins, residuals and class separation.
+"""Accuracy of a model on the rows of a page: measures, calibration bins, residuals, class separation and thresholds.
 
 Rows are sorted by prediction and split into bins of equal size. A bin has its mean prediction, its observed mean and
-the standard error of the observed mean. For a calibrated model the two means agree.
+the standard error of the observed mean. For a calibrated model the two means agree. Each measure comes with that of the
+best constant prediction.
 """
 
 from __future__ import annotations
@@ -13,22 +14,38 @@ import numpy as np
 from ..data.columns import Columns
 from ..losses.links import inverse_link
 from ..model.additive_model import AdditiveModel
+from .transforms import invert_transform
 
 N_BINS, MIN_BIN = 12, 5  # bins of the calibration chart, and minimum rows of a bin
 MAX_POINTS = 800  # residuals
 N_BARS = 20  # bars of the separation chart
 
 
-def describe_accuracy(model: AdditiveModel, table: Columns, y: Any) -> dict[str, Any]:
+def describe_loss(model: AdditiveModel) -> dict[str, Any] | None:
+    """Name and value of the loss on held-out rows, and that of the best constant; None without such rows."""
+    summary = model.summary
+    if summary is None or summary.validation is None:
+        return None
+    found, constant = summary.validation, summary.history.get("constant")
+    if model.classes is not None:
+        return {"name": "log loss", "value": found, "constant": constant}
+    if model.n_outputs > 1:
+        return {"name": "loss", "value": found, "constant": constant}
+    # The loss is half the squared error in units of the target's standard deviation.
+    value, other = (None if loss is None else summary.unit * (2 * max(loss, 0.0)) ** 0.5 for loss in (found, constant))
+    return {"name": "RMSE", "value": value, "constant": other}
+
+
+def describe_accuracy(model: AdditiveModel, table: Columns, y: Any, transform: str | None = None) -> dict[str, Any]:
     """Measures and chart data for all rows of a table; `y` has their actual classes or values."""
     actual = np.asarray(y)
     if actual.shape != (table.n_rows,):
         raise ValueError(f"y must have one value for each of the {table.n_rows} rows of X; got shape {actual.shape}")
     predicted = inverse_link(model.link, model.scores(table))
     if model.classes is None:
-        found = _measure_regression(actual, predicted)
+        found = _measure_regression(actual, invert_transform(transform, predicted))
     else:
-        found = _measure_classes(_find_codes(model.classes, actual), predicted)
+        found = _measure_classes(find_codes(model.classes, actual), predicted)
     return {"n": table.n_rows, **found, "measures": [[name, float(v)] for name, v in found["measures"].items()]}
 
 
@@ -44,11 +61,23 @@ def _measure_regression(y: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
     measures = {
         **({"R²": r2_score(actual, predicted)} if has_variance else {}),
         "RMSE": root_mean_squared_error(actual, predicted),
-        "mean error": mean_absolute_error(actual, predicted),
+        "mean absolute error": mean_absolute_error(actual, predicted),
+    }
+    constants = {
+        "RMSE": float(actual.std()),
+        "mean absolute error": float(np.abs(actual - np.median(actual)).mean()),
     }
     shown = np.random.default_rng(0).permutation(len(actual))[:MAX_POINTS]
     points = np.column_stack([predicted, actual - predicted])[shown]
-    return {"measures": measures, "bins": [_bin(predicted, actual)], "points": points.tolist(), "bars": None}
+    return {
+        "measures": measures,
+        "constants": constants,
+        "bins": [_bin(predicted, actual)],
+        "points": points.tolist(),
+        "bars": None,
+        "rates": None,
+        "cells": None,
+    }
 
 
 def _measure_classes(codes: np.ndarray, probability: np.ndarray) -> dict[str, Any]:
@@ -68,7 +97,36 @@ def _measure_classes(codes: np.ndarray, probability: np.ndarray) -> dict[str, An
             areas.append(roc_auc_score(is_own, p))
     if areas:
         measures["AUROC"] = np.mean(areas)
-    return {"measures": measures, "bins": bins, "points": None, "bars": bars}
+    rates = is_class.mean(axis=0)
+    present = rates[rates > 0]
+    return {
+        "measures": measures,
+        "constants": {"accuracy": float(rates.max()), "log loss": float(-(present * np.log(present)).sum())},
+        "bins": bins,
+        "points": None,
+        "bars": bars,
+        "rates": rates.tolist(),
+        "cells": _count_cells(codes, probability[:, 1]) if n_classes == 2 else None,
+    }
+
+
+def _count_cells(codes: np.ndarray, probability: np.ndarray) -> dict[str, Any]:
+    """For each threshold, the rows of either class whose probability of the second class is above it."""
+    thresholds = list_thresholds()
+    own = [np.sort(probability[codes == code]) for code in (0, 1)]
+    above = [(len(p) - np.searchsorted(p, thresholds, "right")).tolist() for p in own]
+    return {"thresholds": thresholds.tolist(), "above": above}
+
+
+def list_thresholds() -> np.ndarray:
+    """Round thresholds from 0 to 1: steps of 0.5 % between 1 % and 99 %, finer ones outside.
+
+    >>> found = list_thresholds()
+    >>> found[:3].tolist(), found[len(found) // 2], len(found)
+    ([0.0, 0.0001, 0.0002], 0.5, 235)
+    """
+    low = np.concatenate([[0.0], np.arange(1, 10) / 10_000, np.arange(1, 10) / 1_000])
+    return np.concatenate([low, np.arange(2, 199) / 200, 1 - low[::-1]]).round(4)
 
 
 def _bin(predicted: np.ndarray, actual: np.ndarray) -> list[list[float]]:
@@ -81,7 +139,8 @@ def _bin(predicted: np.ndarray, actual: np.ndarray) -> list[list[float]]:
     ]
 
 
-def _find_codes(classes: np.ndarray, actual: np.ndarray) -> np.ndarray:
+def find_codes(classes: np.ndarray, actual: np.ndarray) -> np.ndarray:
+    """(N,) The index of the class of each row."""
     known = {label: code for code, label in enumerate(classes.tolist())}
     codes = [known.get(label, -1) for label in actual.tolist()]
     if -1 in codes:

@@ -14,6 +14,7 @@ function readModel() {
   data.terms.forEach((term, index) => openTerm(term, index, nOutputs, data.axes));
   data.mains = new Map(data.terms.filter((term) => term.axes.length === 1).map((term) => [term.columns[0], term]));
   for (const [index, start] of Object.entries(data.outcomes || {})) openOutcomes(data.terms[index], start, nOutputs);
+  weighColumns(data);
   if (data.evidence) openEvidence(data.evidence);
   return data;
 
@@ -49,6 +50,7 @@ function readModel() {
     term.strides = term.axes.map((_, d) => term.axes.slice(d + 1).reduce((size, axis) => size * axis.cells, 1));
     term.size = term.strides[0] * term.axes[0].cells;
     term.weights = readSteps(weights, term.size).map((root) => root ** 2);
+    term.hasRows = term.weights.some(Boolean);
     const error = (cell, k) => spread[1] + spread[2] * steps[spread[0] + cell * n + k];
     term.masses = (term.masses || term.axes.map(() => [])).map((own) => own.map(
       ([cell, share, isApart, isJoined]) => ({ cell, share, isApart: Boolean(isApart), isJoined: Boolean(isJoined) })));
@@ -134,6 +136,75 @@ function contribute(model, row) {
   });
 }
 
+// Half widths of the bands around the scores, with the errors of the terms taken as independent, as
+// `predict_with_uncertainty` does; null if terms are not on the page.
+function measureBands(model, row) {
+  if (model.hidden) return null;
+  const squares = model.intercept.map(() => 0);
+  for (const term of model.terms) {
+    const corners = findCorners(term, term.axes.map((axis) => findPosition(axis, row[axis.column])));
+    squares.forEach((_, output) => {
+      squares[output] += lookUp((cell, k) => term.each(cell, k) ** 2, corners, output);
+    });
+  }
+  return squares.map(Math.sqrt);
+}
+
+// Band of the prediction of one output, or of the probability of a class; null if it is unknown. With three classes or
+// more, the errors of the other scores count by their share of the other classes.
+function findBand(model, scores, widths, output) {
+  if (!widths || widths.every((width) => width === 0)) return null;
+  if (!model.classes) return [-1, 1].map((side) => toTarget(model, scores[output] + side * widths[output]));
+  const isBinary = model.link === "logit", sign = isBinary && !output ? -1 : 1;
+  let odds = sign * scores[0], width = widths[0];
+  if (!isBinary) {
+    const others = scores.map((score, k) => (k === output ? -Infinity : score)), top = Math.max(...others);
+    const shares = others.map((score) => Math.exp(score - top)), total = shares.reduce((sum, one) => sum + one, 0);
+    odds = scores[output] - top - Math.log(total);
+    width = Math.hypot(widths[output], ...shares.map((share, k) => (share / total) * widths[k]));
+  }
+  return [-1, 1].map((side) => 1 / (1 + Math.exp(-(odds + side * width))));
+}
+
+// The inverse of each transformation of the target that `report.write` accepts.
+const INVERSES = {
+  log: Math.exp, log1p: Math.expm1, log2: (score) => 2 ** score, log10: (score) => 10 ** score,
+  sqrt: (score) => Math.max(score, 0) ** 2,
+};
+
+// A score in the unit of the target.
+function toTarget(model, score) {
+  return model.transform ? INVERSES[model.transform](score) : score;
+}
+
+// Training weights of the cells of every column, on the axis of its main effect or of another term that has it.
+function weighColumns({ columns, terms }) {
+  const found = new Map();
+  for (const term of terms) {
+    term.axes.forEach(({ column }, d) => {
+      if (term.axes.length < (found.get(column)?.term.axes.length ?? Infinity)) found.set(column, { term, d });
+    });
+  }
+  for (const [column, { term, d }] of found) {
+    Object.assign(columns[column], { axis: term.axes[d], weights: sumAlong(term, d) });
+  }
+}
+
+// Why a value is outside the training data; empty if it is inside.
+function describeOutside(column, value) {
+  const { levels, low, high, margins, weights } = column;
+  if (value === null) return weights && !weights[0] && weights.some(Boolean) ? "never missing in the training data" : "";
+  if (levels) return value === -1 ? "a level that no training row has" : "";
+  const isInside = value >= low - margins[0] && value <= high + margins[1];
+  return isInside ? "" : `outside the data: ${writeValue(low)} to ${writeValue(high)}`;
+}
+
+// Whether no training row is near the values of a term.
+function isEmpty(term, row) {
+  const corners = findCorners(term, term.axes.map((axis) => findPosition(axis, row[axis.column])));
+  return term.hasRows && corners.every(([cell]) => term.weights[cell] === 0);
+}
+
 // `rest` is the contribution of terms that are not on the page, or null.
 function sumScores(model, contributions, rest) {
   return model.intercept.map((start, output) => (
@@ -148,7 +219,7 @@ function findBounds(model, score, winner) {
   const position = findPosition({ knots: centres, count: centres.length }, score) - 1;
   const left = Math.floor(position), share = position - left, right = Math.min(left + 1, last);
   const bounds = quantiles.map((own) => score + (1 - share) * own[left] + share * own[right]);
-  if (!model.classes) return bounds;
+  if (!model.classes) return bounds.map((bound) => toTarget(model, bound));
   const found = bounds.map((bound) => findProbabilities(model, [bound])[winner]);
   return winner ? found : found.reverse();
 }

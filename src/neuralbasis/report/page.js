@@ -4,6 +4,7 @@ const N_DRIVERS = 8; // bars in the overview
 const MAX_PRINTED = 200; // charts
 
 const model = readModel();
+model.rates = model.accuracy?.rates;
 const state = { output: 0, query: "", sort: "importance", sameScale: false, order: [], row: 0, values: [], rest: null };
 
 function find(id) {
@@ -47,6 +48,7 @@ function fillTexts() {
     interval: model.classes
       ? `Among rows with a similar prediction, the share of this class lies in this interval with ${nameCoverage()} confidence.`
       : `About ${nameCoverage()} of new rows that resemble the training rows and get a similar prediction have their actual value in this interval.`,
+    band: explainBand(),
     zero: model.wide ? "the effect of an absent value" : "the average over the training rows",
     certainty: explainCertainty(),
     errors: model.terms.some((term) => term.isTested) ? model.words.intervals : model.words.members,
@@ -83,6 +85,12 @@ function paint(box, chart) {
   chart.draw(box);
 }
 
+function repaintChart(box) {
+  const chart = charts.get(box);
+  chart.isStale = true;
+  if (chart.isNear) paint(box, chart);
+}
+
 function repaint() {
   for (const [box, chart] of charts) {
     chart.isStale = true;
@@ -109,7 +117,7 @@ function openFold() {
 }
 
 function fillOverview() {
-  const { summary, columns, terms, classes, target } = model;
+  const { summary, columns, terms, classes, target, loss, transform } = model;
   const used = new Set(terms.flatMap((term) => term.columns)).size;
   const what = (target || (classes ? "a class" : "a number")) + (classes ? ` (one of ${classes.length} classes)` : "");
   find("title").textContent = model.title;
@@ -123,7 +131,8 @@ function fillOverview() {
     summary && ["training rows", writeDigits(summary.rows, {})],
     ["columns", isPart || used === columns.length ? writeDigits(all, {}) : `${used} of ${columns.length} used`],
     ["terms", isPart ? writeDigits(terms.length + model.hidden, {}) : countKinds(), isPart && `${countKinds()} shown`],
-    summary && summary.validation !== null && ["loss on held-out rows", writeNumber(summary.validation), compareLoss()],
+    loss && [`${loss.name}${transform ? ` of the ${transform}` : ""} on held-out rows`, writeNumber(loss.value),
+      compareToConstant(loss.value, loss.constant)],
     summary && ["fitted", summary.date.slice(0, 10)],
   ]);
   find("footer").textContent = summary
@@ -138,12 +147,18 @@ function describePart() {
 }
 
 function explainSum() {
+  if (model.transform) return `The sum is the ${model.transform} of the prediction.`;
   if (!model.classes) return "The sum is the prediction.";
   if (model.link === "logit") return `The sum is the log odds of “${model.classes[1]}” and gives its probability.`;
   return "Each class has its own sum, its score. The probabilities follow from the scores.";
 }
 
 function explainUnit() {
+  if (model.transform in FACTORS) {
+    const rise = writeShare(FACTORS[model.transform](0.1) - 1);
+    return `Heights are in the ${model.transform} of the target: +0.1 raises the prediction by ${rise}.`;
+  }
+  if (model.transform) return `Heights are in the ${model.transform} of the target.`;
   if (!model.classes) return "Heights are in the unit of the predicted value.";
   if (model.link === "logit") return "Heights are in log odds: +0.7 doubles the odds, −0.7 halves them.";
   return "Heights are in log odds: a difference of 0.7 between two classes doubles the odds.";
@@ -160,10 +175,11 @@ function explainCertainty() {
     + `one effect: each of them alone may have ${unclear}, although together they matter.`;
 }
 
-function compareLoss() {
-  const { validation, constant } = model.summary;
-  if (!(constant > 0) || validation > constant) return null;
-  return `${writeNumber(100 * (1 - validation / constant))} % lower than a constant prediction`;
+function explainBand() {
+  const parts = "The errors of the terms are added as if they were independent. Where columns measure nearly the same thing, "
+    + "their errors cancel, and the band is narrower than this.";
+  if (!model.terms.some((term) => term.isTested)) return `± 1 standard deviation: how far the members disagree at most. ${parts}`;
+  return `${model.words.level} band: how far the prediction could move at most if the model were fitted on other rows. ${parts}`;
 }
 
 function countKinds() {
@@ -206,7 +222,7 @@ function chooseOutput(output) {
 
 function hideEmptySections() {
   const has = {
-    accuracy: Boolean(model.accuracy), rows: Boolean(model.rows), outputs: model.outputs.length > 1,
+    accuracy: Boolean(model.accuracy), cells: Boolean(model.accuracy?.cells), files: canScore(), rows: Boolean(model.rows), outputs: model.outputs.length > 1,
     interval: Boolean(model.interval),
     classes: Boolean(model.evidence?.classes.length), pictures: Boolean(model.evidence?.pictures.length),
   };
@@ -236,6 +252,8 @@ function listen() {
   listenToTheme();
   listenToRows();
   listenToWhatIf();
+  listenToThreshold();
+  listenToFiles();
   listenToEvidence();
 }
 

@@ -19,9 +19,9 @@ from .. import __version__
 from .tables import Pack
 
 SCRIPTS = (
-    "model.js", "draw.js", "chart.js", "curve.js", "totals.js", "stretch.js", "terms.js", "accuracy.js", "whatif.js",
-    "evidence.js", "page.js",
-)  # fmt: skip
+    *("model.js", "draw.js", "chart.js", "curve.js", "totals.js", "stretch.js", "terms.js", "accuracy.js"),
+    *("threshold.js", "whatif.js", "csv.js", "scoring.js", "drift.js", "files.js", "evidence.js", "page.js"),
+)
 ESCAPES = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
 

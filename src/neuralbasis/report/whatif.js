@@ -3,18 +3,23 @@
 const N_BARS = 12; // contributions with their own bar; the others share one
 const N_FIELDS = 30; // inputs shown before the user requests the others
 
+const FACTORS = { log: Math.exp, log2: (change) => 2 ** change, log10: (change) => 10 ** change };
+
 const fields = new Map(); // column -> function that shows its value
 let places = null; // [terms with their own bar, other terms]
 
 function predictRow({ values, rest }) {
   const contributions = contribute(model, values), scores = sumScores(model, contributions, rest);
-  return { contributions, scores, probabilities: findProbabilities(model, scores), winner: findWinner(model, scores) };
+  const winner = findWinner(model, scores), output = model.classes ? winner : state.output;
+  const band = findBand(model, scores, measureBands(model, values), output);
+  return { contributions, scores, probabilities: findProbabilities(model, scores), winner, band, values };
 }
 
 // The strongest contributions and the sum of the others: [name, values, contribution, link].
 function listContributions([shown, others], contributions, { values, rest, unseen = {} }) {
   const size = (term) => contributions[term.index][state.output];
-  const list = shown.map((term) => [term.name, writeValues(term, values, unseen), size(term), `#term-${term.index}`]);
+  const note = (term) => writeValues(term, values, unseen) + (isEmpty(term, values) ? " · no training rows here" : "");
+  const list = shown.map((term) => [term.name, note(term), size(term), `#term-${term.index}`]);
   const count = others.length + model.hidden, start = rest ? rest[state.output] : 0;
   if (!count) return list;
   return [...list, [plural(count, "other term"), "", others.reduce((sum, term) => sum + size(term), start), null]];
@@ -37,17 +42,47 @@ function writeCell(column, value, unseen) {
   return unseen === undefined ? "any other" : `${unseen} (new level)`;
 }
 
-function describeVerdict({ scores, probabilities, winner }) {
+// The prediction with its band and interval, and values outside the training data.
+function describeVerdict({ scores, probabilities, winner, band, values }) {
   const score = scores[state.output], soft = (...parts) => html("span", { class: "soft" }, ...parts);
+  const outside = describeValues(values).map((text) => html("span", { class: "line warning" }, text));
   if (!probabilities) {
-    return [soft(nameScore()), writeFigure(score, writeNumber(score, 5), "answer"), ...describeBounds(score)];
+    const value = toTarget(model, score), own = model.transform ? [soft(`${model.transform} `, writeFigure(score, writeNumber(score, 4)))] : [];
+    return [soft(nameScore()), writeFigure(value, writeNumber(value, 5), "answer"), ...own,
+      html("span", { class: "line" }, ...join(describeBand(band, (bound) => writeNumber(bound, 4)), describeBounds(score))),
+      ...outside];
   }
-  const chance = writeFigure(probabilities[winner], writeShare(probabilities[winner]));
+  const chance = writeFigure(probabilities[winner], writeShare(probabilities[winner])), rate = model.rates?.[winner];
   return [
     soft("most probable"), html("span", { class: "answer name" }, model.classes[winner]),
-    soft("probability ", chance, ...describeBounds(score, winner), ` · ${shorten(nameScore(), 60)} `,
-      writeFigure(score, writeNumber(score, 4))),
+    html("span", { class: "line" }, soft("probability "), ...join([chance], describeBand(band, writeShare))),
+    soft(...join(describeBounds(score, winner), rate === undefined ? [] : [`${writeShare(rate)} of all rows are ${shorten(model.classes[winner], 24)}`],
+      [`${shorten(nameScore(), 60)} `, writeFigure(score, writeNumber(score, 4))])),
+    ...outside,
   ];
+}
+
+function describeValues(values) {
+  const found = values.map((value, c) => [model.columns[c], value, describeOutside(model.columns[c], value)]);
+  return found.filter(([{ weights }, , text]) => text && weights).map(([column, value, text]) => {
+    const shown = value === null || value === -1 ? "" : ` ${writeValue(value)}`;
+    return `${shorten(column.name, 40)}${shown}: ${text}`;
+  });
+}
+
+function describeBand(band, write) {
+  if (!band) return [];
+  const [lower, upper] = band.map((bound) => writeFigure(bound, write(bound), "band-end"));
+  return [html("span", { class: "soft" }, `${nameBand()} `), lower, " to ", upper];
+}
+
+// Parts of a line, separated by points.
+function join(...parts) {
+  return parts.filter((part) => part.length).flatMap((part, i) => (i ? [" · ", ...part] : part));
+}
+
+function nameBand() {
+  return model.terms.some((term) => term.isTested) ? `${model.words.level} band at most` : "± 1 standard deviation, at most";
 }
 
 function describeBounds(score, winner) {
@@ -55,9 +90,7 @@ function describeBounds(score, winner) {
   if (!bounds) return [];
   const write = model.classes ? writeShare : (bound) => writeNumber(bound, 4);
   const [lower, upper] = bounds.map((bound) => writeFigure(bound, write(bound), "bound"));
-  if (model.classes) return [` (${nameCoverage()} interval: `, lower, " to ", upper, ")"];
-  const label = html("span", { class: "soft" }, `${nameCoverage()} interval`);
-  return [html("span", {}, label, " ", lower, " to ", upper)];
+  return [html("span", { class: "soft" }, `${nameCoverage()} interval`), " ", lower, " to ", upper];
 }
 
 function nameCoverage() {
@@ -75,6 +108,7 @@ function fillRow() {
   find("row").value = state.row;
   find("row-verdict").replaceChildren(...describeVerdict(found),
     ...actual.map((text, i) => html("span", { class: i ? "actual name" : "soft" }, text)));
+  find("row-reason").textContent = row.reason ? `Shown because: ${row.reason}.` : "";
   let at = start;
   const steps = listContributions(splitTerms(found.contributions), found.contributions, row);
   const items = steps.map(([name, note, value, link]) => {
@@ -93,18 +127,29 @@ function writeActual({ actual }) {
 
 // The intercept or the score of a waterfall: a mark without a bar.
 function makeMark(name, value) {
-  return { name, from: value, to: value, value, text: writeNumber(value, 4), look: "plain" };
+  return { name, from: value, to: value, value, text: writeScore(value), look: "plain" };
+}
+
+// A contribution; to the log of a target it is a factor of the target.
+function writeChange(value) {
+  return model.transform in FACTORS ? `× ${writeNumber(FACTORS[model.transform](value))}` : writeSigned(value);
+}
+
+// The intercept or a score, in the unit of the target.
+function writeScore(score) {
+  return model.transform ? writeNumber(toTarget(model, score), 4) : writeNumber(score, 4);
 }
 
 function makeBar(name, note, value, link, from, to) {
-  const text = Math.abs(value) < 1e-10 * findReach() ? "0" : writeSigned(value);
+  const text = Math.abs(value) < 1e-10 * findReach() ? "0" : writeChange(value);
   return { name, note, link, from, to, value, text, look: value > 0 ? "positive" : "negative" };
 }
 
 function listenToRows() {
   if (!model.rows) return;
   const actual = (row) => (row.actual === null ? "" : ` (actual ${shorten(writeActual(row), 24)})`);
-  const options = model.rows.map((row, i) => html("option", { value: i }, `${row.index}${actual(row)}`));
+  const reason = (row) => (row.reason ? `: ${shorten(row.reason, 60)}` : "");
+  const options = model.rows.map((row, i) => html("option", { value: i }, `${row.index}${reason(row)}${actual(row)}`));
   const choose = (row) => {
     state.row = (row + model.rows.length) % model.rows.length;
     fillRow();
@@ -161,14 +206,18 @@ function openField(column, c) {
     if (missing.checked) last = state.values[c];
     changeValue(c, missing.checked ? null : last, true);
   });
+  const note = html("span", { class: "warning", id: `note-${c}` });
+  input.nodes.at(-1).setAttribute("aria-describedby", note.id);
   fields.set(c, (source) => {
-    missing.checked = state.values[c] === null;
-    input.show(state.values[c], source);
+    const value = state.values[c], isBlank = source && source.value === "";
+    missing.checked = value === null;
+    input.show(value, source);
+    note.textContent = isBlank ? `not a number: the prediction uses ${writeValue(value)}` : describeOutside(column, value);
   });
   fields.get(c)();
   return html("div", { class: "field", "data-column": c },
     html("label", { for: id, class: "name", title: column.name }, column.name), ...input.nodes,
-    html("label", { class: "option" }, missing, " missing"));
+    html("label", { class: "option" }, missing, " missing"), note);
 }
 
 function openSelect(column, c, id) {
@@ -192,6 +241,7 @@ function openNumber(column, c, id) {
   slider.addEventListener("change", () => changeValue(c, read(), true));
   number.addEventListener("input", () => {
     if (Number.isFinite(number.valueAsNumber)) changeValue(c, number.valueAsNumber, true, number);
+    else fields.get(c)(number);
   });
   const show = (value, source) => {
     slider.disabled = number.disabled = value === null;
@@ -221,6 +271,7 @@ function fillWhatIf(isDone) {
     { name: model.classes[k], from: 0, to: share, value: share, text: writeShare(share), look: "plain" }));
   fillBars(find("probabilities"), chances, 0, 1);
   const score = scores[state.output];
+  find("band-note").hidden = !found.band;
   find("sum").replaceChildren(`${nameStart()} ${writeNumber(model.intercept[state.output], 4)} + contributions = `,
     `${shorten(nameScore(), 60)} `, writeFigure(score, writeNumber(score, 4)));
 }
