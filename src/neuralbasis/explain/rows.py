@@ -23,8 +23,9 @@ from ..data.text_numbers import parse_number
 from ..encoding.axis import Axis
 from ..lazy import Lazy
 from ..model.additive_model import AdditiveModel, find_model
-from ..model.card import wrap_card, write_bars
+from ..model.card import write_bars
 from ..model.factors import Contributions
+from ..model.html import wrap_card
 from .explanation import Explanation, Value, plain_values, squeeze, to_python
 
 MANY_COLUMNS = 10_000  # above, only columns that are part of a term are read

@@ -1,6 +1,6 @@
-"""Cards: a fitted model, its scorecards and explained rows as small pieces of HTML for a notebook.
+"""Cards: a fitted model and explained rows as small pieces of HTML for a notebook.
 
-In: a model, a scorecard or rows. Out: HTML without scripts and without references to other files. Text takes the colour
+In: a model or rows. Out: HTML without scripts and without references to other files. Text takes the colour
 of the notebook, and all other colours are readable on white and on black.
 """
 
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from .html import wrap_card
 from .scorecard import score_name, shorten
 from .shapes import LEVEL, QUANTILE, AnyShape, have_evidence
 
@@ -21,17 +22,6 @@ WIDTH, HEIGHT, MARGIN = 190, 78, 3  # of a small shape in pixels
 N_SHAPES, N_BARS, N_LEVELS = 6, 10, 6
 MAX_POINTS = 96  # of a small curve
 OVER_MEMBERS = "± 1 standard deviation over the members"
-STYLE = (
-    ".nbm{font:13px/1.45 system-ui,sans-serif;max-width:640px;color:inherit;background:transparent}"
-    ".nbm b{font-weight:600}.nbm .s{display:flex;flex-wrap:wrap;gap:10px 14px;margin:8px 0}"
-    ".nbm figure{margin:0;width:190px}.nbm figcaption{overflow-wrap:anywhere;line-height:1.3}"
-    ".nbm small{opacity:.75}.nbm svg{display:block;max-width:100%;font:10px system-ui,sans-serif;fill:currentColor}"
-    ".nbm table{border-collapse:collapse;font:inherit;background:transparent;color:inherit;margin:4px 0}"
-    ".nbm th,.nbm td{padding:1px 10px 1px 0;text-align:left;border:0;background:transparent;color:inherit}"
-    ".nbm td.n,.nbm th.n{text-align:right;font-variant-numeric:tabular-nums}"
-    ".nbm pre{white-space:pre;overflow-x:auto;color:inherit;background:transparent;margin:4px 0}"
-    ".nbm summary{cursor:pointer}"
-)
 
 
 def write_card(model: Any, n_shapes: int = N_SHAPES) -> str:
@@ -48,20 +38,6 @@ def write_card(model: Any, n_shapes: int = N_SHAPES) -> str:
     parts += [f"<small>{legend}.</small>"] if shapes else []
     parts += [_write_importances(model, order, importances)]
     return wrap_card("".join(parts))
-
-
-def wrap_card(content: str) -> str:
-    return f'<div class="nbm"><style>{STYLE}</style>{content}</div>'
-
-
-def write_text_card(heading: str, texts: Sequence[tuple[str, str]]) -> str:
-    """Folded blocks of text, each with a title; a single one is open."""
-    is_open = ' open=""' if len(texts) == 1 else ""
-    blocks = "".join(
-        f"<details{is_open}><summary>{escape(title)}</summary><pre>{escape(text)}</pre></details>"
-        for title, text in texts
-    )
-    return wrap_card((f"<pre>{escape(heading)}</pre>" if heading else "") + blocks)
 
 
 def write_bars(rows: Sequence[tuple[str, str, float, str]], header: tuple[str, str, str]) -> str:

@@ -21,6 +21,7 @@ import numpy as np
 from ..data.columns import level_text
 from ..encoding.axis import Axis
 from ..printable import escape
+from .html import write_text_card
 from .interpolation import interpolate_knots
 from .shapes import AnyShape, have_evidence
 from .term_table import CLOSE, STRAIGHT, TermTable, list_cells, make_term_table
@@ -140,8 +141,6 @@ class Scorecard:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from .card import write_text_card
-
         outputs = [shorten(str(label)) for label in self.outputs]
         texts = [_format_table(table, outputs) for table in self.tables]
         return write_text_card(self.heading, [(lines[0], "\n".join(lines[1:])) for lines in texts])
