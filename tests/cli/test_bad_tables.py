@@ -84,8 +84,8 @@ def test_a_ragged_line_is_named(table) -> None:
     with open(name, "a", encoding="utf-8") as file:
         file.write("1,2\n")
     assert fails("fit", name, *FAST) == (
-        f"error: t.csv: line {2 + 2 * N} has 2 values, but the header has 3 names; correct that line, quote values that "
-        "contain ',', or give another --delimiter"
+        f"error: t.csv: line {2 + 2 * N} has 2 values, but the header has 3 names; correct that line, quote values "
+        "that contain ',', or give another --delimiter"
     )
 
 
@@ -120,8 +120,8 @@ def test_excel_and_json_are_read(table, tmp_path) -> None:
 def test_currency_and_percent_are_numbers(table) -> None:
     money = [f"${1000 + 10 * k:,}" for k in range(N)]
     assert notes("fit", table(money=money, share=[f"{k} %" for k in range(N)]), *FAST)[:1] == [
-        "warning: column 'money' holds numbers as text and is read as numbers; '$1,000' is read as 1000; to keep the texts "
-        "as labels, set its feature_types to 'nominal'"
+        "warning: column 'money' holds numbers as text and is read as numbers; '$1,000' is read as 1000; to keep the "
+        "texts as labels, set its feature_types to 'nominal'"
     ]
     axes = neuralbasis.load("t.nbm").encoder.axes
     assert [axis.kind for axis in axes] == ["continuous"] * 3

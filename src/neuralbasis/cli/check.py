@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..data.text_numbers import parse_number, parse_texts
+from ..data.text_numbers import LEADING_ZERO, parse_number, parse_texts
 from .dates import OTHER_DATE
 from .fitting import FEW_ROWS, FEW_VALUES, MANY_LEVELS, count_texts
 from .tables import OpenTable
@@ -62,9 +62,13 @@ def check_table(table: OpenTable, path: str, target: str | None) -> Checks:
     findings = [] if rows >= FEW_ROWS else [Finding("few rows", f"{rows} rows are too few for curves to trust")]
     if target is not None:
         findings += check_target(found[target], target)
+    texts = table.first_texts()
     for name in names:
         if name != target:
             findings += check_column(found[name], name, table.dialect.nulls)
+            if is_number(found[name].type) and any(map(LEADING_ZERO.fullmatch, texts.get(name, []))):
+                text = f"column {name!r} holds codes with leading zeros, which are names rather than numbers"
+                findings.append(Finding("code", text, options=("--feature-types", f"{name}=nominal")))
     findings += find_codes(found, [name for name in names if name != target])
     findings += find_duplicates(found, [name for name in names if name != target])
     if target is not None:
@@ -117,9 +121,6 @@ def _check_texts(counts: dict[str, int], name: str) -> Iterator[Finding]:
     elif facts.have_decimal_commas and not facts.are_numbers:
         text = f"column {name!r} holds numbers with a decimal comma, such as {facts.comma!r}"
         yield Finding("decimal comma", text, options=("--decimal", ","))
-    elif facts.are_numbers and facts.is_padded:
-        text = f"column {name!r} holds codes with leading zeros, which are names rather than numbers"
-        yield Finding("code", text, options=("--feature-types", f"{name}=nominal"))
     elif facts.look_like_numbers and facts.formatted is not None:
         number = parse_number(facts.formatted)
         text = f"column {name!r} holds numbers as text: {facts.formatted!r} is read as {number:.12g}"
@@ -201,7 +202,10 @@ def find_leaks(table: pa.Table, names: Sequence[str], target: str) -> Iterator[F
         X = read_numbers(table[name]) if is_number(kind) else read_codes(table[name])
         quality = cross_val_score(tree, X[:, None], y, scoring=score, cv=3).mean()
         if quality > NEARLY_PERFECT:
-            text = f"column {name!r} alone predicts the target almost perfectly ({word} {quality:.3f}): is it known by then?"
+            size = f"{word} {quality:.3f}"
+            text = (
+                f"column {name!r} alone predicts the target almost perfectly ({size}): is it known before the target?"
+            )
             yield Finding("leak", text, exclude=name)
 
 

@@ -90,6 +90,10 @@ class OpenTable:
             message = f"has more than one column {list_names(repeated)}; give each column a unique name"
             raise CommandError(f"{self.place} {message}")
 
+    def first_texts(self) -> dict[str, list[str]]:
+        """Texts of the first rows as they are written; empty if the table has types of its own."""
+        return {}
+
     def read(self, names: Sequence[str], texts: Collection[str] = ()) -> pa.Table:
         """Read these columns of all rows; types of a CSV file are inferred, except for columns in `texts`."""
         self.require(names)
@@ -138,12 +142,18 @@ class CsvTable(OpenTable):
             head = stream.read(HEAD_BYTES)
             self._stream = io.BufferedReader(_PrefixedStream(head, stream))
             self.delimiter, self.names = _read_header(head, dialect)
+            self._head = head
         if not self.names:
             raise CommandError(f"{self.place} is empty; a CSV file must start with the names of its columns")
 
     @property
     def progress(self) -> float | None:
         return self._file.tell() / max(self._size, 1) if self._size is not None else None
+
+    def first_texts(self) -> dict[str, list[str]]:
+        lines = self._head.decode(self.dialect.encoding, errors="replace").splitlines()[1:-1]  # the last may be cut
+        rows = [row for row in csv.reader(lines, delimiter=self.delimiter) if len(row) == len(self.names)]
+        return dict(zip(self.names, map(list, zip(*rows, strict=True)), strict=False))
 
     def require(self, names: Iterable[str]) -> None:
         names = list(names)
@@ -154,6 +164,8 @@ class CsvTable(OpenTable):
 
     def _read(self, names: list[str], texts: Collection[str]) -> pa.Table:
         found = pa.csv.read_csv(self._stream, **self._options(names, dict.fromkeys(texts, TEXT), True))
+        if any(pa.types.is_binary(kind) for kind in found.schema.types):  # texts that are not in this encoding
+            raise UnicodeError("a value")
         arrays = [self._use_points(column.combine_chunks()) for column in found.columns]
         return pa.table(arrays, names=found.column_names) if self.dialect.decimal == "," else found
 
