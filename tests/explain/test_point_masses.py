@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from neuralbasis.explain import explain_global
-from neuralbasis.explain.point_masses import carry_point_masses, find_point_masses, point_masses
+from neuralbasis.explain import point_masses as masses
 from tests.plot.figures import additive, knots, shape
 
 AGES = np.arange(20.0, 90.0)
@@ -12,13 +12,13 @@ AGES = np.arange(20.0, 90.0)
 
 def find(values, weights=10.0):
     values = np.asarray(values, dtype=float)
-    found = find_point_masses(values, np.broadcast_to(weights, values.shape).astype(float))
+    found = masses.find_point_masses(values, np.broadcast_to(weights, values.shape).astype(float))
     return {mass.value: "apart" if mass.is_apart else "joined" if mass.is_joined else "alone" for mass in found}
 
 
-def with_mass(values, **masses):
-    """The values and weights of 10, except for some."""
-    return values, np.array([masses.get(f"at_{value:g}".replace("-", "minus_"), 10.0) for value in values])
+def with_mass(values, value, weight):
+    """The values, and weights of 10 except for one."""
+    return values, np.where(values == value, weight, 10.0)
 
 
 @pytest.mark.parametrize("codes", [[-9], [-9, -8], [-9, -8, -7], [-99, -9], [-999]])
@@ -44,8 +44,8 @@ def test_zeros_and_a_capped_code_of_a_heavy_tailed_column():
 
 
 def test_a_frequent_value_inside_a_grid_stays_joined():
-    assert find(*with_mass(np.arange(1.0, 100.0), at_40=800.0)) == {40: "joined"}
-    assert find(*with_mass(np.arange(0.0, 100.0), at_0=800.0)) == {0: "joined"}
+    assert find(*with_mass(np.arange(1.0, 100.0), 40, 800.0)) == {40: "joined"}
+    assert find(*with_mass(np.arange(0.0, 100.0), 0, 800.0)) == {0: "joined"}
 
 
 def test_a_frequent_value_between_scattered_values_is_alone():
@@ -83,7 +83,7 @@ def test_weights_and_shares_are_those_of_the_term():
     axis = knots("age", np.r_[-9.0, AGES])
     weights = np.r_[140.0, np.full(70, 8.0)]
     (term,) = explain_global(additive([axis], [shape((0,), [axis], np.zeros(71), weights=weights)])).terms
-    (mass,) = point_masses(term)
+    (mass,) = masses.point_masses(term)
     assert (mass.cell, mass.value, mass.weight, mass.share) == (1, -9.0, 140.0, pytest.approx(0.2))
 
 
@@ -95,5 +95,6 @@ def test_a_pair_takes_the_codes_of_the_main_effects():
     )
     shapes = [shape((0,), [axis], np.zeros(71)), shape((0, 1), [coarse, other], np.zeros((4, 2)))]
     main, pair = explain_global(additive([axis, other], shapes)).terms
-    assert point_masses(pair, 0) == ()
-    assert [(mass.cell, mass.value) for mass in carry_point_masses(point_masses(main), pair, 0)] == [(1, -9.0)]
+    assert masses.point_masses(pair, 0) == ()
+    found = masses.carry_point_masses(masses.point_masses(main), pair, 0)
+    assert [(mass.cell, mass.value) for mass in found] == [(1, -9.0)]

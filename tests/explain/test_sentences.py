@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from neuralbasis.encoding import level_axis
-from neuralbasis.explain import explain_global
-from neuralbasis.explain.sentences import describe_outputs, describe_shape
+from neuralbasis.explain import explain_global, sentences
 from tests.plot.figures import additive, evidence, knots, shape
 
 X = np.arange(0.0, 101.0)
@@ -15,7 +14,7 @@ def say(scores, values=X, spread=0.01, weights=10.0, found=None):
     """The sentence of a curve."""
     axis = knots("age", values)
     shapes = [shape((0,), [axis], scores, spread, weights, evidence=found or evidence())]
-    return describe_shape(explain_global(additive([axis], shapes)).terms[0])
+    return sentences.describe_shape(explain_global(additive([axis], shapes)).terms[0])
 
 
 @pytest.mark.parametrize(
@@ -61,7 +60,7 @@ def test_codes_and_missing_values_stand_apart():
     own = shape(
         (0,), [axis], np.r_[0.5, 0.01, X[20:] / 50], 0.02, np.r_[598, 100, np.full(81, 100)], evidence=evidence()
     )
-    text = describe_shape(explain_global(additive([axis], [own])).terms[0])
+    text = sentences.describe_shape(explain_global(additive([axis], [own])).terms[0])
     assert text == "Rises throughout. Apart: −9 (598 rows) +0.5, no clear effect of −8 (100 rows)."
 
 
@@ -73,7 +72,7 @@ def test_values_are_rounded_to_their_range():
 def say_levels(scores, spread=0.05, weights=100.0):
     axis = level_axis("city", "nominal", ["Bern", "Lima", "Oslo"])
     own = shape((0,), [axis], scores, spread, weights, evidence=evidence())
-    return describe_shape(explain_global(additive([axis], [own])).terms[0])
+    return sentences.describe_shape(explain_global(additive([axis], [own])).terms[0])
 
 
 def test_levels():
@@ -99,17 +98,19 @@ def test_pairs():
     weights = np.array([[5.0, 5.0], [5.0, 5.0], [0.0, 5.0]])  # no rows at the largest score
     own = shape((0, 1), [ages, city], scores, 0.05, weights, evidence=evidence())
     view = explain_global(additive([ages, city], [own])).terms[0]
-    assert describe_shape(view) == (
+    assert sentences.describe_shape(view) == (
         "Beyond the single effects: highest where age is 20 and city is Oslo (+0.5), "
         "lowest where age is 40 and city is Oslo (−0.3)."
     )
     unclear = shape((0, 1), [ages, city], scores, 0.5, weights, evidence=evidence())
     view = explain_global(additive([ages, city], [unclear])).terms[0]
-    assert describe_shape(view) == "No clear effect beyond the single effects."
+    assert sentences.describe_shape(view) == "No clear effect beyond the single effects."
 
 
 def test_each_score_has_its_own_sentence():
     axis = knots("age", X)
     own = shape((0,), [axis], np.column_stack([X, -X, 0 * X]), 0.1, evidence=evidence(n_outputs=3))
-    found = describe_outputs(explain_global(additive([axis], [own], "mlogit", np.array(["a", "b", "c"]))).terms[0])
+    found = sentences.describe_outputs(
+        explain_global(additive([axis], [own], "mlogit", np.array(["a", "b", "c"]))).terms[0]
+    )
     assert found == ["Rises throughout.", "Falls throughout.", "No clear rise or fall."]

@@ -86,7 +86,7 @@ def find_point_masses(knots: np.ndarray, weights: np.ndarray) -> tuple[PointMass
     low = _count_apart(knots, shares)
     end = len(knots) - _count_apart(-knots[low:][::-1], shares[low:][::-1])
     frequent = _list_frequent(shares, low, end)
-    steps = np.diff(knots[low:end] / 2) * 2
+    steps = np.diff(knots[low:end] / 2)
     alone = {i for i in frequent if not _is_on_grid(steps, i - low)}
     low, end = low + (low in alone), end - (end - 1 in alone)  # a frequent end of the range is apart too
     make = partial(_make_mass, knots, weights, shares)
@@ -115,7 +115,7 @@ def _count_apart(knots: np.ndarray, shares: np.ndarray) -> int:
 
 def _count_first(knots: np.ndarray, shares: np.ndarray, limit: int) -> int:
     """How many values there are before the first gap that sets them apart; 0 if there is no such gap."""
-    gaps = np.diff(knots / 2) * 2  # halved: the range of huge knots must not overflow
+    gaps = np.diff(knots / 2)  # halved: the range of huge knots must not overflow
     for count in range(1, min(limit, len(gaps) - 1) + 1):
         gap, others, share = gaps[count - 1], gaps[count:], shares[:count].max()
         distance, usual = gap / others.sum(), _find_usual_gap(others)
