@@ -1,13 +1,13 @@
 """axe-core finds no serious violation on the page; `make programs` installs it."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from tests.report.pages import make_model, needs_browser, rows_of
+from tests.report.pages import needs_browser
 from tests.report.test_scoring import score
 
 AXE = Path(sys.prefix, "share", "axe-core", "axe.min.js")
@@ -20,13 +20,14 @@ VIOLATIONS = """axe.run({ resultTypes: ["violations"] }).then(({ violations }) =
 @pytest.mark.skipif(not AXE.exists(), reason="no axe-core: `make programs` installs it with npm")
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("kind", ["logit", "identity"])
-def test_no_serious_violation(kind, dark, open_page):
-    model = make_model(kind)
-    _, table = rows_of(model, 60)
-    rng = np.random.default_rng(0)
-    y = model.predict(table) if kind == "logit" else model.predict(table) + rng.normal(size=60)
-    page = open_page(model, table, y, dark=dark)
-    assert "scored" in score(page, pd.DataFrame(table).replace("never seen", "nearly seen").to_csv(index=False))
+def test_no_serious_violation(kind, dark, fitted, open_page):
+    estimator, frame, y = fitted
+    model = estimator.model_
+    if kind == "logit":
+        model = replace(model, link="logit", classes=np.array(["no", "yes"], dtype=object), residuals=())
+        y = model.predict(frame[::-1].reset_index(drop=True))  # most of them are wrong
+    page = open_page(model, frame, y, dark=dark)
+    assert "scored" in score(page, frame.head(40).replace("Oslo", "oslo").to_csv(index=False))
     page.set('[data-column="0"] [type=number]', 1e6, "input")  # a note about a value outside the data
     assert any(page.read("#whatif .warning"))
     for section in ("overview", "terms", "check", "rows", "whatif", "files"):
