@@ -1,6 +1,7 @@
 """Progress bars appear in a terminal after three seconds, and nowhere else unless requested."""
 
 import os
+import struct
 import subprocess
 import sys
 
@@ -19,7 +20,9 @@ with open_bar(100, "stage", "step", shown=False) as bar:
 def run_in_terminal(n_steps: int, **variables: str) -> str:
     """What a process with a terminal as its stderr writes there."""
     pty = pytest.importorskip("pty")
+    fcntl, termios = pytest.importorskip("fcntl"), pytest.importorskip("termios")
     reader, writer = pty.openpty()
+    fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))  # lines and columns
     environment = {**os.environ, **variables}
     process = subprocess.Popen([sys.executable, "-c", CODE, str(n_steps)], stderr=writer, env=environment)
     os.close(writer)
