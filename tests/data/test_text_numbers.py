@@ -59,8 +59,8 @@ def test_facts_of_texts():
     _, facts = column.parse(np.array([1, 2, 2, 9, 0.5, 9]))
     assert (facts.n_numbers, facts.n_others, facts.are_numbers) == (5.0, 0.5, True)
     _, more = Column("x", None, np.array([0, 1, 1], dtype=np.int32), ("07", "b")).parse()
-    assert astuple(more) == (1.0, 2.0, True, None, "b")
-    assert astuple(facts + more) == (6.0, 2.5, True, "1,200", "low")
+    assert astuple(more) == (1.0, 2.0, True, None, "b", 0.0, None)
+    assert astuple(facts + more) == (6.0, 2.5, True, "1,200", "low", 0.0, None)
 
 
 @pytest.mark.parametrize(

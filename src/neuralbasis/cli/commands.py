@@ -315,12 +315,14 @@ def demo(output: str, force: bool) -> None:
     two cores and downloads nothing.
     """
     from .demo import COMMANDS, demonstrate, list_results
+    from .demo_page import write_page
 
     folder = Path(output)
     check_new(str(folder / "index.html"), "--output", force)
     folder.mkdir(parents=True, exist_ok=True)
-    results = demonstrate(folder, lambda text: echo(text, err=True)).results
-    echo(formatting.align(list_results(results), left=(0, 4)))
+    found = demonstrate(folder, lambda text: echo(text, err=True))
+    write_page(folder / "index.html", found)
+    echo(formatting.align(list_results(found.results), left=(0, 4)))
     echo(f"\nOpen {folder / 'index.html'}: the curves that were found beside the true ones.\n")
     echo(f"On your own table:\n\n{COMMANDS}")
 

@@ -104,9 +104,7 @@ def simulate(n_rows: int, seed: int) -> Patients:
 
 
 def demonstrate(folder: Path, tell: Callable[[str], None]) -> Demonstration:
-    """Fit and compare, and write the files; `tell` prints a line."""
-    from .demo_page import write_page
-
+    """Fit and compare, and write all files but `index.html`; `tell` prints a line."""
     train, test = simulate(N_TRAIN, seed=0), simulate(N_TEST, seed=1)
     tell(f"{N_TRAIN:,} simulated patients with pneumonia; the first fit on a machine compiles for about 15 seconds")
     estimator = neuralbasis.NeuralBasisClassifier(preset="fast", verbose=False)
@@ -120,7 +118,6 @@ def demonstrate(folder: Path, tell: Callable[[str], None]) -> Demonstration:
     model.save(folder / "patients.nbm")
     rows = test.to_arrow(N_NEW)
     neuralbasis.report.write(folder / "model.html", model, rows.drop_columns([TARGET]), test.y[:N_NEW], title=TITLE)
-    write_page(folder / "index.html", found)
     return found
 
 

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..explain import explain_global
-from ..explain.terms import TermView
 from ..model.additive_model import AdditiveModel
+from ..model.shapes import AnyShape
 from ..serialization.temporary_file import replace_when_done
 from .demo import COMMANDS, EFFECTS, N_TEST, TITLE, Demonstration, Patients, pair_effect
 
@@ -94,25 +93,25 @@ def write_page(path: Path, shown: Demonstration) -> None:
 
 def _figure(shown: Demonstration, name: str) -> str:
     title, sentence = PANELS[name]
-    view = explain_global(shown.model).find(name)
-    draw = draw_curve if view.axes[0].levels is None else draw_levels
-    picture, distance = draw(view, shown.train, name)
+    shape = shown.model.shapes[shown.model.term_names.index(name)]
+    draw = draw_curve if shape.axes[0].levels is None else draw_levels
+    picture, distance = draw(shape, shown.train, name)
     facts = f"On average {distance:.2f} from the truth."
     label = html.escape(f"{title}: true and found contribution to the log odds of dying")
     svg = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">{picture}</svg>'
     return f"<figure><h3>{title}</h3>{svg}<figcaption>{sentence} <span>{facts}</span></figcaption></figure>"
 
 
-def draw_curve(view: TermView, train: Patients, name: str) -> tuple[str, float]:
+def draw_curve(shape: AnyShape, train: Patients, name: str) -> tuple[str, float]:
     """A curve of numbers, and the mean distance of the found from the true curve over the training rows."""
     values = train.columns[name]
     values = values[~np.isnan(values)]
     low, high = np.quantile(values, [0.002, 0.998])
-    knots = view.axes[0].knots
+    knots = shape.axes[0].knots
     x = np.unique(np.concatenate([np.linspace(low, high, 160), knots[(knots >= low) & (knots <= high)]]))
     centre = EFFECTS[name](values).mean()
-    found, spread = (np.interp(x, knots, table[1:-1, 0]) for table in (view.scores, view.spread))
-    distance = np.abs(np.interp(values, knots, view.scores[1:-1, 0]) - EFFECTS[name](values) + centre).mean()
+    found, spread = (np.interp(x, knots, table[1:-1, 0]) for table in (shape.scores, shape.spread))
+    distance = np.abs(np.interp(values, knots, shape.scores[1:-1, 0]) - EFFECTS[name](values) + centre).mean()
     return draw_lines(x, [Line(found, EFFECTS[name](x) - centre, spread)], values), float(distance)
 
 
@@ -134,11 +133,11 @@ def draw_lines(x: np.ndarray, lines: Sequence[Line], values: np.ndarray) -> str:
     return "".join(parts)
 
 
-def draw_levels(view: TermView, train: Patients, name: str) -> tuple[str, float]:
+def draw_levels(shape: AnyShape, train: Patients, name: str) -> tuple[str, float]:
     """A point with its interval for each level, and the mean distance of the found from the true values."""
-    levels, values = view.axes[0].levels or (), train.columns[name]
+    levels, values = shape.axes[0].levels or (), train.columns[name]
     truth = EFFECTS[name](np.array(levels)) - EFFECTS[name](values).mean()
-    found, spread = view.scores[1:-1, 0], view.spread[1:-1, 0]
+    found, spread = shape.scores[1:-1, 0], shape.spread[1:-1, 0]
     shares = np.array([np.mean(values == level) for level in levels])
     frame = Frame((-0.5, len(levels) - 0.5), _widen(np.concatenate([found - 2 * spread, found + 2 * spread, truth])))
     parts, base = frame.draw_axes(False), HEIGHT - BOTTOM

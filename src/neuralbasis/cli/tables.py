@@ -245,7 +245,7 @@ class SourceTable(OpenTable):
         return (batch for piece in pieces for batch in self.source.read(piece, list(types), BATCH_ROWS))
 
 
-class ReadTable(OpenTable):
+class WholeTable(OpenTable):
     """A table that was read whole, from Excel or JSON; its own column types are kept."""
 
     def __init__(self, path: str, table: pa.Table, dialect: Dialect):
@@ -265,7 +265,7 @@ def read_file(path: str, file: IO[bytes], dialect: Dialect) -> OpenTable:
     if suffix in (".parquet", ".pq"):
         return ParquetTable(path, file, dialect)
     if suffix in READERS:
-        return ReadTable(path, READERS[suffix](path), dialect)
+        return WholeTable(path, READERS[suffix](path), dialect)
     if suffix in (".xls", ".ods", ".sas7bdat", ".sav", ".dta"):
         raise CommandError(f"{path} is a {suffix} file, which cannot be read; save the table as CSV or .xlsx")
     return CsvTable(path, file, dialect)

@@ -206,40 +206,6 @@ function openFrame(box, across, up, names, write) {
   return { picture, x, y };
 }
 
-// Mean prediction against the observed mean, a dot for each bin.
-function drawCalibration(box, bins, names) {
-  const ends = bins.flatMap(([predicted, actual, error]) => [predicted, actual - 2 * error, actual + 2 * error]);
-  const limits = widen(Math.min(...ends), Math.max(...ends));
-  const { picture, x, y } = openFrame(box, limits, limits, names);
-  picture.append(drawLine(x(limits[0]), y(limits[0]), x(limits[1]), y(limits[1]), "ideal"));
-  picture.append(drawPath(bins.map(([predicted, actual]) => [x(predicted), y(actual)]), "thin"));
-  for (const [predicted, actual, error, rows] of bins) {
-    const at = x(predicted), dot = drawDot(at, y(actual), 4.5, "dot");
-    const text = `predicted ${writeNumber(predicted)}, observed ${writeNumber(actual)} (${rows} rows)`;
-    dot.append(svg("title", {}, text));
-    picture.append(drawLine(at, y(actual - 2 * error), at, y(actual + 2 * error), "whisker"), dot);
-  }
-}
-
-function drawResiduals(box, points, names) {
-  const predicted = points.map((point) => point[0]), reach = Math.max(...points.map((point) => Math.abs(point[1])));
-  const limits = widen(Math.min(...predicted), Math.max(...predicted));
-  const { picture, x, y } = openFrame(box, limits, widen(-reach, reach), names);
-  for (const [prediction, residual] of points) picture.append(drawDot(x(prediction), y(residual), 2.5, "speck"));
-}
-
-// Rows by predicted probability: rows of the class above the line, the others below it.
-function drawSeparation(box, [inside, outside], names) {
-  const reach = Math.max(...inside, ...outside);
-  const write = (value) => writeNumber(Math.abs(value));
-  const { picture, x, y } = openFrame(box, [0, 1], widen(-reach, reach), names, write);
-  inside.forEach((count, i) => {
-    const left = x(i / inside.length) + 1, width = x((i + 1) / inside.length) - 1 - left;
-    picture.append(drawRect(left, y(count), width, y(0) - y(count), "positive"));
-    picture.append(drawRect(left, y(0), width, y(-outside[i]) - y(0), "negative"));
-  });
-}
-
 // Bars beside names, all on one scale; existing lines are reused, which animates their bars.
 function fillBars(list, items, low, high) {
   const share = (width) => `${((100 * width) / (high - low || 1)).toFixed(3)}%`;
