@@ -4,17 +4,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from neuralbasis.report.row_choice import choose_rows
-from neuralbasis.report.rows import add_margins
 from tests.report.pages import make_model, needs_browser, read_page, rows_of, write_page
 
 
-def choose(model, table, y=None, rows=None, transform=None):
-    columns = model.find_columns(table)
-    return dict(choose_rows(model, columns, y, rows, transform))
+@pytest.fixture
+def choose(tmp_path):
+    """The rows on the page of a model, each with its reason."""
+
+    def choose_them(*arguments, **options):
+        rows = read_page(write_page(tmp_path, *arguments, **options))[1]["rows"]
+        return {row["index"]: row["reason"] for row in rows}
+
+    return choose_them
 
 
-def test_rows_of_a_regression():
+def test_rows_of_a_regression(choose):
     model = make_model("identity")
     _, table = rows_of(model, 200)
     scores = model.predict(table)
@@ -30,7 +34,7 @@ def test_rows_of_a_regression():
     assert "middle prediction" in found[int(order[100])]
 
 
-def test_rows_of_two_classes():
+def test_rows_of_two_classes(choose):
     model = make_model("logit")
     _, table = rows_of(model, 200)
     probability = model.predict_proba(table)[:, 1]
@@ -46,7 +50,7 @@ def test_rows_of_two_classes():
     assert not any("wrong" in reason for reason in without.values())
 
 
-def test_rows_of_three_classes():
+def test_rows_of_three_classes(choose):
     model = make_model("mlogit")
     _, table = rows_of(model, 200)
     probability = model.predict_proba(table)
@@ -56,7 +60,7 @@ def test_rows_of_three_classes():
     assert "least decided" in found[int(probability.max(axis=1).argmin())]
 
 
-def test_the_error_of_a_transformed_target_is_relative():
+def test_the_error_of_a_transformed_target_is_relative(choose):
     model = make_model("identity")
     _, table = rows_of(model, 200)
     scores = model.predict(table)
@@ -68,17 +72,16 @@ def test_the_error_of_a_transformed_target_is_relative():
         choose(model, table, np.r_[-1.0, y[1:]], transform="log")
 
 
-def test_small_tables_and_requested_rows_have_no_reasons():
+def test_small_tables_and_requested_rows_have_no_reasons(choose):
     model = make_model("logit")
     _, table = rows_of(model, 8)
     assert choose(model, table) == dict.fromkeys(range(8), "")
     assert choose(model, table, rows=[-1, 2]) == {7: "", 2: ""}
 
 
-def test_margins_of_grouped_columns(fitted):
+def test_margins_of_grouped_columns(fitted, tmp_path):
     model, frame, _ = fitted
-    columns = [{}, {}]
-    add_margins(columns, model.model_)
+    columns = read_page(write_page(tmp_path, model))[1]["columns"]
     age = model.model_.encoder.axes[0]
     assert 97 < len(age.knots) <= 193  # fewer than the 300 distinct values
     assert columns[0]["margins"] == [age.knots[1] - age.knots[0], age.knots[-1] - age.knots[-2]]

@@ -121,8 +121,8 @@ def _count_cells(codes: np.ndarray, probability: np.ndarray) -> dict[str, Any]:
 def list_thresholds() -> np.ndarray:
     """Round thresholds from 0 to 1: steps of 0.5 % between 1 % and 99 %, finer ones outside.
 
-    >>> found = list_thresholds()
-    >>> found[:3].tolist(), found[len(found) // 2], len(found)
+    >>> found = list_thresholds().tolist()
+    >>> found[:3], found[len(found) // 2], len(found)
     ([0.0, 0.0001, 0.0002], 0.5, 235)
     """
     low = np.concatenate([[0.0], np.arange(1, 10) / 10_000, np.arange(1, 10) / 1_000])
