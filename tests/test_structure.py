@@ -16,13 +16,13 @@ import pytest
 from tests.structure import ROOT, count_loose, list_constants
 
 LIMITS = {
-    "lines of Python in src": 33_300,
+    "lines of Python in src": 36_900,
     "files over 450 lines": 0,
     "numeric constants on the fit path": 75,
     "configuration typed Any": 0,
     "class names used twice": 0,
     "constructor parameters": 24,
-    "internal names imported by tests": 154,
+    "internal names imported by tests": 158,
 }
 
 
