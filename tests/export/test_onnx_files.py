@@ -104,7 +104,8 @@ def test_a_file_is_replaced_whole(tmp_path):
     model = build_named(["x"])
     target = tmp_path / "model.onnx"
     target.write_bytes(b"old")
-    proto = to_onnx(model, target)
+    proto = to_onnx(model)
+    assert to_onnx(model, target) == target
     assert onnx.load(target) == proto
     to_onnx(model, str(target))
     assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]

@@ -61,7 +61,8 @@ def test_columns_without_terms_are_not_exported() -> None:
 def test_a_file_has_the_text_and_replaces_an_older_one(write, name: str, tmp_path: Path) -> None:
     model = CASES["nasty"](np.random.default_rng(0))
     (tmp_path / name).write_text("old")
-    assert write(model, tmp_path / name) == (tmp_path / name).read_bytes().decode()
+    assert write(model, tmp_path / name) == tmp_path / name
+    assert (tmp_path / name).read_bytes().decode() == write(model)
     assert [path.name for path in tmp_path.iterdir()] == [name]
     with pytest.raises(FileNotFoundError, match=r"the folder .* does not exist"):
         write(model, tmp_path / "none" / name)
