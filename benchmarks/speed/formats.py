@@ -125,7 +125,7 @@ def save_sqlite(model: Any, folder: Path, sizes: Sizes) -> tuple[Path, Engine]:
     from neuralbasis.export import to_sql
 
     base = sqlite3.connect(":memory:")
-    query = to_sql(model, folder / "model.sqlite.sql")
+    query = to_sql(model, folder / "model.sqlite.sql").read_text(encoding="utf-8")
 
     def predict(rows: np.ndarray) -> np.ndarray:
         if not base.execute("SELECT 1 FROM sqlite_master").fetchall():  # at the first call, which is not timed
@@ -144,7 +144,7 @@ def save_duckdb(model: Any, folder: Path, sizes: Sizes) -> tuple[Path, Engine]:
     from neuralbasis.export import to_sql
 
     base = duckdb.connect()
-    query = to_sql(model, folder / "model.duckdb.sql", dialect="duckdb")
+    query = to_sql(model, folder / "model.duckdb.sql", dialect="duckdb").read_text(encoding="utf-8")
 
     def predict(rows: np.ndarray) -> np.ndarray:
         columns = {name: rows[:, index] for index, name in enumerate(model.encoder.names)}

@@ -310,4 +310,4 @@ def test_hostile_names_do_nothing(open_page):
 def test_pages_without_pictures_hide_both_sections(open_page):
     page = open_page(make_model())
     shown = page.run("[...document.querySelectorAll('section')].filter((one) => !one.hidden).map((one) => one.id)")
-    assert shown == ["overview", "terms", "whatif"]
+    assert shown == ["overview", "terms", "whatif", "files"]

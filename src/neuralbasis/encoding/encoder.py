@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
@@ -78,17 +78,6 @@ class Encoder:
     def take(self, features: Sequence[int]) -> Encoder:
         """The encoder of some columns."""
         return Encoder(tuple(self.axes[feature] for feature in features))
-
-    def warn_if_unseen(
-        self, numbers: np.ndarray, read_column: Callable[[int], Column], features: Sequence[int] | None = None
-    ) -> None:
-        """Warn of columns with mostly unseen levels; `numbers` (N, D) are those of all columns, or of `features`."""
-        if len(numbers) < 20:  # they may hold mostly unseen levels by chance
-            return
-        for position, index in enumerate(range(len(self.axes)) if features is None else features):
-            found = numbers[:, position]
-            if self.axes[index].is_level and np.count_nonzero(found == -1) > 0.5 * np.count_nonzero(found >= -1):
-                warn_if_unseen(self.axes[index], read_column(index))
 
     def numbers(self, columns: Columns, features: Sequence[int] | None = None) -> Any:
         """(N, D) Numbers of columns in this encoder's order, or of `features`; sparse if the table is sparse."""

@@ -9,6 +9,7 @@ In: a TermView, or knots and training weights. Out: a record for each point mass
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -118,7 +119,8 @@ def _count_first(knots: np.ndarray, shares: np.ndarray, limit: int) -> int:
     gaps = np.diff(knots / 2)  # halved: the range of huge knots must not overflow
     for count in range(1, min(limit, len(gaps) - 1) + 1):
         gap, others, share = gaps[count - 1], gaps[count:], shares[:count].max()
-        distance, usual = gap / others.sum(), _find_usual_gap(others)
+        distance = float(gap) / max(float(others.sum()), sys.float_info.min)  # differences of tiny knots vanish
+        usual = _find_usual_gap(others)
         if all(map(_looks_like_code, knots[:count].tolist())):
             is_few = len(others) + 1 < MIN_OTHERS
             is_apart = distance >= (FAR if is_few else FAR_CODE) or (

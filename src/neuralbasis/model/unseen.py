@@ -25,13 +25,12 @@ def warn_if_unseen(
 
     Few rows are reported only if their levels differ from known ones by case or spaces.
     """
-    is_unseen = numbers == -1
-    if not is_unseen.any():
-        return
     for position, index in enumerate(range(len(axes)) if features is None else features):
-        axis = axes[index]
-        n_unseen, n_known = int(is_unseen[:, position].sum()), int((numbers[:, position] >= 0).sum())
-        if axis.is_level and n_unseen > n_known and (message := _describe(axis, read_column(index), len(numbers))):
+        if not (axis := axes[index]).is_level:
+            continue
+        found = numbers[:, position]
+        is_mostly_new = np.count_nonzero(found == -1) > np.count_nonzero(found >= 0)
+        if is_mostly_new and (message := _describe(axis, read_column(index), len(numbers))):
             warnings.warn(message, stacklevel=6)
 
 
