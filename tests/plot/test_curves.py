@@ -261,6 +261,30 @@ def test_a_curve_in_a_cut_tail_does_not_run_into_the_strip_of_missing_values():
         assert axes.transData.inverted().transform((box.x0, box.y0))[0] == pytest.approx(strip)
 
 
+def test_special_codes_have_markers_in_the_strip_and_no_line_leads_to_them():
+    axis = knots("months", [-9.0, -8.0, *range(100), 99_999.0])
+    scores = np.r_[3.0, 2.5, np.linspace(1, -1, 100), 4.0]
+    weights = np.r_[60.0, 20.0, np.full(100, 4.0), 20.0]
+    axes = plot.shapes(additive([axis], [shape((0,), [axis], scores, weights=weights)])).axes[0]
+    markers = [line for line in axes.lines if line.get_marker() == "D"]
+    assert [float(line.get_ydata()[0]) for line in markers] == [3.0, 2.5, 4.0]
+    assert [text.get_text() for text in axes.texts] == ["−9: 12%", "−8: 4%", "99,999: 4%"]
+    (line,) = lines_of(axes)
+    assert (line.get_xdata().min(), line.get_xdata().max()) == (0.0, 99.0)
+    assert axes.get_xlim()[0] < markers[0].get_xdata()[0] < markers[2].get_xdata()[0] < 0
+    assert axes.get_xlim()[1] < 105
+
+
+def test_a_value_without_rows_beside_it_is_not_joined_to_the_curve():
+    axis = knots("dose", [*np.linspace(0.0, 9.7, 40), 50.0, *np.linspace(90.3, 100, 40)])
+    weights = np.r_[np.full(40, 10.0), 200.0, np.full(40, 10.0)]
+    axes = plot.shapes(additive([axis], [shape((0,), [axis], np.r_[np.zeros(40), 2.0, np.ones(40)], weights=weights)]))
+    (line,) = lines_of(axes.axes[0])
+    assert np.flatnonzero(np.isnan(line.get_xdata())).tolist() == [40, 42]
+    (dot,) = [line for line in axes.axes[0].lines if line.get_marker() == "o"]
+    assert (dot.get_xdata().tolist(), dot.get_ydata().tolist()) == ([50.0], [2.0])
+
+
 def test_y_range_includes_the_missing_value():
     model = ramp()
     scores, weights = model.shapes[0].scores.copy(), model.shapes[0].weights.copy()
@@ -394,12 +418,11 @@ def test_the_background_has_the_same_scale_in_every_panel():
 def test_the_background_shows_no_rows_between_a_code_and_the_other_values():
     axis = knots("score", [-9.0, *np.arange(300, 400)])
     weights = np.r_[50.0, np.full(100, 5.0)]
-    at, grey = background_of(
-        plot.shapes(additive([axis], [shape((0,), [axis], np.zeros(101), weights=weights)])).axes[0]
-    )
-    assert grey[(at > 10) & (at < 280)].max() == 0.0
-    assert grey[0] > 0.1
-    assert grey[at > 310].min() > 0.1
+    axes = plot.shapes(additive([axis], [shape((0,), [axis], np.zeros(101), weights=weights)])).axes[0]
+    at, grey = background_of(axes)
+    assert at.min() > 300
+    assert grey.min() > 0.1
+    assert [text.get_text() for text in axes.texts] == ["−9: 9.09%"]
 
 
 def test_two_values_are_the_ticks():

@@ -4,7 +4,7 @@ The thick line is the table. The darker band is the 95 % band for each value, th
 whole curve. Without evidence, faint lines are the members; with many classes, a band of one standard deviation replaces
 them. Levels are horizontal bars, labelled with their training rows. A term without a clear effect is grey. The
 background of a curve is darker where there are more training rows, by the same scale in every panel, and white where
-there are none. Missing values have a marker in a strip at the left.
+there are none. Missing values and special codes have markers in a strip at the left.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from ..explain.point_masses import point_masses
 from .canvas import COLOURS, FAINT, GREY, bar_style, line_style
 from .plot_axis import FEW_KNOTS, PlotAxis, cell_edges, draw_plot_axis, make_bar_axis, make_plot_axis
 from .scale import Band, ScaledTerm
@@ -26,7 +27,7 @@ N_BARS = 30  # bars of the density of a continuous column
 DARKEST = 0.25  # grey of a bar with at least MANY of the rows
 MANY = 0.2  # share of all rows
 MAX_MEMBER_CURVES = 3  # with more curves in a panel, their members overlap
-MIN_MISSING = 0.02  # share of the rows from which on the band of missing values is always inside the panel
+MIN_APART = 0.02  # share of the rows from which on the band of a value in the strip is always inside the panel
 INNER_SHADE, OUTER_SHADE = 0.3, 0.16  # opacity of the bands; the inner one is drawn over the outer one
 
 
@@ -65,10 +66,10 @@ class Curve:
         """Lowest and highest drawn value, including members and bands."""
         scaled, axis = self.scaled, self.plot_axis
         cells, drawn = axis.cells[(axis.positions >= axis.low) & (axis.positions <= axis.high)], [scaled.base]
-        if axis.has_missing:  # few rows with missing values have a wide band, which would flatten all curves
-            drawn += [scaled.mean[:1]]
-            is_many = scaled.term.weights[0] >= MIN_MISSING * scaled.term.weights.sum()
-            cells = np.r_[0, cells] if is_many else cells
+        for cell, _ in axis.apart:  # few rows with missing values have a wide band, which would flatten all curves
+            drawn += [scaled.mean[[cell]]]
+            is_many = scaled.term.weights[cell] >= MIN_APART * scaled.term.weights.sum()
+            cells = np.r_[cell, cells] if is_many else cells
         drawn += [end[cells] for band in (scaled.inner, scaled.outer) if band is not None for end in band]
         drawn += [] if scaled.members is None else [scaled.members[cells]]
         return min(float(part.min()) for part in drawn), max(float(part.max()) for part in drawn)
@@ -77,9 +78,10 @@ class Curve:
 def make_curve(scaled: ScaledTerm, colour_indices: Sequence[int], n_curves: int = 0) -> Curve:
     """`n_curves`: number of curves in the panel, if other models are drawn too."""
     axis, weights = scaled.term.axes[0], scaled.term.weights
-    plot_axis = (
-        make_bar_axis(axis, weights, scaled.mean - scaled.base) if axis.is_level else make_plot_axis(axis, weights)
-    )
+    if axis.is_level:
+        plot_axis = make_bar_axis(axis, weights, scaled.mean - scaled.base)
+    else:  # several models may have other codes
+        plot_axis = make_plot_axis(axis, weights, () if n_curves else point_masses(scaled.term))
     if plot_axis.labels is not None or (n_curves or len(scaled.base)) > MAX_MEMBER_CURVES:
         scaled = replace(scaled, members=None)
     if n_curves > 1 or len(scaled.base) > 1:  # colours distinguish the curves, and two bands for each would overlap
@@ -118,34 +120,35 @@ def draw_background(axes: Axes, curve: Curve) -> None:
     if curve.is_flipped:
         axes.set_ylim(plot_axis.high, plot_axis.low)  # the first level is on top
         axes.tick_params(axis="y", length=0)
-    if plot_axis.has_missing:
-        draw_strip(axes, plot_axis, float(term.weights[0] / term.weights.sum()))
+    if plot_axis.apart:
+        draw_strip(axes, plot_axis, term.weights)
 
 
-def draw_strip(axes: Axes, plot_axis: PlotAxis, share: float) -> None:
-    """The strip for missing values, left of a line, with their share of the rows."""
-    left, right = plot_axis.strip
-    axes.axvline(right, color=GREY, linewidth=0.6)
-    axes.set_xlim(left, plot_axis.high)
+def draw_strip(axes: Axes, plot_axis: PlotAxis, weights: np.ndarray) -> None:
+    """The strip for missing values and special codes, left of a line, with their shares of the training weight."""
+    axes.axvline(plot_axis.low, color=GREY, linewidth=0.6)
+    axes.set_xlim(plot_axis.strip[0], plot_axis.high)
     place: dict[str, Any] = {"transform": axes.get_xaxis_transform(), "rotation": 90, "ha": "center", "va": "top"}
-    axes.text(left + 0.25 * (right - left), 0.98, f"missing {100 * share:.3g}%", fontsize=7, color=GREY, **place)
+    for (cell, name), (left, right) in zip(plot_axis.apart, plot_axis.slots, strict=True):
+        text = f"{name}{'' if cell == 0 else ':'} {100 * weights[cell] / weights.sum():.3g}%"
+        axes.text(left + 0.25 * (right - left), 0.98, text, fontsize=7, color=GREY, **place)
 
 
 def keep_off_strip(artist: Any, axes: Axes, plot_axis: PlotAxis) -> None:
-    """Clip what is drawn through knots in a cut tail: it must not run into the strip for missing values."""
+    """Clip what is drawn through knots in a cut tail: it must not run into the strip."""
     from matplotlib.patches import Rectangle
 
-    if plot_axis.has_missing:
+    if plot_axis.apart:
         artist.set_clip_path(
             Rectangle((plot_axis.low, 0), plot_axis.high - plot_axis.low, 1, transform=axes.get_xaxis_transform())
         )
 
 
 def draw_marks(axes: Axes, curve: Curve) -> list[Any]:
-    """Lines or bars, and the markers of missing values; returns a legend handle for each class."""
+    """Lines or bars, and the markers in the strip; returns a legend handle for each class."""
     handles = (_draw_lines if curve.plot_axis.labels is None else _draw_bars)(axes, curve)
-    if curve.plot_axis.has_missing:
-        _draw_missing(axes, curve)
+    for (cell, _), slot in zip(curve.plot_axis.apart, curve.plot_axis.slots, strict=True):
+        _draw_apart(axes, curve, cell, slot)
     return handles
 
 
@@ -221,6 +224,11 @@ def _draw_lines(axes: Axes, curve: Curve) -> list[Any]:
         marker = "." if len(at) <= FEW_KNOTS and not plot_axis.is_stepped else None
         handles += axes.plot(at, mean, linewidth=1.8, marker=marker, markersize=6, **look)
         keep_off_strip(handles[-1], axes, plot_axis)
+        if loose := list(plot_axis.loose):
+            _draw_errors(axes, plot_axis.positions[loose], scaled, plot_axis.cells[loose], k, look["color"])
+            axes.plot(
+                plot_axis.positions[loose], scaled.mean[plot_axis.cells[loose], k], "o", color=look["color"], ms=4
+            )
     return handles
 
 
@@ -257,16 +265,16 @@ def _draw_errors(
                 axes.errorbar(at, mean, yerr=sizes, **look)
 
 
-def _draw_missing(axes: Axes, curve: Curve) -> None:
-    scaled, (left, right) = curve.scaled, curve.plot_axis.strip
+def _draw_apart(axes: Axes, curve: Curve, cell: int, slot: tuple[float, float]) -> None:
+    scaled, (left, right) = curve.scaled, slot
     places = np.linspace(0.5, 0.85, len(scaled.base)) if len(scaled.base) > 1 else [0.65]
     for k, (order, place) in enumerate(zip(curve.colour_indices, places, strict=True)):
         colour = _find_look(scaled, order)["color"]
         look: dict[str, Any] = {"color": colour, "marker": "D", "markersize": 4, "zorder": 3}
         look["markerfacecolor"] = "white" if order >= len(COLOURS) else colour
         at = left + place * (right - left)
-        _draw_errors(axes, at, scaled, 0, k, colour)
-        axes.plot([at], [scaled.mean[0, k]], **look)
+        _draw_errors(axes, at, scaled, cell, k, colour)
+        axes.plot([at], [scaled.mean[cell, k]], **look)
 
 
 def _find_look(scaled: ScaledTerm, order: int) -> dict[str, Any]:

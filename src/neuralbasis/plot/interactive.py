@@ -115,8 +115,11 @@ def _draw_main(scale: Scale, curve: Curve, title: str) -> Any:
         at, line = axis.polyline(values[axis.cells])
         look = {"color": colour, "width": 2.5, "dash": DASHES[order % len(DASHES)]}
         figure.add_trace(go.Scatter(x=at, y=line, mode="lines", name=label, line=look))
-        if axis.has_missing:
-            _add_missing(figure, axis, [float(values[0])], [colour], f"missing: {label}")
+        for (cell, name), slot in zip(axis.apart, axis.slots, strict=True):
+            _add_apart(figure, axis, slot, [float(values[cell])], [colour], f"{name}: {label}")
+        if loose := list(axis.loose):
+            dots = go.Scatter(x=axis.positions[loose], y=values[axis.cells[loose]], mode="markers", showlegend=False)
+            figure.add_trace(dots.update(marker={"color": colour, "size": 7}, name=label))
     figure.update_layout(showlegend=not curve.is_flipped or scale.is_multiclass)
     return figure
 
@@ -153,7 +156,7 @@ def _draw_pair(scale: Scale, term: TermView, title: str) -> Any:
         figure.add_trace(go.Scatter(x=at, y=thick, mode="lines", name=label, line={"color": colour, "width": 2.5}))
     if not curves.is_flipped and axis.has_missing:
         colours = [_to_css(look["color"]) for look in curves.looks]
-        _add_missing(figure, axis, curves.missing.tolist(), colours, "missing")
+        _add_apart(figure, axis, axis.strip, curves.missing.tolist(), colours, "missing")
     note = "hollow markers" if curves.is_flipped else "thin lines"
     bars = f"error bars: {total.inner_name}; " if curves.has_bars else ""
     text = (
@@ -198,7 +201,7 @@ def _shade(figure: Any, axis: PlotAxis, weights: np.ndarray, is_coarse: bool) ->
         name=_wrap(ROW_SHADES, 30), yaxis="y2", hoverinfo="skip",
     )  # fmt: skip
     figure.add_trace(bars)
-    start = axis.strip[0] if axis.has_missing else axis.low
+    start = axis.strip[0] if axis.apart else axis.low
     figure.update_layout(
         xaxis_range=[start, axis.high], bargap=0, yaxis={"overlaying": "y2", "tickmode": "auto"},
         yaxis2={"range": [0, 1], "visible": False, "fixedrange": True},
@@ -225,12 +228,13 @@ def _add_members(figure: Any, axis: PlotAxis, members: np.ndarray, colour: str) 
         figure.add_trace(trace)
 
 
-def _add_missing(figure: Any, axis: PlotAxis, values: Sequence[float], colours: Sequence[str], name: str) -> None:
-    left, right = axis.strip
+def _add_apart(
+    figure: Any, axis: PlotAxis, slot: tuple[float, float], values: Sequence[float], colours: Sequence[str], name: str
+) -> None:
     look = {"color": list(colours), "symbol": "diamond", "size": 8}
-    x = [(left + right) / 2] * len(values)
+    x = [sum(slot) / 2] * len(values)
     figure.add_trace(_import_plotly().Scatter(x=x, y=list(values), mode="markers", marker=look, name=name))
-    figure.add_vline(x=right, line={"color": GREY, "width": 0.6})
+    figure.add_vline(x=axis.low, line={"color": GREY, "width": 0.6})
 
 
 def _measure_ends(band: Band | None, values: np.ndarray, cells: np.ndarray) -> dict[str, Any]:

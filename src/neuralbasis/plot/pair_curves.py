@@ -98,7 +98,7 @@ def draw_pair_curves(axes: Axes, curves: PairCurves) -> list[Any]:
         return _draw_markers(axes, curves)
     draw_density(axes, plot_axis, curves.weights, is_coarse=True)
     if plot_axis.has_missing:
-        draw_strip(axes, plot_axis, float(curves.weights[0] / curves.weights.sum()))
+        draw_strip(axes, plot_axis, curves.weights)
     return _draw_lines(axes, curves)
 
 

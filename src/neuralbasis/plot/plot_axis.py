@@ -1,19 +1,23 @@
 """One axis of a plot: which cells of a table are drawn, at which positions, with which labels.
 
 A continuous column is drawn in raw units, each knot at its value. A column of whole numbers is drawn in steps of width
-1. Long tails are cut. If training rows have missing values, the missing cell is drawn in a strip at the low end. Levels
-are drawn at 0, 1, 2, …: on a map the most frequent ones, in the order of the axis; as bars those with the strongest
-effects, sorted by effect unless they have an order of their own, and the missing value after them.
+1. Long tails are cut. Missing values of training rows and special codes (−9, 99999) are drawn in a strip at the left.
+A value without training rows beside it is not joined to others. Levels are drawn at 0, 1, 2, …: on a map the most
+frequent ones, in the order of the axis; as bars those with the strongest effects, sorted by effect unless they have an
+order of their own, and the missing value after them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from ..encoding.axis import Axis
+from ..explain.point_masses import PointMass
 from .canvas import CHARS_PER_INCH, axes_inches, format_value, plain
 
 if TYPE_CHECKING:
@@ -23,7 +27,7 @@ MAX_LEVELS = 12
 FEW_KNOTS = 30  # up to this many knots, each one is marked with a dot
 MAX_STEPS = 60  # up to this many whole numbers are drawn as steps
 TAIL = 0.005  # share of the rows that is cut at each end of a long-tailed column
-STRIP = 0.16  # width of the strip for missing values, as a share of the range
+STRIP, SLOT = 0.16, 0.1  # width of the strip, and of each value in it, as shares of the range
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,24 +42,44 @@ class PlotAxis:
     note: str = ""  # says that knots in the tails lie outside the range
     is_stepped: bool = False  # whether each value is drawn with width 1: levels and whole numbers
     has_missing: bool = False  # whether training rows have missing values
+    codes: tuple[tuple[int, float], ...] = ()  # cells and values of special codes
+    loose: tuple[int, ...] = ()  # indices of positions that are not joined to their neighbours
+
+    @property
+    def apart(self) -> list[tuple[int, str]]:
+        """Cells that are drawn in the strip, and their names."""
+        return [(0, "missing")] * self.has_missing + [
+            (cell, format_value(value).replace("-", "−")) for cell, value in self.codes
+        ]
 
     @property
     def strip(self) -> tuple[float, float]:
-        """Both ends of the strip for missing values."""
-        return self.low - STRIP * (self.high - self.low), self.low
+        """Both ends of the strip for missing values and special codes."""
+        return self.low - max(STRIP, SLOT * len(self.apart)) * (self.high - self.low), self.low
+
+    @property
+    def slots(self) -> list[tuple[float, float]]:
+        """Both ends of the place of each cell in the strip."""
+        edges = np.linspace(*self.strip, len(self.apart) + 1).tolist()
+        return list(pairwise(edges))
 
     def polyline(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Values (P, …) of the cells -> positions (Q,) and values (Q, …) of the line that shows them."""
         if not self.is_stepped:
-            return self.positions, values
+            gaps = sorted({at for index in self.loose for at in (index, index + 1) if 0 < at < len(self.positions)})
+            return (
+                (np.insert(self.positions, gaps, np.nan), np.insert(values, gaps, np.nan, 0))
+                if gaps
+                else (self.positions, values)
+            )
         return np.repeat(self.positions, 2) + np.tile([-0.5, 0.5], len(self.positions)), np.repeat(values, 2, axis=0)
 
 
-def make_plot_axis(axis: Axis, weights: np.ndarray) -> PlotAxis:
+def make_plot_axis(axis: Axis, weights: np.ndarray, masses: Sequence[PointMass] = ()) -> PlotAxis:
     """Choose the drawn part of an axis from its training weight (cells,)."""
     inner, has_missing = weights[1:-1], bool(weights[0] > 0)
     if axis.levels is None:
-        return _make_continuous_axis(axis.knots, inner, has_missing)
+        return _make_continuous_axis(axis.knots, inner, has_missing, masses)
     kept = np.sort(np.argsort(-inner, kind="stable")[:MAX_LEVELS])
     names, cells = _name_levels(axis, kept, weights, 16)
     return _make_level_axis(names, cells, len(inner), has_missing)
@@ -88,15 +112,20 @@ def _make_level_axis(names: list[str], cells: np.ndarray, n_levels: int, has_mis
     return PlotAxis(cells, at, -0.6, len(names) - 0.4, names, is_stepped=True, has_missing=has_missing)
 
 
-def _make_continuous_axis(knots: np.ndarray, weights: np.ndarray, has_missing: bool) -> PlotAxis:
+def _make_continuous_axis(
+    knots: np.ndarray, weights: np.ndarray, has_missing: bool, masses: Sequence[PointMass]
+) -> PlotAxis:
+    codes = tuple((mass.cell, mass.value) for mass in masses if mass.is_apart)
+    cells = np.setdiff1d(np.arange(len(knots)) + 1, [cell for cell, _ in codes])
+    knots, weights = knots[cells - 1], weights[cells - 1]
+    loose = tuple(int(np.searchsorted(cells, mass.cell)) for mass in masses if not (mass.is_apart or mass.is_joined))
     low, high = _choose_range(knots, weights)
     note = f"central {1 - 2 * TAIL:.0%} of rows" if low > knots[0] or high < knots[-1] else ""
     is_stepped = 2 <= len(knots) <= MAX_STEPS and bool((knots == np.rint(knots)).all())
     is_stepped = is_stepped and float(np.median(np.diff(knots))) == 1.0  # coarser axes of pairs leave out numbers
     margin = 0.03 * (high - low) or 0.5
     margin = max(margin, 0.6) if is_stepped else margin
-    cells = np.arange(len(knots)) + 1
-    return PlotAxis(cells, knots, low - margin, high + margin, None, note, is_stepped, has_missing)
+    return PlotAxis(cells, knots, low - margin, high + margin, None, note, is_stepped, has_missing, codes, loose)
 
 
 def _choose_range(knots: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
