@@ -177,9 +177,9 @@ function explainCertainty() {
 
 function explainBand() {
   const parts = "The errors of the terms are added as if they were independent. Where columns measure nearly the same thing, "
-    + "their errors cancel, and the band is narrower than this.";
-  if (!model.terms.some((term) => term.isTested)) return `± 1 standard deviation: how far the members disagree at most. ${parts}`;
-  return `${model.words.level} band: how far the prediction could move at most if the model were fitted on other rows. ${parts}`;
+    + "their errors mostly cancel, and the band is too wide.";
+  if (!model.terms.some((term) => term.isTested)) return `± 1 standard deviation: how far the members disagree. ${parts}`;
+  return `${model.words.level} band: how far the prediction could move if the model were fitted on other rows. ${parts}`;
 }
 
 function countKinds() {

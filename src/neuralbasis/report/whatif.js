@@ -82,7 +82,7 @@ function join(...parts) {
 }
 
 function nameBand() {
-  return model.terms.some((term) => term.isTested) ? `${model.words.level} band at most` : "± 1 standard deviation, at most";
+  return model.terms.some((term) => term.isTested) ? `${model.words.level} band` : "± 1 standard deviation";
 }
 
 function describeBounds(score, winner) {
