@@ -22,9 +22,11 @@ MAX_CODES = 5  # values at one end of the range that may be apart
 MIN_OTHERS = 10  # values that are needed to tell an unusual gap from a usual one
 MIN_GAP = 5.0  # gap between codes and the other values, in smallest gaps of the other values
 CODE_SHARE = 0.02  # of the rows, at the most frequent of the values that are apart
+NEAR = 0.03  # gap to a frequent value that is apart and does not look like a code, at least, in ranges of the others
 FAR, FAR_CODE = 1.0, 0.25  # gap to a rare value that is apart, in ranges of the other values; if it looks like a code
 TAIL_SHARE = 0.005  # rarer values that do not look like codes are a tail
 LARGE_SHARE, PEAK = 0.05, 3.0  # share of the rows at a frequent value, and its multiple of the values beside it
+END_SHARE, MAX_ALONE = 0.15, 2  # share of a frequent end of the range that is apart; most values inside that are alone
 MIN_KNOTS = 30  # columns with fewer values have a mark at each value
 SAME_GAP = 1.5  # gaps up to this multiple of the smallest one are steps of a grid
 
@@ -89,7 +91,10 @@ def find_point_masses(knots: np.ndarray, weights: np.ndarray) -> tuple[PointMass
     frequent = _list_frequent(shares, low, end)
     steps = np.diff(knots[low:end] / 2)
     alone = {i for i in frequent if not _is_on_grid(steps, i - low)}
-    low, end = low + (low in alone), end - (end - 1 in alone)  # a frequent end of the range is apart too
+    apart = {i for i in (low, end - 1) if i in alone and shares[i] >= END_SHARE}  # such as the zeros of an amount
+    low, end = low + (low in apart), end - (end - 1 in apart)
+    if len(alone - apart) > MAX_ALONE:  # values are often rounded to these
+        alone = apart
     make = partial(_make_mass, knots, weights, shares)
     inner = [make(i, False, i not in alone) for i in frequent if low <= i < end]
     return (
@@ -131,7 +136,7 @@ def _count_first(knots: np.ndarray, shares: np.ndarray, limit: int) -> int:
         else:
             is_frequent = share >= max(CODE_SHARE, 2 * float(np.median(shares[count:])))
             is_alone = count == 1 and share >= TAIL_SHARE and distance >= FAR
-            is_apart = is_alone or (is_frequent and gap >= MIN_GAP * usual)
+            is_apart = is_alone or (is_frequent and gap >= MIN_GAP * usual and distance >= NEAR)
         if is_apart:
             return count
     return 0
