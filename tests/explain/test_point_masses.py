@@ -54,7 +54,7 @@ def test_a_frequent_value_between_scattered_values_is_alone():
 
 
 def test_values_that_are_often_rounded_stay_joined():
-    values = np.unique(np.r_[np.random.default_rng(0).uniform(2, 9, 60).round(2), 2.0, 3.0, 4.0, 5.0])
+    values = np.unique(np.r_[np.random.default_rng(0).uniform(2.05, 9, 60).round(2), 2.05, 2.0, 3.0, 4.0, 5.0])
     found = find(values, np.where(values == values.round(), 100.0, 5.0))
     assert found == dict.fromkeys([2.0, 3.0, 4.0, 5.0], "joined")
 
