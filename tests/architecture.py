@@ -92,12 +92,17 @@ def read_module(path: Path, source: Path) -> Module:
         parts.pop()
     package = [PACKAGE, *(parts if is_package else parts[:-1])]
     tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    late = {inner for function in functions for inner in ast.walk(function)}
+    late = {inner for node in ast.walk(tree) if runs_late(node) for inner in ast.walk(node)}
     imports = [
         Import(target, node.lineno, node in late) for node in ast.walk(tree) for target in import_targets(node, package)
     ]
     return Module(".".join(parts), path, tuple(imports))
+
+
+def runs_late(node: ast.AST) -> bool:
+    """Whether imports inside do not run when the module is loaded: a function, or a block for annotations."""
+    is_annotation = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    return is_annotation or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
 
 
 def import_targets(node: ast.AST, package: list[str]) -> list[str]:
@@ -170,9 +175,7 @@ def top(name: str) -> str:
 
 
 def is_late_exception(module: Module, item: Import, target: str) -> bool:
-    if (module.name, top(target)) in LATE_EXCEPTIONS:  # its other imports are for annotations, or it could not load
-        return True
-    return item.is_late and (module.top, top(target)) in LATE_EXCEPTIONS
+    return item.is_late and not LATE_EXCEPTIONS.isdisjoint({(module.top, top(target)), (module.name, top(target))})
 
 
 def place(module: Module, item: Import) -> str:
