@@ -1,7 +1,7 @@
-"""Install the wheel in fresh environments and use it: `make test-packages`, or `python -m tests.packaging.environments`.
+"""Install the wheel in fresh environments and use it: `make test-packages`, `python -m tests.packaging.environments`.
 
-Each Python is tried with the lowest versions that pyproject.toml allows and with the newest ones. uv finds the Pythons,
-or downloads them. On Linux, `--torch cpu` installs the CPU build of PyTorch; without it uv follows its own settings.
+Each Python is tried with the oldest wheels that pyproject.toml allows, and with the newest. uv finds
+the Pythons on the path or downloads them. On Linux, `--torch cpu` installs the CPU build of PyTorch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ UV = (sys.executable, "-m", "uv")
 
 def check(wheel: Path, python: str, versions: str, torch: str | None, folder: Path) -> str:
     """Versions that worked, or the last line of what failed."""
-    options = ["--resolution", versions, *(["--torch-backend", torch] if torch else [])]
+    options = ["--no-build", "--resolution", versions, *(["--torch-backend", torch] if torch else [])]
     try:
         run(*UV, "venv", "--quiet", "--python", python, folder)
     except AssertionError as error:
