@@ -7,10 +7,12 @@ the Pythons on the path or downloads them. On Linux, `--torch cpu` installs the 
 from __future__ import annotations
 
 import argparse
+import email
 import json
 import shutil
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 
 from .environment import ROOT, build, run
@@ -28,13 +30,22 @@ def check(wheel: Path, python: str, versions: str, torch: str | None, folder: Pa
     except AssertionError as error:
         return f"not available: {last_line(error)}"
     try:
-        run(*UV, "pip", "install", "--quiet", "--python", folder, *options, wheel)
+        # `lowest-direct` concerns what is named here: the dependencies, not what they need themselves.
+        run(*UV, "pip", "install", "--quiet", "--python", folder, *options, wheel, *read_dependencies(wheel))
         found = json.loads(run(find_python(folder), CHECK, "--classes", cwd=folder))
     except AssertionError as error:
         return f"FAILED: {last_line(error)}"
     return "passed: " + ", ".join(
         f"{name} {number}" for name, number in found.items() if name not in ("place", "neuralbasis")
     )
+
+
+def read_dependencies(wheel: Path) -> list[str]:
+    """The requirements of a wheel, without those of extras."""
+    with zipfile.ZipFile(wheel) as archive:
+        (metadata,) = {name for name in archive.namelist() if name.endswith("dist-info/METADATA")}
+        found = email.message_from_bytes(archive.read(metadata)).get_all("Requires-Dist")
+    return [text for text in found if "extra ==" not in text]
 
 
 def find_python(folder: Path) -> Path:
