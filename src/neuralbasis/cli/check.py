@@ -22,15 +22,13 @@ from .fitting import (
     MANY_LEVELS,
     count_texts,
     counts_rows,
-    is_number,
-    is_text,
     parse_column,
     parse_target,
     read_target,
     require_rows,
 )
 from .formatting import count_rows
-from .tables import Dialect, OpenTable
+from .tables import Dialect, OpenTable, is_number, is_text
 
 CODES = (-7, -8, -9, -99, -999, -9999, -99999, 9, 99, 999, 9999, 99999, 999999)
 NEARLY_PERFECT = 0.98  # R² or accuracy of one column alone

@@ -30,7 +30,7 @@ from .errors import CommandError, note
 from .formatting import count_rows
 from .metrics import Metric
 from .options import FitOptions
-from .tables import OpenTable, SourceTable, require_finite
+from .tables import OpenTable, SourceTable, is_number, is_text, require_finite
 
 if TYPE_CHECKING:
     from ..data.files import Source
@@ -245,10 +245,6 @@ def parse_column(column: pa.ChunkedArray) -> tuple[np.ndarray, TextFacts, int]:
     return np.r_[numbers, np.nan][codes], facts, row
 
 
-def is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
-
-
 def read_texts(column: pa.ChunkedArray, name: str, is_requested: bool) -> pa.ChunkedArray:
     """A text column as numbers if nearly all texts are numbers, or if numbers are requested; other columns unchanged.
 
@@ -261,20 +257,15 @@ def read_texts(column: pa.ChunkedArray, name: str, is_requested: bool) -> pa.Chu
                 note(f"column {name!r} numbers the rows; --exclude it unless their order matters")
         return column
     numbers, facts, row = parse_column(column)
-    keep = shlex.quote(f"{name}=nominal")
-    place = f" in row {row:,} (0 is the first)"
+    keep, place = f"--feature-types {shlex.quote(f'{name}=nominal')}", f" in row {row:,} (0 is the first)"
     if facts.have_decimal_commas and not facts.are_numbers:
-        raise CommandError(
-            f"{_describe_commas('column', name, facts.comma)}, --feature-types {keep} keeps them as labels"
-        )
+        raise CommandError(f"{_describe_commas('column', name, facts.comma)}, {keep} keeps them as labels")
     if is_requested and not facts.are_numbers:
-        raise CommandError(
-            f"column {name!r} must hold numbers, but holds {facts.other!r}{place}; correct it, or pass --feature-types "
-            f"{keep}"
-        )
+        text = f"column {name!r} must hold numbers, but holds {facts.other!r}{place}"
+        raise CommandError(f"{text}; correct it, or pass {keep}")
     if is_requested or facts.look_like_numbers:
         require_finite(name, numbers)
-        note(f"{facts.describe(name, place)}; --feature-types {keep} keeps the texts as labels")
+        note(f"{facts.describe(name, place)}; {keep} keeps the texts as labels")
         return pa.chunked_array([pa.array(numbers)])
     n_levels, total = pa.compute.count_distinct(column).as_py(), len(column) - column.null_count
     if n_levels > max(FEW_VALUES, MANY_LEVELS * total):
@@ -338,10 +329,6 @@ def read_target(column: pa.ChunkedArray, name: str, task: str) -> tuple[np.ndarr
     if task == "classification" and not is_label and (values == np.rint(values)).all():
         values = values.astype(np.int64)
     return values, task
-
-
-def is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
 
 
 def _describe_commas(what: str, name: str, text: str | None) -> str:

@@ -301,6 +301,14 @@ def read_file(path: str, file: IO[bytes], dialect: Dialect) -> OpenTable:
     return CsvTable(path, file, dialect)
 
 
+def is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
+
+
 def describe_file(path: str, error: Exception, dialect: Dialect) -> str:
     """Why Arrow cannot read one of several files."""
     with open(path, "rb") as file:
@@ -311,9 +319,9 @@ def describe_file(path: str, error: Exception, dialect: Dialect) -> str:
 def mask_missing(array: Any, dialect: Dialect) -> Any:
     """A column of a table with types of its own, without the texts and numbers that `--missing` names."""
     kind = array.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if is_text(kind):
         values: Any = pa.array(dialect.nulls, kind)
-    elif dialect.missing and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+    elif dialect.missing and is_number(kind):
         numbers = [number for number in map(parse_number, dialect.missing) if number is not None]
         values = pa.array([number for number in numbers if pa.types.is_floating(kind) or number.is_integer()]).cast(
             kind
