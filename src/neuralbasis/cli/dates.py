@@ -18,7 +18,17 @@ from .errors import CommandError
 
 PARTS = ("year", "month", "weekday", "hour")
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-OTHER_DATE = re.compile(r"[0-9]{1,2}([./-])[0-9]{1,2}\1([0-9]{4}|[0-9]{2})([ T][0-9]{1,2}:[0-9]{2}.*)?")  # not ISO 8601
+_YEAR = "(?:19|20)[0-9]{2}"
+_NUMBERS = r"[0-9]{1,2}([./-])[0-9]{1,2}\1([0-9]{4}|[0-9]{2})"
+_YEAR_FIRST = rf"{_YEAR}([./])[0-9]{{1,2}}\3[0-9]{{1,2}}|{_YEAR}-[01][0-9]"
+_MONTH = (
+    "(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|"
+    r"nov(?:ember)?|dec(?:ember)?)\.?"
+)
+_NAMES = rf"[0-9]{{1,2}}\.?[ -]{_MONTH}[ -][0-9]{{2,4}}|{_MONTH} [0-9]{{1,2}},? [0-9]{{4}}|{_MONTH}[ -][0-9]{{2,4}}"
+OTHER_DATE = re.compile(
+    rf"(?:{_NUMBERS}|{_YEAR_FIRST}|{_NAMES})(?:[ T][0-9]{{1,2}}:[0-9]{{2}}.*)?", re.IGNORECASE
+)  # not ISO 8601
 DateParts = Mapping[str, tuple[str, str]]  # name of the new column -> name of the date, part
 
 
@@ -34,6 +44,17 @@ def find_date_parts(names: Iterable[str], available: Collection[str]) -> dict[st
         if name not in available and part in PARTS and date in available:
             found[name] = (date, part)
     return found
+
+
+def name_dates(names: Iterable[str], available: Collection[str]) -> list[str]:
+    """The names, with that of the date instead of its absent parts, if there are two of them or more.
+
+    >>> name_dates(["age", "admitted year", "admitted month"], ["age"])
+    ['age', 'admitted']
+    """
+    dates = {name: name.rpartition(" ")[0] for name in names if name.rpartition(" ")[2] in PARTS}
+    absent = [date for name, date in dates.items() if name not in available]
+    return list(dict.fromkeys(dates[name] if absent.count(dates.get(name, "")) > 1 else name for name in names))
 
 
 def split_date(name: str, column: pa.ChunkedArray) -> dict[str, pa.ChunkedArray]:

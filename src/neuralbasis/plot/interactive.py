@@ -14,7 +14,15 @@ from typing import Any
 import numpy as np
 
 from ..explain import GlobalExplanation, LocalExplanation, TermView, explain_global
-from ..explain.bands import MEMBER_LINES, NO_ROWS, ROW_SHADES, WHOLE_CURVE, describe_effect, measure_importance_errors
+from ..explain.bands import (
+    MEMBER_LINES,
+    NO_EFFECT,
+    NO_ROWS,
+    ROW_SHADES,
+    WHOLE_CURVE,
+    describe_effect,
+    measure_importance_errors,
+)
 from .bars import describe_prediction, find_format, list_steps
 from .canvas import COLOURS, GREY, LOWERS, RAISES
 from .curves import Curve, make_curve, shade_rows
@@ -23,6 +31,7 @@ from .plot_axis import PlotAxis
 from .scale import Band, Scale, add_mains, choose_scale
 
 N_TERMS, N_CURVES, N_STEPS = 20, 5, 10
+MAX_BANDS = 4  # bands of more classes would hide the curves
 ROOM = 60  # characters of a label
 DASHES = ("solid", "dash", "dashdot", "dot", "longdash", "longdashdot")
 
@@ -58,6 +67,9 @@ def visualize_local(explanation: LocalExplanation, row: int) -> Any:
     )  # fmt: skip
     figure = _make_figure(_plain(describe_prediction(explanation, view, view.output, steps)), "contribution", "")
     figure.add_trace(bars)
+    path = np.r_[0.0, start + np.cumsum(np.r_[0.0, steps])]
+    room = 0.12 * np.ptp(path)  # for the numbers beside the bars
+    figure.update_xaxes(range=[path.min() - room, path.max() + room])
     figure.update_yaxes(autorange="reversed")
     return figure
 
@@ -70,9 +82,12 @@ def _draw_importances(explanation: GlobalExplanation) -> Any:
     bars = go.Bar(
         orientation="h", x=[term.importance for term in terms], y=[_plain(term.name) for term in terms],
         marker={"color": [GREY if effect else COLOURS[0] for effect in effects]},
-        error_x={"array": np.nan_to_num(errors), "visible": has_errors}, hovertext=effects, showlegend=False,
+        error_x={"array": np.nan_to_num(errors), "visible": has_errors, "symmetric": False,
+                 "arrayminus": np.minimum(np.nan_to_num(errors), [term.importance for term in terms])},
+        hovertext=effects, showlegend=False,
     )  # fmt: skip
     unit = f"mean |{_plain(choose_scale(explanation).unit)}|" + (f"; error bars: {name}" if has_errors else "")
+    unit += f"; grey: {NO_EFFECT}" if any(effects) else ""
     figure = _make_figure("Importance of the terms", unit, "")
     figure.add_trace(bars)
     figure.update_yaxes(autorange="reversed")
@@ -110,7 +125,7 @@ def _draw_main(scale: Scale, curve: Curve, title: str) -> Any:
         if scaled.members is not None:
             _add_members(figure, axis, scaled.members[axis.cells, :, k], colour)
         for band, text, shade in ((outer, WHOLE_CURVE, 0.16), (inner, scaled.inner_name, 0.3)):
-            if band is not None and curve.has_inner:
+            if band is not None and curve.has_inner and len(classes) <= MAX_BANDS:
                 _add_band(figure, axis, Band(band.low[axis.cells], band.high[axis.cells]), colour, text, shade, k == 0)
         at, line = axis.polyline(values[axis.cells])
         look = {"color": colour, "width": 2.5, "dash": DASHES[order % len(DASHES)]}
@@ -201,6 +216,7 @@ def _shade(figure: Any, axis: PlotAxis, weights: np.ndarray, is_coarse: bool) ->
         name=_wrap(ROW_SHADES, 30), yaxis="y2", hoverinfo="skip",
     )  # fmt: skip
     figure.add_trace(bars)
+    figure.add_hline(y=0, line={"color": GREY, "width": 0.6})  # the line of the axis is below the background
     start = axis.strip[0] if axis.apart else axis.low
     figure.update_layout(
         xaxis_range=[start, axis.high], bargap=0, yaxis={"overlaying": "y2", "tickmode": "auto"},
