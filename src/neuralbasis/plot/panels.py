@@ -62,8 +62,8 @@ def shapes(
     the whole curve. A term without a clear effect is grey, and its title says so. Whole numbers are steps, and levels
     are bars labelled with the number of their rows: the strongest ones, sorted by effect. The background is darker
     where there are more training rows, by the same scale in every panel. Diamonds in a strip at the left show the
-    missing value and special codes such as −9, with their shares of the rows. Long tails are cut to the central 99 % of the rows, which is noted below
-    the x axis.
+    missing value and special codes such as −9, with their shares of the rows. Long tails are cut to the central 99 % of
+    the rows, which is noted below the x axis.
 
     A pair is drawn as curves of one column at values of the other, which include the main effects of both columns;
     markers with error bars replace them if both have levels. With `pairs="map"`, it is a heat map without main effects,
