@@ -10,7 +10,7 @@ In: a TermView, or knots and training weights. Out: a record for each point mass
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -68,6 +68,14 @@ def point_masses(term: TermView, side: int = 0) -> tuple[PointMass, ...]:
         return ()
     others = tuple(d for d in range(weights.ndim) if d != side)
     return find_point_masses(axis.knots, weights.sum(axis=others)[1:-1])
+
+
+def list_point_masses(term: TermView, mains: Mapping[str, Sequence[PointMass]]) -> list[Sequence[PointMass]]:
+    """The point masses of each column of a term; `mains` has those of the main effects."""
+    return [
+        carry_point_masses(mains[name], term, side) if name in mains else point_masses(term, side)
+        for side, name in enumerate(term.columns)
+    ]
 
 
 def carry_point_masses(masses: Sequence[PointMass], term: TermView, side: int) -> tuple[PointMass, ...]:
@@ -131,10 +139,11 @@ def _count_first(knots: np.ndarray, shares: np.ndarray, limit: int) -> int:
             is_apart = distance >= (FAR if is_few else FAR_CODE) or (
                 not is_few and share >= CODE_SHARE and gap >= MIN_GAP * usual
             )
-        elif len(others) + 1 < MIN_OTHERS:
-            is_apart = False
+        elif len(others) + 1 < MIN_OTHERS:  # such as the zeros of an amount that few rows have
+            is_heavy = count == 1 and share >= max(END_SHARE, PEAK * float(shares[count:].max()))
+            is_apart = is_heavy and distance >= FAR and gap >= MIN_GAP * usual
         else:
-            is_frequent = share >= max(CODE_SHARE, 2 * float(np.median(shares[count:])))
+            is_frequent = shares[:count].min() >= max(CODE_SHARE, 2 * float(np.median(shares[count:])))
             is_alone = count == 1 and share >= TAIL_SHARE and distance >= FAR
             is_apart = is_alone or (is_frequent and gap >= MIN_GAP * usual and distance >= NEAR)
         if is_apart:
@@ -144,8 +153,9 @@ def _count_first(knots: np.ndarray, shares: np.ndarray, limit: int) -> int:
 
 def _find_usual_gap(gaps: np.ndarray) -> float:
     """The step of a grid such as that of whole numbers, otherwise the median gap."""
-    smallest = gaps.min()
-    return float(smallest if np.allclose(gaps / smallest, np.rint(gaps / smallest), atol=1e-6) else np.median(gaps))
+    smallest = max(float(gaps.min()), sys.float_info.min)  # differences of tiny knots vanish
+    is_grid = np.allclose(gaps / smallest, np.rint(gaps / smallest), atol=1e-6)
+    return smallest if is_grid else float(np.median(gaps))
 
 
 def _looks_like_code(value: float) -> bool:

@@ -290,7 +290,12 @@ def _write_value(value: float) -> str:
 
 
 def _write_score(score: float) -> str:
-    return f"{score:+.2g}".replace("-", "−")
+    """
+    >>> _write_score(0.1234), _write_score(-183.4), _write_score(25_410.0)
+    ('+0.12', '−180', '+25,000')
+    """
+    text = f"{score:+.2g}"
+    return (f"{float(text):+,.0f}" if 100 <= abs(score) < 1e9 else text).replace("-", "−")
 
 
 def _count(weight: float) -> str:

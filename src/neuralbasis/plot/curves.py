@@ -1,10 +1,10 @@
 """A main effect in one panel, as in the paper's figures.
 
 The thick line is the table. The darker band is the 95 % band for each value, the lighter band the 95 % band for the
-whole curve. Without evidence, faint lines are the members; with many classes, a band of one standard deviation replaces
-them. Levels are horizontal bars, labelled with their training rows. A term without a clear effect is grey. The
-background of a curve is darker where there are more training rows, by the same scale in every panel, and white where
-there are none. Missing values and special codes have markers in a strip at the left.
+whole curve. Without evidence, faint lines are the members. More than three curves in a panel have no bands. Levels are
+horizontal bars, labelled with their training rows. A term without a clear effect is grey. The background of a curve is
+darker where there are more training rows, by the same scale in every panel, and white where there are none. Missing
+values and special codes have markers in a strip at the left.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 N_BARS = 30  # bars of the density of a continuous column
 DARKEST = 0.25  # grey of a bar with at least MANY of the rows
 MANY = 0.2  # share of all rows
-MAX_MEMBER_CURVES = 3  # with more curves in a panel, their members overlap
+MAX_BANDS = 3  # with more curves in a panel, bands and members would hide the curves
 MIN_APART = 0.02  # share of the rows from which on the band of a value in the strip is always inside the panel
 INNER_SHADE, OUTER_SHADE = 0.3, 0.16  # opacity of the bands; the inner one is drawn over the outer one
 
@@ -80,10 +80,13 @@ def make_curve(scaled: ScaledTerm, colour_indices: Sequence[int], n_curves: int 
     axis, weights = scaled.term.axes[0], scaled.term.weights
     if axis.is_level:
         plot_axis = make_bar_axis(axis, weights, scaled.mean - scaled.base)
-    else:  # several models may have other codes
-        plot_axis = make_plot_axis(axis, weights, () if n_curves else point_masses(scaled.term))
-    if plot_axis.labels is not None or (n_curves or len(scaled.base)) > MAX_MEMBER_CURVES:
+    else:
+        plot_axis = make_plot_axis(axis, weights, point_masses(scaled.term))
+    is_crowded = (n_curves or len(scaled.base)) > MAX_BANDS
+    if plot_axis.labels is not None or is_crowded:
         scaled = replace(scaled, members=None)
+    if plot_axis.labels is None and is_crowded:
+        scaled = replace(scaled, inner=Band(scaled.mean, scaled.mean))
     if n_curves > 1 or len(scaled.base) > 1:  # colours distinguish the curves, and two bands for each would overlap
         scaled = replace(scaled, outer=None, effect="")
     return Curve(scaled, plot_axis, colour_indices)
@@ -120,18 +123,13 @@ def draw_background(axes: Axes, curve: Curve) -> None:
     if curve.is_flipped:
         axes.set_ylim(plot_axis.high, plot_axis.low)  # the first level is on top
         axes.tick_params(axis="y", length=0)
+    draw_strip_edge(axes, plot_axis)
+
+
+def draw_strip_edge(axes: Axes, plot_axis: PlotAxis) -> None:
+    """The line between the curve and the strip for missing values and special codes."""
     if plot_axis.apart:
-        draw_strip(axes, plot_axis, term.weights)
-
-
-def draw_strip(axes: Axes, plot_axis: PlotAxis, weights: np.ndarray) -> None:
-    """The strip for missing values and special codes, left of a line, with their shares of the training weight."""
-    axes.axvline(plot_axis.low, color=GREY, linewidth=0.6)
-    axes.set_xlim(plot_axis.strip[0], plot_axis.high)
-    place: dict[str, Any] = {"transform": axes.get_xaxis_transform(), "rotation": 90, "ha": "center", "va": "top"}
-    for (cell, name), (left, right) in zip(plot_axis.apart, plot_axis.slots, strict=True):
-        text = f"{name}{'' if cell == 0 else ':'} {100 * weights[cell] / weights.sum():.3g}%"
-        axes.text(left + 0.25 * (right - left), 0.98, text, fontsize=7, color=GREY, **place)
+        axes.axvline(plot_axis.low, color=GREY, linewidth=0.6)
 
 
 def keep_off_strip(artist: Any, axes: Axes, plot_axis: PlotAxis) -> None:
@@ -241,7 +239,7 @@ def _draw_bars(axes: Axes, curve: Curve) -> list[Any]:
         at = plot_axis.positions + (k - (count - 1) / 2) * width
         look = bar_style(order) | ({"facecolor": FAINT} if scaled.effect else {})
         handles.append(axes.barh(at, scaled.mean[plot_axis.cells, k] - base, width, base, **look))
-        colour = "black" if count <= MAX_MEMBER_CURVES else line_style(order)["color"]
+        colour = "black" if count <= MAX_BANDS else line_style(order)["color"]
         _draw_errors(axes, at, scaled, plot_axis.cells, k, colour, is_flipped=True)
     return handles
 
@@ -267,7 +265,7 @@ def _draw_errors(
 
 def _draw_apart(axes: Axes, curve: Curve, cell: int, slot: tuple[float, float]) -> None:
     scaled, (left, right) = curve.scaled, slot
-    places = np.linspace(0.5, 0.85, len(scaled.base)) if len(scaled.base) > 1 else [0.65]
+    places = np.linspace(0.3, 0.7, len(scaled.base)) if len(scaled.base) > 1 else [0.5]
     for k, (order, place) in enumerate(zip(curve.colour_indices, places, strict=True)):
         colour = _find_look(scaled, order)["color"]
         look: dict[str, Any] = {"color": colour, "marker": "D", "markersize": 4, "zorder": 3}

@@ -145,7 +145,7 @@ def _draw_pair(scale: Scale, term: TermView, title: str) -> Any:
         scale = scale.select(max(scale.outputs, key=lambda output: float(term.importances[output])))
         title += f", for {scale.labels[0]}"
     total = scale.apply(add_mains(scale.explanation.model, term))
-    curves = make_pair_curves(total, find_side(term, None), N_CURVES, scale.is_multiclass)
+    curves = make_pair_curves(total, find_side(term, None), N_CURVES, scale)
     go, axis, (along, across) = _import_plotly(), curves.plot_axis, curves.names_of_columns
     unit, column = _plain(scale.unit), _with_note(_plain(along), axis)
     figure = _make_figure(_plain(title), *((unit, column) if curves.is_flipped else (column, unit)))
@@ -169,9 +169,9 @@ def _draw_pair(scale: Scale, term: TermView, title: str) -> Any:
         thick = np.where(axis.polyline(near)[1], line, np.nan)
         figure.add_trace(go.Scatter(x=at, y=line, mode="lines", line={"color": colour, "width": 0.6}, showlegend=False))
         figure.add_trace(go.Scatter(x=at, y=thick, mode="lines", name=label, line={"color": colour, "width": 2.5}))
-    if not curves.is_flipped and axis.has_missing:
-        colours = [_to_css(look["color"]) for look in curves.looks]
-        _add_apart(figure, axis, axis.strip, curves.missing.tolist(), colours, "missing")
+    colours = [_to_css(look["color"]) for look in curves.looks]
+    for (_, name), slot, values in zip(axis.apart, axis.slots, curves.apart, strict=True):
+        _add_apart(figure, axis, slot, values.tolist(), colours, name)
     note = "hollow markers" if curves.is_flipped else "thin lines"
     bars = f"error bars: {total.inner_name}; " if curves.has_bars else ""
     text = (
@@ -217,9 +217,8 @@ def _shade(figure: Any, axis: PlotAxis, weights: np.ndarray, is_coarse: bool) ->
     )  # fmt: skip
     figure.add_trace(bars)
     figure.add_hline(y=0, line={"color": GREY, "width": 0.6})  # the line of the axis is below the background
-    start = axis.strip[0] if axis.apart else axis.low
     figure.update_layout(
-        xaxis_range=[start, axis.high], bargap=0, yaxis={"overlaying": "y2", "tickmode": "auto"},
+        xaxis_range=[axis.start, axis.high], bargap=0, yaxis={"overlaying": "y2", "tickmode": "auto"},
         yaxis2={"range": [0, 1], "visible": False, "fixedrange": True},
     )  # fmt: skip
 

@@ -28,7 +28,7 @@ from .canvas import (
 from .curves import Curve, choose_limits, draw_background, draw_marks, make_curve, set_limits
 from .legends import Content, explain_panels
 from .maps import Map, add_colour_bar, draw_map, make_maps
-from .pair_curves import PairCurves, draw_pair_curves, find_side, label_curves, make_pair_curves
+from .pair_curves import PairCurves, draw_pair_curves, find_side, label_curves, list_column_masses, make_pair_curves
 from .scale import Scale, add_mains, choose_scale, find_clear_cells
 
 if TYPE_CHECKING:
@@ -61,17 +61,17 @@ def shapes(
     A main effect is a thick line. The darker band contains each value with 95 % confidence, the lighter band contains
     the whole curve. A term without a clear effect is grey, and its title says so. Whole numbers are steps, and levels
     are bars labelled with the number of their rows: the strongest ones, sorted by effect. The background is darker
-    where there are more training rows, by the same scale in every panel. A diamond in a strip at the left shows the
-    missing value, if training rows have one. Long tails are cut to the central 99 % of the rows, which is noted below
-    the x axis.
+    where there are more training rows, by the same scale in every panel. Diamonds in a strip at the left show the
+    missing value and special codes such as −9, with their shares of the rows. Long tails are cut to the central 99 % of
+    the rows, which is noted below the x axis.
 
     A pair is drawn as curves of one column at values of the other, which include the main effects of both columns;
     markers with error bars replace them if both have levels. With `pairs="map"`, it is a heat map without main effects,
     pale where its 95 % band contains 0 and hatched where no training row is near. With several classes, a pair is drawn
     for the class for which it is strongest. A triple is a row of heat maps.
 
-    A model without evidence has a faint line for each member instead of the bands. With many classes, a band of one
-    standard deviation over the members replaces these lines.
+    A model without evidence has a faint line for each member instead of the bands. More than three classes have lines
+    without bands: `by_class` draws a panel with bands for each class.
 
     Parameters
     ----------
@@ -238,9 +238,9 @@ def make_panels(term: TermView, scale: Scale, pairs: str, inches: float) -> list
     if len(term.columns) == 2 and pairs == "curves":
         total = scale.apply(add_mains(scale.explanation.model, term))
         count = N_CURVES if inches > NARROW_PANEL else N_CURVES - 1
-        return [Panel(whose, make_pair_curves(total, find_side(term, None), count, scale.is_multiclass))]
-    scaled = scale.apply(term)
-    maps = make_maps(term, scaled.mean[..., 0] - scaled.base[0], N_SLICES, find_clear_cells(scaled))
+        return [Panel(whose, make_pair_curves(total, find_side(term, None), count, scale))]
+    scaled, masses = scale.apply(term), list_column_masses(scale.explanation, term)
+    maps = make_maps(term, scaled.mean[..., 0] - scaled.base[0], N_SLICES, find_clear_cells(scaled), masses)
     return [Panel(", ".join(filter(None, [text, whose])), content) for text, content in maps]
 
 
@@ -351,16 +351,21 @@ def _draw_curves(panels: Sequence[tuple[Axes, Curve | PairCurves]], unit: str, s
             rows.add(row)
         elif share_y:
             axes.tick_params(labelleft=False)
-    if any(content.is_flipped for _, content in panels):
-        for axes, _ in panels:  # the names of levels take room from all panels above and below them
+    flipped = {_find_column(axes) for axes, content in panels if content.is_flipped}
+    for axes, _ in panels:  # the names of levels take room from all panels above and below them
+        if _find_column(axes) in flipped:
             align_title(axes)
+
+
+def _find_column(axes: Axes) -> int:
+    return axes.get_subplotspec().colspan.start  # type: ignore[union-attr]
 
 
 def _finish_bars(axes: Axes, content: Curve | PairCurves, unit: str, note: str) -> None:
     """Labels of a panel whose levels are listed from top to bottom."""
     letters = max(map(len, content.plot_axis.labels or [""]))
-    inches = max(0.8, axes_inches(axes, "x") - letters / CHARS_PER_INCH)
-    axes.set_xlabel("\n".join(wrap_lines(unit, max(12, int(1.2 * CHARS_PER_INCH * inches)))))
+    inches = max(0.8, axes_inches(axes, "x") - letters / 2 / CHARS_PER_INCH)  # the final layout is larger
+    axes.set_xlabel("\n".join(wrap_lines(unit, max(12, int(1.3 * CHARS_PER_INCH * inches)))))
     axes.locator_params(axis="x", nbins=max(2, min(5, int(1.8 * inches))))
     if note:
         label_axis(axes, "y", note)

@@ -43,10 +43,25 @@ def describe_accuracy(model: AdditiveModel, table: Columns, y: Any, transform: s
         raise ValueError(f"y must have one value for each of the {table.n_rows} rows of X; got shape {actual.shape}")
     predicted = inverse_link(model.link, model.scores(table))
     if model.classes is None:
-        found = _measure_regression(actual, invert_transform(transform, predicted))
+        values = invert_transform(transform, predicted)
+        check_unit(transform, actual, predicted, values)
+        found = _measure_regression(actual, values)
     else:
         found = _measure_classes(find_codes(model.classes, actual), predicted)
     return {"n": table.n_rows, **found, "measures": [[name, float(v)] for name, v in found["measures"].items()]}
+
+
+def check_unit(transform: str | None, actual: np.ndarray, scores: np.ndarray, values: np.ndarray) -> None:
+    """Refuse actual values that are closer to the transformed predictions (N,) than to the predictions (N,)."""
+    if transform is None or actual.dtype.kind not in "fiu":
+        return
+    known = np.isfinite(actual)
+    errors = [float(np.abs(actual - own)[known].sum()) for own in (scores, values)]
+    if errors[0] < 0.1 * errors[1]:
+        raise ValueError(
+            f"transform={transform!r} needs y in the unit of the target; got values near the {transform} of it: "
+            "pass y as it was before the transformation, or omit transform"
+        )
 
 
 def _measure_regression(y: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:

@@ -95,7 +95,7 @@ function drawDensity(parent, scale, weights, masses, area) {
     const y = isApart ? area.bottom + 18 + SHARES_HEIGHT : area.bottom - tall - 4;
     if (placed.some((other) => Math.abs(other - x) < SHARE_WIDTH)) continue;
     placed.push(x);
-    parent.append(drawText(x, y, share < 0.01 ? "< 1 %" : `${Math.round(100 * share)} %`, "tick middle"));
+    parent.append(drawText(x, y, writeRows(share), "tick middle share"));
   }
 }
 

@@ -162,7 +162,7 @@ function openCard(term, card) {
   const sentence = html("p", { class: "sentence" }), readout = html("p", { class: "readout" });
   const extra = html("div", { class: "extra" });
   const effect = html("p", { class: "effect" }), warning = html("p", { class: "warning" }, term.warning);
-  card.append(html("header", {}, html("h3", { title: term.name }, term.name), figure), effect, warning);
+  card.append(html("header", {}, html("h3", { title: term.name }, ...breakName(term.name)), figure), effect, warning);
   card.append(box, sentence, readout, extra);
   view.legend = term.axes.length > 1 ? addLegend(extra, view) : () => {};
   card.redraw = () => {
