@@ -13,7 +13,7 @@ ifneq ($(strip $(NEURALBASIS_DATA)),)
 export NEURALBASIS_DATA
 endif
 
-.PHONY: help demo test test-fast test-packages lint programs bench bench-paper pictures clean
+.PHONY: help demo test test-fast test-packages lint programs bench bench-paper pictures docs docs-test clean
 
 help: ## show this list
 	@echo "neuralbasis: make <target>"
@@ -72,6 +72,19 @@ bench-paper: $(STAMP) ## the paper's experiments within BUDGET (3h), then benchm
 
 pictures: $(STAMP) ## redraw the figures of the README and the docs
 	$(RUN) -m examples.pictures
+
+# Extra packages of the site, from the same pins.
+DOCS_STAMP := $(VENV)/.installed-docs
+docs: $(STAMP) $(DOCS_STAMP) ## the documentation site, with all examples and tutorials run: open build/docs/index.html
+	rm -rf build/docs docs/api docs/auto_examples
+	$(RUN) -m sphinx -W --keep-going -b html docs build/docs
+
+docs-test: docs ## build the site, then test it: links, notebooks, thumbnails, phone and desktop width in Chromium
+	$(RUN) -m pytest docs/tests
+
+$(DOCS_STAMP): pyproject.toml constraints.txt
+	$(RUN) -m pip install --quiet -c constraints.txt -e '.[docs]'
+	touch $@
 
 clean: ## remove caches and outputs; the environment stays
 	rm -rf build dist demo_output .pytest_cache .mypy_cache .ruff_cache .hypothesis

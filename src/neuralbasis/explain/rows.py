@@ -42,6 +42,10 @@ def explain_local(model: Any, X: Any, y: Any = None) -> LocalExplanation:
     X : rows, any table that `AdditiveModel.predict` accepts
     y : (N,) actual classes or values, optional; shown beside the predictions
 
+    Returns
+    -------
+    LocalExplanation
+
     Examples
     --------
     >>> from neuralbasis import NeuralBasisRegressor
@@ -83,6 +87,15 @@ class RowView:
     contributions : (T, K)
     intercept, scores : (K,)
     prediction, probabilities, actual : of this row, see `LocalExplanation`
+
+    Examples
+    --------
+    >>> from neuralbasis import NeuralBasisRegressor
+    >>> table = {"size": [1.0, 2.0, 3.0, 4.0] * 9, "colour": ["red", "blue"] * 18}
+    >>> model = NeuralBasisRegressor(max_steps=20, interactions=0).fit(table, table["size"])
+    >>> row = explain_local(model, {"size": [4.0], "colour": ["red"]}).row(0)
+    >>> row.names[0], row.values[0], row.contributions.shape
+    ('size', (4.0,), (2, 1))
     """
 
     index: int
@@ -138,6 +151,15 @@ class LocalExplanation(Explanation):
     predictions : (N,) values, or labels of classes
     probabilities : (N, classes), None for a regression
     actual : (N,) actual classes or values, None if not given
+
+    Examples
+    --------
+    >>> from neuralbasis import NeuralBasisRegressor
+    >>> table = {"size": [1.0, 2.0, 3.0, 4.0] * 9, "colour": ["red", "blue"] * 18}
+    >>> model = NeuralBasisRegressor(max_steps=20, interactions=0).fit(table, table["size"])
+    >>> rows = explain_local(model, {"size": [4.0, None], "colour": ["red", "green"]}, [4.0, 2.0])
+    >>> bool(abs(rows.contributions.sum(axis=1) + rows.intercept - rows.scores).max() < 1e-12), rows.actual.tolist()
+    (True, [4.0, 2.0])
     """
 
     values: Sequence[Any]

@@ -46,6 +46,10 @@ def compare(
     names : names of the models of a list; None numbers them
     path, scale, pairs, width : see `shapes`
 
+    Returns
+    -------
+    matplotlib.figure.Figure
+
     Examples
     --------
     >>> import numpy as np

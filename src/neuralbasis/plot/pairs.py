@@ -55,6 +55,10 @@ def slices(
     total : whether to add the main effects of the two columns, as if their errors were independent
     path, scale, width : see `shapes`
 
+    Returns
+    -------
+    matplotlib.figure.Figure
+
     Examples
     --------
     >>> import numpy as np
@@ -96,6 +100,21 @@ def push(
     pair : its name ("age & income"), its index, or a tuple of columns
     total : whether to add the main effects of the two columns
     path, width : see `shapes`
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from neuralbasis import NeuralBasisClassifier, plot
+    >>> X, kind = np.eye(3)[np.arange(90) % 3], np.array(["cardinal", "creeper", "heron"])[np.arange(90) % 3]
+    >>> model = NeuralBasisClassifier(feature_names=["red", "striped", "long"], max_steps=20, interactions=0)
+    >>> _ = model.fit(X, kind)
+    >>> pair = NeuralBasisClassifier(feature_names=["red", "striped", "long"], interactions=[(0, 1)], max_steps=20)
+    >>> plot.push(pair.fit(X, kind), "red & striped").axes[0].get_xlabel()
+    'red'
     """
     explanation = explain_global(model)
     if explanation.classes is None:

@@ -87,6 +87,10 @@ def shapes(
     pairs : "curves", or "map": a heat map of the pair without the main effects
     width : width of the figure in inches: 3.3 for a column of a paper, 6.9 for a page; None fits the panels
 
+    Returns
+    -------
+    matplotlib.figure.Figure
+
     Examples
     --------
     >>> import numpy as np
@@ -124,6 +128,18 @@ def shape(
     model : AdditiveModel, fitted estimator or GlobalExplanation
     term : its name ("age", "age & income"), its index, or a tuple of columns
     path, classes, scale, reference, pairs, width : see `shapes`
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> from neuralbasis import NeuralBasisRegressor, plot
+    >>> table = {"size": [1.0, 2.0, 3.0, 4.0] * 9, "colour": ["red", "blue"] * 18}
+    >>> model = NeuralBasisRegressor(max_steps=20, interactions=0).fit(table, table["size"])
+    >>> len(plot.shape(model, "size").axes)
+    1
     """
     explanation = explain_global(model)
     chosen, drawn = explanation.find(term), choose_scale(explanation, classes, scale, reference)
@@ -150,6 +166,18 @@ def grid(
     model : AdditiveModel, fitted estimator or GlobalExplanation
     n : maximum number of terms; the title counts the terms that are left out
     path, classes, scale, share_y, pairs, width : see `shapes`
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> from neuralbasis import NeuralBasisRegressor, plot
+    >>> table = {"size": [1.0, 2.0, 3.0, 4.0] * 9, "colour": ["red", "blue"] * 18}
+    >>> model = NeuralBasisRegressor(max_steps=20, interactions=0).fit(table, table["size"])
+    >>> len(plot.grid(model).axes)
+    2
     """
     explanation = explain_global(model)
     chosen = explanation.top(check_count(n))
@@ -177,6 +205,20 @@ def by_class(
     term : its name, its index, or a tuple of columns
     reference : label of a class that the others are compared with; it has no panel
     path, classes, scale, pairs, width : see `shapes`
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from neuralbasis import NeuralBasisClassifier, plot
+    >>> X, kind = np.eye(3)[np.arange(90) % 3], np.array(["cardinal", "creeper", "heron"])[np.arange(90) % 3]
+    >>> model = NeuralBasisClassifier(feature_names=["red", "striped", "long"], max_steps=20, interactions=0)
+    >>> _ = model.fit(X, kind)
+    >>> len(plot.by_class(model, "red").axes)
+    3
     """
     explanation = explain_global(model)
     chosen, drawn = explanation.find(term), choose_scale(explanation, classes, scale, reference)
