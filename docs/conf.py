@@ -131,7 +131,7 @@ sphinx_gallery_conf = {
     "plot_gallery": "True",
     "write_computation_times": False,
     "doc_module": ("neuralbasis",),
-    "backreferences_dir": None,
+    "backreferences_dir": "api/backreferences",
 }
 
 SECTIONS = re.compile(r"^(Parameters|Returns|Yields|Warns|Raises|Attributes)$")

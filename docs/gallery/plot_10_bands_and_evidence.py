@@ -18,8 +18,9 @@ model = NeuralBasisRegressor(interactions=0, preset="fast").fit(X, y)
 plot.shapes(model)
 
 # %%
-# The p-value of a column without effect is large. So are those of two columns that express the same, but their
-# concurvity is high: read them together, or leave one out.
+# The p-value of a column without effect is large. So are those of two columns that express the same effect, since each
+# is tested beside the other. The concurvity of a term and its partner show this: read both columns together, or leave
+# one out.
 print(explain.evidence(model))
 
 # %%

@@ -13,14 +13,14 @@ from torch import Tensor, nn
 class Basis(nn.Module):
     """Base of all bases.
 
+    Set `separable` if all parameters and buffers have the copies as first dimension and `forward` draws no random
+    numbers: members are then trained on several threads.
+
     Parameters
     ----------
     n_inputs : o, the order of the terms: 1 for main effects, 2 for pairs, 3 for triples
     n_bases : B, the number of functions
     n_copies : Q, independent copies evaluated at once
-
-    Set `separable` if all parameters and buffers have the copies as first dimension and `forward` draws no random
-    numbers: members are then trained on several threads.
 
     Examples
     --------

@@ -110,10 +110,8 @@ def push(
     >>> import numpy as np
     >>> from neuralbasis import NeuralBasisClassifier, plot
     >>> X, kind = np.eye(3)[np.arange(90) % 3], np.array(["cardinal", "creeper", "heron"])[np.arange(90) % 3]
-    >>> model = NeuralBasisClassifier(feature_names=["red", "striped", "long"], max_steps=20, interactions=0)
-    >>> _ = model.fit(X, kind)
-    >>> pair = NeuralBasisClassifier(feature_names=["red", "striped", "long"], interactions=[(0, 1)], max_steps=20)
-    >>> plot.push(pair.fit(X, kind), "red & striped").axes[0].get_xlabel()
+    >>> model = NeuralBasisClassifier(feature_names=["red", "striped", "long"], interactions=[(0, 1)], max_steps=20)
+    >>> plot.push(model.fit(X, kind), "red & striped").axes[0].get_xlabel()
     'red'
     """
     explanation = explain_global(model)
