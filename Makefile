@@ -70,8 +70,9 @@ bench-paper: $(STAMP) ## the paper's experiments within BUDGET (3h), then benchm
 	$(RUN) -m benchmarks run paper --budget $(BUDGET)
 	$(RUN) -m benchmarks report
 
-pictures: $(STAMP) ## redraw the figures of the README and the docs
+pictures: $(STAMP) ## redraw the figures of the README and the docs, and record the terminal
 	$(RUN) -m examples.pictures
+	$(RUN) -m examples.terminal_cast
 
 clean: ## remove caches and outputs; the environment stays
 	rm -rf build dist demo_output .pytest_cache .mypy_cache .ruff_cache .hypothesis
