@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import neuralbasis
 from neuralbasis import NeuralBasisRegressor
 from tests.packaging.check_installation import make_table, make_target
 from tests.packaging.environment import ROOT, Environment, build, copy_tree, run
@@ -194,3 +195,11 @@ def find_imports(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
             found.add(node.module.split(".")[0])
     return found
+
+
+@pytest.mark.parametrize("package", [neuralbasis, neuralbasis.export], ids=["root", "export"])
+def test_editors_and_type_checkers_see_the_names_that_are_loaded_on_first_use(package) -> None:
+    tree = ast.parse(Path(package.__file__).read_text(encoding="utf-8"))
+    blocks = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    found = {alias.asname for line in blocks[0].body if isinstance(line, ast.ImportFrom) for alias in line.names}
+    assert found == set(package.__all__)
