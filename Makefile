@@ -19,9 +19,8 @@ help: ## show this list
 	@echo "neuralbasis: make <target>"
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 15
 
-# Passive waiting: on a busy machine idle threads of torch and scikit-learn would spin against each other.
 demo: $(STAMP) ## fit simulated patients with known risks, compare with other models; open demo_output/index.html
-	OMP_WAIT_POLICY=passive $(RUN) -m neuralbasis demo --output demo_output --force
+	$(RUN) -m neuralbasis demo --output demo_output --force
 
 lint: $(STAMP) ## ruff (lint and format) and mypy
 	$(RUN) -m ruff check .
