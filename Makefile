@@ -19,9 +19,8 @@ help: ## show this list
 	@echo "neuralbasis: make <target>"
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 15
 
-# Passive waiting: on a busy machine idle threads of torch and scikit-learn would spin against each other.
 demo: $(STAMP) ## fit simulated patients with known risks, compare with other models; open demo_output/index.html
-	OMP_WAIT_POLICY=passive $(RUN) -m neuralbasis demo --output demo_output --force
+	$(RUN) -m neuralbasis demo --output demo_output --force
 
 lint: $(STAMP) ## ruff (lint and format) and mypy
 	$(RUN) -m ruff check .
@@ -70,8 +69,9 @@ bench-paper: $(STAMP) ## the paper's experiments within BUDGET (3h), then benchm
 	$(RUN) -m benchmarks run paper --budget $(BUDGET)
 	$(RUN) -m benchmarks report
 
-pictures: $(STAMP) ## redraw the figures of the README and the docs
+pictures: $(STAMP) ## redraw the figures of the README and the docs, and record the terminal
 	$(RUN) -m examples.pictures
+	$(RUN) -m examples.terminal_cast
 
 # Extra packages of the site, from the same pins.
 DOCS_STAMP := $(VENV)/.installed-docs

@@ -327,6 +327,8 @@ def demo(output: str, force: bool) -> None:
     Writes a page with the true and the found curves, the tables, the model and its page, and opens the first page in
     the browser if there is a screen. Takes less than 30 seconds on two cores and downloads nothing.
     """
+    # Passive waiting: on a busy machine idle threads of torch and scikit-learn would spin against each other.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     from .demo import COMMANDS, demonstrate, list_results
     from .demo_page import write_page
 

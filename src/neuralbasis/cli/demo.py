@@ -113,6 +113,7 @@ def demonstrate(folder: Path, tell: Callable[[str], None]) -> Demonstration:
     results = [score_fit("neuralbasis", estimator, train.columns, test.columns, train, test, "preset fast: 3 models")]
     results += compare_peers(train, test)
     results.append(Result("the true risks", *score_probabilities(test.y, test.truth), None, "no model can do better"))
+    assert estimator.model_.summary is not None
     model = replace(estimator.model_, summary=replace(estimator.model_.summary, target=TARGET))
     found = Demonstration(model, train, tuple(sorted(results, key=lambda result: result.log_loss)))
     pa.csv.write_csv(train.to_arrow(), folder / "patients.csv")
