@@ -219,8 +219,10 @@ def choose_columns(found: pa.Table, features: Sequence[str], options: FitOptions
             for part, values in split_date(name, column).items():
                 found = found.append_column(part, values)
                 used.append(part)
+        elif pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+            note(f"column {name!r} holds dates and is left out; --split-dates uses their parts")
         elif pa.types.is_temporal(kind):
-            note(f"column {name!r} holds dates or times and is left out; --split-dates uses the parts of dates")
+            note(f"column {name!r} holds times of day and is left out; a number such as the hour can be used")
         elif not _is_date_text(column, name):
             column = read_texts(column, name, name in options.feature_types)
             found = found.set_column(found.column_names.index(name), name, column)
