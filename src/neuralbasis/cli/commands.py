@@ -53,6 +53,28 @@ def main(debug: bool) -> None:
     """
 
 
+@main.command()
+@click.option("--output", "-o", type=FOLDER, default="neuralbasis_demo", help="Folder to write to; it is created.")
+@click.option("--force", is_flag=True, help="Replace the files of an earlier run.")
+def demo(output: str, force: bool) -> None:
+    """Fit simulated patients with known risks, and compare.
+
+    Writes a page with the true and the found curves, the tables, the model and its page. Takes less than 30 seconds on
+    two cores and downloads nothing.
+    """
+    from .demo import COMMANDS, demonstrate, list_results
+    from .demo_page import write_page
+
+    folder = Path(output)
+    check_new(str(folder / "index.html"), "--output", force)
+    folder.mkdir(parents=True, exist_ok=True)
+    found = demonstrate(folder, lambda text: echo(text, err=True))
+    write_page(folder / "index.html", found)
+    echo(formatting.align(list_results(found.results), left=(0, 4)))
+    echo(f"\nOpen {folder / 'index.html'}: the curves that were found beside the true ones.\n")
+    echo(f"On your own table:\n\n{COMMANDS}")
+
+
 main.add_command(check)
 main.add_command(fit)
 main.add_command(tune)
@@ -316,28 +338,6 @@ def plot(model: str, output: str, kind: str, terms: tuple[str, ...], count: int 
 
 for command in (merge, update, diff, concepts):
     main.add_command(command)
-
-
-@main.command()
-@click.option("--output", "-o", type=FOLDER, default="neuralbasis_demo", help="Folder to write to; it is created.")
-@click.option("--force", is_flag=True, help="Replace the files of an earlier run.")
-def demo(output: str, force: bool) -> None:
-    """Fit simulated patients with known risks, and compare.
-
-    Writes a page with the true and the found curves, the tables, the model and its page. Takes less than 30 seconds on
-    two cores and downloads nothing.
-    """
-    from .demo import COMMANDS, demonstrate, list_results
-    from .demo_page import write_page
-
-    folder = Path(output)
-    check_new(str(folder / "index.html"), "--output", force)
-    folder.mkdir(parents=True, exist_ok=True)
-    found = demonstrate(folder, lambda text: echo(text, err=True))
-    write_page(folder / "index.html", found)
-    echo(formatting.align(list_results(found.results), left=(0, 4)))
-    echo(f"\nOpen {folder / 'index.html'}: the curves that were found beside the true ones.\n")
-    echo(f"On your own table:\n\n{COMMANDS}")
 
 
 @main.command()

@@ -115,6 +115,8 @@ def fit_and_evaluate(table: OpenTable, options: FitOptions, search: Mapping[str,
 
 def fit_out_of_core(table: SourceTable, features: Sequence[str], options: FitOptions) -> HoldoutResult:
     """`fit_and_evaluate` for a table larger than memory: pieces are held out, and the table is never read whole."""
+    if table.dialect.missing and any(piece.row_group is not None for piece in table.source.pieces):
+        raise CommandError("--missing cannot be used with Parquet files larger than memory; write empty values instead")
     source, task = table.source, detect_task(table, options)
     is_held = hold_out_pieces(source, options.test_size, options.seed)
     train, held = (source.take(p for p in source.pieces if is_held[p.index] == side) for side in (False, True))
