@@ -262,6 +262,14 @@ def test_other_forms_of_dates_are_left_out_with_a_note(folder) -> None:
     assert neuralbasis.load("t.nbm").encoder.names == ("x", "e", "f")
 
 
+def test_blank_texts_in_a_column_of_numbers(folder) -> None:
+    (folder / "t.csv").write_bytes(make(x=(17, " ")))
+    assert run("fit", "t.csv", "--target", "y", *QUICK).stderr == (
+        "note: column 'x' holds numbers as text and is read as numbers; ' ' and the like count as missing; "
+        "--feature-types x=nominal keeps the texts as labels\n"
+    )
+
+
 def test_five_rows_warn_and_print_no_noise(folder) -> None:
     write_csv(folder / "five.csv", {"x": range(5), "y": [1, 2, 3, 5, 8]})
     found = run("fit", "five.csv", "--target", "y", *QUICK)

@@ -269,7 +269,11 @@ def read_texts(column: pa.ChunkedArray, name: str, is_requested: bool) -> pa.Chu
         raise CommandError(f"{text}; correct it, or pass {keep}")
     if is_requested or facts.look_like_numbers:
         require_finite(name, numbers)
-        note(f"{facts.describe(name, place)}; {keep} keeps the texts as labels")
+        text = facts.describe(name, place)
+        if facts.formatted is None and not facts.n_others:
+            blank = column.filter(pa.array(np.isnan(numbers))).drop_null()
+            text += f"; {blank[0].as_py()!r} and the like count as missing" if len(blank) else ""
+        note(f"{text}; {keep} keeps the texts as labels")
         return pa.chunked_array([pa.array(numbers)])
     n_levels, total = pa.compute.count_distinct(column).as_py(), len(column) - column.null_count
     if n_levels > max(FEW_VALUES, MANY_LEVELS * total):
