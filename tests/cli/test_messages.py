@@ -158,7 +158,7 @@ def test_a_text_in_a_column_of_numbers_is_a_note(folder, model) -> None:
     (folder / "t.csv").write_bytes(make(x=(17, "")))
     assert run("predict", model, "t.csv").stdout == found.stdout
     columns = read_csv(make(x=(17, "n.a. yet")).decode())
-    with pytest.warns(UserWarning, match=r"'x' .* 1 of 60 values are not numbers, such as 'n.a. yet' in row 17 \(0 is"):
+    with pytest.warns(UserWarning, match=r"'x' .* 1 of 60 values is not a number, 'n.a. yet' in row 17 \(0 is"):
         neuralbasis.load(model).predict({"x": columns["x"], "k": columns["k"]})
 
 
@@ -328,6 +328,6 @@ def test_workbooks_without_a_row_of_names(folder) -> None:
     assert neuralbasis.load("index.nbm").encoder.names == ("x", "k")
     frame.astype({"x": object}).replace({"x": {X[5]: "n/k"}}).to_excel("texts.xlsx", index=False)
     assert (
-        "- column 'x' holds numbers as text and is read as numbers; 1 of 60 values are not numbers, such as 'n/k', and "
-        "are read as missing\n"
+        "- column 'x' holds numbers as text and is read as numbers; 1 of 60 values is not a number, 'n/k', and is "
+        "read as missing\n"
     ) in run("check", "texts.xlsx").stdout
