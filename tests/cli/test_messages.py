@@ -331,3 +331,14 @@ def test_workbooks_without_a_row_of_names(folder) -> None:
         "- column 'x' holds numbers as text and is read as numbers; 1 of 60 values is not a number, 'n/k', and is "
         "read as missing\n"
     ) in run("check", "texts.xlsx").stdout
+
+
+def test_a_table_larger_than_memory_names_the_option(folder, monkeypatch) -> None:
+    monkeypatch.setattr("neuralbasis.data.memory.CELL_BYTES", 1e7)
+    for part in ("a", "b"):
+        write_csv(folder / f"{part}.csv", {"x": [f"${1000 + i:,}" for i in range(N)], "y": X})
+    fit = ["fit", "a.csv", "b.csv", "--target", "y", "--memory-limit", "1GB", "--model", "m.nbm", *QUICK]
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        printed = run(*fit, "--set", "max_steps=2", "--set", "outer_bags=2").stderr
+    assert "'$1,000' is read as 1000; to keep the texts as labels, pass --feature-types COLUMN=nominal\n" in printed
