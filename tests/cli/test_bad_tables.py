@@ -160,7 +160,7 @@ def test_empty_columns_and_dates_are_left_out_with_a_note(table) -> None:
     name = table(nothing=[""] * N, admitted=days, born=written)
     assert notes("fit", name, *FAST) == [
         "note: column 'nothing' has no value in any row and is left out",
-        "note: column 'admitted' holds dates or times and is left out; --split-dates uses the parts of dates",
+        "note: column 'admitted' holds dates and is left out; --split-dates uses their parts",
         "note: column 'born' holds dates as text, such as '01/01/1980', and is left out; written as 2024-03-15, "
         "--split-dates would use their parts",
     ]

@@ -66,6 +66,8 @@ def test_the_page_opens_without_errors_and_without_a_network(shown, width) -> No
         assert page.run("document.documentElement.scrollWidth") == width
         assert page.run("document.querySelectorAll('svg').length") == 8
         assert page.run("[...document.querySelectorAll('svg path.truth')].length") == 5 + 3 + 2 + 2
+        oxygen = "[...document.querySelectorAll('figure')].find((f) => f.textContent.includes('Oxygen'))"
+        assert page.run(f"{oxygen}.querySelectorAll('rect.count').length") in range(15, 26)  # one bar for each percent
         assert page.run("document.querySelector('a').getAttribute('href')") == "model.html"
         assert (folder / "model.html").exists()
 

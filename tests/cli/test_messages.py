@@ -158,7 +158,7 @@ def test_a_text_in_a_column_of_numbers_is_a_note(folder, model) -> None:
     (folder / "t.csv").write_bytes(make(x=(17, "")))
     assert run("predict", model, "t.csv").stdout == found.stdout
     columns = read_csv(make(x=(17, "n.a. yet")).decode())
-    with pytest.warns(UserWarning, match=r"'x' .* 1 of 60 values are not numbers, such as 'n.a. yet' in row 17 \(0 is"):
+    with pytest.warns(UserWarning, match=r"'x' .* 1 of 60 values is not a number, 'n.a. yet' in row 17 \(0 is"):
         neuralbasis.load(model).predict({"x": columns["x"], "k": columns["k"]})
 
 
@@ -262,6 +262,14 @@ def test_other_forms_of_dates_are_left_out_with_a_note(folder) -> None:
     assert neuralbasis.load("t.nbm").encoder.names == ("x", "e", "f")
 
 
+def test_blank_texts_in_a_column_of_numbers(folder) -> None:
+    (folder / "t.csv").write_bytes(make(x=(17, " ")))
+    assert run("fit", "t.csv", "--target", "y", *QUICK).stderr == (
+        "note: column 'x' holds numbers as text and is read as numbers; ' ' and the like count as missing; "
+        "--feature-types x=nominal keeps the texts as labels\n"
+    )
+
+
 def test_five_rows_warn_and_print_no_noise(folder) -> None:
     write_csv(folder / "five.csv", {"x": range(5), "y": [1, 2, 3, 5, 8]})
     found = run("fit", "five.csv", "--target", "y", *QUICK)
@@ -277,3 +285,60 @@ def test_five_rows_warn_and_print_no_noise(folder) -> None:
 def test_a_compressed_table(folder) -> None:
     (folder / "t.csv.gz").write_bytes(gzip.compress(make() + b"1,a\n"))
     assert "t.csv.gz: line 62 has 2 values" in fails("fit", "t.csv.gz", "--target", "y")
+
+
+def test_dates_as_texts_with_zones_and_in_every_kind_of_table(folder) -> None:
+    times = pandas.date_range("2023-11-01", periods=N, freq="31h")
+    table = {
+        "day": times.strftime("%Y-%m-%d"),
+        "zone": times.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "exact": times.strftime("%Y-%m-%d %H:%M:%S.%f"),
+        "clock": times.strftime("%H:%M:%S"),
+    }
+    frame = pandas.DataFrame({**table, "y": X})
+    frame.to_csv("t.csv", index=False)
+    frame.to_json("t.json", orient="records")
+    frame.to_parquet("t.parquet")
+    options = ["--target", "y", "--split-dates", "--exclude", "clock", *QUICK, "--force"]
+    found = set()
+    for kind in ("csv", "json", "parquet"):
+        run("fit", f"t.{kind}", *options)
+        found |= {run("predict", "t.nbm", f"t.{other}").stdout for other in ("csv", "json", "parquet")}
+    assert len(found) == 1
+    parts = ("year", "month", "weekday", "hour")
+    assert neuralbasis.load("t.nbm").encoder.names == (
+        *(f"day {part}" for part in parts[:3]),
+        *(f"{name} {part}" for name in ("zone", "exact") for part in parts),
+    )
+    hours = neuralbasis.load("t.nbm").encoder.axes[6].knots
+    assert set(hours) <= set(times.hour)
+    printed = run("check", "t.csv", "--target", "y").stdout
+    assert "- column 'clock' holds times of day; a number such as the hour can be used" in printed
+
+
+def test_workbooks_without_a_row_of_names(folder) -> None:
+    frame = pandas.DataFrame({"x": X[::-1], "k": LETTERS, "y": X})
+    frame.to_excel("title.xlsx", startrow=2, index=False)
+    assert fails("check", "title.xlsx") == (
+        "error: title.xlsx: the first row of the first sheet must hold the names of the columns, but 3 of its cells "
+        "are empty; delete the rows above the table, or name all columns"
+    )
+    frame.to_excel("index.xlsx")
+    run("fit", "index.xlsx", "--target", "y", *QUICK)
+    assert neuralbasis.load("index.nbm").encoder.names == ("x", "k")
+    frame.astype({"x": object}).replace({"x": {X[5]: "n/k"}}).to_excel("texts.xlsx", index=False)
+    assert (
+        "- column 'x' holds numbers as text and is read as numbers; 1 of 60 values is not a number, 'n/k', and is "
+        "read as missing\n"
+    ) in run("check", "texts.xlsx").stdout
+
+
+def test_a_table_larger_than_memory_names_the_option(folder, monkeypatch) -> None:
+    monkeypatch.setattr("neuralbasis.data.memory.CELL_BYTES", 1e7)
+    for part in ("a", "b"):
+        write_csv(folder / f"{part}.csv", {"x": [f"${1000 + i:,}" for i in range(N)], "y": X})
+    fit = ["fit", "a.csv", "b.csv", "--target", "y", "--memory-limit", "1GB", "--model", "m.nbm", *QUICK]
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        printed = run(*fit, "--set", "max_steps=2", "--set", "outer_bags=2").stderr
+    assert "'$1,000' is read as 1000; to keep the texts as labels, pass --feature-types COLUMN=nominal\n" in printed

@@ -131,6 +131,9 @@ def check_column(column: pa.ChunkedArray, name: str) -> Iterator[Finding]:
     elif distinct == 1:
         value = column.drop_null()[0].as_py()
         yield Finding("constant", f"column {name!r} is {value!r} in every row with a value", exclude=name)
+    elif pa.types.is_time(column.type):
+        text = f"column {name!r} holds times of day; a number such as the hour can be used"
+        yield Finding("time", text, exclude=name)
     elif pa.types.is_temporal(column.type):
         text = f"column {name!r} holds dates: year, month, weekday and hour can be used, the date itself cannot"
         yield Finding("date", text, options=("--split-dates",))
@@ -154,6 +157,8 @@ def _check_texts(counts: dict[str, int], name: str) -> Iterator[Finding]:
     elif facts.have_decimal_commas and not facts.are_numbers:
         text = f"column {name!r} holds numbers with a decimal comma, such as {facts.comma!r}"
         yield Finding("decimal comma", text, options=("--decimal", ","))
+    elif facts.look_like_numbers and facts.n_others:
+        yield Finding("other texts", facts.describe(name))
     elif facts.look_like_numbers and facts.formatted is not None:
         number = parse_number(facts.formatted)
         text = f"column {name!r} holds numbers as text: {facts.formatted!r} is read as {number:.12g}"

@@ -53,6 +53,31 @@ def main(debug: bool) -> None:
     """
 
 
+@main.command()
+@click.option("--output", "-o", type=FOLDER, default="neuralbasis_demo", help="Folder to write to; it is created.")
+@click.option("--force", is_flag=True, help="Replace the files of an earlier run.")
+def demo(output: str, force: bool) -> None:
+    """Fit simulated patients with known risks, and compare.
+
+    Writes a page with the true and the found curves, the tables, the model and its page, and opens the first page in
+    the browser if there is a screen. Takes less than 30 seconds on two cores and downloads nothing.
+    """
+    # Passive waiting: on a busy machine idle threads of torch and scikit-learn would spin against each other.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    from .demo import COMMANDS, demonstrate, list_results
+    from .demo_page import write_page
+
+    folder = Path(output)
+    check_new(str(folder / "index.html"), "--output", force)
+    folder.mkdir(parents=True, exist_ok=True)
+    found = demonstrate(folder, lambda text: echo(text, err=True))
+    write_page(folder / "index.html", found)
+    echo(formatting.align(list_results(found.results), left=(0, 4)))
+    echo(f"\nOpen {folder / 'index.html'}: the curves that were found beside the true ones.\n")
+    echo(f"On your own table:\n\n{COMMANDS}")
+    open_page(folder / "index.html")
+
+
 main.add_command(check)
 main.add_command(fit)
 main.add_command(tune)
@@ -316,31 +341,6 @@ def plot(model: str, output: str, kind: str, terms: tuple[str, ...], count: int 
 
 for command in (merge, update, diff, concepts):
     main.add_command(command)
-
-
-@main.command()
-@click.option("--output", "-o", type=FOLDER, default="neuralbasis_demo", help="Folder to write to; it is created.")
-@click.option("--force", is_flag=True, help="Replace the files of an earlier run.")
-def demo(output: str, force: bool) -> None:
-    """Fit simulated patients with known risks, and compare.
-
-    Writes a page with the true and the found curves, the tables, the model and its page, and opens the first page in
-    the browser if there is a screen. Takes less than 30 seconds on two cores and downloads nothing.
-    """
-    # Passive waiting: on a busy machine idle threads of torch and scikit-learn would spin against each other.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    from .demo import COMMANDS, demonstrate, list_results
-    from .demo_page import write_page
-
-    folder = Path(output)
-    check_new(str(folder / "index.html"), "--output", force)
-    folder.mkdir(parents=True, exist_ok=True)
-    found = demonstrate(folder, lambda text: echo(text, err=True))
-    write_page(folder / "index.html", found)
-    echo(formatting.align(list_results(found.results), left=(0, 4)))
-    echo(f"\nOpen {folder / 'index.html'}: the curves that were found beside the true ones.\n")
-    echo(f"On your own table:\n\n{COMMANDS}")
-    open_page(folder / "index.html")
 
 
 @main.command()

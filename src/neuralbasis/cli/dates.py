@@ -29,6 +29,7 @@ _NAMES = rf"[0-9]{{1,2}}\.?[ -]{_MONTH}[ -][0-9]{{2,4}}|{_MONTH} [0-9]{{1,2}},? 
 OTHER_DATE = re.compile(
     rf"(?:{_NUMBERS}|{_YEAR_FIRST}|{_NAMES})(?:[ T][0-9]{{1,2}}:[0-9]{{2}}.*)?", re.IGNORECASE
 )  # not ISO 8601
+ISO_DATE = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 DateParts = Mapping[str, tuple[str, str]]  # name of the new column -> name of the date, part
 
 
@@ -67,10 +68,29 @@ def split_date(name: str, column: pa.ChunkedArray) -> dict[str, pa.ChunkedArray]
 
 def take_part(column: pa.Array | pa.ChunkedArray, part: str) -> pa.Array | pa.ChunkedArray:
     """One part of dates; a date without a time has hour 0."""
-    column = column.cast(pa.timestamp("us"))
+    column = read_times(column)
     if part != "weekday":
         return getattr(pc, part)(column)
     return pc.take(pa.array(WEEKDAYS), pc.day_of_week(column))
+
+
+def read_times(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Dates, or texts of dates, as times without a zone; those with a zone are converted to UTC."""
+    try:
+        return column.cast(pa.timestamp("us"))
+    except pa.ArrowInvalid:
+        return column.cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us"))
+
+
+def find_dates(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A text column as times if all of its texts are dates in the form of ISO 8601; other columns unchanged."""
+    first = column.drop_null()[:1].to_pylist()
+    if not first or not isinstance(first[0], str) or ISO_DATE.match(first[0]) is None:
+        return column
+    try:
+        return read_times(column)
+    except pa.ArrowInvalid:
+        return column
 
 
 def add_date_parts(batch: pa.RecordBatch, dates: DateParts, missing: Collection[str]) -> pa.RecordBatch:

@@ -137,6 +137,7 @@ class _WarningPrinter:
 
     def __call__(self, message: Warning | str, *_where: Any) -> None:
         text = " ".join(str(message).split())
+        text = text.replace("set its feature_types to 'nominal'", "pass --feature-types COLUMN=nominal")
         key = re.sub(r"[0-9,.]+", "", text.partition(", such as")[0])
         if is_first_process() and key not in self.printed:
             echo_line("warning", "yellow", text)

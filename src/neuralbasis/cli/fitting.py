@@ -115,6 +115,8 @@ def fit_and_evaluate(table: OpenTable, options: FitOptions, search: Mapping[str,
 
 def fit_out_of_core(table: SourceTable, features: Sequence[str], options: FitOptions) -> HoldoutResult:
     """`fit_and_evaluate` for a table larger than memory: pieces are held out, and the table is never read whole."""
+    if table.dialect.missing and any(piece.row_group is not None for piece in table.source.pieces):
+        raise CommandError("--missing cannot be used with Parquet files larger than memory; write empty values instead")
     source, task = table.source, detect_task(table, options)
     is_held = hold_out_pieces(source, options.test_size, options.seed)
     train, held = (source.take(p for p in source.pieces if is_held[p.index] == side) for side in (False, True))
@@ -219,8 +221,10 @@ def choose_columns(found: pa.Table, features: Sequence[str], options: FitOptions
             for part, values in split_date(name, column).items():
                 found = found.append_column(part, values)
                 used.append(part)
+        elif pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+            note(f"column {name!r} holds dates and is left out; --split-dates uses their parts")
         elif pa.types.is_temporal(kind):
-            note(f"column {name!r} holds dates or times and is left out; --split-dates uses the parts of dates")
+            note(f"column {name!r} holds times of day and is left out; a number such as the hour can be used")
         elif not _is_date_text(column, name):
             column = read_texts(column, name, name in options.feature_types)
             found = found.set_column(found.column_names.index(name), name, column)
@@ -265,7 +269,11 @@ def read_texts(column: pa.ChunkedArray, name: str, is_requested: bool) -> pa.Chu
         raise CommandError(f"{text}; correct it, or pass {keep}")
     if is_requested or facts.look_like_numbers:
         require_finite(name, numbers)
-        note(f"{facts.describe(name, place)}; {keep} keeps the texts as labels")
+        text = facts.describe(name, place)
+        if facts.formatted is None and not facts.n_others:
+            blank = column.filter(pa.array(np.isnan(numbers))).drop_null()
+            text += f"; {blank[0].as_py()!r} and the like count as missing" if len(blank) else ""
+        note(f"{text}; {keep} keeps the texts as labels")
         return pa.chunked_array([pa.array(numbers)])
     n_levels, total = pa.compute.count_distinct(column).as_py(), len(column) - column.null_count
     if n_levels > max(FEW_VALUES, MANY_LEVELS * total):

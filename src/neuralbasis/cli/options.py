@@ -67,10 +67,12 @@ table_options = group_options(
         "--delimiter",
         metavar="CHARACTER",
         callback=_check_delimiter,
-        help="Delimiter of a CSV file; detected by default.",
+        help="Delimiter of a CSV file, or tab; detected by default.",
     ),
     click.option("--encoding", default="utf-8", callback=_check_encoding, help="Encoding of a CSV file."),
-    click.option("--missing", multiple=True, metavar="TEXT", help="Text to read as a missing value, such as '?'."),
+    click.option(
+        "--missing", multiple=True, metavar="TEXT", help="Text or number to read as a missing value, such as '?'."
+    ),
     click.option("--decimal", type=click.Choice([".", ","]), default=".", help="Decimal mark of a CSV file."),
 )
 

@@ -30,7 +30,7 @@ from ..data.frames import read_columns
 from ..data.text_numbers import MISSING_TEXTS, parse_number
 from ..data.workbooks import READERS
 from ..encoding.axis import Axis
-from .dates import add_date_parts, find_date_parts, name_dates
+from .dates import add_date_parts, find_date_parts, find_dates, name_dates
 from .errors import CommandError, note, require_names
 from .text_files import describe_encoding, describe_ragged
 
@@ -124,6 +124,7 @@ class OpenTable:
         with self.explain_errors():
             found = self._read(list(names), texts)
         arrays = [mask_missing(column, self.dialect) for column in found.columns]
+        arrays = [column if name in texts else find_dates(column) for name, column in zip(names, arrays, strict=True)]
         return pa.table(arrays, names=found.column_names)
 
     def batches(self, texts: Iterable[str], numbers: Iterable[str] = ()) -> Iterator[pa.RecordBatch]:

@@ -104,6 +104,8 @@ class TextFacts:
         total = self.n_numbers + self.n_others
         is_count = self.n_others.is_integer() and total.is_integer()
         share = f"{self.n_others:,.0f} of {total:,.0f}" if is_count else f"{self.n_others / total:.2%} of the"
+        if self.n_others == 1:
+            return f"{share} values is not a number, {self.other!r}{place}, and is read as missing"
         return f"{share} values are not numbers, such as {self.other!r}{place}, and are read as missing"
 
 

@@ -29,6 +29,13 @@ def read_workbook(path: str) -> pa.Table:
         raise ValueError(
             f"{path} is not an Excel workbook that can be read; save it again as .xlsx, or as CSV"
         ) from error
+    unnamed = [name for name in frame.columns if str(name).startswith("Unnamed: ")]
+    if len(unnamed) > 1 or frame.columns.empty:
+        raise ValueError(
+            f"{path}: the first row of the first sheet must hold the names of the columns, but {len(unnamed)} of its "
+            "cells are empty; delete the rows above the table, or name all columns"
+        )
+    frame = frame.rename(columns=dict.fromkeys(unnamed, ""))  # the index of a frame that pandas wrote
     arrays = {}
     for name in frame.columns:
         values = frame[name].tolist()
