@@ -96,9 +96,12 @@ def find_parts(knots: np.ndarray, scores: np.ndarray, halves: np.ndarray) -> lis
     >>> find_parts(np.arange(5.0), np.array([0.0, 1.0, 2.0, 2.0, 2.0]), np.full(5, 0.1))
     [Part(direction=1, start=0, end=2), Part(direction=0, start=2, end=4)]
     """
+    legs = _find_legs(scores, halves)
+    if len(legs) > MAX_PARTS:  # too many to describe: their ends do not matter
+        return legs
     parts: list[Part] = []
     last, place = len(knots) - 1, 0
-    for leg in _find_legs(scores, halves):
+    for leg in legs:
         start, end = _trim_leg(knots, scores, halves, leg)
         if _is_long(knots, place, start):
             parts.append(Part(FLAT, place, start))
