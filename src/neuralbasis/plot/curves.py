@@ -106,10 +106,10 @@ def set_limits(axes: Axes, curve: Drawn, limits: tuple[float, float]) -> None:
     (axes.set_xlim if curve.is_flipped else axes.set_ylim)(*limits)
 
 
-def draw_background(axes: Axes, curve: Curve) -> None:
+def draw_background(axes: Axes, curve: Curve, taken: float = 0.0) -> None:
     """Axis, density of the training rows, line at a contribution of 0, and strip for missing values at the left.
 
-    The range of the value axis must be set.
+    The range of the value axis must be set. For `taken` see `draw_plot_axis`.
     """
     term, plot_axis = curve.scaled.term, curve.plot_axis
     if not curve.is_flipped:
@@ -119,7 +119,7 @@ def draw_background(axes: Axes, curve: Curve) -> None:
     line = axes.axvline if curve.is_flipped else axes.axhline
     for order, base in zip(curve.colour_indices[: 1 if is_shared else None], bases, strict=False):
         line(base, color=GREY if is_shared else line_style(order)["color"], linewidth=0.6, linestyle=":")
-    draw_plot_axis(axes, plot_axis, "y" if curve.is_flipped else "x")
+    draw_plot_axis(axes, plot_axis, "y" if curve.is_flipped else "x", taken)
     if curve.is_flipped:
         axes.set_ylim(plot_axis.high, plot_axis.low)  # the first level is on top
         axes.tick_params(axis="y", length=0)
