@@ -179,6 +179,7 @@ def _list_frequent(shares: np.ndarray, low: int, end: int) -> list[int]:
 
 
 def _is_on_grid(steps: np.ndarray, place: int) -> bool:
-    """Whether the values beside the one at this place are one step of a grid away."""
-    beside = steps[max(place - 1, 0) : place + 1]
-    return bool(beside.max() <= SAME_GAP * steps.min())
+    """Whether most steps are multiples of the smallest, and the values beside this place are one step away."""
+    beside, smallest = steps[max(place - 1, 0) : place + 1], max(float(steps.min()), sys.float_info.min)
+    is_multiple = np.abs(steps / smallest - np.rint(steps / smallest)) < 1e-6
+    return bool(beside.max() <= SAME_GAP * smallest and is_multiple.mean() > 0.5)

@@ -137,9 +137,8 @@ def keep_off_strip(artist: Any, axes: Axes, plot_axis: PlotAxis) -> None:
     from matplotlib.patches import Rectangle
 
     if plot_axis.apart:
-        artist.set_clip_path(
-            Rectangle((plot_axis.low, 0), plot_axis.high - plot_axis.low, 1, transform=axes.get_xaxis_transform())
-        )
+        width, transform = plot_axis.high - plot_axis.low, axes.get_xaxis_transform()
+        artist.set_clip_path(Rectangle((plot_axis.low, 0), width, 1, transform=transform))
 
 
 def draw_marks(axes: Axes, curve: Curve) -> list[Any]:
@@ -224,9 +223,8 @@ def _draw_lines(axes: Axes, curve: Curve) -> list[Any]:
         keep_off_strip(handles[-1], axes, plot_axis)
         if loose := list(plot_axis.loose):
             _draw_errors(axes, plot_axis.positions[loose], scaled, plot_axis.cells[loose], k, look["color"])
-            axes.plot(
-                plot_axis.positions[loose], scaled.mean[plot_axis.cells[loose], k], "o", color=look["color"], ms=4
-            )
+            dots = scaled.mean[plot_axis.cells[loose], k]
+            axes.plot(plot_axis.positions[loose], dots, "o", color=look["color"], markersize=4)
     return handles
 
 

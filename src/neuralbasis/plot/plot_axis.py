@@ -52,9 +52,8 @@ class PlotAxis:
     @property
     def apart(self) -> list[tuple[int, str]]:
         """Cells that are drawn in the strip, and their names."""
-        return [(0, "missing")] * self.has_missing + [
-            (cell, format_value(value).replace("-", "−")) for cell, value in self.codes
-        ]
+        codes = [(cell, format_value(value).replace("-", "−")) for cell, value in self.codes]
+        return [(0, "missing")] * self.has_missing + codes
 
     @property
     def start(self) -> float:
@@ -74,14 +73,11 @@ class PlotAxis:
 
     def polyline(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Values (P, …) of the cells -> positions (Q,) and values (Q, …) of the line that shows them."""
-        if not self.is_stepped:
-            gaps = sorted({at for index in self.loose for at in (index, index + 1) if 0 < at < len(self.positions)})
-            return (
-                (np.insert(self.positions, gaps, np.nan), np.insert(values, gaps, np.nan, 0))
-                if gaps
-                else (self.positions, values)
-            )
-        return np.repeat(self.positions, 2) + np.tile([-0.5, 0.5], len(self.positions)), np.repeat(values, 2, axis=0)
+        at = self.positions
+        if self.is_stepped:
+            return np.repeat(at, 2) + np.tile([-0.5, 0.5], len(at)), np.repeat(values, 2, axis=0)
+        gaps = sorted({place for index in self.loose for place in (index, index + 1) if 0 < place < len(at)})
+        return (np.insert(at, gaps, np.nan), np.insert(values, gaps, np.nan, 0)) if gaps else (at, values)
 
 
 def make_plot_axis(axis: Axis, weights: np.ndarray, masses: Sequence[PointMass] = ()) -> PlotAxis:

@@ -78,21 +78,12 @@ def _measure_regression(y: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
         "RMSE": root_mean_squared_error(actual, predicted),
         "mean absolute error": mean_absolute_error(actual, predicted),
     }
-    constants = {
-        "RMSE": float(actual.std()),
-        "mean absolute error": float(np.abs(actual - np.median(actual)).mean()),
-    }
+    error = float(np.abs(actual - np.median(actual)).mean())
+    constants = {"RMSE": float(actual.std()), "mean absolute error": error}
     shown = np.random.default_rng(0).permutation(len(actual))[:MAX_POINTS]
     points = np.column_stack([predicted, actual - predicted])[shown]
-    return {
-        "measures": measures,
-        "constants": constants,
-        "bins": [_bin(predicted, actual)],
-        "points": points.tolist(),
-        "bars": None,
-        "rates": None,
-        "cells": None,
-    }
+    found = {"measures": measures, "constants": constants, "bins": [_bin(predicted, actual)]}
+    return found | {"points": points.tolist(), "bars": None, "rates": None, "cells": None}
 
 
 def _measure_classes(codes: np.ndarray, probability: np.ndarray) -> dict[str, Any]:
