@@ -246,12 +246,9 @@ def _draw_errors(
     axes: Axes, at: Any, scaled: ScaledTerm, cells: Any, k: int, colour: str, is_flipped: bool = False
 ) -> None:
     """Error bars of some cells: thick for each value, thin for all values together."""
-    mean = scaled.mean[cells, k]
-    has_outer = scaled.outer is not None
-    for band, width, cap in (
-        (scaled.outer, 0.8, 2.5),
-        (scaled.inner, 2.2 if has_outer else 1.0, 0.0 if has_outer else 1.5),
-    ):
+    mean, has_outer = scaled.mean[cells, k], scaled.outer is not None
+    inner = (scaled.inner, 2.2, 0.0) if has_outer else (scaled.inner, 1.0, 1.5)
+    for band, width, cap in ((scaled.outer, 0.8, 2.5), inner):
         if band is not None and (band.low[cells, k] < band.high[cells, k]).any():
             sizes = np.abs(np.stack([mean - band.low[cells, k], band.high[cells, k] - mean])).reshape(2, -1)
             look: dict[str, Any] = {"fmt": "none", "ecolor": colour, "elinewidth": width, "capsize": cap}

@@ -215,9 +215,8 @@ def _add_members(figure: Any, axis: PlotAxis, members: np.ndarray, colour: str) 
     at, lines = axis.polyline(members)
     for m in range(lines.shape[1]):
         look = {"color": colour, "width": 0.6}
-        text = MEMBER_LINES
-        trace = go.Scatter(x=at, y=lines[:, m], mode="lines", opacity=0.45, line=look, name=text, showlegend=m == 0)
-        figure.add_trace(trace)
+        named = {"name": MEMBER_LINES, "showlegend": m == 0}
+        figure.add_trace(go.Scatter(x=at, y=lines[:, m], mode="lines", opacity=0.45, line=look, **named))
 
 
 def _add_apart(

@@ -105,15 +105,10 @@ def _measure_classes(codes: np.ndarray, probability: np.ndarray) -> dict[str, An
         measures["AUROC"] = np.mean(areas)
     rates = is_class.mean(axis=0)
     present = rates[rates > 0]
-    return {
-        "measures": measures,
-        "constants": {"accuracy": float(rates.max()), "log loss": float(-(present * np.log(present)).sum())},
-        "bins": bins,
-        "points": None,
-        "bars": bars,
-        "rates": rates.tolist(),
-        "cells": _count_cells(codes, probability[:, 1]) if n_classes == 2 else None,
-    }
+    constants = {"accuracy": float(rates.max()), "log loss": float(-(present * np.log(present)).sum())}
+    cells = _count_cells(codes, probability[:, 1]) if n_classes == 2 else None
+    found = {"measures": measures, "constants": constants, "bins": bins, "points": None, "bars": bars}
+    return found | {"rates": rates.tolist(), "cells": cells}
 
 
 def _count_cells(codes: np.ndarray, probability: np.ndarray) -> dict[str, Any]:
