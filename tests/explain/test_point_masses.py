@@ -43,6 +43,11 @@ def test_zeros_and_a_capped_code_of_a_heavy_tailed_column():
     assert find(np.r_[0.0, gains, 99999.0], weights) == {0: "apart", 99999: "apart"}
 
 
+def test_zeros_before_amounts_in_steps_of_similar_size_are_apart():
+    amounts = np.cumsum(np.random.default_rng(0).uniform(300, 420, 50)).round()
+    assert find(*with_mass(np.r_[0.0, amounts], 0, 9000.0)) == {0: "apart"}
+
+
 def test_a_frequent_value_inside_a_grid_stays_joined():
     assert find(*with_mass(np.arange(1.0, 100.0), 40, 800.0)) == {40: "joined"}
     assert find(*with_mass(np.arange(0.0, 100.0), 0, 800.0)) == {0: "joined"}

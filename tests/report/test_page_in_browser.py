@@ -24,7 +24,6 @@ from tests.report.pages import (
     make_model,
     needs_browser,
     rows_of,
-    wide_model,
     write_page,
 )
 from tests.sparse_tables import build_models, draw_table, rows_of_every_kind
@@ -361,8 +360,8 @@ def test_every_control_has_a_name_and_can_be_reached(open_page):
 
 
 @needs_browser
-def test_only_charts_near_the_window_are_drawn(open_page):
-    page = open_page(wide_model())
+def test_only_charts_near_the_window_are_drawn(open_page, wide_page):
+    page = open_page(wide_page)
     assert page.count("#gallery article") == 2000
     assert 2 <= page.count("#gallery svg") < 40
     page.click("#list li:last-child a")

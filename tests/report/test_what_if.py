@@ -11,7 +11,7 @@ from neuralbasis.encoding import Encoder, continuous_axis
 from neuralbasis.model.residuals import Residuals
 from neuralbasis.model.shapes import Shape
 from tests.models import draw_numbers, name_columns
-from tests.report.pages import CLOSE, KINDS, check_contributions, ladder, make_model, needs_browser, rows_of
+from tests.report.pages import CLOSE, KINDS, both_looks, check_contributions, ladder, make_model, needs_browser, rows_of
 
 SET_ROWS = """(rows) => {
   const fire = (node, event) => node.dispatchEvent(new Event(event, { bubbles: true }));
@@ -177,9 +177,10 @@ def test_the_band_is_that_of_predict_with_uncertainty(kind, open_page):
 
 
 @needs_browser
-def test_the_band_of_a_tested_model_has_95_percent(fitted, open_page):
+@both_looks
+def test_the_band_of_a_tested_model_has_95_percent(look, fitted, open_page):
     model, frame, y = fitted
-    page = open_page(model, frame, y, rows=[3])
+    page = open_page(model, frame, y, rows=[3], **look)
     score, error = model.predict_with_uncertainty(frame.iloc[[3]])[0]
     np.testing.assert_allclose(page.figures(BAND), [score - 1.96 * error, score + 1.96 * error], rtol=1e-3)
     assert "95 % band" in page.read("#verdict")[0]
@@ -187,10 +188,11 @@ def test_the_band_of_a_tested_model_has_95_percent(fitted, open_page):
 
 
 @needs_browser
-def test_values_outside_the_data_are_marked(fitted, open_page):
+@both_looks
+def test_values_outside_the_data_are_marked(look, fitted, open_page):
     model, frame, y = fitted
     low, high = frame["age"].min(), frame["age"].max()
-    page = open_page(model, frame, y, rows=[0])
+    page = open_page(model, frame, y, rows=[0], **look)
     assert page.read("#whatif .warning") == ["", ""]
     age, city = '[data-column="0"]', '[data-column="1"]'
     page.set(f"{age} [type=number]", -5, "input")
@@ -226,11 +228,12 @@ def test_terms_without_training_rows_at_a_value_say_so(open_page):
 
 
 @needs_browser
-def test_predictions_in_the_unit_of_the_target(fitted, open_page):
+@both_looks
+def test_predictions_in_the_unit_of_the_target(look, fitted, open_page):
     model, frame, y = fitted
     with pytest.raises(ValueError, match="transform='log' needs y in the unit of the target; got values near the log"):
         open_page(model, frame, y, transform="log")
-    page = open_page(model, frame, np.exp(y), rows=[2], transform="log")
+    page = open_page(model, frame, np.exp(y), rows=[2], transform="log", **look)
     (score,) = model.predict(frame.iloc[[2]])
     for panel in ("#verdict", "#row-verdict"):
         assert page.figures(f"{panel} .answer") == [pytest.approx(np.exp(score), abs=CLOSE * 100)]

@@ -106,10 +106,10 @@ def set_limits(axes: Axes, curve: Drawn, limits: tuple[float, float]) -> None:
     (axes.set_xlim if curve.is_flipped else axes.set_ylim)(*limits)
 
 
-def draw_background(axes: Axes, curve: Curve) -> None:
+def draw_background(axes: Axes, curve: Curve, taken: float = 0.0) -> None:
     """Axis, density of the training rows, line at a contribution of 0, and strip for missing values at the left.
 
-    The range of the value axis must be set.
+    The range of the value axis must be set. For `taken` see `draw_plot_axis`.
     """
     term, plot_axis = curve.scaled.term, curve.plot_axis
     if not curve.is_flipped:
@@ -119,7 +119,7 @@ def draw_background(axes: Axes, curve: Curve) -> None:
     line = axes.axvline if curve.is_flipped else axes.axhline
     for order, base in zip(curve.colour_indices[: 1 if is_shared else None], bases, strict=False):
         line(base, color=GREY if is_shared else line_style(order)["color"], linewidth=0.6, linestyle=":")
-    draw_plot_axis(axes, plot_axis, "y" if curve.is_flipped else "x")
+    draw_plot_axis(axes, plot_axis, "y" if curve.is_flipped else "x", taken)
     if curve.is_flipped:
         axes.set_ylim(plot_axis.high, plot_axis.low)  # the first level is on top
         axes.tick_params(axis="y", length=0)
@@ -137,9 +137,8 @@ def keep_off_strip(artist: Any, axes: Axes, plot_axis: PlotAxis) -> None:
     from matplotlib.patches import Rectangle
 
     if plot_axis.apart:
-        artist.set_clip_path(
-            Rectangle((plot_axis.low, 0), plot_axis.high - plot_axis.low, 1, transform=axes.get_xaxis_transform())
-        )
+        width, transform = plot_axis.high - plot_axis.low, axes.get_xaxis_transform()
+        artist.set_clip_path(Rectangle((plot_axis.low, 0), width, 1, transform=transform))
 
 
 def draw_marks(axes: Axes, curve: Curve) -> list[Any]:
@@ -224,9 +223,8 @@ def _draw_lines(axes: Axes, curve: Curve) -> list[Any]:
         keep_off_strip(handles[-1], axes, plot_axis)
         if loose := list(plot_axis.loose):
             _draw_errors(axes, plot_axis.positions[loose], scaled, plot_axis.cells[loose], k, look["color"])
-            axes.plot(
-                plot_axis.positions[loose], scaled.mean[plot_axis.cells[loose], k], "o", color=look["color"], ms=4
-            )
+            dots = scaled.mean[plot_axis.cells[loose], k]
+            axes.plot(plot_axis.positions[loose], dots, "o", color=look["color"], markersize=4)
     return handles
 
 
@@ -248,12 +246,9 @@ def _draw_errors(
     axes: Axes, at: Any, scaled: ScaledTerm, cells: Any, k: int, colour: str, is_flipped: bool = False
 ) -> None:
     """Error bars of some cells: thick for each value, thin for all values together."""
-    mean = scaled.mean[cells, k]
-    has_outer = scaled.outer is not None
-    for band, width, cap in (
-        (scaled.outer, 0.8, 2.5),
-        (scaled.inner, 2.2 if has_outer else 1.0, 0.0 if has_outer else 1.5),
-    ):
+    mean, has_outer = scaled.mean[cells, k], scaled.outer is not None
+    inner = (scaled.inner, 2.2, 0.0) if has_outer else (scaled.inner, 1.0, 1.5)
+    for band, width, cap in ((scaled.outer, 0.8, 2.5), inner):
         if band is not None and (band.low[cells, k] < band.high[cells, k]).any():
             sizes = np.abs(np.stack([mean - band.low[cells, k], band.high[cells, k] - mean])).reshape(2, -1)
             look: dict[str, Any] = {"fmt": "none", "ecolor": colour, "elinewidth": width, "capsize": cap}

@@ -112,15 +112,9 @@ def _draw_main(scale: Scale, curve: Curve, title: str) -> Any:
         if curve.is_flipped:
             errors = inner if outer is None else outer
             ends = _measure_ends(errors, values, axis.cells)
-            x, y = (
-                values[axis.cells] - scaled.base[k],
-                [_plain(text) for text in (axis.labels or [])[: len(axis.cells)]],
-            )
-            figure.add_trace(
-                go.Bar(
-                    orientation="h", x=x, y=y, base=scaled.base[k], name=label, marker={"color": colour}, error_x=ends
-                )
-            )
+            x, y = values[axis.cells] - scaled.base[k], _name_levels(axis)
+            look = {"base": scaled.base[k], "marker": {"color": colour}, "error_x": ends}
+            figure.add_trace(go.Bar(orientation="h", x=x, y=y, name=label, **look))
             continue
         if scaled.members is not None:
             _add_members(figure, axis, scaled.members[axis.cells, :, k], colour)
@@ -160,7 +154,7 @@ def _draw_pair(scale: Scale, term: TermView, title: str) -> Any:
         label = _plain(name)
         if curves.is_flipped:
             ends = _measure_ends(Band(curves.band.low[:, j], curves.band.high[:, j]), values, np.arange(len(values)))
-            y = [_plain(text) for text in (axis.labels or [])[: len(values)]]
+            y = _name_levels(axis)
             symbols = ["circle" if is_near else "circle-open" for is_near in near]
             look = {"color": colour, "symbol": symbols, "size": 8}
             figure.add_trace(go.Scatter(x=values, y=y, mode="markers", name=label, marker=look, error_x=ends))
@@ -172,17 +166,16 @@ def _draw_pair(scale: Scale, term: TermView, title: str) -> Any:
     colours = [_to_css(look["color"]) for look in curves.looks]
     for (_, name), slot, values in zip(axis.apart, axis.slots, curves.apart, strict=True):
         _add_apart(figure, axis, slot, values.tolist(), colours, name)
-    note = "hollow markers" if curves.is_flipped else "thin lines"
-    bars = f"error bars: {total.inner_name}; " if curves.has_bars else ""
-    text = (
-        bars
-        + ("" if near.all() and curves.is_near.all() else f"{note}: {NO_ROWS}; ")
-        + "the effect of both columns together"
-    )
-    figure.add_annotation(
-        text=text, xref="paper", yref="paper", x=0, y=1.0, yanchor="bottom", showarrow=False, font={"size": 11}
-    )
+    notes = [f"error bars: {total.inner_name}"] if curves.has_bars else []
+    if not curves.is_near.all():
+        notes.append(f"{'hollow markers' if curves.is_flipped else 'thin lines'}: {NO_ROWS}")
+    place = {"xref": "paper", "yref": "paper", "x": 0, "y": 1.0, "yanchor": "bottom", "showarrow": False}
+    figure.add_annotation(text="; ".join([*notes, "the effect of both columns together"]), font={"size": 11}, **place)
     return figure
+
+
+def _name_levels(axis: PlotAxis) -> list[str]:
+    return [_plain(text) for text in (axis.labels or [])[: len(axis.cells)]]
 
 
 def _import_plotly() -> Any:
@@ -238,9 +231,8 @@ def _add_members(figure: Any, axis: PlotAxis, members: np.ndarray, colour: str) 
     at, lines = axis.polyline(members)
     for m in range(lines.shape[1]):
         look = {"color": colour, "width": 0.6}
-        text = MEMBER_LINES
-        trace = go.Scatter(x=at, y=lines[:, m], mode="lines", opacity=0.45, line=look, name=text, showlegend=m == 0)
-        figure.add_trace(trace)
+        named = {"name": MEMBER_LINES, "showlegend": m == 0}
+        figure.add_trace(go.Scatter(x=at, y=lines[:, m], mode="lines", opacity=0.45, line=look, **named))
 
 
 def _add_apart(

@@ -17,13 +17,14 @@ from ..encoding.axis import Axis
 from ..explain import TermView
 from ..explain.point_masses import PointMass, list_point_masses
 from .canvas import GREY, format_value, label_axis, plain
-from .plot_axis import PlotAxis, cell_edges, draw_plot_axis, make_plot_axis
+from .plot_axis import PlotAxis, cell_edges, draw_plot_axis, make_plot_axis, measure_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 REACH = 20  # a cell is near a row if at most 1 / REACH of the column's knots lie between them
 PALE = 0.65  # share of white in pale cells
+BAR_ROOM = 0.5  # inches for the colour bar beside a map
 GAP = 0.25  # share of the strip that separates it from the map
 
 
@@ -122,8 +123,9 @@ def finish_map(axes: Axes, panel: Map) -> None:
     """Hatch empty cells over a white tint, and set ranges, ticks and labels of a map whose cells are drawn."""
     _cover_cells(axes, panel, panel.is_empty, facecolor=(1, 1, 1, PALE), edgecolor=GREY, hatch="////")
     directions: tuple[Literal["x", "y"], ...] = ("x", "y")
+    taken = {"x": BAR_ROOM + measure_names(panel.plot_axes[1]), "y": 0.0}
     for direction, plot_axis, edges, name in zip(directions, panel.plot_axes, panel.edges, panel.names, strict=True):
-        draw_plot_axis(axes, plot_axis, direction)
+        draw_plot_axis(axes, plot_axis, direction, taken[direction])
         low = plot_axis.start if plot_axis.apart else max(plot_axis.low, edges[0])
         hides_levels = len(plot_axis.labels or ()) > len(plot_axis.positions)  # the last label counts them
         axes.set(**{f"{direction}lim": (low, plot_axis.high if hides_levels else min(plot_axis.high, edges[-1]))})

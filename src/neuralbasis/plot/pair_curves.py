@@ -94,11 +94,14 @@ def list_column_masses(explanation: GlobalExplanation, term: TermView) -> list[S
     return list_point_masses(term, {view.columns[0]: point_masses(view) for view in mains})
 
 
-def draw_pair_curves(axes: Axes, curves: PairCurves) -> list[Any]:
-    """Draw the curves; the range of the value axis must be set. Returns a legend handle for each of them."""
+def draw_pair_curves(axes: Axes, curves: PairCurves, taken: float = 0.0) -> list[Any]:
+    """Draw the curves; the range of the value axis must be set. Returns a legend handle for each of them.
+
+    For `taken` see `draw_plot_axis`.
+    """
     plot_axis, base = curves.plot_axis, curves.scaled.base[0]
     (axes.axvline if curves.is_flipped else axes.axhline)(base, color=GREY, linewidth=0.6, linestyle=":")
-    draw_plot_axis(axes, plot_axis, "y" if curves.is_flipped else "x")
+    draw_plot_axis(axes, plot_axis, "y" if curves.is_flipped else "x", taken)
     if curves.is_flipped:
         axes.set_ylim(plot_axis.high, plot_axis.low)
         axes.tick_params(axis="y", length=0)

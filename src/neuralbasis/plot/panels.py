@@ -8,7 +8,7 @@ with a heat map, a triple is a row of heat maps. Curves come before maps. Every 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..explain import GlobalExplanation, TermView, explain_global
@@ -27,8 +27,9 @@ from .canvas import (
 )
 from .curves import Curve, choose_limits, draw_background, draw_marks, make_curve, set_limits
 from .legends import Content, explain_panels
-from .maps import Map, add_colour_bar, draw_map, make_maps
+from .maps import BAR_ROOM, Map, add_colour_bar, draw_map, make_maps
 from .pair_curves import PairCurves, draw_pair_curves, find_side, label_curves, list_column_masses, make_pair_curves
+from .plot_axis import measure_names
 from .scale import Scale, add_mains, choose_scale, find_clear_cells
 
 if TYPE_CHECKING:
@@ -354,7 +355,7 @@ def draw_block(
         for row, column, panel in places
     ]
     if curves := [(axes, content) for axes, content in drawn if not isinstance(content, Map)]:
-        _draw_curves(curves, units[0], share_y)
+        _draw_curves(curves, units[0], share_y, _measure_columns(drawn))
     if maps := [(axes, content) for axes, content in drawn if isinstance(content, Map)]:
         _draw_maps(part, maps, units[1], share_y)
     return [axes for axes, _ in drawn]
@@ -373,16 +374,20 @@ def place_panels(groups: Sequence[Sequence[Panel]], across: int) -> list[tuple[i
     return places
 
 
-def _draw_curves(panels: Sequence[tuple[Axes, Curve | PairCurves]], unit: str, share_y: bool) -> None:
+def _draw_curves(
+    panels: Sequence[tuple[Axes, Curve | PairCurves]], unit: str, share_y: bool, taken: Mapping[int, float]
+) -> None:
     shared, rows = choose_limits(content for _, content in panels), set()
+    flipped = {_find_column(axes) for axes, content in panels if content.is_flipped}
     for axes, content in panels:
         set_limits(axes, content, shared if share_y else choose_limits([content]))
+        room = taken[_find_column(axes)]
         if isinstance(content, Curve):
-            draw_background(axes, content)
+            draw_background(axes, content, room)
             draw_marks(axes, content)
             note = content.plot_axis.note
         else:
-            note = draw_pair(axes, content)
+            note = draw_pair(axes, content, room)
         row = axes.get_subplotspec().rowspan.start  # type: ignore[union-attr]
         if content.is_flipped:
             _finish_bars(axes, content, unit, note)
@@ -393,10 +398,22 @@ def _draw_curves(panels: Sequence[tuple[Axes, Curve | PairCurves]], unit: str, s
             rows.add(row)
         elif share_y:
             axes.tick_params(labelleft=False)
-    flipped = {_find_column(axes) for axes, content in panels if content.is_flipped}
-    for axes, _ in panels:  # the names of levels take room from all panels above and below them
+    for axes, _ in panels:
         if _find_column(axes) in flipped:
             align_title(axes)
+
+
+def _measure_columns(panels: Sequence[tuple[Axes, Content]]) -> dict[int, float]:
+    """For each column of panels, the room in inches that names take from all panels above and below them."""
+    found: dict[int, float] = {}
+    for axes, content in panels:
+        column = _find_column(axes)
+        if isinstance(content, Map):
+            room = measure_names(content.plot_axes[1]) + BAR_ROOM
+        else:
+            room = measure_names(content.plot_axis)
+        found[column] = max(found.get(column, 0.0), room)
+    return found
 
 
 def _find_column(axes: Axes) -> int:
@@ -405,19 +422,18 @@ def _find_column(axes: Axes) -> int:
 
 def _finish_bars(axes: Axes, content: Curve | PairCurves, unit: str, note: str) -> None:
     """Labels of a panel whose levels are listed from top to bottom."""
-    letters = max(map(len, content.plot_axis.labels or [""]))
-    inches = max(0.8, axes_inches(axes, "x") - letters / 2 / CHARS_PER_INCH)  # the final layout is larger
+    inches = max(0.8, axes_inches(axes, "x") - measure_names(content.plot_axis) / 2)  # the final layout is larger
     axes.set_xlabel("\n".join(wrap_lines(unit, max(12, int(1.3 * CHARS_PER_INCH * inches)))))
     axes.locator_params(axis="x", nbins=max(2, min(5, int(1.8 * inches))))
     if note:
         label_axis(axes, "y", note)
 
 
-def draw_pair(axes: Axes, content: PairCurves) -> str:
-    """Draw the curves of a pair; returns the label of the column along them."""
+def draw_pair(axes: Axes, content: PairCurves, taken: float) -> str:
+    """Draw the curves of a pair; returns the label of the column along them. For `taken` see `draw_plot_axis`."""
     along, across = content.names_of_columns
-    handles = draw_pair_curves(axes, content)
-    label_curves(axes, handles, content.names, plain(across, 30), axes_inches(axes, "x"))
+    handles = draw_pair_curves(axes, content, taken)
+    label_curves(axes, handles, content.names, plain(across, 30), max(0.8, axes_inches(axes, "x") - taken))
     note = content.plot_axis.note
     return plain(along, 30) + (f" ({note})" if note else "")
 

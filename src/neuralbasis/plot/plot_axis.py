@@ -29,6 +29,7 @@ FEW_KNOTS = 30  # up to this many knots, each one is marked with a dot
 MAX_STEPS = 60  # up to this many whole numbers are drawn as steps
 TAIL = 0.005  # share of the rows that is cut at each end of a long-tailed column
 SLANTED: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+LINE = 0.14  # inches between names above each other
 STRIP, SLOT = 0.16, 0.13  # width of the strip, and of each value in it, as shares of the range
 
 
@@ -51,9 +52,8 @@ class PlotAxis:
     @property
     def apart(self) -> list[tuple[int, str]]:
         """Cells that are drawn in the strip, and their names."""
-        return [(0, "missing")] * self.has_missing + [
-            (cell, format_value(value).replace("-", "−")) for cell, value in self.codes
-        ]
+        codes = [(cell, format_value(value).replace("-", "−")) for cell, value in self.codes]
+        return [(0, "missing")] * self.has_missing + codes
 
     @property
     def start(self) -> float:
@@ -73,14 +73,11 @@ class PlotAxis:
 
     def polyline(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Values (P, …) of the cells -> positions (Q,) and values (Q, …) of the line that shows them."""
-        if not self.is_stepped:
-            gaps = sorted({at for index in self.loose for at in (index, index + 1) if 0 < at < len(self.positions)})
-            return (
-                (np.insert(self.positions, gaps, np.nan), np.insert(values, gaps, np.nan, 0))
-                if gaps
-                else (self.positions, values)
-            )
-        return np.repeat(self.positions, 2) + np.tile([-0.5, 0.5], len(self.positions)), np.repeat(values, 2, axis=0)
+        at = self.positions
+        if self.is_stepped:
+            return np.repeat(at, 2) + np.tile([-0.5, 0.5], len(at)), np.repeat(values, 2, axis=0)
+        gaps = sorted({place for index in self.loose for place in (index, index + 1) if 0 < place < len(at)})
+        return (np.insert(at, gaps, np.nan), np.insert(values, gaps, np.nan, 0)) if gaps else (at, values)
 
 
 def make_plot_axis(axis: Axis, weights: np.ndarray, masses: Sequence[PointMass] = ()) -> PlotAxis:
@@ -193,8 +190,16 @@ def _format_share(share: float) -> str:
     return "< 1 %" if share < 0.01 else "> 99 %" if share > 0.99 else f"{100 * share:.0f} %"
 
 
-def draw_plot_axis(axes: Axes, plot_axis: PlotAxis, direction: Literal["x", "y"]) -> None:
-    """Set range and ticks; names of levels and of the strip are slanted if they would overlap."""
+def measure_names(plot_axis: PlotAxis) -> float:
+    """The room for names of levels beside a panel, in inches."""
+    return max(map(len, plot_axis.labels or [""])) / CHARS_PER_INCH
+
+
+def draw_plot_axis(axes: Axes, plot_axis: PlotAxis, direction: Literal["x", "y"], taken: float = 0.0) -> None:
+    """Set range and ticks; names of levels and of the strip are slanted if they would overlap.
+
+    `taken` is the room for names beside the panel, or beside a panel above or below it, in inches.
+    """
     axes.set(**{f"{direction}lim": (plot_axis.low, plot_axis.high)})
     line = axes.xaxis if direction == "x" else axes.yaxis
     labels, inches = plot_axis.labels, axes_inches(axes, direction)
@@ -220,7 +225,7 @@ def draw_plot_axis(axes: Axes, plot_axis: PlotAxis, direction: Literal["x", "y"]
         else:
             line.set_ticks(ticks)
     if plot_axis.apart:
-        _draw_strip_ticks(axes, plot_axis, direction, inches)
+        _draw_strip_ticks(axes, plot_axis, direction, inches - taken)
 
 
 def _draw_strip_ticks(axes: Axes, plot_axis: PlotAxis, direction: Literal["x", "y"], inches: float) -> None:
@@ -230,12 +235,17 @@ def _draw_strip_ticks(axes: Axes, plot_axis: PlotAxis, direction: Literal["x", "
     shares = [_format_share(share) for share in plot_axis.shares]
     names = [name for _, name in plot_axis.apart]
     places = [(left + right) / 2 for left, right in plot_axis.slots]
-    width = inches * (plot_axis.slots[0][1] - plot_axis.slots[0][0]) / (plot_axis.high - plot_axis.start)
+    scale = inches / (plot_axis.high - plot_axis.start)
+    width = scale * (plot_axis.slots[0][1] - plot_axis.slots[0][0])
     letters = max(map(len, [*names, *shares]))
-    if direction == "x" and letters <= CHARS_PER_INCH * width + 1:
+    if direction == "x" and letters <= CHARS_PER_INCH * width + 1:  # the final layout is larger
         line.set_ticks(places, [f"{name}\n{share}" for name, share in zip(names, shares, strict=True)], minor=True)
     else:
         texts = [f"{name}: {share}" for name, share in zip(names, shares, strict=True)]
         line.set_ticks(places, texts, minor=True, **(SLANTED if direction == "x" else {}))
+    if direction == "y":  # names are above each other: the first tick of the range may be too near
+        ticks = list(zip(line.get_majorticklocs(), [text.get_text() for text in line.get_ticklabels()], strict=True))
+        ticks = [(tick, text) for tick, text in ticks if scale * (tick - places[-1]) > LINE]
+        line.set_ticks([tick for tick, _ in ticks], [text for _, text in ticks])
     size = float(line.get_ticklabels()[0].get_fontsize()) if line.get_ticklabels() else 7.0
     axes.tick_params(axis=direction, which="minor", length=0, labelsize=min(size, 7.0), labelcolor=GREY)

@@ -78,21 +78,12 @@ def _measure_regression(y: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
         "RMSE": root_mean_squared_error(actual, predicted),
         "mean absolute error": mean_absolute_error(actual, predicted),
     }
-    constants = {
-        "RMSE": float(actual.std()),
-        "mean absolute error": float(np.abs(actual - np.median(actual)).mean()),
-    }
+    error = float(np.abs(actual - np.median(actual)).mean())
+    constants = {"RMSE": float(actual.std()), "mean absolute error": error}
     shown = np.random.default_rng(0).permutation(len(actual))[:MAX_POINTS]
     points = np.column_stack([predicted, actual - predicted])[shown]
-    return {
-        "measures": measures,
-        "constants": constants,
-        "bins": [_bin(predicted, actual)],
-        "points": points.tolist(),
-        "bars": None,
-        "rates": None,
-        "cells": None,
-    }
+    found = {"measures": measures, "constants": constants, "bins": [_bin(predicted, actual)]}
+    return found | {"points": points.tolist(), "bars": None, "rates": None, "cells": None}
 
 
 def _measure_classes(codes: np.ndarray, probability: np.ndarray) -> dict[str, Any]:
@@ -114,15 +105,10 @@ def _measure_classes(codes: np.ndarray, probability: np.ndarray) -> dict[str, An
         measures["AUROC"] = np.mean(areas)
     rates = is_class.mean(axis=0)
     present = rates[rates > 0]
-    return {
-        "measures": measures,
-        "constants": {"accuracy": float(rates.max()), "log loss": float(-(present * np.log(present)).sum())},
-        "bins": bins,
-        "points": None,
-        "bars": bars,
-        "rates": rates.tolist(),
-        "cells": _count_cells(codes, probability[:, 1]) if n_classes == 2 else None,
-    }
+    constants = {"accuracy": float(rates.max()), "log loss": float(-(present * np.log(present)).sum())}
+    cells = _count_cells(codes, probability[:, 1]) if n_classes == 2 else None
+    found = {"measures": measures, "constants": constants, "bins": bins, "points": None, "bars": bars}
+    return found | {"rates": rates.tolist(), "cells": cells}
 
 
 def _count_cells(codes: np.ndarray, probability: np.ndarray) -> dict[str, Any]:

@@ -53,7 +53,7 @@ function readModel() {
     term.hasRows = term.weights.some(Boolean);
     const error = (cell, k) => spread[1] + spread[2] * steps[spread[0] + cell * n + k];
     term.masses = (term.masses || term.axes.map(() => [])).map((own) => own.map(
-      ([cell, share, isApart, isJoined]) => ({ cell, share, isApart: Boolean(isApart), isJoined: Boolean(isJoined) })));
+      ([cell, isApart, isJoined]) => ({ cell, isApart: Boolean(isApart), isJoined: Boolean(isJoined) })));
     term.isTested = whole !== null; // whether standard errors and p-values are known
     term.each = (cell, k) => each * error(cell, k); // half width of the band for each value
     term.whole = whole ? (cell, k) => whole[k] * error(cell, k) : term.each; // of the band for the whole curve

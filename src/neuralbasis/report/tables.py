@@ -178,9 +178,9 @@ def describe_term(
     }
 
 
-def _describe_masses(masses: Sequence[Sequence[PointMass]]) -> list[list[list[float]]]:
-    """For each column: cell, share of the rows, and whether a mass is apart and joined."""
-    return [[[mass.cell, mass.share, int(mass.is_apart), int(mass.is_joined)] for mass in own] for own in masses]
+def _describe_masses(masses: Sequence[Sequence[PointMass]]) -> list[list[list[int]]]:
+    """For each column: cell, and whether a mass is apart and joined."""
+    return [[[mass.cell, int(mass.is_apart), int(mass.is_joined)] for mass in own] for own in masses]
 
 
 def _describe_evidence(view: TermView) -> dict[str, Any]:
