@@ -34,15 +34,7 @@ def draw_cars() -> tuple[pd.DataFrame, pd.Series]:
 def plot_cancer() -> None:
     X, y = load_breast_cancer(return_X_y=True, as_frame=True)
     model = NeuralBasisClassifier(interactions=0).fit(X, np.where(y == 1, "benign", "malignant"))
-    plot.shapes(model, n=6, path=DOCS / "shapes.png")
     plot.waterfall(model, X.iloc[[197]], n=8, path=DOCS / "waterfall.png")
-    capture_report(model, X, np.where(y == 1, "benign", "malignant"))
-
-
-def capture_report(model: NeuralBasisClassifier, X: pd.DataFrame, y: np.ndarray) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        report.write(f"{folder}/page.html", model, X, y, title="What drives the diagnosis")
-        take_screenshot(f"{folder}/page.html", "page.png")
 
 
 def take_screenshot(page: str, name: str, section: str = "overview") -> None:
@@ -74,7 +66,14 @@ def plot_wine() -> None:
 
 
 def plot_diabetes() -> None:
+    """The example of the README, its page, and a model with pairs."""
     X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
+    names = {"bp": "blood pressure", "s3": "HDL", "s5": "log triglycerides", "s6": "blood sugar"}
+    model = NeuralBasisRegressor().fit(X.rename(columns=names), y)
+    plot.shapes(model, n=6, path=DOCS / "shapes.png")
+    with tempfile.TemporaryDirectory() as folder:
+        report.write(f"{folder}/page.html", model, X.rename(columns=names), y, title="Progression of diabetes")
+        take_screenshot(f"{folder}/page.html", "page.png")
     pairs = [("bmi", "bp"), ("bmi", "s5"), ("age", "bp")]
     plot.grid(NeuralBasisRegressor(interactions=pairs, network__staged=False).fit(X, y), path=DOCS / "grid.png")
 

@@ -60,7 +60,7 @@ def shapes(
     """Draw the strongest terms, one panel each.
 
     A main effect is a thick line. The darker band contains each value with 95 % confidence, the lighter band contains
-    the whole curve. A term without a clear effect is grey, and its title says so. Whole numbers are steps, and levels
+    the whole curve. A term without a clear effect is grey, and its title says so. Few whole numbers are steps. Levels
     are bars labelled with the number of their rows: the strongest ones, sorted by effect. The background is darker
     where there are more training rows, by the same scale in every panel. Diamonds in a strip at the left show the
     missing value and special codes such as −9, with their shares of the rows. Long tails are cut to the central 99 % of

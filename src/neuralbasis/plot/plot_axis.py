@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MAX_LEVELS = 12
-FEW_KNOTS = 30  # up to this many knots, each one is marked with a dot
-MAX_STEPS = 60  # up to this many whole numbers are drawn as steps
+FEW_KNOTS = 30  # up to this many knots, each one is marked with a dot, and whole numbers are drawn as steps
 TAIL = 0.005  # share of the rows that is cut at each end of a long-tailed column
 SLANTED: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
 LINE = 0.14  # inches between names above each other
@@ -128,7 +127,7 @@ def _make_continuous_axis(
     loose = tuple(int(np.searchsorted(cells, mass.cell)) for mass in masses if not (mass.is_apart or mass.is_joined))
     low, high = _choose_range(knots, weights)
     note = f"central {100 * (1 - 2 * TAIL):.0f} % of rows" if low > knots[0] or high < knots[-1] else ""
-    is_stepped = 2 <= len(knots) <= MAX_STEPS and bool((knots == np.rint(knots)).all())
+    is_stepped = 2 <= len(knots) <= FEW_KNOTS and bool((knots == np.rint(knots)).all())
     is_stepped = is_stepped and float(np.median(np.diff(knots))) == 1.0  # coarser axes of pairs leave out numbers
     margin = 0.03 * (high - low) or 0.5
     margin = max(margin, 0.6) if is_stepped else margin
