@@ -17,9 +17,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 # Slow tests, left out by `make test-fast`: real processes, browsers, networks and benchmark scripts.
 SLOW = (
     "benchmarks/tests", "examples/tests", "tests/cli", "tests/distributed", "tests/export", "tests/laws",
-    "tests/report", "tests/tuning", "tests/vision", "tests/test_estimators.py", "tests/test_readme.py",
-    "tests/training/test_checkpoints.py", "tests/training/test_learning.py", "tests/training/test_schedule.py",
-    "tests/training/test_tables.py", "tests/training/test_update.py", "tests/training/test_wide.py",
+    "tests/packaging", "tests/report", "tests/tuning", "tests/vision", "tests/test_estimators.py",
+    "tests/test_readme.py", "tests/training/test_checkpoints.py", "tests/training/test_learning.py",
+    "tests/training/test_schedule.py", "tests/training/test_tables.py", "tests/training/test_update.py",
+    "tests/training/test_wide.py",
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from PIL import Image
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
 
 from neuralbasis import NeuralBasisClassifier, NeuralBasisRegressor, plot, report
 from tests.browser import Browser, find_browser
@@ -34,15 +34,7 @@ def draw_cars() -> tuple[pd.DataFrame, pd.Series]:
 def plot_cancer() -> None:
     X, y = load_breast_cancer(return_X_y=True, as_frame=True)
     model = NeuralBasisClassifier(interactions=0).fit(X, np.where(y == 1, "benign", "malignant"))
-    plot.shapes(model, n=6, path=DOCS / "shapes.png")
     plot.waterfall(model, X.iloc[[197]], n=8, path=DOCS / "waterfall.png")
-    capture_report(model, X, np.where(y == 1, "benign", "malignant"))
-
-
-def capture_report(model: NeuralBasisClassifier, X: pd.DataFrame, y: np.ndarray) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        report.write(f"{folder}/page.html", model, X, y, title="What drives the diagnosis")
-        take_screenshot(f"{folder}/page.html", "page.png")
 
 
 def take_screenshot(page: str, name: str, section: str = "overview") -> None:
@@ -74,9 +66,46 @@ def plot_wine() -> None:
 
 
 def plot_diabetes() -> None:
+    """The example of the README, its page, and a model with pairs."""
     X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
+    names = {"bp": "blood pressure", "s3": "HDL", "s5": "log triglycerides", "s6": "blood sugar"}
+    model = NeuralBasisRegressor().fit(X.rename(columns=names), y)
+    plot.shapes(model, n=6, path=DOCS / "shapes.png")
+    with tempfile.TemporaryDirectory() as folder:
+        report.write(f"{folder}/page.html", model, X.rename(columns=names), y, title="Progression of diabetes")
+        take_screenshot(f"{folder}/page.html", "page.png")
     pairs = [("bmi", "bp"), ("bmi", "s5"), ("age", "bp")]
     plot.grid(NeuralBasisRegressor(interactions=pairs, network__staged=False).fit(X, y), path=DOCS / "grid.png")
+
+
+def draw_applicants() -> tuple[pd.DataFrame, np.ndarray]:
+    """20,000 applications: codes for missing values, amounts of which most are 0, and long names."""
+    rng, n = np.random.default_rng(0), 20_000
+    marital = ["Married-civ-spouse", "Married-spouse-absent", "Married-AF-spouse", "Never-married", "Divorced"]
+    amount = np.where(rng.random(n) < 0.05, 99_999, rng.lognormal(8.5, 0.9, n).clip(100, 60_000).round())
+    frame = pd.DataFrame({
+        "age": rng.integers(17, 91, n),
+        "marital_status": rng.choice(marital, n, p=[0.45, 0.02, 0.01, 0.36, 0.16]),
+        "months_since_delinquency": np.where(rng.random(n) < 0.15, -9, rng.gamma(2, 15, n).round()),
+        "capital_gain": np.where(rng.random(n) < 0.92, 0, amount),
+    })  # fmt: skip
+    odds = 0.5 - (frame.age - 50) ** 2 / 600 + 1.5 * (frame.marital_status == marital[0])
+    odds += (frame.capital_gain > 6000) * 2 + np.where(frame.months_since_delinquency == -9, 0.8, 0)
+    odds -= np.exp(-frame.months_since_delinquency.clip(0) / 15)
+    return frame, np.where(rng.random(n) < 1 / (1 + np.exp(-odds)), "good", "bad")
+
+
+def plot_applicants() -> None:
+    model = NeuralBasisClassifier(interactions=0).fit(*draw_applicants())
+    plot.shapes(model, n=4, path=DOCS / "codes.png")
+
+
+def plot_digits() -> None:
+    X, y = load_digits(return_X_y=True, as_frame=True)
+    names = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+    model = NeuralBasisClassifier(interactions=0, preset="fast").fit(X[[*X.columns[18:46:3]]], np.array(names)[y])
+    strongest = model.explain_global().top(1)[0].name
+    plot.by_class(model, strongest, path=DOCS / "by_class.png")
 
 
 def plot_bound() -> None:
@@ -106,7 +135,9 @@ def shrink(path: Path, width: int) -> None:
 
 def main() -> None:
     DOCS.mkdir(exist_ok=True)
-    for draw in (plot_cancer, plot_cars, plot_wine, plot_diabetes, plot_bound, plot_birds):
+    for draw in (
+        plot_cancer, plot_cars, plot_wine, plot_diabetes, plot_applicants, plot_digits, plot_bound, plot_birds,
+    ):  # fmt: skip
         draw()
     print(f"written: {', '.join(sorted(path.name for path in DOCS.glob('*.png')))}")
 

@@ -347,9 +347,7 @@ def test_text_in_a_column_of_numbers_at_prediction(named, plain):
     for act in (named.predict, named.eval_terms, named.model_.scores):
         few = table[:9]
         refuse(lambda act=act, few=few: act(few), "Column 'size': expected numbers, got 'tall'", "feature_types")
-        with pytest.warns(
-            UserWarning, match=f"'size' holds numbers, but 1 of {N} values are not numbers, such as 'tall'"
-        ):
+        with pytest.warns(UserWarning, match=f"'size' holds numbers, but 1 of {N} values is not a number, 'tall'"):
             found = act(table)
         np.testing.assert_array_equal(found, act(missing))
     refuse(lambda: plain.predict(table[:9].to_numpy()), "'feature_0001': expected numbers, got 'tall'")

@@ -124,7 +124,7 @@ def test_a_newline_in_a_cell_does_not_break_the_layout(nasty_files) -> None:
     folder, model, _ = nasty_files
     command = ["explain", f"{folder}/m.nbm", f"{folder}/rows.csv", "--delimiter", ","]
     lines = CliRunner().invoke(main, command).output.splitlines()
-    assert len(lines) == len(model.shapes) + 3  # the intercept, the score and the prediction
+    assert len(lines) == len(model.shapes) + 4  # the intercept, the score, the probability and the prediction
     assert len({line.index("█") for line in lines if "█" in line}) == 1
     coloured = CliRunner().invoke(main, command, color=True).output
     assert "\x1b[31m█" in coloured

@@ -16,7 +16,7 @@ import pytest
 from tests.structure import ROOT, count_loose, list_constants
 
 LIMITS = {
-    "lines of Python in src": 36_900,
+    "lines of Python in src": 37_900,
     "files over 450 lines": 0,
     "numeric constants on the fit path": 75,
     "configuration typed Any": 0,

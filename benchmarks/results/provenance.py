@@ -7,6 +7,7 @@ import datetime
 import hashlib
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Sequence
 from functools import lru_cache
@@ -51,7 +52,8 @@ def read_versions() -> dict[str, str]:
             found[package] = version(distribution)
         except PackageNotFoundError:
             found[package] = "absent"
-    found["neuralbasis"] += f"+{_hash_source()}"
+    # The number of a development version counts commits; the hash says which source it is.
+    found["neuralbasis"] = f"{re.sub(r'[.]dev.*', '.dev0', found['neuralbasis'])}+{_hash_source()}"
     return found
 
 

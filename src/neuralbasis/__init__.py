@@ -13,12 +13,30 @@ Importing the package imports neither torch nor scikit-learn; a name is loaded w
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ._moved import MOVED, install
 from .lazy import find_name
 
-__version__ = "0.2.0.dev0"
+if TYPE_CHECKING:  # what `__getattr__` finds, for editors and type checkers
+    from . import distributed as distributed
+    from . import explain as explain
+    from . import export as export
+    from . import plot as plot
+    from . import report as report
+    from . import vision as vision
+    from .estimators import NeuralBasisClassifier as NeuralBasisClassifier
+    from .estimators import NeuralBasisRegressor as NeuralBasisRegressor
+    from .estimators import update as update
+    from .model.additive_model import AdditiveModel as AdditiveModel
+    from .model.additive_model import load as load
+    from .model.merge import merge as merge
+    from .paper import paper_settings as paper_settings
+    from .settings import NetworkConfig as NetworkConfig
+    from .settings import StorageConfig as StorageConfig
+    from .tuning.tuner import tune as tune
+
+    __version__: str
 
 _HOME = {
     "NeuralBasisRegressor": "estimators",
@@ -42,9 +60,22 @@ __all__ = sorted(_HOME)
 install()
 
 
-def __getattr__(name: str) -> Any:
-    return find_name(__name__, _HOME | dict.fromkeys(MOVED) if name in MOVED else _HOME, name)
+def _find_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(__name__)
+    except PackageNotFoundError:  # a folder of source code that was never installed
+        return "0+unknown"
+
+
+if not TYPE_CHECKING:  # otherwise every name would exist
+
+    def __getattr__(name: str) -> Any:
+        if name == "__version__":  # importlib.metadata would double the time of an import
+            return _find_version()
+        return find_name(__name__, _HOME | dict.fromkeys(MOVED) if name in MOVED else _HOME, name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME])
+    return sorted([*globals(), *_HOME, "__version__"])

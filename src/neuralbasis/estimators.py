@@ -397,6 +397,10 @@ def update(model: Any, X, y, sample_weight=None, init_score=None, **parameters: 
     X, y, sample_weight, init_score : new rows with the model's columns
     parameters : of an estimator, such as `preset` or `random_state`; the default is the value at the fit of the model
 
+    Returns
+    -------
+    AdditiveModel
+
     Examples
     --------
     >>> import numpy as np

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 
-from tqdm.auto import tqdm as Bar
+with warnings.catch_warnings():  # that a notebook without ipywidgets has bars of text
+    warnings.simplefilter("ignore")
+    from tqdm.auto import tqdm as Bar
 
 __all__ = ["Bar", "open_bar"]
 
 DELAY = 3.0  # seconds after which a bar appears that was not requested
+
+
+class LateBar(Bar):
+    """A bar whose texts wait for its delay, too; those of tqdm show the bar at once."""
+
+    def set_postfix_str(self, s: str = "", refresh: bool = True) -> None:
+        is_late = self.disable or self._time() >= self.start_t + self.delay
+        super().set_postfix_str(s, refresh and is_late)
 
 
 def open_bar(total: int, title: str, unit: str, shown: bool, done: int = 0) -> Bar:
@@ -20,7 +31,7 @@ def open_bar(total: int, title: str, unit: str, shown: bool, done: int = 0) -> B
     look = {"total": total, "initial": done, "desc": title, "unit": unit}
     if shown:
         return Bar(**look, leave=True)
-    return Bar(**look, leave=False, delay=DELAY, disable=not _has_reader())
+    return LateBar(**look, leave=False, delay=DELAY, disable=not _has_reader())
 
 
 def _has_reader() -> bool:

@@ -107,10 +107,15 @@ def test_excel_and_json_are_read(table, tmp_path) -> None:
     assert "bad.json is not JSON that can be read" in fails("fit", "bad.json", *FAST)
     (tmp_path / "bad.json").write_text("[1, 2]")
     assert fails("fit", "bad.json", *FAST) == (
-        'error: bad.json must hold a list of records, such as [{"age": 31}]; save the table as CSV'
+        'error: bad.json must hold a list of records, such as [{"age": 31}, {"age": 45}], or one record a line; '
+        'pandas writes them with to_json(orient="records")'
     )
+    (tmp_path / "bad.json").write_text('{"x": {"0": 1, "1": 2}, "y": {"0": 3, "1": 4}}')
+    assert 'pandas writes them with to_json(orient="records")' in fails("fit", "bad.json", *FAST)
     (tmp_path / "bad.xlsx").write_text("x,y\n1,2\n")
-    assert "bad.xlsx is not an Excel workbook that can be read" in fails("fit", "bad.xlsx", *FAST)
+    assert fails("fit", "bad.xlsx", *FAST) == (
+        "error: bad.xlsx is not an Excel workbook that can be read; save it again as .xlsx, or as CSV"
+    )
     (tmp_path / "old.xls").write_text("")
     assert fails("fit", "old.xls", *FAST) == (
         "error: old.xls is a .xls file, which cannot be read; save the table as CSV or .xlsx"
@@ -120,8 +125,8 @@ def test_excel_and_json_are_read(table, tmp_path) -> None:
 def test_currency_and_percent_are_numbers(table) -> None:
     money = [f"${1000 + 10 * k:,}" for k in range(N)]
     assert notes("fit", table(money=money, share=[f"{k} %" for k in range(N)]), *FAST)[:1] == [
-        "warning: column 'money' holds numbers as text and is read as numbers; '$1,000' is read as 1000; to keep the "
-        "texts as labels, set its feature_types to 'nominal'"
+        "note: column 'money' holds numbers as text and is read as numbers; '$1,000' is read as 1000; --feature-types "
+        "money=nominal keeps the texts as labels"
     ]
     axes = neuralbasis.load("t.nbm").encoder.axes
     assert [axis.kind for axis in axes] == ["continuous"] * 3
@@ -155,7 +160,7 @@ def test_empty_columns_and_dates_are_left_out_with_a_note(table) -> None:
     name = table(nothing=[""] * N, admitted=days, born=written)
     assert notes("fit", name, *FAST) == [
         "note: column 'nothing' has no value in any row and is left out",
-        "note: column 'admitted' holds dates or times and is left out; --split-dates uses the parts of dates",
+        "note: column 'admitted' holds dates and is left out; --split-dates uses their parts",
         "note: column 'born' holds dates as text, such as '01/01/1980', and is left out; written as 2024-03-15, "
         "--split-dates would use their parts",
     ]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -62,5 +66,29 @@ def test_the_page_opens_without_errors_and_without_a_network(shown, width) -> No
         assert page.run("document.documentElement.scrollWidth") == width
         assert page.run("document.querySelectorAll('svg').length") == 8
         assert page.run("[...document.querySelectorAll('svg path.truth')].length") == 5 + 3 + 2 + 2
+        oxygen = "[...document.querySelectorAll('figure')].find((f) => f.textContent.includes('Oxygen'))"
+        assert page.run(f"{oxygen}.querySelectorAll('rect.count').length") in range(15, 26)  # one bar for each percent
         assert page.run("document.querySelector('a').getAttribute('href')") == "model.html"
         assert (folder / "model.html").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="xdg-open is Linux's")
+@pytest.mark.parametrize(("screen", "opened"), [({"DISPLAY": ":0"}, ["page.html"]), ({}, [])])
+def test_the_page_opens_for_a_person_at_a_screen_only(screen: dict, opened: list, tmp_path) -> None:
+    """A terminal of its own, and a browser that writes down what it should open."""
+    (tmp_path / "xdg-open").write_text('#!/bin/sh\necho "$1" >> opened\n', encoding="utf-8")
+    (tmp_path / "xdg-open").chmod(0o755)
+    hidden = {"DISPLAY", "WAYLAND_DISPLAY"}
+    env = {name: value for name, value in os.environ.items() if name not in hidden} | screen
+    env["PATH"] = f"{tmp_path}{os.pathsep}{env['PATH']}"
+    code = "from pathlib import Path; from neuralbasis.cli.terminal import open_page; open_page(Path('page.html'))"
+    import pty
+
+    child, terminal = pty.openpty()
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, stdout=terminal, check=True)
+    os.close(terminal)
+    os.close(child)
+    deadline = time.monotonic() + (5 if opened else 0.2)
+    while time.monotonic() < deadline and not (tmp_path / "opened").exists():
+        time.sleep(0.02)
+    assert [line for path in tmp_path.glob("opened") for line in path.read_text().splitlines()] == opened

@@ -5,7 +5,6 @@ from __future__ import annotations
 import doctest
 import re
 import shlex
-import warnings
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -40,9 +39,6 @@ def test_the_transcript_is_true(tmp_path, monkeypatch) -> None:
     for command, expected in commands:
         program, *arguments = shlex.split(command)
         assert program == "neuralbasis"
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that incomes such as '$1,200' are read as numbers
-            run = CliRunner().invoke(main, arguments)
-        printed = run.stdout + run.stderr
+        printed = CliRunner().invoke(main, arguments).output
         assert doctest.OutputChecker().check_output(expected, printed, FLAGS), f"$ {command}\n{printed}"
     assert (tmp_path / "loans.html").stat().st_size > 50_000

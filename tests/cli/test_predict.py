@@ -214,7 +214,10 @@ def test_numbers_with_separators_and_few_other_texts(tmp_path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         found = run("predict", path, data)
-    assert "'pay' holds numbers, but 1 of 22 values are not numbers, such as 'oops'" in found.stderr
+    assert (
+        "column 'pay' holds a value that is not a number, 'oops' in row 22 (0 is the first), which counts"
+        in found.stderr
+    )
     expected = model.predict({"pay": [1200, 40, 7, None, *range(18), None], "city": ["Oslo"] * 23})
     np.testing.assert_array_equal(numbers(read_csv(found.stdout)["prediction"]), expected)
 

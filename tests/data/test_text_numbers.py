@@ -82,9 +82,8 @@ def test_missing_texts_alone_are_not_numbers():
 def test_few_other_texts_are_missing_with_a_warning():
     texts = [*map(str, range(19)), "low"]
     column = read_columns({"size": texts})[0]
-    with pytest.warns(
-        UserWarning, match="'size' holds numbers, but 1 of 20 values are not numbers, such as 'low', and"
-    ):
+    match = "'size' holds numbers, but 1 of 20 values is not a number, 'low' in row 19 \\(0 is the first\\), and"
+    with pytest.warns(UserWarning, match=match):
         found = column.to_numbers()
     np.testing.assert_array_equal(found, [*range(19), NAN])
     rows = [{"size": text, "kind": "a"} for text in texts]

@@ -142,9 +142,9 @@ def settle(table, feature_types=None, weights=None):
 
 def test_texts_that_are_numbers_become_numbers():
     match = (
-        r"'x' holds numbers as text and is read as numbers; '1,200' is read as 1200; 1 of 11 values are not numbers, "
+        r"'x' holds numbers as text and is read as numbers; '1,200' is read as 1200; 1 of 11 values is not a number, "
     )
-    with pytest.warns(UserWarning, match=match + "such as 'free', and are read as missing; to keep .* 'nominal'"):
+    with pytest.warns(UserWarning, match=match + "'free', and is read as missing; to keep .* 'nominal'"):
         (column,) = settle({"x": ["1,200", "NA", *"123456789", "free"]})
     np.testing.assert_array_equal(column.numbers, [1200, NAN, *range(1, 10), NAN])
 

@@ -43,6 +43,11 @@ def test_zeros_and_a_capped_code_of_a_heavy_tailed_column():
     assert find(np.r_[0.0, gains, 99999.0], weights) == {0: "apart", 99999: "apart"}
 
 
+def test_zeros_before_amounts_in_steps_of_similar_size_are_apart():
+    amounts = np.cumsum(np.random.default_rng(0).uniform(300, 420, 50)).round()
+    assert find(*with_mass(np.r_[0.0, amounts], 0, 9000.0)) == {0: "apart"}
+
+
 def test_a_frequent_value_inside_a_grid_stays_joined():
     assert find(*with_mass(np.arange(1.0, 100.0), 40, 800.0)) == {40: "joined"}
     assert find(*with_mass(np.arange(0.0, 100.0), 0, 800.0)) == {0: "joined"}
@@ -59,10 +64,21 @@ def test_values_that_are_often_rounded_stay_joined():
     assert found == dict.fromkeys([2.0, 3.0, 4.0, 5.0], "joined")
 
 
+def test_values_beside_a_frequent_end_are_not_apart():
+    values = np.r_[2.0, 2.15, 2.19, np.linspace(2.8, 9, 50).round(2)]
+    assert find(values, np.where(values == 2.0, 10.0, 2.0)) == {2: "alone"}
+
+
+def test_zeros_of_an_amount_that_few_rows_have_are_apart():
+    assert find([0.0, 450, 500, 550, 560, 650, 700], [1400.0, 1, 1, 1, 1, 1, 2]) == {0: "apart"}
+    assert find([0.0, 1, 2, 3, 4, 5], [1400.0, 1, 1, 1, 1, 2]) == {}
+
+
 @pytest.mark.parametrize(
     ("values", "weights"),
     [
         (np.arange(2.0), 10.0),
+        ([1e-320, 3e-320, 3.0], 1.0),
         ([0.0, 10.0, 20.0, 100.0], 10.0),  # doses of an experiment
         ([1.0, 10.0, 100.0, 1000.0], 10.0),
         (np.r_[0:9, 12], 10.0),

@@ -56,6 +56,20 @@ def test_the_curve_of_the_card_is_the_table(fitted) -> None:
     np.testing.assert_allclose(np.polyval(scale, points[:, 1]), expected, atol=0.03 * np.ptp(curve))
 
 
+def test_classes_have_colours_and_names() -> None:
+    kind = np.array(["<low>", "middle", "high"] * 80)
+    fitted = NeuralBasisClassifier(max_steps=20, outer_bags=2, interactions=0).fit(ROWS, kind)
+    card = fitted._repr_html_()
+    assert "Contribution to the score of a class: ■ <low>, ■ high, ■ middle; bars: <low>." in read_text(card)
+    figure = next(f for f in parse(card).iter("figure") if "age" in "".join(f.itertext()))
+    lines = [line.get("stroke") for line in figure.iter("polyline")]
+    assert lines == re.findall('<span style="color:(#[0-9A-F]{6})">■', card)
+    row = fitted.explain_local(ROWS).row(4)
+    expected = f"score of {row.prediction} {row.scores.max():.4g} = intercept"
+    assert expected in read_text(row._repr_html_()).replace("−", "-")
+    assert f"probability of {row.prediction} {row.probabilities.max():.3f}" in read_text(row._repr_html_())
+
+
 def test_a_regression_states_its_r2() -> None:
     fitted = NeuralBasisRegressor(max_steps=20, outer_bags=2, interactions=0).fit(ROWS, ROWS["age"])
     summary = fitted.model_.summary
@@ -70,11 +84,14 @@ def test_an_estimator_before_the_fit_has_the_diagram_of_scikit_learn() -> None:
 def test_cards_of_explanations_and_scorecards(fitted) -> None:
     local = fitted.explain_local({"age": [30.0, None], "town": ["Oslo", "Rome"]}, ["yes", "no"])
     text, row = read_text(local._repr_html_()), local.row(0)
-    assert f"Row 0: prediction {row.prediction}, probability {row.probabilities.max():.3f}, actual yes" in text
+    score = f'log odds of "yes" {row.scores[0]:.4g} = intercept {row.intercept[0]:.4g} + the contributions; '
+    expected = f"Row 0: prediction {row.prediction}, actual yes {score}probability of yes {row.probabilities[1]:.3f}"
+    assert expected.replace("-", "−") in text
     assert "missing" in text
     assert f"{row.contributions[0, 0]:+.3g}".replace("-", "−") in text
     assert read_text(row._repr_html_()).startswith("Row 0: prediction")
     assert "NeuralBasisClassifier" in read_text(fitted.explain_global()._repr_html_())
+    assert "and 235 more rows: row(i) shows one of them" in read_text(fitted.explain_local(ROWS)._repr_html_())
     card = fitted.scorecard("town")
     assert "Bergen &lt;b&gt;" in card._repr_html_()
     assert " ".join(str(card).split()) == read_text(card._repr_html_())

@@ -125,6 +125,11 @@ def tick_texts(line):
     return [text.get_text() for text in line.get_ticklabels()]
 
 
+def strip_texts(line):
+    """The ticks of missing values and special codes, with their shares of the rows."""
+    return [text.get_text().replace("\n", ": ") for text in line.get_ticklabels(minor=True)]
+
+
 def legend_texts(figure):
     return [text.get_text().replace("\n", " ") for text in figure.legends[0].get_texts()]
 

@@ -28,6 +28,7 @@ from tests.plot.figures import (
     panel,
     ramp,
     shape,
+    strip_texts,
     tick_texts,
     view_of,
 )
@@ -212,12 +213,14 @@ def test_a_few_missing_values_do_not_flatten_the_curves():
     assert limits == pytest.approx([1.21, 55.0])
 
 
-def test_many_classes_have_bands_instead_of_members():
+def test_more_than_three_curves_have_no_bands():
     rng = np.random.default_rng(0)
     model = build_model(rng, ("continuous",), (1,), 4, "mlogit", np.arange(4))
-    axes = plot.shapes(model).axes[0]
-    assert not member_lines_of(axes)
-    assert sum(collection.get_alpha() == 0.16 for collection in axes.collections) == 4
+    figure = plot.shapes(model)
+    assert len(lines_of(figure.axes[0])) == 4
+    assert not member_lines_of(figure.axes[0])
+    assert not bands_of(figure.axes[0])
+    assert legend_title(figure) == f"class; {SHADES}"
     assert len(member_lines_of(plot.shapes(model, classes=[1, 2]).axes[0])) == 2
 
 
@@ -242,7 +245,7 @@ def test_missing_value_has_its_marker_left_of_the_range(regressor):
     assert marker.get_ydata() == expected.scores[0, 0]
     assert axes.get_xlim()[0] < marker.get_xdata()[0] < expected.axes[0].knots[0]
     share = 100 * expected.weights[0] / expected.weights.sum()
-    assert [text.get_text() for text in axes.texts] == [f"missing {share:.3g}%"]
+    assert strip_texts(axes.xaxis) == [f"missing: {share:.0f} %"]
 
 
 def test_a_curve_in_a_cut_tail_does_not_run_into_the_strip_of_missing_values():
@@ -268,7 +271,7 @@ def test_special_codes_have_markers_in_the_strip_and_no_line_leads_to_them():
     axes = plot.shapes(additive([axis], [shape((0,), [axis], scores, weights=weights)])).axes[0]
     markers = [line for line in axes.lines if line.get_marker() == "D"]
     assert [float(line.get_ydata()[0]) for line in markers] == [3.0, 2.5, 4.0]
-    assert [text.get_text() for text in axes.texts] == ["−9: 12%", "−8: 4%", "99,999: 4%"]
+    assert strip_texts(axes.xaxis) == ["−9: 12 %", "−8: 4 %", "99,999: 4 %"]
     (line,) = lines_of(axes)
     assert (line.get_xdata().min(), line.get_xdata().max()) == (0.0, 99.0)
     assert axes.get_xlim()[0] < markers[0].get_xdata()[0] < markers[2].get_xdata()[0] < 0
@@ -285,6 +288,23 @@ def test_a_value_without_rows_beside_it_is_not_joined_to_the_curve():
     assert (dot.get_xdata().tolist(), dot.get_ydata().tolist()) == ([50.0], [2.0])
 
 
+@pytest.mark.parametrize("width", [None, 3.3])
+def test_names_in_the_strip_do_not_overlap(width):
+    axis = knots("months since the last inquiry", [-9.0, -8.0, -7.0, *range(100), 99_999.0])
+    own = shape((0,), [axis], np.zeros(104), weights=np.r_[50.0, 50.0, 50.0, np.full(100, 5.0), 20.0])
+    weights = own.weights.copy()
+    weights[0] = 80.0
+    figure = plot.shapes(additive([axis], [replace(own, weights=weights)] * 1), width=width)
+    figure.canvas.draw()
+    line = figure.axes[0].xaxis
+    assert strip_texts(line) == ["missing: 11 %", "−9: 7 %", "−8: 7 %", "−7: 7 %", "99,999: 3 %"]
+    names = line.get_ticklabels(minor=True)
+    assert {text.get_rotation() for text in names} == {45.0}  # slanted: there is no room side by side
+    gaps = np.diff([figure.axes[0].transData.transform((text.get_position()[0], 0))[0] for text in names])
+    assert gaps.min() > names[0].get_fontsize() * figure.dpi / 72  # more than a line apart
+    assert line.label.get_window_extent().y1 <= min(text.get_window_extent().y0 for text in names)
+
+
 def test_y_range_includes_the_missing_value():
     model = ramp()
     scores, weights = model.shapes[0].scores.copy(), model.shapes[0].weights.copy()
@@ -295,7 +315,7 @@ def test_y_range_includes_the_missing_value():
 
 def test_no_marker_without_missing_values():
     axes = plot.shapes(ramp()).axes[0]
-    assert not axes.texts
+    assert strip_texts(axes.xaxis) == []
     assert [line.get_marker() for line in axes.lines] == ["None", "None"]
 
 
@@ -382,7 +402,7 @@ def test_a_cut_tail_is_noted_below_the_axis():
     axes = plot.shapes(additive([axis], [shape((0,), [axis], scores, weights=weights)])).axes[0]
     np.testing.assert_allclose(axes.get_xlim(), (0 - 0.03 * 99, 99 + 0.03 * 99))
     assert axes.get_ylim()[1] < 2  # values in the tail do not change the range
-    assert axes.get_xlabel() == "central 99% of rows"
+    assert axes.get_xlabel() == "central 99 % of rows"
     assert axes.lines[-1].get_xdata()[-1] == 1e6
 
 
@@ -422,7 +442,7 @@ def test_the_background_shows_no_rows_between_a_code_and_the_other_values():
     at, grey = background_of(axes)
     assert at.min() == pytest.approx(300, abs=2)
     assert grey.min() > 0.09
-    assert [text.get_text() for text in axes.texts] == ["−9: 9.09%"]
+    assert strip_texts(axes.xaxis) == ["−9: 9 %"]
 
 
 def test_two_values_are_the_ticks():

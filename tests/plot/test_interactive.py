@@ -48,12 +48,17 @@ def test_importances_and_rows(classifier):
     explanation = explain_global(classifier)
     (bars,) = traces(explanation.visualize(), "bar")
     np.testing.assert_array_equal(bars.x, [term.importance for term in explanation.top(20)])
+    assert (np.array(bars.error_x.arrayminus) <= bars.x).all()  # no importance is negative
     local = explain_local(classifier, table()[0].iloc[:3])
     (steps,) = traces(local.visualize(1), "waterfall")
     row = local.row(1)
     np.testing.assert_allclose(steps.x[1:-1], row.contributions[:, 0])
     assert steps.x[0] == row.intercept[0]
     assert steps.x[-1] == pytest.approx(row.scores[0])
+    path = [0.0, *np.cumsum(steps.x[:-1])]
+    low, high = local.visualize(1).layout.xaxis.range
+    assert low < min(path) - 0.1 * np.ptp(path)  # room for the numbers beside the bars
+    assert high > max(path) + 0.1 * np.ptp(path)
     assert (steps.increasing.marker.color, steps.decreasing.marker.color) == (plot.COLOURS[1], plot.COLOURS[0])
     with pytest.raises(ValueError, match=r"pass a key from 0 … 2"):
         local.visualize()

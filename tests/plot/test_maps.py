@@ -27,6 +27,7 @@ from tests.plot.figures import (
     pair_model,
     panel,
     shape,
+    strip_texts,
     tick_texts,
     triple_model,
 )
@@ -90,8 +91,43 @@ def test_missing_values_of_a_pair_have_strips():
     assert drawn[:, 0].tolist() == [7, 8, 9]
     assert drawn.mask[:, 1].all()
     np.testing.assert_array_equal(drawn[:, 2:], pair.scores[1:-1, 1:-1, 0].T)
-    assert [text.get_text() for text in axes.texts] == ["missing"]
+    assert strip_texts(axes.xaxis) == ["missing: 33 %"]
     assert axes.collections[0].get_clim() == (-9, 9)
+
+
+def coded_pair():
+    """Months with the code −9 and doses; the pair has fewer knots than the main effect."""
+    months, dose = knots("months", [-9.0, *range(100)]), knots("dose", [0.5, 1.5, 2.5])
+    coarse = knots("months", [-9.0, 0.0, 50.0, 99.0])
+    main = shape((0,), [months], np.r_[2.0, np.linspace(0, 1, 100)], weights=np.r_[50.0, np.full(100, 2.0)])
+    values = np.arange(12.0).reshape(4, 3)
+    return additive([months, dose], [main, shape((0, 1), [coarse, dose], values, weights=[[50.0]] * 4)]), values
+
+
+def test_special_codes_of_a_pair_have_markers_and_no_line_leads_to_them():
+    model, values = coded_pair()
+    axes = plot.slices(model, 1, levels=[0.5, 2.5], total=False).axes[0]
+    assert strip_texts(axes.xaxis) == ["−9: 25 %"]
+    assert [line.get_ydata()[0] for line in axes.lines if line.get_marker() == "D"] == [0.0, 2.0]
+    for line, column in zip([line for line in lines_of(axes) if line.get_linewidth() > 1], (0, 2), strict=True):
+        assert (line.get_xdata().tolist(), line.get_ydata().tolist()) == ([0, 50, 99], values[1:, column].tolist())
+
+
+def test_special_codes_of_a_map_have_strips():
+    model, values = coded_pair()
+    axes = plot.shape(model, 1, pairs="map").axes[0]
+    drawn = axes.collections[0].get_array()
+    assert drawn.mask[:, 1].all()
+    np.testing.assert_array_equal(drawn[:, [0, 2, 3, 4]], values.T)
+    assert strip_texts(axes.xaxis) == ["−9: 25 %"]
+    assert axes.get_xlim()[0] < -9
+
+
+def test_curves_of_a_pair_run_along_the_column_with_more_values():
+    few, many = knots("flag", [0.0, 1.0]), knots("hour", np.arange(24.0))
+    for axes in ((few, many), (many, few)):
+        model = additive(axes, [shape((0, 1), axes, np.zeros([len(axis.knots) for axis in axes]))])
+        assert plot.slices(model, 0, total=False).axes[0].get_xlabel() == "hour"
 
 
 def test_pairs_do_not_change_the_y_range_of_curves():
@@ -222,6 +258,8 @@ def test_curves_of_a_pair_differ_where_most_rows_share_a_value():
     axis = knots("gain", np.arange(11.0))
     weights = np.r_[0.0, 90.0, np.ones(10), 0.0]
     assert maps.choose_knots(axis, weights, 4) == [0, 1, 4, 9]
+    weights = np.r_[0.0, 1.0, 100.0, 1.0, np.zeros(8), 0.0]
+    assert maps.choose_knots(axis, weights, 4) == [0, 1, 2]  # there are no more values with rows
 
 
 def test_slices_with_the_main_effects():
@@ -238,7 +276,7 @@ def test_slices_with_the_main_effects():
     figure = plot.slices(model, 2, levels=list(pair.axes[1].levels[:2]), total=True)
     drawn = lines_of(figure.axes[0])[0]
     np.testing.assert_array_equal(drawn.get_ydata(), total[1:-1, 1, 0])
-    assert figure.axes[0].get_title() == "x0 & x1 and their main effects"
+    assert figure.axes[0].get_title() == "x0 & x1\nwith the main effects of both columns"
 
 
 def test_slices_are_thin_where_no_row_is_near():

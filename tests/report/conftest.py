@@ -1,11 +1,13 @@
 """A fitted model, and pages opened in Chromium."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from neuralbasis import NeuralBasisRegressor
-from tests.report.pages import write_page
+from tests.report.pages import wide_model, write_page
 
 
 @pytest.fixture(scope="module")
@@ -16,13 +18,19 @@ def fitted():
     return NeuralBasisRegressor(max_steps=15, outer_bags=2, n_jobs=1).fit(frame, y), frame, y
 
 
+@pytest.fixture(scope="session")
+def wide_page(tmp_path_factory):
+    """The page of a model of 2,000 terms."""
+    return write_page(tmp_path_factory.mktemp("wide"), wide_model())
+
+
 @pytest.fixture
 def open_page(browser, tmp_path):
-    """Write and open pages; at the end, check that the console is empty and that nothing else was requested."""
+    """Open pages, written before or here; at the end, the console is empty and nothing else was requested."""
     pages = []
 
     def open_it(model, *arguments, width=1280, dark=False, **options):
-        path = write_page(tmp_path, model, *arguments, **options)
+        path = model if isinstance(model, Path) else write_page(tmp_path, model, *arguments, **options)
         page = browser.open(path, width=width, dark=dark)
         pages.append((page, {"file", "data"} if options.get("pictures") else {"file"}))
         page.settle()

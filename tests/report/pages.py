@@ -18,6 +18,12 @@ from tests.models import build_model, draw_numbers, name_columns, tie_model
 needs_browser = pytest.mark.skipif(find_browser() is None, reason="no Chromium: the page cannot be driven")
 
 
+# A wide light window and a narrow dark one.
+both_looks = pytest.mark.parametrize(
+    "look", [{"width": 1280}, {"width": 400, "dark": True}], ids=["1280 light", "400 dark"]
+)
+
+
 SOURCES = Path(report.__file__).parent
 
 

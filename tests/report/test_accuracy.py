@@ -6,7 +6,7 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.metrics import confusion_matrix, r2_score, root_mean_squared_error
 
 from neuralbasis import NeuralBasisRegressor
-from tests.report.pages import make_model, needs_browser, read_page, rows_of, write_page
+from tests.report.pages import both_looks, make_model, needs_browser, read_page, rows_of, write_page
 
 
 @pytest.fixture(scope="module")
@@ -66,9 +66,10 @@ CELLS = "#cells td data"
 
 
 @needs_browser
-def test_threshold_and_costs(binary, open_page, tmp_path):
+@both_looks
+def test_threshold_and_costs(look, binary, open_page, tmp_path):
     model, table, codes, probability = binary
-    page = open_page(model, table, model.classes[codes])
+    page = open_page(model, table, model.classes[codes], **look)
     thresholds = np.array(read_accuracy(tmp_path, model, table, model.classes[codes])["cells"]["thresholds"])
 
     def check(threshold, costs):

@@ -108,8 +108,8 @@ def test_a_term_that_others_could_replace_has_a_warning_and_is_not_called_unclea
 @needs_browser
 def test_importances_and_values_have_intervals(open_page):
     page = open_page(build_tested_model())
-    assert page.read("#drivers data")[0] == "1.5 ± 0.49"
-    assert page.read("#drivers data")[3] == "4 ± 0.49"
+    assert page.read("#drivers data")[0] == "1.50 ± 0.49"
+    assert page.read("#drivers data")[3] == "4.00 ± 0.49"
     page.show("#term-0")
     page.run("document.querySelector('#term-0 .chart').focus()")
     page.press("Home")

@@ -1,14 +1,19 @@
 """Charts in Chromium: point masses, sorted levels, short names, totals of pairs, folds, stretches, and printing."""
 
+import base64
 import re
+import shutil
+import subprocess
 
 import numpy as np
 import pytest
+from PIL import Image
+from scipy.ndimage import binary_dilation, find_objects, label
 
 from neuralbasis import AdditiveModel
 from neuralbasis.encoding import Encoder, level_axis
 from tests.plot.figures import additive, evidence, knots, shape
-from tests.report.pages import needs_browser
+from tests.report.pages import both_looks, needs_browser
 
 AGES = np.arange(20.0, 90.0)
 
@@ -36,8 +41,9 @@ def read_points(page, selector):
 
 
 @needs_browser
-def test_a_code_has_its_own_strip_and_no_slope(open_page, coded):
-    page = open_page(coded)
+@both_looks
+def test_a_code_has_its_own_strip_and_no_slope(look, open_page, coded):
+    page = open_page(coded, **look)
     page.show("#term-0")
     points = read_points(page, "#term-0 .curve")
     assert (page.count("#term-0 .curve"), len(points)) == (1, 71)  # 20 … 89 and the flat end on the right
@@ -76,8 +82,9 @@ def test_levels_are_sorted_by_effect_and_names_stay_distinct(open_page, coded):
 
 
 @needs_browser
-def test_a_pair_is_shown_as_curves_of_the_whole_effect(open_page, coded):
-    page = open_page(coded)
+@both_looks
+def test_a_pair_is_shown_as_curves_of_the_whole_effect(look, open_page, coded):
+    page = open_page(coded, **look)
     page.show("#term-2")
     assert (page.count("#term-2 .total.faint"), page.count("#term-2 canvas")) == (5, 0)
     page.run("document.querySelector('#term-2 .chart').focus()")
@@ -92,9 +99,10 @@ def test_a_pair_is_shown_as_curves_of_the_whole_effect(open_page, coded):
 
 
 @needs_browser
-def test_a_stretch_shows_its_rows_and_their_outcomes(open_page, coded):
+@both_looks
+def test_a_stretch_shows_its_rows_and_their_outcomes(look, open_page, coded):
     table = {"age": np.r_[np.full(30, 40.0), np.full(10, 41.0), np.full(9, 60.0)], "unit": ["small 1"] * 49}
-    page = open_page(coded, table, np.where(np.arange(49) < 20, "yes", "no"))
+    page = open_page(coded, table, np.where(np.arange(49) < 20, "yes", "no"), **look)
     page.show("#term-0")
     box = page.run("document.querySelector('#term-0 .chart').getBoundingClientRect().toJSON()")
     points = dict(zip(AGES, [x for x, _ in read_points(page, "#term-0 .curve")], strict=False))
@@ -103,9 +111,10 @@ def test_a_stretch_shows_its_rows_and_their_outcomes(open_page, coded):
     page.send("Input.dispatchMouseEvent", type="mousePressed", x=box["left"] + points[38.0] + 1, y=y, button="left")
     page.send("Input.dispatchMouseEvent", type="mouseMoved", x=box["left"] + points[42.0] + 1, y=y, buttons=1)
     (text,) = page.read("#term-0 .readout")
-    assert "930 training rows; outcome of 40 rows given to this page: yes 50 %" in text
-    assert "Dashed: the line between both ends" in text
-    assert page.count("#term-0 .without") == 1
+    assert "940 training rows; outcome of 40 rows given to this page: yes 50 %" in text
+    assert "Dashed: between the values beside them, as if these rows were absent." in text
+    line = page.run("['x1', 'x2'].map((end) => Number(document.querySelector('#term-0 .without').getAttribute(end)))")
+    assert line == pytest.approx([points[37.0], points[43.0]], abs=0.01)  # the values beside the stretch
     page.send("Input.dispatchMouseEvent", type="mouseReleased", x=box["left"] + points[42.0] + 1, y=y, button="left")
     page.run("document.querySelector('#term-0 .chart').focus()")
     page.press("Escape")
@@ -131,8 +140,9 @@ def many_terms(count, strong):
 
 
 @needs_browser
-def test_weak_terms_are_folded_away_until_they_are_wanted(open_page):
-    page = open_page(many_terms(30, 8))
+@both_looks
+def test_weak_terms_are_folded_away_until_they_are_wanted(look, open_page):
+    page = open_page(many_terms(30, 8), **look)
     assert (page.count("#strong .card"), page.count("#weak-terms .card")) == (8, 22)
     assert page.read("#weak-title")[0].startswith("22 weaker terms, together 0.27 % of all effects")
     assert not page.run("document.getElementById('weak').open")
@@ -170,3 +180,33 @@ def test_printing_draws_the_charts_for_the_width_of_the_paper(open_page):
         assert right <= outer <= 700
         assert width >= 0.9 * (room - 20)  # it fills its card
     assert page.run("document.querySelector('#strong svg').getBoundingClientRect().width") > 330  # as before
+
+
+ACCENT = np.array([0, 114, 178])  # of curves on paper
+
+
+def find_curves(pixels):
+    """Left and right ends of the curves on a sheet, which are higher than bars are."""
+    is_curve = binary_dilation(np.abs(pixels - ACCENT).sum(axis=2) < 60, iterations=6)  # over the outlines of dots
+    boxes = find_objects(label(is_curve)[0])
+    return [(x.start + 6, x.stop - 7) for y, x in boxes if y.stop - y.start > 60]
+
+
+@needs_browser
+@pytest.mark.skipif(shutil.which("pdftoppm") is None, reason="no pdftoppm (Debian's poppler-utils)")
+@both_looks
+def test_no_printed_chart_is_cut(look, open_page, tmp_path):
+    page = open_page(many_terms(8, 8), **look)
+    found = page.send("Page.printToPDF", printBackground=True, preferCSSPageSize=True)
+    (tmp_path / "page.pdf").write_bytes(base64.b64decode(found["data"]))
+    subprocess.run(["pdftoppm", "-r", "72", "-png", "page.pdf", "sheet"], cwd=tmp_path, check=True)
+    curves = []
+    for sheet in sorted(tmp_path.glob("sheet*.png")):
+        with Image.open(sheet) as picture:
+            pixels = np.asarray(picture.convert("RGB"), dtype=int)
+        assert (pixels[:, -20:] == 255).all(), "something is printed over the margin"
+        curves += find_curves(pixels)
+    assert len(curves) == 7  # the eighth has no clear effect and is grey
+    left, right = np.array(curves).T
+    assert np.ptp(right - left) <= 2  # those at the right edge of the paper are as long as the others
+    assert (right - left).min() > 0.3 * pixels.shape[1]

@@ -3,6 +3,7 @@
 import re
 import threading
 import time
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
@@ -23,7 +24,6 @@ from tests.report.pages import (
     make_model,
     needs_browser,
     rows_of,
-    wide_model,
     write_page,
 )
 from tests.sparse_tables import build_models, draw_table, rows_of_every_kind
@@ -61,6 +61,43 @@ def test_class_changes_importances_and_rows(open_page):
         assert values[-1] == pytest.approx(local.scores[3, output], abs=CLOSE)
         known = dict(zip(local.names, local.contributions[3, :, output], strict=True))
         check_contributions(dict(zip(page.read("#waterfall .name")[1:-1], values[1:-1], strict=True)), known)
+
+
+@needs_browser
+def test_a_row_is_explained_for_its_predicted_class(open_page):
+    model = make_model("mlogit")
+    _, table = rows_of(model, 6)
+    page = open_page(model, table, rows=range(6))
+    scores = model.scores(table)
+    assert len(set(scores.argmax(axis=1))) > 1
+    for row, own in enumerate(scores):
+        page.set("#row", row)
+        assert page.figures("#waterfall data")[-1] == pytest.approx(own.max(), abs=CLOSE)
+        assert page.read("#row-score") == [f"score of {model.classes[own.argmax()]}"]
+    page.set("#row-class", 1)
+    assert page.figures("#waterfall data")[-1] == pytest.approx(scores[5, 1], abs=CLOSE)
+    page.set("#row-class", "")
+    assert page.figures("#waterfall data")[-1] == pytest.approx(scores[5].max(), abs=CLOSE)
+
+
+@needs_browser
+def test_numbers_beside_bars_and_names_of_levels_are_not_cut(open_page):
+    axes = (
+        level_axis("W" * 60, "nominal", ["MWMWMWMW", "WWWWWWWWWWWW" * 3, "i"]),
+        continuous_axis("x", np.arange(4.0)),
+    )
+    ladders = [ladder(axis, feature) for feature, axis in enumerate(axes)]
+    shapes = tuple(replace(own, scores=own.scores / 12345) for own in ladders)
+    model = AdditiveModel(Encoder(axes), np.zeros(1), shapes, "identity")
+    for width in (1280, 400):
+        page = open_page(model, width=width)
+        page.show("#term-0")
+        assert page.run("document.documentElement.scrollWidth") == width
+        cut = """[...document.querySelectorAll('.bars data')].filter((node) => node.scrollWidth > node.clientWidth + 1
+            || node.getBoundingClientRect().right > node.closest('.panel').getBoundingClientRect().right - 10).length"""
+        assert page.run(cut) == 0
+        left = "[...document.querySelectorAll('#term-0 svg text')].map((node) => node.getBBox().x)"
+        assert min(page.run(left)) >= 0
 
 
 @needs_browser
@@ -323,8 +360,8 @@ def test_every_control_has_a_name_and_can_be_reached(open_page):
 
 
 @needs_browser
-def test_only_charts_near_the_window_are_drawn(open_page):
-    page = open_page(wide_model())
+def test_only_charts_near_the_window_are_drawn(open_page, wide_page):
+    page = open_page(wide_page)
     assert page.count("#gallery article") == 2000
     assert 2 <= page.count("#gallery svg") < 40
     page.click("#list li:last-child a")

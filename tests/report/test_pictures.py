@@ -203,6 +203,9 @@ def test_classes_are_shown_and_chosen(tied, open_page):
             assert page.read(f"#{section} h3") == [one.name for one in leanings]
             assert page.figures(f"#{section} data") == [one.size for one in leanings]
         assert page.count("#classes .sketches svg") >= 3
+        assert (
+            page.run("Math.max(...[...document.querySelectorAll('.sketches .card')].map((c) => c.offsetHeight))") < 300
+        )
         assert found.rival in page.read("#apart")[0]
     page.click("#next-class")
     assert page.read("#raised-by h3") == [one.name for one in records[0].raised_by]

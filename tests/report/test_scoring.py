@@ -12,7 +12,7 @@ from sklearn.metrics import log_loss, mean_absolute_error, r2_score, roc_auc_sco
 from neuralbasis import AdditiveModel
 from neuralbasis.encoding import Encoder, continuous_axis, level_axis
 from neuralbasis.model.shapes import Shape
-from tests.report.pages import CLOSE, KINDS, make_model, needs_browser, rows_of
+from tests.report.pages import CLOSE, KINDS, both_looks, make_model, needs_browser, rows_of
 
 SCORED = """(async () => {
   for (let i = 0; i < 600; i++) {
@@ -175,8 +175,9 @@ def test_numbers_are_read_as_in_predict(towns, open_page):
 
 
 @needs_browser
-def test_notes_about_columns(towns, open_page):
-    page = open_page(towns)
+@both_looks
+def test_notes_about_columns(look, towns, open_page):
+    page = open_page(towns, **look)
     score(page, "Age ,city\n" + "31,x\n" * 30)
     assert page.read("#file-notes li") == [
         "There is no column “town”: it counts as missing in all rows.",
@@ -196,9 +197,10 @@ def test_notes_about_columns(towns, open_page):
 
 
 @needs_browser
-def test_drift_is_the_population_stability_index(towns, open_page):
+@both_looks
+def test_drift_is_the_population_stability_index(look, towns, open_page):
     rng = np.random.default_rng(0)
-    page = open_page(towns)
+    page = open_page(towns, **look)
     town = rng.choice(["Bern", "Lima, Peru", 'the "old" Oslo'], 2000, p=[0.2, 0.3, 0.5])
     age = np.where(rng.random(2000) < 0.1, np.nan, rng.integers(20, 71, 2000).astype(float))
     score(page, pd.DataFrame({"age": age, "town": town}).to_csv(index=False))
@@ -262,10 +264,11 @@ def test_measures_of_a_file_with_classes(kind, fitted, open_page):
 
 
 @needs_browser
-def test_a_chosen_file_is_scored(towns, open_page, tmp_path):
+@both_looks
+def test_a_chosen_file_is_scored(look, towns, open_page, tmp_path):
     path = tmp_path / "chosen.csv"
     path.write_text("age,town\n31,Bern\n")
-    page = open_page(towns)
+    page = open_page(towns, **look)
     page.send("DOM.enable")
     root = page.send("DOM.getDocument")["root"]["nodeId"]
     node = page.send("DOM.querySelector", nodeId=root, selector="#file")["nodeId"]

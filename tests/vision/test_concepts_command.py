@@ -72,7 +72,7 @@ def test_unreadable_pictures_are_listed(birds, tmp_path: Path) -> None:
     (pictures / "1.jpg").write_bytes(b"nothing")
     birds.extractor.save(tmp_path / "birds.nbc")
     found = run("concepts", "apply", tmp_path / "birds.nbc", pictures, "-o", tmp_path / "table.csv")
-    assert "1 pictures could not be read" in found.stderr
+    assert "1 picture could not be read" in found.stderr
     assert "1.jpg: it is empty or not a picture" in found.stderr
     lines = (tmp_path / "table.csv").read_text().splitlines()
     assert len(lines) == 4
@@ -80,15 +80,16 @@ def test_unreadable_pictures_are_listed(birds, tmp_path: Path) -> None:
     many = [pictures / f"broken {k:02d}.jpg" for k in range(12)]
     for path in many:
         path.write_bytes(b"nothing")
-    found = run("concepts", "apply", tmp_path / "birds.nbc", pictures, "-o", tmp_path / "table.csv")
+    again = ("concepts", "apply", tmp_path / "birds.nbc", pictures, "-o", tmp_path / "table.csv")
+    assert "table.csv exists already; --force replaces it" in run(*again, code=1).stderr
+    found = run(*again, "--force")
     assert "13 pictures could not be read" in found.stderr
     assert f"full list: {tmp_path / 'table.csv'}.unread.txt" in found.stderr
     listed = (tmp_path / "table.csv.unread.txt").read_text().splitlines()
     assert [line.split(": ")[0] for line in listed] == [str(pictures / "1.jpg"), *map(str, many)]
     shutil.rmtree(pictures)
     pictures.mkdir()
-    failed = run("concepts", "apply", tmp_path / "birds.nbc", pictures, "-o", tmp_path / "table.csv", code=1)
-    assert "has no pictures" in failed.stderr
+    assert "has no pictures" in run(*again, "--force", code=1).stderr
 
 
 def test_file_names_that_are_not_utf_8(birds, tmp_path: Path) -> None:
@@ -102,7 +103,7 @@ def test_file_names_that_are_not_utf_8(birds, tmp_path: Path) -> None:
         file.write(b"nothing")
     birds.extractor.save(tmp_path / "birds.nbc")
     found = run("concepts", "apply", tmp_path / "birds.nbc", tmp_path / "pictures", "-o", tmp_path / "table.parquet")
-    assert "1 pictures could not be read" in found.stderr
+    assert "1 picture could not be read" in found.stderr
     rows = pq.read_table(tmp_path / "table.parquet")
     assert rows["image"].to_pylist() == ["Kr\ufffdhe/1\ufffd.jpg", "Kr\ufffdhe/2\ufffd.jpg"]
     assert rows["class"].to_pylist() == ["Kr\ufffdhe"] * 2

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import click
 import numpy as np
@@ -21,11 +22,12 @@ from ..model.additive_model import AdditiveModel
 from ..model.predictions import output_arrays, output_names
 from ..model.residuals import require_residuals
 from ..vision.detection import Boxes, Detection, evaluate, read_annotations
-from .dates import find_date_parts
+from .dates import find_date_parts, name_dates
 from .errors import CommandError, note, require_names
+from .formatting import count_rows
 from .metrics import Metric, classification_metrics, regression_metrics
 from .outputs import open_output
-from .tables import OpenTable, read_batch, respell
+from .tables import Dialect, OpenTable, read_batch, respell
 
 BAR_STEPS = 1000  # of a progress bar
 
@@ -50,7 +52,7 @@ def predict_table(
             f"--keep: the output already has a column {list_names(repeated)}; rename that column in {table.place}"
         )
     dates = find_date_parts(model.encoder.names, table.names)
-    table.require([*keep, *(name for name in model.encoder.names if name not in dates)])
+    table.require([*keep, *name_dates((name for name in model.encoder.names if name not in dates), table.names)])
     n_rows = 0
     with open_output(path, [*keep, *names]) as output:
         for batch, rows in read_batches(table, model.encoder.axes, keep, is_shown=path != "-"):
@@ -69,19 +71,21 @@ def evaluate_table(
     axis = _target_axis(model, target)
     if target in model.encoder.names:
         raise CommandError(f"column {target!r} is a feature of the model and cannot be its target; name another column")
-    y, predictions, mass = [], [], []
+    y, texts, predictions, mass = [], [], [], []
     for batch, rows in read_batches(table, (*model.encoder.axes, axis), numbers=[weights] if weights else []):
         y.append(_read_target(rows, axis))
+        texts.append(batch.column(target))
         columns = rows.select(model.encoder.names)
         predictions.append(model.predict(columns) if model.classes is None else model.predict_proba(columns))
         mass.append(batch.column(weights).to_numpy(zero_copy_only=False) if weights else np.ones(batch.num_rows))
     if not y:
         raise CommandError(f"{table.place} has no rows to evaluate")
     truth, found, every = (np.concatenate(parts) for parts in (y, predictions, mass))
+    written = pa.concat_arrays(texts)
     if drop_missing and not np.isnan(truth).all():
         kept = keep_known(target, truth)
-        truth, found, every = truth[kept], found[kept], every[kept]
-    check_target(model, target, truth)
+        truth, found, every, written = truth[kept], found[kept], every[kept], written.filter(pa.array(kept))
+    check_target(model, target, truth, written)
     sample = Sample(truth, check_weights(every, len(truth)))
     return compute_metrics(model, found, sample, train=sample), len(truth)
 
@@ -114,16 +118,16 @@ def compute_metrics(model: AdditiveModel, predictions: np.ndarray, sample: Sampl
     return classification_metrics(sample.y.astype(int), predictions, shares / shares.sum(), sample.weights)
 
 
-def check_target(model: AdditiveModel, target: str, y: np.ndarray) -> None:
-    """Raise if a value (or index of a class) is missing, or a class is unknown to the model."""
+def check_target(model: AdditiveModel, target: str, y: np.ndarray, texts: pa.Array) -> None:
+    """Raise if a value (or index of a class) is missing, or a class is unknown; `texts` are as in the table."""
     if np.isnan(y).any():
         raise CommandError(missing_target(target, np.isnan(y)))
     if model.classes is not None and (y < 0).any():
         row = int(np.argmax(y < 0))
         known = list_names([level_text(label) for label in model.classes])
         raise CommandError(
-            f"target {target!r} holds a class that the model does not know, first in row {row:,} (0 is the first); "
-            f"the model knows {known}"
+            f"target {target!r} holds {level_text(texts[row].as_py())!r} in row {row:,} (0 is the first), a class that "
+            f"the model does not know; it knows {known}"
         )
 
 
@@ -136,33 +140,40 @@ def read_whole(
     if not batches:
         raise CommandError(f"{table.place} has no rows")
     (whole,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
-    rows = read_batch(whole, axes, table.dialect.nulls)
-    if target is None:
-        return rows.select(model.encoder.names), None
-    y = _read_target(rows, axes[-1])
-    if drop_missing and not np.isnan(y).all() and not (kept := keep_known(target, y)).all():
-        rows, y = read_batch(whole.filter(pa.array(kept)), axes, table.dialect.nulls), y[kept]
+    table.first_row = 0
+    rows = read_batch(whole, axes, table)
+    table.note_odd()
     columns = rows.select(model.encoder.names)
-    check_target(model, target, y)
+    if target is None:
+        return columns, None
+    y, texts = _read_target(rows, axes[-1]), whole.column(target)
+    if drop_missing and not np.isnan(y).all() and not (kept := keep_known(target, y)).all():
+        columns, y, texts = keep_rows(columns, kept), y[kept], texts.filter(pa.array(kept))
+    check_target(model, target, y, texts)
     return columns, y if model.classes is None else model.classes[y.astype(int)]
+
+
+def keep_rows(columns: Columns, kept: np.ndarray) -> Columns:
+    """The rows in a mask."""
+    found = []
+    for column in columns:
+        numbers, codes = (None if values is None else values[kept] for values in (column.numbers, column.codes))
+        found.append(replace(column, numbers=numbers, codes=codes))
+    return Columns(columns.names, int(kept.sum()), columns=tuple(found))
 
 
 def missing_target(target: str, is_missing: np.ndarray) -> str:
     """Error message for missing values of the target."""
     first = f"first in row {np.argmax(is_missing):,} (0 is the first)"
-    rows = count_rows(is_missing)
+    rows = count_rows(is_missing.sum())
     return f"target {target!r} is missing in {rows}, {first}; --drop-missing-target leaves such rows out"
-
-
-def count_rows(mask: np.ndarray) -> str:
-    return "1 row" if mask.sum() == 1 else f"{mask.sum():,} rows"
 
 
 def keep_known(target: str, y: np.ndarray) -> np.ndarray:
     """(N,) mask of the rows with a target; prints a note if some have none."""
     is_missing = np.isnan(y)
     if is_missing.any():
-        note(f"{count_rows(is_missing)} without a value of the target {target!r} left out")
+        note(f"{count_rows(is_missing.sum())} without a value of the target {target!r} left out")
     return ~is_missing
 
 
@@ -171,19 +182,28 @@ def find_row(model: AdditiveModel, table: OpenTable, number: int) -> Columns:
     before = 0
     for batch in table.batches(model.encoder.names):
         if number < before + batch.num_rows:
-            return read_batch(batch.slice(number - before, 1), model.encoder.axes, table.dialect.nulls)
+            table.first_row = number
+            return read_batch(batch.slice(number - before, 1), model.encoder.axes, table)
         before += batch.num_rows
-    raise CommandError(f"{table.place} has {before:,} rows, from 0 to {before - 1:,}; there is no row {number:,}")
+    raise CommandError(describe_absent_row(table, number))
 
 
-def read_row(model: AdditiveModel, values: Mapping[str, str], missing: Sequence[str]) -> Columns:
+def describe_absent_row(table: OpenTable, number: int) -> str:
+    """Error message for a row beyond the end of a table that was read."""
+    n_rows = table.n_read
+    rows = f"has {n_rows:,} rows, from 0 to {n_rows - 1:,}" if n_rows else "has no rows"
+    return f"{table.place} {rows}; there is no row {number:,}"
+
+
+def read_row(model: AdditiveModel, values: Mapping[str, str], dialect: Dialect) -> Columns:
     """One row from texts by column; columns that are not given are missing."""
     names = model.encoder.names
     require_names(values, names, "the model")
     if absent := [name for name in names if name not in values]:
         note(f"not given, so read as missing: {list_names(absent)}")
     columns = [Column(name, None, np.zeros(1, np.int32), (values.get(name, ""),)) for name in names]
-    found = [respell(column, axis, missing) for column, axis in zip(columns, model.encoder.axes, strict=True)]
+    table = OpenTable("the row", dialect)
+    found = [respell(column, axis, table) for column, axis in zip(columns, model.encoder.axes, strict=True)]
     return Columns(names, 1, columns=tuple(found))
 
 
@@ -196,7 +216,8 @@ def read_batches(
 ) -> Iterator[tuple[pa.RecordBatch, Columns]]:
     """Batches with the columns of these axes and others, and the columns of the axes in the model's spelling."""
     for batch in show_progress(table, [*texts, *(axis.name for axis in axes)], numbers, is_shown):
-        yield batch, read_batch(batch, axes, table.dialect.nulls)
+        yield batch, read_batch(batch, axes, table)
+    table.note_odd()
 
 
 def show_progress(

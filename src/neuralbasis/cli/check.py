@@ -15,8 +15,20 @@ import pyarrow.compute as pc
 
 from ..data.text_numbers import LEADING_ZERO, parse_number, parse_texts
 from .dates import OTHER_DATE
-from .fitting import FEW_ROWS, FEW_VALUES, MANY_LEVELS, count_texts
-from .tables import OpenTable
+from .errors import CommandError
+from .fitting import (
+    FEW_ROWS,
+    FEW_VALUES,
+    MANY_LEVELS,
+    count_texts,
+    counts_rows,
+    parse_column,
+    parse_target,
+    read_target,
+    require_rows,
+)
+from .formatting import count_rows
+from .tables import Dialect, OpenTable, is_number, is_text
 
 CODES = (-7, -8, -9, -99, -999, -9999, -99999, 9, 99, 999, 9999, 99999, 999999)
 NEARLY_PERFECT = 0.98  # R² or accuracy of one column alone
@@ -35,20 +47,21 @@ class Finding:
 
 @dataclass(frozen=True)
 class Checks:
-    """All findings about a table."""
+    """All findings about a table; `reading` are the options that it was read with."""
 
     path: str
     target: str | None
     n_rows: int
     n_columns: int
     findings: tuple[Finding, ...] = field(default_factory=tuple)
+    reading: tuple[str, ...] = ()
 
     @property
     def command(self) -> str:
         """The command that fits the table after these findings."""
         excluded = list(dict.fromkeys(found.exclude for found in self.findings if found.exclude is not None))
         options = list(dict.fromkeys(option for found in self.findings for option in found.options))
-        words = ["neuralbasis", "fit", self.path, "--target", self.target or "COLUMN", *options]
+        words = ["neuralbasis", "fit", self.path, "--target", self.target or "COLUMN", *self.reading, *options]
         for name in excluded:
             words += ["--exclude", name]
         return shlex.join(words)
@@ -59,54 +72,77 @@ def check_table(table: OpenTable, path: str, target: str | None) -> Checks:
     names = list(table.names)
     found = table.read(names)
     rows = found.num_rows
+    require_rows(table, rows)
     findings = [] if rows >= FEW_ROWS else [Finding("few rows", f"{rows} rows are too few for curves to trust")]
+    if table.header_doubt:
+        findings.append(Finding("header", table.header_doubt))
     if target is not None:
-        findings += check_target(found[target], target)
+        try:
+            column = parse_target(found[target], target, "auto")
+            found = found.set_column(names.index(target), target, column)
+            findings += check_target(column, target)
+        except CommandError as error:
+            options = ("--decimal", ",") if "--decimal ," in error.message else ()
+            findings.append(Finding("target", error.message, options=options))
     texts = table.first_texts()
     for name in names:
         if name != target:
-            findings += check_column(found[name], name, table.dialect.nulls)
+            findings += check_column(found[name], name)
             if is_number(found[name].type) and any(map(LEADING_ZERO.fullmatch, texts.get(name, []))):
                 text = f"column {name!r} holds codes with leading zeros, which are names rather than numbers"
                 findings.append(Finding("code", text, options=("--feature-types", f"{name}=nominal")))
     findings += find_codes(found, [name for name in names if name != target])
     findings += find_duplicates(found, [name for name in names if name != target])
-    if target is not None:
-        settled = {finding.exclude for finding in findings}
-        findings += find_leaks(found, [name for name in names if name != target and name not in settled], target)
-    return Checks(path, target, rows, len(names), tuple(findings))
+    if target is not None and all(finding.kind != "target" for finding in findings):
+        settled = {target, *(finding.exclude for finding in findings)}
+        findings += find_leaks(found, [name for name in names if name.strip() and name not in settled], target)
+    return Checks(path, target, rows, len(names), tuple(findings), list_options(table.dialect))
 
 
-def check_target(column: pa.ChunkedArray, name: str) -> Iterator[Finding]:
-    n_missing = pc.sum(pc.is_null(column, nan_is_null=True)).as_py() or 0
-    if n_missing:
-        text = f"target {name!r} is missing in {_count(n_missing, 'row')}, which the fit must leave out"
-        yield Finding("missing target", text, options=("--drop-missing-target",))
-    if count_distinct(column) < 2:
-        yield Finding("constant target", f"target {name!r} has one value only: there is nothing to learn")
+def list_options(dialect: Dialect) -> tuple[str, ...]:
+    """The options that read a table in this format."""
+    found = [] if dialect.delimiter is None else ["--delimiter", dialect.delimiter]
+    found += [] if dialect.encoding == Dialect.encoding else ["--encoding", dialect.encoding]
+    found += [] if dialect.decimal == Dialect.decimal else ["--decimal", dialect.decimal]
+    return (*found, *(f"--missing={text}" for text in dialect.missing))
 
 
-def _count(number: int, what: str) -> str:
-    return f"1 {what}" if number == 1 else f"{number:,} {what}s"
+def check_target(column: pa.ChunkedArray, name: str) -> list[Finding]:
+    """Missing values; raises what a fit would raise about the others."""
+    is_known = pc.invert(pc.is_null(column, nan_is_null=True))
+    n_missing = len(column) - (pc.sum(is_known).as_py() or 0)
+    if n_missing == len(column):
+        raise CommandError(f"target {name!r} has no value in any row; name another column with --target")
+    read_target(column.filter(is_known), name, "auto")
+    text = f"target {name!r} is missing in {count_rows(n_missing)}, which the fit must leave out"
+    return [Finding("missing target", text, options=("--drop-missing-target",))] if n_missing else []
 
 
-def check_column(column: pa.ChunkedArray, name: str, missing: list[str]) -> Iterator[Finding]:
+def check_column(column: pa.ChunkedArray, name: str) -> Iterator[Finding]:
     """Findings about one column by itself."""
     present, distinct = len(column) - column.null_count, count_distinct(column)
     if present == 0:
         yield Finding("empty", f"column {name!r} has no value in any row", exclude=name)
+    elif not name.strip() and counts_rows(column):
+        yield Finding("identifier", "a column without a name numbers the rows: the fit leaves it out")
+    elif pa.types.is_floating(column.type) and (is_infinite := np.isinf(column.to_numpy())).any():
+        text = f"column {name!r} holds an infinite value in row {np.argmax(is_infinite):,} (0 is the first)"
+        yield Finding("infinite", text, options=("--missing=inf",))
     elif distinct == 1:
         value = column.drop_null()[0].as_py()
         yield Finding("constant", f"column {name!r} is {value!r} in every row with a value", exclude=name)
+    elif pa.types.is_time(column.type):
+        text = f"column {name!r} holds times of day; a number such as the hour can be used"
+        yield Finding("time", text, exclude=name)
     elif pa.types.is_temporal(column.type):
         text = f"column {name!r} holds dates: year, month, weekday and hour can be used, the date itself cannot"
         yield Finding("date", text, options=("--split-dates",))
     elif pa.types.is_integer(column.type) and distinct == present > FEW_VALUES:
-        if _counts_rows(column) or name.lower().endswith("id"):
+        if counts_rows(column) or name.lower().endswith("id"):
             text = f"column {name!r} has a different integer in every row: it seems to number the rows"
             yield Finding("identifier", text, exclude=name)
     else:
-        yield from _check_texts(count_texts(column, missing), name)
+        yield from _check_texts(count_texts(column), name)
 
 
 def _check_texts(counts: dict[str, int], name: str) -> Iterator[Finding]:
@@ -121,6 +157,8 @@ def _check_texts(counts: dict[str, int], name: str) -> Iterator[Finding]:
     elif facts.have_decimal_commas and not facts.are_numbers:
         text = f"column {name!r} holds numbers with a decimal comma, such as {facts.comma!r}"
         yield Finding("decimal comma", text, options=("--decimal", ","))
+    elif facts.look_like_numbers and facts.n_others:
+        yield Finding("other texts", facts.describe(name))
     elif facts.look_like_numbers and facts.formatted is not None:
         number = parse_number(facts.formatted)
         text = f"column {name!r} holds numbers as text: {facts.formatted!r} is read as {number:.12g}"
@@ -128,12 +166,6 @@ def _check_texts(counts: dict[str, int], name: str) -> Iterator[Finding]:
     elif not facts.look_like_numbers and len(counts) > max(FEW_VALUES, MANY_LEVELS * n_rows):
         text = f"column {name!r} has {len(counts):,} different texts in {n_rows:,} rows: it seems to identify them"
         yield Finding("identifier", text, exclude=name)
-
-
-def _counts_rows(column: pa.ChunkedArray) -> bool:
-    """Whether integers go up or down by one from row to row."""
-    steps = np.diff(column.drop_null().to_numpy())
-    return bool((steps == 1).all() or (steps == -1).all())
 
 
 def count_distinct(column: pa.ChunkedArray) -> int:
@@ -183,7 +215,7 @@ def find_leaks(table: pa.Table, names: Sequence[str], target: str) -> Iterator[F
     from sklearn.model_selection import cross_val_score
     from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-    table = table.filter(pc.is_valid(table[target]))
+    table = table.filter(pc.invert(pc.is_null(table[target], nan_is_null=True)))
     if table.num_rows < FEW_ROWS:
         return
     table = table.take(np.random.default_rng(0).permutation(table.num_rows)[:MAX_ROWS])
@@ -200,6 +232,8 @@ def find_leaks(table: pa.Table, names: Sequence[str], target: str) -> Iterator[F
         if pa.types.is_temporal(kind) or pa.types.is_nested(kind) or pa.types.is_null(kind):
             continue
         X = read_numbers(table[name]) if is_number(kind) else read_codes(table[name])
+        if is_text(kind) and (parsed := parse_column(table[name]))[1].look_like_numbers:
+            X = parsed[0]
         quality = cross_val_score(tree, X[:, None], y, scoring=score, cv=3).mean()
         if quality > NEARLY_PERFECT:
             size = f"{word} {quality:.3f}"
@@ -209,12 +243,10 @@ def find_leaks(table: pa.Table, names: Sequence[str], target: str) -> Iterator[F
             yield Finding("leak", text, exclude=name)
 
 
-def is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
-
-
 def read_numbers(column: pa.ChunkedArray) -> np.ndarray:
-    return column.cast(pa.float64()).to_numpy()
+    """(N,) NaN for missing and infinite values."""
+    numbers = column.cast(pa.float64()).to_numpy()
+    return np.where(np.isinf(numbers), np.nan, numbers)
 
 
 def read_codes(column: pa.ChunkedArray) -> np.ndarray:
@@ -223,6 +255,6 @@ def read_codes(column: pa.ChunkedArray) -> np.ndarray:
 
 def format_checks(checks: Checks) -> str:
     """Counts, one line per finding, and the command to paste."""
-    head = f"{checks.path}: {checks.n_rows:,} rows, {checks.n_columns} columns"
+    head = f"{checks.path}: {count_rows(checks.n_rows)}, {checks.n_columns} columns"
     lines = [f"- {found.text}" for found in checks.findings] or ["- nothing that would mislead a model"]
     return "\n".join([head, "", *lines, "", "To fit it:", "", f"  {checks.command}"])

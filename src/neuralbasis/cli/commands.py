@@ -36,7 +36,7 @@ from .options import (
     table_options,
     take_dialect,
 )
-from .terminal import echo, echo_exact
+from .terminal import echo, echo_exact, open_page
 
 FORMATS = {"sql": ".sql", "onnx": ".onnx", "json": ".json", "python": ".py", "c": ".c", "excel": ".xlsx"}
 BINARY = ("onnx", "excel")
@@ -48,9 +48,34 @@ BINARY = ("onnx", "excel")
 def main(debug: bool) -> None:
     """Interpretable models of tables: fit, predict, explain, export.
 
-    Tables are CSV files (plain, .gz, or "-" for standard input) or Parquet files. Models are .nbm files; predicting
-    with them needs no torch.
+    Tables are CSV (plain, .gz, or "-" for standard input), Parquet, Excel or JSON files. Models are .nbm files;
+    predicting with them needs no torch. Start with `neuralbasis demo`.
     """
+
+
+@main.command()
+@click.option("--output", "-o", type=FOLDER, default="neuralbasis_demo", help="Folder to write to; it is created.")
+@click.option("--force", is_flag=True, help="Replace the files of an earlier run.")
+def demo(output: str, force: bool) -> None:
+    """Fit simulated patients with known risks, and compare.
+
+    Writes a page with the true and the found curves, the tables, the model and its page, and opens the first page in
+    the browser if there is a screen. Takes less than 30 seconds on two cores and downloads nothing.
+    """
+    # Passive waiting: on a busy machine idle threads of torch and scikit-learn would spin against each other.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    from .demo import COMMANDS, demonstrate, list_results
+    from .demo_page import write_page
+
+    folder = Path(output)
+    check_new(str(folder / "index.html"), "--output", force)
+    folder.mkdir(parents=True, exist_ok=True)
+    found = demonstrate(folder, lambda text: echo(text, err=True))
+    write_page(folder / "index.html", found)
+    echo(formatting.align(list_results(found.results), left=(0, 4)))
+    echo(f"\nOpen {folder / 'index.html'}: the curves that were found beside the true ones.\n")
+    echo(f"On your own table:\n\n{COMMANDS}")
+    open_page(folder / "index.html")
 
 
 main.add_command(check)
@@ -95,7 +120,7 @@ def predict(
     table = open_table(data, given)
     n_rows = predict_table(fitted, table, output, split_names(keep, table.names), proba, contributions, interval)
     if output != "-":
-        echo(f"{output}: {n_rows:,} rows", err=True)
+        echo(f"{output}: {formatting.count_rows(n_rows)}", err=True)
 
 
 @main.command()
@@ -150,7 +175,7 @@ def evaluate(
     if as_json:
         echo(formatting.format_json({"target": target, "rows": n_rows, "scores": formatting.list_metrics(metrics)}))
     else:
-        echo(formatting.format_metrics(f"{target}, {n_rows:,} rows", metrics))
+        echo(formatting.format_metrics(f"{target}, {formatting.count_rows(n_rows)}", metrics))
 
 
 @main.command()
@@ -196,11 +221,11 @@ def explain(model: str, given: tuple[str, ...], row: int, values: bool, as_json:
     """
     from .batches import find_row, read_row
 
-    if not values and len(given) != 1:
-        raise click.UsageError("give one table, with --row, or --values and the row as name=value")
+    if not values and (len(given) != 1 or ("=" in given[0] and not os.path.exists(given[0]))):
+        raise click.UsageError("give one table, with --row, or --values and the row as NAME=VALUE")
     fitted = neuralbasis.load(model)
     if values:
-        found = read_row(fitted, read_pairs(given, "--values"), take_dialect(reading).nulls)
+        found = read_row(fitted, read_pairs(given, "--values"), take_dialect(reading))
     else:
         data = TABLE.convert(given[0], None, click.get_current_context())
         found = find_row(fitted, open_table(str(data), reading), row)
@@ -229,6 +254,8 @@ def export(model: str, to: str | None, output: str, force: bool, **given: str | 
     options = {name: value for name, value in given.items() if value is not None}
     if to is None:
         raise click.UsageError(f"give --to, or an output that ends in one of {', '.join(FORMATS.values())}")
+    if (other := next((name for name, suffix in FORMATS.items() if output.endswith(suffix)), to)) != to:
+        raise click.UsageError(f"--to {to} does not fit {output}, which names {other}")
     if options and to != "sql":
         raise click.UsageError(f"--{next(iter(options))} is for sql only")
     if output == "-" and to in BINARY:
@@ -238,6 +265,8 @@ def export(model: str, to: str | None, output: str, force: bool, **given: str | 
     text = write(neuralbasis.load(model), None if output == "-" else output, **options)
     if output == "-":
         echo_exact(text if text.endswith("\n") else f"{text}\n")
+    else:
+        echo(f"saved {output}", err=True)
 
 
 @main.command()
@@ -263,11 +292,13 @@ def report(
     neuralbasis report houses.nbm
     neuralbasis report houses.nbm later.csv --row 3 -o houses.html
     """
-    from .batches import read_whole
+    from .batches import describe_absent_row, read_whole
 
     if data is None and (target is not None or rows):
         raise click.UsageError(f"{'--target' if target is not None else '--row'} needs a table")
     output = output or f"{Path(model).name.split('.')[0]}.html"
+    if Path(output).suffix.lower() not in (".html", ".htm"):
+        raise CommandError(f"{output}: the page is HTML; name a file that ends in .html")
     check_output(output, model, *([data] if data else []), force=force)
     fitted = neuralbasis.load(model)
     X, y = None, None
@@ -276,6 +307,12 @@ def report(
         known = getattr(fitted.summary, "target", None)
         target = target or (known if known in table.names else None)
         X, y = read_whole(fitted, table, target, drop_missing_target)
+        if rows and X.n_rows < table.n_read:
+            raise CommandError(
+                "--row counts all rows, but some were left out; leave --drop-missing-target or --row out"
+            )
+        if absent := [row for row in rows if row >= table.n_read]:
+            raise CommandError(describe_absent_row(table, absent[0]))
     neuralbasis.report.write(output, fitted, X, y, list(rows) or None, title)
     echo(f"{output}: {os.path.getsize(output) / 1e6:.1f} MB", err=True)
 
@@ -299,32 +336,11 @@ def plot(model: str, output: str, kind: str, terms: tuple[str, ...], count: int 
     check_output(output, model, force=force)
     options: dict[str, Any] = {"terms": terms} if terms else {"n": count} if count else {}
     getattr(neuralbasis.plot, kind)(neuralbasis.load(model), path=output, **options)
+    echo(f"saved {output}", err=True)
 
 
 for command in (merge, update, diff, concepts):
     main.add_command(command)
-
-
-@main.command()
-@click.option("--output", "-o", type=FOLDER, default="neuralbasis_demo", help="Folder to write to; it is created.")
-@click.option("--force", is_flag=True, help="Replace the files of an earlier run.")
-def demo(output: str, force: bool) -> None:
-    """Fit simulated patients with known risks, and compare.
-
-    Writes a page with the true and the found curves, the tables, the model and its page. Takes less than 30 seconds on
-    two cores and downloads nothing.
-    """
-    from .demo import COMMANDS, demonstrate, list_results
-    from .demo_page import write_page
-
-    folder = Path(output)
-    check_new(str(folder / "index.html"), "--output", force)
-    folder.mkdir(parents=True, exist_ok=True)
-    found = demonstrate(folder, lambda text: echo(text, err=True))
-    write_page(folder / "index.html", found)
-    echo(formatting.align(list_results(found.results), left=(0, 4)))
-    echo(f"\nOpen {folder / 'index.html'}: the curves that were found beside the true ones.\n")
-    echo(f"On your own table:\n\n{COMMANDS}")
 
 
 @main.command()

@@ -21,7 +21,7 @@ from ..printable import escape
 from ..serialization.temporary_file import replace_when_done
 from . import formatting
 from .errors import CommandError, note
-from .options import AS_JSON, MODEL, OUTPUT, check_new, check_output, group_options
+from .options import AS_JSON, FORCE, MODEL, OUTPUT, check_new, check_output, group_options
 from .terminal import echo
 
 if TYPE_CHECKING:
@@ -110,10 +110,11 @@ def fit(
 @click.option("--backbone", metavar="FOLDER | NAME", help="Weights, if they were moved since the fit.")
 @click.option("--supercategory", metavar="NAME", help="iNaturalist: only these pictures, such as Birds.")
 @click.option("--split", type=click.Choice(["train", "test"]), help="CUB: only this part of the pictures.")
+@FORCE
 @batch_options
 def apply(
     extractor: str, pictures: str, output: str, backbone: str | None, supercategory: str | None, split: str | None,
-    device: str, allow_download: bool, folder: str | None, **options: Any,
+    force: bool, device: str, allow_download: bool, folder: str | None, **options: Any,
 ) -> None:  # fmt: skip
     """Write a table with one row per picture and one column per concept.
 
@@ -125,8 +126,10 @@ def apply(
     neuralbasis fit table.parquet --target class --exclude image
     """
     from ..vision import load
+    from .outputs import check_format
 
-    check_output(output, extractor, pictures)
+    check_format(output)
+    check_output(output, extractor, pictures, force=force)
     loaded = load(extractor)
     annotations = _read_annotations(pictures, supercategory=supercategory, with_parts=False, folder=folder)
     if split is not None:
@@ -194,7 +197,7 @@ def _report_broken(broken: Sequence[str], output: str) -> None:
         with replace_when_done(f"{output}.unread.txt") as file:
             file.writelines(f"{_to_unicode(reason)}\n".encode() for reason in broken)
         listed += f"; … full list: {output}.unread.txt"
-    note(f"{len(broken):,} pictures could not be read: {listed}")
+    note(f"{len(broken):,} picture{'s' * (len(broken) != 1)} could not be read: {listed}")
 
 
 def _to_unicode(path: str) -> str:

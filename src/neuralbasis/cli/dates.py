@@ -18,7 +18,18 @@ from .errors import CommandError
 
 PARTS = ("year", "month", "weekday", "hour")
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-OTHER_DATE = re.compile(r"[0-9]{1,2}([./-])[0-9]{1,2}\1([0-9]{4}|[0-9]{2})([ T][0-9]{1,2}:[0-9]{2}.*)?")  # not ISO 8601
+_YEAR = "(?:19|20)[0-9]{2}"
+_NUMBERS = r"[0-9]{1,2}([./-])[0-9]{1,2}\1([0-9]{4}|[0-9]{2})"
+_YEAR_FIRST = rf"{_YEAR}([./])[0-9]{{1,2}}\3[0-9]{{1,2}}|{_YEAR}-[01][0-9]"
+_MONTH = (
+    "(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|"
+    r"nov(?:ember)?|dec(?:ember)?)\.?"
+)
+_NAMES = rf"[0-9]{{1,2}}\.?[ -]{_MONTH}[ -][0-9]{{2,4}}|{_MONTH} [0-9]{{1,2}},? [0-9]{{4}}|{_MONTH}[ -][0-9]{{2,4}}"
+OTHER_DATE = re.compile(
+    rf"(?:{_NUMBERS}|{_YEAR_FIRST}|{_NAMES})(?:[ T][0-9]{{1,2}}:[0-9]{{2}}.*)?", re.IGNORECASE
+)  # not ISO 8601
+ISO_DATE = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 DateParts = Mapping[str, tuple[str, str]]  # name of the new column -> name of the date, part
 
 
@@ -36,6 +47,17 @@ def find_date_parts(names: Iterable[str], available: Collection[str]) -> dict[st
     return found
 
 
+def name_dates(names: Iterable[str], available: Collection[str]) -> list[str]:
+    """The names, with that of the date instead of its absent parts, if there are two of them or more.
+
+    >>> name_dates(["age", "admitted year", "admitted month"], ["age"])
+    ['age', 'admitted']
+    """
+    dates = {name: name.rpartition(" ")[0] for name in names if name.rpartition(" ")[2] in PARTS}
+    absent = [date for name, date in dates.items() if name not in available]
+    return list(dict.fromkeys(dates[name] if absent.count(dates.get(name, "")) > 1 else name for name in names))
+
+
 def split_date(name: str, column: pa.ChunkedArray) -> dict[str, pa.ChunkedArray]:
     """The parts of a column of dates; no hour if all times are midnight."""
     parts = {f"{name} {part}": take_part(column, part) for part in PARTS}
@@ -46,10 +68,29 @@ def split_date(name: str, column: pa.ChunkedArray) -> dict[str, pa.ChunkedArray]
 
 def take_part(column: pa.Array | pa.ChunkedArray, part: str) -> pa.Array | pa.ChunkedArray:
     """One part of dates; a date without a time has hour 0."""
-    column = column.cast(pa.timestamp("us"))
+    column = read_times(column)
     if part != "weekday":
         return getattr(pc, part)(column)
     return pc.take(pa.array(WEEKDAYS), pc.day_of_week(column))
+
+
+def read_times(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Dates, or texts of dates, as times without a zone; those with a zone are converted to UTC."""
+    try:
+        return column.cast(pa.timestamp("us"))
+    except pa.ArrowInvalid:
+        return column.cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us"))
+
+
+def find_dates(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A text column as times if all of its texts are dates in the form of ISO 8601; other columns unchanged."""
+    first = column.drop_null()[:1].to_pylist()
+    if not first or not isinstance(first[0], str) or ISO_DATE.match(first[0]) is None:
+        return column
+    try:
+        return read_times(column)
+    except pa.ArrowInvalid:
+        return column
 
 
 def add_date_parts(batch: pa.RecordBatch, dates: DateParts, missing: Collection[str]) -> pa.RecordBatch:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 
 import numpy as np
 
@@ -27,7 +29,7 @@ PANELS = {  # column -> title and what the picture shows
     "asthma": ("Asthma", "A lower risk with asthma?"),
 }
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 380, 250, 44, 10, 12, 30  # of a figure and its margins
-STRIP = 26  # height of the histogram
+STRIP, MAX_BARS = 26, 60  # height of the histogram, and its bars
 AGES = 35.0, 85.0  # of the curves that show the interaction
 
 
@@ -74,9 +76,9 @@ class Frame:
 def write_page(path: Path, shown: Demonstration) -> None:
     """Write the page; `model.html`, the page of the model, lies beside it."""
     figures = "\n".join(_figure(shown, name) for name in PANELS if name != "asthma")
-    text = TEMPLATE.format(
+    template = Template(files(__package__).joinpath("demo.html").read_text(encoding="utf-8"))
+    text = template.substitute(
         title=TITLE,
-        style=STYLE,
         figures=figures,
         asthma=_figure(shown, "asthma"),
         pair=draw_pair(shown),
@@ -176,11 +178,13 @@ def sum_terms(model: AdditiveModel, celsius: np.ndarray, age: float) -> np.ndarr
 
 
 def _histogram(frame: Frame, values: np.ndarray, low: float, high: float) -> list[str]:
-    counts, edges = np.histogram(values, bins=36, range=(low, high))
+    unit = np.diff(np.unique(values)).min()  # bars of equally many possible values, so none is high by rounding
+    width = unit * np.ceil((high - low) / unit / MAX_BARS)
+    counts, edges = np.histogram(values, np.arange(low - unit / 2, high + width, width))
     base, bars = HEIGHT - BOTTOM, []
     for count, left, right in zip(counts, edges, edges[1:], strict=False):
-        height, x = (STRIP - 4) * count / counts.max(), frame.x(left)
-        size = f'width="{frame.x(right) - x:.1f}" height="{height:.1f}"'
+        height, x = (STRIP - 4) * count / counts.max(), frame.x(max(left, low))
+        size = f'width="{frame.x(min(right, high)) - x:.1f}" height="{height:.1f}"'
         bars.append(f'<rect class="count" x="{x:.1f}" y="{base - height:.1f}" {size}/>')
     return bars
 
@@ -209,75 +213,3 @@ def _list_results(shown: Demonstration) -> str:
         cells = f"<th>{r.name}<small>{r.note}</small></th><td>{r.log_loss:.4f}</td><td>{r.auroc:.4f}</td>"
         lines.append(f"<tr{kind}>{cells}<td>{seconds}</td></tr>")
     return "\n".join(lines)
-
-
-STYLE = """
-:root { color-scheme: light dark; --page: light-dark(#f6f7f9, #101318); --surface: light-dark(#fff, #181c23);
-  --ink: light-dark(#1a2027, #e8ebef); --soft: light-dark(#586370, #9aa5b3); --line: light-dark(#dde2e8, #2c343f);
-  --density: light-dark(#d9dee5, #39424f); --a: light-dark(#0072b2, #56b4e9); --b: light-dark(#b34e00, #f0883e);
-  font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif; }
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--page); color: var(--ink); }
-main { max-width: 1200px; margin: 0 auto; padding: 32px 20px 64px; }
-h1 { margin: 0 0 12px; font-size: clamp(1.6rem, 4vw, 2.3rem); line-height: 1.15; }
-h2 { margin: 36px 0 8px; font-size: 1.3rem; } h3 { margin: 0 0 4px; font-size: 1rem; }
-p { max-width: 72ch; margin: 0 0 12px; } a { color: var(--a); }
-.key i { display: inline-block; width: 26px; margin: 0 6px 0 14px; vertical-align: middle; }
-.key i:first-child { margin-left: 0; }
-.grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 340px), 1fr)); gap: 16px; }
-figure, .card { margin: 0; padding: 16px; border: 1px solid var(--line); border-radius: 10px;
-  background: var(--surface); }
-.side { display: grid; grid-template-columns: minmax(0, 380px) 1fr; gap: 24px; align-items: start; }
-@media (max-width: 760px) { .side { grid-template-columns: 1fr; } }
-figcaption { color: var(--soft); font-size: 0.92rem; } svg { display: block; width: 100%; height: auto; }
-text { fill: var(--soft); font-size: 12px; } .label { font-weight: 600; }
-.rule { stroke: var(--line); } .zero { stroke: var(--soft); }
-.count { fill: var(--density); }
-.found { fill: none; stroke-width: 2.5; stroke-linejoin: round; }
-.found.a, .whisker.a { stroke: var(--a); } .found.b { stroke: var(--b); } .whisker { stroke-width: 2.5; }
-.band { fill: var(--a); fill-opacity: 0.16; stroke: none; } .dot.a { fill: var(--a); }
-.label.a { fill: var(--a); } .label.b { fill: var(--b); }
-.truth { fill: none; stroke: var(--ink); stroke-width: 1.6; stroke-dasharray: 5 4; }
-.truth.a { stroke: var(--a); } .truth.b { stroke: var(--b); }
-table { border-collapse: collapse; width: 100%; max-width: 720px; font-variant-numeric: tabular-nums; }
-th, td { padding: 6px 8px; border-bottom: 1px solid var(--line); text-align: right; } th { font-weight: 500; }
-th:first-child { text-align: left; } thead th { color: var(--soft); font-size: 0.9rem; }
-small { display: block; color: var(--soft); font-weight: 400; } .own th:first-child, .own td { font-weight: 700; }
-pre { margin: 0; padding: 14px 16px; white-space: pre-wrap; border: 1px solid var(--line); border-radius: 10px;
-  background: var(--surface); font-size: 0.92rem; }
-"""
-
-TEMPLATE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title><style>{style}</style></head><body><main>
-<h1>{title}</h1>
-<p>{n_train} patients were simulated; {share} of them died. The curves that produced their risks are known, because
-we wrote them down. The model saw only the table: seven columns and who died. Here is what it found.</p>
-<p class="key"><i style="border-top: 3px solid var(--a)"></i>found by the model, with a band of two standard errors
-<i style="border-top: 2px dashed var(--ink)"></i>the truth <i style="height: 10px; background: var(--density)"></i>how
-many patients. Upwards means a higher risk, in log odds.</p>
-<div class="grid">{figures}</div>
-<h2>What a picture tells that a score does not</h2>
-<div class="side">{asthma}<div>
-<p>In this table, patients with asthma die less often. So they do in real hospitals: they are treated at once, in
-intensive care. It is the care that lowers their risk, not the asthma.</p>
-<p>Every accurate model learns this effect. A model that decides who may go home would send these patients home.
-Boosted trees hide it among thousands of branches. Here one look is enough to see it, to ask a doctor, and to correct
-the model before it is used.</p></div></div>
-<h2>Two columns together</h2>
-<div class="side"><figure><h3>Temperature in °C, at two ages</h3>{pair}</figure><div>
-<p>In the young, fever is the worse sign; in the old, a low temperature. The dashed curves are the truth. The model was
-not told which columns act together: it found this pair among {n_pairs}.</p></div></div>
-<h2>Does it cost accuracy?</h2>
-<p>All models were fitted on the same {n_train} patients and measured on {n_test} others. Lower log loss and higher
-AUROC are better.</p>
-<table><thead><tr><th>model</th><th>log loss</th><th>AUROC</th><th>seconds</th></tr></thead><tbody>
-{rows}</tbody></table>
-<p style="margin-top: 12px">The first fit on a machine also compiles the inner loops, which is part of its seconds.</p>
-<h2>Look closer</h2>
-<p><a href="model.html">The page of the model</a>: every curve, what-if questions, single patients, accuracy.</p>
-<h2>On your own table</h2>
-<p>A CSV with a header needs no preparation: texts, missing values and numbers may be mixed.</p>
-<pre><code>{commands}</code></pre>
-</main></body></html>
-"""

@@ -17,7 +17,7 @@ from ..data.columns import level_text
 from ..encoding.axis import Axis
 from ..model.additive_model import AdditiveModel
 from ..model.shapes import AnyShape
-from .errors import CommandError, require_names
+from .errors import CommandError
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,6 @@ class TermDifference:
 def compare_models(first: AdditiveModel, second: AdditiveModel) -> list[TermDifference]:
     """All terms of both models, the largest difference first."""
     _check_kind(first, second)
-    require_names(first.encoder.names, second.encoder.names, "the second model")
     sizes = [dict(zip(model.term_names, model.importances(), strict=True)) for model in (first, second)]
     found = []
     for name in dict.fromkeys([*first.term_names, *second.term_names]):
@@ -53,7 +52,8 @@ def measure(shape: AnyShape, first: AdditiveModel, second: AdditiveModel, name: 
     cells = list(product(*(_list_values(axis) for axis in shape.axes)))
     weights = np.asarray(shape.weights)[tuple(slice(0, 1 + len(_list_values(axis)[1:])) for axis in shape.axes)].ravel()
     kept = [place for place, weight in enumerate(weights) if weight > 0]
-    columns = {column: np.full(len(kept), None, dtype=object) for column in first.encoder.names}
+    names = dict.fromkeys([*first.encoder.names, *second.encoder.names])
+    columns = {column: np.full(len(kept), None, dtype=object) for column in names}
     for k, axis in enumerate(shape.axes):
         columns[axis.name] = np.array([cells[place][k] for place in kept], dtype=object)
     scores = []

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 import traceback
 import warnings
@@ -37,6 +38,11 @@ class CommandGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)  # in the order of use, not alphabetical
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args and self.get_command(ctx, args[0]) is None and (near := find_nearest(args[0], self.commands)):
+            raise click.UsageError(f"there is no command {args[0]!r}; did you mean {near!r}?", ctx)
+        return super().resolve_command(ctx, args)
 
     def main(self, *given: Any, standalone_mode: bool = True, **options: Any) -> Any:
         try:
@@ -65,7 +71,7 @@ class CommandGroup(click.Group):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="replace")  # for terminals that cannot print "█"
         with warnings.catch_warnings():
-            warnings.showwarning = _show_warning  # type: ignore[assignment]
+            warnings.showwarning = _WarningPrinter()  # type: ignore[assignment]
             try:
                 return super().invoke(ctx)
             except (click.ClickException, click.exceptions.Exit, click.Abort):
@@ -95,8 +101,10 @@ def describe(error: Exception) -> str:
     return f"unexpected {type(error).__name__}: {text}; please report it with the traceback that --debug shows"
 
 
-def require_names(names: Iterable[str], available: Collection[str], place: str, what: str = "column") -> None:
-    """Raise if a name is not available; the error lists the absent names and the closest available ones.
+def require_names(
+    names: Iterable[str], available: Collection[str], place: str, what: str = "column", hint: str = ""
+) -> None:
+    """Raise if a name is not available; the error lists the absent names, the closest available ones and the hint.
 
     >>> require_names(["age"], ["Age", "sex"], "data.csv")
     Traceback (most recent call last):
@@ -106,8 +114,8 @@ def require_names(names: Iterable[str], available: Collection[str], place: str, 
     if not absent:
         return
     near = [found for name in absent if (found := find_nearest(name, available)) is not None]
-    hint = f"did you mean {list_names(near)}?" if near else f"it has {list_names(available)}"
-    raise CommandError(f"{place} has no {what}{'s' * (len(absent) > 1)} {list_names(absent)}; {hint}")
+    closest = f"did you mean {list_names(near)}?" if near and not hint else f"it has {list_names(available)}"
+    raise CommandError(f"{place} has no {what}{'s' * (len(absent) > 1)} {list_names(absent)}; {closest}{hint}")
 
 
 def is_first_process() -> bool:
@@ -121,6 +129,16 @@ def note(text: str) -> None:
         echo_line("note", "yellow", text)
 
 
-def _show_warning(message: Warning | str, *_where: Any) -> None:
-    if is_first_process():
-        echo_line("warning", "yellow", " ".join(str(message).split()))
+class _WarningPrinter:
+    """Prints warnings; those of later batches that differ in counts and examples only are left out."""
+
+    def __init__(self) -> None:
+        self.printed: set[str] = set()
+
+    def __call__(self, message: Warning | str, *_where: Any) -> None:
+        text = " ".join(str(message).split())
+        text = text.replace("set its feature_types to 'nominal'", "pass --feature-types COLUMN=nominal")
+        key = re.sub(r"[0-9,.]+", "", text.partition(", such as")[0])
+        if is_first_process() and key not in self.printed:
+            echo_line("warning", "yellow", text)
+        self.printed.add(key)

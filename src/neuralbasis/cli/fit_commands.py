@@ -17,7 +17,7 @@ import neuralbasis
 from ..printable import escape
 from ..settings import flatten, nest
 from . import formatting
-from .errors import is_first_process
+from .errors import CommandError, is_first_process
 from .options import (
     AS_JSON,
     DROP_MISSING_TARGET,
@@ -150,12 +150,25 @@ def tune(data: str, path: str | None, force: bool, as_json: bool, **given: Any) 
 
 def _open_source(paths: tuple[str, ...], given: dict[str, Any]) -> SourceTable:
     """A table in several files, or in one file that is read in pieces."""
+    import pyarrow as pa
+
     from ..data.files import open_files
-    from .tables import SourceTable
+    from .tables import SourceTable, describe_file
 
     dialect = take_dialect(given)
     texts = [name for name, kind in read_feature_types(given["feature_types"]).items() if kind != "continuous"]
-    source = open_files(paths, False, dialect.delimiter, dialect.encoding, dialect.nulls, texts, dialect.decimal)
+    try:
+        source = open_files(paths, False, dialect.delimiter, dialect.encoding, dialect.nulls, texts, dialect.decimal)
+    except ValueError as error:
+        if not isinstance(error.__cause__, pa.ArrowInvalid):
+            raise
+        raise CommandError(
+            describe_file(str(error).partition(" cannot be read (")[0], error.__cause__, dialect)
+        ) from error
+    names = [field.name for field in source.dataset.schema if pa.types.is_binary(field.type)]
+    if names:  # texts of CSV files in another encoding
+        files = {piece.path for piece in source.pieces if piece.path is not None}
+        raise CommandError(describe_file(sorted(files)[0], UnicodeError(names[0]), dialect))
     return SourceTable(source, dialect)
 
 
@@ -200,7 +213,7 @@ def _format_result(result: HoldoutResult, path: str) -> str:
     n_rows = result.n_train + result.n_held
     lines = [f"{result.task} of {escape(result.target)}: {n_rows:,} rows, {len(kinds)} columns ({counts})", ""]
     if result.metrics:
-        lines += [formatting.format_metrics(f"{result.n_held:,} rows held out", result.metrics), ""]
+        lines += [formatting.format_metrics(f"{formatting.count_rows(result.n_held)} held out", result.metrics), ""]
     saved = f"saved {path}: {len(result.model.shapes)} terms,"
     if result.is_refitted:
         lines.append(

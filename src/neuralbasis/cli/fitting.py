@@ -6,8 +6,9 @@ memory is read in pieces (row groups or files), and whole pieces are held out.
 
 from __future__ import annotations
 
+import shlex
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,14 +22,15 @@ import neuralbasis
 from ..data.columns import level_text
 from ..data.memory import count_rows_in_memory, read_limit
 from ..data.target import Sample, check_weights, hold_out
-from ..data.text_numbers import parse_texts
+from ..data.text_numbers import TextFacts, parse_texts
 from ..model.additive_model import AdditiveModel
-from .batches import compute_metrics, count_rows, evaluate_table, missing_target
+from .batches import compute_metrics, evaluate_table, missing_target
 from .dates import OTHER_DATE, split_date
 from .errors import CommandError, note
+from .formatting import count_rows
 from .metrics import Metric
 from .options import FitOptions
-from .tables import Dialect, OpenTable, SourceTable
+from .tables import OpenTable, SourceTable, is_number, is_text, require_finite
 
 if TYPE_CHECKING:
     from ..data.files import Source
@@ -72,12 +74,15 @@ def fit_and_evaluate(table: OpenTable, options: FitOptions, search: Mapping[str,
 
     `search` are parameters of `neuralbasis.tune`, which then chooses the settings on the training rows.
     """
+    table.require([options.target, *([options.weights] if options.weights else [])])
     features = options.choose_features(table.names, table.place)
     limit = read_limit(options.parameters.get("storage__memory_limit"))
     if isinstance(table, SourceTable) and (table.n_rows or 0) > count_rows_in_memory(len(features), limit):
         return fit_out_of_core(table, features, options)
     rows, task = read_rows(table, features, options)
     features = rows.X.column_names
+    if table.header_doubt:
+        note(f"{table.place}: {table.header_doubt}")
     if len(rows.y) < FEW_ROWS:
         note(f"{len(rows.y)} rows are too few for curves that can be trusted; read the bands, or collect more rows")
     is_held = hold_out(rows.y, options.test_size, task == "classification", options.seed)
@@ -110,6 +115,8 @@ def fit_and_evaluate(table: OpenTable, options: FitOptions, search: Mapping[str,
 
 def fit_out_of_core(table: SourceTable, features: Sequence[str], options: FitOptions) -> HoldoutResult:
     """`fit_and_evaluate` for a table larger than memory: pieces are held out, and the table is never read whole."""
+    if table.dialect.missing and any(piece.row_group is not None for piece in table.source.pieces):
+        raise CommandError("--missing cannot be used with Parquet files larger than memory; write empty values instead")
     source, task = table.source, detect_task(table, options)
     is_held = hold_out_pieces(source, options.test_size, options.seed)
     train, held = (source.take(p for p in source.pieces if is_held[p.index] == side) for side in (False, True))
@@ -159,63 +166,151 @@ def read_rows(table: OpenTable, features: Sequence[str], options: FitOptions) ->
     others = [options.target, *([options.weights] if options.weights else [])]
     texts = [name for name, kind in options.feature_types.items() if kind != "continuous"]
     found = table.read([*features, *others], texts)
-    if options.drop_missing_target:
-        found = drop_missing_target(found, options.target)
-    if found.num_rows < 2:
-        raise CommandError(f"{table.place} has {found.num_rows} rows; a model needs at least 2")
-    found, features = choose_columns(found, features, options, table.dialect)
+    require_rows(table, found.num_rows)
+    column = parse_target(found[options.target], options.target, options.task)
+    found = found.set_column(found.column_names.index(options.target), options.target, column)
+    found, features = choose_columns(found, features, options)
     if not features:
         raise CommandError(f"{table.place} has no column with values that a model can use; see the notes above")
+    if options.drop_missing_target:
+        found = drop_missing_target(found, options.target)
+        require_rows(table, found.num_rows, " with a target")
     y, task = read_target(found[options.target], options.target, options.task)
-    weights = None
-    if options.weights:
-        weights = check_weights(found[options.weights].to_numpy(), found.num_rows)
+    weights = None if options.weights is None else read_weights(found[options.weights], options.weights)
     return FileRows(found.select(features), y, weights), task
+
+
+def require_rows(table: OpenTable, n_rows: int, what: str = "") -> None:
+    if n_rows < 2:
+        found = f"{'one row' if n_rows else 'no rows'}{what}"
+        raise CommandError(f"{table.place} has {found}; a model needs at least two, and 50 or more to be of use")
+
+
+def read_weights(column: pa.ChunkedArray, name: str) -> np.ndarray:
+    """(N,) weights of the rows; errors name their column."""
+    try:
+        return check_weights(column.to_numpy(), len(column))
+    except ValueError as error:
+        raise CommandError(f"column {name!r} cannot be used as --weights: {error}") from error
 
 
 def drop_missing_target(found: pa.Table, target: str) -> pa.Table:
     """The rows with a target; prints a note if some have none."""
     is_known = pa.compute.is_null(found[target], nan_is_null=True).to_numpy() == 0
     if not is_known.all():
-        note(f"{count_rows(~is_known)} without a value of the target {target!r} left out")
+        note(f"{count_rows((~is_known).sum())} without a value of the target {target!r} left out")
     return found.filter(pa.array(is_known))
 
 
-def choose_columns(
-    found: pa.Table, features: Sequence[str], options: FitOptions, dialect: Dialect
-) -> tuple[pa.Table, list[str]]:
-    """The table with the parts of dates, and the columns to use; a note names each column that is left out."""
+def choose_columns(found: pa.Table, features: Sequence[str], options: FitOptions) -> tuple[pa.Table, list[str]]:
+    """The table with the parts of dates, and the columns to use; a note names each column that is left out.
+
+    Texts that are numbers, such as "$1,200", become numbers.
+    """
     used: list[str] = []
     for name in features:
         column = found[name]
         kind = column.type
         if column.null_count == len(column):
             note(f"column {name!r} has no value in any row and is left out")
-        elif name in options.feature_types:
+        elif options.feature_types.get(name, "continuous") != "continuous":
             used.append(name)
+        elif not name.strip() and counts_rows(column):
+            note("a column without a name numbers the rows and is left out")
         elif (pa.types.is_date(kind) or pa.types.is_timestamp(kind)) and options.split_dates:
             for part, values in split_date(name, column).items():
                 found = found.append_column(part, values)
                 used.append(part)
+        elif pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+            note(f"column {name!r} holds dates and is left out; --split-dates uses their parts")
         elif pa.types.is_temporal(kind):
-            note(f"column {name!r} holds dates or times and is left out; --split-dates uses the parts of dates")
-        elif not _is_date_text(column, name, dialect):
-            _check_texts(column, name, dialect.nulls)
+            note(f"column {name!r} holds times of day and is left out; a number such as the hour can be used")
+        elif not _is_date_text(column, name):
+            column = read_texts(column, name, name in options.feature_types)
+            found = found.set_column(found.column_names.index(name), name, column)
             used.append(name)
     return found, used
 
 
-def read_target(column: pa.ChunkedArray, name: str, task: str) -> tuple[np.ndarray, str]:
-    """(N,) numbers or labels, and the task; texts, booleans and two distinct numbers are classes."""
+def counts_rows(column: pa.ChunkedArray) -> bool:
+    """Whether integers go up or down by one from row to row."""
+    if not pa.types.is_integer(column.type) or column.null_count or len(column) < FEW_VALUES:
+        return False
+    steps = np.diff(column.to_numpy())
+    return bool((steps == 1).all() or (steps == -1).all())
+
+
+def parse_column(column: pa.ChunkedArray) -> tuple[np.ndarray, TextFacts, int]:
+    """Texts as numbers (N,), NaN for missing and other texts, their facts, and the first row of the other text."""
+    coded = column.combine_chunks().dictionary_encode()
+    texts, codes = coded.dictionary.to_pylist(), coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    numbers, facts = parse_texts(texts, np.bincount(codes + 1, minlength=len(texts) + 1)[1:].astype(float))
+    row = 0 if facts.other is None else int(np.argmax(codes == texts.index(facts.other)))
+    return np.r_[numbers, np.nan][codes], facts, row
+
+
+def read_texts(column: pa.ChunkedArray, name: str, is_requested: bool) -> pa.ChunkedArray:
+    """A text column as numbers if nearly all texts are numbers, or if numbers are requested; other columns unchanged.
+
+    Prints a note on such a column, and on one that looks like an identifier; raises for decimal commas.
+    """
+    if not is_text(column.type):
+        if is_number(column.type):
+            require_finite(name, column.cast(pa.float64()).to_numpy())
+            if counts_rows(column):
+                note(f"column {name!r} numbers the rows; --exclude it unless their order matters")
+        return column
+    numbers, facts, row = parse_column(column)
+    keep, place = f"--feature-types {shlex.quote(f'{name}=nominal')}", f" in row {row:,} (0 is the first)"
+    if facts.have_decimal_commas and not facts.are_numbers:
+        raise CommandError(f"{_describe_commas('column', name, facts.comma)}, {keep} keeps them as labels")
+    if is_requested and not facts.are_numbers:
+        text = f"column {name!r} must hold numbers, but holds {facts.other!r}{place}"
+        raise CommandError(f"{text}; correct it, or pass {keep}")
+    if is_requested or facts.look_like_numbers:
+        require_finite(name, numbers)
+        text = facts.describe(name, place)
+        if facts.formatted is None and not facts.n_others:
+            blank = column.filter(pa.array(np.isnan(numbers))).drop_null()
+            text += f"; {blank[0].as_py()!r} and the like count as missing" if len(blank) else ""
+        note(f"{text}; {keep} keeps the texts as labels")
+        return pa.chunked_array([pa.array(numbers)])
+    n_levels, total = pa.compute.count_distinct(column).as_py(), len(column) - column.null_count
+    if n_levels > max(FEW_VALUES, MANY_LEVELS * total):
+        note(f"column {name!r} has {n_levels:,} different texts in {total:,} rows; --exclude it if it identifies rows")
+    return column
+
+
+def parse_target(column: pa.ChunkedArray, name: str, task: str) -> pa.ChunkedArray:
+    """Texts such as "$1,200" or "40 %" as numbers; other columns unchanged."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
+    if task == "classification" or not is_text(column.type):
+        return column
+    numbers, facts, row = parse_column(column)
+    if facts.have_decimal_commas:
+        raise CommandError(_describe_commas("target", name, facts.comma))
+    if facts.n_others and len(np.unique(numbers[~np.isnan(numbers)])) > FEW_VALUES:
+        total = facts.n_numbers + facts.n_others
+        raise CommandError(
+            f"target {name!r} holds {facts.other!r} in row {row:,} (0 is the first), but numbers in "
+            f"{facts.n_numbers:,.0f} of {total:,.0f} rows; correct it, pass --missing {shlex.quote(str(facts.other))} "
+            "to read it as missing, or give --task classification"
+        )
+    if not facts.look_like_numbers or facts.n_others:
+        return column
+    example = "" if facts.formatted is None else f", such as {facts.formatted!r},"
+    note(f"target {name!r} holds numbers as text{example} and is read as numbers")
+    return pa.chunked_array([pa.array(numbers, from_pandas=True)])
+
+
+def read_target(column: pa.ChunkedArray, name: str, task: str) -> tuple[np.ndarray, str]:
+    """(N,) numbers or labels, and the task; texts, booleans and two distinct numbers are classes."""
     if column.null_count:
         raise CommandError(missing_target(name, column.is_null().to_numpy()))
     if pa.types.is_temporal(column.type) or pa.types.is_nested(column.type):
         raise CommandError(f"target {name!r} must hold numbers or classes, but has the type {column.type}; convert it")
-    column = _parse_target(column, name, task)
-    is_label = not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type))
-    is_label = is_label and not pa.types.is_decimal(column.type)
+    is_label = not (is_number(column.type) or pa.types.is_decimal(column.type))
     if is_label and task == "regression":
         raise CommandError(
             f"target {name!r} holds {level_text(column[0].as_py())!r}, but a regression needs numbers; correct it, or "
@@ -224,27 +319,24 @@ def read_target(column: pa.ChunkedArray, name: str, task: str) -> tuple[np.ndarr
     values = np.array(column.to_pylist()) if is_label else column.cast(pa.float64()).to_numpy()
     if not is_label and np.isnan(values).any():
         raise CommandError(missing_target(name, np.isnan(values)))
+    if not is_label and (is_infinite := np.isinf(values)).any():
+        row = f"row {np.argmax(is_infinite):,} (0 is the first)"
+        raise CommandError(f"target {name!r} holds an infinite value in {row}; correct it, or leave the row out")
+    distinct = np.unique(values)
+    if len(distinct) < 2:
+        raise CommandError(
+            f"target {name!r} is {level_text(distinct[0])} in every row; a model needs at least two different values"
+        )
     if task == "auto":
         task = "classification" if is_label else choose_task(values, name)
+    if task == "classification" and len(distinct) > max(FEW_VALUES, MANY_LEVELS * len(values)):
+        raise CommandError(
+            f"target {name!r} has {len(distinct):,} different values in {len(values):,} rows, but classes must repeat; "
+            "name another column with --target" + ("" if is_label else ", or give --task regression")
+        )
     if task == "classification" and not is_label and (values == np.rint(values)).all():
         values = values.astype(np.int64)
     return values, task
-
-
-def _parse_target(column: pa.ChunkedArray, name: str, task: str) -> pa.ChunkedArray:
-    """Texts such as "$1,200" or "40 %" as numbers; other columns unchanged."""
-    if task == "classification" or not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        return column
-    coded = column.combine_chunks().dictionary_encode()
-    texts = coded.dictionary.to_pylist()
-    mass = np.bincount(coded.indices.to_numpy(), minlength=len(texts)).astype(float)
-    numbers, facts = parse_texts(texts, mass)
-    if facts.have_decimal_commas:
-        raise CommandError(_describe_commas("target", name, facts.comma))
-    if not facts.look_like_numbers or facts.n_others or np.isnan(numbers).any():
-        return column
-    note(f"target {name!r} holds numbers as text, such as {facts.formatted!r}, and is read as numbers")
-    return pa.chunked_array([pa.array(numbers).take(coded.indices)])
 
 
 def _describe_commas(what: str, name: str, text: str | None) -> str:
@@ -298,17 +390,17 @@ def _evaluate(model: AdditiveModel, train: FileRows, held: FileRows) -> list[Met
     return compute_metrics(model, predictions, *samples)
 
 
-def count_texts(column: pa.ChunkedArray, missing: Collection[str]) -> dict[str, int]:
+def count_texts(column: pa.ChunkedArray) -> dict[str, int]:
     """The number of rows of each text; empty for a column of another type."""
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+    if not is_text(column.type):
         return {}
     counts = {entry["values"]: entry["counts"] for entry in column.value_counts().to_pylist()}
-    return {text: count for text, count in counts.items() if text is not None and text not in missing}
+    return {text: count for text, count in counts.items() if text is not None}
 
 
-def _is_date_text(column: pa.ChunkedArray, name: str, dialect: Dialect) -> bool:
+def _is_date_text(column: pa.ChunkedArray, name: str) -> bool:
     """Whether nearly all texts are dates in a form that is not read; prints a note."""
-    texts = count_texts(column, dialect.nulls)
+    texts = count_texts(column)
     dates = [text for text in texts if OTHER_DATE.fullmatch(text.strip())]
     if not texts or len(dates) < 0.9 * len(texts):
         return False
@@ -317,18 +409,3 @@ def _is_date_text(column: pa.ChunkedArray, name: str, dialect: Dialect) -> bool:
         "--split-dates would use their parts"
     )
     return True
-
-
-def _check_texts(column: pa.ChunkedArray, name: str, missing: list[str]) -> None:
-    """Print a note on a text column that looks like an identifier; raise for decimal commas."""
-    counts = count_texts(column, missing)
-    total = sum(counts.values())
-    facts = parse_texts(list(counts), np.array(list(counts.values())))[1]
-    if facts.have_decimal_commas:
-        raise CommandError(
-            f"{_describe_commas('column', name, facts.comma)}, --feature-types {name}=nominal keeps them as labels"
-        )
-    if not facts.look_like_numbers and len(counts) > max(FEW_VALUES, MANY_LEVELS * total):
-        note(
-            f"column {name!r} has {len(counts):,} different texts in {total:,} rows; --exclude it if it identifies rows"
-        )

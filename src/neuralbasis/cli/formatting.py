@@ -37,6 +37,10 @@ def format_json(values: Mapping[str, Any]) -> str:
     return escape_json(json.dumps(to_plain(values, MAX_DEPTH), indent=2, ensure_ascii=False, allow_nan=False))
 
 
+def count_rows(number: int) -> str:
+    return "1 row" if number == 1 else f"{number:,} rows"
+
+
 def format_metrics(title: str, metrics: Sequence[Metric]) -> str:
     """One line per metric: value, interval, value of the constant model."""
     rows = [[title, "model", "95 % interval", "constant model"]]

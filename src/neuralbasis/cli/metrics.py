@@ -116,7 +116,7 @@ def _collect(names: Sequence[str], ours: Sequence[np.ndarray], constant: Sequenc
     """Metrics from arrays (1 + draws,) whose first element is the value over all rows."""
     found = []
     for name, values, other in zip(names, ours, constant, strict=True):
-        drawn = values[1:][~np.isnan(values[1:])]
+        drawn = values[1:][np.isfinite(values[1:])]
         low, high = np.percentile(drawn, [2.5, 97.5]) if len(drawn) else (np.nan, np.nan)
         found.append(Metric(name, float(values[0]), float(low), float(high), float(other[0])))
     return found

@@ -65,6 +65,8 @@ def merge(models: tuple[str, ...], output: str, weights: tuple[float, ...], forc
     \b
     neuralbasis merge north.nbm south.nbm -o country.nbm
     """
+    if len(models) < 2:
+        raise click.UsageError("give two models or more")
     check_output(output, *models, force=force)
     found = neuralbasis.merge([neuralbasis.load(path) for path in models], list(weights) or None)
     found.save(output)

@@ -6,6 +6,7 @@ Values of `fit` and `tune` are read as Python literals where possible (`3`, `Non
 from __future__ import annotations
 
 import ast
+import codecs
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -43,10 +44,35 @@ def group_options(*options: Callable) -> Callable:
 FORCE = click.option("--force", is_flag=True, help="Replace an existing output.")
 DROP_MISSING_TARGET = click.option("--drop-missing-target", is_flag=True, help="Leave out rows without a target.")
 
+
+def _check_delimiter(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
+    text = "\t" if text in ("\\t", "tab") else text
+    if text is not None and len(text) != 1:
+        raise click.BadParameter(f"give one character, or tab, not {text!r}")
+    return text
+
+
+def _check_encoding(_context: click.Context, _option: click.Parameter, name: str) -> str:
+    try:
+        codecs.lookup(name)
+    except LookupError as error:
+        raise click.BadParameter(
+            f"there is no encoding {name!r}; latin-1, cp1252 and utf-16 are frequent ones"
+        ) from error
+    return name
+
+
 table_options = group_options(
-    click.option("--delimiter", metavar="CHARACTER", help="Delimiter of a CSV file; detected by default."),
-    click.option("--encoding", default="utf-8", help="Encoding of a CSV file."),
-    click.option("--missing", multiple=True, metavar="TEXT", help="Text to read as a missing value, such as '?'."),
+    click.option(
+        "--delimiter",
+        metavar="CHARACTER",
+        callback=_check_delimiter,
+        help="Delimiter of a CSV file, or tab; detected by default.",
+    ),
+    click.option("--encoding", default="utf-8", callback=_check_encoding, help="Encoding of a CSV file."),
+    click.option(
+        "--missing", multiple=True, metavar="TEXT", help="Text or number to read as a missing value, such as '?'."
+    ),
     click.option("--decimal", type=click.Choice([".", ","]), default=".", help="Decimal mark of a CSV file."),
 )
 

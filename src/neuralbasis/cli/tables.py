@@ -1,4 +1,4 @@
-"""CSV files, Parquet files and standard input, read whole (`fit`) or in batches (all other commands).
+"""Tables in CSV, Parquet, Excel and JSON files and on standard input, read whole (`fit`) or in batches.
 
 In: an open file and the columns to read. Out: Arrow tables and batches, and `Columns` for a model. Only the columns of
 the model are parsed, and their types come from the model, not from the first rows. Equivalent spellings are one level:
@@ -27,11 +27,11 @@ import pyarrow.parquet
 
 from ..data.columns import Column, Columns, level_text, list_names
 from ..data.frames import read_columns
-from ..data.text_numbers import MISSING_TEXTS
+from ..data.text_numbers import MISSING_TEXTS, parse_number
 from ..data.workbooks import READERS
 from ..encoding.axis import Axis
-from .dates import add_date_parts, find_date_parts
-from .errors import CommandError, require_names
+from .dates import add_date_parts, find_date_parts, find_dates, name_dates
+from .errors import CommandError, note, require_names
 from .text_files import describe_encoding, describe_ragged
 
 if TYPE_CHECKING:
@@ -75,20 +75,44 @@ class OpenTable:
     errors: tuple[type[Exception], ...] = ()  # errors of reading that become a `CommandError`
 
     def __init__(self, place: str, dialect: Dialect):
-        self.place, self.dialect, self._n_read = place, dialect, 0
+        self.place, self.dialect = place, dialect
+        self.n_read = self.first_row = 0  # rows read, and the first of the present batch
+        self.odd: dict[str, tuple[int, str, int]] = {}  # column of numbers -> count of other texts, the first, its row
 
     @property
     def progress(self) -> float | None:
         """Share of the table that was read, None if its size is unknown."""
-        return self._n_read / max(self.n_rows or 0, 1)
+        return self.n_read / max(self.n_rows or 0, 1)
 
     def require(self, names: Iterable[str]) -> None:
         """Raise unless the table has each of these columns exactly once."""
-        names, count = list(names), Counter(self.names)
-        require_names(names, self.names, self.place)
+        names, count = list(dict.fromkeys(names)), Counter(self.names)
+        hint = f"; {self.header_doubt}" if self.header_doubt else ""
+        require_names(names, self.names, self.place, hint=hint)
         if repeated := [name for name in names if count[name] > 1]:
-            message = f"has more than one column {list_names(repeated)}; give each column a unique name"
+            message = f"has more than one column {list_names(repeated)}{hint or '; give each column a unique name'}"
             raise CommandError(f"{self.place} {message}")
+
+    @property
+    def header_doubt(self) -> str:
+        """What to do if the names of the columns look like values; otherwise empty."""
+        numbers = {name: parse_number(name) for name in self.names}
+        are_values = [
+            n for n, x in numbers.items() if x is not None and (x % 1 > 0 or (x == x and self.names.count(n) > 1))
+        ]
+        if not are_values:
+            return ""
+        text = f"its first line holds values such as {are_values[0]!r}"
+        return f"{text}: write a line with the names of the columns above it"
+
+    def note_odd(self) -> None:
+        """Print a note on each column of numbers in which other texts were read as missing."""
+        for name, (count, text, row) in self.odd.items():
+            place = f"{text!r} in row {row:,} (0 is the first)"
+            found = f"a value that is not a number, {place}, which counts"
+            if count > 1:
+                found = f"{count:,} values that are not numbers, first {place}, which count"
+            note(f"column {name!r} holds {found} as missing; correct it, or confirm it with --missing {text!r}")
 
     def first_texts(self) -> dict[str, list[str]]:
         """Texts of the first rows as they are written; empty if the table has types of its own."""
@@ -98,17 +122,20 @@ class OpenTable:
         """Read these columns of all rows; types of a CSV file are inferred, except for columns in `texts`."""
         self.require(names)
         with self.explain_errors():
-            return self._read(list(names), texts)
+            found = self._read(list(names), texts)
+        arrays = [mask_missing(column, self.dialect) for column in found.columns]
+        arrays = [column if name in texts else find_dates(column) for name, column in zip(names, arrays, strict=True)]
+        return pa.table(arrays, names=found.column_names)
 
     def batches(self, texts: Iterable[str], numbers: Iterable[str] = ()) -> Iterator[pa.RecordBatch]:
         """Read these columns in batches; a CSV file has texts, which are not converted, and numbers."""
         dates = find_date_parts(texts, self.names)
         columns = [name for name in texts if name not in dates] + [name for name, _ in dates.values()]
         types = {**dict.fromkeys(columns, TEXT), **dict.fromkeys(numbers, NUMBER)}
-        self.require(types)
+        self.require(name_dates(types, self.names))
         with self.explain_errors():
             for batch in self._read_batches(types):
-                self._n_read += batch.num_rows
+                self.first_row, self.n_read = self.n_read, self.n_read + batch.num_rows
                 yield add_date_parts(batch, dates, self.dialect.nulls)
 
     @contextmanager
@@ -200,6 +227,8 @@ class CsvTable(OpenTable):
     def _describe(self, error: Exception) -> str:
         if found := _BAD_VALUE.search(str(error)):
             return f": {_describe_text(self.names[int(found['column'])], found['value'])}"
+        if isinstance(error, gzip.BadGzipFile):
+            return " is not compressed with gzip; give it a name that ends in .csv"
         if "UTF8" in str(error) or isinstance(error, UnicodeError):
             return describe_encoding(self._path, self.dialect.encoding)
         if "Expected" in str(error) and "columns" in str(error):
@@ -226,7 +255,9 @@ class ParquetTable(OpenTable):
         return (batch.select(list(types)) for batch in batches)
 
     def _describe(self, error: Exception) -> str:
-        return f" is not a Parquet file that can be read{super()._describe(error)}"
+        return (
+            f" is not a Parquet file that can be read{super()._describe(error).rstrip('.')}; write it again, or as CSV"
+        )
 
 
 class SourceTable(OpenTable):
@@ -271,40 +302,70 @@ def read_file(path: str, file: IO[bytes], dialect: Dialect) -> OpenTable:
     return CsvTable(path, file, dialect)
 
 
-def read_batch(batch: pa.RecordBatch, axes: Sequence[Axis], missing: Collection[str]) -> Columns:
-    """The model's columns of a batch, with levels in the model's spelling."""
-    arrays = {axis.name: _parse_numbers(batch.column(axis.name), axis, missing) for axis in axes}
+def is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
+
+
+def describe_file(path: str, error: Exception, dialect: Dialect) -> str:
+    """Why Arrow cannot read one of several files."""
+    with open(path, "rb") as file:
+        table = read_file(path, file, dialect)
+    return f"{path}{table._describe(error)}"
+
+
+def mask_missing(array: Any, dialect: Dialect) -> Any:
+    """A column of a table with types of its own, without the texts and numbers that `--missing` names."""
+    kind = array.type
+    if is_text(kind):
+        values: Any = pa.array(dialect.nulls, kind)
+    elif dialect.missing and is_number(kind):
+        numbers = [number for number in map(parse_number, dialect.missing) if number is not None]
+        values = pa.array([number for number in numbers if pa.types.is_floating(kind) or number.is_integer()]).cast(
+            kind
+        )
+    else:
+        return array
+    return pa.compute.if_else(pa.compute.is_in(array, values), None, array)
+
+
+def read_batch(batch: pa.RecordBatch, axes: Sequence[Axis], table: OpenTable) -> Columns:
+    """The model's columns of a batch of the table, with levels in the model's spelling."""
+    arrays = {axis.name: _parse_numbers(mask_missing(batch.column(axis.name), table.dialect), axis) for axis in axes}
     found = read_columns(pa.table(arrays))
-    columns = tuple(respell(column, axis, missing) for column, axis in zip(found, axes, strict=True))
+    columns = tuple(respell(column, axis, table) for column, axis in zip(found, axes, strict=True))
     return Columns(found.names, found.n_rows, columns=columns)
 
 
-def _parse_numbers(array: pa.Array, axis: Axis, missing: Collection[str]) -> pa.Array:
+def _parse_numbers(array: pa.Array, axis: Axis) -> pa.Array:
     """Fast parsing of a numeric column read as text; unchanged if Arrow cannot parse all texts (see `respell`)."""
     if axis.is_level or not pa.types.is_string(array.type):
         return array
-    is_missing = pa.compute.is_in(array, value_set=pa.array(list(missing), TEXT))
     try:
-        return pa.compute.if_else(is_missing, None, array).cast(NUMBER)
+        return array.cast(NUMBER)
     except pa.ArrowInvalid:
         return array
 
 
-def respell(column: Column, axis: Axis, missing: Collection[str]) -> Column:
-    """Convert a column to the levels of an axis in their spelling, or to numbers; texts in `missing` become missing.
+def respell(column: Column, axis: Axis, table: OpenTable) -> Column:
+    """Convert a column of a batch to the levels of an axis in their spelling, or to numbers.
 
     >>> from neuralbasis.encoding.axis import level_axis
     >>> column = Column("grade", None, np.array([0, 1, 2]), ("3.0", "NA", "4"))
-    >>> found = respell(column, level_axis("grade", "nominal", ["3", "4"]), MISSING_TEXTS)
+    >>> found = respell(column, level_axis("grade", "nominal", ["3", "4"]), OpenTable("grades.csv", Dialect()))
     >>> found.levels, found.codes.tolist()
     (('3', '4'), [0, -1, 1])
     """
     if axis.levels is None and column.numbers is not None:
+        require_finite(axis.name, column.numbers, table.first_row)
         return column
     flags = ("0", "1") if set(axis.knots) <= {0.0, 1.0} else ()
     known = set(flags if axis.levels is None else axis.levels)
     codes, texts = column.to_labels()
-    kept = [text for text in texts if text not in missing]
+    kept = [text for text in texts if text not in table.dialect.nulls]
     place = {text: code for code, text in enumerate(kept)}
     places = np.array([*(place.get(text, -1) for text in texts), -1], dtype=np.int32)
     levels = tuple(next((s for s in _spellings(text, known) if s in known), text) for text in kept)
@@ -312,19 +373,33 @@ def respell(column: Column, axis: Axis, missing: Collection[str]) -> Column:
     if axis.is_level:
         return respelled
     numbers, facts = respelled.parse()
-    if not facts.are_numbers:
-        raise CommandError(_describe_text(axis.name, facts.other))
-    facts.require_numbers(axis.name)
+    require_finite(axis.name, numbers, table.first_row)
+    if facts.other is not None:
+        assert respelled.codes is not None
+        row = table.first_row + int(np.argmax(respelled.codes == levels.index(facts.other)))
+        if not facts.are_numbers:
+            raise CommandError(_describe_text(axis.name, facts.other, f" in row {row:,} (0 is the first)"))
+        count, text, first = table.odd.get(axis.name, (0, facts.other, row))
+        table.odd[axis.name] = count + int(facts.n_others), text, first
     return Column(column.name, numbers)
 
 
-def _describe_text(name: str, text: str | None) -> str:
+def require_finite(name: str, numbers: np.ndarray, first_row: int = 0) -> None:
+    """Raise for an infinite value; `first_row` is the row of the first number."""
+    if (is_infinite := np.isinf(numbers)).any():
+        row = first_row + int(np.argmax(is_infinite))
+        raise CommandError(
+            f"column {name!r} holds an infinite value in row {row:,} (0 is the first); correct it, or pass "
+            "--missing inf to read it as missing"
+        )
+
+
+def _describe_text(name: str, text: str | None, place: str = "") -> str:
     if text is not None and COMMA_NUMBER.fullmatch(text):
-        return f"column {name!r} must hold numbers, but holds {text!r}; --decimal , reads numbers with a decimal comma"
-    return (
-        f"column {name!r} must hold numbers, but holds {text!r}; correct it, or pass --missing {text!r} to read it as "
-        "missing"
-    )
+        remedy = "--decimal , reads numbers with a decimal comma"
+    else:
+        remedy = f"correct it, or pass --missing {text!r} to read it as missing"
+    return f"column {name!r} must hold numbers, but holds {text!r}{place}; {remedy}"
 
 
 def _spellings(text: str, known: Collection[str]) -> Iterator[str]:

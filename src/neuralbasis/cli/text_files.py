@@ -6,6 +6,7 @@ file is read again, since Arrow does not count lines; standard input cannot be r
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import sys
@@ -13,8 +14,8 @@ from typing import IO, Any
 
 
 def describe_encoding(path: str, encoding: str) -> str:
-    """A text that is not in the stated encoding."""
-    hint = "try --encoding latin-1" if encoding.lower().replace("-", "") == "utf8" else "try another --encoding"
+    """A text that is not in the stated encoding, and the likely one."""
+    is_default = encoding.lower().replace("-", "") == "utf8"
     if path != "-":
         with _open(path) as file:
             for number, line in enumerate(file, 1):
@@ -22,10 +23,14 @@ def describe_encoding(path: str, encoding: str) -> str:
                     line.decode(encoding)
                 except UnicodeError as error:
                     found = line[error.start : error.start + 1] if isinstance(error, UnicodeDecodeError) else b""
+                    likely = "latin-1"
+                    if number == 1 and line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                        likely = "utf-16"
+                    elif b"\x80" <= found <= b"\x9f":
+                        likely = "cp1252"
+                    hint = f"try --encoding {likely}" if is_default else "try another --encoding"
                     return f": line {number} is not {encoding} (byte 0x{found.hex()}); {hint}"
-                except LookupError:
-                    return f": there is no encoding {encoding!r}; {hint}"
-    return f": the text is not {encoding}; {hint}"
+    return f": the text is not {encoding}; try {'--encoding latin-1' if is_default else 'another --encoding'}"
 
 
 def describe_ragged(path: str, encoding: str, delimiter: str, n_columns: int) -> str:
@@ -36,6 +41,8 @@ def describe_ragged(path: str, encoding: str, delimiter: str, n_columns: int) ->
             reader = csv.reader((line.decode(encoding, errors="replace") for line in file), delimiter=delimiter)
             line = 1
             for row in reader:
+                if row and len(row) != n_columns and reader.line_num > line and next(reader, None) is None:
+                    return f": a quoted value that starts in line {line} does not end; close its quote"
                 if row and len(row) != n_columns:
                     return (
                         f": line {line} has {len(row)} values, but the header has {n_columns} names; correct that "

@@ -64,7 +64,8 @@ class Column:
     def to_numbers(self, name: str | None = None) -> np.ndarray:
         """(N,) The values as numbers; raises an error that names the column if many of its texts are not numbers."""
         numbers, facts = self.parse()
-        facts.require_numbers(name or self.name)
+        row = -1 if facts.other is None else int(np.argmax(self.codes == self.to_labels()[1].index(facts.other)))
+        facts.require_numbers(name or self.name, f" in row {row:,} (0 is the first)")
         return numbers
 
     def to_labels(self) -> tuple[np.ndarray, tuple[str, ...]]:

@@ -65,7 +65,9 @@ class TextFacts:
         if is_requested:
             self.require_numbers(name)
         elif self.look_like_numbers:
-            self._warn_of_numbers(name)
+            warnings.warn(
+                f"{self.describe(name)}; to keep the texts as labels, set its feature_types to 'nominal'", stacklevel=2
+            )
         elif self.have_decimal_commas:
             warnings.warn(
                 f"column {name!r} holds numbers with a decimal comma, such as {self.comma!r}, and is read as labels; "
@@ -74,8 +76,8 @@ class TextFacts:
             )
         return is_requested or self.look_like_numbers
 
-    def require_numbers(self, name: str) -> None:
-        """Raise if many texts are not numbers, warn if some are not."""
+    def require_numbers(self, name: str, place: str = "") -> None:
+        """Raise if many texts are not numbers, warn if some are not; `place` is that of the example."""
         if not self.are_numbers and self.have_decimal_commas:
             raise ValueError(
                 f"Column {name!r}: expected numbers, got {self.comma!r}, which has a decimal comma. Write numbers with "
@@ -83,27 +85,28 @@ class TextFacts:
             )
         if not self.are_numbers:
             raise ValueError(
-                f"Column {name!r}: expected numbers, got {self.other!r}. Correct or remove such values, "
+                f"Column {name!r}: expected numbers, got {self.other!r}{place}. Correct or remove such values, "
                 "or declare the column categorical in feature_types."
             )
         if self.n_others > 0:
-            warnings.warn(f"column {name!r} holds numbers, but {self._describe_others()}", stacklevel=2)
+            warnings.warn(f"column {name!r} holds numbers, but {self._describe_others(place)}", stacklevel=2)
 
-    def _warn_of_numbers(self, name: str) -> None:
+    def describe(self, name: str, place: str = "") -> str:
+        """What a column of numbers written as text is read as; `place` is that of the example of another text."""
         parts = [f"column {name!r} holds numbers as text and is read as numbers"]
         if self.formatted is not None:
             parts.append(f"{self.formatted!r} is read as {parse_number(self.formatted):.12g}")
         if self.n_others > 0:
-            parts.append(self._describe_others())
-        warnings.warn(
-            f"{'; '.join(parts)}; to keep the texts as labels, set its feature_types to 'nominal'", stacklevel=2
-        )
+            parts.append(self._describe_others(place))
+        return "; ".join(parts)
 
-    def _describe_others(self) -> str:
+    def _describe_others(self, place: str) -> str:
         total = self.n_numbers + self.n_others
         is_count = self.n_others.is_integer() and total.is_integer()
         share = f"{self.n_others:,.0f} of {total:,.0f}" if is_count else f"{self.n_others / total:.2%} of the"
-        return f"{share} values are not numbers, such as {self.other!r}, and are read as missing"
+        if self.n_others == 1:
+            return f"{share} values is not a number, {self.other!r}{place}, and is read as missing"
+        return f"{share} values are not numbers, such as {self.other!r}{place}, and are read as missing"
 
 
 def parse_number(text: str) -> float | None:

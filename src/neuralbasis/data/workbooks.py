@@ -27,8 +27,15 @@ def read_workbook(path: str) -> pa.Table:
         ) from error
     except (ValueError, KeyError, OSError) as error:
         raise ValueError(
-            f"{path} is not an Excel workbook that can be read ({error}); save it again as .xlsx"
+            f"{path} is not an Excel workbook that can be read; save it again as .xlsx, or as CSV"
         ) from error
+    unnamed = [name for name in frame.columns if str(name).startswith("Unnamed: ")]
+    if len(unnamed) > 1 or frame.columns.empty:
+        raise ValueError(
+            f"{path}: the first row of the first sheet must hold the names of the columns, but {len(unnamed)} of its "
+            "cells are empty; delete the rows above the table, or name all columns"
+        )
+    frame = frame.rename(columns=dict.fromkeys(unnamed, ""))  # the index of a frame that pandas wrote
     arrays = {}
     for name in frame.columns:
         values = frame[name].tolist()
@@ -49,8 +56,12 @@ def read_json(path: str) -> pa.Table:
         raise ValueError(
             f"{path} is not JSON that can be read ({error}); correct it, or save the table as CSV"
         ) from error
-    if not isinstance(records, list) or not records or not all(isinstance(record, dict) for record in records):
-        raise ValueError(f'{path} must hold a list of records, such as [{{"age": 31}}]; save the table as CSV')
+    are_records = isinstance(records, list) and records and all(isinstance(record, dict) for record in records)
+    if not are_records or any(isinstance(value, dict | list) for record in records for value in record.values()):
+        raise ValueError(
+            f'{path} must hold a list of records, such as [{{"age": 31}}, {{"age": 45}}], or one record a line; pandas '
+            'writes them with to_json(orient="records")'
+        )
     names = list(dict.fromkeys(name for record in records for name in record))
     return pa.table({name: make_array([record.get(name) for record in records]) for name in names})
 

@@ -36,6 +36,10 @@ def predict(
     batch_size : rows per batch
     options : of `Dataset.map_batches`, such as `num_cpus` or `concurrency`
 
+    Returns
+    -------
+    ray.data.Dataset
+
     Examples
     --------
     >>> import neuralbasis

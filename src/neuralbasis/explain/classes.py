@@ -43,6 +43,10 @@ def explain_class(
     n_terms : number of terms that raise the score, and of terms that lower it
     pictures : examples of the class to display, arrays (height, width, 3) or (height, width) of 0 … 255
 
+    Returns
+    -------
+    ClassExplanation
+
     Examples
     --------
     >>> import numpy as np
@@ -94,6 +98,17 @@ class ClassExplanation(Explanation):
     rival_gains : (T,) mean contribution of each term to the score of the rival, over the same rows
     table : rows of the class, or None
     pictures : arrays (height, width, 3) of 0 … 255
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from neuralbasis import NeuralBasisClassifier
+    >>> X, kind = np.eye(3)[np.arange(90) % 3], np.array(["cardinal", "creeper", "heron"])[np.arange(90) % 3]
+    >>> model = NeuralBasisClassifier(feature_names=["red", "striped", "long"], max_steps=20, interactions=0)
+    >>> _ = model.fit(X, kind)
+    >>> found = explain_class(model, "heron", X[kind == "heron"])
+    >>> found.raised_by[0].name, found.n_rows
+    ('long', 30)
     """
 
     label: Any

@@ -40,6 +40,10 @@ def stability(models: Any, weighted: bool = True, X: Any = None) -> Stability:
         and even steps along a continuous column, as in a plot; missing values are left out
     X : table whose rows are the points, instead of the training rows; with weighted=False, its distinct values
 
+    Returns
+    -------
+    Stability
+
     Examples
     --------
     >>> import numpy as np
@@ -83,6 +87,14 @@ class Stability:
     points : for each column, the values at which its shapes are compared
     weights : for each column, (P,) weights of the points
     curves : for each column, (models, P, K) shapes at the points
+
+    Examples
+    --------
+    >>> from neuralbasis import NeuralBasisRegressor
+    >>> table = {"size": [1.0, 2.0, 3.0, 4.0] * 9}
+    >>> found = stability(NeuralBasisRegressor(max_steps=20).fit(table, table["size"]))
+    >>> found.columns, found.n_models, found.curves[0].shape[:2] == (7, len(found.points[0]))
+    (('size',), 7, True)
     """
 
     model: AdditiveModel
@@ -93,6 +105,7 @@ class Stability:
 
     @property
     def n_models(self) -> int:
+        """Number of compared models."""
         return len(self.curves[0])
 
     @property

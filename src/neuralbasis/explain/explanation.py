@@ -39,10 +39,12 @@ class Explanation:
 
     @property
     def link(self) -> str:
+        """ "identity", "logit" or "mlogit"."""
         return self.model.link
 
     @property
     def classes(self) -> tuple[Any, ...] | None:
+        """Labels of the classes; None for a regression."""
         return None if self.model.classes is None else tuple(self.model.classes.tolist())
 
     @property

@@ -25,6 +25,11 @@ class PictureTerm(NamedTuple):
     values : values of its columns
     contribution : contribution to the explained score
     heat : (h, w) how strongly it was found at each place, or None; for a pair, the maximum of its two concepts
+
+    Examples
+    --------
+    >>> PictureTerm("red crown", (0.9,), 1.2, None).contribution
+    1.2
     """
 
     name: str
@@ -53,6 +58,10 @@ def explain_picture(
     label : class whose score is explained, for three or more classes; None takes the predicted class
     actual : the true class or value of the picture, optional
     n_terms : number of terms listed separately, largest contributions first
+
+    Returns
+    -------
+    PictureExplanation
 
     Examples
     --------
@@ -88,6 +97,15 @@ class PictureExplanation(Explanation):
     picture : (height, width, 3) of 0 … 255
     heat : grids (h, w) by column name
     n_terms : number of terms listed separately
+
+    Examples
+    --------
+    >>> from neuralbasis import NeuralBasisRegressor
+    >>> X = np.linspace(0, 1, 60)[:, None]
+    >>> model = NeuralBasisRegressor(feature_names=["red"], max_steps=20).fit(X, X[:, 0])
+    >>> found = explain_picture(model, {"red": 0.9}, np.zeros((8, 8)), {"red": [[0.1, 0.9]]})
+    >>> found.heat["red"].tolist()
+    [[0.1, 0.9]]
     """
 
     local: LocalExplanation
@@ -98,6 +116,7 @@ class PictureExplanation(Explanation):
 
     @property
     def row(self) -> RowView:
+        """The explained row."""
         return self.local.row(0)
 
     @property

@@ -10,7 +10,7 @@ In: a TermView, or knots and training weights. Out: a record for each point mass
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -70,6 +70,14 @@ def point_masses(term: TermView, side: int = 0) -> tuple[PointMass, ...]:
     return find_point_masses(axis.knots, weights.sum(axis=others)[1:-1])
 
 
+def list_point_masses(term: TermView, mains: Mapping[str, Sequence[PointMass]]) -> list[Sequence[PointMass]]:
+    """The point masses of each column of a term; `mains` has those of the main effects."""
+    return [
+        carry_point_masses(mains[name], term, side) if name in mains else point_masses(term, side)
+        for side, name in enumerate(term.columns)
+    ]
+
+
 def carry_point_masses(masses: Sequence[PointMass], term: TermView, side: int) -> tuple[PointMass, ...]:
     """The point masses of a column, found by its main effect, on the coarser axis of an interaction."""
     cells = {value: cell for cell, value in enumerate(term.axes[side].knots.tolist(), start=1)}
@@ -82,6 +90,7 @@ def find_point_masses(knots: np.ndarray, weights: np.ndarray) -> tuple[PointMass
     >>> [mass.value for mass in find_point_masses(np.r_[-9.0, 30:60], np.ones(31))]
     [-9.0]
     """
+    knots, weights = np.array(knots), np.array(weights)
     total = weights.sum()
     if len(knots) < 3 or not total > 0:
         return ()
@@ -125,27 +134,30 @@ def _count_first(knots: np.ndarray, shares: np.ndarray, limit: int) -> int:
     for count in range(1, min(limit, len(gaps) - 1) + 1):
         gap, others, share = gaps[count - 1], gaps[count:], shares[:count].max()
         distance = float(gap) / max(float(others.sum()), sys.float_info.min)  # differences of tiny knots vanish
-        usual = _find_usual_gap(others)
+        is_few = len(others) + 1 < MIN_OTHERS
         if all(map(_looks_like_code, knots[:count].tolist())):
-            is_few = len(others) + 1 < MIN_OTHERS
-            is_apart = distance >= (FAR if is_few else FAR_CODE) or (
-                not is_few and share >= CODE_SHARE and gap >= MIN_GAP * usual
-            )
-        elif len(others) + 1 < MIN_OTHERS:
-            is_apart = False
+            is_alone = distance >= (FAR if is_few else FAR_CODE)
+            is_candidate = not is_few and share >= CODE_SHARE
+        elif is_few:  # such as the zeros of an amount that few rows have
+            is_alone = False
+            is_candidate = count == 1 and distance >= FAR and share >= max(END_SHARE, PEAK * shares[count:].max())
         else:
-            is_frequent = share >= max(CODE_SHARE, 2 * float(np.median(shares[count:])))
             is_alone = count == 1 and share >= TAIL_SHARE and distance >= FAR
-            is_apart = is_alone or (is_frequent and gap >= MIN_GAP * usual and distance >= NEAR)
-        if is_apart:
+            is_candidate = (
+                distance >= NEAR
+                and shares[:count].min() >= CODE_SHARE
+                and shares[:count].min() >= 2 * float(np.median(shares[count:]))
+            )
+        if is_alone or (is_candidate and gap >= MIN_GAP * _find_usual_gap(others)):
             return count
     return 0
 
 
 def _find_usual_gap(gaps: np.ndarray) -> float:
     """The step of a grid such as that of whole numbers, otherwise the median gap."""
-    smallest = gaps.min()
-    return float(smallest if np.allclose(gaps / smallest, np.rint(gaps / smallest), atol=1e-6) else np.median(gaps))
+    smallest = max(float(gaps.min()), sys.float_info.min)  # differences of tiny knots vanish
+    is_grid = np.allclose(gaps / smallest, np.rint(gaps / smallest), atol=1e-6)
+    return smallest if is_grid else float(np.median(gaps))
 
 
 def _looks_like_code(value: float) -> bool:
@@ -167,6 +179,7 @@ def _list_frequent(shares: np.ndarray, low: int, end: int) -> list[int]:
 
 
 def _is_on_grid(steps: np.ndarray, place: int) -> bool:
-    """Whether the values beside the one at this place are one step of a grid away."""
-    beside = steps[max(place - 1, 0) : place + 1]
-    return bool(beside.max() <= SAME_GAP * steps.min())
+    """Whether most steps are multiples of the smallest, and the values beside this place are one step away."""
+    beside, smallest = steps[max(place - 1, 0) : place + 1], max(float(steps.min()), sys.float_info.min)
+    is_multiple = np.abs(steps / smallest - np.rint(steps / smallest)) < 1e-6
+    return bool(beside.max() <= SAME_GAP * smallest and is_multiple.mean() > 0.5)

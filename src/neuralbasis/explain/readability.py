@@ -23,7 +23,19 @@ ROUNDING = 1e-9  # share of a curve's range or variation
 
 @dataclass(frozen=True)
 class TermReadability:
-    """A main effect of an ordered column: `turns` is the largest of the classes, `excess` the mean over the classes."""
+    """A main effect of an ordered column: `turns` is the largest of the classes, `excess` the mean over the classes.
+
+    Parameters
+    ----------
+    name : the column
+    turns : changes of direction; the largest of the classes
+    excess : variation beyond two turns, relative to the band; the mean of the classes
+
+    Examples
+    --------
+    >>> TermReadability("size", turns=1, excess=0.0).turns
+    1
+    """
 
     name: str
     turns: int
@@ -32,13 +44,29 @@ class TermReadability:
 
 @dataclass(frozen=True)
 class Readability:
-    """All such main effects, most important first; `overall` is their mean excess, weighted by importance."""
+    """All such main effects, most important first; `overall` is their mean excess, weighted by importance.
+
+    Parameters
+    ----------
+    terms : main effects of ordered columns, most important first
+    overall : mean of their excess, weighted by importance
+
+    Examples
+    --------
+    >>> from neuralbasis import NeuralBasisRegressor
+    >>> table = {"size": [1.0, 2.0, 3.0, 4.0] * 9, "colour": ["red", "blue"] * 18}
+    >>> model = NeuralBasisRegressor(max_steps=20, interactions=0).fit(table, table["size"])
+    >>> found = readability(model)
+    >>> found.terms[0].name, found.overall
+    ('size', 0.0)
+    """
 
     terms: tuple[TermReadability, ...]
     overall: float
 
     @property
     def summary(self) -> str:
+        """`overall` in a line with its unit."""
         unit = "variation of the curves beyond two turns, in half widths of their 95 % bands; 0 is best"
         return f"readability {self.overall:.2f}: {unit}"
 
@@ -54,6 +82,10 @@ def readability(model: Any) -> Readability:
     Parameters
     ----------
     model : AdditiveModel or fitted estimator
+
+    Returns
+    -------
+    Readability
 
     Examples
     --------

@@ -26,6 +26,7 @@ from ..model.additive_model import AdditiveModel, find_model
 from ..model.card import write_bars
 from ..model.factors import Contributions
 from ..model.html import wrap_card
+from ..model.scorecard import score_name
 from .explanation import Explanation, Value, plain_values, squeeze, to_python
 
 MANY_COLUMNS = 10_000  # above, only columns that are part of a term are read
@@ -40,6 +41,10 @@ def explain_local(model: Any, X: Any, y: Any = None) -> LocalExplanation:
     model : AdditiveModel or fitted estimator
     X : rows, any table that `AdditiveModel.predict` accepts
     y : (N,) actual classes or values, optional; shown beside the predictions
+
+    Returns
+    -------
+    LocalExplanation
 
     Examples
     --------
@@ -76,15 +81,27 @@ class RowView:
     ----------
     index : index of the row in the table
     output : index of the score that the terms are sorted by
+    score_name, chance : what that score is, such as 'log odds of "yes"', and in words the probability of its class
     terms, names : (T,) indices and names of the terms; in a wide model, only terms of values that are present
     values : (T,) raw values of each term's columns
     contributions : (T, K)
     intercept, scores : (K,)
     prediction, probabilities, actual : of this row, see `LocalExplanation`
+
+    Examples
+    --------
+    >>> from neuralbasis import NeuralBasisRegressor
+    >>> table = {"size": [1.0, 2.0, 3.0, 4.0] * 9, "colour": ["red", "blue"] * 18}
+    >>> model = NeuralBasisRegressor(max_steps=20, interactions=0).fit(table, table["size"])
+    >>> row = explain_local(model, {"size": [4.0], "colour": ["red"]}).row(0)
+    >>> row.names[0], row.values[0], row.contributions.shape
+    ('size', (4.0,), (2, 1))
     """
 
     index: int
     output: int
+    score_name: str
+    chance: str
     terms: tuple[int, ...]
     names: tuple[str, ...]
     values: tuple[tuple[Value, ...], ...]
@@ -96,11 +113,10 @@ class RowView:
     actual: Any
 
     def _repr_html_(self) -> str:
-        return wrap_card(self._describe(None))
+        return wrap_card(self.write_html())
 
-    def _describe(self, classes: tuple[Any, ...] | None) -> str:
+    def write_html(self) -> str:
         """The prediction and the largest contributions of the row, as HTML without style."""
-        chance = "" if self.probabilities is None else f", probability {float(self.probabilities.max()):.3f}"
         actual = "" if self.actual is None else f", actual {_show(self.actual)}"
         contributions = self.contributions[:, self.output].tolist()
         rows = [
@@ -111,9 +127,9 @@ class RowView:
         if len(contributions) > MAX_BARS:
             rows.append((f"{len(contributions) - MAX_BARS} others", "", rest, f"{rest:+.3g}".replace("-", "−")))
         start, score = float(self.intercept[self.output]), float(self.scores[self.output])
-        whose = f" of {_show(classes[self.output])}" if classes is not None and len(self.scores) > 1 else ""
-        title = f"Row {self.index}: prediction {_show(self.prediction)}{chance}{actual}"
-        path = f"score{whose} {score:.4g} = intercept {start:.4g} + the contributions"
+        title = f"Row {self.index}: prediction {_show(self.prediction)}{actual}"
+        path = f"{self.score_name} {score:.4g} = intercept {start:.4g} + the contributions{self.chance}"
+        path = path.replace("-", "−")
         table = write_bars(rows, ("term", "value", "contribution"))
         return f"<div><b>{escape(title)}</b><br/><small>{escape(path)}</small>{table}</div>"
 
@@ -135,6 +151,15 @@ class LocalExplanation(Explanation):
     predictions : (N,) values, or labels of classes
     probabilities : (N, classes), None for a regression
     actual : (N,) actual classes or values, None if not given
+
+    Examples
+    --------
+    >>> from neuralbasis import NeuralBasisRegressor
+    >>> table = {"size": [1.0, 2.0, 3.0, 4.0] * 9, "colour": ["red", "blue"] * 18}
+    >>> model = NeuralBasisRegressor(max_steps=20, interactions=0).fit(table, table["size"])
+    >>> rows = explain_local(model, {"size": [4.0, None], "colour": ["red", "green"]}, [4.0, 2.0])
+    >>> bool(abs(rows.contributions.sum(axis=1) + rows.intercept - rows.scores).max() < 1e-12), rows.actual.tolist()
+    (True, [4.0, 2.0])
     """
 
     values: Sequence[Any]
@@ -152,9 +177,17 @@ class LocalExplanation(Explanation):
         strongest = np.argsort(-np.abs(contributions[:, output]), kind="stable")
         order = listed[strongest].tolist()
         terms, names = self.model.terms, self.names
+        name, chance = score_name(self.model), ""
+        if self.classes is not None and self.probabilities is not None:
+            place = 1 if len(self.classes) == 2 and self.scores.shape[1] == 1 else output  # of the class of the score
+            label = _show(self.classes[place])
+            name = name if self.scores.shape[1] == 1 else f"score of {label}"
+            chance = f"; probability of {label} {float(self.probabilities[i][place]):.3f}"
         return RowView(
             index=i,
             output=output,
+            score_name=name,
+            chance=chance,
             terms=tuple(order),
             names=tuple(names[t] for t in order),
             values=tuple(tuple(self.values[i][feature] for feature in terms[t]) for t in order),
@@ -234,7 +267,9 @@ class LocalExplanation(Explanation):
         return found | {"actual_score": known, "predicted_score": chances[predicted]}
 
     def _repr_html_(self) -> str:
-        return wrap_card("".join(self.row(i)._describe(self.classes) for i in range(min(len(self.scores), MAX_CARDS))))
+        more = len(self.scores) - MAX_CARDS
+        note = f"<small>and {more:,} more rows: row(i) shows one of them</small>" if more > 0 else ""
+        return wrap_card("".join(self.row(i).write_html() for i in range(min(len(self.scores), MAX_CARDS))) + note)
 
     def __repr__(self) -> str:
         return f"LocalExplanation({len(self.scores)} rows, {len(self.model.shapes)} terms, {self.link})"

@@ -96,9 +96,12 @@ def find_parts(knots: np.ndarray, scores: np.ndarray, halves: np.ndarray) -> lis
     >>> find_parts(np.arange(5.0), np.array([0.0, 1.0, 2.0, 2.0, 2.0]), np.full(5, 0.1))
     [Part(direction=1, start=0, end=2), Part(direction=0, start=2, end=4)]
     """
+    legs = _find_legs(scores, halves)
+    if len(legs) > MAX_PARTS:  # too many to describe: their ends do not matter
+        return legs
     parts: list[Part] = []
     last, place = len(knots) - 1, 0
-    for leg in _find_legs(scores, halves):
+    for leg in legs:
         start, end = _trim_leg(knots, scores, halves, leg)
         if _is_long(knots, place, start):
             parts.append(Part(FLAT, place, start))
@@ -136,17 +139,18 @@ def _is_long(knots: np.ndarray, start: int, end: int) -> bool:
 
 def _find_legs(scores: np.ndarray, halves: np.ndarray) -> list[Part]:
     """Alternating rises and falls whose ends have bands that do not overlap."""
-    least = MIN_CHANGE * np.ptp(scores)
+    least = MIN_CHANGE * float(np.ptp(scores))
+    values, widths = scores.tolist(), halves.tolist()  # lists are much faster here
     legs: list[Part] = []
     direction = FLAT
     low = high = 0  # the lowest and the highest score since the last turn
     bottom = top = 0  # the lowest upper end and the highest lower end of the band
-    for i, (score, half) in enumerate(zip(scores.tolist(), halves.tolist(), strict=True)):
-        low, high = (i if score < scores[low] else low), (i if score > scores[high] else high)
-        bottom = i if score + half < scores[bottom] + halves[bottom] else bottom
-        top = i if score - half > scores[top] - halves[top] else top
-        rises = direction != RISE and score - half > scores[bottom] + halves[bottom] and score - scores[bottom] >= least
-        falls = direction != FALL and score + half < scores[top] - halves[top] and scores[top] - score >= least
+    for i, (score, half) in enumerate(zip(values, widths, strict=True)):
+        low, high = (i if score < values[low] else low), (i if score > values[high] else high)
+        bottom = i if score + half < values[bottom] + widths[bottom] else bottom
+        top = i if score - half > values[top] - widths[top] else top
+        rises = direction != RISE and score - half > values[bottom] + widths[bottom] and score - values[bottom] >= least
+        falls = direction != FALL and score + half < values[top] - widths[top] and values[top] - score >= least
         if not (rises or falls):
             continue
         turn = (bottom if rises else top) if direction == FLAT else (low if rises else high)
@@ -290,7 +294,12 @@ def _write_value(value: float) -> str:
 
 
 def _write_score(score: float) -> str:
-    return f"{score:+.2g}".replace("-", "−")
+    """
+    >>> _write_score(0.1234), _write_score(-183.4), _write_score(25_410.0)
+    ('+0.12', '−180', '+25,000')
+    """
+    text = f"{score:+.2g}"
+    return (f"{float(text):+,.0f}" if 100 <= abs(score) < 1e9 else text).replace("-", "−")
 
 
 def _count(weight: float) -> str:

@@ -71,6 +71,15 @@ class TermEvidence:
     concurvity : share of the term that all other terms together could express, 0 to 1
     partner : name of the main effect that could express most of it, None if there is none
     partner_concurvity : the share that the partner could express
+
+    Examples
+    --------
+    >>> from neuralbasis import NeuralBasisRegressor
+    >>> table = {"size": [1.0, 2.0, 3.0, 4.0] * 9, "colour": ["red", "blue"] * 18}
+    >>> model = NeuralBasisRegressor(max_steps=20, interactions=0).fit(table, table["size"])
+    >>> line = evidence(model).lines[0]
+    >>> line.term, line.p_value < 0.05, 0 <= line.concurvity <= 1
+    ('size', True, True)
     """
 
     term: str
@@ -84,7 +93,21 @@ class TermEvidence:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ModelEvidence(Explanation):
-    """The evidence of all terms. `print` shows it as a table."""
+    """The evidence of all terms. `print` shows it as a table.
+
+    Parameters
+    ----------
+    model : the model
+
+    Examples
+    --------
+    >>> from neuralbasis import NeuralBasisRegressor
+    >>> table = {"size": [1.0, 2.0, 3.0, 4.0] * 9, "colour": ["red", "blue"] * 18}
+    >>> model = NeuralBasisRegressor(max_steps=20, interactions=0).fit(table, table["size"])
+    >>> found = evidence(model)
+    >>> found.lines[0].term, sorted(found.data("colour"))[:2]
+    ('size', ['concurvity', 'importance'])
+    """
 
     @cached_property
     def lines(self) -> tuple[TermEvidence, ...]:

@@ -33,6 +33,10 @@ def explain_global(model: Any) -> GlobalExplanation:
     ----------
     model : AdditiveModel or fitted estimator; a GlobalExplanation is returned unchanged
 
+    Returns
+    -------
+    GlobalExplanation
+
     Examples
     --------
     >>> from neuralbasis import NeuralBasisRegressor
@@ -63,6 +67,15 @@ class TermView:
     importance_spread : standard error of the importance. A model without evidence has the standard deviation over the
         members instead, for main effects, and NaN if they are not stored
     low, high : range of the scores over cells that rows can reach
+
+    Examples
+    --------
+    >>> from neuralbasis import NeuralBasisRegressor
+    >>> table = {"size": [1.0, 2.0, 3.0, 4.0] * 9, "colour": ["red", "blue"] * 18}
+    >>> model = NeuralBasisRegressor(max_steps=20, interactions=0).fit(table, table["size"])
+    >>> term = explain_global(model).find("size")
+    >>> term.columns, term.scores.shape, term.low < 0 < term.high
+    (('size',), (6, 1), True)
     """
 
     index: int
@@ -82,6 +95,7 @@ class TermView:
 
     @property
     def axes(self) -> tuple[Axis, ...]:
+        """Axes of its columns."""
         return self.shape.axes
 
     @property
@@ -114,7 +128,18 @@ class TermView:
 
 
 class Leaning(NamedTuple):
-    """A term that raises (`size` above 0) or lowers (below 0) the score of a class."""
+    """A term that raises (`size` above 0) or lowers (below 0) the score of a class.
+
+    Parameters
+    ----------
+    name : name of the term
+    size : above 0 if the term raises the score, see `AdditiveModel.leanings`
+
+    Examples
+    --------
+    >>> print(Leaning("striped wing", -0.25))
+    striped wing −0.25
+    """
 
     name: str
     size: float
@@ -125,7 +150,24 @@ class Leaning(NamedTuple):
 
 @dataclass(frozen=True)
 class ClassView:
-    """The terms that raise the score of a class most, and the terms that lower it most, strongest first."""
+    """The terms that raise the score of a class most, and the terms that lower it most, strongest first.
+
+    Parameters
+    ----------
+    label : the class
+    raised_by, lowered_by : the terms, strongest first
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from neuralbasis import NeuralBasisClassifier
+    >>> X, kind = np.eye(3)[np.arange(90) % 3], np.array(["cardinal", "creeper", "heron"])[np.arange(90) % 3]
+    >>> model = NeuralBasisClassifier(feature_names=["red", "striped", "long"], max_steps=20, interactions=0)
+    >>> _ = model.fit(X, kind)
+    >>> view = explain_global(model).by_class(1)["heron"]
+    >>> view.raised_by[0].name
+    'long'
+    """
 
     label: Any
     raised_by: tuple[Leaning, ...]
@@ -139,7 +181,21 @@ class ClassView:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GlobalExplanation(Explanation):
-    """A whole model; `terms` are in the order of the model, `order` sorts them by importance."""
+    """A whole model; `terms` are in the order of the model, `order` sorts them by importance.
+
+    Parameters
+    ----------
+    model : the model
+
+    Examples
+    --------
+    >>> from neuralbasis import NeuralBasisRegressor
+    >>> table = {"size": [1.0, 2.0, 3.0, 4.0] * 9, "colour": ["red", "blue"] * 18}
+    >>> model = NeuralBasisRegressor(max_steps=20, interactions=0).fit(table, table["size"])
+    >>> whole = explain_global(model)
+    >>> whole.terms[whole.order[0]].name, len(whole.terms)
+    ('size', 2)
+    """
 
     @cached_property
     def terms(self) -> Sequence[TermView]:

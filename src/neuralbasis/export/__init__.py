@@ -10,9 +10,17 @@ first use.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..lazy import find_name
+
+if TYPE_CHECKING:
+    from .c import to_c as to_c
+    from .excel import to_excel as to_excel
+    from .json import to_json as to_json
+    from .onnx import to_onnx as to_onnx
+    from .python import to_python as to_python
+    from .sql import to_sql as to_sql
 
 _MODULES = {f"to_{module}": module for module in ("c", "excel", "json", "onnx", "python", "sql")}
 __all__ = sorted(_MODULES)

@@ -26,6 +26,10 @@ def to_excel(model: Any, path: str | os.PathLike, rows: Any = None, *, coverage:
     coverage : adds the columns `lower` and `upper` of a regression or of two classes, as `predict_interval` computes
         them, and the sheet "Interval"; such as 0.9
 
+    Returns
+    -------
+    Path
+
     Examples
     --------
     >>> import tempfile

@@ -106,10 +106,12 @@ class AdditiveModel(ExplainedModel):
 
     @cached_property
     def terms(self) -> tuple[Term, ...]:
+        """Column indices of each term."""
         return tuple(shape.term for shape in self.shapes)
 
     @cached_property
     def term_names(self) -> tuple[str, ...]:
+        """Names of the terms: "age", "age & income"."""
         names = self.encoder.names
         return tuple(term_name(term, names) for term in self.terms)
 
@@ -125,6 +127,7 @@ class AdditiveModel(ExplainedModel):
 
     @property
     def n_outputs(self) -> int:
+        """Number of scores of a row: one, or one per class with three classes or more."""
         return len(self.intercept)
 
     @property
@@ -403,16 +406,18 @@ def load(path: str | os.PathLike[str] | BinaryIO) -> AdditiveModel:
     ----------
     path : path of the file, or an open binary file that can seek
 
+    Returns
+    -------
+    AdditiveModel
+
     Examples
     --------
     >>> import tempfile, neuralbasis
     >>> fitted = neuralbasis.NeuralBasisRegressor(max_steps=20).fit([[1.0], [2.0], [3.0]] * 9, [3.0, 4.0, 5.0] * 9)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     model = neuralbasis.load(fitted.save(f"{folder}/prices.nbm"))
-    >>> bool(model.predict([[2.5]]) == fitted.predict([[2.5]]))
-    True
-    >>> model.summary.n_rows, model.summary.estimator
-    (27, 'NeuralBasisRegressor')
+    >>> bool(model.predict([[2.5]]) == fitted.predict([[2.5]])), model.summary.n_rows
+    (True, 27)
     """
     return AdditiveModel(**read_fields(path))
 

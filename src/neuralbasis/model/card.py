@@ -18,6 +18,7 @@ from .scorecard import score_name, shorten
 from .shapes import LEVEL, QUANTILE, AnyShape, have_evidence
 
 BLUE, ORANGE, GREY = "#2E86C1", "#D9762B", "#888888"  # the colours of the figures, between light and dark
+LINES = (BLUE, ORANGE, "#27A17C", "#B86DA0")  # of the first classes
 WIDTH, HEIGHT, MARGIN = 190, 78, 3  # of a small shape in pixels
 N_SHAPES, N_BARS, N_LEVELS = 6, 10, 6
 MAX_POINTS = 96  # of a small curve
@@ -33,7 +34,9 @@ def write_card(model: Any, n_shapes: int = N_SHAPES) -> str:
     band = f"{100 * LEVEL:.0f} % band for each value" if have_evidence(model.shapes) else OVER_MEMBERS
     legend = f"Contribution to the {escape(score_name(model))}; shaded: {band}"
     if model.n_outputs > 1:
-        legend = "Contribution to the score of a class: lines of the first four classes, bars of the first one"
+        names = [escape(shorten(str(label), 20)) for label in model.classes]
+        keys = [f'<span style="color:{c}">■</span> {name}' for c, name in zip(LINES, names, strict=False)]
+        legend = f"Contribution to the score of a class: {', '.join(keys)}; bars: {names[0]}"
     parts = [f"<div>{_describe_model(model)}</div>", f'<div class="s">{shapes}</div>']
     parts += [f"<small>{legend}.</small>"] if shapes else []
     parts += [_write_importances(model, order, importances)]
@@ -105,7 +108,7 @@ def _write_shape(model: Any, index: int, importance: float) -> str:
 
 def _draw_curve(shape: AnyShape, name: str) -> str:
     """A curve over the central rows, its band, the zero line and the ends of both axes."""
-    knots, scores, half = shape.axes[0].knots, shape.scores[1:-1, :4], _half_band(shape)[1:-1]
+    knots, scores, half = shape.axes[0].knots, shape.scores[1:-1, : len(LINES)], _half_band(shape)[1:-1]
     first, last = _find_range(knots, shape.weights[1:-1])
     at = np.unique(np.linspace(first, last, min(last - first + 1, MAX_POINTS)).astype(int))
     knots, scores, half = knots[at], scores[at], half[at] if scores.shape[1] == 1 else np.zeros_like(scores[at])
@@ -118,7 +121,7 @@ def _draw_curve(shape: AnyShape, name: str) -> str:
 
     parts = [_line(MARGIN, WIDTH - MARGIN, float(place(np.zeros(1))[0]))]
     for k in range(scores.shape[1]):
-        colour = (BLUE, ORANGE, "#27A17C", "#B86DA0")[k]
+        colour = LINES[k]
         if half.any():
             band = _points(
                 np.r_[x, x[::-1]], np.r_[place(scores[:, k] + half[:, k]), place(scores[:, k] - half[:, k])[::-1]]
@@ -159,7 +162,7 @@ def _draw_levels(shape: AnyShape, name: str) -> str:
 
 
 def _half_band(shape: AnyShape) -> np.ndarray:
-    return shape.spread[:, :4] * (1.0 if getattr(shape, "evidence", None) is None else QUANTILE)
+    return shape.spread[:, : len(LINES)] * (1.0 if getattr(shape, "evidence", None) is None else QUANTILE)
 
 
 def _find_range(knots: np.ndarray, weights: np.ndarray) -> tuple[int, int]:

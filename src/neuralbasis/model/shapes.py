@@ -56,6 +56,15 @@ class Evidence:
     concurvity : share of the term's variance that all other terms together could express, 0 to 1
     partner : the main effect that could express most of it; None if there is none
     partner_concurvity : the share that the partner could express
+
+    Examples
+    --------
+    >>> from neuralbasis import NeuralBasisRegressor
+    >>> table = {"size": [1.0, 2.0, 3.0, 4.0] * 9, "colour": ["red", "blue"] * 18}
+    >>> model = NeuralBasisRegressor(max_steps=20, interactions=0).fit(table, table["size"]).model_
+    >>> found = model.shapes[0].evidence
+    >>> found.p_values.shape, 0 <= found.concurvity <= 1
+    ((1,), True)
     """
 
     p_values: np.ndarray

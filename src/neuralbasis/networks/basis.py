@@ -13,14 +13,23 @@ from torch import Tensor, nn
 class Basis(nn.Module):
     """Base of all bases.
 
+    Set `separable` if all parameters and buffers have the copies as first dimension and `forward` draws no random
+    numbers: members are then trained on several threads.
+
     Parameters
     ----------
     n_inputs : o, the order of the terms: 1 for main effects, 2 for pairs, 3 for triples
     n_bases : B, the number of functions
     n_copies : Q, independent copies evaluated at once
 
-    Set `separable` if all parameters and buffers have the copies as first dimension and `forward` draws no random
-    numbers: members are then trained on several threads.
+    Examples
+    --------
+    >>> class Powers(Basis):
+    ...     def forward(self, points, weight):
+    ...         powers = [points.prod(dim=1) ** (b + 1) for b in range(self.n_bases)]
+    ...         return torch.stack(powers, dim=1).expand(self.n_copies, -1, -1)
+    >>> Powers(1, 3, 2)(torch.tensor([[0.5]]), torch.ones(1))[0].tolist()
+    [[0.5, 0.25, 0.125]]
     """
 
     separable = False
@@ -40,6 +49,10 @@ class Basis(nn.Module):
 
 class SplineBasis(Basis):
     """Cubic B-splines with evenly spaced knots; tensor products of shorter bases for interactions. No parameters.
+
+    Parameters
+    ----------
+    n_inputs, n_bases, n_copies : see `Basis`
 
     Examples
     --------

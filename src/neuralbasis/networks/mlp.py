@@ -24,6 +24,7 @@ class MLPBasis(Basis):
 
     Parameters
     ----------
+    n_inputs, n_bases, n_copies : see `Basis`
     hidden : units of the hidden layers
     fourier : number of random frequencies in front of the network, 0 for the paper's form
     max_frequency : highest frequency, in periods over the whole axis

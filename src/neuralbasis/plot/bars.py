@@ -51,6 +51,18 @@ def importances(
     model : AdditiveModel, fitted estimator or GlobalExplanation
     n : number of terms
     path, width : see `shapes`
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> from neuralbasis import NeuralBasisRegressor, plot
+    >>> table = {"size": [1.0, 2.0, 3.0, 4.0] * 9, "colour": ["red", "blue"] * 18}
+    >>> model = NeuralBasisRegressor(max_steps=20, interactions=0).fit(table, table["size"])
+    >>> [text.get_text() for text in plot.importances(model).axes[0].get_yticklabels()]
+    ['size', 'colour']
     """
     explanation = explain_global(model)
     chosen = explanation.top(check_count(n))
@@ -95,6 +107,20 @@ def leanings(
     classes : labels of the classes to draw; None draws all
     against : whether to also draw the terms that lower the score of a class
     path, width : see `shapes`
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from neuralbasis import NeuralBasisClassifier, plot
+    >>> X, kind = np.eye(3)[np.arange(90) % 3], np.array(["cardinal", "creeper", "heron"])[np.arange(90) % 3]
+    >>> model = NeuralBasisClassifier(feature_names=["red", "striped", "long"], max_steps=20, interactions=0)
+    >>> _ = model.fit(X, kind)
+    >>> len(plot.leanings(model, n=2).axes)
+    3
     """
     explanation = explain_global(model)
     found = explanation.by_class(check_count(n))
@@ -137,6 +163,18 @@ def stability(
     n : number of columns
     weighted : see `explain.stability`
     path, width : see `shapes`
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> from neuralbasis import NeuralBasisRegressor, plot
+    >>> table = {"size": [1.0, 2.0, 3.0, 4.0] * 9, "colour": ["red", "blue"] * 18}
+    >>> model = NeuralBasisRegressor(max_steps=20, interactions=0).fit(table, table["size"])
+    >>> len(plot.stability(model).axes[0].patches)
+    2
     """
     found = models if isinstance(models, Stability) else measure_stability(models, weighted)
     by_column = found.by_column
@@ -169,6 +207,10 @@ def waterfall(
     n : number of terms; all others share one bar
     label : class whose score is explained, for three or more classes; None takes the predicted class
     path, width : see `shapes`
+
+    Returns
+    -------
+    matplotlib.figure.Figure
 
     Examples
     --------

@@ -36,6 +36,10 @@ def bound(
     decay, weight_norm : see `generalization_bound`
     path, width : see `shapes`
 
+    Returns
+    -------
+    matplotlib.figure.Figure
+
     Examples
     --------
     >>> from neuralbasis import plot

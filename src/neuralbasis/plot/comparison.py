@@ -14,6 +14,7 @@ from .canvas import add_legend, align_title, choose_width, open_canvas, plain
 from .curves import Curve, choose_limits, draw_background, draw_marks, make_curve, set_limits
 from .legends import join_notes, list_notes
 from .panels import Panel, choose_layout, draw_panels, make_panels
+from .plot_axis import make_plot_axis
 from .scale import Band, Scale, ScaledTerm, choose_class, choose_scale
 
 if TYPE_CHECKING:
@@ -44,6 +45,10 @@ def compare(
     label : the class, for three or more classes; None takes the class for which the first model's term is strongest
     names : names of the models of a list; None numbers them
     path, scale, pairs, width : see `shapes`
+
+    Returns
+    -------
+    matplotlib.figure.Figure
 
     Examples
     --------
@@ -135,9 +140,14 @@ def _make_curves(scaled_terms: list[ScaledTerm]) -> list[Curve]:
         return [make_curve(_join_levels(scaled_terms), range(len(scaled_terms)))]
     curves = [make_curve(scaled, [index], len(scaled_terms)) for index, scaled in enumerate(scaled_terms)]
     plot_axes = [curve.plot_axis for curve in curves]
+    if len({tuple(value for _, value in axis.codes) for axis in plot_axes}) > 1:  # the models have different codes
+        plot_axes = [make_plot_axis(scaled.term.axes[0], scaled.term.weights) for scaled in scaled_terms]
     low, high = min(axis.low for axis in plot_axes), max(axis.high for axis in plot_axes)
     strip = any(axis.has_missing for axis in plot_axes)
-    shared = [replace(axis, low=low, high=high, has_missing=strip) for axis in plot_axes]
+    shared = [
+        replace(axis, low=low, high=high, has_missing=strip, shares=(0.0,) * (strip - axis.has_missing) + axis.shares)
+        for axis in plot_axes
+    ]
     return [replace(curve, plot_axis=axis) for curve, axis in zip(curves, shared, strict=True)]
 
 

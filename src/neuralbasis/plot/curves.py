@@ -1,10 +1,10 @@
 """A main effect in one panel, as in the paper's figures.
 
 The thick line is the table. The darker band is the 95 % band for each value, the lighter band the 95 % band for the
-whole curve. Without evidence, faint lines are the members; with many classes, a band of one standard deviation replaces
-them. Levels are horizontal bars, labelled with their training rows. A term without a clear effect is grey. The
-background of a curve is darker where there are more training rows, by the same scale in every panel, and white where
-there are none. Missing values and special codes have markers in a strip at the left.
+whole curve. Without evidence, faint lines are the members. More than three curves in a panel have no bands. Levels are
+horizontal bars, labelled with their training rows. A term without a clear effect is grey. The background of a curve is
+darker where there are more training rows, by the same scale in every panel, and white where there are none. Missing
+values and special codes have markers in a strip at the left.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 N_BARS = 30  # bars of the density of a continuous column
 DARKEST = 0.25  # grey of a bar with at least MANY of the rows
 MANY = 0.2  # share of all rows
-MAX_MEMBER_CURVES = 3  # with more curves in a panel, their members overlap
+MAX_BANDS = 3  # with more curves in a panel, bands and members would hide the curves
 MIN_APART = 0.02  # share of the rows from which on the band of a value in the strip is always inside the panel
 INNER_SHADE, OUTER_SHADE = 0.3, 0.16  # opacity of the bands; the inner one is drawn over the outer one
 
@@ -80,10 +80,13 @@ def make_curve(scaled: ScaledTerm, colour_indices: Sequence[int], n_curves: int 
     axis, weights = scaled.term.axes[0], scaled.term.weights
     if axis.is_level:
         plot_axis = make_bar_axis(axis, weights, scaled.mean - scaled.base)
-    else:  # several models may have other codes
-        plot_axis = make_plot_axis(axis, weights, () if n_curves else point_masses(scaled.term))
-    if plot_axis.labels is not None or (n_curves or len(scaled.base)) > MAX_MEMBER_CURVES:
+    else:
+        plot_axis = make_plot_axis(axis, weights, point_masses(scaled.term))
+    is_crowded = (n_curves or len(scaled.base)) > MAX_BANDS
+    if plot_axis.labels is not None or is_crowded:
         scaled = replace(scaled, members=None)
+    if plot_axis.labels is None and is_crowded:
+        scaled = replace(scaled, inner=Band(scaled.mean, scaled.mean))
     if n_curves > 1 or len(scaled.base) > 1:  # colours distinguish the curves, and two bands for each would overlap
         scaled = replace(scaled, outer=None, effect="")
     return Curve(scaled, plot_axis, colour_indices)
@@ -103,10 +106,10 @@ def set_limits(axes: Axes, curve: Drawn, limits: tuple[float, float]) -> None:
     (axes.set_xlim if curve.is_flipped else axes.set_ylim)(*limits)
 
 
-def draw_background(axes: Axes, curve: Curve) -> None:
+def draw_background(axes: Axes, curve: Curve, taken: float = 0.0) -> None:
     """Axis, density of the training rows, line at a contribution of 0, and strip for missing values at the left.
 
-    The range of the value axis must be set.
+    The range of the value axis must be set. For `taken` see `draw_plot_axis`.
     """
     term, plot_axis = curve.scaled.term, curve.plot_axis
     if not curve.is_flipped:
@@ -116,22 +119,17 @@ def draw_background(axes: Axes, curve: Curve) -> None:
     line = axes.axvline if curve.is_flipped else axes.axhline
     for order, base in zip(curve.colour_indices[: 1 if is_shared else None], bases, strict=False):
         line(base, color=GREY if is_shared else line_style(order)["color"], linewidth=0.6, linestyle=":")
-    draw_plot_axis(axes, plot_axis, "y" if curve.is_flipped else "x")
+    draw_plot_axis(axes, plot_axis, "y" if curve.is_flipped else "x", taken)
     if curve.is_flipped:
         axes.set_ylim(plot_axis.high, plot_axis.low)  # the first level is on top
         axes.tick_params(axis="y", length=0)
+    draw_strip_edge(axes, plot_axis)
+
+
+def draw_strip_edge(axes: Axes, plot_axis: PlotAxis) -> None:
+    """The line between the curve and the strip for missing values and special codes."""
     if plot_axis.apart:
-        draw_strip(axes, plot_axis, term.weights)
-
-
-def draw_strip(axes: Axes, plot_axis: PlotAxis, weights: np.ndarray) -> None:
-    """The strip for missing values and special codes, left of a line, with their shares of the training weight."""
-    axes.axvline(plot_axis.low, color=GREY, linewidth=0.6)
-    axes.set_xlim(plot_axis.strip[0], plot_axis.high)
-    place: dict[str, Any] = {"transform": axes.get_xaxis_transform(), "rotation": 90, "ha": "center", "va": "top"}
-    for (cell, name), (left, right) in zip(plot_axis.apart, plot_axis.slots, strict=True):
-        text = f"{name}{'' if cell == 0 else ':'} {100 * weights[cell] / weights.sum():.3g}%"
-        axes.text(left + 0.25 * (right - left), 0.98, text, fontsize=7, color=GREY, **place)
+        axes.axvline(plot_axis.low, color=GREY, linewidth=0.6)
 
 
 def keep_off_strip(artist: Any, axes: Axes, plot_axis: PlotAxis) -> None:
@@ -139,9 +137,8 @@ def keep_off_strip(artist: Any, axes: Axes, plot_axis: PlotAxis) -> None:
     from matplotlib.patches import Rectangle
 
     if plot_axis.apart:
-        artist.set_clip_path(
-            Rectangle((plot_axis.low, 0), plot_axis.high - plot_axis.low, 1, transform=axes.get_xaxis_transform())
-        )
+        width, transform = plot_axis.high - plot_axis.low, axes.get_xaxis_transform()
+        artist.set_clip_path(Rectangle((plot_axis.low, 0), width, 1, transform=transform))
 
 
 def draw_marks(axes: Axes, curve: Curve) -> list[Any]:
@@ -226,9 +223,8 @@ def _draw_lines(axes: Axes, curve: Curve) -> list[Any]:
         keep_off_strip(handles[-1], axes, plot_axis)
         if loose := list(plot_axis.loose):
             _draw_errors(axes, plot_axis.positions[loose], scaled, plot_axis.cells[loose], k, look["color"])
-            axes.plot(
-                plot_axis.positions[loose], scaled.mean[plot_axis.cells[loose], k], "o", color=look["color"], ms=4
-            )
+            dots = scaled.mean[plot_axis.cells[loose], k]
+            axes.plot(plot_axis.positions[loose], dots, "o", color=look["color"], markersize=4)
     return handles
 
 
@@ -241,7 +237,7 @@ def _draw_bars(axes: Axes, curve: Curve) -> list[Any]:
         at = plot_axis.positions + (k - (count - 1) / 2) * width
         look = bar_style(order) | ({"facecolor": FAINT} if scaled.effect else {})
         handles.append(axes.barh(at, scaled.mean[plot_axis.cells, k] - base, width, base, **look))
-        colour = "black" if count <= MAX_MEMBER_CURVES else line_style(order)["color"]
+        colour = "black" if count <= MAX_BANDS else line_style(order)["color"]
         _draw_errors(axes, at, scaled, plot_axis.cells, k, colour, is_flipped=True)
     return handles
 
@@ -250,12 +246,9 @@ def _draw_errors(
     axes: Axes, at: Any, scaled: ScaledTerm, cells: Any, k: int, colour: str, is_flipped: bool = False
 ) -> None:
     """Error bars of some cells: thick for each value, thin for all values together."""
-    mean = scaled.mean[cells, k]
-    has_outer = scaled.outer is not None
-    for band, width, cap in (
-        (scaled.outer, 0.8, 2.5),
-        (scaled.inner, 2.2 if has_outer else 1.0, 0.0 if has_outer else 1.5),
-    ):
+    mean, has_outer = scaled.mean[cells, k], scaled.outer is not None
+    inner = (scaled.inner, 2.2, 0.0) if has_outer else (scaled.inner, 1.0, 1.5)
+    for band, width, cap in ((scaled.outer, 0.8, 2.5), inner):
         if band is not None and (band.low[cells, k] < band.high[cells, k]).any():
             sizes = np.abs(np.stack([mean - band.low[cells, k], band.high[cells, k] - mean])).reshape(2, -1)
             look: dict[str, Any] = {"fmt": "none", "ecolor": colour, "elinewidth": width, "capsize": cap}
@@ -267,7 +260,7 @@ def _draw_errors(
 
 def _draw_apart(axes: Axes, curve: Curve, cell: int, slot: tuple[float, float]) -> None:
     scaled, (left, right) = curve.scaled, slot
-    places = np.linspace(0.5, 0.85, len(scaled.base)) if len(scaled.base) > 1 else [0.65]
+    places = np.linspace(0.3, 0.7, len(scaled.base)) if len(scaled.base) > 1 else [0.5]
     for k, (order, place) in enumerate(zip(curve.colour_indices, places, strict=True)):
         colour = _find_look(scaled, order)["color"]
         look: dict[str, Any] = {"color": colour, "marker": "D", "markersize": 4, "zorder": 3}

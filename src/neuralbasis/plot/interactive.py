@@ -14,7 +14,15 @@ from typing import Any
 import numpy as np
 
 from ..explain import GlobalExplanation, LocalExplanation, TermView, explain_global
-from ..explain.bands import MEMBER_LINES, NO_ROWS, ROW_SHADES, WHOLE_CURVE, describe_effect, measure_importance_errors
+from ..explain.bands import (
+    MEMBER_LINES,
+    NO_EFFECT,
+    NO_ROWS,
+    ROW_SHADES,
+    WHOLE_CURVE,
+    describe_effect,
+    measure_importance_errors,
+)
 from .bars import describe_prediction, find_format, list_steps
 from .canvas import COLOURS, GREY, LOWERS, RAISES
 from .curves import Curve, make_curve, shade_rows
@@ -23,6 +31,7 @@ from .plot_axis import PlotAxis
 from .scale import Band, Scale, add_mains, choose_scale
 
 N_TERMS, N_CURVES, N_STEPS = 20, 5, 10
+MAX_BANDS = 4  # bands of more classes would hide the curves
 ROOM = 60  # characters of a label
 DASHES = ("solid", "dash", "dashdot", "dot", "longdash", "longdashdot")
 
@@ -58,6 +67,9 @@ def visualize_local(explanation: LocalExplanation, row: int) -> Any:
     )  # fmt: skip
     figure = _make_figure(_plain(describe_prediction(explanation, view, view.output, steps)), "contribution", "")
     figure.add_trace(bars)
+    path = np.r_[0.0, start + np.cumsum(np.r_[0.0, steps])]
+    room = 0.12 * np.ptp(path)  # for the numbers beside the bars
+    figure.update_xaxes(range=[path.min() - room, path.max() + room])
     figure.update_yaxes(autorange="reversed")
     return figure
 
@@ -70,9 +82,12 @@ def _draw_importances(explanation: GlobalExplanation) -> Any:
     bars = go.Bar(
         orientation="h", x=[term.importance for term in terms], y=[_plain(term.name) for term in terms],
         marker={"color": [GREY if effect else COLOURS[0] for effect in effects]},
-        error_x={"array": np.nan_to_num(errors), "visible": has_errors}, hovertext=effects, showlegend=False,
+        error_x={"array": np.nan_to_num(errors), "visible": has_errors, "symmetric": False,
+                 "arrayminus": np.minimum(np.nan_to_num(errors), [term.importance for term in terms])},
+        hovertext=effects, showlegend=False,
     )  # fmt: skip
     unit = f"mean |{_plain(choose_scale(explanation).unit)}|" + (f"; error bars: {name}" if has_errors else "")
+    unit += f"; grey: {NO_EFFECT}" if any(effects) else ""
     figure = _make_figure("Importance of the terms", unit, "")
     figure.add_trace(bars)
     figure.update_yaxes(autorange="reversed")
@@ -97,20 +112,14 @@ def _draw_main(scale: Scale, curve: Curve, title: str) -> Any:
         if curve.is_flipped:
             errors = inner if outer is None else outer
             ends = _measure_ends(errors, values, axis.cells)
-            x, y = (
-                values[axis.cells] - scaled.base[k],
-                [_plain(text) for text in (axis.labels or [])[: len(axis.cells)]],
-            )
-            figure.add_trace(
-                go.Bar(
-                    orientation="h", x=x, y=y, base=scaled.base[k], name=label, marker={"color": colour}, error_x=ends
-                )
-            )
+            x, y = values[axis.cells] - scaled.base[k], _name_levels(axis)
+            look = {"base": scaled.base[k], "marker": {"color": colour}, "error_x": ends}
+            figure.add_trace(go.Bar(orientation="h", x=x, y=y, name=label, **look))
             continue
         if scaled.members is not None:
             _add_members(figure, axis, scaled.members[axis.cells, :, k], colour)
         for band, text, shade in ((outer, WHOLE_CURVE, 0.16), (inner, scaled.inner_name, 0.3)):
-            if band is not None and curve.has_inner:
+            if band is not None and curve.has_inner and len(classes) <= MAX_BANDS:
                 _add_band(figure, axis, Band(band.low[axis.cells], band.high[axis.cells]), colour, text, shade, k == 0)
         at, line = axis.polyline(values[axis.cells])
         look = {"color": colour, "width": 2.5, "dash": DASHES[order % len(DASHES)]}
@@ -130,7 +139,7 @@ def _draw_pair(scale: Scale, term: TermView, title: str) -> Any:
         scale = scale.select(max(scale.outputs, key=lambda output: float(term.importances[output])))
         title += f", for {scale.labels[0]}"
     total = scale.apply(add_mains(scale.explanation.model, term))
-    curves = make_pair_curves(total, find_side(term, None), N_CURVES, scale.is_multiclass)
+    curves = make_pair_curves(total, find_side(term, None), N_CURVES, scale)
     go, axis, (along, across) = _import_plotly(), curves.plot_axis, curves.names_of_columns
     unit, column = _plain(scale.unit), _with_note(_plain(along), axis)
     figure = _make_figure(_plain(title), *((unit, column) if curves.is_flipped else (column, unit)))
@@ -145,7 +154,7 @@ def _draw_pair(scale: Scale, term: TermView, title: str) -> Any:
         label = _plain(name)
         if curves.is_flipped:
             ends = _measure_ends(Band(curves.band.low[:, j], curves.band.high[:, j]), values, np.arange(len(values)))
-            y = [_plain(text) for text in (axis.labels or [])[: len(values)]]
+            y = _name_levels(axis)
             symbols = ["circle" if is_near else "circle-open" for is_near in near]
             look = {"color": colour, "symbol": symbols, "size": 8}
             figure.add_trace(go.Scatter(x=values, y=y, mode="markers", name=label, marker=look, error_x=ends))
@@ -154,20 +163,19 @@ def _draw_pair(scale: Scale, term: TermView, title: str) -> Any:
         thick = np.where(axis.polyline(near)[1], line, np.nan)
         figure.add_trace(go.Scatter(x=at, y=line, mode="lines", line={"color": colour, "width": 0.6}, showlegend=False))
         figure.add_trace(go.Scatter(x=at, y=thick, mode="lines", name=label, line={"color": colour, "width": 2.5}))
-    if not curves.is_flipped and axis.has_missing:
-        colours = [_to_css(look["color"]) for look in curves.looks]
-        _add_apart(figure, axis, axis.strip, curves.missing.tolist(), colours, "missing")
-    note = "hollow markers" if curves.is_flipped else "thin lines"
-    bars = f"error bars: {total.inner_name}; " if curves.has_bars else ""
-    text = (
-        bars
-        + ("" if near.all() and curves.is_near.all() else f"{note}: {NO_ROWS}; ")
-        + "the effect of both columns together"
-    )
-    figure.add_annotation(
-        text=text, xref="paper", yref="paper", x=0, y=1.0, yanchor="bottom", showarrow=False, font={"size": 11}
-    )
+    colours = [_to_css(look["color"]) for look in curves.looks]
+    for (_, name), slot, values in zip(axis.apart, axis.slots, curves.apart, strict=True):
+        _add_apart(figure, axis, slot, values.tolist(), colours, name)
+    notes = [f"error bars: {total.inner_name}"] if curves.has_bars else []
+    if not curves.is_near.all():
+        notes.append(f"{'hollow markers' if curves.is_flipped else 'thin lines'}: {NO_ROWS}")
+    place = {"xref": "paper", "yref": "paper", "x": 0, "y": 1.0, "yanchor": "bottom", "showarrow": False}
+    figure.add_annotation(text="; ".join([*notes, "the effect of both columns together"]), font={"size": 11}, **place)
     return figure
+
+
+def _name_levels(axis: PlotAxis) -> list[str]:
+    return [_plain(text) for text in (axis.labels or [])[: len(axis.cells)]]
 
 
 def _import_plotly() -> Any:
@@ -201,9 +209,9 @@ def _shade(figure: Any, axis: PlotAxis, weights: np.ndarray, is_coarse: bool) ->
         name=_wrap(ROW_SHADES, 30), yaxis="y2", hoverinfo="skip",
     )  # fmt: skip
     figure.add_trace(bars)
-    start = axis.strip[0] if axis.apart else axis.low
+    figure.add_hline(y=0, line={"color": GREY, "width": 0.6})  # the line of the axis is below the background
     figure.update_layout(
-        xaxis_range=[start, axis.high], bargap=0, yaxis={"overlaying": "y2", "tickmode": "auto"},
+        xaxis_range=[axis.start, axis.high], bargap=0, yaxis={"overlaying": "y2", "tickmode": "auto"},
         yaxis2={"range": [0, 1], "visible": False, "fixedrange": True},
     )  # fmt: skip
 
@@ -223,9 +231,8 @@ def _add_members(figure: Any, axis: PlotAxis, members: np.ndarray, colour: str) 
     at, lines = axis.polyline(members)
     for m in range(lines.shape[1]):
         look = {"color": colour, "width": 0.6}
-        text = MEMBER_LINES
-        trace = go.Scatter(x=at, y=lines[:, m], mode="lines", opacity=0.45, line=look, name=text, showlegend=m == 0)
-        figure.add_trace(trace)
+        named = {"name": MEMBER_LINES, "showlegend": m == 0}
+        figure.add_trace(go.Scatter(x=at, y=lines[:, m], mode="lines", opacity=0.45, line=look, **named))
 
 
 def _add_apart(

@@ -107,9 +107,8 @@ def _list_bands(curves: Sequence[Curve]) -> list[Entry]:
     has_outer = any(curve.scaled.outer is not None for curve in curves)
     for text in dict.fromkeys(curve.scaled.inner_name for curve in curves if curve.has_inner):
         is_known = text == EACH_VALUE
-        entries.append(
-            _make_entry(text, INNER_SHADE + OUTER_SHADE * has_outer, has_lines, is_known and has_bars, "thick")
-        )
+        shade = INNER_SHADE + OUTER_SHADE * has_outer
+        entries.append(_make_entry(text, shade, has_lines, is_known and has_bars, "thick"))
     if has_outer:
         entries.append(_make_entry(WHOLE_CURVE, OUTER_SHADE, has_lines, has_bars, "thin"))
     if any(curve.scaled.effect for curve in curves):

@@ -2,27 +2,29 @@
 
 Red raises the score, blue lowers it, white is 0. Contour lines at a third of the scale, dashed below 0, show the sign
 without colours. Cells whose 95 % band contains 0 are pale. Cells without training rows nearby are hatched: there the
-map is an extrapolation. Missing values have strips at the left and at the bottom.
+map is an extrapolation. Missing values and special codes have strips at the left and at the bottom.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from ..encoding.axis import Axis
 from ..explain import TermView
+from ..explain.point_masses import PointMass, list_point_masses
 from .canvas import GREY, format_value, label_axis, plain
-from .plot_axis import PlotAxis, cell_edges, draw_plot_axis, make_plot_axis
+from .plot_axis import PlotAxis, cell_edges, draw_plot_axis, make_plot_axis, measure_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 REACH = 20  # a cell is near a row if at most 1 / REACH of the column's knots lie between them
 PALE = 0.65  # share of white in pale cells
+BAR_ROOM = 0.5  # inches for the colour bar beside a map
 GAP = 0.25  # share of the strip that separates it from the map
 
 
@@ -44,22 +46,28 @@ class Map:
 
     @property
     def edges(self) -> list[np.ndarray]:
-        """Edges of the drawn cells along both axes, with a strip and a gap for missing values before the first cell."""
+        """Edges of the drawn cells along both axes; the strip and a gap come before the first cell."""
         found = []
         for plot_axis in self.plot_axes:
-            edges, (left, right) = cell_edges(plot_axis.positions), plot_axis.strip
-            if plot_axis.has_missing:
-                edges = np.r_[left, right - GAP * (right - left), edges.clip(plot_axis.low, plot_axis.high)]
+            edges = cell_edges(plot_axis.positions)
+            if plot_axis.apart:
+                slots = [left for left, _ in plot_axis.slots]
+                left, right = plot_axis.slots[-1]
+                edges = np.r_[slots, right - GAP * (right - left), edges.clip(plot_axis.low, plot_axis.high)]
             found.append(edges)
         return found
 
     def select_drawn(self, table: np.ndarray) -> np.ma.MaskedArray:
         """The drawn cells of a table (c_1, c_2, …); the gaps beside the strips are masked."""
-        cells = [np.r_[0, 0, r.cells] if r.has_missing else r.cells for r in self.plot_axes]
+        strips = [[cell for cell, _ in plot_axis.apart] for plot_axis in self.plot_axes]
+        cells = [
+            np.r_[own, own[-1], plot_axis.cells].astype(int) if own else plot_axis.cells
+            for own, plot_axis in zip(strips, self.plot_axes, strict=True)
+        ]
         drawn = np.ma.array(table[np.ix_(*cells)])
-        for d, plot_axis in enumerate(self.plot_axes):
-            if plot_axis.has_missing:
-                drawn[(slice(None),) * d + (1,)] = np.ma.masked
+        for d, own in enumerate(strips):
+            if own:
+                drawn[(slice(None),) * d + (len(own),)] = np.ma.masked
         return drawn
 
 
@@ -69,14 +77,18 @@ def make_map(
     weights: np.ndarray | None = None,
     kept: Sequence[int] = (0, 1),
     supported: np.ndarray | None = None,
+    masses: Sequence[Sequence[PointMass]] | None = None,
 ) -> Map:
     """A map of `values` (c_1, c_2, …) over two axes of a term.
 
     For a part of a triple, `weights` (c_1, c_2) is its training weight. Cells that are not `supported` (c_1, c_2) are
-    pale.
+    pale. `masses` are the point masses of each column of the term; None finds them in the term.
     """
     axes, around = [term.axes[d] for d in kept], set(range(len(term.axes)))
-    plot_axes = [make_plot_axis(term.axes[d], term.weights.sum(axis=tuple(around - {d}))) for d in kept]
+    own = list_point_masses(term, {}) if masses is None else masses
+    weight_of = {d: term.weights.sum(axis=tuple(around - {d})) for d in kept}
+    # A map has no gaps: values that a curve does not join are cells like others.
+    plot_axes = [replace(make_plot_axis(term.axes[d], weight_of[d], own[d]), loose=()) for d in kept]
     names = [plain(term.columns[d], 28) for d in kept]
     is_empty = find_empty(axes, term.weights if weights is None else weights)
     is_pale = None if supported is None else ~supported & ~is_empty
@@ -111,25 +123,14 @@ def finish_map(axes: Axes, panel: Map) -> None:
     """Hatch empty cells over a white tint, and set ranges, ticks and labels of a map whose cells are drawn."""
     _cover_cells(axes, panel, panel.is_empty, facecolor=(1, 1, 1, PALE), edgecolor=GREY, hatch="////")
     directions: tuple[Literal["x", "y"], ...] = ("x", "y")
+    taken = {"x": BAR_ROOM + measure_names(panel.plot_axes[1]), "y": 0.0}
     for direction, plot_axis, edges, name in zip(directions, panel.plot_axes, panel.edges, panel.names, strict=True):
-        draw_plot_axis(axes, plot_axis, direction)
-        low = plot_axis.strip[0] if plot_axis.has_missing else max(plot_axis.low, edges[0])
+        draw_plot_axis(axes, plot_axis, direction, taken[direction])
+        low = plot_axis.start if plot_axis.apart else max(plot_axis.low, edges[0])
         hides_levels = len(plot_axis.labels or ()) > len(plot_axis.positions)  # the last label counts them
         axes.set(**{f"{direction}lim": (low, plot_axis.high if hides_levels else min(plot_axis.high, edges[-1]))})
         label_axis(axes, direction, f"{name} ({plot_axis.note})" if plot_axis.note else name)
-        if plot_axis.has_missing:
-            _label_strip(axes, plot_axis, direction)
     axes.spines[:].set_visible(False)
-
-
-def _label_strip(axes: Axes, plot_axis: PlotAxis, direction: Literal["x", "y"]) -> None:
-    left, right = plot_axis.strip
-    middle = left + (1 - GAP) / 2 * (right - left)
-    if direction == "x":
-        slant: dict[str, Any] = {"rotation": 45, "rotation_mode": "anchor", "ha": "right", "va": "top"}
-        axes.text(middle, -0.02, "missing", transform=axes.get_xaxis_transform(), fontsize=7, **slant)
-    else:
-        axes.text(-0.02, middle, "missing", transform=axes.get_yaxis_transform(), fontsize=7, ha="right", va="center")
 
 
 def draw_contours(axes: Axes, panel: Map, table: np.ndarray, levels: Sequence[float]) -> None:
@@ -170,7 +171,11 @@ def add_colour_bar(figure: Any, mesh: Any, axes: Sequence[Axes], unit: str) -> N
 
 
 def make_maps(
-    term: TermView, values: np.ndarray, count: int, supported: np.ndarray | None = None
+    term: TermView,
+    values: np.ndarray,
+    count: int,
+    supported: np.ndarray | None = None,
+    masses: Sequence[Sequence[PointMass]] | None = None,
 ) -> list[tuple[str, Map]]:
     """A pair as one map, a triple as maps of two columns at `count` values of the third, each with its title.
 
@@ -178,7 +183,7 @@ def make_maps(
     last column.
     """
     if len(term.columns) == 2:
-        return [("", make_map(term, values, supported=supported))]
+        return [("", make_map(term, values, supported=supported, masses=masses))]
     if len(term.columns) > 3:
         raise ValueError(f"figures show terms of up to three columns; {term.name!r} has {len(term.columns)}")
     across = next((d for d in (2, 1, 0) if term.axes[d].is_level), 2)
@@ -188,7 +193,7 @@ def make_maps(
         drawn, weights = (table.take(index + 1, axis=across) for table in (values, term.weights))
         title = f"{plain(term.columns[across], 20)} = {name_knot(term.axes[across], index)}"
         clear = None if supported is None else supported.take(index + 1, axis=across)
-        found.append((title, make_map(term, drawn, weights, kept, clear)))
+        found.append((title, make_map(term, drawn, weights, kept, clear, masses)))
     return found
 
 
@@ -207,11 +212,18 @@ def choose_knots(axis: Axis, weights: np.ndarray, count: int) -> list[int]:
 
 
 def _choose_quantiles(weights: np.ndarray, count: int) -> np.ndarray:
-    share = (np.cumsum(weights) - weights / 2) / max(weights.sum(), np.finfo(float).tiny)
+    """Indices with a positive weight.
+
+    >>> _choose_quantiles(np.array([2.0, 0.0, 2.0]), 1).tolist()
+    [2]
+    """
+    known = np.flatnonzero(weights > 0) if (weights > 0).any() else np.arange(len(weights))
+    own = weights[known]
+    share = (np.cumsum(own) - own / 2) / max(own.sum(), np.finfo(float).tiny)
     wanted = (np.arange(count) + 0.5) / count
-    return np.unique(np.searchsorted(share, wanted).clip(max=len(weights) - 1))
+    return np.unique(known[np.searchsorted(share, wanted).clip(max=len(known) - 1)])
 
 
 def name_knot(axis: Axis, index: int) -> str:
     """The value of a knot, or the name of a level."""
-    return format_value(axis.knots[index]) if axis.levels is None else plain(axis.levels[index], 20)
+    return format_value(axis.knots[index]).replace("-", "−") if axis.levels is None else plain(axis.levels[index], 20)

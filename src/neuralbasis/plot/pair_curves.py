@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..encoding.axis import Axis
-from ..explain import TermView
+from ..explain import GlobalExplanation, TermView
+from ..explain.point_masses import PointMass, list_point_masses, point_masses
 from .canvas import CHARS_PER_INCH, DASHES, FAINT, GREY, line_style, plain
-from .curves import draw_density, draw_strip, keep_off_strip
+from .curves import draw_density, draw_strip_edge, keep_off_strip
 from .maps import choose_knots, find_empty, name_knot
 from .plot_axis import PlotAxis, draw_plot_axis, make_bar_axis, make_plot_axis
-from .scale import Band, ScaledTerm
+from .scale import Band, Scale, ScaledTerm
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,7 +42,7 @@ class PairCurves:
     values: np.ndarray  # (P, C)
     band: Band  # (P, C), described by `scaled.inner_name`
     is_near: np.ndarray  # (P, C) whether training rows are near
-    missing: np.ndarray  # (C,) values of rows where the column along the curves is missing
+    apart: np.ndarray  # (A, C) values in the strip, where the column along the curves is missing or has a special code
 
     @property
     def names_of_columns(self) -> tuple[str, str]:
@@ -66,11 +67,11 @@ class PairCurves:
         chosen = self.is_near & is_inside if (self.is_near & is_inside).any() else is_inside & True
         drawn = [self.values, *(self.band if self.is_flipped else ())]
         found = np.concatenate([table[np.broadcast_to(chosen, table.shape)] for table in drawn])
-        ends = np.r_[found, self.missing if axis.has_missing else found[:0], self.scaled.base]
+        ends = np.r_[found, self.apart.ravel(), self.scaled.base]
         return float(ends.min()), float(ends.max())
 
 
-def make_pair_curves(scaled: ScaledTerm, side: int, levels: int | Sequence[Any], is_multiclass: bool) -> PairCurves:
+def make_pair_curves(scaled: ScaledTerm, side: int, levels: int | Sequence[Any], drawn: Scale) -> PairCurves:
     """Curves along the column `side`, at a number of values of the other column or at the listed ones."""
     term, across = scaled.term, 1 - side
     axis, weights = term.axes[side], term.weights.sum(axis=across)
@@ -80,31 +81,39 @@ def make_pair_curves(scaled: ScaledTerm, side: int, levels: int | Sequence[Any],
     if axis.is_level:
         plot_axis = make_bar_axis(axis, weights, mean.mean(axis=1, keepdims=True) - scaled.base[0])
     else:
-        plot_axis = make_plot_axis(axis, weights)
+        plot_axis = make_plot_axis(axis, weights, list_column_masses(drawn.explanation, term)[side])
     names = _name_slices(term.axes[across], chosen)
-    looks, cells = _choose_colours(term.axes[across], len(chosen), is_multiclass), plot_axis.cells
-    band = Band(low[cells], high[cells])
-    return PairCurves(scaled, side, plot_axis, weights, names, looks, mean[cells], band, near[cells], mean[0])
+    looks, cells = _choose_colours(term.axes[across], len(chosen), drawn.is_multiclass), plot_axis.cells
+    band, apart = Band(low[cells], high[cells]), mean[[cell for cell, _ in plot_axis.apart]]
+    return PairCurves(scaled, side, plot_axis, weights, names, looks, mean[cells], band, near[cells], apart)
 
 
-def draw_pair_curves(axes: Axes, curves: PairCurves) -> list[Any]:
-    """Draw the curves; the range of the value axis must be set. Returns a legend handle for each of them."""
+def list_column_masses(explanation: GlobalExplanation, term: TermView) -> list[Sequence[PointMass]]:
+    """The point masses of each column of a term, as in the figures of their main effects."""
+    mains = [view for view in explanation.terms if len(view.columns) == 1 and view.columns[0] in term.columns]
+    return list_point_masses(term, {view.columns[0]: point_masses(view) for view in mains})
+
+
+def draw_pair_curves(axes: Axes, curves: PairCurves, taken: float = 0.0) -> list[Any]:
+    """Draw the curves; the range of the value axis must be set. Returns a legend handle for each of them.
+
+    For `taken` see `draw_plot_axis`.
+    """
     plot_axis, base = curves.plot_axis, curves.scaled.base[0]
     (axes.axvline if curves.is_flipped else axes.axhline)(base, color=GREY, linewidth=0.6, linestyle=":")
-    draw_plot_axis(axes, plot_axis, "y" if curves.is_flipped else "x")
+    draw_plot_axis(axes, plot_axis, "y" if curves.is_flipped else "x", taken)
     if curves.is_flipped:
         axes.set_ylim(plot_axis.high, plot_axis.low)
         axes.tick_params(axis="y", length=0)
         return _draw_markers(axes, curves)
     draw_density(axes, plot_axis, curves.weights, is_coarse=True)
-    if plot_axis.has_missing:
-        draw_strip(axes, plot_axis, curves.weights)
+    draw_strip_edge(axes, plot_axis)
     return _draw_lines(axes, curves)
 
 
 def label_curves(axes: Axes, handles: list[Any], names: Sequence[str], column: str, inches: float) -> None:
     """A legend above a panel, below its title, with the name of the column."""
-    room, size = int(1.1 * CHARS_PER_INCH * inches), 7.0
+    room, size = int(1.3 * CHARS_PER_INCH * inches), 7.0  # the final layout is larger
     longest = max(10, room // 2 - 7)  # two columns fit
     names = [name if len(name) <= longest else plain(name.replace(r"\$", "$"), longest) for name in names]
     letters = max(map(len, names)) + 6
@@ -118,11 +127,10 @@ def label_curves(axes: Axes, handles: list[Any], names: Sequence[str], column: s
 
 
 def find_side(term: TermView, along: str | None) -> int:
-    """Index of the column along the curves: by default the first continuous one, or the one with more levels."""
+    """Index of the column along the curves: by default a continuous one, or the one with more knots or levels."""
     if along is None:
-        if all(axis.is_level for axis in term.axes):
-            return int(len(term.axes[1].knots) > len(term.axes[0].knots))
-        return next(d for d in (0, 1) if not term.axes[d].is_level)
+        one, other = term.axes
+        return int(one.is_level if one.is_level != other.is_level else len(other.knots) > len(one.knots))
     if along not in term.columns:
         first, second = term.columns
         raise ValueError(f"along must be a column of the pair, {first!r} or {second!r}; got {along!r}")
@@ -130,7 +138,8 @@ def find_side(term: TermView, along: str | None) -> int:
 
 
 def _draw_lines(axes: Axes, curves: PairCurves) -> list[Any]:
-    plot_axis, handles = curves.plot_axis, []
+    plot_axis, handles, count = curves.plot_axis, [], len(curves.looks)
+    loose = list(plot_axis.loose)
     for j, look in enumerate(curves.looks):
         at, line = plot_axis.polyline(curves.values[:, j])
         _, near = plot_axis.polyline(curves.is_near[:, j])
@@ -138,10 +147,11 @@ def _draw_lines(axes: Axes, curves: PairCurves) -> list[Any]:
         handles += axes.plot(at, np.where(near, line, np.nan), linewidth=2.0, **look)
         keep_off_strip(thin, axes, plot_axis)
         keep_off_strip(handles[-1], axes, plot_axis)
-        if plot_axis.has_missing:
-            left, right = plot_axis.strip
-            place = left + (0.4 + 0.5 * j / max(len(curves.looks) - 1, 1)) * (right - left)
-            axes.plot([place], [curves.missing[j]], color=look["color"], marker="D", markersize=3.5, zorder=3)
+        dots: dict[str, Any] = {"color": look["color"], "linestyle": "", "markersize": 3.5, "zorder": 3}
+        axes.plot(plot_axis.positions[loose], curves.values[loose, j], marker="o", **dots)
+        for (left, right), values in zip(plot_axis.slots, curves.apart, strict=True):
+            place = left + (0.5 + 0.5 * (j - (count - 1) / 2) / count) * (right - left)
+            axes.plot([place], [values[j]], marker="D", **dots)
     return handles
 
 

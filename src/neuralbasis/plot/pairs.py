@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..explain import explain_global
-from .canvas import COLOURS, GREY, add_legend, choose_width, fade, open_canvas, plain
+from ..explain import TermView, explain_global
+from .canvas import COLOURS, GREY, add_legend, choose_width, fade, open_canvas, plain, wrap_name
 from .legends import join_notes, note_hatches
 from .maps import Map, draw_contours, finish_map, make_map
-from .pair_curves import find_side, make_pair_curves
+from .pair_curves import find_side, list_column_masses, make_pair_curves
 from .panels import Panel, PanelLayout, choose_layout, draw_panels
 from .scale import choose_class, choose_scale, find_pair
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_COLOURS = 6  # classes with a colour; the others are grey
-TOTAL_NOTE = " and their main effects"
+TOTAL_NOTE = "with the main effects of both columns"
 
 
 def slices(
@@ -55,6 +55,10 @@ def slices(
     total : whether to add the main effects of the two columns, as if their errors were independent
     path, scale, width : see `shapes`
 
+    Returns
+    -------
+    matplotlib.figure.Figure
+
     Examples
     --------
     >>> import numpy as np
@@ -69,9 +73,9 @@ def slices(
     term = find_pair(explanation, pair, total)
     side = find_side(term, along)
     drawn = choose_scale(explanation, choose_class(explanation, term, label), scale)
-    curves = make_pair_curves(drawn.apply(term), side, levels, drawn.is_multiclass)
-    title = plain(term.name, 50) + TOTAL_NOTE * bool(total) + drawn.class_note
+    curves = make_pair_curves(drawn.apply(term), side, levels, drawn)
     layout = PanelLayout(1, 5.0) if width is None else choose_layout(1, width)
+    title = _write_title(term, total, layout.panel) + drawn.class_note
     with open_canvas(path) as figure:
         draw_panels(figure, [[Panel(title, curves)]], drawn, True, layout, "")
     return figure
@@ -96,6 +100,19 @@ def push(
     pair : its name ("age & income"), its index, or a tuple of columns
     total : whether to add the main effects of the two columns
     path, width : see `shapes`
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from neuralbasis import NeuralBasisClassifier, plot
+    >>> X, kind = np.eye(3)[np.arange(90) % 3], np.array(["cardinal", "creeper", "heron"])[np.arange(90) % 3]
+    >>> model = NeuralBasisClassifier(feature_names=["red", "striped", "long"], interactions=[(0, 1)], max_steps=20)
+    >>> plot.push(model.fit(X, kind), "red & striped").axes[0].get_xlabel()
+    'red'
     """
     explanation = explain_global(model)
     if explanation.classes is None:
@@ -104,12 +121,17 @@ def push(
     with open_canvas(path) as figure:
         figure.set_size_inches(inches := choose_width(width, 4.6), max(0.75 * inches, 2.0))
         axes = figure.subplots()
-        panel = make_map(term, push_strength(term.scores))
+        panel = make_map(term, push_strength(term.scores), masses=list_column_masses(explanation, term))
         handles, names = _draw_push(axes, panel, explanation.classes)
-        axes.set_title(plain(term.name, 50) + TOTAL_NOTE * bool(total))
+        axes.set_title(_write_title(term, total, 0.8 * inches))
         if handles:
             add_legend(figure, handles, names, join_notes(figure, ["favours", *note_hatches([panel])]))
     return figure
+
+
+def _write_title(term: TermView, total: bool, inches: float) -> str:
+    """The name of a pair, wrapped to the width of a panel."""
+    return wrap_name(term.name, inches) + ("\n" + TOTAL_NOTE) * bool(total)
 
 
 def push_strength(scores: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ with a heat map, a triple is a row of heat maps. Curves come before maps. Every 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..explain import GlobalExplanation, TermView, explain_global
@@ -27,8 +27,9 @@ from .canvas import (
 )
 from .curves import Curve, choose_limits, draw_background, draw_marks, make_curve, set_limits
 from .legends import Content, explain_panels
-from .maps import Map, add_colour_bar, draw_map, make_maps
-from .pair_curves import PairCurves, draw_pair_curves, find_side, label_curves, make_pair_curves
+from .maps import BAR_ROOM, Map, add_colour_bar, draw_map, make_maps
+from .pair_curves import PairCurves, draw_pair_curves, find_side, label_curves, list_column_masses, make_pair_curves
+from .plot_axis import measure_names
 from .scale import Scale, add_mains, choose_scale, find_clear_cells
 
 if TYPE_CHECKING:
@@ -59,19 +60,19 @@ def shapes(
     """Draw the strongest terms, one panel each.
 
     A main effect is a thick line. The darker band contains each value with 95 % confidence, the lighter band contains
-    the whole curve. A term without a clear effect is grey, and its title says so. Whole numbers are steps, and levels
+    the whole curve. A term without a clear effect is grey, and its title says so. Few whole numbers are steps. Levels
     are bars labelled with the number of their rows: the strongest ones, sorted by effect. The background is darker
-    where there are more training rows, by the same scale in every panel. A diamond in a strip at the left shows the
-    missing value, if training rows have one. Long tails are cut to the central 99 % of the rows, which is noted below
-    the x axis.
+    where there are more training rows, by the same scale in every panel. Diamonds in a strip at the left show the
+    missing value and special codes such as −9, with their shares of the rows. Long tails are cut to the central 99 % of
+    the rows, which is noted below the x axis.
 
     A pair is drawn as curves of one column at values of the other, which include the main effects of both columns;
     markers with error bars replace them if both have levels. With `pairs="map"`, it is a heat map without main effects,
     pale where its 95 % band contains 0 and hatched where no training row is near. With several classes, a pair is drawn
     for the class for which it is strongest. A triple is a row of heat maps.
 
-    A model without evidence has a faint line for each member instead of the bands. With many classes, a band of one
-    standard deviation over the members replaces these lines.
+    A model without evidence has a faint line for each member instead of the bands. More than three classes have lines
+    without bands: `by_class` draws a panel with bands for each class.
 
     Parameters
     ----------
@@ -86,6 +87,10 @@ def shapes(
     share_y : whether all panels share one scale, which shows how strong they are compared with each other
     pairs : "curves", or "map": a heat map of the pair without the main effects
     width : width of the figure in inches: 3.3 for a column of a paper, 6.9 for a page; None fits the panels
+
+    Returns
+    -------
+    matplotlib.figure.Figure
 
     Examples
     --------
@@ -124,6 +129,18 @@ def shape(
     model : AdditiveModel, fitted estimator or GlobalExplanation
     term : its name ("age", "age & income"), its index, or a tuple of columns
     path, classes, scale, reference, pairs, width : see `shapes`
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> from neuralbasis import NeuralBasisRegressor, plot
+    >>> table = {"size": [1.0, 2.0, 3.0, 4.0] * 9, "colour": ["red", "blue"] * 18}
+    >>> model = NeuralBasisRegressor(max_steps=20, interactions=0).fit(table, table["size"])
+    >>> len(plot.shape(model, "size").axes)
+    1
     """
     explanation = explain_global(model)
     chosen, drawn = explanation.find(term), choose_scale(explanation, classes, scale, reference)
@@ -150,6 +167,18 @@ def grid(
     model : AdditiveModel, fitted estimator or GlobalExplanation
     n : maximum number of terms; the title counts the terms that are left out
     path, classes, scale, share_y, pairs, width : see `shapes`
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> from neuralbasis import NeuralBasisRegressor, plot
+    >>> table = {"size": [1.0, 2.0, 3.0, 4.0] * 9, "colour": ["red", "blue"] * 18}
+    >>> model = NeuralBasisRegressor(max_steps=20, interactions=0).fit(table, table["size"])
+    >>> len(plot.grid(model).axes)
+    2
     """
     explanation = explain_global(model)
     chosen = explanation.top(check_count(n))
@@ -177,6 +206,20 @@ def by_class(
     term : its name, its index, or a tuple of columns
     reference : label of a class that the others are compared with; it has no panel
     path, classes, scale, pairs, width : see `shapes`
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from neuralbasis import NeuralBasisClassifier, plot
+    >>> X, kind = np.eye(3)[np.arange(90) % 3], np.array(["cardinal", "creeper", "heron"])[np.arange(90) % 3]
+    >>> model = NeuralBasisClassifier(feature_names=["red", "striped", "long"], max_steps=20, interactions=0)
+    >>> _ = model.fit(X, kind)
+    >>> len(plot.by_class(model, "red").axes)
+    3
     """
     explanation = explain_global(model)
     chosen, drawn = explanation.find(term), choose_scale(explanation, classes, scale, reference)
@@ -238,9 +281,9 @@ def make_panels(term: TermView, scale: Scale, pairs: str, inches: float) -> list
     if len(term.columns) == 2 and pairs == "curves":
         total = scale.apply(add_mains(scale.explanation.model, term))
         count = N_CURVES if inches > NARROW_PANEL else N_CURVES - 1
-        return [Panel(whose, make_pair_curves(total, find_side(term, None), count, scale.is_multiclass))]
-    scaled = scale.apply(term)
-    maps = make_maps(term, scaled.mean[..., 0] - scaled.base[0], N_SLICES, find_clear_cells(scaled))
+        return [Panel(whose, make_pair_curves(total, find_side(term, None), count, scale))]
+    scaled, masses = scale.apply(term), list_column_masses(scale.explanation, term)
+    maps = make_maps(term, scaled.mean[..., 0] - scaled.base[0], N_SLICES, find_clear_cells(scaled), masses)
     return [Panel(", ".join(filter(None, [text, whose])), content) for text, content in maps]
 
 
@@ -312,7 +355,7 @@ def draw_block(
         for row, column, panel in places
     ]
     if curves := [(axes, content) for axes, content in drawn if not isinstance(content, Map)]:
-        _draw_curves(curves, units[0], share_y)
+        _draw_curves(curves, units[0], share_y, _measure_columns(drawn))
     if maps := [(axes, content) for axes, content in drawn if isinstance(content, Map)]:
         _draw_maps(part, maps, units[1], share_y)
     return [axes for axes, _ in drawn]
@@ -331,16 +374,20 @@ def place_panels(groups: Sequence[Sequence[Panel]], across: int) -> list[tuple[i
     return places
 
 
-def _draw_curves(panels: Sequence[tuple[Axes, Curve | PairCurves]], unit: str, share_y: bool) -> None:
+def _draw_curves(
+    panels: Sequence[tuple[Axes, Curve | PairCurves]], unit: str, share_y: bool, taken: Mapping[int, float]
+) -> None:
     shared, rows = choose_limits(content for _, content in panels), set()
+    flipped = {_find_column(axes) for axes, content in panels if content.is_flipped}
     for axes, content in panels:
         set_limits(axes, content, shared if share_y else choose_limits([content]))
+        room = taken[_find_column(axes)]
         if isinstance(content, Curve):
-            draw_background(axes, content)
+            draw_background(axes, content, room)
             draw_marks(axes, content)
             note = content.plot_axis.note
         else:
-            note = draw_pair(axes, content)
+            note = draw_pair(axes, content, room)
         row = axes.get_subplotspec().rowspan.start  # type: ignore[union-attr]
         if content.is_flipped:
             _finish_bars(axes, content, unit, note)
@@ -351,26 +398,42 @@ def _draw_curves(panels: Sequence[tuple[Axes, Curve | PairCurves]], unit: str, s
             rows.add(row)
         elif share_y:
             axes.tick_params(labelleft=False)
-    if any(content.is_flipped for _, content in panels):
-        for axes, _ in panels:  # the names of levels take room from all panels above and below them
+    for axes, _ in panels:
+        if _find_column(axes) in flipped:
             align_title(axes)
+
+
+def _measure_columns(panels: Sequence[tuple[Axes, Content]]) -> dict[int, float]:
+    """For each column of panels, the room in inches that names take from all panels above and below them."""
+    found: dict[int, float] = {}
+    for axes, content in panels:
+        column = _find_column(axes)
+        if isinstance(content, Map):
+            room = measure_names(content.plot_axes[1]) + BAR_ROOM
+        else:
+            room = measure_names(content.plot_axis)
+        found[column] = max(found.get(column, 0.0), room)
+    return found
+
+
+def _find_column(axes: Axes) -> int:
+    return axes.get_subplotspec().colspan.start  # type: ignore[union-attr]
 
 
 def _finish_bars(axes: Axes, content: Curve | PairCurves, unit: str, note: str) -> None:
     """Labels of a panel whose levels are listed from top to bottom."""
-    letters = max(map(len, content.plot_axis.labels or [""]))
-    inches = max(0.8, axes_inches(axes, "x") - letters / CHARS_PER_INCH)
-    axes.set_xlabel("\n".join(wrap_lines(unit, max(12, int(1.2 * CHARS_PER_INCH * inches)))))
+    inches = max(0.8, axes_inches(axes, "x") - measure_names(content.plot_axis) / 2)  # the final layout is larger
+    axes.set_xlabel("\n".join(wrap_lines(unit, max(12, int(1.3 * CHARS_PER_INCH * inches)))))
     axes.locator_params(axis="x", nbins=max(2, min(5, int(1.8 * inches))))
     if note:
         label_axis(axes, "y", note)
 
 
-def draw_pair(axes: Axes, content: PairCurves) -> str:
-    """Draw the curves of a pair; returns the label of the column along them."""
+def draw_pair(axes: Axes, content: PairCurves, taken: float) -> str:
+    """Draw the curves of a pair; returns the label of the column along them. For `taken` see `draw_plot_axis`."""
     along, across = content.names_of_columns
-    handles = draw_pair_curves(axes, content)
-    label_curves(axes, handles, content.names, plain(across, 30), axes_inches(axes, "x"))
+    handles = draw_pair_curves(axes, content, taken)
+    label_curves(axes, handles, content.names, plain(across, 30), max(0.8, axes_inches(axes, "x") - taken))
     note = content.plot_axis.note
     return plain(along, 30) + (f" ({note})" if note else "")
 

@@ -68,6 +68,10 @@ def class_shapes(
     label, X, n, pictures : see `explain.explain_class`; omit them for a ClassExplanation
     path, width : see `shapes`
 
+    Returns
+    -------
+    matplotlib.figure.Figure
+
     Examples
     --------
     >>> import numpy as np
@@ -165,6 +169,19 @@ def picture(
     explained : PictureExplanation, AdditiveModel or fitted estimator
     row, picture, heat, n, label : see `explain.explain_picture`; omit them for a PictureExplanation
     path, width : see `shapes`
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from neuralbasis import NeuralBasisRegressor, plot
+    >>> X = np.linspace(0, 1, 60)[:, None]
+    >>> model = NeuralBasisRegressor(feature_names=["red"], max_steps=20).fit(X, X[:, 0])
+    >>> type(plot.picture(model, {"red": 0.9}, np.zeros((8, 8)), {"red": [[0.1, 0.9]]})).__name__
+    'NotebookFigure'
     """
     found = explained
     if not isinstance(explained, PictureExplanation):

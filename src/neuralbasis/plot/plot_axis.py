@@ -1,7 +1,8 @@
 """One axis of a plot: which cells of a table are drawn, at which positions, with which labels.
 
 A continuous column is drawn in raw units, each knot at its value. A column of whole numbers is drawn in steps of width
-1. Long tails are cut. Missing values of training rows and special codes (−9, 99999) are drawn in a strip at the left.
+1. Long tails are cut. Missing values of training rows and special codes (−9, 99999) are drawn in a strip at the left,
+and their ticks have their shares of the rows.
 A value without training rows beside it is not joined to others. Levels are drawn at 0, 1, 2, …: on a map the most
 frequent ones, in the order of the axis; as bars those with the strongest effects, sorted by effect unless they have an
 order of their own, and the missing value after them.
@@ -10,24 +11,25 @@ order of their own, and the missing value after them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from ..encoding.axis import Axis
 from ..explain.point_masses import PointMass
-from .canvas import CHARS_PER_INCH, axes_inches, format_value, plain
+from .canvas import CHARS_PER_INCH, GREY, axes_inches, format_value, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MAX_LEVELS = 12
-FEW_KNOTS = 30  # up to this many knots, each one is marked with a dot
-MAX_STEPS = 60  # up to this many whole numbers are drawn as steps
+FEW_KNOTS = 30  # up to this many knots, each one is marked with a dot, and whole numbers are drawn as steps
 TAIL = 0.005  # share of the rows that is cut at each end of a long-tailed column
-STRIP, SLOT = 0.16, 0.1  # width of the strip, and of each value in it, as shares of the range
+SLANTED: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+LINE = 0.14  # inches between names above each other
+STRIP, SLOT = 0.16, 0.13  # width of the strip, and of each value in it, as shares of the range
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,13 +46,18 @@ class PlotAxis:
     has_missing: bool = False  # whether training rows have missing values
     codes: tuple[tuple[int, float], ...] = ()  # cells and values of special codes
     loose: tuple[int, ...] = ()  # indices of positions that are not joined to their neighbours
+    shares: tuple[float, ...] = ()  # of the training weight, for each cell in the strip
 
     @property
     def apart(self) -> list[tuple[int, str]]:
         """Cells that are drawn in the strip, and their names."""
-        return [(0, "missing")] * self.has_missing + [
-            (cell, format_value(value).replace("-", "−")) for cell, value in self.codes
-        ]
+        codes = [(cell, format_value(value).replace("-", "−")) for cell, value in self.codes]
+        return [(0, "missing")] * self.has_missing + codes
+
+    @property
+    def start(self) -> float:
+        """The left end, with the strip."""
+        return self.strip[0] if self.apart else self.low
 
     @property
     def strip(self) -> tuple[float, float]:
@@ -65,24 +72,23 @@ class PlotAxis:
 
     def polyline(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Values (P, …) of the cells -> positions (Q,) and values (Q, …) of the line that shows them."""
-        if not self.is_stepped:
-            gaps = sorted({at for index in self.loose for at in (index, index + 1) if 0 < at < len(self.positions)})
-            return (
-                (np.insert(self.positions, gaps, np.nan), np.insert(values, gaps, np.nan, 0))
-                if gaps
-                else (self.positions, values)
-            )
-        return np.repeat(self.positions, 2) + np.tile([-0.5, 0.5], len(self.positions)), np.repeat(values, 2, axis=0)
+        at = self.positions
+        if self.is_stepped:
+            return np.repeat(at, 2) + np.tile([-0.5, 0.5], len(at)), np.repeat(values, 2, axis=0)
+        gaps = sorted({place for index in self.loose for place in (index, index + 1) if 0 < place < len(at)})
+        return (np.insert(at, gaps, np.nan), np.insert(values, gaps, np.nan, 0)) if gaps else (at, values)
 
 
 def make_plot_axis(axis: Axis, weights: np.ndarray, masses: Sequence[PointMass] = ()) -> PlotAxis:
     """Choose the drawn part of an axis from its training weight (cells,)."""
     inner, has_missing = weights[1:-1], bool(weights[0] > 0)
     if axis.levels is None:
-        return _make_continuous_axis(axis.knots, inner, has_missing, masses)
-    kept = np.sort(np.argsort(-inner, kind="stable")[:MAX_LEVELS])
-    names, cells = _name_levels(axis, kept, weights, 16)
-    return _make_level_axis(names, cells, len(inner), has_missing)
+        plot_axis = _make_continuous_axis(axis.knots, inner, has_missing, masses)
+    else:
+        kept = np.sort(np.argsort(-inner, kind="stable")[:MAX_LEVELS])
+        names, cells = _name_levels(axis, kept, weights, 16)
+        plot_axis = _make_level_axis(names, cells, len(inner), has_missing)
+    return replace(plot_axis, shares=tuple(float(weights[cell] / weights.sum()) for cell, _ in plot_axis.apart))
 
 
 def make_bar_axis(axis: Axis, weights: np.ndarray, values: np.ndarray) -> PlotAxis:
@@ -120,8 +126,8 @@ def _make_continuous_axis(
     knots, weights = knots[cells - 1], weights[cells - 1]
     loose = tuple(int(np.searchsorted(cells, mass.cell)) for mass in masses if not (mass.is_apart or mass.is_joined))
     low, high = _choose_range(knots, weights)
-    note = f"central {1 - 2 * TAIL:.0%} of rows" if low > knots[0] or high < knots[-1] else ""
-    is_stepped = 2 <= len(knots) <= MAX_STEPS and bool((knots == np.rint(knots)).all())
+    note = f"central {100 * (1 - 2 * TAIL):.0f} % of rows" if low > knots[0] or high < knots[-1] else ""
+    is_stepped = 2 <= len(knots) <= FEW_KNOTS and bool((knots == np.rint(knots)).all())
     is_stepped = is_stepped and float(np.median(np.diff(knots))) == 1.0  # coarser axes of pairs leave out numbers
     margin = 0.03 * (high - low) or 0.5
     margin = max(margin, 0.6) if is_stepped else margin
@@ -175,8 +181,24 @@ def _format_count(weight: float) -> str:
     return f"{weight:,.0f}" if weight >= 10 or weight == round(weight) else f"{weight:.2g}"
 
 
-def draw_plot_axis(axes: Axes, plot_axis: PlotAxis, direction: Literal["x", "y"]) -> None:
-    """Set range and ticks; the names of levels are slanted if they would overlap."""
+def _format_share(share: float) -> str:
+    """
+    >>> _format_share(0.004), _format_share(0.174), _format_share(0.996)
+    ('< 1 %', '17 %', '> 99 %')
+    """
+    return "< 1 %" if share < 0.01 else "> 99 %" if share > 0.99 else f"{100 * share:.0f} %"
+
+
+def measure_names(plot_axis: PlotAxis) -> float:
+    """The room for names of levels beside a panel, in inches."""
+    return max(map(len, plot_axis.labels or [""])) / CHARS_PER_INCH
+
+
+def draw_plot_axis(axes: Axes, plot_axis: PlotAxis, direction: Literal["x", "y"], taken: float = 0.0) -> None:
+    """Set range and ticks; names of levels and of the strip are slanted if they would overlap.
+
+    `taken` is the room for names beside the panel, or beside a panel above or below it, in inches.
+    """
     axes.set(**{f"{direction}lim": (plot_axis.low, plot_axis.high)})
     line = axes.xaxis if direction == "x" else axes.yaxis
     labels, inches = plot_axis.labels, axes_inches(axes, direction)
@@ -189,7 +211,7 @@ def draw_plot_axis(axes: Axes, plot_axis: PlotAxis, direction: Literal["x", "y"]
         elif letters <= CHARS_PER_INCH * inches:
             line.set_ticks(np.arange(len(labels)), labels)
         else:
-            line.set_ticks(np.arange(len(labels)), labels, rotation=45, ha="right", rotation_mode="anchor")
+            line.set_ticks(np.arange(len(labels)), labels, **SLANTED)
     elif len(plot_axis.positions) <= 2:  # such as a flag with the values 0 and 1
         line.set_ticks(plot_axis.positions)
     else:
@@ -201,3 +223,28 @@ def draw_plot_axis(axes: Axes, plot_axis: PlotAxis, direction: Literal["x", "y"]
             line.set_ticks(ticks, [format_value(tick) for tick in ticks])
         else:
             line.set_ticks(ticks)
+    if plot_axis.apart:
+        _draw_strip_ticks(axes, plot_axis, direction, inches - taken)
+
+
+def _draw_strip_ticks(axes: Axes, plot_axis: PlotAxis, direction: Literal["x", "y"], inches: float) -> None:
+    """Minor ticks with the names of missing values and special codes, and their shares of the rows."""
+    line = axes.xaxis if direction == "x" else axes.yaxis
+    axes.set(**{f"{direction}lim": (plot_axis.start, plot_axis.high)})
+    shares = [_format_share(share) for share in plot_axis.shares]
+    names = [name for _, name in plot_axis.apart]
+    places = [(left + right) / 2 for left, right in plot_axis.slots]
+    scale = inches / (plot_axis.high - plot_axis.start)
+    width = scale * (plot_axis.slots[0][1] - plot_axis.slots[0][0])
+    letters = max(map(len, [*names, *shares]))
+    if direction == "x" and letters <= CHARS_PER_INCH * width + 1:  # the final layout is larger
+        line.set_ticks(places, [f"{name}\n{share}" for name, share in zip(names, shares, strict=True)], minor=True)
+    else:
+        texts = [f"{name}: {share}" for name, share in zip(names, shares, strict=True)]
+        line.set_ticks(places, texts, minor=True, **(SLANTED if direction == "x" else {}))
+    if direction == "y":  # names are above each other: the first tick of the range may be too near
+        ticks = list(zip(line.get_majorticklocs(), [text.get_text() for text in line.get_ticklabels()], strict=True))
+        ticks = [(tick, text) for tick, text in ticks if scale * (tick - places[-1]) > LINE]
+        line.set_ticks([tick for tick, _ in ticks], [text for _, text in ticks])
+    size = float(line.get_ticklabels()[0].get_fontsize()) if line.get_ticklabels() else 7.0
+    axes.tick_params(axis=direction, which="minor", length=0, labelsize=min(size, 7.0), labelcolor=GREY)

@@ -58,6 +58,10 @@ def write(
     transform : what was applied to the target before the fit: "log", "log1p", "log2", "log10" or "sqrt"; the page then
         shows predictions in the unit of the target, and y is the target itself
 
+    Returns
+    -------
+    Path
+
     Examples
     --------
     >>> import tempfile

@@ -43,10 +43,25 @@ def describe_accuracy(model: AdditiveModel, table: Columns, y: Any, transform: s
         raise ValueError(f"y must have one value for each of the {table.n_rows} rows of X; got shape {actual.shape}")
     predicted = inverse_link(model.link, model.scores(table))
     if model.classes is None:
-        found = _measure_regression(actual, invert_transform(transform, predicted))
+        values = invert_transform(transform, predicted)
+        check_unit(transform, actual, predicted, values)
+        found = _measure_regression(actual, values)
     else:
         found = _measure_classes(find_codes(model.classes, actual), predicted)
     return {"n": table.n_rows, **found, "measures": [[name, float(v)] for name, v in found["measures"].items()]}
+
+
+def check_unit(transform: str | None, actual: np.ndarray, scores: np.ndarray, values: np.ndarray) -> None:
+    """Refuse actual values that are closer to the transformed predictions (N,) than to the predictions (N,)."""
+    if transform is None or actual.dtype.kind not in "fiu":
+        return
+    known = np.isfinite(actual)
+    errors = [float(np.abs(actual - own)[known].sum()) for own in (scores, values)]
+    if errors[0] < 0.1 * errors[1]:
+        raise ValueError(
+            f"transform={transform!r} needs y in the unit of the target; got values near the {transform} of it: "
+            "pass y as it was before the transformation, or omit transform"
+        )
 
 
 def _measure_regression(y: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
@@ -63,21 +78,12 @@ def _measure_regression(y: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
         "RMSE": root_mean_squared_error(actual, predicted),
         "mean absolute error": mean_absolute_error(actual, predicted),
     }
-    constants = {
-        "RMSE": float(actual.std()),
-        "mean absolute error": float(np.abs(actual - np.median(actual)).mean()),
-    }
+    error = float(np.abs(actual - np.median(actual)).mean())
+    constants = {"RMSE": float(actual.std()), "mean absolute error": error}
     shown = np.random.default_rng(0).permutation(len(actual))[:MAX_POINTS]
     points = np.column_stack([predicted, actual - predicted])[shown]
-    return {
-        "measures": measures,
-        "constants": constants,
-        "bins": [_bin(predicted, actual)],
-        "points": points.tolist(),
-        "bars": None,
-        "rates": None,
-        "cells": None,
-    }
+    found = {"measures": measures, "constants": constants, "bins": [_bin(predicted, actual)]}
+    return found | {"points": points.tolist(), "bars": None, "rates": None, "cells": None}
 
 
 def _measure_classes(codes: np.ndarray, probability: np.ndarray) -> dict[str, Any]:
@@ -99,15 +105,10 @@ def _measure_classes(codes: np.ndarray, probability: np.ndarray) -> dict[str, An
         measures["AUROC"] = np.mean(areas)
     rates = is_class.mean(axis=0)
     present = rates[rates > 0]
-    return {
-        "measures": measures,
-        "constants": {"accuracy": float(rates.max()), "log loss": float(-(present * np.log(present)).sum())},
-        "bins": bins,
-        "points": None,
-        "bars": bars,
-        "rates": rates.tolist(),
-        "cells": _count_cells(codes, probability[:, 1]) if n_classes == 2 else None,
-    }
+    constants = {"accuracy": float(rates.max()), "log loss": float(-(present * np.log(present)).sum())}
+    cells = _count_cells(codes, probability[:, 1]) if n_classes == 2 else None
+    found = {"measures": measures, "constants": constants, "bins": bins, "points": None, "bars": bars}
+    return found | {"rates": rates.tolist(), "cells": cells}
 
 
 def _count_cells(codes: np.ndarray, probability: np.ndarray) -> dict[str, Any]:

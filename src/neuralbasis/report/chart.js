@@ -3,7 +3,7 @@
 // A chart of a term returns its scales and `move(positions)`, which moves the cursor.
 
 const MARGIN = { top: 10, right: 14, bottom: 26, left: 50 };
-const LETTER = 7; // pixels
+const LETTER = 7; // usual width in pixels
 const MAX_LEVEL_HEIGHT = 44;
 const MAX_MAP_LEVELS = 24;
 const SIDE_LETTERS = 12; // of a name beside a map
@@ -26,8 +26,8 @@ function openCursor(picture) {
 
 // The area of a chart: `foot` is for the title of the x axis, `side` for that of the y axis beside its tick labels.
 function placeArea(width, height, labels, foot = 0, side = 0) {
-  const { top, right, bottom, left } = MARGIN, letters = Math.max(0, ...labels.map((text) => text.length));
-  const room = Math.min(width / 2, Math.max(left, letters * LETTER + 12) + side);
+  const { top, right, bottom, left } = MARGIN, widest = Math.max(0, ...labels.map(measureText));
+  const room = Math.min(width / 2, Math.max(left, widest + 14) + side);
   return { left: room, right: width - right, top, bottom: height - bottom - foot };
 }
 
@@ -55,7 +55,7 @@ function drawTicks(picture, scale, y) {
   const reach = Math.abs(scale.to - scale.from), share = Math.floor(reach / scale.cells.length / LETTER);
   const ticks = scale.ticks(Math.max(3, Math.floor(reach / 70)), Math.max(MIN_LETTERS, share - 1)), placed = [];
   for (const [x, text, name] of ticks) {
-    const half = (text.length * LETTER) / 2 + 3;
+    const half = measureText(text) / 2 + 4;
     if (placed.some(([other, width]) => Math.abs(other - x) < half + width - 4)) continue;
     placed.push([x, half]);
     picture.append(drawText(x, y, text, "tick middle", name));
@@ -80,9 +80,8 @@ function drawLevels(box, term, output, limits, maxLevels) {
   };
   const area = { top: MARGIN.top, bottom: height - MARGIN.bottom, right: width - 58 }, scale = place(area);
   const names = scale.stops.map((cell) => nameCell(axis, cell));
-  const longest = Math.max(...names.map((name) => name.length));
-  const label = Math.min(longest * LETTER + 6, width * (width < 420 ? 0.36 : 0.42), 230);
-  const texts = shortenAll(names, Math.floor(label / LETTER));
+  const room = Math.min(width * (width < 420 ? 0.36 : 0.42), 230);
+  const texts = shortenAll(names, Math.floor(room / LETTER)), label = Math.max(...texts.map(measureText)) + 2;
   const x = scaleAcross({ left: label + 8, right: area.right }, limits);
   const band = Math.min(18, ((scale.to - scale.from) / scale.cells.length) * 0.7);
   for (const [value, text] of chooseTicks(...limits, Math.max(3, (area.right - label) / 60))) {

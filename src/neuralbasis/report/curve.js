@@ -9,7 +9,7 @@ const MIN_REACH = 0.01; // share of the range over which the rows of a knot are 
 // A main effect of a continuous column.
 function drawCurve(box, term, output, limits) {
   const { picture, width, height } = openChart(box), [axis] = term.axes, [masses] = term.masses;
-  const area = placeArea(width, height, listLabels(limits), measureShares(masses)), y = scaleUp(area, limits);
+  const area = placeArea(width, height, listLabels(limits), measureShares(masses, term.weights)), y = scaleUp(area, limits);
   const scale = new AxisScale(axis, term.weights, area.left, area.right, { masses });
   const inside = clipChart(picture, scale, height, `clip-${term.index}`);
   drawDensity(picture, scale, term.weights, masses, area);
@@ -88,20 +88,21 @@ function drawDensity(parent, scale, weights, masses, area) {
     parent.append(drawRect(x, area.bottom - tall, width, tall, look));
   };
   for (const [x, width, weight] of bars) draw(x, width, weight, "density");
-  const placed = [];
-  for (const { cell, share, isApart } of masses.filter((mass) => scale.stops.includes(mass.cell))) {
+  const placed = [], total = weights.reduce((sum, weight) => sum + weight, 0);
+  const strips = scale.strips.map(({ cell }) => cell), inner = scale.cells.filter((cell) => heavy.has(cell));
+  for (const cell of [...strips, ...inner]) {
     const x = scale.pixel(cell), tall = Math.max(1, height * Math.min(1, weights[cell] / largest));
     draw(x - 4, 8, weights[cell], "density mass");
-    const y = isApart ? area.bottom + 18 + SHARES_HEIGHT : area.bottom - tall - 4;
+    const y = strips.includes(cell) ? area.bottom + 18 + SHARES_HEIGHT : area.bottom - tall - 4;
     if (placed.some((other) => Math.abs(other - x) < SHARE_WIDTH)) continue;
     placed.push(x);
-    parent.append(drawText(x, y, share < 0.01 ? "< 1 %" : `${Math.round(100 * share)} %`, "tick middle"));
+    parent.append(drawText(x, y, writeRows(weights[cell] / total), "tick middle share"));
   }
 }
 
-// Height of the line below the axis that has the shares of special codes.
-function measureShares(masses) {
-  return masses.some((mass) => mass.isApart) ? SHARES_HEIGHT : 0;
+// Height of the line below the axis that has the shares of missing values and special codes.
+function measureShares(masses, weights) {
+  return weights[0] > 0 || masses.some((mass) => mass.isApart) ? SHARES_HEIGHT : 0;
 }
 
 // Even bins of the drawn range. The weight of a knot is spread half way to its neighbours, not over empty stretches.

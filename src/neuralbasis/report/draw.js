@@ -5,7 +5,7 @@
 const MAX_LEVELS = 12;
 const TAIL = 0.005; // share of the rows that is cut at each end of a long-tailed column
 const MIN_MISSING = 0.02; // share of the rows from which on the band of missing values is always inside a chart
-const STRIP = 34; // smallest width of the strip for missing values or for a special code, in pixels
+const STRIP = 40; // smallest width of the strip for missing values or for a special code, in pixels
 const STRIP_HEIGHT = 20; // of a strip on a vertical axis
 const MAX_STRIPS = 0.6; // share of an axis that strips may fill
 const MAX_COMPARED = 1000; // letters of a name that are compared with other names
@@ -33,6 +33,14 @@ function drawText(x, y, text, look, name = text) {
   const node = svg("text", { x, y, class: look }, text);
   if (name !== text) node.append(svg("title", {}, name));
   return node;
+}
+
+const ruler = document.createElement("canvas").getContext("2d");
+
+// Width of a text of a chart, in pixels.
+function measureText(text) {
+  ruler.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+  return ruler.measureText(text).width;
 }
 
 function drawRect(x, y, width, height, look) {
@@ -76,6 +84,25 @@ function writeValue(value) {
   const size = Math.abs(value);
   if (size >= 1e9 || (size < 1e-4 && size > 0)) return writePower(value, 4);
   return writeDigits(value, { maximumSignificantDigits: size >= 1e5 ? 9 : 6 });
+}
+
+// A value and its error with the same decimals: two digits of the error.
+function writeWithError(value, error) {
+  const places = 1 - Math.floor(Math.log10(error));
+  if (!(error > 0) || places > 5 || places < 0) return `${writeNumber(value)} ± ${writeNumber(error, 2)}`;
+  const write = (number) => writeDigits(number, { minimumFractionDigits: places, maximumFractionDigits: places });
+  return `${write(value)} ± ${write(error)}`;
+}
+
+// A share of the rows; a share that is neither none nor all is never written as such.
+function writeRows(share) {
+  if (share < 0.01) return "< 1 %";
+  return share > 0.99 && share < 1 ? "> 99 %" : `${Math.round(100 * share)} %`;
+}
+
+// A name in which a line may end after a joining mark.
+function breakName(name) {
+  return name.split(/(?<=[_./-])/).flatMap((part, i) => (i ? [html("wbr"), part] : [part]));
 }
 
 // A number shown in few digits; the element keeps the exact value.

@@ -53,7 +53,7 @@ function readModel() {
     term.hasRows = term.weights.some(Boolean);
     const error = (cell, k) => spread[1] + spread[2] * steps[spread[0] + cell * n + k];
     term.masses = (term.masses || term.axes.map(() => [])).map((own) => own.map(
-      ([cell, share, isApart, isJoined]) => ({ cell, share, isApart: Boolean(isApart), isJoined: Boolean(isJoined) })));
+      ([cell, isApart, isJoined]) => ({ cell, isApart: Boolean(isApart), isJoined: Boolean(isJoined) })));
     term.isTested = whole !== null; // whether standard errors and p-values are known
     term.each = (cell, k) => each * error(cell, k); // half width of the band for each value
     term.whole = whole ? (cell, k) => whole[k] * error(cell, k) : term.each; // of the band for the whole curve
@@ -155,9 +155,8 @@ function measureBands(model, row) {
 function findBand(model, scores, widths, output) {
   if (!widths || widths.every((width) => width === 0)) return null;
   if (!model.classes) return [-1, 1].map((side) => toTarget(model, scores[output] + side * widths[output]));
-  const isBinary = model.link === "logit", sign = isBinary && !output ? -1 : 1;
-  let odds = sign * scores[0], width = widths[0];
-  if (!isBinary) {
+  let [odds] = scores, [width] = widths; // of the second of two classes
+  if (model.link !== "logit") {
     const others = scores.map((score, k) => (k === output ? -Infinity : score)), top = Math.max(...others);
     const shares = others.map((score) => Math.exp(score - top)), total = shares.reduce((sum, one) => sum + one, 0);
     odds = scores[output] - top - Math.log(total);
@@ -213,15 +212,14 @@ function sumScores(model, contributions, rest) {
 
 // Lower and upper bound of the actual value, or null: the score plus a quantile of the residuals, linear between the
 // centres of the regions and constant outside. With two classes, bounds of the probability of class `winner`.
-function findBounds(model, score, winner) {
+function findBounds(model, score) {
   if (!model.interval) return null;
   const { centres, quantiles } = model.interval, last = centres.length - 1;
   const position = findPosition({ knots: centres, count: centres.length }, score) - 1;
   const left = Math.floor(position), share = position - left, right = Math.min(left + 1, last);
   const bounds = quantiles.map((own) => score + (1 - share) * own[left] + share * own[right]);
   if (!model.classes) return bounds.map((bound) => toTarget(model, bound));
-  const found = bounds.map((bound) => findProbabilities(model, [bound])[winner]);
-  return winner ? found : found.reverse();
+  return bounds.map((bound) => findProbabilities(model, [bound])[1]);
 }
 
 // Probabilities of all classes, or null for a regression.

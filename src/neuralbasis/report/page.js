@@ -5,7 +5,7 @@ const MAX_PRINTED = 200; // charts
 
 const model = readModel();
 model.rates = model.accuracy?.rates;
-const state = { output: 0, query: "", sort: "importance", sameScale: false, order: [], row: 0, values: [], rest: null };
+const state = { output: 0, query: "", sort: "importance", sameScale: false, order: [], row: 0, rowClass: "", values: [], rest: null };
 
 function find(id) {
   return document.getElementById(id);
@@ -23,17 +23,17 @@ function findEffect(term) {
 function writeImportance(term) {
   const errors = term.importanceErrors || (model.outputs.length === 1 ? [term.importanceSpread] : []);
   const error = errors[state.output] ?? null;
-  return writeNumber(strength(term)) + (error === null ? "" : ` ± ${writeNumber(error, 2)}`);
+  return error === null ? writeNumber(strength(term)) : writeWithError(strength(term), error);
 }
 
 function plural(count, noun) {
   return `${writeDigits(count, {})} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-function nameScore() {
+function nameScore(output = state.output) {
   if (model.link === "logit") return `log odds of ${model.classes[1]}`;
-  if (model.classes) return `score of ${model.outputs[state.output]}`;
-  return model.outputs.length > 1 ? `prediction ${model.outputs[state.output]}` : "prediction";
+  if (model.classes) return `score of ${model.outputs[output]}`;
+  return model.outputs.length > 1 ? `prediction ${model.outputs[output]}` : "prediction";
 }
 
 // The row whose score is the intercept: in a wide model, terms are 0 where a value is absent; otherwise, on average.
@@ -223,6 +223,7 @@ function chooseOutput(output) {
 function hideEmptySections() {
   const has = {
     accuracy: Boolean(model.accuracy), cells: Boolean(model.accuracy?.cells), files: canScore(), rows: Boolean(model.rows), outputs: model.outputs.length > 1,
+    scores: Boolean(model.classes) && model.outputs.length > 1,
     interval: Boolean(model.interval),
     classes: Boolean(model.evidence?.classes.length), pictures: Boolean(model.evidence?.pictures.length),
   };
@@ -232,7 +233,10 @@ function hideEmptySections() {
 function listen() {
   const on = (id, event, act) => find(id).addEventListener(event, ({ target }) => act(target));
   find("output").replaceChildren(...model.outputs.map((name, k) => html("option", { value: k }, shorten(name, 60))));
-  on("output", "change", (select) => chooseOutput(Number(select.value)));
+  on("output", "change", (select) => {
+    find("row-class").value = state.rowClass = select.value;
+    chooseOutput(Number(select.value));
+  });
   on("search", "input", (input) => {
     state.query = input.value;
     filterTerms();

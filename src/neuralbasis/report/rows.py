@@ -34,16 +34,8 @@ def describe_rows(
     for (index, reason), values, others, label in zip(rows, shown, rest, actual, strict=True):
         numbers = [_number(axis, value) for axis, value in zip(small.encoder.axes, values, strict=True)]
         unseen = {c: values[c] for c, axis in enumerate(small.encoder.axes) if axis.is_level and numbers[c] == -1.0}
-        described.append(
-            {
-                "index": index,
-                "reason": reason,
-                "values": numbers,
-                "unseen": unseen,
-                "rest": others,
-                "actual": label,
-            }
-        )
+        found_row = {"index": index, "reason": reason, "values": numbers, "unseen": unseen}
+        described.append(found_row | {"rest": others, "actual": label})
     return described
 
 

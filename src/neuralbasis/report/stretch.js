@@ -35,25 +35,28 @@ function sortRange(a, b) {
   return [Math.min(a, b), Math.max(a, b)];
 }
 
-// A position of the curve itself: special codes are no part of a stretch.
+// The nearest value of the curve itself: special codes are no part of a stretch.
 function keepInside({ chart }, position) {
   const { cells } = chart.scales[0];
-  return Math.min(Math.max(position, cells[0]), cells[cells.length - 1]);
+  return Math.min(Math.max(Math.round(position), cells[0]), cells[cells.length - 1]);
 }
 
-// The stretch, and the straight line that would remain of the curve without its rows.
+// The stretch, and the line between the values beside it, which would remain of the curve without its rows.
 function drawStretch(scale, [low, high], read, area) {
-  const [from, to] = [scale.pixel(low), scale.pixel(high)];
+  const [from, to] = [scale.pixel(low), scale.pixel(high)], { cells } = scale, last = cells[cells.length - 1];
   const ground = drawRect(from, area.top, to - from, area.bottom - area.top, "row");
-  return [ground, drawLine(from, read(low), to, read(high), "without")];
+  const before = low > cells[0] ? low - 1 : null, after = high < last ? high + 1 : null;
+  if (before === null && after === null) return [ground];
+  const [left, right] = [before ?? low, after ?? high].map((cell) => scale.pixel(cell));
+  return [ground, drawLine(left, read(before ?? after), right, read(after ?? before), "without")];
 }
 
 // The rows of a stretch, their outcomes, and the curve with its band, as text.
 function describeStretch(term, [low, high], output) {
-  const [axis] = term.axes, cells = listStretch(low, high);
+  const [axis] = term.axes, cells = Array.from({ length: high - low + 1 }, (_, i) => low + i);
   const rows = cells.reduce((sum, cell) => sum + term.weights[cell], 0);
   const read = (position) => lookUp(term.score, findCorners(term, [position]), output);
-  const scores = [low, ...cells, high].map(read), width = Math.max(...[low, ...cells, high].map((position) => (
+  const scores = cells.map(read), width = Math.max(...cells.map((position) => (
     lookUp(term.each, findCorners(term, [position]), output))));
   const ends = [Math.min(...scores), Math.max(...scores)].map((score) => writeFigure(score, writeSigned(score)));
   const level = term.isTested ? `${model.words.level} ` : "";
@@ -61,15 +64,8 @@ function describeStretch(term, [low, high], output) {
   return [
     `${shorten(axis.name, 30)} ${nameCell(axis, low)} to ${nameCell(axis, high)}: `,
     `${plural(Number(rows.toPrecision(4)), "training row")}${describeOutcomes(term, cells, output)}. Curve from `, ends[0], " to ", ends[1],
-    `${band}. Dashed: the line between both ends, as if these rows were absent.`,
+    `${band}. Dashed: between the values beside them, as if these rows were absent.`,
   ];
-}
-
-// The knots in a stretch; a stretch between two knots has the rows of the nearer one.
-function listStretch(low, high) {
-  const first = Math.ceil(low), last = Math.floor(high);
-  if (first > last) return [Math.round((low + high) / 2)];
-  return Array.from({ length: last - first + 1 }, (_, i) => first + i);
 }
 
 // The mean outcome of the rows given to the page in some cells of a main effect, beside their mean prediction.

@@ -15,7 +15,7 @@ import numpy as np
 from ..data.columns import level_text
 from ..encoding.axis import Axis
 from ..explain import GlobalExplanation, TermView, bands
-from ..explain.point_masses import PointMass, carry_point_masses, point_masses
+from ..explain.point_masses import PointMass, list_point_masses, point_masses
 from ..explain.sentences import describe_outputs
 from ..model.additive_model import AdditiveModel
 from ..model.shapes import LEVEL, QUANTILE, TiedShape
@@ -100,7 +100,7 @@ def describe_model(
         {
             **describe_term(view, shape.term, own, keep, pack),
             "warning": bands.describe_concurvity(view, model.encoder.names),
-            "masses": _describe_masses(view, mains),
+            "masses": _describe_masses(list_point_masses(view, mains)),
             "sentences": describe_outputs(view) if has_sentences else None,
         }
         for view, shape, own, keep in zip(explanation.terms, model.shapes, indices, keeps, strict=True)
@@ -178,13 +178,9 @@ def describe_term(
     }
 
 
-def _describe_masses(view: TermView, mains: Mapping[str, Sequence[PointMass]]) -> list[list[list[float]]]:
-    """For each column: cell, share of the rows, and whether a mass is apart and joined."""
-    found = [
-        carry_point_masses(mains[name], view, side) if name in mains else point_masses(view, side)
-        for side, name in enumerate(view.columns)
-    ]
-    return [[[mass.cell, mass.share, int(mass.is_apart), int(mass.is_joined)] for mass in own] for own in found]
+def _describe_masses(masses: Sequence[Sequence[PointMass]]) -> list[list[list[int]]]:
+    """For each column: cell, and whether a mass is apart and joined."""
+    return [[[mass.cell, int(mass.is_apart), int(mass.is_joined)] for mass in own] for own in masses]
 
 
 def _describe_evidence(view: TermView) -> dict[str, Any]:

@@ -162,7 +162,7 @@ function openCard(term, card) {
   const sentence = html("p", { class: "sentence" }), readout = html("p", { class: "readout" });
   const extra = html("div", { class: "extra" });
   const effect = html("p", { class: "effect" }), warning = html("p", { class: "warning" }, term.warning);
-  card.append(html("header", {}, html("h3", { title: term.name }, term.name), figure), effect, warning);
+  card.append(html("header", {}, html("h3", { title: term.name }, ...breakName(term.name)), figure), effect, warning);
   card.append(box, sentence, readout, extra);
   view.legend = term.axes.length > 1 ? addLegend(extra, view) : () => {};
   card.redraw = () => {
@@ -228,8 +228,10 @@ function describeRows(term, positions) {
     if (left !== position && isFar(left) && isFar(left + 1)) {
       return `no training rows between ${nameCell(axis, left)} and ${nameCell(axis, left + 1)}`;
     }
-    const mass = term.masses[0].find(({ cell }) => cell === position);
-    if (mass) return `${rows(weight)} with this value (${writeNumber(100 * mass.share, 2)} %)${outcomes()}`;
+    if (term.masses[0].some(({ cell }) => cell === position)) {
+      const total = term.weights.reduce((sum, one) => sum + one, 0);
+      return `${rows(weight)} with this value (${writeRows(weight / total)})${outcomes()}`;
+    }
   }
   if (!(weight > 0)) return "no training rows here";
   if (isMain && (axis.levels || position === 0)) return `${rows(weight)}${outcomes()}`;

@@ -79,7 +79,7 @@ function measureTotal(term, output) {
 
 function drawTotal(box, term, output, limits) {
   const { picture, width, height } = openChart(box), total = openTotal(term), { axis, masses, weights, cells } = total;
-  const area = placeArea(width, height, listLabels(limits), 18 + measureShares(masses)), y = scaleUp(area, limits);
+  const area = placeArea(width, height, listLabels(limits), 18 + measureShares(masses, weights)), y = scaleUp(area, limits);
   const scale = new AxisScale(axis, weights, area.left, area.right, { masses });
   const inside = clipChart(picture, scale, height, `clip-total-${term.index}`), runs = splitCells(scale, masses);
   const read = (place, cell) => y(readTotal(term, total, place, cell, output));

@@ -10,23 +10,25 @@ let places = null; // [terms with their own bar, other terms]
 
 function predictRow({ values, rest }) {
   const contributions = contribute(model, values), scores = sumScores(model, contributions, rest);
-  const winner = findWinner(model, scores), output = model.classes ? winner : state.output;
+  // The probability and its band are those of the second of two classes, whose log odds the terms add up to.
+  const winner = findWinner(model, scores), shown = model.link === "logit" ? 1 : winner;
+  const output = model.classes ? shown : state.output;
   const band = findBand(model, scores, measureBands(model, values), output);
-  return { contributions, scores, probabilities: findProbabilities(model, scores), winner, band, values };
+  return { contributions, scores, probabilities: findProbabilities(model, scores), winner, shown, band, values };
 }
 
 // The strongest contributions and the sum of the others: [name, values, contribution, link].
-function listContributions([shown, others], contributions, { values, rest, unseen = {} }) {
-  const size = (term) => contributions[term.index][state.output];
+function listContributions([shown, others], contributions, { values, rest, unseen = {} }, output = state.output) {
+  const size = (term) => contributions[term.index][output];
   const note = (term) => writeValues(term, values, unseen) + (isEmpty(term, values) ? " · no training rows here" : "");
   const list = shown.map((term) => [term.name, note(term), size(term), `#term-${term.index}`]);
-  const count = others.length + model.hidden, start = rest ? rest[state.output] : 0;
+  const count = others.length + model.hidden, start = rest ? rest[output] : 0;
   if (!count) return list;
   return [...list, [plural(count, "other term"), "", others.reduce((sum, term) => sum + size(term), start), null]];
 }
 
-function splitTerms(contributions) {
-  const size = (term) => Math.abs(contributions[term.index][state.output]);
+function splitTerms(contributions, output = state.output) {
+  const size = (term) => Math.abs(contributions[term.index][output]);
   const order = [...model.terms].sort((a, b) => size(b) - size(a) || a.index - b.index);
   return [order.slice(0, N_BARS), order.slice(N_BARS)];
 }
@@ -43,8 +45,8 @@ function writeCell(column, value, unseen) {
 }
 
 // The prediction with its band and interval, and values outside the training data.
-function describeVerdict({ scores, probabilities, winner, band, values }) {
-  const score = scores[state.output], soft = (...parts) => html("span", { class: "soft" }, ...parts);
+function describeVerdict({ scores, probabilities, winner, shown, band, values }, output = state.output) {
+  const score = scores[output], soft = (...parts) => html("span", { class: "soft" }, ...parts);
   const outside = describeValues(values).map((text) => html("span", { class: "line warning" }, text));
   if (!probabilities) {
     const value = toTarget(model, score), own = model.transform ? [soft(`${model.transform} `, writeFigure(score, writeNumber(score, 4)))] : [];
@@ -52,12 +54,13 @@ function describeVerdict({ scores, probabilities, winner, band, values }) {
       html("span", { class: "line" }, ...join(describeBand(band, (bound) => writeNumber(bound, 4)), describeBounds(score))),
       ...outside];
   }
-  const chance = writeFigure(probabilities[winner], writeShare(probabilities[winner])), rate = model.rates?.[winner];
+  const chance = writeFigure(probabilities[shown], writeShare(probabilities[shown])), rate = model.rates?.[shown];
+  const whose = shorten(model.classes[shown], 24);
   return [
     soft("most probable"), html("span", { class: "answer name" }, model.classes[winner]),
-    html("span", { class: "line" }, soft("probability "), ...join([chance], describeBand(band, writeShare))),
-    soft(...join(describeBounds(score, winner), rate === undefined ? [] : [`${writeShare(rate)} of all rows are ${shorten(model.classes[winner], 24)}`],
-      [`${shorten(nameScore(), 60)} `, writeFigure(score, writeNumber(score, 4))])),
+    html("span", { class: "line" }, soft(`probability of ${whose} `), ...join([chance], describeBand(band, writeShare))),
+    soft(...join(describeBounds(score), rate === undefined ? [] : [`${writeShare(rate)} of all rows are ${whose}`],
+      [`${shorten(nameScore(output), 60)} `, writeFigure(score, writeNumber(score, 4))])),
     ...outside,
   ];
 }
@@ -85,8 +88,8 @@ function nameBand() {
   return model.terms.some((term) => term.isTested) ? `${model.words.level} band` : "± 1 standard deviation";
 }
 
-function describeBounds(score, winner) {
-  const bounds = findBounds(model, score, winner);
+function describeBounds(score) {
+  const bounds = findBounds(model, score);
   if (!bounds) return [];
   const write = model.classes ? writeShare : (bound) => writeNumber(bound, 4);
   const [lower, upper] = bounds.map((bound) => writeFigure(bound, write(bound), "bound"));
@@ -102,21 +105,28 @@ function writeShare(share) {
   return `${writeDigits(100 * share, { maximumFractionDigits: 1 })} %`;
 }
 
+// The score that the bars of a row add up to: of the predicted class, unless another one is chosen.
+function findRowOutput({ winner }) {
+  if (!model.classes || model.outputs.length === 1) return state.output;
+  return state.rowClass === "" ? winner : Number(state.rowClass);
+}
+
 function fillRow() {
-  const row = model.rows[state.row], found = predictRow(row), start = model.intercept[state.output];
+  const row = model.rows[state.row], found = predictRow(row), output = findRowOutput(found), start = model.intercept[output];
   const actual = row.actual === null ? [] : ["actual", writeActual(row)];
   find("row").value = state.row;
-  find("row-verdict").replaceChildren(...describeVerdict(found),
+  find("row-score").textContent = nameScore(output);
+  find("row-verdict").replaceChildren(...describeVerdict(found, output),
     ...actual.map((text, i) => html("span", { class: i ? "actual name" : "soft" }, text)));
-  find("row-reason").textContent = row.reason ? `Shown because: ${row.reason}.` : "";
+  find("row-reason").textContent = `Row ${row.index}${row.reason ? `, shown because: ${row.reason}` : ""}.`;
   let at = start;
-  const steps = listContributions(splitTerms(found.contributions), found.contributions, row);
+  const steps = listContributions(splitTerms(found.contributions, output), found.contributions, row, output);
   const items = steps.map(([name, note, value, link]) => {
     at += value;
     return makeBar(name, note, value, link, at - value, at);
   });
   items.unshift(makeMark(nameStart(), start));
-  items.push(makeMark(nameScore(), found.scores[state.output]));
+  items.push(makeMark(nameScore(output), found.scores[output]));
   const ends = items.flatMap((item) => [item.from, item.to]);
   fillBars(find("waterfall"), items, ...widen(Math.min(...ends), Math.max(...ends)));
 }
@@ -155,6 +165,12 @@ function listenToRows() {
     fillRow();
   };
   find("row").replaceChildren(...options);
+  const classes = model.outputs.map((name, k) => html("option", { value: k }, shorten(name, 60)));
+  find("row-class").replaceChildren(html("option", { value: "" }, "the predicted class"), ...classes);
+  find("row-class").addEventListener("change", ({ target }) => {
+    state.rowClass = target.value;
+    fillRow();
+  });
   find("row").addEventListener("change", () => choose(Number(find("row").value)));
   find("previous").addEventListener("click", () => choose(state.row - 1));
   find("next").addEventListener("click", () => choose(state.row + 1));
@@ -273,7 +289,7 @@ function fillWhatIf(isDone) {
   const score = scores[state.output];
   find("band-note").hidden = !found.band;
   find("sum").replaceChildren(`${nameStart()} ${writeNumber(model.intercept[state.output], 4)} + contributions = `,
-    `${shorten(nameScore(), 60)} `, writeFigure(score, writeNumber(score, 4)));
+    `${model.transform ? `${model.transform} of the ` : ""}${shorten(nameScore(), 60)} `, writeFigure(score, writeNumber(score, 4)));
 }
 
 // The longest bar that a training row can have: it keeps the scale fixed while values change.

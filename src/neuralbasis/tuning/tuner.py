@@ -44,7 +44,25 @@ _NEUTRAL = ("verbose", "n_jobs", "device", "callbacks")  # parameters that do no
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Tuning:
-    """Result of a search. It prints as a table of the best trials."""
+    """Result of a search. It prints as a table of the best trials.
+
+    Parameters
+    ----------
+    estimator : the best settings, fitted to all rows
+    best : the best trial
+    trials : all trials, in their order
+    loss_name : what was measured
+    drawn : names of the parameters that were drawn
+
+    Examples
+    --------
+    >>> from neuralbasis import NeuralBasisRegressor, tune
+    >>> x = np.linspace(0, 1, 200)[:, None]
+    >>> base = NeuralBasisRegressor(max_steps=20, outer_bags=2)
+    >>> found = tune(base, x, x[:, 0], {"smoothness": (0.1, 10.0, "log")}, n_trials=2, verbose=False)
+    >>> len(found.trials), found.drawn
+    (2, ('smoothness',))
+    """
 
     estimator: Estimator  # with the best settings, fitted unless `refit=False`
     best: Trial  # the one with the smallest loss

@@ -30,7 +30,20 @@ _NOUN_VALUES = ("dagger", "needle", "cone")  # values that need "-shaped" before
 
 
 class Locations(NamedTuple):
-    """L located parts, as arrays of shape (L,)."""
+    """L located parts, as arrays of shape (L,).
+
+    Parameters
+    ----------
+    image, part : index of the picture and of the part
+    x, y : position in pixels
+    row : row of `Annotations.present` that describes the location
+
+    Examples
+    --------
+    >>> one = np.zeros(1, int)
+    >>> Locations(one, one, one + 31, one + 12, one).x.tolist()
+    [31]
+    """
 
     image: np.ndarray  # index of the picture
     part: np.ndarray  # index of the part
@@ -57,6 +70,17 @@ class Annotations:
     classes : class names
     is_train : (N,) bool, pictures of the training split
     notes : problems found in the files, one line each
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from neuralbasis.vision import read_csv
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "birds.csv")
+    ...     _ = path.write_text("image,part,x,y,attribute\\na.jpg,left wing,31,12,striped\\n")
+    ...     found = read_csv(path)
+    >>> found.parts, found.concepts, found.present.tolist()
+    (('wing',), ('striped wing',), [[1]])
     """
 
     images: tuple[Path, ...]

@@ -42,6 +42,13 @@ class BoxAnnotations:
     label : (G,) index into `classes` of each annotated box
     box : (G, 4) x, y, width, height
     crowd : (G,) bool, whether the box covers a group of objects; detections inside it are ignored
+
+    Examples
+    --------
+    >>> zero = np.zeros(1, int)
+    >>> truth = BoxAnnotations("here", ("17",), ("7",), ("cup",), zero, zero, np.array([[0, 0, 10, 10.0]]), zero > 0)
+    >>> truth
+    BoxAnnotations(1 boxes, 1 images, 1 classes)
     """
 
     place: str
@@ -142,6 +149,10 @@ def read_annotations(path: str | os.PathLike[str]) -> BoxAnnotations:
     ----------
     path : JSON file
 
+    Returns
+    -------
+    BoxAnnotations
+
     Examples
     --------
     >>> import tempfile
@@ -191,6 +202,10 @@ def read_boxes(
     box : columns of x, y, width and height
     label, score : columns of a detector's class and its score, if the table has them
 
+    Returns
+    -------
+    Boxes
+
     Examples
     --------
     >>> import tempfile
@@ -230,6 +245,18 @@ def read_features(features: Any) -> Any:
     Parameters
     ----------
     features : path of a SciPy sparse matrix (.npz), an array (.npy), a CSV or a Parquet file; or a table
+
+    Returns
+    -------
+    Any table that a model reads
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/features.npy", np.eye(2))
+    ...     read_features(f"{folder}/features.npy").shape
+    (2, 2)
     """
     if not isinstance(features, (str, os.PathLike)):
         return features

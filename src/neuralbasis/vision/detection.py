@@ -53,6 +53,14 @@ class Detection:
     n_annotated : (K,) number of annotated boxes, crowds excluded
     n_boxes : number of candidate boxes
     n_images : number of annotated images
+
+    Examples
+    --------
+    >>> cup, zero = np.array([[0, 0, 10, 10.0]]), np.zeros(1, int)
+    >>> truth = Annotations("here", ("17",), ("7",), ("cup",), zero, zero, cup, zero > 0)
+    >>> found = evaluate({"cup": [0.9]}, Boxes("boxes", np.array([17]), cup), truth)
+    >>> found.by_class.round(6).tolist(), found.n_boxes
+    ([1.0], 1)
     """
 
     classes: tuple[str, ...]
@@ -182,6 +190,10 @@ def evaluate(
     annotations : ground truth
     thresholds : overlaps from which a detection counts as correct; `COCO_THRESHOLDS` are those of MS-COCO
     max_detections : highest-scoring detections of a class that count in an image
+
+    Returns
+    -------
+    Detection
 
     Examples
     --------

@@ -86,6 +86,14 @@ class ConceptExtractor:
     learned : names, parts, classifiers and their measured quality
     backbone : the backbone that the concepts were fitted with; by default it is loaded from its recorded location
         when it is first needed
+
+    Examples
+    --------
+    >>> from neuralbasis.vision import Backbone, ConceptExtractor, read_cub
+    >>> birds = read_cub("CUB_200_2011")  # doctest: +SKIP
+    >>> extractor = ConceptExtractor.fit(birds, Backbone.load("resnet-50"))  # doctest: +SKIP
+    >>> extractor.apply("pictures").names[:2]  # doctest: +SKIP
+    ('black back', 'black belly')
     """
 
     def __init__(self, learned: LearnedConcepts, backbone: Backbone | None = None):
@@ -272,6 +280,16 @@ class ConceptExtractor:
         ----------
         path : concept file
         backbone : the backbone that the concepts were fitted with; by default it is loaded when it is first needed
+
+        Returns
+        -------
+        ConceptExtractor
+
+        Examples
+        --------
+        >>> from neuralbasis import vision
+        >>> vision.load("birds.nbc").apply("pictures").scores.shape  # doctest: +SKIP
+        (120, 278)
         """
         return cls(read_concept_file(path), backbone)
 

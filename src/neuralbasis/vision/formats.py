@@ -39,6 +39,19 @@ def read_annotations(
     supercategory : for iNaturalist, only its pictures, such as "Birds"
     with_parts : for CUB, whether to read parts and attributes
     folder : folder of the pictures of a .json or .csv file; by default the folder of the file
+
+    Returns
+    -------
+    Annotations
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "birds.csv")
+    ...     _ = path.write_text("image,part,x,y,attribute\\na.jpg,tail,40,18,red\\n")
+    ...     read_annotations(path).concepts
+    ('red tail',)
     """
     path = Path(path)
     if path.suffix.lower() == ".json" and not path.is_dir():
@@ -61,6 +74,15 @@ def read_cub(folder: str | os.PathLike[str], with_parts: bool = True) -> Annotat
     ----------
     folder : path of CUB_200_2011
     with_parts : whether to read parts and attributes, or only pictures, classes and the split
+
+    Returns
+    -------
+    Annotations
+
+    Examples
+    --------
+    >>> read_cub("CUB_200_2011").classes[0]  # doctest: +SKIP
+    '001.Black_footed_Albatross'
     """
     folder = Path(folder)
     notes: list[str] = []
@@ -147,6 +169,24 @@ def read_inaturalist(
     folder : folder that contains all pictures; by default the folder of the file
     supercategory : only its pictures, such as "Birds" (the paper's 1,486 classes)
     is_train : whether these are training pictures
+
+    Returns
+    -------
+    Annotations
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> birds = {
+    ...     "images": [{"id": 1, "file_name": "a.jpg"}],
+    ...     "annotations": [{"image_id": 1, "category_id": 4}],
+    ...     "categories": [{"id": 4, "name": "Ardea cinerea", "supercategory": "Birds"}],
+    ... }
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "train.json")
+    ...     _ = path.write_text(json.dumps(birds))
+    ...     read_inaturalist(path, supercategory="Birds").classes
+    ('Ardea cinerea',)
     """
     path = Path(path)
     try:
@@ -200,6 +240,10 @@ def read_csv(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None
     ----------
     path : CSV file in UTF-8
     folder : folder that contains all pictures; by default the folder of the file
+
+    Returns
+    -------
+    Annotations
 
     Examples
     --------
@@ -289,6 +333,20 @@ def read_folder(folder: str | os.PathLike[str]) -> Annotations:
     Parameters
     ----------
     folder : path
+
+    Returns
+    -------
+    Annotations
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from PIL import Image
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     Path(folder, "heron").mkdir()
+    ...     Image.new("L", (8, 8)).save(f"{folder}/heron/1.png")
+    ...     read_folder(folder).classes
+    ('heron',)
     """
     images = list_pictures(folder)
     names = [image.relative_to(folder).parts[0] if image.parent != Path(folder) else "" for image in images]

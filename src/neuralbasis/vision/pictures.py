@@ -38,7 +38,16 @@ _OPEN_LOCK = threading.Lock()
 
 
 class PictureError(ValueError):
-    """A file that cannot be read as a picture."""
+    """A file that cannot be read as a picture.
+
+    Examples
+    --------
+    >>> try:
+    ...     read_picture("no such file.jpg")
+    ... except PictureError as error:
+    ...     print("no such file.jpg" in str(error))
+    True
+    """
 
 
 class Picture(NamedTuple):
@@ -59,6 +68,11 @@ def read_picture(path: str | os.PathLike[str], side: int = 448, resample: int = 
     path : image file
     side : width and height of the result in pixels
     resample : PIL's number of the filter
+
+    Returns
+    -------
+    Picture
+        With `pixels` (side, side, 3) and the original `size`.
 
     Examples
     --------
@@ -102,6 +116,10 @@ def list_pictures(folder: str | os.PathLike[str]) -> list[Path]:
     Parameters
     ----------
     folder : path
+
+    Returns
+    -------
+    list of Path
 
     Examples
     --------
