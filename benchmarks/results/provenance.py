@@ -93,17 +93,25 @@ def hash_files(paths: Sequence[Path]) -> str:
 def is_same_source(version: str, present: str) -> bool:
     """Whether two versions of neuralbasis have the same source, whatever the number of the release, or the same models.
 
+    A version that also has a hash of a learner's file is one of the paper's model: then these must be equal too, and
+    all models, not only the default ones.
+
     >>> is_same_source("0.1.0+6ecb334f", "0.2.0+6ecb334f"), is_same_source("0.2.0", "0.2.0+6ecb334f")
     (True, False)
+    >>> is_same_source("0.1.0+6ecb334f+11111111", "0.2.0+6ecb334f+22222222")
+    False
     """
-    old, new = (each.partition("+")[2] for each in (version, present))
-    return old == new or (bool(old) and old in list_equal_sources(new))
+    (_, *old), (_, *new) = version.split("+"), present.split("+")
+    if old == new or not (old and new):
+        return old == new
+    return old[1:] == new[1:] and old[0] in list_equal_sources(new[0], every_model=len(new) > 1)
 
 
-def list_equal_sources(source: str) -> set[str]:
+def list_equal_sources(source: str, every_model: bool = False) -> set[str]:
     """Hashes of sources that give bit for bit the same default models, as `python -m tests.golden.record --check` found
-    on one machine."""
-    pairs = [line.split()[:2] for line in EQUAL_SOURCES.read_text(encoding="utf-8").splitlines()]
+    on one machine; with `every_model` also the same models of the paper's engine."""
+    lines = [line.split() for line in EQUAL_SOURCES.read_text(encoding="utf-8").splitlines()]
+    pairs = [(old, new) for old, new, n_equal, _, n_models, *_ in lines if n_equal == n_models or not every_model]
     found = {source}
     while more := {each for pair in pairs if found & set(pair) for each in pair} - found:
         found |= more
