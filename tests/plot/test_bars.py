@@ -41,7 +41,7 @@ def test_importances_are_bars_strongest_on_top(regressor):
     assert [bar.get_facecolor()[:3] == to_rgb(plot.COLOURS[0]) for bar in axes.patches] == is_clear
     assert tick_texts(axes.yaxis) == names
     assert axes.yaxis_inverted()
-    assert axes.get_xlabel() == "mean |contribution to score|\nerror bars: 95 % intervals"
+    assert axes.get_xlabel() == "mean |contribution to prediction|\nerror bars: 95 % intervals"
     upper, lower = np.array([term.importance for term in strongest]) + 1.959964 * np.outer(
         [1, -1], [term.evidence.importance_errors[0] for term in strongest]
     )

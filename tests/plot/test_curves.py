@@ -354,8 +354,8 @@ def test_panels_share_a_range_that_includes_every_member_on_request(regressor):
     expected = view_of(regressor, "age")
     assert low < expected.members[:-1].min()
     assert high > expected.members[:-1].max()
-    assert city.get_xlabel() == "contribution to score"
-    assert sorted(axes.get_ylabel() for axes in figure.axes) == ["", "", "contribution to score"]
+    assert city.get_xlabel() == "contribution to prediction"
+    assert sorted(axes.get_ylabel() for axes in figure.axes) == ["", "", "contribution to prediction"]
     assert "every panel has its own scale" not in legend_texts(figure)
 
 
@@ -369,7 +369,7 @@ def test_every_panel_has_its_own_scale(regressor):
 @pytest.mark.parametrize(
     ("link", "classes", "expected"),
     [
-        ("identity", None, "contribution to score"),
+        ("identity", None, "contribution to prediction"),
         ("logit", ["no", "yes"], "contribution to log odds of yes"),
         ("logit", None, "contribution to log odds"),
     ],

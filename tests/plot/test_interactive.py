@@ -32,7 +32,7 @@ def test_a_curve_with_its_bands(regressor):
     np.testing.assert_allclose(band.y[:half], term.scores[1:-1, 0] - 1.959964 * term.spread[1:-1, 0], rtol=1e-5)
     (missing,) = [trace for trace in figure.data if trace.name == "missing: age"]
     assert missing.y == (term.scores[0, 0],)
-    assert figure.layout.yaxis.title.text == "contribution to score"
+    assert figure.layout.yaxis.title.text == "contribution to prediction"
     assert line.line.color in (plot.COLOURS[0], "#666666")
 
 

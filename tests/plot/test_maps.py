@@ -44,7 +44,7 @@ def test_pair_is_a_heat_map_centred_at_zero():
     assert axes.get_title() == "age & city (importance 3.00)"
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("age", "city")
     assert tick_texts(axes.yaxis) == CITIES
-    assert bar.get_ylabel() == "contribution to score"
+    assert bar.get_ylabel() == "contribution to prediction"
 
 
 def test_the_sign_of_a_map_is_drawn_in_dashes():
@@ -135,7 +135,7 @@ def test_pairs_do_not_change_the_y_range_of_curves():
     assert len(figure.axes) == 4
     assert panel(figure, "age").get_ylim() == panel(figure, "city").get_xlim()
     assert panel(figure, "age").get_ylim()[1] < 0.2
-    assert figure.axes[-1].get_ylabel() == "contribution to score"
+    assert figure.axes[-1].get_ylabel() == "contribution to prediction"
     assert panel(figure, "city").get_ylabel() == ""
 
 
@@ -202,7 +202,7 @@ def test_slices_are_rows_of_the_table():
     assert drawn[0].get_xdata().tolist() == [0.5, 1.5, 2.5, 4.5]
     assert pair_legend(figure.axes[0]) == ("city", CITIES)
     assert legend_texts(figure) == ["background: darker where there are more training rows"]
-    assert (figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()) == ("age", "contribution to score")
+    assert (figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()) == ("age", "contribution to prediction")
 
 
 def test_slices_along_the_other_column_at_chosen_values():

@@ -90,7 +90,7 @@ class Scale:
         if self.reference is not None:
             return f"contribution to log odds versus {plain(self.explanation.outputs[self.reference], 20)}"
         if self.explanation.link != "logit":
-            return "contribution to score"
+            return f"contribution to {'prediction' if self.explanation.link == 'identity' else 'score'}"
         classes = self.explanation.classes
         return "contribution to log odds" + ("" if classes is None else f" of {plain(classes[1], 20)}")
 
