@@ -63,7 +63,15 @@ html_theme_options = {
     "footer_end": [],
     "secondary_sidebar_items": ["page-toc"],
 }
-html_sidebars = {"index": [], "first_use": [], "contributing": [], "faq": [], "glossary": [], "changelog": [], "benchmarks": []}
+html_sidebars = {
+    "index": [],
+    "first_use": [],
+    "contributing": [],
+    "faq": [],
+    "glossary": [],
+    "changelog": [],
+    "benchmarks": [],
+}
 
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence", "deflist"]
