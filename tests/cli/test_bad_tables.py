@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import warnings
 
@@ -80,6 +81,7 @@ def test_another_encoding(table) -> None:
 
 
 def test_a_ragged_line_is_named(table) -> None:
+    limit = csv.field_size_limit()
     name = table(text=['"a\nb"'] * N)  # a quoted value of two lines
     with open(name, "a", encoding="utf-8") as file:
         file.write("1,2\n")
@@ -87,6 +89,7 @@ def test_a_ragged_line_is_named(table) -> None:
         f"error: t.csv: line {2 + 2 * N} has 2 values, but the header has 3 names; correct that line, quote values "
         "that contain ',', or give another --delimiter"
     )
+    assert csv.field_size_limit() == limit  # it is global: other readers of the process refuse huge values
 
 
 def test_excel_and_json_are_read(table, tmp_path) -> None:

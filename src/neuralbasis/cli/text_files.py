@@ -10,6 +10,8 @@ import codecs
 import csv
 import gzip
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import IO, Any
 
 
@@ -36,8 +38,7 @@ def describe_encoding(path: str, encoding: str) -> str:
 def describe_ragged(path: str, encoding: str, delimiter: str, n_columns: int) -> str:
     """A line with more or fewer values than the header has names."""
     if path != "-":
-        csv.field_size_limit(sys.maxsize)
-        with _open(path) as file:
+        with _open(path) as file, _no_size_limit():
             reader = csv.reader((line.decode(encoding, errors="replace") for line in file), delimiter=delimiter)
             line = 1
             for row in reader:
@@ -50,6 +51,16 @@ def describe_ragged(path: str, encoding: str, delimiter: str, n_columns: int) ->
                     )
                 line = reader.line_num + 1
     return f": a line has more or fewer values than the {n_columns} names of the header; correct it"
+
+
+@contextmanager
+def _no_size_limit() -> Iterator[None]:
+    """Read values of any length; the limit of the csv module is global."""
+    before = csv.field_size_limit(sys.maxsize)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
 
 
 def _open(path: str) -> IO[bytes]:
