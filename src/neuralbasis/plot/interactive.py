@@ -25,13 +25,12 @@ from ..explain.bands import (
 )
 from .bars import describe_prediction, find_format, list_steps
 from .canvas import COLOURS, GREY, LOWERS, RAISES
-from .curves import Curve, make_curve, shade_rows
+from .curves import MAX_BANDS, Curve, make_curve, shade_rows
 from .pair_curves import find_side, make_pair_curves
 from .plot_axis import PlotAxis
 from .scale import Band, Scale, add_mains, choose_scale
 
 N_TERMS, N_CURVES, N_STEPS = 20, 5, 10
-MAX_BANDS = 4  # bands of more classes would hide the curves
 ROOM = 60  # characters of a label
 DASHES = ("solid", "dash", "dashdot", "dot", "longdash", "longdashdot")
 
